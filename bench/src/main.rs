@@ -1,0 +1,3 @@
+//! `stoa-bench`: generators and drivers of benchmarks.
+
+fn main() {}

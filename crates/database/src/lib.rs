@@ -1,0 +1,1 @@
+//! The public API of Stoa: open, load, query, dump, check.

@@ -1,0 +1,1 @@
+//! Vectored execution of physical plans.

@@ -1,0 +1,195 @@
+//! Expressions of a physical plan: SPARQL's operators and functions over variables, as data.
+//!
+//! EXISTS does not occur here: the planner turns it into a join that leaves a boolean in a variable
+//! (see [`crate::physical::JoinKind::Mark`]).
+
+use oxrdf::Term;
+use stoa_terms::TermId;
+
+use crate::physical::Variable;
+
+/// An expression, evaluated for every solution of a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Expression {
+    /// A fixed term.
+    Constant(Constant),
+    /// The value of a variable; an expression error where it is unbound.
+    Variable(Variable),
+    /// `BOUND(?v)`
+    Bound(Variable),
+    /// `!`, of the effective boolean value.
+    Not(Box<Self>),
+    /// `&&` of two or more, with SPARQL's logic of errors.
+    And(Vec<Self>),
+    /// `||` of two or more, with SPARQL's logic of errors.
+    Or(Vec<Self>),
+    /// A comparison of values.
+    Compare(Comparison, Box<Self>, Box<Self>),
+    /// `IN`; NOT IN is its negation.
+    In(Box<Self>, Vec<Self>),
+    /// Arithmetic with XPath's promotion of types.
+    Arithmetic(ArithmeticOperator, Box<Self>, Box<Self>),
+    /// Unary `+`
+    Plus(Box<Self>),
+    /// Unary `-`
+    Minus(Box<Self>),
+    /// `IF`
+    If(Box<Self>, Box<Self>, Box<Self>),
+    /// `COALESCE`
+    Coalesce(Vec<Self>),
+    /// A function with strict arguments: an error in one is the error of the call.
+    Call(Function, Vec<Self>),
+}
+
+/// A term of the query's text, with its id if the snapshot that was planned for has one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Constant {
+    /// The term itself.
+    pub term: Term,
+    /// Its id, `None` if it is neither inline nor in the dictionary.
+    pub id: Option<TermId>,
+}
+
+/// How two values are compared.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Comparison {
+    /// `=`: equality of values.
+    Equal,
+    /// `!=`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+    /// `sameTerm`: identity of terms.
+    SameTerm,
+}
+
+/// The four operations of arithmetic.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ArithmeticOperator {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`
+    Divide,
+}
+
+/// Functions of SPARQL 1.1 and 1.2, and the casts of XPath constructor functions.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[expect(missing_docs, reason = "each is named as in the specification")]
+pub enum Function {
+    // On terms
+    Str,
+    Lang,
+    LangMatches,
+    LangDir,
+    HasLang,
+    HasLangDir,
+    Datatype,
+    Iri,
+    BNode,
+    StrDt,
+    StrLang,
+    StrLangDir,
+    IsIri,
+    IsBlank,
+    IsLiteral,
+    IsNumeric,
+    IsTriple,
+    Triple,
+    Subject,
+    Predicate,
+    Object,
+    Uuid,
+    StrUuid,
+    // On strings
+    StrLen,
+    SubStr,
+    UCase,
+    LCase,
+    StrStarts,
+    StrEnds,
+    Contains,
+    StrBefore,
+    StrAfter,
+    EncodeForUri,
+    Concat,
+    Replace,
+    Regex,
+    // On numbers
+    Abs,
+    Round,
+    Ceil,
+    Floor,
+    Rand,
+    // On dates and times
+    Now,
+    Year,
+    Month,
+    Day,
+    Hours,
+    Minutes,
+    Seconds,
+    Timezone,
+    Tz,
+    Adjust,
+    // Hashes
+    Md5,
+    Sha1,
+    Sha256,
+    Sha384,
+    Sha512,
+    // Casts
+    CastBoolean,
+    CastInteger,
+    CastDecimal,
+    CastFloat,
+    CastDouble,
+    CastString,
+    CastDate,
+    CastDateTime,
+    CastTime,
+    CastDuration,
+    CastYearMonthDuration,
+    CastDayTimeDuration,
+}
+
+/// One aggregate of a GROUP BY.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Aggregate {
+    /// What is computed.
+    pub function: AggregateFunction,
+    /// What is aggregated; `None` for `COUNT(*)`.
+    pub argument: Option<Expression>,
+    /// Whether each value counts once.
+    pub distinct: bool,
+    /// The variable that takes the result.
+    pub output: Variable,
+}
+
+/// The aggregates of SPARQL 1.1.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum AggregateFunction {
+    /// `COUNT`
+    Count,
+    /// `SUM`
+    Sum,
+    /// `AVG`
+    Avg,
+    /// `MIN`
+    Min,
+    /// `MAX`
+    Max,
+    /// `SAMPLE`
+    Sample,
+    /// `GROUP_CONCAT` with its separator.
+    GroupConcat(String),
+}

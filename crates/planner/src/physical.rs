@@ -1,0 +1,276 @@
+//! Physical plans: what the executor runs, as plain data.
+//!
+//! A plan is a tree of [`Plan`]. Every node lists the variables that its solutions have, in the
+//! order of the columns of its batches. Names of variables are kept apart, in
+//! [`QueryPlan::variable_names`].
+
+use oxrdf::Term;
+use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
+
+use crate::expression::{Aggregate, Constant, Expression};
+
+/// A variable of one query, numbered from 0; blank nodes of patterns are variables, too.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Variable(pub u32);
+
+/// A whole query, ready to run.
+#[derive(Clone, Debug)]
+pub struct QueryPlan {
+    /// What becomes of the solutions.
+    pub form: QueryForm,
+    /// The tree of operators.
+    pub root: Plan,
+    /// The name of each variable without `?`; empty for one that the planner made up.
+    pub variable_names: Vec<String>,
+    /// The graphs of the query's default graph, which DESCRIBE reads.
+    pub default_graphs: GraphSet,
+    /// Base for `IRI()` on a relative reference.
+    pub base_iri: Option<String>,
+}
+
+/// What becomes of the solutions of a query.
+#[derive(Clone, Debug)]
+pub enum QueryForm {
+    /// SELECT; the variables in the order in which they were asked for, all in the root's columns.
+    Select(Vec<Variable>),
+    /// ASK: whether the root has a solution.
+    Ask,
+    /// CONSTRUCT: the template, instantiated for each solution; duplicates removed.
+    Construct(Vec<TriplePattern>),
+    /// DESCRIBE of what these variables are bound to, and of constants (the root is
+    /// [`Operator::Unit`] if there is no WHERE).
+    Describe {
+        /// Variables whose bindings are described.
+        variables: Vec<Variable>,
+        /// Terms that are described in any case.
+        constants: Vec<Constant>,
+    },
+}
+
+/// A triple of a CONSTRUCT template.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TriplePattern {
+    /// Subject, predicate and object.
+    pub terms: [TemplateTerm; 3],
+}
+
+/// A term of a CONSTRUCT template.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TemplateTerm {
+    /// A fixed term.
+    Constant(Term),
+    /// The binding of a variable; the triple is left out where it is unbound or does not fit.
+    Variable(Variable),
+    /// A blank node, new for every solution; the number tells those of one template apart.
+    BlankNode(u32),
+    /// A triple term made of three parts.
+    Triple(Box<TriplePattern>),
+}
+
+/// A node of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// What it does.
+    pub operator: Operator,
+    /// The columns of its solutions.
+    pub columns: Vec<Variable>,
+    /// The columns by which its solutions are sorted (by id, ascending), the first one first;
+    /// empty if nothing is known.
+    pub sorted_by: Vec<Variable>,
+    /// How many solutions the planner expects.
+    pub estimated_rows: f64,
+}
+
+/// A position of a quad pattern.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PatternTerm {
+    /// A fixed term.
+    Constant(TermId),
+    /// A variable.
+    Variable(Variable),
+}
+
+/// A triple pattern plus its graph.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct QuadPattern {
+    /// Subject, predicate and object. One variable may stand in several places; then the matched
+    /// quad has the same term there.
+    pub triple: [PatternTerm; 3],
+    /// The graphs that are read. Without `graph_variable` a triple that several of them hold is
+    /// returned once.
+    pub graphs: GraphSet,
+    /// The variable of `GRAPH ?g`, bound to each graph that holds the triple.
+    pub graph_variable: Option<Variable>,
+}
+
+/// Which solutions a join returns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JoinKind {
+    /// Those with a partner, combined with it.
+    Inner,
+    /// OPTIONAL: combined with each partner for which the condition holds, alone if there is none.
+    Left {
+        /// The condition over both sides.
+        condition: Option<Expression>,
+    },
+    /// Those of the left side that have a partner, once: FILTER EXISTS.
+    Semi,
+    /// Those of the left side that have no partner: FILTER NOT EXISTS.
+    Anti,
+    /// MINUS: those of the left side without a compatible partner that shares a bound variable.
+    Minus,
+    /// All of the left side, once, with whether there is a partner in this variable: EXISTS inside
+    /// a larger expression.
+    Mark(Variable),
+}
+
+/// A key of ORDER BY.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SortKey {
+    /// What is sorted by.
+    pub expression: Expression,
+    /// Whether larger ones come first.
+    pub descending: bool,
+}
+
+/// What a node of a plan does.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operator {
+    /// One solution that binds nothing.
+    Unit,
+    /// No solution.
+    Empty,
+    /// VALUES: rows in the order of [`Plan::columns`], `None` for UNDEF.
+    Values(Vec<Vec<Option<Constant>>>),
+    /// The distinct bindings that the surrounding [`Operator::Apply`] hands in.
+    OuterBindings,
+    /// An ordered read of one permutation.
+    IndexScan {
+        /// What is matched; its constants and variables must be laid out so that the constants are
+        /// a prefix of the permutation, or are compared row by row.
+        pattern: QuadPattern,
+        /// The sort order that is read.
+        permutation: Permutation,
+        /// How many leading positions of the permutation are constants that the read descends to.
+        prefix_length: usize,
+        /// Ranges for the position after the prefix, ascending and disjoint; empty for all. A range
+        /// may be wider than the filter it comes from; that filter then stands above the scan.
+        ranges: Vec<IdRange>,
+    },
+    /// GRAPH ?g { }: every named graph, as the only column.
+    GraphScan {
+        /// The graphs that are listed.
+        graphs: GraphSet,
+    },
+    /// For each solution of the input, the quads that match the pattern with its variables put in.
+    IndexNestedLoopJoin {
+        /// The left side.
+        input: Box<Plan>,
+        /// What is looked up.
+        pattern: QuadPattern,
+        /// The permutation that is searched: positions that are constants or bound by the input
+        /// come first in its order, as many as `key_length`; the rest is compared row by row.
+        permutation: Permutation,
+        /// How many leading positions are known for each solution.
+        key_length: usize,
+        /// `Inner`, `Left`, `Semi` or `Anti`.
+        kind: JoinKind,
+    },
+    /// Runs the inner plan once for each batch of the left side, with the distinct bindings of
+    /// `outer` in its [`Operator::OuterBindings`], and joins the result with the batch on `outer`
+    /// by identity of terms, unbound being equal to unbound.
+    Apply {
+        /// The left side.
+        input: Box<Plan>,
+        /// The plan that depends on it; its columns contain `outer`.
+        inner: Box<Plan>,
+        /// The variables handed in; may be empty.
+        outer: Vec<Variable>,
+        /// Any but `Minus`.
+        kind: JoinKind,
+    },
+    /// Joins two inputs that are both sorted by `key`.
+    MergeJoin {
+        /// The left side.
+        left: Box<Plan>,
+        /// The right side.
+        right: Box<Plan>,
+        /// The variable that both are sorted by first, never unbound. Further shared variables are
+        /// compared.
+        key: Variable,
+        /// `Inner` or `Left`.
+        kind: JoinKind,
+    },
+    /// Builds a hash table of the right side and probes it with the left.
+    HashJoin {
+        /// The left side, whose order is kept.
+        left: Box<Plan>,
+        /// The right side, held in memory.
+        right: Box<Plan>,
+        /// Shared variables that are bound in every solution of both sides; may be empty (a cross
+        /// product).
+        keys: Vec<Variable>,
+        /// Shared variables that may be unbound on a side: an unbound one is compatible with all.
+        compatible: Vec<Variable>,
+        /// Any kind.
+        kind: JoinKind,
+    },
+    /// Keeps solutions for which the expression is true.
+    Filter {
+        /// The input.
+        input: Box<Plan>,
+        /// The condition.
+        condition: Expression,
+    },
+    /// BIND: adds a column; unbound where the expression is an error.
+    Extend {
+        /// The input.
+        input: Box<Plan>,
+        /// The column that is added.
+        variable: Variable,
+        /// What it holds.
+        expression: Expression,
+    },
+    /// All solutions of all inputs; columns that an input lacks are unbound.
+    Union(Vec<Plan>),
+    /// GROUP BY with aggregates. Without keys there is exactly one group.
+    HashAggregate {
+        /// The input.
+        input: Box<Plan>,
+        /// The variables grouped by.
+        keys: Vec<Variable>,
+        /// What is computed for each group.
+        aggregates: Vec<Aggregate>,
+    },
+    /// Each solution once.
+    Distinct(Box<Plan>),
+    /// Each run of equal solutions once.
+    Reduced(Box<Plan>),
+    /// ORDER BY, stable and total (design: by SPARQL's order, then by id).
+    Sort {
+        /// The input.
+        input: Box<Plan>,
+        /// The keys, the first one first.
+        keys: Vec<SortKey>,
+    },
+    /// The first `limit` of the sorted solutions.
+    TopK {
+        /// The input.
+        input: Box<Plan>,
+        /// The keys, the first one first.
+        keys: Vec<SortKey>,
+        /// How many are kept (LIMIT plus OFFSET).
+        limit: u64,
+    },
+    /// OFFSET and LIMIT.
+    Slice {
+        /// The input.
+        input: Box<Plan>,
+        /// How many are left out first.
+        offset: u64,
+        /// How many are returned at most.
+        limit: Option<u64>,
+    },
+    /// Keeps [`Plan::columns`] of the input.
+    Project(Box<Plan>),
+}

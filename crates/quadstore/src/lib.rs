@@ -1,0 +1,1 @@
+//! Dictionary, permutations and snapshots: quads on disk.

@@ -1,0 +1,3 @@
+//! The binary `stoa`: command line and HTTP.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Files, extents, cache, checkpoint roots and recovery; knows nothing of RDF.
