@@ -1,0 +1,26 @@
+//! Every constant limit of this crate.
+
+/// How deeply the text of a query may nest brackets.
+pub const QUERY_NESTING_MAX: usize = 1_000;
+
+/// How deeply triple terms may be nested in data.
+pub const TRIPLE_TERM_DEPTH_MAX: usize = 128;
+
+/// Bytes of a chunk of N-Triples or N-Quads that one thread parses at a time. A longer line makes
+/// its chunk longer.
+pub const CHUNK_BYTES: usize = 1 << 20;
+
+/// The longest line of N-Triples or N-Quads, and the longest token of Turtle or TriG, in bytes.
+pub const LINE_BYTES_MAX: usize = 1 << 30;
+
+/// How much of a file is looked at to tell its format, in bytes.
+pub const SNIFF_BYTES: usize = 64 << 10;
+
+/// The longest piece of a line that is repeated in a message, in characters.
+pub const EXCERPT_CHARACTERS_MAX: usize = 120;
+
+/// Solutions that the dump takes from the store at once.
+pub const DUMP_BATCH_ROWS: usize = 4_096;
+
+/// How many folders deep the inputs of a load may lie below the folder that was named.
+pub const FOLDER_DEPTH_MAX: usize = 64;

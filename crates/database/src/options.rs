@@ -1,0 +1,99 @@
+//! What callers may choose, with the defaults.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::format::GraphFormat;
+use crate::load::Input;
+use crate::query::CancelHandle;
+use crate::runtime::Clock;
+
+/// What databases of one process share.
+#[derive(Clone, Debug, Default)]
+pub struct RuntimeOptions {
+    /// The memory that all databases of the runtime may take together, in bytes; by default a
+    /// quarter of the machine's.
+    pub memory_bytes: Option<u64>,
+    /// The part of it that caches pages of databases, in bytes; by default half of it.
+    pub cache_bytes: Option<u64>,
+    /// How many threads work at once; by default as many as the machine has cores.
+    pub threads: Option<usize>,
+    /// The source of time; by default that of the machine.
+    pub clock: Option<Arc<dyn Clock>>,
+    /// The seed of all randomness (`RAND()`, `UUID()`, ids of new databases); by default taken from
+    /// the machine.
+    pub seed: Option<u64>,
+}
+
+/// Who else may have the database open.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Access {
+    /// Other readers; the database cannot be written.
+    #[default]
+    Shared,
+    /// Nobody; the database can be written.
+    Exclusive,
+}
+
+/// How a database is opened.
+#[derive(Clone, Debug, Default)]
+pub struct OpenOptions {
+    /// Who else may have it open.
+    pub access: Access,
+    /// Whether it is created if its folder is absent or empty; needs [`Access::Exclusive`].
+    pub create: bool,
+}
+
+/// What is loaded, and how.
+#[derive(Clone, Debug, Default)]
+pub struct LoadOptions {
+    /// Files, folders, standard input.
+    pub inputs: Vec<Input>,
+    /// The format of all inputs; by default told from each one's extension, else its content.
+    pub format: Option<GraphFormat>,
+    /// The IRI of a graph that takes the triples of the default graph.
+    pub graph: Option<String>,
+    /// The base of relative IRIs; by default the URL of each file.
+    pub base: Option<String>,
+    /// The memory that the load may take, in bytes; by default what the runtime has.
+    pub memory_bytes: Option<u64>,
+    /// How many threads parse and sort; by default those of the runtime.
+    pub threads: Option<usize>,
+    /// Ends the load from another thread; the database stays as it was.
+    pub cancel: CancelHandle,
+}
+
+/// How a query is run.
+#[derive(Clone, Debug, Default)]
+pub struct QueryOptions {
+    /// The base of relative IRIs in the text.
+    pub base: Option<String>,
+    /// How long the query may run.
+    pub timeout: Option<Duration>,
+    /// The memory that the query may take, in bytes; by default what the runtime has.
+    pub memory_bytes: Option<u64>,
+    /// Whether the default graph is the union of all graphs instead of the unnamed one.
+    pub default_graph_union: bool,
+    /// IRIs of the graphs that form the default graph instead of what FROM says, as
+    /// `default-graph-uri` of the protocol.
+    pub default_graphs: Vec<String>,
+    /// IRIs of the named graphs instead of what FROM NAMED says, as `named-graph-uri` of the
+    /// protocol.
+    pub named_graphs: Vec<String>,
+    /// How many solutions operators hand on at once; by default the executor's choice.
+    pub batch_rows: Option<usize>,
+    /// Turns off all rewriting and join ordering; for tests.
+    pub naive: bool,
+    /// Ends the query from another thread.
+    pub cancel: CancelHandle,
+}
+
+/// The formats of a dump.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum DumpFormat {
+    /// N-Quads, one quad a line, in the canonical form of RDF 1.2
+    #[default]
+    NQuads,
+    /// TriG, one block a graph
+    TriG,
+}
