@@ -1,0 +1,69 @@
+//! What the planner asks of a store: ids of terms, counts of quads, numbers of distinct values.
+
+use oxrdf::Term;
+use stoa_terms::{GraphSet, IdRange, Position, TermId};
+
+pub use crate::error::StatisticsError;
+
+/// Ids and counts of one snapshot. A triple is given as subject, predicate and object, `None` for
+/// any term. Every answer of a count may be an estimate; plans are right whatever it says.
+pub trait Statistics {
+    /// The id of a term, `None` if no quad can hold it.
+    ///
+    /// # Errors
+    /// If the dictionary cannot be read.
+    fn term_id(&self, term: &Term) -> Result<Option<TermId>, StatisticsError>;
+
+    /// The ids of several terms; one batch of reads where the store can.
+    ///
+    /// # Errors
+    /// If the dictionary cannot be read.
+    fn term_ids(&self, terms: &[Term]) -> Result<Vec<Option<TermId>>, StatisticsError> {
+        terms.iter().map(|term| self.term_id(term)).collect()
+    }
+
+    /// How many quads match. Never asked with subject and object but no predicate, which is a
+    /// prefix of no permutation.
+    ///
+    /// # Errors
+    /// If the indexes cannot be read.
+    fn count(&self, triple: [Option<TermId>; 3], graphs: &GraphSet)
+    -> Result<u64, StatisticsError>;
+
+    /// How many quads match whose term at `position`, which is `None` in `triple`, lies in one of
+    /// `ranges` (ascending, disjoint). The position is the next one after the given ones in some
+    /// permutation.
+    ///
+    /// # Errors
+    /// If the indexes cannot be read.
+    fn count_ranges(
+        &self,
+        triple: [Option<TermId>; 3],
+        position: Position,
+        ranges: &[IdRange],
+        graphs: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        let _ = (position, ranges);
+        Ok(self.count(triple, graphs)?.div_ceil(3))
+    }
+
+    /// How many different terms stand at `position`, which is `None` in `triple`, among the quads
+    /// that match.
+    ///
+    /// # Errors
+    /// If the indexes cannot be read.
+    fn distinct(
+        &self,
+        triple: [Option<TermId>; 3],
+        position: Position,
+        graphs: &GraphSet,
+    ) -> Result<u64, StatisticsError>;
+
+    /// How many quads there are in all.
+    fn quads(&self) -> u64;
+
+    /// How many named graphs there are.
+    fn named_graphs(&self) -> u64 {
+        16
+    }
+}
