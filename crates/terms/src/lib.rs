@@ -1,6 +1,9 @@
 //! Term ids, inline values, and the order and equality of values.
 
+pub mod datatype;
 mod id;
+pub mod inline;
+pub mod key;
 mod permutation;
 
 pub use id::{IdRange, Kind, TermId};
