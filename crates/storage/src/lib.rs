@@ -1,1 +1,47 @@
 //! Files, extents, cache, checkpoint roots and recovery; knows nothing of RDF.
+//!
+//! A [`Store`] is a directory of data files made of extents (runs of 4 KB pages that are written
+//! once), two root slots that say which extents are in use, a lock and temporary files. Readers ask
+//! for [`PartRef`]s, parts of extents with a checksum, and get [`Part`]s from a [`Cache`] that
+//! several stores share. A writer begins a [`Checkpoint`], writes new extents, frees old ones and
+//! commits: all of it becomes visible and durable at once, or none.
+//!
+//! All access goes through [`Disk`] and [`File`], of which [`RealDisk`] and [`SimulatedDisk`] are
+//! the two implementations.
+//!
+//! # Format
+//! docs/format.md#files
+
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod cache;
+mod checkpoint;
+mod disk;
+mod error;
+mod extent;
+mod file_header;
+pub mod format;
+mod free_list;
+mod free_space;
+pub mod limits;
+mod memory;
+mod recovery;
+mod root_slot;
+mod store;
+mod temporary;
+
+pub use cache::{Cache, CacheCounters};
+pub use checkpoint::Checkpoint;
+pub use disk::{Access, Disk, File, IoInfo, IoMode, Lock, LockError, OpenMode, RealDisk};
+pub use error::{Corruption, Error, Result};
+pub use extent::{ExtentId, Part, PartRef};
+pub use memory::{BudgetExceeded, MemoryBudget, Reclaim, Reservation};
+pub use store::{Identity, Root, Store, StoreCounters};
+pub use temporary::{TempFile, TempSpace};
+
+/// The CRC-32C (Castagnoli) of `bytes`, the checksum of everything that is written to disk.
+#[must_use]
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    ::crc32c::crc32c(bytes)
+}

@@ -1,0 +1,209 @@
+//! One shard of the cache: a map and the queues of S3-FIFO.
+//!
+//! # Invariants
+//! 1. Every entry stands in exactly one queue under its ticket; a queue element whose ticket is not
+//!    that of the entry is stale and skipped.
+//! 2. An entry that somebody holds is not evicted: that would free nothing.
+
+use super::Key;
+use crate::extent::{Part, PartRef};
+use crate::limits::CACHE_ENTRY_OVERHEAD_BYTES;
+use hashbrown::{HashMap, HashSet};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// More uses than this do not make an entry live longer.
+const USES_MAX: u8 = 3;
+/// The share of the small queue: one part in ten.
+const SMALL_SHARE: u64 = 10;
+/// Ghosts are kept for as many entries as the shard has, and at least for this many.
+const GHOSTS_MIN: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Shard {
+    map: HashMap<Key, Entry, rapidhash::fast::RandomState>,
+    small: Queue,
+    main: Queue,
+    ghosts: VecDeque<Key>,
+    ghost_set: HashSet<Key, rapidhash::fast::RandomState>,
+    next_ticket: u64,
+}
+
+#[derive(Default)]
+struct Queue {
+    elements: VecDeque<(Key, u64)>,
+    bytes: u64,
+}
+
+struct Entry {
+    part: Part,
+    ticket: u64,
+    uses: u8,
+    in_main: bool,
+}
+
+/// What `retain` shows of an entry.
+pub(super) struct View {
+    pub(super) store: u64,
+    pub(super) reference: PartRef,
+}
+
+/// What an insertion did.
+pub(super) enum Change {
+    Added,
+    Replaced,
+    /// Another thread was first; its part is used.
+    Kept,
+}
+
+impl Shard {
+    pub(super) fn get(&mut self, key: &Key, crc32c: u32) -> Option<Part> {
+        let entry = self.map.get_mut(key)?;
+        if entry.part.reference().crc32c != crc32c {
+            return None;
+        }
+        entry.uses = (entry.uses + 1).min(USES_MAX);
+        Some(entry.part.clone())
+    }
+
+    pub(super) fn contains(&self, key: &Key) -> bool {
+        self.map.contains_key(key)
+    }
+
+    pub(super) fn insert(&mut self, key: Key, part: Part) -> (Part, Change) {
+        if let Some(entry) = self.map.get_mut(&key) {
+            if entry.part.reference() == part.reference() {
+                return (entry.part.clone(), Change::Kept);
+            }
+            entry.part = part.clone();
+            entry.uses = 0;
+            return (part, Change::Replaced);
+        }
+        let in_main = self.ghost_set.remove(&key);
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        let queue = if in_main {
+            &mut self.main
+        } else {
+            &mut self.small
+        };
+        queue.elements.push_back((key, ticket));
+        queue.bytes += cost(&part);
+        let entry = Entry {
+            part: part.clone(),
+            ticket,
+            uses: 0,
+            in_main,
+        };
+        self.map.insert(key, entry);
+        (part, Change::Added)
+    }
+
+    /// Takes out entries of at least `needed` bytes, or as many as nobody holds.
+    pub(super) fn evict(&mut self, needed: u64) -> Vec<Part> {
+        let mut dropped = Vec::new();
+        let mut freed = 0;
+        // Each entry comes up at most once for every use it is credited with, and twice more.
+        let mut steps = (self.small.elements.len() + self.main.elements.len())
+            .saturating_mul(usize::from(USES_MAX) + 2);
+        while freed < needed && steps > 0 {
+            steps -= 1;
+            let total = self.small.bytes + self.main.bytes;
+            let from_small =
+                self.main.elements.is_empty() || self.small.bytes > total / SMALL_SHARE;
+            let evicted = if from_small && !self.small.elements.is_empty() {
+                self.step_small()
+            } else {
+                self.step_main()
+            };
+            if let Some(part) = evicted {
+                freed += cost(&part);
+                dropped.push(part);
+            }
+        }
+        dropped
+    }
+
+    /// Removes the entries for which `keep` is false.
+    pub(super) fn retain(&mut self, keep: impl Fn(&View) -> bool) -> Vec<Part> {
+        let mut dropped = Vec::new();
+        let (small, main) = (&mut self.small, &mut self.main);
+        self.map.retain(|key, entry| {
+            let view = View {
+                store: key.store,
+                reference: entry.part.reference(),
+            };
+            let kept = keep(&view);
+            if !kept {
+                let queue = if entry.in_main {
+                    &mut *main
+                } else {
+                    &mut *small
+                };
+                queue.bytes -= cost(&entry.part);
+                dropped.push(entry.part.clone());
+            }
+            kept
+        });
+        if !dropped.is_empty() {
+            let map = &self.map;
+            let alive = |(key, ticket): &(Key, u64)| {
+                map.get(key).is_some_and(|entry| entry.ticket == *ticket)
+            };
+            small.elements.retain(alive);
+            main.elements.retain(alive);
+        }
+        dropped
+    }
+
+    /// Looks at the oldest entry of the small queue: on to the main one, or out.
+    fn step_small(&mut self) -> Option<Part> {
+        let (key, ticket) = self.small.elements.pop_front()?;
+        let entry = self.map.get_mut(&key).filter(|e| e.ticket == ticket)?;
+        if entry.uses > 0 || is_held(&entry.part) {
+            entry.uses = 0;
+            entry.in_main = true;
+            self.small.bytes -= cost(&entry.part);
+            self.main.bytes += cost(&entry.part);
+            self.main.elements.push_back((key, ticket));
+            return None;
+        }
+        let entry = self.map.remove(&key)?;
+        self.small.bytes -= cost(&entry.part);
+        self.remember(key);
+        Some(entry.part)
+    }
+
+    /// Looks at the oldest entry of the main queue: once more around, or out.
+    fn step_main(&mut self) -> Option<Part> {
+        let (key, ticket) = self.main.elements.pop_front()?;
+        let entry = self.map.get_mut(&key).filter(|e| e.ticket == ticket)?;
+        if entry.uses > 0 || is_held(&entry.part) {
+            entry.uses = entry.uses.saturating_sub(1);
+            self.main.elements.push_back((key, ticket));
+            return None;
+        }
+        let entry = self.map.remove(&key)?;
+        self.main.bytes -= cost(&entry.part);
+        Some(entry.part)
+    }
+
+    fn remember(&mut self, key: Key) {
+        if self.ghost_set.insert(key) {
+            self.ghosts.push_back(key);
+        }
+        while self.ghosts.len() > self.map.len().max(GHOSTS_MIN) {
+            if let Some(oldest) = self.ghosts.pop_front() {
+                self.ghost_set.remove(&oldest);
+            }
+        }
+    }
+}
+
+fn is_held(part: &Part) -> bool {
+    Arc::strong_count(&part.0) > 1
+}
+
+fn cost(part: &Part) -> u64 {
+    u64::from(part.reference().length) + CACHE_ENTRY_OVERHEAD_BYTES
+}

@@ -1,0 +1,353 @@
+//! `Checkpoint`: new extents and a new root, all or nothing.
+//!
+//! Extents are written to pages that no held root uses. Commit writes the free list, makes the data
+//! files durable, writes the root into the slot that the current root does not occupy, makes that
+//! durable, and only then publishes the new root. What the checkpoint freed becomes allocatable when
+//! every earlier root was dropped by its readers; on disk it is free at once, since no reader
+//! survives the process. (Log records before the commit are released at the same place, once there
+//! is a log: after the root is durable.)
+//!
+//! # Invariants
+//! 1. At every moment the file system holds, whole, the state of the last acknowledged commit or of
+//!    the one that is being committed (`tests/crash.rs` crashes at every write and sync).
+//! 2. A checkpoint that is dropped leaves the free space as it was (test `abort_gives_space_back`).
+//!
+//! # Concurrency
+//! Several threads may write extents and free; the writer lock is held to allocate, not to write.
+
+use crate::bytes::{len_u64, to_usize};
+use crate::error::{Error, Result};
+use crate::extent::{ExtentId, PartRef};
+use crate::format::{PAGE_BYTES, ROOT_FILE, ROOT_PAYLOAD_BYTES_MAX, data_file_name};
+use crate::free_list;
+use crate::free_space::{FreeSpace, PageRange};
+use crate::limits::EXTENT_BYTES_MAX;
+use crate::root_slot::{RootRecord, slot_of, slot_offset};
+use crate::store::{Deferred, Inner, Root, Store};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A checkpoint that is being written. Dropping it aborts it.
+pub struct Checkpoint<'a> {
+    store: &'a Store,
+    changes: Mutex<Changes>,
+    finished: bool,
+}
+
+/// What the checkpoint did so far.
+#[derive(Default)]
+struct Changes {
+    /// First page and number of pages of the extents it wrote.
+    written: BTreeMap<u64, u64>,
+    /// What it freed of earlier checkpoints.
+    freed: Vec<PageRange>,
+}
+
+impl<'a> Checkpoint<'a> {
+    pub(crate) fn begin(store: &'a Store) -> Result<Self> {
+        store.inner.check_writable()?;
+        {
+            let mut writer = store.inner.lock_writer();
+            if writer.checkpoint_running {
+                return Err(Error::CheckpointRunning);
+            }
+            writer.checkpoint_running = true;
+        }
+        store.inner.release_deferred();
+        Ok(Self {
+            store,
+            changes: Mutex::default(),
+            finished: false,
+        })
+    }
+
+    /// Writes `bytes` into a new extent, padded with zeros to whole pages.
+    ///
+    /// [`Error::DiskFull`] and [`Error::Io`], after which the store refuses writes;
+    /// [`Error::LimitExceeded`] for more than 2 GB. Durable and visible only after the commit, but
+    /// `Store::read` gives it at once.
+    pub fn write_extent(&self, bytes: &[u8]) -> Result<ExtentId> {
+        let inner = &self.store.inner;
+        inner.check_writable()?;
+        let length = len_u64(bytes);
+        if length > EXTENT_BYTES_MAX {
+            return Err(Error::LimitExceeded {
+                what: "the length of an extent in bytes",
+                limit: EXTENT_BYTES_MAX,
+                found: length,
+            });
+        }
+        let pages = length.div_ceil(PAGE_BYTES).max(1);
+        let extent = self.allocate(pages);
+        inner.write_pages(extent, bytes)?;
+        Ok(extent)
+    }
+
+    /// Writes `bytes` into an extent of their own and returns the reference to all of them.
+    pub fn write_part(&self, bytes: &[u8]) -> Result<PartRef> {
+        let extent = self.write_extent(bytes)?;
+        Ok(PartRef::of(extent, 0, bytes))
+    }
+
+    /// Gives back the extent of `bytes` bytes once the commit is durable and no reader needs it.
+    ///
+    /// An extent that this checkpoint wrote itself is free at once. Freeing what is free already is
+    /// an error of the caller that the commit reports as [`Error::Corruption`].
+    pub fn free(&self, extent: ExtentId, bytes: u64) {
+        let range = PageRange {
+            first: extent,
+            pages: bytes.div_ceil(PAGE_BYTES).max(1),
+        };
+        let mut changes = self.changes();
+        if changes.written.get(&extent.to_u64()) == Some(&range.pages) {
+            changes.written.remove(&extent.to_u64());
+            self.store.inner.give_back(&[range]);
+        } else {
+            changes.freed.push(range);
+        }
+    }
+
+    /// The bytes in extents that this checkpoint has written so far, in whole pages.
+    #[must_use]
+    pub fn written_bytes(&self) -> u64 {
+        let pages: u64 = self.changes().written.values().sum();
+        pages * PAGE_BYTES
+    }
+
+    /// Makes everything durable and visible, with `commit_number` and an opaque `payload`.
+    ///
+    /// On an error the store refuses writes. Whether the commit is found after the next open is
+    /// then not known: either all of it is, or nothing.
+    pub fn commit(mut self, commit_number: u64, payload: &[u8]) -> Result<()> {
+        let inner = &self.store.inner;
+        inner.check_writable()?;
+        if payload.len() > ROOT_PAYLOAD_BYTES_MAX {
+            return Err(Error::LimitExceeded {
+                what: "the payload of a root in bytes",
+                limit: ROOT_PAYLOAD_BYTES_MAX as u64,
+                found: len_u64(payload),
+            });
+        }
+        let freed = self.take_freed()?;
+        let (free_list, free) = self.write_free_list(&freed)?;
+        for (number, data) in (0_u16..).zip(&inner.data) {
+            data.file.sync().map_err(|error| {
+                inner.fail(Error::io(
+                    inner.path(&data_file_name(number)),
+                    "sync",
+                    0,
+                    error,
+                ))
+            })?;
+        }
+        let old = self.store.root();
+        let record = RootRecord {
+            identity: inner.identity,
+            checkpoint: old.checkpoint + 1,
+            commit: commit_number,
+            free_list,
+            free_pages: free.free_pages(),
+            file_ends: free.ends().to_vec(),
+            payload: payload.to_vec(),
+        };
+        self.write_root(&record)?;
+        self.publish(record, old, freed);
+        Ok(())
+    }
+
+    fn changes(&self) -> MutexGuard<'_, Changes> {
+        self.changes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn allocate(&self, pages: u64) -> ExtentId {
+        let mut changes = self.changes();
+        let extent = self.store.inner.allocate(pages);
+        changes.written.insert(extent.to_u64(), pages);
+        extent
+    }
+
+    /// What is freed by the commit: the caller's extents and the old free list.
+    fn take_freed(&self) -> Result<Vec<PageRange>> {
+        let mut freed = std::mem::take(&mut self.changes().freed);
+        let writer = self.store.inner.lock_writer();
+        if !writer.free_list.is_none() {
+            freed.push(PageRange {
+                first: writer.free_list.extent,
+                pages: u64::from(writer.free_list.length).div_ceil(PAGE_BYTES),
+            });
+        }
+        freed.sort_unstable();
+        Ok(freed)
+    }
+
+    /// Writes the free list as it will be when the commit is durable and all readers are gone.
+    fn write_free_list(&self, freed: &[PageRange]) -> Result<(PartRef, FreeSpace)> {
+        let inner = &self.store.inner;
+        let ranges = {
+            let writer = inner.lock_writer();
+            let deferred: usize = writer.deferred.iter().map(|d| d.ranges.len()).sum();
+            writer.free.range_count() + deferred + freed.len()
+        };
+        if ranges == 0 {
+            let ends = inner.lock_writer().free.clone();
+            return Ok((PartRef::NONE, ends));
+        }
+        // Releasing makes at most as many ranges; the list's own extent makes none.
+        let pages = free_list::pages_for(ranges);
+        let extent = self.allocate(pages);
+        let free = {
+            let writer = inner.lock_writer();
+            let mut free = writer.free.clone();
+            let deferred = writer.deferred.iter().flat_map(|d| &d.ranges);
+            for range in deferred.chain(freed) {
+                free.release(*range).map_err(|range| {
+                    PartRef {
+                        extent: range.first,
+                        ..PartRef::NONE
+                    }
+                    .corruption(
+                        format!("{} allocated pages to free", range.pages),
+                        "pages that are free already or lie outside the file",
+                    )
+                })?;
+            }
+            free
+        };
+        let list = free_list::encode(&free, pages);
+        inner.write_pages(extent, &list)?;
+        Ok((PartRef::of(extent, 0, &list), free))
+    }
+
+    fn write_root(&self, record: &RootRecord) -> Result<()> {
+        let inner = &self.store.inner;
+        let offset = slot_offset(slot_of(record.checkpoint));
+        let slot = record.encode();
+        let failed = |operation, error| {
+            inner.fail(Error::io(
+                inner.path(ROOT_FILE),
+                operation,
+                len_u64(&slot),
+                error,
+            ))
+        };
+        inner
+            .root_file
+            .write_at(&slot, offset)
+            .map_err(|error| failed("write", error))?;
+        inner
+            .root_file
+            .sync()
+            .map_err(|error| failed("sync", error))
+    }
+
+    fn publish(&mut self, record: RootRecord, old: Root, freed: Vec<PageRange>) {
+        let inner = &self.store.inner;
+        {
+            let mut writer = inner.lock_writer();
+            writer.deferred.push(Deferred {
+                root: Arc::downgrade(&old.pin),
+                ranges: freed,
+            });
+            writer.free_list = record.free_list;
+            writer.free_pages = record.free_pages;
+            writer.checkpoint_running = false;
+        }
+        self.finished = true;
+        let root = Root {
+            commit: record.commit,
+            checkpoint: record.checkpoint,
+            payload: record.payload.into(),
+            pin: Arc::new(()),
+        };
+        *inner.root.write().unwrap_or_else(PoisonError::into_inner) = root;
+        drop(old);
+        inner.release_deferred();
+        inner.truncate();
+    }
+}
+
+impl Drop for Checkpoint<'_> {
+    fn drop(&mut self) {
+        if self.finished {
+            return;
+        }
+        let inner = &self.store.inner;
+        let written = std::mem::take(&mut self.changes().written);
+        // After a failure it is not known what is on disk: nothing is used again.
+        if inner.check_writable().is_ok() {
+            let ranges: Vec<_> = written
+                .into_iter()
+                .map(|(first, pages)| PageRange {
+                    first: ExtentId::from_u64(first),
+                    pages,
+                })
+                .collect();
+            inner.give_back(&ranges);
+            inner.truncate();
+        }
+        inner.lock_writer().checkpoint_running = false;
+    }
+}
+
+impl fmt::Debug for Checkpoint<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Checkpoint")
+            .field("written_bytes", &self.written_bytes())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    fn allocate(&self, pages: u64) -> ExtentId {
+        let mut writer = self.lock_writer();
+        let extent = writer.free.allocate(pages);
+        self.publish_ends(&writer.free);
+        extent
+    }
+
+    /// Returns pages that a checkpoint took but will not use.
+    fn give_back(&self, ranges: &[PageRange]) {
+        self.cache.forget(self.number, ranges);
+        let mut writer = self.lock_writer();
+        for range in ranges {
+            let released = writer.free.release(*range);
+            debug_assert_eq!(released, Ok(()), "the checkpoint allocated these pages");
+        }
+        self.publish_ends(&writer.free);
+    }
+
+    /// Writes `bytes` to the pages of an extent and zeros to the end of the last one.
+    fn write_pages(&self, extent: ExtentId, bytes: &[u8]) -> Result<()> {
+        let data = self
+            .data
+            .get(usize::from(extent.file()))
+            .expect("an allocated extent lies in a data file");
+        let whole = to_usize(len_u64(bytes) / PAGE_BYTES * PAGE_BYTES);
+        let (pages, rest) = bytes.split_at_checked(whole).unwrap_or((bytes, &[]));
+        let failed = |error| {
+            let path = self.path(&data_file_name(extent.file()));
+            self.fail(Error::io(path, "write", len_u64(bytes), error))
+        };
+        let mut written = 0;
+        if !pages.is_empty() {
+            data.file
+                .write_at(pages, extent.byte_offset())
+                .map_err(failed)?;
+            written += len_u64(pages);
+        }
+        if !rest.is_empty() || bytes.is_empty() {
+            let mut last = [0; PAGE_BYTES as usize];
+            crate::bytes::put(&mut last, 0, rest);
+            data.file
+                .write_at(&last, extent.byte_offset() + written)
+                .map_err(failed)?;
+            written += PAGE_BYTES;
+        }
+        self.counters
+            .bytes_written
+            .fetch_add(written, Ordering::Relaxed);
+        Ok(())
+    }
+}

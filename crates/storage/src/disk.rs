@@ -1,0 +1,150 @@
+//! `Disk` and `File`: the one way to files, with a real and a simulated implementation.
+//!
+//! A disk is the directory of one database. Names are plain file names; temporary files have none.
+//!
+//! # Assumptions
+//! docs/format.md#assumptions-about-the-disk
+
+mod lock;
+mod real;
+
+pub use real::RealDisk;
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+/// How a store is opened.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Access {
+    /// For reading, beside other readers.
+    Shared,
+    /// For reading and writing, alone.
+    Exclusive,
+}
+
+/// How a file is opened.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum OpenMode {
+    /// For reading; it must exist.
+    Read,
+    /// For reading and writing; it must exist.
+    ReadWrite,
+    /// For reading and writing; made if absent, made empty if not.
+    Create,
+}
+
+/// How the bytes of data files are moved.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum IoMode {
+    /// Through the page cache of the operating system.
+    #[default]
+    Buffered,
+    /// Past it (`O_DIRECT`), if the file system allows.
+    Direct,
+}
+
+/// The I/O in use, for `stoa info`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct IoInfo {
+    /// The calls that are made: `pread/pwrite`, `simulated`.
+    pub calls: &'static str,
+    /// The mode in use.
+    pub mode: IoMode,
+    /// Why the mode that was asked for is not in use.
+    pub fallback: Option<String>,
+}
+
+impl fmt::Display for IoInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = match self.mode {
+            IoMode::Buffered => "buffered",
+            IoMode::Direct => "direct",
+        };
+        write!(f, "{}, {mode}", self.calls)?;
+        match &self.fallback {
+            Some(reason) => write!(f, " ({reason})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The directory of one database.
+pub trait Disk: Send + Sync {
+    /// The directory as it is named in messages.
+    fn location(&self) -> String;
+
+    /// Opens a file that is read and written at any offset and length.
+    fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+
+    /// Opens a data file: like `open`, but in the mode of I/O that the disk was made with.
+    fn open_data(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>>;
+
+    /// The names of all files and directories, in any order; not found if there is no directory.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Makes the directory, but not its parents, if it is absent; returns whether it was made.
+    fn create_directory(&self) -> io::Result<bool>;
+
+    /// Removes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes durable which files exist.
+    fn sync_directory(&self) -> io::Result<()>;
+
+    /// Takes the lock of the directory or fails at once; `holder` is what others are told.
+    fn lock(&self, access: Access, holder: &str) -> Result<Box<dyn Lock>, LockError>;
+
+    /// Makes an empty file without a name, which goes away with its last user.
+    fn temporary(&self) -> io::Result<Arc<dyn File>>;
+
+    /// Removes temporary files that processes which died have left.
+    fn clear_temporary(&self) -> io::Result<()>;
+
+    /// The I/O in use.
+    fn io_info(&self) -> IoInfo;
+}
+
+/// An open file. All methods may be called by several threads at once.
+pub trait File: Send + Sync {
+    /// Fills `buffer` from `offset`; returns how many bytes there were, fewer only at the end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Writes all of `bytes` at `offset`; beyond the end the file grows.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes everything durable that was written before the call.
+    fn sync(&self) -> io::Result<()>;
+
+    /// The length in bytes.
+    fn len(&self) -> io::Result<u64>;
+
+    /// Whether the length is 0.
+    fn is_empty(&self) -> io::Result<bool> {
+        self.len().map(|length| length == 0)
+    }
+
+    /// Cuts or extends (by zeros) to `length` bytes.
+    fn set_len(&self, length: u64) -> io::Result<()>;
+
+    /// Says that a range will be read soon. Never fails, may do nothing.
+    fn will_read(&self, _offset: u64, _length: u64) {}
+}
+
+/// A lock that is held until it is dropped.
+pub trait Lock: Send + Sync {}
+
+/// Why a lock was not taken.
+#[derive(Debug)]
+pub enum LockError {
+    /// Somebody else holds it, as described.
+    Held(String),
+    /// The operating system refused.
+    Io(io::Error),
+}
+
+impl From<io::Error> for LockError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

@@ -1,0 +1,151 @@
+//! The constants of every byte that storage writes.
+//!
+//! # Format
+//! docs/format.md#files; the test `format_document` compares its tables with these constants.
+
+/// The unit of space in a data file, in bytes.
+pub const PAGE_BYTES: u64 = 4096;
+/// The unit that a disk writes whole or not at all, in bytes.
+pub const SECTOR_BYTES: usize = 512;
+/// The version of the whole format, of all crates.
+pub const FORMAT_VERSION: u32 = 1;
+/// Feature flags that a reader must know: an unknown one refuses the database.
+pub const FEATURES_REQUIRED_MASK: u64 = 0x0000_0000_ffff_ffff;
+/// The required feature flags that this build knows.
+pub const FEATURES_KNOWN: u64 = 0;
+
+/// The name of the file with the root slots.
+pub const ROOT_FILE: &str = "root";
+/// The name of the lock file.
+pub const LOCK_FILE: &str = "lock";
+/// The name of the directory of temporary files.
+pub const TEMPORARY_DIRECTORY: &str = "tmp";
+/// The beginning of the names of data files.
+pub const DATA_FILE_PREFIX: &str = "data-";
+
+/// The name of data file `number`.
+#[must_use]
+pub fn data_file_name(number: u16) -> String {
+    format!("{DATA_FILE_PREFIX}{number:04}")
+}
+
+/// File header: the first bytes of every file.
+pub const MAGIC: [u8; 8] = *b"STOA RDF";
+/// File header: offset of the magic bytes.
+pub const HEADER_MAGIC: usize = 0;
+/// File header: offset of the format version.
+pub const HEADER_VERSION: usize = 8;
+/// File header: offset of the kind of file.
+pub const HEADER_KIND: usize = 12;
+/// File header: offset of the database id.
+pub const HEADER_DATABASE_ID: usize = 16;
+/// File header: offset of the timeline.
+pub const HEADER_TIMELINE: usize = 32;
+/// File header: offset of the generation.
+pub const HEADER_GENERATION: usize = 40;
+/// File header: offset of the feature flags.
+pub const HEADER_FEATURES: usize = 48;
+/// File header: offset of the number of the file among those of its kind.
+pub const HEADER_FILE_NUMBER: usize = 56;
+/// File header: offset of the checksum of the page, computed with this field zero.
+pub const HEADER_CRC: usize = 60;
+/// File header: where the fields end; the rest of the page is zero.
+pub const HEADER_END: usize = 64;
+
+/// Kind of the root file.
+pub const KIND_ROOT: u32 = 1;
+/// Kind of a data file.
+pub const KIND_DATA: u32 = 2;
+
+/// Root file: how many slots there are.
+pub const ROOT_SLOTS: u64 = 2;
+/// Root file: where slot 0 begins; slot 1 follows.
+pub const ROOT_SLOT_OFFSET: u64 = 4096;
+/// Root file: the length of a slot.
+pub const ROOT_SLOT_BYTES: usize = 4096;
+/// Root file: its length.
+pub const ROOT_FILE_BYTES: u64 = 12288;
+
+/// Slot sector: offset of the checksum of the sector's bytes from 4 on.
+pub const SECTOR_CRC: usize = 0;
+/// Slot sector: offset of the checkpoint number.
+pub const SECTOR_CHECKPOINT: usize = 4;
+/// Slot sector: offset of the sector's number in its slot.
+pub const SECTOR_INDEX: usize = 12;
+/// Slot sector: offset of the slot's number.
+pub const SECTOR_SLOT: usize = 13;
+/// Slot sector: offset of two zero bytes.
+pub const SECTOR_ZERO: usize = 14;
+/// Slot sector: where its share of the root begins; it reaches to the sector's end.
+pub const SECTOR_CONTENT: usize = 16;
+
+/// Root: the number of sectors that hold it.
+pub const ROOT_SECTORS: usize = ROOT_SLOT_BYTES / SECTOR_BYTES;
+/// Root: its length over all sectors.
+pub const ROOT_BYTES: usize = ROOT_SECTORS * (SECTOR_BYTES - SECTOR_CONTENT);
+/// Root: offset of the checksum of the whole root, computed with this field zero.
+pub const ROOT_CRC: usize = 0;
+/// Root: offset of the number of data files.
+pub const ROOT_DATA_FILES: usize = 4;
+/// Root: offset of the database id.
+pub const ROOT_DATABASE_ID: usize = 8;
+/// Root: offset of the timeline.
+pub const ROOT_TIMELINE: usize = 24;
+/// Root: offset of the generation.
+pub const ROOT_GENERATION: usize = 32;
+/// Root: offset of the feature flags.
+pub const ROOT_FEATURES: usize = 40;
+/// Root: offset of the checkpoint number.
+pub const ROOT_CHECKPOINT: usize = 48;
+/// Root: offset of the commit number.
+pub const ROOT_COMMIT: usize = 56;
+/// Root: offset of the part reference of the free list.
+pub const ROOT_FREE_LIST: usize = 64;
+/// Root: offset of the format version.
+pub const ROOT_VERSION: usize = 84;
+/// Root: offset of the number of free pages.
+pub const ROOT_FREE_PAGES: usize = 88;
+/// Root: offset of the ends of the data files, in pages.
+pub const ROOT_FILE_ENDS: usize = 96;
+/// Root: offset of the payload's length.
+pub const ROOT_PAYLOAD_LENGTH: usize = 224;
+/// Root: offset of the payload.
+pub const ROOT_PAYLOAD: usize = 232;
+/// The most data files that a database can have.
+pub const DATA_FILES_MAX: usize = 16;
+/// The longest payload of a root, in bytes.
+pub const ROOT_PAYLOAD_BYTES_MAX: usize = ROOT_BYTES - ROOT_PAYLOAD;
+
+/// Free list: offset of the number of entries.
+pub const FREE_LIST_COUNT: usize = 0;
+/// Free list: offset of the first entry.
+pub const FREE_LIST_ENTRIES: usize = 8;
+/// Free list: the length of an entry.
+pub const FREE_LIST_ENTRY_BYTES: usize = 16;
+/// Free list entry: offset of the extent's id.
+pub const FREE_LIST_ENTRY_EXTENT: usize = 0;
+/// Free list entry: offset of the number of pages.
+pub const FREE_LIST_ENTRY_PAGES: usize = 8;
+
+/// Extent id: how many bits the page has; the file's number is above them.
+pub const EXTENT_PAGE_BITS: u32 = 48;
+/// Extent id: the bits of the page.
+pub const EXTENT_PAGE_MASK: u64 = (1 << EXTENT_PAGE_BITS) - 1;
+
+/// Part reference: offset of the extent's id.
+pub const PART_REF_EXTENT: usize = 0;
+/// Part reference: offset of the part's offset in the extent.
+pub const PART_REF_OFFSET: usize = 8;
+/// Part reference: offset of the part's length.
+pub const PART_REF_LENGTH: usize = 12;
+/// Part reference: offset of the checksum.
+pub const PART_REF_CRC: usize = 16;
+/// Part reference: its length.
+pub const PART_REF_BYTES: usize = 20;
+
+const _: () = assert!(PART_REF_CRC + 4 == PART_REF_BYTES);
+const _: () = assert!(ROOT_FREE_LIST + PART_REF_BYTES == ROOT_VERSION);
+const _: () = assert!(ROOT_FILE_ENDS + 8 * DATA_FILES_MAX == ROOT_PAYLOAD_LENGTH);
+const _: () = assert!(ROOT_SLOT_OFFSET == PAGE_BYTES && ROOT_SLOT_BYTES as u64 == PAGE_BYTES);
+const _: () = assert!(ROOT_FILE_BYTES == ROOT_SLOT_OFFSET + ROOT_SLOTS * ROOT_SLOT_BYTES as u64);
+const _: () = assert!(ROOT_PAYLOAD_BYTES_MAX >= 3000);

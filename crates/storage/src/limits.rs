@@ -1,0 +1,12 @@
+//! Limits and fixed sizes of storage that are not part of the format.
+
+/// The largest extent, in bytes: a length must fit the 32 bits of a `PartRef`.
+pub const EXTENT_BYTES_MAX: u64 = 1 << 31;
+/// Two parts are read by one call if at most this many unwanted bytes lie between them.
+pub const READ_GAP_BYTES_MAX: u64 = 32 * 1024;
+/// The largest read that merging makes; a single part may be larger.
+pub const READ_BYTES_MAX: u64 = 1024 * 1024;
+/// How many parts of a cache can be looked up at the same time.
+pub const CACHE_SHARDS: usize = 32;
+/// What a cache entry costs beside its bytes, in bytes.
+pub const CACHE_ENTRY_OVERHEAD_BYTES: u64 = 192;

@@ -1,0 +1,262 @@
+//! `MemoryBudget`: one limit that caches, queries and loads share.
+//!
+//! Every byte of note is either a [`Reservation`] of somebody's working memory or a charge of a
+//! cache. A reservation that finds no room asks the registered caches to give up bytes and then
+//! fails; a cache that finds no room evicts its own entries.
+//!
+//! # Invariants
+//! 1. Reservations never take the budget beyond its limit. Reads may, by the parts that are pinned
+//!    at that moment: a query must be able to read what it stands on.
+//! 2. What was reserved is given back on drop (tests `releases_on_drop`, `cache_gives_up_bytes`).
+//!
+//! # Concurrency
+//! One atomic counter. The list of caches is locked while they are asked; they take their own locks
+//! below it and never ask the budget for more than a counter operation.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// A limit on memory, shared by cloning.
+#[derive(Clone)]
+pub struct MemoryBudget {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    limit: u64,
+    used: AtomicU64,
+    peak: AtomicU64,
+    reclaimers: Mutex<Vec<Weak<dyn Reclaim>>>,
+}
+
+/// Something that holds memory it can do without.
+pub trait Reclaim: Send + Sync {
+    /// Gives up at least `bytes` if it can; returns how many bytes were given up.
+    fn reclaim(&self, bytes: u64) -> u64;
+}
+
+/// A reservation was refused.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BudgetExceeded {
+    /// The bytes that were asked for.
+    pub requested: u64,
+    /// The bytes in use by others, after caches gave up theirs.
+    pub used: u64,
+    /// The limit.
+    pub limit: u64,
+}
+
+impl fmt::Display for BudgetExceeded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the memory budget of {} bytes does not allow {} more ({} are in use)",
+            self.limit, self.requested, self.used
+        )
+    }
+}
+
+impl std::error::Error for BudgetExceeded {}
+
+impl MemoryBudget {
+    /// A budget of `limit_bytes`.
+    #[must_use]
+    pub fn new(limit_bytes: u64) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                limit: limit_bytes,
+                used: AtomicU64::new(0),
+                peak: AtomicU64::new(0),
+                reclaimers: Mutex::new(Vec::new()),
+            }),
+        }
+    }
+
+    /// A budget that refuses nothing.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        Self::new(u64::MAX)
+    }
+
+    /// Reserves `bytes`, taking them from caches if need be.
+    pub fn try_reserve(&self, bytes: u64) -> Result<Reservation, BudgetExceeded> {
+        let mut reservation = Reservation {
+            charge: Charge::none(self),
+        };
+        reservation.grow(bytes)?;
+        Ok(reservation)
+    }
+
+    /// The limit in bytes.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.inner.limit
+    }
+
+    /// The bytes in use, those of caches included.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.inner.used.load(Ordering::Relaxed)
+    }
+
+    /// The most bytes that were ever in use.
+    #[must_use]
+    pub fn peak(&self) -> u64 {
+        self.inner.peak.load(Ordering::Relaxed)
+    }
+
+    /// Registers a cache that is asked for bytes when a reservation finds no room.
+    pub fn register(&self, reclaimer: Weak<dyn Reclaim>) {
+        let mut reclaimers = self.lock();
+        reclaimers.retain(|other| other.strong_count() > 0);
+        reclaimers.push(reclaimer);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Weak<dyn Reclaim>>> {
+        self.inner
+            .reclaimers
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes `bytes` if they are free.
+    pub(crate) fn try_charge(&self, bytes: u64) -> Option<Charge> {
+        self.take(bytes).then(|| Charge {
+            budget: self.clone(),
+            bytes,
+        })
+    }
+
+    /// Takes `bytes` even beyond the limit.
+    pub(crate) fn force_charge(&self, bytes: u64) -> Charge {
+        let before = self.inner.used.fetch_add(bytes, Ordering::Relaxed);
+        self.inner.peak.fetch_max(before + bytes, Ordering::Relaxed);
+        Charge {
+            budget: self.clone(),
+            bytes,
+        }
+    }
+
+    fn take(&self, bytes: u64) -> bool {
+        let taken = self
+            .inner
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes)
+                    .filter(|sum| *sum <= self.inner.limit)
+            });
+        match taken {
+            Ok(before) => {
+                self.inner.peak.fetch_max(before + bytes, Ordering::Relaxed);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn take_or_reclaim(&self, bytes: u64) -> Result<(), BudgetExceeded> {
+        if self.take(bytes) {
+            return Ok(());
+        }
+        let reclaimers: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
+        // A reader can fill the room again before it is taken; a few rounds settle it.
+        for _ in 0..4 {
+            let missing = self
+                .used()
+                .saturating_add(bytes)
+                .saturating_sub(self.inner.limit);
+            let mut given = 0;
+            for reclaimer in &reclaimers {
+                if given < missing {
+                    given += reclaimer.reclaim(missing - given);
+                }
+            }
+            if self.take(bytes) {
+                return Ok(());
+            }
+            if given == 0 {
+                break;
+            }
+        }
+        Err(BudgetExceeded {
+            requested: bytes,
+            used: self.used(),
+            limit: self.inner.limit,
+        })
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.inner.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for MemoryBudget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryBudget")
+            .field("limit", &self.limit())
+            .field("used", &self.used())
+            .finish()
+    }
+}
+
+/// Bytes taken from a budget, given back on drop.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    budget: MemoryBudget,
+    bytes: u64,
+}
+
+impl Charge {
+    fn none(budget: &MemoryBudget) -> Self {
+        Self {
+            budget: budget.clone(),
+            bytes: 0,
+        }
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.budget.give_back(self.bytes);
+    }
+}
+
+/// Working memory that was promised to its holder; given back on drop.
+#[derive(Debug)]
+pub struct Reservation {
+    charge: Charge,
+}
+
+impl Reservation {
+    /// Reserves `bytes` more; on an error the reservation stays as it was.
+    pub fn grow(&mut self, bytes: u64) -> Result<(), BudgetExceeded> {
+        self.charge.budget.take_or_reclaim(bytes)?;
+        self.charge.bytes += bytes;
+        Ok(())
+    }
+
+    /// Gives back `bytes`, at most all.
+    pub fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.charge.bytes);
+        self.charge.bytes -= bytes;
+        self.charge.budget.give_back(bytes);
+    }
+
+    /// Grows or shrinks to `bytes`.
+    pub fn resize(&mut self, bytes: u64) -> Result<(), BudgetExceeded> {
+        let now = self.bytes();
+        if bytes > now {
+            self.grow(bytes - now)
+        } else {
+            self.shrink(now - bytes);
+            Ok(())
+        }
+    }
+
+    /// The bytes reserved.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.charge.bytes
+    }
+}

@@ -1,0 +1,416 @@
+//! Creating and opening a database directory: which root counts, and whether the files are its own.
+//!
+//! Creation writes data files, then the root file with its header and first slot; a directory in
+//! which no root was ever whole is an unfinished creation and is created again. Opening takes the
+//! newest whole slot. A torn slot is a checkpoint that was never acknowledged; a damaged slot is an
+//! error unless it surely is the older one.
+//!
+//! # Invariants
+//! 1. Before an exclusive user writes anything, the root that it found is made durable: a root that
+//!    was written by a killed process may still be only in the memory of the operating system, and
+//!    the space that it freed must not be used before (`tests/crash.rs`).
+//! 2. Nothing is made or changed in a directory that is not a database.
+//!
+//! The write-ahead log, when it comes, is replayed here, after the root is chosen.
+
+use crate::disk::{Access, Disk, File, Lock, LockError, OpenMode};
+use crate::error::{Error, Result};
+use crate::extent::PartRef;
+use crate::file_header::{FileHeader, Page};
+use crate::format::{
+    DATA_FILE_PREFIX, DATA_FILES_MAX, KIND_DATA, KIND_ROOT, LOCK_FILE, PAGE_BYTES, ROOT_FILE,
+    ROOT_FILE_BYTES, ROOT_SLOT_BYTES, ROOT_SLOTS, TEMPORARY_DIRECTORY, data_file_name,
+};
+use crate::free_list;
+use crate::free_space::FreeSpace;
+use crate::root_slot::{Damage, RootRecord, SlotState, read_slot, slot_of, slot_offset};
+use crate::store::{Identity, Root};
+use std::io;
+use std::sync::Arc;
+
+/// What is needed to run a store.
+pub(crate) struct Recovered {
+    pub(crate) identity: Identity,
+    pub(crate) root: Root,
+    pub(crate) root_file: Arc<dyn File>,
+    pub(crate) data: Vec<Arc<dyn File>>,
+    pub(crate) free: FreeSpace,
+    pub(crate) free_list: PartRef,
+    pub(crate) free_pages: u64,
+}
+
+/// Makes a database and takes its lock.
+pub(crate) fn create(
+    disk: &Arc<dyn Disk>,
+    identity: Identity,
+) -> Result<(Recovered, Box<dyn Lock>)> {
+    let files = usize::from(identity.data_files);
+    if files == 0 || files > DATA_FILES_MAX {
+        return Err(Error::LimitExceeded {
+            what: "the number of data files",
+            limit: DATA_FILES_MAX as u64,
+            found: files as u64,
+        });
+    }
+    let directory = disk.location();
+    disk.create_directory()
+        .map_err(|error| Error::io(&directory, "create", 0, error))?;
+    check_creatable(disk)?;
+    let lock = take_lock(disk, Access::Exclusive)?;
+    // Once more under the lock: another process may have been faster.
+    check_creatable(disk)?;
+    clear_temporary(disk)?;
+    for number in 0..identity.data_files {
+        let name = data_file_name(number);
+        let header = FileHeader::new(&identity, KIND_DATA, u32::from(number));
+        let file = open_file(disk, &name, OpenMode::Create)?;
+        write(disk, file.as_ref(), &name, &header.encode(), 0)?;
+        sync(disk, file.as_ref(), &name)?;
+    }
+    let file = open_file(disk, ROOT_FILE, OpenMode::Create)?;
+    let record = RootRecord {
+        identity,
+        checkpoint: 1,
+        commit: 0,
+        free_list: PartRef::NONE,
+        free_pages: 0,
+        file_ends: vec![1; files],
+        payload: Vec::new(),
+    };
+    let mut bytes = vec![0; crate::bytes::to_usize(ROOT_FILE_BYTES)];
+    let header = FileHeader::new(&identity, KIND_ROOT, 0).encode();
+    crate::bytes::put(&mut bytes, 0, &header);
+    let offset = crate::bytes::to_usize(slot_offset(slot_of(record.checkpoint)));
+    crate::bytes::put(&mut bytes, offset, &record.encode());
+    write(disk, file.as_ref(), ROOT_FILE, &bytes, 0)?;
+    sync(disk, file.as_ref(), ROOT_FILE)?;
+    disk.sync_directory()
+        .map_err(|error| Error::io(&directory, "sync", 0, error))?;
+    let recovered = read_root(disk, Access::Exclusive)?;
+    Ok((recovered, lock))
+}
+
+/// Opens a database and takes its lock.
+pub(crate) fn open(disk: &Arc<dyn Disk>, access: Access) -> Result<(Recovered, Box<dyn Lock>)> {
+    let directory = disk.location();
+    let names = disk.list().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => not_a_database(&directory, "there is no such directory"),
+        io::ErrorKind::NotADirectory => not_a_database(&directory, "it is a file"),
+        _ => Error::io(&directory, "list", 0, error),
+    })?;
+    if names.is_empty() {
+        return Err(not_a_database(&directory, "the directory is empty"));
+    }
+    if !names.iter().any(|name| name == ROOT_FILE) {
+        return Err(not_a_database(&directory, "it has no file `root`"));
+    }
+    check_root_header(disk)?;
+    let lock = take_lock(disk, access)?;
+    let recovered = read_root(disk, access)?;
+    if access == Access::Exclusive {
+        sync(disk, recovered.root_file.as_ref(), ROOT_FILE)?;
+        clear_temporary(disk)?;
+        for (file, end) in recovered.data.iter().zip(recovered.free.ends()) {
+            // What a checkpoint that was not finished has left; a longer file is valid.
+            drop(file.set_len(end * PAGE_BYTES));
+        }
+    }
+    Ok((recovered, lock))
+}
+
+/// Whether the directory is empty or an unfinished creation.
+fn check_creatable(disk: &Arc<dyn Disk>) -> Result<()> {
+    let directory = disk.location();
+    let names = disk
+        .list()
+        .map_err(|error| Error::io(&directory, "list", 0, error))?;
+    let has_root = names.iter().any(|name| name == ROOT_FILE);
+    let foreign = names.iter().find(|name| {
+        !(name.as_str() == ROOT_FILE
+            || name.as_str() == LOCK_FILE
+            || name.as_str() == TEMPORARY_DIRECTORY
+            || name.starts_with(DATA_FILE_PREFIX))
+    });
+    match foreign {
+        Some(example) if !has_root => Err(Error::ForeignFiles {
+            directory,
+            example: example.clone(),
+        }),
+        _ if !has_root => Ok(()),
+        _ => {
+            let file = open_file(disk, ROOT_FILE, OpenMode::Read)?;
+            let unfinished = match read_slots(disk, file.as_ref()) {
+                Ok(slots) => slots
+                    .iter()
+                    .all(|slot| matches!(slot, SlotState::Empty | SlotState::Torn)),
+                // Shorter than its slots: the first write did not get that far.
+                Err(Error::Corruption(_)) => true,
+                Err(error) => return Err(error),
+            };
+            if unfinished {
+                Ok(())
+            } else {
+                Err(Error::AlreadyADatabase { directory })
+            }
+        }
+    }
+}
+
+/// Refuses what no version of Stoa, or another version, has written.
+fn check_root_header(disk: &Arc<dyn Disk>) -> Result<FileHeader> {
+    let directory = disk.location();
+    let file = open_file(disk, ROOT_FILE, OpenMode::Read)?;
+    let mut page: Page = [0; PAGE_BYTES as usize];
+    let read = read(disk, file.as_ref(), ROOT_FILE, &mut page, 0)?;
+    if read < page.len() || page.iter().all(|byte| *byte == 0) {
+        return Err(not_a_database(&directory, "its creation was not finished"));
+    }
+    if !page.starts_with(&crate::format::MAGIC) {
+        return Err(not_a_database(&directory, "its file `root` is not Stoa's"));
+    }
+    let header = FileHeader::decode(&page, ROOT_FILE)?;
+    header.check_version(&directory)?;
+    Ok(header)
+}
+
+fn read_root(disk: &Arc<dyn Disk>, access: Access) -> Result<Recovered> {
+    let header = check_root_header(disk)?;
+    let mode = match access {
+        Access::Shared => OpenMode::Read,
+        Access::Exclusive => OpenMode::ReadWrite,
+    };
+    let root_file = open_file(disk, ROOT_FILE, mode)?;
+    let slots = read_slots(disk, root_file.as_ref())?;
+    let record = choose(&disk.location(), slots)?;
+    header.check_belongs(&FileHeader::new(&record.identity, KIND_ROOT, 0), ROOT_FILE)?;
+    let data = open_data_files(disk, mode, &record)?;
+    let free = read_free_list(disk, &data, &record, access)?;
+    Ok(Recovered {
+        identity: record.identity,
+        root: Root {
+            commit: record.commit,
+            checkpoint: record.checkpoint,
+            payload: record.payload.into(),
+            pin: Arc::new(()),
+        },
+        root_file,
+        data,
+        free,
+        free_list: record.free_list,
+        free_pages: record.free_pages,
+    })
+}
+
+/// The state of both slots.
+pub(crate) fn read_slots(disk: &Arc<dyn Disk>, file: &dyn File) -> Result<Vec<SlotState>> {
+    let mut slots = Vec::new();
+    for number in 0..ROOT_SLOTS {
+        let mut slot = [0; ROOT_SLOT_BYTES];
+        let offset = slot_offset(number);
+        let read = read(disk, file, ROOT_FILE, &mut slot, offset)?;
+        if read < slot.len() {
+            return Err(Error::corruption(
+                ROOT_FILE,
+                offset,
+                slot.len() as u64,
+                "a root slot",
+                format!("{read} bytes before the end of the file"),
+            ));
+        }
+        slots.push(read_slot(number, &slot));
+    }
+    Ok(slots)
+}
+
+/// The root that counts.
+fn choose(directory: &str, slots: Vec<SlotState>) -> Result<RootRecord> {
+    let mut newest: Option<Box<RootRecord>> = None;
+    let mut damaged = None;
+    for (number, state) in (0..).zip(slots) {
+        match state {
+            SlotState::Whole(record) => {
+                if newest
+                    .as_ref()
+                    .is_none_or(|other| other.checkpoint < record.checkpoint)
+                {
+                    newest = Some(record);
+                }
+            }
+            SlotState::Damaged(damage) => damaged = Some((number, damage)),
+            SlotState::Empty | SlotState::Torn => {}
+        }
+    }
+    if let Some((number, damage)) = damaged {
+        // It may have been the newest, and acknowledged, unless a sector proves that it is older.
+        let older = match (&newest, damage.checkpoint) {
+            (Some(record), Some(checkpoint)) => checkpoint < record.checkpoint,
+            _ => false,
+        };
+        if !older {
+            return Err(damage_error(number, &damage));
+        }
+    }
+    match newest {
+        Some(record) => Ok(*record),
+        None => Err(not_a_database(directory, "its creation was not finished")),
+    }
+}
+
+/// The error for a damaged slot.
+pub(crate) fn damage_error(slot: u64, damage: &Damage) -> Error {
+    Error::corruption(
+        ROOT_FILE,
+        slot_offset(slot) + damage.offset as u64,
+        damage.length as u64,
+        damage.expected.clone(),
+        damage.found.clone(),
+    )
+}
+
+fn open_data_files(
+    disk: &Arc<dyn Disk>,
+    mode: OpenMode,
+    record: &RootRecord,
+) -> Result<Vec<Arc<dyn File>>> {
+    let mut files = Vec::new();
+    for (number, end) in (0_u16..).zip(&record.file_ends) {
+        let name = data_file_name(number);
+        let path = format!("{}/{name}", disk.location());
+        let file = disk
+            .open_data(&name, mode)
+            .map_err(|error| Error::io(&path, "open", 0, error))?;
+        check_data_header(disk, file.as_ref(), &record.identity, number)?;
+        let length = file
+            .len()
+            .map_err(|error| Error::io(&path, "read", 0, error))?;
+        let expected = end.saturating_mul(PAGE_BYTES);
+        if length < expected {
+            return Err(Error::corruption(
+                name,
+                length,
+                expected - length,
+                format!("{expected} bytes in the file"),
+                format!("{length} bytes"),
+            ));
+        }
+        files.push(file);
+    }
+    Ok(files)
+}
+
+/// Checks the header page of a data file.
+pub(crate) fn check_data_header(
+    disk: &Arc<dyn Disk>,
+    file: &dyn File,
+    identity: &Identity,
+    number: u16,
+) -> Result<()> {
+    let name = data_file_name(number);
+    let mut page: Page = [0; PAGE_BYTES as usize];
+    let read = read(disk, file, &name, &mut page, 0)?;
+    if read < page.len() {
+        return Err(Error::corruption(
+            name,
+            0,
+            PAGE_BYTES,
+            "a file header",
+            format!("{read} bytes before the end of the file"),
+        ));
+    }
+    let expected = FileHeader::new(identity, KIND_DATA, u32::from(number));
+    FileHeader::decode(&page, &name)?.check_belongs(&expected, &name)
+}
+
+/// The free space; a reader needs only the ends of the files.
+fn read_free_list(
+    disk: &Arc<dyn Disk>,
+    data: &[Arc<dyn File>],
+    record: &RootRecord,
+    access: Access,
+) -> Result<FreeSpace> {
+    let list = record.free_list;
+    let ends = record.file_ends.clone();
+    if list.is_none() || access == Access::Shared {
+        return Ok(FreeSpace::with_ends(ends));
+    }
+    let file = data.get(usize::from(list.extent.file()));
+    let end = ends.get(usize::from(list.extent.file()));
+    let (Some(file), Some(end)) = (file, end) else {
+        return Err(list.corruption("a free list in a data file", "no such file"));
+    };
+    if list.byte_end() > end.saturating_mul(PAGE_BYTES) {
+        return Err(list.corruption("a free list within its file", "one that reaches out of it"));
+    }
+    let mut bytes = vec![0; crate::bytes::to_usize(u64::from(list.length))];
+    let name = list.file_name();
+    read(disk, file.as_ref(), &name, &mut bytes, list.byte_offset())?;
+    list.verify(&bytes)?;
+    let free = free_list::decode(&bytes, &list, ends)?;
+    if free.free_pages() != record.free_pages {
+        return Err(list.corruption(
+            format!("{} free pages", record.free_pages),
+            format!("{} free pages", free.free_pages()),
+        ));
+    }
+    Ok(free)
+}
+
+fn not_a_database(directory: &str, reason: &str) -> Error {
+    Error::NotADatabase {
+        directory: directory.to_owned(),
+        reason: reason.to_owned(),
+    }
+}
+
+fn take_lock(disk: &Arc<dyn Disk>, access: Access) -> Result<Box<dyn Lock>> {
+    let directory = disk.location();
+    let command = std::env::args_os()
+        .map(|argument| argument.to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ");
+    disk.lock(access, &command).map_err(|error| match error {
+        LockError::Held(holder) => Error::Locked { directory, holder },
+        LockError::Io(error) => Error::io(format!("{directory}/{LOCK_FILE}"), "lock", 0, error),
+    })
+}
+
+fn clear_temporary(disk: &Arc<dyn Disk>) -> Result<()> {
+    disk.clear_temporary().map_err(|error| {
+        let path = format!("{}/{TEMPORARY_DIRECTORY}", disk.location());
+        Error::io(path, "clear", 0, error)
+    })
+}
+
+fn open_file(disk: &Arc<dyn Disk>, name: &str, mode: OpenMode) -> Result<Arc<dyn File>> {
+    disk.open(name, mode)
+        .map_err(|error| Error::io(format!("{}/{name}", disk.location()), "open", 0, error))
+}
+
+fn read(
+    disk: &Arc<dyn Disk>,
+    file: &dyn File,
+    name: &str,
+    buffer: &mut [u8],
+    offset: u64,
+) -> Result<usize> {
+    file.read_at(buffer, offset)
+        .map_err(|error| Error::io(format!("{}/{name}", disk.location()), "read", 0, error))
+}
+
+fn write(
+    disk: &Arc<dyn Disk>,
+    file: &dyn File,
+    name: &str,
+    bytes: &[u8],
+    offset: u64,
+) -> Result<()> {
+    file.write_at(bytes, offset).map_err(|error| {
+        let path = format!("{}/{name}", disk.location());
+        Error::io(path, "write", bytes.len() as u64, error)
+    })
+}
+
+fn sync(disk: &Arc<dyn Disk>, file: &dyn File, name: &str) -> Result<()> {
+    file.sync()
+        .map_err(|error| Error::io(format!("{}/{name}", disk.location()), "sync", 0, error))
+}

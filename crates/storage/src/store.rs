@@ -1,0 +1,402 @@
+//! `Store`: one open database directory.
+//!
+//! # Invariants
+//! 1. The bytes of an extent do not change while a root that uses it is held: space that a
+//!    checkpoint frees is used again only when every earlier [`Root`] was dropped (test
+//!    `a_held_root_keeps_its_extents`). Who reads through a root keeps it.
+//! 2. After a failed write or sync nothing is written any more (`Inner::fail`).
+//!
+//! # Concurrency
+//! Reads take no lock but that of a cache shard. `writer` is locked to allocate, begin and commit;
+//! it is never held during I/O.
+
+mod read;
+
+use crate::cache::Cache;
+use crate::checkpoint::Checkpoint;
+use crate::disk::{Access, Disk, File, IoInfo, Lock};
+use crate::error::{Error, Result};
+use crate::extent::{Part, PartRef};
+use crate::format;
+use crate::free_space::{FreeSpace, PageRange};
+use crate::recovery;
+use crate::temporary::TempSpace;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+
+/// What tells one database from another; every file carries it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Identity {
+    /// A random number, given at creation.
+    pub database_id: u128,
+    /// Which line of history this is; a restore starts a new one.
+    pub timeline: u64,
+    /// Which numbering of terms; compaction starts a new one.
+    pub generation: u64,
+    /// Features of the format that the database uses.
+    pub features: u64,
+    /// Over how many data files extents are spread, 1 to 16.
+    pub data_files: u16,
+}
+
+impl Identity {
+    /// The identity of a new database; `database_id` is to be random.
+    #[must_use]
+    pub fn new(database_id: u128) -> Self {
+        Self {
+            database_id,
+            timeline: 1,
+            generation: 1,
+            features: 0,
+            data_files: 1,
+        }
+    }
+}
+
+/// What one checkpoint made durable. As long as it is held, the extents that it uses stay.
+#[derive(Clone)]
+pub struct Root {
+    /// The number of the commit that the checkpoint ends with.
+    pub commit: u64,
+    /// The number of the checkpoint, ascending by one.
+    pub checkpoint: u64,
+    /// What the writer of the checkpoint handed in, at most 3,736 bytes.
+    pub payload: Arc<[u8]>,
+    pub(crate) pin: Arc<()>,
+}
+
+impl fmt::Debug for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Root")
+            .field("commit", &self.commit)
+            .field("checkpoint", &self.checkpoint)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a store did so far.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct StoreCounters {
+    /// Parts that were read from disk.
+    pub parts_read: u64,
+    /// Reads that this took.
+    pub reads: u64,
+    /// Bytes that these reads moved.
+    pub bytes_read: u64,
+    /// Bytes that were written.
+    pub bytes_written: u64,
+}
+
+/// An open database directory; shared by cloning.
+#[derive(Clone)]
+pub struct Store {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) number: u64,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) access: Access,
+    pub(crate) identity: Identity,
+    pub(crate) root_file: Arc<dyn File>,
+    pub(crate) data: Vec<DataFile>,
+    pub(crate) root: RwLock<Root>,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) counters: Counters,
+    pub(crate) failure: OnceLock<String>,
+    temporary: TempSpace,
+    /// Released after all files were closed: the last field.
+    _lock: Box<dyn Lock>,
+}
+
+/// A data file and how far extents may reach in it.
+pub(crate) struct DataFile {
+    pub(crate) file: Arc<dyn File>,
+    /// In bytes; at least the end of every allocated extent.
+    pub(crate) end: AtomicU64,
+}
+
+/// What only the writer changes.
+pub(crate) struct Writer {
+    pub(crate) free: FreeSpace,
+    /// Freed by a checkpoint, waiting for the readers of the roots before it; oldest first.
+    pub(crate) deferred: Vec<Deferred>,
+    /// The extent of the free list that the root points to.
+    pub(crate) free_list: PartRef,
+    pub(crate) free_pages: u64,
+    pub(crate) checkpoint_running: bool,
+}
+
+/// Space that is free once the root before it is not held any more.
+pub(crate) struct Deferred {
+    pub(crate) root: Weak<()>,
+    pub(crate) ranges: Vec<PageRange>,
+}
+
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub(crate) parts_read: AtomicU64,
+    pub(crate) reads: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
+    pub(crate) bytes_written: AtomicU64,
+}
+
+impl Store {
+    /// Makes a database in the directory of `disk` and opens it with exclusive access.
+    ///
+    /// The directory is made if it is absent, its parents are not. [`Error::ForeignFiles`] if it
+    /// holds other files, [`Error::AlreadyADatabase`] if it is a database, [`Error::Locked`].
+    pub fn create(disk: Arc<dyn Disk>, cache: Arc<Cache>, identity: Identity) -> Result<Self> {
+        let (recovered, lock) = recovery::create(&disk, identity)?;
+        Ok(Self::assemble(
+            disk,
+            cache,
+            Access::Exclusive,
+            recovered,
+            lock,
+        ))
+    }
+
+    /// Opens the database in the directory of `disk`.
+    ///
+    /// [`Error::NotADatabase`], [`Error::Locked`], [`Error::NewerFormat`], [`Error::OlderFormat`],
+    /// [`Error::Corruption`] if what is needed to open it is damaged.
+    pub fn open(disk: Arc<dyn Disk>, cache: Arc<Cache>, access: Access) -> Result<Self> {
+        let (recovered, lock) = recovery::open(&disk, access)?;
+        Ok(Self::assemble(disk, cache, access, recovered, lock))
+    }
+
+    fn assemble(
+        disk: Arc<dyn Disk>,
+        cache: Arc<Cache>,
+        access: Access,
+        recovered: recovery::Recovered,
+        lock: Box<dyn Lock>,
+    ) -> Self {
+        let data = recovered
+            .data
+            .into_iter()
+            .zip(recovered.free.ends())
+            .map(|(file, end)| DataFile {
+                file,
+                end: AtomicU64::new(end * format::PAGE_BYTES),
+            })
+            .collect();
+        let inner = Inner {
+            number: cache.register_store(),
+            temporary: TempSpace::new(Arc::clone(&disk)),
+            disk,
+            cache,
+            access,
+            identity: recovered.identity,
+            root_file: recovered.root_file,
+            data,
+            root: RwLock::new(recovered.root),
+            writer: Mutex::new(Writer {
+                free: recovered.free,
+                deferred: Vec::new(),
+                free_list: recovered.free_list,
+                free_pages: recovered.free_pages,
+                checkpoint_running: false,
+            }),
+            counters: Counters::default(),
+            failure: OnceLock::new(),
+            _lock: lock,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// The root that is current now. Who reads its extents must hold it so long.
+    #[must_use]
+    pub fn root(&self) -> Root {
+        self.inner
+            .root
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    /// Begins a checkpoint. [`Error::ReadOnly`] with shared access, [`Error::CheckpointRunning`]
+    /// if there is one, [`Error::RefusesWrites`] after a failure.
+    pub fn begin(&self) -> Result<Checkpoint<'_>> {
+        Checkpoint::begin(self)
+    }
+
+    /// Where temporary files are made.
+    #[must_use]
+    pub fn temp_space(&self) -> TempSpace {
+        self.inner.temporary.clone()
+    }
+
+    /// What tells this database from others.
+    #[must_use]
+    pub fn identity(&self) -> Identity {
+        self.inner.identity
+    }
+
+    /// How the store was opened.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.inner.access
+    }
+
+    /// The cache that the store reads through.
+    #[must_use]
+    pub fn cache(&self) -> &Arc<Cache> {
+        &self.inner.cache
+    }
+
+    /// The directory as it is named in messages.
+    #[must_use]
+    pub fn location(&self) -> String {
+        self.inner.disk.location()
+    }
+
+    /// The I/O in use.
+    #[must_use]
+    pub fn io_info(&self) -> IoInfo {
+        self.inner.disk.io_info()
+    }
+
+    /// What the store did so far.
+    #[must_use]
+    pub fn counters(&self) -> StoreCounters {
+        let counters = &self.inner.counters;
+        StoreCounters {
+            parts_read: counters.parts_read.load(Ordering::Relaxed),
+            reads: counters.reads.load(Ordering::Relaxed),
+            bytes_read: counters.bytes_read.load(Ordering::Relaxed),
+            bytes_written: counters.bytes_written.load(Ordering::Relaxed),
+        }
+    }
+
+    /// The bytes of all data files, free space included.
+    #[must_use]
+    pub fn data_bytes(&self) -> u64 {
+        let data = &self.inner.data;
+        data.iter()
+            .map(|file| file.end.load(Ordering::Relaxed))
+            .sum()
+    }
+
+    /// The bytes in data files that the current root does not use.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        self.inner.lock_writer().free_pages * format::PAGE_BYTES
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store")
+            .field("location", &self.location())
+            .field("access", &self.inner.access)
+            .field("root", &self.root())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Inner {
+    /// A panic under this lock cannot leave half a change that matters: what is on disk is decided
+    /// by the root slot alone, and a wrong free list is found before it is written.
+    pub(crate) fn lock_writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The name of a file in messages.
+    pub(crate) fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.disk.location())
+    }
+
+    /// Remembers that a write failed, so that nothing is written any more.
+    pub(crate) fn fail(&self, error: Error) -> Error {
+        let reason = match std::error::Error::source(&error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        // The first failure is the one that is told.
+        drop(self.failure.set(reason));
+        error
+    }
+
+    /// [`Error::RefusesWrites`] after a failure.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.access != Access::Exclusive {
+            return Err(Error::ReadOnly);
+        }
+        match self.failure.get() {
+            None => Ok(()),
+            Some(reason) => Err(Error::RefusesWrites {
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    /// Gives back the space of checkpoints whose readers are gone.
+    pub(crate) fn release_deferred(&self) {
+        let mut writer = self.lock_writer();
+        let waiting = writer
+            .deferred
+            .iter()
+            .position(|deferred| deferred.root.strong_count() > 0)
+            .unwrap_or(writer.deferred.len());
+        let mut ranges: Vec<_> = writer
+            .deferred
+            .drain(..waiting)
+            .flat_map(|deferred| deferred.ranges)
+            .collect();
+        ranges.sort_unstable();
+        // Before they can be allocated: a reader of the new bytes must not find the old ones.
+        self.cache.forget(self.number, &ranges);
+        for range in ranges {
+            let released = writer.free.release(range);
+            debug_assert_eq!(released, Ok(()), "a commit checks what it frees");
+        }
+        self.publish_ends(&writer.free);
+    }
+
+    /// Lets readers as far as extents reach.
+    pub(crate) fn publish_ends(&self, free: &FreeSpace) {
+        for (file, end) in self.data.iter().zip(free.ends()) {
+            file.end.store(end * format::PAGE_BYTES, Ordering::Release);
+        }
+    }
+
+    /// Cuts off what lies behind the last extent of each file.
+    pub(crate) fn truncate(&self) {
+        for data in &self.data {
+            // A longer file is valid; the next open or commit tries again.
+            drop(data.file.set_len(data.end.load(Ordering::Acquire)));
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.cache.forget_store(self.number);
+    }
+}
+
+impl Store {
+    /// Reads parts: from the cache, else from disk, sorted and with neighbours in one read.
+    ///
+    /// The result is in the order of `parts`. [`Error::Corruption`] if a part lies outside its
+    /// file or its bytes do not have its checksum.
+    pub fn read(&self, parts: &[PartRef]) -> Result<Vec<Part>> {
+        self.inner.read(parts)
+    }
+
+    /// Reads one part.
+    pub fn read_one(&self, part: &PartRef) -> Result<Part> {
+        self.inner.read_one(part)
+    }
+
+    /// Says that parts will be read soon; returns at once.
+    pub fn prefetch(&self, parts: &[PartRef]) {
+        self.inner.prefetch(parts);
+    }
+}

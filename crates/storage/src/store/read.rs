@@ -1,0 +1,218 @@
+//! Batched reads: misses are sorted by place and neighbours read together.
+//!
+//! # Limits
+//! A read moves at most 1 MB, or one part; the bytes between two parts of one read are at most 32 KB
+//! and are thrown away.
+
+use super::Inner;
+use crate::bytes::{len_u64, to_usize};
+use crate::error::{Error, Result};
+use crate::extent::{Part, PartRef};
+use crate::limits::{READ_BYTES_MAX, READ_GAP_BYTES_MAX};
+use std::sync::atomic::Ordering;
+
+/// A part that is not in the cache.
+struct Miss {
+    reference: PartRef,
+    /// Where it stands in the caller's list.
+    index: usize,
+}
+
+impl Inner {
+    pub(super) fn read(&self, parts: &[PartRef]) -> Result<Vec<Part>> {
+        let mut found: Vec<Option<Part>> = Vec::with_capacity(parts.len());
+        let mut misses = Vec::new();
+        for (index, reference) in parts.iter().enumerate() {
+            let part = self.cache.get(self.number, reference);
+            if part.is_none() {
+                self.check_bounds(reference)?;
+                misses.push(Miss {
+                    reference: *reference,
+                    index,
+                });
+            }
+            found.push(part);
+        }
+        misses.sort_unstable_by_key(|miss| place(&miss.reference));
+        let mut rest = misses.as_slice();
+        while let Some(length) = group_length(rest) {
+            let (group, others) = rest.split_at(length);
+            self.read_group(group, &mut found)?;
+            rest = others;
+        }
+        Ok(found
+            .into_iter()
+            .map(|part| part.expect("every miss was read"))
+            .collect())
+    }
+
+    pub(super) fn read_one(&self, reference: &PartRef) -> Result<Part> {
+        if let Some(part) = self.cache.get(self.number, reference) {
+            return Ok(part);
+        }
+        self.check_bounds(reference)?;
+        let mut found = [None];
+        let miss = Miss {
+            reference: *reference,
+            index: 0,
+        };
+        self.read_group(&[miss], &mut found)?;
+        let [part] = found;
+        Ok(part.expect("the miss was read"))
+    }
+
+    pub(super) fn prefetch(&self, parts: &[PartRef]) {
+        let mut misses: Vec<_> = parts
+            .iter()
+            .filter(|reference| !self.cache.contains(self.number, reference))
+            .filter(|reference| self.check_bounds(reference).is_ok())
+            .map(|reference| Miss {
+                reference: *reference,
+                index: 0,
+            })
+            .collect();
+        misses.sort_unstable_by_key(|miss| place(&miss.reference));
+        let mut rest = misses.as_slice();
+        while let Some(length) = group_length(rest) {
+            let (group, others) = rest.split_at(length);
+            if let Some((file, start, end)) = group_range(group)
+                && let Some(data) = self.data.get(usize::from(file))
+            {
+                data.file.will_read(start, end - start);
+            }
+            rest = others;
+        }
+    }
+
+    /// Refuses a reference that reaches out of its file, before anything is allocated for it.
+    fn check_bounds(&self, reference: &PartRef) -> Result<()> {
+        let end = self
+            .data
+            .get(usize::from(reference.extent.file()))
+            .map(|data| data.end.load(Ordering::Acquire));
+        match end {
+            None => Err(reference.corruption(
+                format!("a reference into one of {} data files", self.data.len()),
+                format!("data file {}", reference.extent.file()),
+            )),
+            Some(end) if reference.extent.page() == 0 || reference.byte_end() > end => {
+                Err(reference.corruption(
+                    format!("a reference between bytes 4096 and {end}"),
+                    format!(
+                        "bytes {} to {}",
+                        reference.byte_offset(),
+                        reference.byte_end()
+                    ),
+                ))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn read_group(&self, group: &[Miss], found: &mut [Option<Part>]) -> Result<()> {
+        let Some((file, start, end)) = group_range(group) else {
+            return Ok(());
+        };
+        let mut buffer = vec![0; to_usize(end - start)];
+        self.read_range(file, start, &mut buffer)?;
+        self.counters.reads.fetch_add(1, Ordering::Relaxed);
+        self.counters
+            .bytes_read
+            .fetch_add(end - start, Ordering::Relaxed);
+        self.counters
+            .parts_read
+            .fetch_add(group.len() as u64, Ordering::Relaxed);
+        if let [miss] = group {
+            let part = self.admit(miss.reference, buffer.into_boxed_slice())?;
+            return set(found, miss.index, part);
+        }
+        let mut last: Option<Part> = None;
+        for miss in group {
+            // The same part twice in one call is one part.
+            let part = match last
+                .take()
+                .filter(|last| last.reference() == miss.reference)
+            {
+                Some(part) => part,
+                None => {
+                    let from = to_usize(miss.reference.byte_offset() - start);
+                    let bytes = buffer
+                        .get(from..)
+                        .and_then(|bytes| bytes.get(..to_usize(miss.reference.length.into())))
+                        .expect("the range of a group covers its parts");
+                    self.admit(miss.reference, bytes.into())?
+                }
+            };
+            last = Some(part.clone());
+            set(found, miss.index, part)?;
+        }
+        Ok(())
+    }
+
+    /// Verifies bytes from disk and takes them into the cache.
+    fn admit(&self, reference: PartRef, bytes: Box<[u8]>) -> Result<Part> {
+        reference.verify(&bytes)?;
+        Ok(self.cache.insert(self.number, reference, bytes))
+    }
+
+    fn read_range(&self, file: u16, start: u64, buffer: &mut [u8]) -> Result<()> {
+        let name = crate::format::data_file_name(file);
+        let data = self
+            .data
+            .get(usize::from(file))
+            .expect("bounds were checked");
+        let read = data
+            .file
+            .read_at(buffer, start)
+            .map_err(|error| Error::io(self.path(&name), "read", 0, error))?;
+        if read == buffer.len() {
+            return Ok(());
+        }
+        Err(Error::corruption(
+            name,
+            start,
+            len_u64(buffer),
+            format!("{} bytes", buffer.len()),
+            format!("{read} bytes before the end of the file"),
+        ))
+    }
+}
+
+fn set(found: &mut [Option<Part>], index: usize, part: Part) -> Result<()> {
+    *found
+        .get_mut(index)
+        .expect("a miss stands in the caller's list") = Some(part);
+    Ok(())
+}
+
+fn place(reference: &PartRef) -> (u16, u64, u32) {
+    (
+        reference.extent.file(),
+        reference.byte_offset(),
+        reference.length,
+    )
+}
+
+/// How many of the first of `misses` (sorted by place) are read together; `None` of none.
+fn group_length(misses: &[Miss]) -> Option<usize> {
+    let first = misses.first()?.reference;
+    let mut end = first.byte_end();
+    let count = misses.iter().take_while(|miss| {
+        let part = miss.reference;
+        let together = part.extent.file() == first.extent.file()
+            && part.byte_offset() <= end.saturating_add(READ_GAP_BYTES_MAX)
+            && (part.byte_end() <= end || part.byte_end() - first.byte_offset() <= READ_BYTES_MAX);
+        if together {
+            end = end.max(part.byte_end());
+        }
+        together
+    });
+    Some(count.count().max(1))
+}
+
+/// File, first and last byte of a group.
+fn group_range(group: &[Miss]) -> Option<(u16, u64, u64)> {
+    let first = group.first()?.reference;
+    let end = group.iter().map(|miss| miss.reference.byte_end()).max()?;
+    Some((first.extent.file(), first.byte_offset(), end))
+}
