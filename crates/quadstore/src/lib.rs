@@ -1,1 +1,32 @@
 //! Dictionary, permutations and snapshots: quads on disk.
+//!
+//! A [`QuadStore`] keeps quads of term ids in four sort orders, each a copy-on-write tree of column
+//! segments, and the terms in a dictionary. Everything is read through a [`Snapshot`]; one write
+//! primitive, the merge of sorted changes into a tree, makes new roots.
+//!
+//! # Format
+//! docs/format.md
+
+mod bulk;
+mod check;
+mod dictionary;
+mod error;
+mod graphs;
+mod info;
+mod permutation;
+mod quad_store;
+mod read;
+mod root;
+mod segment;
+mod snapshot;
+
+pub use bulk::*;
+pub use check::{CheckReport, Problem};
+pub use error::{Error, Result};
+pub use info::{Info, TreeInfo};
+pub use quad_store::QuadStore;
+pub use read::{
+    Columns, Count, GraphEntry, LookupRows, LookupSpec, QuadColumns, ScanSpec, StringRange,
+    TermTexts,
+};
+pub use snapshot::{Lookup, Scan, Snapshot};

@@ -1,0 +1,1 @@
+//! Bulk load: an external sort into the dictionary and the permutations.

@@ -1,0 +1,82 @@
+//! What can go wrong in the quad store.
+
+use std::fmt;
+
+use stoa_storage::PartRef;
+
+/// The result of the quad store's functions.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What can go wrong in the quad store.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The caller asked to stop.
+    Cancelled,
+    /// The database was written in another version of the format.
+    Format {
+        /// The version that stands in the database.
+        found: u32,
+        /// The version that this program reads and writes.
+        supported: u32,
+    },
+    /// Files, cache or memory budget; see the cause.
+    Storage(stoa_storage::Error),
+    /// Bytes that belong to no part passed their checksum and yet are not what the format allows;
+    /// those of parts are reported as [`stoa_storage::Error`], with file and extent.
+    Corruption {
+        /// What was read.
+        structure: &'static str,
+        /// What the format demands.
+        expected: String,
+        /// What was found instead.
+        found: String,
+    },
+    /// A promise within the program was broken; no input may cause this.
+    Internal(&'static str),
+}
+
+impl Error {
+    /// The bytes of `part` are not what the format allows, although their checksum is right.
+    pub(crate) fn corrupt(
+        part: PartRef,
+        expected: impl Into<String>,
+        found: impl Into<String>,
+    ) -> Self {
+        Self::Storage(part.corruption(expected, found))
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cancelled => f.write_str("cancelled"),
+            Self::Format { found, supported } => write!(
+                f,
+                "the database has quad format {found}, this program has {supported}: load the data again"
+            ),
+            Self::Storage(_) => f.write_str("storage failed"),
+            Self::Corruption {
+                structure,
+                expected,
+                found,
+            } => write!(f, "damaged {structure}: expected {expected}, found {found}"),
+            Self::Internal(what) => write!(f, "internal error: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Storage(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<stoa_storage::Error> for Error {
+    fn from(error: stoa_storage::Error) -> Self {
+        Self::Storage(error)
+    }
+}

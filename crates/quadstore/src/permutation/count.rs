@@ -1,0 +1,143 @@
+//! Exact numbers of rows, and estimates of distinct values.
+//!
+//! # Invariants
+//! 1. Numbers of rows count every graph; a caller with a partial graph set must know that it hides
+//!    nothing (`Snapshot::count`).
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "indexes of children come from the node that is indexed"
+)]
+
+use stoa_storage::Store;
+use stoa_terms::TermId;
+
+use super::node::{Child, Node};
+use super::tree::{LeafCursor, Tree, child_node};
+use crate::error::{Error, Result};
+use crate::segment::Row;
+use crate::segment::reader::{Group, Header};
+
+/// The number of rows whose first `depth` columns are below those of `key`, or at most equal to
+/// them if `after`. The columns of `key` behind `depth` are 0, or the largest number if `after`.
+pub(crate) fn rank(
+    store: &Store,
+    tree: &Tree,
+    key: &Row,
+    depth: usize,
+    after: bool,
+) -> Result<u64> {
+    let mut cursor = LeafCursor::new();
+    cursor.seek(store, tree, key)?;
+    let Some(leaf) = cursor.leaf() else {
+        return Ok(0);
+    };
+    Ok(cursor.rows_before() + leaf_rank(store, leaf, key, depth, after)?)
+}
+
+/// The same among the rows of one leaf.
+fn leaf_rank(store: &Store, leaf: &Child, key: &Row, depth: usize, after: bool) -> Result<u64> {
+    if *key < leaf.first {
+        return Ok(0);
+    }
+    if leaf.last < [key[0], key[1]] {
+        return Ok(leaf.rows);
+    }
+    let header = Header::new(store.read_one(&leaf.part)?)?;
+    let index = header.group_before(key);
+    let rows = header.group_rows(index);
+    let mut group = Group::new(store.read_one(&header.group(index))?, rows, Vec::new())?;
+    let key = key.map(TermId::from_bits);
+    let found = group.search(&key[..depth], after, 0, rows)?;
+    let before = index * crate::segment::format::GROUP_ROWS;
+    u64::try_from(before + found).map_err(|_| Error::Internal("more rows than a segment has"))
+}
+
+/// Which distinct values are counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Distinct {
+    /// Values of the first column.
+    One,
+    /// Pairs of values of the first two columns.
+    Two,
+}
+
+/// An estimate of the distinct values between the rows `low` and `high`, of which the first `depth`
+/// columns count; exact for what whole leaves hold.
+pub(crate) fn distinct(
+    store: &Store,
+    tree: &Tree,
+    low: &Row,
+    high: &Row,
+    depth: usize,
+    what: Distinct,
+) -> Result<u64> {
+    distinct_in(store, &tree.above, low, high, depth, what)
+}
+
+fn distinct_in(
+    store: &Store,
+    node: &Node,
+    low: &Row,
+    high: &Row,
+    depth: usize,
+    what: Distinct,
+) -> Result<u64> {
+    let mut sum = 0_u64;
+    let mut before: Option<&Child> = None;
+    for index in node.child_before(low)..node.children.len() {
+        let child = &node.children[index];
+        if child.first > *high {
+            break;
+        }
+        let whole = *low <= child.first && child.last < [high[0], high[1]]
+            || *low <= child.first && depth <= 2 && child.last <= [high[0], high[1]];
+        let here = if whole {
+            match what {
+                Distinct::One => child.distinct_one,
+                Distinct::Two => child.distinct_two,
+            }
+        } else if node.level > 1 {
+            let below = child_node(store, node, index)?;
+            distinct_in(store, &below, low, high, depth, what)?
+        } else {
+            share(store, child, low, high, depth, what)?
+        };
+        if here == 0 {
+            continue;
+        }
+        if let Some(before) = before {
+            let (one, two) = before.shared_with(child);
+            sum = sum.saturating_sub(match what {
+                Distinct::One => one,
+                Distinct::Two => two,
+            });
+        }
+        sum = sum.saturating_add(here);
+        before = Some(child);
+    }
+    Ok(sum)
+}
+
+/// The distinct values of a leaf that is only partly inside, in proportion to its rows inside.
+fn share(
+    store: &Store,
+    leaf: &Child,
+    low: &Row,
+    high: &Row,
+    depth: usize,
+    what: Distinct,
+) -> Result<u64> {
+    let start = leaf_rank(store, leaf, low, depth, false)?;
+    let end = leaf_rank(store, leaf, high, depth, true)?;
+    let inside = end.saturating_sub(start);
+    if inside == 0 {
+        return Ok(0);
+    }
+    let all = match what {
+        Distinct::One => leaf.distinct_one,
+        Distinct::Two => leaf.distinct_two,
+    };
+    let part = u128::from(all) * u128::from(inside) / u128::from(leaf.rows.max(1));
+    Ok(u64::try_from(part).unwrap_or(u64::MAX).clamp(1, inside))
+}

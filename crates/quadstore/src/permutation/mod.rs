@@ -1,0 +1,25 @@
+//! Permutations: copy-on-write B+-trees whose leaves are segments.
+//!
+//! A tree keeps rows of four numbers, sorted and without repetition. Besides the sort orders of
+//! quads, the graph-subject pairs and the graph catalogue are such trees. Leaves and inner nodes are
+//! extents that never change; a merge writes new ones for what it touches and shares the rest.
+//!
+//! - `node`: entries of children and inner nodes, their bytes.
+//! - `tree`: the root of a tree, inner nodes in memory, descents.
+//! - `reader`: rows in key intervals, for scans and look-ups.
+//! - `count`: exact numbers of rows, estimates of distinct values.
+//! - `merge`, `build`: sorted changes into a new tree; the one write primitive.
+//!
+//! # Format
+//! docs/format.md#trees
+
+mod count;
+pub(crate) mod node;
+pub(crate) mod reader;
+pub(crate) mod tree;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use reader::{Intervals, RowReader};
+pub(crate) use tree::{Tree, TreeRoot};

@@ -1,0 +1,192 @@
+//! What a reader asks of a snapshot, and the columns it gets.
+
+use std::ops::Bound;
+
+use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
+
+/// A set of the four positions of a permutation, by their place in its order (0 to 3).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Columns(u8);
+
+impl Columns {
+    /// No position.
+    pub const NONE: Self = Self(0);
+    /// All four.
+    pub const ALL: Self = Self(0b1111);
+
+    /// The set of these places.
+    ///
+    /// # Panics
+    /// If a place is above 3.
+    #[must_use]
+    pub fn of(places: &[usize]) -> Self {
+        places
+            .iter()
+            .fold(Self::NONE, |set, place| set.with(*place))
+    }
+
+    /// The set and `place`.
+    ///
+    /// # Panics
+    /// If `place` is above 3.
+    #[must_use]
+    pub const fn with(self, place: usize) -> Self {
+        assert!(place < 4, "a quad has four positions");
+        Self(self.0 | 1 << place)
+    }
+
+    /// Whether `place` is in the set.
+    #[must_use]
+    pub const fn contains(self, place: usize) -> bool {
+        place < 4 && self.0 & (1 << place) != 0
+    }
+}
+
+/// A range scan of one permutation.
+#[derive(Clone, Debug)]
+pub struct ScanSpec {
+    /// The permutation to read.
+    pub permutation: Permutation,
+    /// At most four ids, in the order of the permutation, that all rows start with.
+    pub prefix: Vec<TermId>,
+    /// Ranges for the position after the prefix; ascending and disjoint; empty means all.
+    pub ranges: Vec<IdRange>,
+    /// The graphs to read.
+    pub graphs: GraphSet,
+    /// The wanted positions, in the order of the permutation.
+    pub columns: Columns,
+    /// Whether the graph counts as a part of a row. If not, a triple that several graphs of the set
+    /// hold is returned once, and the graph column holds one of them.
+    pub with_graph: bool,
+}
+
+/// What a [`crate::Lookup`] looks up, but for the keys.
+#[derive(Clone, Debug)]
+pub struct LookupSpec {
+    /// The permutation to read.
+    pub permutation: Permutation,
+    /// How many leading positions a key gives: 1 to 4.
+    pub key_length: usize,
+    /// The graphs to read.
+    pub graphs: GraphSet,
+    /// The wanted positions, in the order of the permutation; positions of the key may be among them.
+    pub columns: Columns,
+    /// As in [`ScanSpec::with_graph`].
+    pub with_graph: bool,
+}
+
+/// Rows of quads, column by column.
+#[derive(Clone, Debug, Default)]
+pub struct QuadColumns {
+    /// One vector for each position in the order of the permutation; empty if it was not wanted.
+    pub columns: [Vec<TermId>; 4],
+    /// The number of rows.
+    pub rows: usize,
+}
+
+impl QuadColumns {
+    /// Removes all rows and keeps the memory.
+    pub fn clear(&mut self) {
+        self.columns.iter_mut().for_each(Vec::clear);
+        self.rows = 0;
+    }
+}
+
+/// Rows that a look-up found.
+#[derive(Clone, Debug, Default)]
+pub struct LookupRows {
+    /// For each row the index of its key among the keys given; rows of one key stand together.
+    pub key_index: Vec<u32>,
+    /// The rows.
+    pub columns: QuadColumns,
+}
+
+impl LookupRows {
+    /// Removes all rows and keeps the memory.
+    pub fn clear(&mut self) {
+        self.key_index.clear();
+        self.columns.clear();
+    }
+}
+
+/// A number of rows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Count {
+    /// How many rows there are, or at most are.
+    pub rows: u64,
+    /// Whether `rows` is exact; otherwise it is an upper bound.
+    pub exact: bool,
+}
+
+/// A graph that exists.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct GraphEntry {
+    /// Its name, or [`TermId::DEFAULT_GRAPH`].
+    pub graph: TermId,
+    /// How many quads it holds.
+    pub quads: u64,
+}
+
+/// A range of strings, by code points.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum StringRange {
+    /// All that start with this.
+    Prefix(String),
+    /// All between these.
+    Between {
+        /// The lower end.
+        lower: Bound<String>,
+        /// The upper end.
+        upper: Bound<String>,
+    },
+}
+
+/// Texts of terms, one after the other in one buffer.
+#[derive(Clone, Debug, Default)]
+pub struct TermTexts {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl TermTexts {
+    /// The text at `index`, empty if there is none.
+    #[must_use]
+    pub fn get(&self, index: usize) -> &[u8] {
+        let start = match index.checked_sub(1) {
+            Some(before) => self.ends.get(before).copied().unwrap_or(self.bytes.len()),
+            None => 0,
+        };
+        let end = self.ends.get(index).copied().unwrap_or(start);
+        self.bytes.get(start..end).unwrap_or(&[])
+    }
+
+    /// The number of texts.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are no texts.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// All texts together, in bytes.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Removes all texts and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+
+    /// Appends a text.
+    pub fn push(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.ends.push(self.bytes.len());
+    }
+}

@@ -1,0 +1,291 @@
+//! Decoding of the streams that columns of a group are made of.
+//!
+//! Streams come from disk: whatever the bytes are, decoding gives values or an error, never panics
+//! and allocates nothing whose size the bytes decide beyond a group's 1,024 values.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "kernels: lengths are checked once for each stream, before its loops"
+)]
+
+use super::bits::{Frame, bits_of, get, packed_bytes, unpack};
+use super::format::{
+    DELTA_HEADER_BYTES, DICTIONARY_ENTRIES_MAX, DICTIONARY_HEADER_BYTES, FRAME_ENTRY_BYTES,
+    FRAMES_MAX, GROUP_ROWS, PACKED_HEADER_BYTES, RESTART_BYTES, RUNS_HEADER_BYTES,
+    SPLIT_HEADER_BYTES, STREAM_DEPTH_MAX, TAG_CONSTANT, TAG_DELTA, TAG_DICTIONARY, TAG_PACKED,
+    TAG_RUNS, TAG_SPLIT,
+};
+
+/// Why bytes are not a stream.
+pub(crate) type Malformed = &'static str;
+
+const SHORT: Malformed = "a stream that ends early";
+
+/// Takes little-endian numbers off the front of a slice.
+#[derive(Clone, Copy)]
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let (head, tail) = self.0.split_first_chunk::<N>().ok_or(SHORT)?;
+        self.0 = tail;
+        Ok(*head)
+    }
+
+    fn u8(&mut self) -> Result<u8, Malformed> {
+        Ok(u8::from_le_bytes(self.array()?))
+    }
+
+    fn u16(&mut self) -> Result<usize, Malformed> {
+        Ok(usize::from(u16::from_le_bytes(self.array()?)))
+    }
+
+    fn u64(&mut self) -> Result<u64, Malformed> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let (head, tail) = self.0.split_at_checked(length).ok_or(SHORT)?;
+        self.0 = tail;
+        Ok(head)
+    }
+
+    fn packed(&mut self, count: usize, width: u32) -> Result<&'a [u8], Malformed> {
+        self.take(packed_bytes(count, width))
+    }
+}
+
+/// The one value of a stream whose values are all equal, if it says so.
+pub(crate) fn constant(stream: &[u8]) -> Option<u64> {
+    match stream.split_first() {
+        Some((&TAG_CONSTANT, rest)) => rest.first_chunk().map(|bytes| u64::from_le_bytes(*bytes)),
+        _ => None,
+    }
+}
+
+/// Decodes the first `out.len()` (at most 1,024) values of a stream of that many values.
+pub(crate) fn decode(stream: &[u8], out: &mut [u64]) -> Result<(), Malformed> {
+    decode_nested(stream, out, 1)
+}
+
+/// The value at `index` of a stream of `count` values if the encoding allows to get it without
+/// decoding the others.
+pub(crate) fn decode_one(
+    stream: &[u8],
+    count: usize,
+    index: usize,
+) -> Result<Option<u64>, Malformed> {
+    debug_assert!(index < count);
+    let mut bytes = Bytes(stream);
+    match bytes.u8()? {
+        TAG_CONSTANT => bytes.u64().map(Some),
+        TAG_PACKED => {
+            let (frame, packed) = packed_stream(&mut bytes, count)?;
+            Ok(Some(get(packed, frame, count, index)))
+        }
+        TAG_DICTIONARY => {
+            let (entries, values, frame, codes) = dictionary_stream(&mut bytes, count)?;
+            let code = usize::try_from(get(codes, frame, count, index)).unwrap_or(usize::MAX);
+            if code >= entries {
+                return Err("a code beyond its dictionary");
+            }
+            decode_one(values, entries, code)
+        }
+        _ => Ok(None),
+    }
+}
+
+fn decode_nested(stream: &[u8], out: &mut [u64], depth: usize) -> Result<(), Malformed> {
+    if depth > STREAM_DEPTH_MAX {
+        return Err("streams nested too deep");
+    }
+    if out.is_empty() || out.len() > GROUP_ROWS {
+        return Err("a stream of no or too many values");
+    }
+    let mut bytes = Bytes(stream);
+    match bytes.u8()? {
+        TAG_CONSTANT => out.fill(bytes.u64()?),
+        TAG_PACKED => {
+            let (frame, packed) = packed_stream(&mut bytes, out.len())?;
+            unpack(packed, frame, out);
+        }
+        TAG_DELTA => delta(bytes, out)?,
+        TAG_RUNS => runs(bytes, out, depth)?,
+        TAG_DICTIONARY => dictionary(bytes, out, depth)?,
+        TAG_SPLIT => split(bytes, out, depth)?,
+        _ => return Err("an unknown encoding"),
+    }
+    Ok(())
+}
+
+fn frame(base: u64, shift: u8, width: u8) -> Result<Frame, Malformed> {
+    if shift > 63 || width > 64 {
+        return Err("a frame of impossible width");
+    }
+    Ok(Frame {
+        base,
+        shift: u32::from(shift),
+        width: u32::from(width),
+    })
+}
+
+fn packed_stream<'a>(bytes: &mut Bytes<'a>, count: usize) -> Result<(Frame, &'a [u8]), Malformed> {
+    let (width, shift) = (bytes.u8()?, bytes.u8()?);
+    let frame = frame(bytes.u64()?, shift, width)?;
+    Ok((frame, bytes.packed(count, frame.width)?))
+}
+
+fn delta(mut bytes: Bytes<'_>, out: &mut [u64]) -> Result<(), Malformed> {
+    let (width, shift, restarts) = (bytes.u8()?, bytes.u8()?, usize::from(bytes.u8()?));
+    let mut value = bytes.u64()?;
+    let step = bytes.u64()?;
+    let frame = frame(step, shift, width)?;
+    let restarts = bytes.take(restarts * RESTART_BYTES)?;
+    unpack(bytes.packed(out.len(), frame.width)?, frame, out);
+    // The first difference and those at restarts are placeholders.
+    let mut start = 0;
+    for restart in restarts.as_chunks::<RESTART_BYTES>().0 {
+        let mut restart = Bytes(restart);
+        let end = restart.u16()?;
+        if end <= start || end >= out.len() {
+            return Err("restarts out of order");
+        }
+        sum(value, &mut out[start..end]);
+        value = restart.u64()?;
+        start = end;
+    }
+    sum(value, &mut out[start..]);
+    Ok(())
+}
+
+/// Turns differences into values: the first of them becomes `first`.
+fn sum(first: u64, out: &mut [u64]) {
+    let mut value = first;
+    let mut differences = out.iter_mut();
+    if let Some(difference) = differences.next() {
+        *difference = first;
+    }
+    for difference in differences {
+        value = value.wrapping_add(*difference);
+        *difference = value;
+    }
+}
+
+fn runs(mut bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malformed> {
+    let width = bytes.u8()?;
+    let count = bytes.u16()?;
+    if count == 0 || count > out.len() {
+        return Err("no or too many runs");
+    }
+    let frame = frame(1, 0, width)?;
+    let packed = bytes.packed(count, frame.width)?;
+    let mut lengths = [0; GROUP_ROWS];
+    let lengths = &mut lengths[..count];
+    unpack(packed, frame, lengths);
+    let mut values = [0; GROUP_ROWS];
+    let values = &mut values[..count];
+    decode_nested(bytes.0, values, depth + 1)?;
+    let mut rest = out;
+    for (length, value) in lengths.iter().zip(values) {
+        let length = usize::try_from(*length).unwrap_or(usize::MAX);
+        let (run, tail) = rest
+            .split_at_mut_checked(length)
+            .ok_or("runs longer than their group")?;
+        run.fill(*value);
+        rest = tail;
+    }
+    if rest.is_empty() {
+        Ok(())
+    } else {
+        Err("runs shorter than their group")
+    }
+}
+
+fn dictionary_stream<'a>(
+    bytes: &mut Bytes<'a>,
+    count: usize,
+) -> Result<(usize, &'a [u8], Frame, &'a [u8]), Malformed> {
+    let entries = bytes.u16()?;
+    if entries == 0 || entries > DICTIONARY_ENTRIES_MAX {
+        return Err("no or too many entries in a dictionary");
+    }
+    let length = bytes.u16()?;
+    let values = bytes.take(length)?;
+    let frame = Frame {
+        base: 0,
+        shift: 0,
+        width: code_width(entries),
+    };
+    Ok((entries, values, frame, bytes.packed(count, frame.width)?))
+}
+
+/// The bits of a code or selector among `count`, which is at least 1.
+pub(crate) fn code_width(count: usize) -> u32 {
+    bits_of(count as u64 - 1)
+}
+
+fn dictionary(mut bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malformed> {
+    let (entries, stream, frame, codes) = dictionary_stream(&mut bytes, out.len())?;
+    // Unused places hold 0, so that a masked code needs no check in the loop; codes beyond the
+    // entries are found afterwards by their maximum.
+    let mut values = [0; DICTIONARY_ENTRIES_MAX];
+    decode_nested(stream, &mut values[..entries], depth + 1)?;
+    unpack(codes, frame, out);
+    let mut largest = 0;
+    for value in out.iter_mut() {
+        largest = largest.max(*value);
+        *value = values[(*value & 0xff) as usize];
+    }
+    if largest < entries as u64 {
+        Ok(())
+    } else {
+        Err("a code beyond its dictionary")
+    }
+}
+
+fn split(mut bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malformed> {
+    let frames = usize::from(bytes.u8()?);
+    if !(2..=FRAMES_MAX).contains(&frames) {
+        return Err("no or too many frames");
+    }
+    let mut entries = Bytes(bytes.take(frames * FRAME_ENTRY_BYTES)?);
+    let selector = Frame {
+        base: 0,
+        shift: 0,
+        width: code_width(frames),
+    };
+    unpack(bytes.packed(out.len(), selector.width)?, selector, out);
+    let mut values = [0; GROUP_ROWS];
+    let mut next = [0; FRAMES_MAX];
+    let mut ends = [0; FRAMES_MAX];
+    let mut start = 0;
+    for frame in 0..frames {
+        let (count, length) = (entries.u16()?, entries.u16()?);
+        let stream = bytes.take(length)?;
+        let place = values
+            .get_mut(start..start + count)
+            .ok_or("frames larger than their group")?;
+        decode_nested(stream, place, depth + 1)?;
+        next[frame] = start;
+        start += count;
+        ends[frame] = start;
+    }
+    for value in out.iter_mut() {
+        let frame = (*value & 7) as usize;
+        *value = values[next[frame] & (GROUP_ROWS - 1)];
+        next[frame] += 1;
+    }
+    if next == ends {
+        Ok(())
+    } else {
+        Err("selectors that do not fit their frames")
+    }
+}
+
+const _: () = {
+    assert!(DELTA_HEADER_BYTES == 1 + 1 + 1 + 1 + 8 + 8);
+    assert!(PACKED_HEADER_BYTES == 1 + 1 + 1 + 8);
+    assert!(RUNS_HEADER_BYTES == 1 + 1 + 2);
+    assert!(DICTIONARY_HEADER_BYTES == 1 + 2 + 2);
+    assert!(SPLIT_HEADER_BYTES == 1 + 1);
+};
