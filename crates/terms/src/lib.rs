@@ -5,6 +5,8 @@ mod id;
 pub mod inline;
 pub mod key;
 mod permutation;
+pub mod range;
+pub mod value;
 
 pub use id::{IdRange, Kind, TermId};
 pub use permutation::{GraphSet, Permutation, Position};

@@ -26,6 +26,8 @@ use crate::datatype::Datatype;
 use crate::{Kind, TermId};
 
 pub use number::{InlineNumber, decimal_parts, integer_value, number_value};
+pub(crate) use number::{bound_of_scaled, integer_bound};
+pub(crate) use temporal::{date_bounds, date_instant, date_time_bounds};
 pub use temporal::{date_time_fields, instant};
 
 /// The id of a literal, if it can be inline. Does not allocate.
@@ -33,9 +35,6 @@ pub use temporal::{date_time_fields, instant};
 pub fn encode_literal(literal: LiteralRef<'_>) -> Option<TermId> {
     if literal.language().is_some() {
         return None;
-    }
-    if literal.is_plain() {
-        return string::encode(literal.value());
     }
     encode_typed(literal.value(), literal.datatype().as_str())
 }

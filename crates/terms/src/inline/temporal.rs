@@ -485,6 +485,12 @@ fn push_date(code: u64, year: i64, month: i64, day: i64, out: &mut Vec<u8>) -> O
     Some(())
 }
 
+/// Minutes from 1970-01-01 to the beginning of a day; `None` if the year is out of any inline range.
+pub(crate) fn date_instant(year: i64, month: u8, day: u8) -> Option<i64> {
+    (year.abs() <= DATE_YEAR_MAX)
+        .then(|| days_of_date(year, i64::from(month), i64::from(day)) * DAY_MINUTES)
+}
+
 /// The smallest and largest payload of `xsd:dateTime`s with this instant, in milliseconds.
 pub(crate) fn date_time_bounds(instant: i64) -> (u64, u64) {
     let instant = instant.clamp(-DATE_TIME_BIAS, DATE_TIME_BIAS - 1);
