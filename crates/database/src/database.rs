@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::info::{CheckSummary, Info};
 use crate::load::{LoadSummary, Progress};
 use crate::options::{DumpFormat, LoadOptions, OpenOptions, QueryOptions};
-use crate::query::{Query, QueryResult};
+use crate::query::{CancelHandle, Query, QueryResult};
 use crate::runtime::Runtime;
 
 /// An open database. Cheap to clone; the last clone closes it.
@@ -73,8 +73,13 @@ impl Database {
     /// Writes all quads to `out`; returns how many.
     ///
     /// # Errors
-    /// `Output` if `out` fails, and what the disk gives.
-    pub fn dump(&self, _format: DumpFormat, _out: &mut dyn Write) -> Result<u64> {
+    /// `Output` if `out` fails, `Cancelled`, and what the disk gives.
+    pub fn dump(
+        &self,
+        _format: DumpFormat,
+        _out: &mut dyn Write,
+        _cancel: &CancelHandle,
+    ) -> Result<u64> {
         Err(Error::Unsupported("dump".into()))
     }
 
@@ -90,8 +95,8 @@ impl Database {
     /// resolves both ways. What is damaged is listed in the summary.
     ///
     /// # Errors
-    /// What the disk gives, but for damage.
-    pub fn check(&self, _progress: &dyn Progress) -> Result<CheckSummary> {
+    /// `Cancelled`, and what the disk gives, but for damage.
+    pub fn check(&self, _progress: &dyn Progress, _cancel: &CancelHandle) -> Result<CheckSummary> {
         Err(Error::Unsupported("check".into()))
     }
 }

@@ -18,6 +18,12 @@ impl CancelHandle {
         Self::default()
     }
 
+    /// A handle over a flag that something else sets, such as a signal handler.
+    #[must_use]
+    pub fn from_flag(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
+
     /// Makes the operation end with `Error::Cancelled` soon; safe to call again.
     pub fn cancel(&self) {
         self.0.store(true, Ordering::Relaxed);

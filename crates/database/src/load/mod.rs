@@ -1,5 +1,12 @@
 //! Loading: from files in several formats to a commit.
 
+mod iri;
+mod language;
+#[expect(dead_code, reason = "the driver of the load follows")]
+mod line;
+mod sink;
+mod text;
+
 use std::fmt;
 use std::io::Read;
 use std::path::PathBuf;

@@ -1,0 +1,161 @@
+//! Where parsers hand the quads they read.
+//!
+//! A term is handed over once and named by a small value from then on. The sinks are the bulk
+//! writer of the store and, in tests, a list of quads.
+
+use oxrdf::BaseDirection;
+
+use crate::error::Result;
+
+/// What stands behind the lexical form of a literal.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum LiteralSuffix<'a> {
+    /// Nothing: `xsd:string`.
+    None,
+    /// `^^<iri>`
+    Datatype(&'a str),
+    /// `@language` or `@language--direction`, in lower case.
+    Language(&'a str, Option<BaseDirection>),
+}
+
+/// Takes terms and quads. Terms are valid, IRIs absolute.
+pub(crate) trait QuadSink {
+    /// What a term is called after it was handed over.
+    type Term: Copy;
+
+    /// Changes whenever terms that were handed over before must be handed over again.
+    fn epoch(&self) -> u64;
+
+    /// Takes an IRI.
+    fn iri(&mut self, iri: &str) -> Result<Self::Term>;
+
+    /// Takes a blank node by its label, which belongs to the current file.
+    fn blank(&mut self, label: &str) -> Result<Self::Term>;
+
+    /// Takes a literal.
+    fn literal(&mut self, lexical: &str, suffix: LiteralSuffix<'_>) -> Result<Self::Term>;
+
+    /// Takes a triple term.
+    fn triple(
+        &mut self,
+        subject: Self::Term,
+        predicate: Self::Term,
+        object: Self::Term,
+    ) -> Result<Self::Term>;
+
+    /// Takes a quad; without a graph it belongs to the default graph.
+    fn quad(
+        &mut self,
+        subject: Self::Term,
+        predicate: Self::Term,
+        object: Self::Term,
+        graph: Option<Self::Term>,
+    ) -> Result<()>;
+}
+
+/// A sink that keeps quads as they are, for tests.
+#[cfg(test)]
+pub(crate) mod recording {
+    use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term, Triple};
+
+    use super::{LiteralSuffix, QuadSink};
+    use crate::error::Result;
+
+    /// Forgets all terms every few quads, as a writer does that flushes.
+    #[derive(Default)]
+    pub(crate) struct RecordingSink {
+        pub(crate) quads: Vec<Quad>,
+        terms: Vec<(u64, Term)>,
+        pub(crate) iris_taken: usize,
+    }
+
+    const EPOCH_QUADS: usize = 7;
+
+    impl RecordingSink {
+        fn add(&mut self, term: impl Into<Term>) -> Result<usize> {
+            self.terms.push((self.epoch(), term.into()));
+            Ok(self.terms.len() - 1)
+        }
+
+        fn get(&self, term: usize) -> Term {
+            let (epoch, term) = self.terms[term].clone();
+            assert_eq!(
+                epoch,
+                self.epoch(),
+                "a term was used after it was forgotten"
+            );
+            term
+        }
+
+        fn node(&self, term: usize) -> NamedOrBlankNode {
+            match self.get(term) {
+                Term::NamedNode(node) => node.into(),
+                Term::BlankNode(node) => node.into(),
+                other => panic!("{other} is not a node"),
+            }
+        }
+
+        fn named(&self, term: usize) -> NamedNode {
+            match self.get(term) {
+                Term::NamedNode(node) => node,
+                other => panic!("{other} is not an IRI"),
+            }
+        }
+    }
+
+    impl QuadSink for RecordingSink {
+        type Term = usize;
+
+        fn epoch(&self) -> u64 {
+            u64::try_from(self.quads.len() / EPOCH_QUADS).unwrap()
+        }
+
+        fn iri(&mut self, iri: &str) -> Result<usize> {
+            self.iris_taken += 1;
+            self.add(NamedNode::new(iri).unwrap())
+        }
+
+        fn blank(&mut self, label: &str) -> Result<usize> {
+            self.add(BlankNode::new(label).unwrap())
+        }
+
+        fn literal(&mut self, lexical: &str, suffix: LiteralSuffix<'_>) -> Result<usize> {
+            self.add(match suffix {
+                LiteralSuffix::None => Literal::new_simple_literal(lexical),
+                LiteralSuffix::Datatype(datatype) => {
+                    Literal::new_typed_literal(lexical, NamedNode::new(datatype).unwrap())
+                }
+                LiteralSuffix::Language(language, None) => {
+                    assert_eq!(language, language.to_lowercase());
+                    Literal::new_language_tagged_literal(lexical, language).unwrap()
+                }
+                LiteralSuffix::Language(language, Some(direction)) => {
+                    Literal::new_directional_language_tagged_literal(lexical, language, direction)
+                        .unwrap()
+                }
+            })
+        }
+
+        fn triple(&mut self, subject: usize, predicate: usize, object: usize) -> Result<usize> {
+            let triple = Triple::new(self.node(subject), self.named(predicate), self.get(object));
+            self.add(triple)
+        }
+
+        fn quad(
+            &mut self,
+            subject: usize,
+            predicate: usize,
+            object: usize,
+            graph: Option<usize>,
+        ) -> Result<()> {
+            let graph = graph.map_or(GraphName::DefaultGraph, |g| self.node(g).into());
+            self.quads.push(Quad::new(
+                self.node(subject),
+                self.named(predicate),
+                self.get(object),
+                graph,
+            ));
+            Ok(())
+        }
+    }
+}
