@@ -1,0 +1,85 @@
+//! Accumulators of aggregates: what `hash_aggregate` keeps for its groups.
+//!
+//! The operator evaluates arguments, removes repeated values for DISTINCT and numbers the groups;
+//! an accumulator sees ids only and keeps one state for each group, in columns.
+
+use stoa_planner::expression::AggregateFunction;
+use stoa_terms::TermId;
+
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+
+/// The states of one aggregate for all groups.
+pub trait Accumulator: Send {
+    /// Makes room for groups up to `groups`; new ones have seen nothing.
+    fn grow(&mut self, groups: usize);
+
+    /// Takes one value for each row, [`TermId::UNBOUND`] where the argument is an expression
+    /// error, into the group of the row. Groups lie below the last [`grow`](Self::grow).
+    ///
+    /// # Errors
+    /// If the dictionary cannot be read, or memory runs out.
+    fn update(&mut self, groups: &[u32], values: &[TermId], context: &QueryContext) -> Result<()>;
+
+    /// The result for each group, [`TermId::UNBOUND`] for an expression error. Called once.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    fn finish(&mut self, context: &QueryContext) -> Result<Vec<TermId>>;
+
+    /// How many bytes the states take.
+    fn bytes(&self) -> u64;
+}
+
+/// The accumulator of an aggregate. `COUNT(*)` is the count of a value that is never unbound.
+///
+/// # Errors
+/// [`Error::Unsupported`]
+pub fn accumulator(function: &AggregateFunction) -> Result<Box<dyn Accumulator>> {
+    match function {
+        AggregateFunction::Count => Ok(Box::new(Count { counts: Vec::new() })),
+        _ => Err(Error::Unsupported("this aggregate")),
+    }
+}
+
+/// COUNT: how many values are bound.
+struct Count {
+    counts: Vec<u64>,
+}
+
+impl Accumulator for Count {
+    fn grow(&mut self, groups: usize) {
+        self.counts.resize(groups, 0);
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "a kernel: groups lie below the last grow")]
+    fn update(&mut self, groups: &[u32], values: &[TermId], _: &QueryContext) -> Result<()> {
+        for (group, value) in groups.iter().zip(values) {
+            self.counts[*group as usize] += u64::from(!value.is_unbound());
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, context: &QueryContext) -> Result<Vec<TermId>> {
+        integers(&self.counts, context)
+    }
+
+    fn bytes(&self) -> u64 {
+        u64::try_from(self.counts.capacity() * size_of::<u64>()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The ids of these numbers as `xsd:integer`.
+fn integers(numbers: &[u64], context: &QueryContext) -> Result<Vec<TermId>> {
+    let computed = numbers
+        .iter()
+        .map(|number| {
+            let literal = oxrdf::Literal::new_typed_literal(
+                number.to_string(),
+                oxrdf::vocab::xsd::INTEGER,
+            );
+            crate::Computed::Term(literal.into())
+        })
+        .collect();
+    context.resolve(computed)
+}

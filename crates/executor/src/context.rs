@@ -1,0 +1,241 @@
+//! What all operators of one running query share.
+//!
+//! The snapshot that is read, terms that the query computed, cancellation, deadline, memory, and
+//! what is fixed for a query: its time, base IRI and seed. Time and randomness are passed in, so
+//! that a run can be repeated.
+//!
+//! # Concurrency
+//! Shared by all workers of a query. The table of computed terms has a lock of its own; it is never
+//! held while the snapshot is read.
+//!
+//! # Limits
+//! Computed terms and the memory of operators count against the budget.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use oxrdf::Term;
+use oxsdatatypes::DateTime;
+use stoa_quadstore::{Snapshot, TermTexts};
+use stoa_storage::MemoryBudget;
+use stoa_terms::{Kind, TermId};
+
+use crate::batch::BATCH_ROWS;
+use crate::error::{Error, Result};
+use crate::local_terms::LocalTerms;
+use crate::memory::Memory;
+
+/// A clock that only goes forward.
+pub trait Clock: Send + Sync {
+    /// Nanoseconds since some fixed moment.
+    fn now_ns(&self) -> u64;
+}
+
+/// What a query is run with, besides its plan.
+#[derive(Clone)]
+pub struct QuerySettings {
+    /// The budget that operators reserve from.
+    pub memory: MemoryBudget,
+    /// The clock that `deadline_ns` is of.
+    pub clock: Arc<dyn Clock>,
+    /// When the query ends with an error, on `clock`; `None` for never.
+    pub deadline_ns: Option<u64>,
+    /// Set to end the query from outside.
+    pub cancel: Arc<AtomicBool>,
+    /// What `NOW()` gives.
+    pub now: DateTime,
+    /// Base of relative references given to `IRI()`.
+    pub base_iri: Option<String>,
+    /// Seed of `RAND()`, `UUID()` and the like.
+    pub seed: u64,
+    /// How many rows a batch has at most, at least 1.
+    pub batch_rows: usize,
+    /// How far the input of a vectored look-up may grow when larger batches promise better
+    /// locality, in rows.
+    pub lookup_rows_max: usize,
+}
+
+impl QuerySettings {
+    /// Settings with no deadline, no base IRI, and the usual sizes of batches.
+    #[must_use]
+    pub fn new(memory: MemoryBudget, clock: Arc<dyn Clock>, now: DateTime, seed: u64) -> Self {
+        Self {
+            memory,
+            clock,
+            deadline_ns: None,
+            cancel: Arc::new(AtomicBool::new(false)),
+            now,
+            base_iri: None,
+            seed,
+            batch_rows: BATCH_ROWS,
+            lookup_rows_max: LOOKUP_ROWS_MAX,
+        }
+    }
+}
+
+/// The default of [`QuerySettings::lookup_rows_max`].
+pub const LOOKUP_ROWS_MAX: usize = 512 * 1024;
+
+/// A term that an expression computed, before it has an id.
+#[derive(Clone, Debug)]
+pub enum Computed {
+    /// No term: an expression error, or unbound.
+    Unbound,
+    /// A term whose id is known: taken over from the input, or inline.
+    Id(TermId),
+    /// A term as such. Not a blank node; a triple term only if it has none within.
+    Term(Term),
+    /// A triple term made of terms with ids.
+    Triple([TermId; 3]),
+}
+
+/// What all operators of one query share.
+pub struct QueryContext {
+    snapshot: Snapshot,
+    settings: QuerySettings,
+    local_terms: LocalTerms,
+    random_counter: AtomicU64,
+}
+
+impl QueryContext {
+    /// A context for one run of one query on `snapshot`.
+    #[must_use]
+    pub fn new(snapshot: Snapshot, settings: QuerySettings) -> Self {
+        let local_terms = LocalTerms::new(Memory::new("computed terms", &settings.memory));
+        Self {
+            snapshot,
+            settings,
+            local_terms,
+            random_counter: AtomicU64::new(0),
+        }
+    }
+
+    /// What the query reads.
+    #[must_use]
+    pub const fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// What the query was started with.
+    #[must_use]
+    pub const fn settings(&self) -> &QuerySettings {
+        &self.settings
+    }
+
+    /// What `NOW()` gives.
+    #[must_use]
+    pub const fn now(&self) -> DateTime {
+        self.settings.now
+    }
+
+    /// Base of relative references given to `IRI()`.
+    #[must_use]
+    pub fn base_iri(&self) -> Option<&str> {
+        self.settings.base_iri.as_deref()
+    }
+
+    /// How many rows a batch has at most, at least 1.
+    #[must_use]
+    pub fn batch_rows(&self) -> usize {
+        self.settings.batch_rows.max(1)
+    }
+
+    /// Fails if the query was cancelled or its time is up. Every operator calls this once a batch.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`], [`Error::DeadlineExceeded`]
+    pub fn check(&self) -> Result<()> {
+        if self.settings.cancel.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
+        match self.settings.deadline_ns {
+            Some(deadline_ns) if self.settings.clock.now_ns() >= deadline_ns => {
+                Err(Error::DeadlineExceeded)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the query at its next check.
+    pub fn cancel(&self) {
+        self.settings.cancel.store(true, Ordering::Relaxed);
+    }
+
+    /// An account of the memory that `operator` holds, empty at first.
+    #[must_use]
+    pub fn memory(&self, operator: &'static str) -> Memory {
+        Memory::new(operator, &self.settings.memory)
+    }
+
+    /// 64 random bits: the next of the sequence that the seed determines.
+    #[must_use]
+    pub fn random(&self) -> u64 {
+        // SplitMix64, which passes BigCrush and needs no lock.
+        const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+        let count = self.random_counter.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut bits = self.settings.seed.wrapping_add(count.wrapping_mul(STEP));
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// A blank node that exists in this query's answer only.
+    #[must_use]
+    pub fn new_blank_node(&self) -> TermId {
+        self.local_terms.new_blank_node()
+    }
+
+    /// The kind of the term behind `id`: that of the id, or for [`Kind::Local`] the kind that the
+    /// term would have in the dictionary ([`Kind::Iri`], [`Kind::NumericLiteral`],
+    /// [`Kind::TemporalLiteral`], [`Kind::Literal`], [`Kind::BlankNode`] or [`Kind::Triple`]).
+    #[must_use]
+    pub fn kind(&self, id: TermId) -> Kind {
+        match id.kind() {
+            Kind::Local => self.local_terms.kind(id),
+            kind => kind,
+        }
+    }
+
+    /// As [`Snapshot::texts`], computed terms included: for each of `ids` adds the term's key (see
+    /// `stoa_terms::key`) if its [`kind`](Self::kind) is one of the dictionary's, else nothing.
+    ///
+    /// # Errors
+    /// If the dictionary cannot be read.
+    pub fn texts(&self, ids: &[TermId], out: &mut TermTexts) -> Result<()> {
+        if ids.iter().any(|id| id.kind() == Kind::Local) {
+            self.local_terms.texts(&self.snapshot, ids, out)
+        } else {
+            Ok(self.snapshot.texts(ids, out)?)
+        }
+    }
+
+    /// The parts of a triple term, whose [`kind`](Self::kind) must be [`Kind::Triple`].
+    ///
+    /// # Errors
+    /// If the table of triple terms cannot be read.
+    pub fn triple(&self, id: TermId) -> Result<[TermId; 3]> {
+        match self.local_terms.triple(id) {
+            Some(parts) => Ok(parts),
+            None => Ok(self.snapshot.triple(id)?),
+        }
+    }
+
+    /// The term behind `id`, `None` for unbound and the default graph. Blank nodes are labelled by
+    /// their number, `b5`; those of [`new_blank_node`](Self::new_blank_node) `q5`.
+    ///
+    /// # Errors
+    /// If the dictionary cannot be read.
+    pub fn term(&self, id: TermId) -> Result<Option<Term>> {
+        self.local_terms.term(self, id)
+    }
+
+    /// Gives each computed term its id: inline, else the dictionary's, else one that is local to
+    /// the query. Equal terms get equal ids. The dictionary is asked once for all of them.
+    ///
+    /// # Errors
+    /// If the dictionary cannot be read; [`Error::MemoryExceeded`] if the query computes more terms
+    /// than it may hold.
+    pub fn resolve(&self, computed: Vec<Computed>) -> Result<Vec<TermId>> {
+        self.local_terms.resolve(&self.snapshot, computed)
+    }
+}

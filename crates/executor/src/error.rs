@@ -1,0 +1,77 @@
+//! What can end a query.
+
+use std::fmt;
+
+/// Why a query ended without its answer. An expression error is no such thing: it leaves a value
+/// unbound.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The plan asks for something that is not built yet.
+    Unsupported(&'static str),
+    /// A result that no answer can hold, such as a string of more than 4 GB.
+    LimitExceeded(&'static str),
+    /// The query was cancelled, or nobody is there any more to take its answer.
+    Cancelled,
+    /// The query's time is up.
+    DeadlineExceeded,
+    /// An operator would need more memory than the budget has.
+    MemoryExceeded {
+        /// The operator, by the name that EXPLAIN gives it.
+        operator: &'static str,
+        /// How many more bytes it asked for.
+        requested_bytes: u64,
+        /// What the whole budget has.
+        limit_bytes: u64,
+    },
+    /// Reading failed: an I/O error or damage on disk.
+    Quadstore(stoa_quadstore::Error),
+    /// The writer of results failed.
+    Sink(Box<dyn std::error::Error + Send + Sync>),
+    /// A fault of ours: a plan that contradicts itself. No query may cause it.
+    Internal(&'static str),
+}
+
+/// A result of executing.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unsupported(what) => write!(f, "not supported yet: {what}"),
+            Self::LimitExceeded(what) => write!(f, "{what}"),
+            Self::Cancelled => f.write_str("the query was cancelled"),
+            Self::DeadlineExceeded => {
+                f.write_str("the query took longer than its --timeout allows")
+            }
+            Self::MemoryExceeded {
+                operator,
+                requested_bytes,
+                limit_bytes,
+            } => write!(
+                f,
+                "{operator} needs {requested_bytes} bytes more than there is room for in the \
+                 {limit_bytes} bytes that --memory allows"
+            ),
+            Self::Quadstore(_) => f.write_str("reading the database failed"),
+            Self::Sink(_) => f.write_str("writing the answer failed"),
+            Self::Internal(what) => write!(f, "internal error: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Quadstore(source) => Some(source),
+            Self::Sink(source) => Some(&**source),
+            _ => None,
+        }
+    }
+}
+
+impl From<stoa_quadstore::Error> for Error {
+    fn from(error: stoa_quadstore::Error) -> Self {
+        Self::Quadstore(error)
+    }
+}

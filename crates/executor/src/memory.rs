@@ -1,0 +1,74 @@
+//! Accounts of memory: what each operator holds, reserved from the budget that all queries share.
+//!
+//! # Limits
+//! Reservations grow in steps of 64 KB, so that counting costs nothing per batch.
+
+use stoa_storage::{MemoryBudget, Reservation};
+
+use crate::error::{Error, Result};
+
+/// How many bytes are reserved beyond what is asked for.
+const STEP_BYTES: u64 = 64 * 1024;
+
+/// The memory that one operator holds. Given back when dropped.
+pub struct Memory {
+    operator: &'static str,
+    budget: MemoryBudget,
+    reservation: Option<Reservation>,
+    reserved_bytes: u64,
+}
+
+impl Memory {
+    /// An empty account.
+    pub(crate) fn new(operator: &'static str, budget: &MemoryBudget) -> Self {
+        Self {
+            operator,
+            budget: budget.clone(),
+            reservation: None,
+            reserved_bytes: 0,
+        }
+    }
+
+    /// Makes sure that at least `bytes` are reserved in all. Called before or right after the
+    /// memory is taken; one batch may be taken before it is counted.
+    ///
+    /// # Errors
+    /// [`Error::MemoryExceeded`] if the budget has no room.
+    pub fn require(&mut self, bytes: u64) -> Result<()> {
+        if bytes <= self.reserved_bytes {
+            return Ok(());
+        }
+        let more = (bytes - self.reserved_bytes).next_multiple_of(STEP_BYTES);
+        let granted = match &mut self.reservation {
+            Some(reservation) => reservation.grow(more).is_ok(),
+            None => match self.budget.try_reserve(more) {
+                Ok(reservation) => {
+                    self.reservation = Some(reservation);
+                    true
+                }
+                Err(_) => false,
+            },
+        };
+        if !granted {
+            return Err(Error::MemoryExceeded {
+                operator: self.operator,
+                requested_bytes: more,
+                limit_bytes: self.budget.limit(),
+            });
+        }
+        self.reserved_bytes += more;
+        Ok(())
+    }
+
+    /// Gives everything back.
+    pub fn release(&mut self) {
+        self.reservation = None;
+        self.reserved_bytes = 0;
+    }
+
+    /// How many bytes are reserved.
+    #[must_use]
+    pub const fn reserved_bytes(&self) -> u64 {
+        self.reserved_bytes
+    }
+}

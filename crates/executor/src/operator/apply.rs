@@ -1,0 +1,336 @@
+//! Apply: runs an inner plan for the bindings of each batch of the left side.
+//!
+//! The left side is collected; its distinct bindings of the outer variables become the rows of the
+//! inner plan's outer bindings; each inner row is joined with the left rows of its binding, by
+//! identity, unbound being equal to unbound. The batch doubles from one run to the next unless a
+//! LIMIT stands above, so that what the inner plan does once a run is done seldom.
+//!
+//! Input order: any. Output order: none, or that of the left side if the plan says so; then the
+//! inner rows of one run are held.
+//!
+//! # Limits
+//! The collected batch, and held rows, are reserved.
+
+use std::sync::Arc;
+
+use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
+
+use super::combiner::{Combiner, END, Pair};
+use super::row_store::RowStore;
+use super::{Builder, Node, Operator, OuterBatch, Scope, required};
+use crate::batch::{Batch, Step};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::profile::{Counters, Profile, size};
+use crate::table::{GroupTable, NONE, hash_columns};
+
+/// Up to how many rows a batch of the left side grows.
+const APPLY_ROWS_MAX: usize = 64 * 1024;
+
+struct Apply {
+    input: Node,
+    input_done: bool,
+    inner: Inner,
+    /// Columns of the outer variables, left and right.
+    left_outer: Vec<usize>,
+    right_outer: Vec<usize>,
+    combiner: Combiner,
+    keep_order: bool,
+    rows: usize,
+    rows_max: usize,
+    state: State,
+    memory: Memory,
+}
+
+/// How the inner plan is built.
+struct Inner {
+    plan: Plan,
+    profile: Arc<Profile>,
+    number: usize,
+    counters: Arc<Counters>,
+    variables: Vec<Variable>,
+    limited: bool,
+}
+
+enum State {
+    Collecting(Batch),
+    Running(Box<Run>),
+    Done,
+}
+
+/// One run of the inner plan.
+struct Run {
+    left: Batch,
+    bindings: GroupTable,
+    /// The first left row of each binding, and for each left row the next one of its binding.
+    first: Vec<u32>,
+    next: Vec<u32>,
+    inner: Node,
+    inner_done: bool,
+    /// How many bindings have no partner yet; only counted where one partner is enough.
+    open: usize,
+    found: Vec<bool>,
+    /// The current inner batch or, where order is kept, all inner rows.
+    right: RowStore,
+    /// Pairs to be given, the first `given` of which are.
+    pairs: Vec<Pair>,
+    given: usize,
+    ended: bool,
+}
+
+pub(super) fn build(
+    plan: &Plan,
+    builder: &mut Builder<'_>,
+    scope: Scope<'_>,
+    counters: &Arc<Counters>,
+) -> Result<Box<dyn Operator>> {
+    let PlanOperator::Apply {
+        input,
+        inner,
+        outer,
+        kind,
+    } = &plan.operator
+    else {
+        return Err(Error::Internal("not an apply"));
+    };
+    let columns = |columns: &[Variable]| {
+        outer
+            .iter()
+            .map(|variable| required(columns, *variable))
+            .collect::<Result<Vec<_>>>()
+    };
+    let right_columns: Vec<_> = inner.columns.iter().copied().map(Some).collect();
+    let context = builder.context;
+    let combiner = Combiner::new(&plan.columns, &input.columns, &right_columns, kind, context)?;
+    let node = builder.build(input, scope, Some(counters))?;
+    let number = builder.next_number;
+    builder.next_number += size(inner);
+    Ok(Box::new(Apply {
+        input: node,
+        input_done: false,
+        inner: Inner {
+            plan: (**inner).clone(),
+            profile: Arc::clone(builder.profile),
+            number,
+            counters: Arc::clone(counters),
+            variables: outer.clone(),
+            limited: scope.limited && !combiner.needs_one(),
+        },
+        left_outer: columns(&input.columns)?,
+        right_outer: columns(&inner.columns)?,
+        combiner,
+        keep_order: !plan.sorted_by.is_empty(),
+        rows: context.batch_rows(),
+        rows_max: match scope.limited {
+            true => context.batch_rows(),
+            false => APPLY_ROWS_MAX.max(context.batch_rows()),
+        },
+        state: State::Collecting(Batch::with_columns(input.columns.len())),
+        memory: context.memory("apply"),
+    }))
+}
+
+impl Operator for Apply {
+    fn next(&mut self, context: &QueryContext) -> Result<Step> {
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Collecting(left) => self.collect(left, context),
+            State::Running(mut run) => {
+                let step = self.run(&mut run, context)?;
+                self.state = if run.ended && run.given == run.pairs.len() {
+                    self.memory.release();
+                    State::Collecting(Batch::with_columns(run.left.columns.len()))
+                } else {
+                    State::Running(run)
+                };
+                Ok(step)
+            }
+            State::Done => Ok(Step::Done),
+        }
+    }
+}
+
+impl Apply {
+    fn collect(&mut self, mut left: Batch, context: &QueryContext) -> Result<Step> {
+        if !self.input_done {
+            match self.input.next(context)? {
+                Step::Batch(batch) if left.is_empty() => left = batch,
+                Step::Batch(batch) => {
+                    self.memory.require(3 * (left.bytes() + batch.bytes()))?;
+                    left.append(&batch);
+                }
+                Step::Yield => (),
+                Step::Done => self.input_done = true,
+            }
+        }
+        if left.is_empty() && self.input_done {
+            return Ok(Step::Done);
+        }
+        if left.rows < self.rows && !self.input_done {
+            self.state = State::Collecting(left);
+            return Ok(Step::Yield);
+        }
+        self.rows = (self.rows * 2).min(self.rows_max);
+        let run = self.start(left, context)?;
+        self.state = State::Running(Box::new(run));
+        Ok(Step::Yield)
+    }
+
+    /// Numbers the bindings of a batch and builds the inner plan for them.
+    fn start(&mut self, left: Batch, context: &QueryContext) -> Result<Run> {
+        let mut bindings = GroupTable::new(self.left_outer.len());
+        let mut groups = Vec::new();
+        let outer: Vec<_> = self.left_outer.iter().map(|column| left.column(*column)).collect();
+        let table_bytes = bindings.bytes_with(left.rows);
+        self.memory.require(3 * left.bytes() + table_bytes)?;
+        bindings.insert(&outer, left.rows, &mut groups)?;
+        let mut first = vec![NONE; bindings.len()];
+        let mut next = vec![NONE; left.rows];
+        // From the last row to the first, so that each binding's rows ascend.
+        let last = u32::try_from(left.rows)
+            .map_err(|_| Error::LimitExceeded("an apply would hold more than 2^32 rows"))?;
+        let rows = groups.iter().zip(&mut next).rev();
+        for (row, (group, next)) in (0..last).rev().zip(rows) {
+            if let Some(first) = first.get_mut(*group as usize) {
+                *next = std::mem::replace(first, row);
+            }
+        }
+        let batch = Batch {
+            columns: (0..self.left_outer.len())
+                .map(|column| bindings.key_column(column, 0..bindings.len()))
+                .collect(),
+            rows: bindings.len(),
+        };
+        let inner = self.inner.build(batch, context)?;
+        self.combiner.start(left.rows);
+        Ok(Run {
+            open: bindings.len(),
+            found: vec![false; bindings.len()],
+            left,
+            bindings,
+            first,
+            next,
+            inner,
+            inner_done: false,
+            right: RowStore::new(self.inner.plan.columns.len(), context.memory("apply")),
+            pairs: Vec::new(),
+            given: 0,
+            ended: false,
+        })
+    }
+
+    fn run(&mut self, run: &mut Run, context: &QueryContext) -> Result<Step> {
+        if run.given < run.pairs.len() && (!self.keep_order || run.ended) {
+            return self.give(run, context);
+        }
+        if run.inner_done {
+            return self.end(run, context);
+        }
+        match run.inner.next(context)? {
+            Step::Batch(batch) => {
+                if !self.keep_order {
+                    run.right.clear();
+                    run.pairs.clear();
+                    run.given = 0;
+                }
+                self.pair(run, &batch)?;
+                run.right.append(&batch)?;
+                let bytes = 2 * run.pairs.len() * size_of::<Pair>();
+                run.right
+                    .memory()
+                    .require(u64::try_from(bytes).unwrap_or(u64::MAX))?;
+            }
+            Step::Yield => (),
+            Step::Done => run.inner_done = true,
+        }
+        if self.combiner.needs_one() && run.open == 0 {
+            run.inner.stop();
+            run.inner_done = true;
+        }
+        Ok(Step::Yield)
+    }
+
+    /// Pairs the rows of an inner batch with the left rows of their bindings.
+    fn pair(&self, run: &mut Run, batch: &Batch) -> Result<()> {
+        let outer: Vec<_> = self
+            .right_outer
+            .iter()
+            .map(|column| batch.column(*column))
+            .collect();
+        let mut hashes = Vec::new();
+        hash_columns(&outer, batch.rows, &mut hashes);
+        let base = u32::try_from(run.right.len())
+            .map_err(|_| Error::LimitExceeded("an apply would hold more than 2^32 rows"))?;
+        for (inner_row, (row, hash)) in (base..).zip(hashes.iter().enumerate()) {
+            let Some(group) = run.bindings.find(&outer, row, *hash) else {
+                continue;
+            };
+            if let Some(found) = run.found.get_mut(group as usize)
+                && !std::mem::replace(found, true)
+            {
+                run.open -= 1;
+            } else if self.combiner.needs_one() {
+                continue;
+            }
+            let mut left = run.first.get(group as usize).copied().unwrap_or(NONE);
+            while left != NONE {
+                run.pairs.push((left, inner_row));
+                left = run.next.get(left as usize).copied().unwrap_or(NONE);
+            }
+        }
+        Ok(())
+    }
+
+    /// After the inner plan: ends for all left rows, and their order.
+    fn end(&self, run: &mut Run, context: &QueryContext) -> Result<Step> {
+        if run.ended {
+            return Ok(Step::Yield);
+        }
+        run.ended = true;
+        if !self.keep_order {
+            run.pairs.clear();
+            run.given = 0;
+        }
+        if self.combiner.needs_end() {
+            run.pairs
+                .extend((0_u32..).take(run.left.rows).map(|row| (row, END)));
+        }
+        if self.keep_order {
+            context.check()?;
+            run.pairs.sort_unstable();
+        }
+        Ok(Step::Yield)
+    }
+
+    fn give(&mut self, run: &mut Run, context: &QueryContext) -> Result<Step> {
+        let end = run.pairs.len().min(run.given + context.batch_rows());
+        let pairs = run.pairs.get(run.given..end).unwrap_or_default();
+        let batch = self
+            .combiner
+            .combine(&run.left, &run.right.slices(), pairs, context)?;
+        run.given = end;
+        Ok(match batch.is_empty() {
+            true => Step::Yield,
+            false => Step::Batch(batch),
+        })
+    }
+}
+
+impl Inner {
+    fn build(&self, bindings: Batch, context: &QueryContext) -> Result<Node> {
+        let outer = OuterBatch {
+            variables: self.variables.clone(),
+            batch: Arc::new(bindings),
+        };
+        let mut builder = Builder {
+            context,
+            profile: &self.profile,
+            next_number: self.number,
+        };
+        let scope = Scope {
+            outer: Some(&outer),
+            limited: self.limited,
+        };
+        builder.build(&self.plan, scope, Some(&self.counters))
+    }
+}

@@ -1,0 +1,422 @@
+//! Index nested-loop join: looks the solutions of a whole batch up in one permutation.
+//!
+//! The input is collected, then looked up in one go: the snapshot sorts the keys and gallops through
+//! the leaves. Where look-ups show no locality (one batch does not begin behind the end of the one
+//! before) more keys a batch mean fewer reads of the same leaf, so the batch doubles, from the usual
+//! size up to `QuerySettings::lookup_rows_max`, unless a LIMIT stands above.
+//!
+//! Input order: any. Output order: none, or that of the input if the plan says so; then the matches
+//! of a batch whose keys do not ascend are held until all are found.
+//!
+//! # Limits
+//! The collected batch, and held matches, are reserved. Cancellation is checked by each call.
+
+use std::sync::Arc;
+
+use stoa_planner::physical::{Operator as PlanOperator, PatternTerm, Plan, Variable};
+use stoa_quadstore::{Columns, Lookup, LookupRows, LookupSpec};
+use stoa_terms::TermId;
+
+use super::combiner::{Combiner, END, Pair};
+use super::pattern::{Layout, Residual, place_of};
+use super::row_store::RowStore;
+use super::{Builder, Node, Operator, Scope, position, required};
+use crate::batch::{Batch, Step};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::profile::Counters;
+
+struct IndexNestedLoopJoin {
+    input: Node,
+    input_done: bool,
+    lookup: Lookup,
+    keys: Vec<Key>,
+    residual: Residual,
+    /// Places behind the key that hold variables of the input, with their columns.
+    compared: Vec<(usize, usize)>,
+    combiner: Combiner,
+    keep_order: bool,
+    sizer: Sizer,
+    state: State,
+    rows: LookupRows,
+    memory: Memory,
+    counters: Arc<Counters>,
+}
+
+/// One position of the key.
+#[derive(Clone, Copy)]
+enum Key {
+    Constant(TermId),
+    Column(usize),
+}
+
+enum State {
+    /// Rows of the input are collected.
+    Collecting(Batch),
+    /// Matches come from the index and go out as they come.
+    Looking(Batch),
+    /// Matches come from the index and are held, to be brought into the order of the input.
+    Holding(Batch, Held),
+    /// Pairs that remain go out from the one with this number.
+    Emitting(Batch, Held, usize),
+    Done,
+}
+
+/// Matches of a batch: their columns in the order of the permutation, and who they belong to.
+struct Held {
+    rows: RowStore,
+    pairs: Vec<Pair>,
+}
+
+pub(super) fn build(
+    plan: &Plan,
+    builder: &mut Builder<'_>,
+    scope: Scope<'_>,
+    counters: &Arc<Counters>,
+) -> Result<Box<dyn Operator>> {
+    let PlanOperator::IndexNestedLoopJoin {
+        input,
+        pattern,
+        permutation,
+        key_length,
+        kind,
+    } = &plan.operator
+    else {
+        return Err(Error::Internal("not an index nested-loop join"));
+    };
+    let layout = Layout::new(pattern, *permutation);
+    let keys = layout
+        .first(*key_length)?
+        .into_iter()
+        .map(|term| match term {
+            PatternTerm::Constant(id) => Ok(Key::Constant(id)),
+            PatternTerm::Variable(variable) => {
+                required(&input.columns, variable).map(Key::Column)
+            }
+        })
+        .collect::<Result<Vec<_>>>()?;
+    let residual = Residual::new(&layout, *key_length);
+    let variables = layout.variables(*key_length);
+    let compared: Vec<_> = variables
+        .iter()
+        .filter_map(|(place, variable)| Some((*place, position(&input.columns, *variable)?)))
+        .collect();
+    let mut right: [Option<Variable>; 4] = [None; 4];
+    let mut columns = Columns::NONE;
+    for (place, variable) in &variables {
+        columns = columns.with(*place);
+        if let Some(name) = right.get_mut(*place) {
+            *name = Some(*variable);
+        }
+    }
+    let context = builder.context;
+    let spec = LookupSpec {
+        permutation: *permutation,
+        key_length: *key_length,
+        graphs: pattern.graphs.clone(),
+        columns: residual.columns(columns),
+        with_graph: pattern.graph_variable.is_some(),
+    };
+    Ok(Box::new(IndexNestedLoopJoin {
+        lookup: context.snapshot().lookup(&spec)?,
+        combiner: Combiner::new(&plan.columns, &input.columns, &right, kind, context)?,
+        state: State::Collecting(Batch::with_columns(input.columns.len())),
+        input: builder.build(input, scope, Some(counters))?,
+        input_done: false,
+        keys,
+        residual,
+        compared,
+        keep_order: !plan.sorted_by.is_empty(),
+        sizer: Sizer::new(scope.limited, context),
+        rows: LookupRows::default(),
+        memory: context.memory("index_nested_loop_join"),
+        counters: Arc::clone(counters),
+    }))
+}
+
+impl Operator for IndexNestedLoopJoin {
+    fn next(&mut self, context: &QueryContext) -> Result<Step> {
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Collecting(left) => self.collect(left, context),
+            State::Looking(left) => self.look(left, context),
+            State::Holding(left, held) => self.hold(left, held, context),
+            State::Emitting(left, held, given) => self.emit(left, held, given, context),
+            State::Done => Ok(Step::Done),
+        }
+    }
+}
+
+impl IndexNestedLoopJoin {
+    fn collect(&mut self, mut left: Batch, context: &QueryContext) -> Result<Step> {
+        if !self.input_done {
+            match self.input.next(context)? {
+                Step::Batch(batch) if left.is_empty() => left = batch,
+                Step::Batch(batch) => {
+                    self.memory.require(2 * (left.bytes() + batch.bytes()))?;
+                    left.append(&batch);
+                }
+                Step::Yield => (),
+                Step::Done => self.input_done = true,
+            }
+        }
+        if left.is_empty() && self.input_done {
+            return Ok(Step::Done);
+        }
+        if left.rows < self.sizer.rows && !self.input_done {
+            self.state = State::Collecting(left);
+            return Ok(Step::Yield);
+        }
+        self.start(left, context)
+    }
+
+    fn start(&mut self, left: Batch, context: &QueryContext) -> Result<Step> {
+        let constants: Vec<Option<Vec<TermId>>> = self
+            .keys
+            .iter()
+            .map(|key| match key {
+                Key::Constant(id) => Some(vec![*id; left.rows]),
+                Key::Column(_) => None,
+            })
+            .collect();
+        let keys: Vec<&[TermId]> = self
+            .keys
+            .iter()
+            .zip(&constants)
+            .map(|(key, constant)| match (key, constant) {
+                (Key::Column(column), _) => left.column(*column),
+                (Key::Constant(_), constant) => constant.as_deref().unwrap_or_default(),
+            })
+            .collect();
+        if keys.iter().any(|column| column.contains(&TermId::UNBOUND)) {
+            return Err(Error::Internal(
+                "an index nested-loop join over a variable that may be unbound",
+            ));
+        }
+        let shape = Shape::of(&keys, left.rows);
+        self.sizer.learn(&shape, left.rows);
+        self.lookup.start(&keys)?;
+        self.combiner.start(left.rows);
+        let in_order = shape.ascending && !self.combiner.needs_end();
+        self.state = if self.keep_order && !in_order {
+            let held = self.held(context);
+            State::Holding(left, held)
+        } else {
+            State::Looking(left)
+        };
+        Ok(Step::Yield)
+    }
+
+    fn held(&self, context: &QueryContext) -> Held {
+        Held {
+            rows: RowStore::new(4, context.memory("index_nested_loop_join")),
+            pairs: Vec::new(),
+        }
+    }
+
+    /// Fetches matches and says whether there may be more.
+    fn fetch(&mut self, left: &Batch, context: &QueryContext) -> Result<(bool, Vec<Pair>)> {
+        self.rows.clear();
+        let more = self.lookup.next(context.batch_rows(), &mut self.rows)?;
+        let quads = &self.rows.columns;
+        self.counters.add_rows_in(quads.rows);
+        let keep = self.residual.filter(quads);
+        let mut pairs = Vec::with_capacity(quads.rows);
+        for (match_row, row) in (0_u32..).zip(&self.rows.key_index) {
+            let index = match_row as usize;
+            let kept = keep.as_ref().is_none_or(|keep| keep.get(index) == Some(&true));
+            let agrees = kept
+                && self.compared.iter().all(|(place, column)| {
+                    let bound = left.get(*column, *row as usize);
+                    bound.is_unbound() || place_of(quads, *place).get(index) == Some(&bound)
+                });
+            if agrees {
+                pairs.push((*row, match_row));
+            }
+        }
+        Ok((more, pairs))
+    }
+
+    fn look(&mut self, left: Batch, context: &QueryContext) -> Result<Step> {
+        let (more, pairs) = self.fetch(&left, context)?;
+        let right: Vec<_> = self.rows.columns.columns.iter().map(Vec::as_slice).collect();
+        let batch = self.combiner.combine(&left, &right, &pairs, context)?;
+        self.state = if more {
+            State::Looking(left)
+        } else if self.combiner.needs_end() {
+            let mut held = self.held(context);
+            held.pairs = ends(left.rows);
+            State::Emitting(left, held, 0)
+        } else {
+            self.collecting(&left)
+        };
+        Ok(step(batch))
+    }
+
+    fn hold(&mut self, left: Batch, mut held: Held, context: &QueryContext) -> Result<Step> {
+        let (more, pairs) = self.fetch(&left, context)?;
+        let offset = u32::try_from(held.rows.len())
+            .map_err(|_| Error::LimitExceeded("a join would hold more than 2^32 rows"))?;
+        let quads = &self.rows.columns;
+        let batch = Batch {
+            columns: quads
+                .columns
+                .iter()
+                .map(|column| match column.is_empty() {
+                    true => vec![TermId::UNBOUND; quads.rows],
+                    false => column.clone(),
+                })
+                .collect(),
+            rows: quads.rows,
+        };
+        held.rows.append(&batch)?;
+        let bytes = held.rows.len() * 2 * size_of::<Pair>();
+        self.memory
+            .require(2 * left.bytes() + u64::try_from(bytes).unwrap_or(u64::MAX))?;
+        let moved = pairs.into_iter().map(|(row, found)| (row, found + offset));
+        held.pairs.extend(moved);
+        self.state = if more {
+            State::Holding(left, held)
+        } else {
+            if self.combiner.needs_end() {
+                held.pairs.extend(ends(left.rows));
+            }
+            // The end of a row is the largest number, so it comes behind the row's matches.
+            held.pairs.sort_unstable();
+            State::Emitting(left, held, 0)
+        };
+        Ok(Step::Yield)
+    }
+
+    fn emit(
+        &mut self,
+        left: Batch,
+        held: Held,
+        given: usize,
+        context: &QueryContext,
+    ) -> Result<Step> {
+        let end = held.pairs.len().min(given + context.batch_rows());
+        let pairs = held.pairs.get(given..end).unwrap_or_default();
+        let batch = self
+            .combiner
+            .combine(&left, &held.rows.slices(), pairs, context)?;
+        self.state = if end < held.pairs.len() {
+            State::Emitting(left, held, end)
+        } else {
+            self.collecting(&left)
+        };
+        Ok(step(batch))
+    }
+
+    fn collecting(&mut self, left: &Batch) -> State {
+        self.memory.release();
+        State::Collecting(Batch::with_columns(left.columns.len()))
+    }
+}
+
+fn ends(rows: usize) -> Vec<Pair> {
+    (0_u32..).take(rows).map(|row| (row, END)).collect()
+}
+
+fn step(batch: Batch) -> Step {
+    if batch.is_empty() {
+        Step::Yield
+    } else {
+        Step::Batch(batch)
+    }
+}
+
+/// What the keys of a batch look like.
+struct Shape {
+    /// Whether they ascend as they came.
+    ascending: bool,
+    first: Vec<TermId>,
+    last: Vec<TermId>,
+}
+
+impl Shape {
+    fn of(keys: &[&[TermId]], rows: usize) -> Self {
+        let key = |row: usize| keys.iter().map(move |column| column.get(row).copied());
+        let (mut first, mut last) = (0, 0);
+        let mut ascending = true;
+        for row in 1..rows {
+            ascending &= key(row - 1).le(key(row));
+            if key(row).lt(key(first)) {
+                first = row;
+            }
+            if key(last).lt(key(row)) {
+                last = row;
+            }
+        }
+        Self {
+            ascending,
+            first: key(first).flatten().collect(),
+            last: key(last).flatten().collect(),
+        }
+    }
+}
+
+/// Decides how many rows are collected before they are looked up.
+struct Sizer {
+    rows: usize,
+    rows_max: usize,
+    /// The largest key of the batch before.
+    last: Option<Vec<TermId>>,
+}
+
+impl Sizer {
+    fn new(limited: bool, context: &QueryContext) -> Self {
+        let rows = context.batch_rows();
+        Self {
+            rows,
+            rows_max: match limited {
+                true => rows,
+                false => context.settings().lookup_rows_max.max(rows),
+            },
+            last: None,
+        }
+    }
+
+    /// Grows if a full batch went back to where the one before had been.
+    fn learn(&mut self, shape: &Shape, rows: usize) {
+        let goes_on = match &self.last {
+            Some(last) => *last <= shape.first,
+            None => shape.ascending,
+        };
+        if !goes_on && rows >= self.rows {
+            self.rows = (self.rows * 2).min(self.rows_max);
+        }
+        self.last = Some(shape.last.clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_grow_where_keys_jump_about() {
+        let ids = |ids: &[u64]| ids.iter().copied().map(TermId::from_bits).collect::<Vec<_>>();
+        let mut sizer = Sizer {
+            rows: 2,
+            rows_max: 8,
+            last: None,
+        };
+        for (keys, rows) in [
+            ([1, 2], 2),
+            ([2, 5], 2),
+            ([1, 9], 4),
+            ([3, 4], 4),
+        ] {
+            sizer.learn(&Shape::of(&[&ids(&keys)], 2), 2);
+            assert_eq!(sizer.rows, rows, "after {keys:?}");
+        }
+        for _ in 0..9 {
+            sizer.learn(&Shape::of(&[&ids(&[3, 1])], 2), 1000);
+        }
+        assert_eq!(sizer.rows, 8);
+        let shape = Shape::of(&[&ids(&[3, 3, 2]), &ids(&[1, 0, 7])], 3);
+        assert!(!shape.ascending);
+        assert_eq!((shape.first, shape.last), (ids(&[2, 7]), ids(&[3, 1])));
+    }
+}

@@ -1,0 +1,305 @@
+//! Merge join of two inputs that are sorted by the join variable.
+//!
+//! The right rows of one key, the group, are held while the left rows of that key pass by. Keys
+//! without a partner are skipped by binary search within batches.
+//!
+//! Input order: both sides sorted by the key, ascending by id, never unbound (debug-asserted).
+//! Output order: that of the left side; partners in the order of the right side. Further shared
+//! variables are compared; an unbound one is compatible with all.
+//!
+//! # Limits
+//! One group is held and reserved, and before it the partners of at most one batch of output.
+
+use std::sync::Arc;
+
+use stoa_planner::physical::{Operator as PlanOperator, Plan};
+use stoa_terms::TermId;
+
+use super::combiner::{Combiner, END, Pair};
+use super::row_store::RowStore;
+use super::{Builder, Node, Operator, Scope, position, required};
+use crate::batch::{Batch, Step};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::profile::Counters;
+
+struct MergeJoin {
+    left: Cursor,
+    right: Cursor,
+    group: Group,
+    /// Further shared variables: left and right column.
+    compared: Vec<(usize, usize)>,
+    combiner: Combiner,
+    /// Which row of the group the current left row comes to next.
+    next_partner: usize,
+    pairs: Vec<Pair>,
+}
+
+/// A place in a sorted input.
+struct Cursor {
+    input: Node,
+    key: usize,
+    batch: Batch,
+    row: usize,
+    done: bool,
+    last: TermId,
+}
+
+/// The right rows of one key, behind those of earlier keys that pairs still point to.
+struct Group {
+    key: TermId,
+    rows: RowStore,
+    start: usize,
+    complete: bool,
+}
+
+pub(super) fn build(
+    plan: &Plan,
+    builder: &mut Builder<'_>,
+    scope: Scope<'_>,
+    counters: &Arc<Counters>,
+) -> Result<Box<dyn Operator>> {
+    let PlanOperator::MergeJoin {
+        left,
+        right,
+        key,
+        kind,
+    } = &plan.operator
+    else {
+        return Err(Error::Internal("not a merge join"));
+    };
+    let left_key = required(&left.columns, *key)?;
+    let right_key = required(&right.columns, *key)?;
+    let shared = left.columns.iter().enumerate();
+    let compared = shared
+        .filter(|(_, variable)| *variable != key)
+        .filter_map(|(column, variable)| Some((column, position(&right.columns, *variable)?)))
+        .collect();
+    let right_columns: Vec<_> = right.columns.iter().copied().map(Some).collect();
+    let context = builder.context;
+    Ok(Box::new(MergeJoin {
+        combiner: Combiner::new(&plan.columns, &left.columns, &right_columns, kind, context)?,
+        left: Cursor::new(builder.build(left, scope, Some(counters))?, left_key),
+        right: Cursor::new(builder.build(right, scope, Some(counters))?, right_key),
+        group: Group {
+            key: TermId::UNBOUND,
+            rows: RowStore::new(right.columns.len(), context.memory("merge_join")),
+            start: 0,
+            complete: true,
+        },
+        compared,
+        next_partner: 0,
+        pairs: Vec::new(),
+    }))
+}
+
+impl Operator for MergeJoin {
+    fn next(&mut self, context: &QueryContext) -> Result<Step> {
+        loop {
+            if self.left.at_end() {
+                match self.left.refill(context)? {
+                    Refill::Rows => self.combiner.start(self.left.batch.rows),
+                    Refill::Yield => return Ok(Step::Yield),
+                    Refill::Done => return Ok(Step::Done),
+                }
+            }
+            let Some(key) = self.left.current() else {
+                continue;
+            };
+            if (self.group.key != key || !self.group.complete) && !self.gather_group(key, context)?
+            {
+                return self.give(Step::Yield, context);
+            }
+            if self.group.rows.len() == self.group.start && self.combiner.drops_unmatched() {
+                // Nothing for this key: on to the first that the right side may have.
+                match self.right.current() {
+                    Some(right) => self.left.skip_to(right),
+                    None => {
+                        let step = self.give(Step::Done, context)?;
+                        self.left.stop();
+                        return Ok(step);
+                    }
+                }
+            } else {
+                self.pair(context.batch_rows());
+            }
+            if self.left.at_end() || self.pairs.len() >= context.batch_rows() {
+                return self.give(Step::Yield, context);
+            }
+        }
+    }
+}
+
+impl MergeJoin {
+    /// Collects the right rows of `key`; false if the right side has nothing yet.
+    fn gather_group(&mut self, key: TermId, context: &QueryContext) -> Result<bool> {
+        if self.group.key != key {
+            if self.pairs.is_empty() {
+                self.group.rows.clear();
+            }
+            self.group.start = self.group.rows.len();
+            self.next_partner = self.group.start;
+            self.group.key = key;
+            self.group.complete = false;
+        }
+        while !self.group.complete {
+            if self.right.at_end() {
+                match self.right.refill(context)? {
+                    Refill::Rows => (),
+                    Refill::Yield => return Ok(false),
+                    Refill::Done => {
+                        self.group.complete = true;
+                        break;
+                    }
+                }
+            }
+            self.right.skip_to(key);
+            let start = self.right.row;
+            self.right.skip_beyond(key);
+            let end = self.right.row;
+            self.group
+                .rows
+                .append_range(&self.right.batch, start, end)?;
+            self.group.complete = !self.right.at_end();
+        }
+        Ok(true)
+    }
+
+    /// Pairs left rows of the group's key with the group, up to `rows_max` pairs.
+    fn pair(&mut self, rows_max: usize) {
+        let group = self.group.rows.rows();
+        while self.left.current() == Some(self.group.key) && self.pairs.len() < rows_max {
+            let row = self.left.row;
+            let number = u32::try_from(row).unwrap_or(END);
+            let first = self.next_partner;
+            while self.next_partner < group.rows && self.pairs.len() < rows_max {
+                let partner = self.next_partner;
+                let agrees = self.compared.iter().all(|(left, right)| {
+                    let left = self.left.batch.get(*left, row);
+                    let right = group.get(*right, partner);
+                    left == right || left.is_unbound() || right.is_unbound()
+                });
+                if agrees {
+                    self.pairs
+                        .push((number, u32::try_from(partner).unwrap_or(END)));
+                }
+                self.next_partner += 1;
+            }
+            if self.next_partner < group.rows {
+                debug_assert!(first < self.next_partner, "a full batch has room first");
+                return;
+            }
+            if self.combiner.needs_end() {
+                self.pairs.push((number, END));
+            }
+            self.next_partner = self.group.start;
+            self.left.row += 1;
+        }
+    }
+
+    /// The rows of the pairs, or `otherwise` if there are none.
+    fn give(&mut self, otherwise: Step, context: &QueryContext) -> Result<Step> {
+        if self.pairs.is_empty() {
+            return Ok(otherwise);
+        }
+        let right = self.group.rows.slices();
+        let batch = self
+            .combiner
+            .combine(&self.left.batch, &right, &self.pairs, context)?;
+        self.pairs.clear();
+        Ok(match batch.is_empty() {
+            true => Step::Yield,
+            false => Step::Batch(batch),
+        })
+    }
+}
+
+enum Refill {
+    Rows,
+    Yield,
+    Done,
+}
+
+impl Cursor {
+    fn new(input: Node, key: usize) -> Self {
+        Self {
+            input,
+            key,
+            batch: Batch::default(),
+            row: 0,
+            done: false,
+            last: TermId::UNBOUND,
+        }
+    }
+
+    const fn at_end(&self) -> bool {
+        self.row >= self.batch.rows
+    }
+
+    /// The key of the current row.
+    fn current(&self) -> Option<TermId> {
+        match self.at_end() {
+            true => None,
+            false => Some(self.batch.get(self.key, self.row)),
+        }
+    }
+
+    fn refill(&mut self, context: &QueryContext) -> Result<Refill> {
+        if self.done {
+            return Ok(Refill::Done);
+        }
+        Ok(match self.input.next(context)? {
+            Step::Batch(batch) => {
+                let keys = batch.column(self.key);
+                debug_assert!(
+                    keys.is_sorted() && keys.first() >= Some(&self.last),
+                    "the inputs of a merge join are sorted"
+                );
+                self.last = keys.last().copied().unwrap_or(self.last);
+                self.batch = batch;
+                self.row = 0;
+                Refill::Rows
+            }
+            Step::Yield => Refill::Yield,
+            Step::Done => {
+                self.done = true;
+                Refill::Done
+            }
+        })
+    }
+
+    /// Goes to the first row of the batch whose key is at least `key`.
+    fn skip_to(&mut self, key: TermId) {
+        self.skip(|id| id < key);
+    }
+
+    /// Goes to the first row of the batch whose key is larger than `key`.
+    fn skip_beyond(&mut self, key: TermId) {
+        self.skip(|id| id <= key);
+    }
+
+    /// Gallops over rows whose keys are `before`.
+    fn skip(&mut self, before: impl Fn(TermId) -> bool) {
+        let rest = self.batch.columns.get(self.key).map_or(&[][..], |keys| {
+            keys.get(self.row..).unwrap_or_default()
+        });
+        let mut step = 1;
+        while rest.get(step).is_some_and(|id| before(*id)) {
+            step *= 2;
+        }
+        let reach = rest.get(..step.min(rest.len())).unwrap_or_default();
+        let near = reach.partition_point(|id| before(*id));
+        self.row += if near < reach.len() {
+            near
+        } else {
+            rest.partition_point(|id| before(*id))
+        };
+    }
+
+    fn stop(&mut self) {
+        self.input.stop();
+        self.batch = Batch::default();
+        self.row = 0;
+        self.done = true;
+    }
+}

@@ -1,0 +1,275 @@
+//! Operators: each a state machine that gives one batch after the other.
+//!
+//! An operator is asked for its next step, asks its inputs in turn and never waits: where an input
+//! has nothing yet, it yields, and goes on where it was when it is asked again. [`Node`] wraps every
+//! operator: it checks cancellation and deadline, counts, and drops an operator with all it holds
+//! as soon as it is done.
+//!
+//! # Invariants
+//! 1. A batch that is handed on has at least one row and the columns of its plan (`assert!` in
+//!    [`Node::next`]).
+//! 2. A plan of one query is built once; only the inner plan of an apply is built for each of its
+//!    batches, under the same counters.
+
+use std::sync::Arc;
+
+use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
+
+use crate::batch::{Batch, Step};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::profile::{Counters, Profile};
+
+mod apply;
+mod combiner;
+mod distinct;
+mod extend;
+mod filter;
+mod graph_scan;
+mod hash_aggregate;
+mod hash_join;
+mod index_nested_loop_join;
+mod index_scan;
+mod merge_join;
+mod outer_bindings;
+mod pattern;
+mod project;
+mod reduced;
+mod row_store;
+mod slice;
+mod sort;
+mod sort_order;
+mod top_k;
+mod union;
+mod unit;
+mod values;
+
+/// Up to how many rows a LIMIT keeps those below it from reading ahead.
+const LIMITED_ROWS: u64 = 16 * 1024;
+
+/// A running operator.
+pub(crate) trait Operator: Send {
+    /// The next batch, or that there is none yet or any more. Not called again after
+    /// [`Step::Done`].
+    fn next(&mut self, context: &QueryContext) -> Result<Step>;
+}
+
+/// An operator with its counters, as its consumer holds it.
+pub(crate) struct Node {
+    /// `None` once it is done.
+    operator: Option<Box<dyn Operator>>,
+    columns: usize,
+    counters: Arc<Counters>,
+    consumer: Option<Arc<Counters>>,
+}
+
+impl Node {
+    pub(crate) fn next(&mut self, context: &QueryContext) -> Result<Step> {
+        let Some(operator) = &mut self.operator else {
+            return Ok(Step::Done);
+        };
+        context.check()?;
+        let step = operator.next(context)?;
+        match &step {
+            Step::Batch(batch) => {
+                assert!(
+                    batch.rows > 0 && batch.columns.len() == self.columns,
+                    "an operator gives rows with the columns of its plan"
+                );
+                debug_assert!(batch.is_consistent(), "columns are of one length");
+                self.counters.add_call(batch.rows);
+                if let Some(consumer) = &self.consumer {
+                    consumer.add_rows_in(batch.rows);
+                }
+            }
+            Step::Yield => self.counters.add_call(0),
+            Step::Done => {
+                self.counters.add_call(0);
+                self.operator = None;
+            }
+        }
+        Ok(step)
+    }
+
+    /// Drops the operator and all it holds; it is done then.
+    pub(crate) fn stop(&mut self) {
+        self.operator = None;
+    }
+}
+
+/// What an operator inherits from those above it.
+#[derive(Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    /// The bindings of the surrounding apply.
+    pub(crate) outer: Option<&'a OuterBatch>,
+    /// Whether few rows may be asked for, so that reading ahead is a waste.
+    pub(crate) limited: bool,
+}
+
+/// The bindings that an apply hands to its inner plan.
+pub(crate) struct OuterBatch {
+    pub(crate) variables: Vec<Variable>,
+    pub(crate) batch: Arc<Batch>,
+}
+
+/// Builds the operators of a plan.
+pub(crate) struct Builder<'a> {
+    pub(crate) context: &'a QueryContext,
+    pub(crate) profile: &'a Arc<Profile>,
+    /// The number of the next operator.
+    pub(crate) next_number: usize,
+}
+
+impl Builder<'_> {
+    /// Builds `plan`. `consumer` are the counters of the operator that reads it.
+    pub(crate) fn build(
+        &mut self,
+        plan: &Plan,
+        scope: Scope<'_>,
+        consumer: Option<&Arc<Counters>>,
+    ) -> Result<Node> {
+        let counters = self
+            .profile
+            .counters(self.next_number)
+            .ok_or(Error::Internal("an operator that was not counted"))?;
+        self.next_number += 1;
+        let operator = self.operator(plan, scope, &counters)?;
+        Ok(Node {
+            operator: Some(operator),
+            columns: plan.columns.len(),
+            counters,
+            consumer: consumer.map(Arc::clone),
+        })
+    }
+
+    fn operator(
+        &mut self,
+        plan: &Plan,
+        scope: Scope<'_>,
+        counters: &Arc<Counters>,
+    ) -> Result<Box<dyn Operator>> {
+        match &plan.operator {
+            PlanOperator::Unit => Ok(unit::unit()),
+            PlanOperator::Empty => Ok(unit::empty()),
+            PlanOperator::Values(rows) => values::build(plan, rows, self.context),
+            PlanOperator::OuterBindings => outer_bindings::build(plan, scope),
+            PlanOperator::IndexScan { .. } => index_scan::build(plan, self.context, counters),
+            PlanOperator::GraphScan { graphs } => graph_scan::build(plan, graphs, self.context),
+            PlanOperator::IndexNestedLoopJoin { .. } => {
+                index_nested_loop_join::build(plan, self, scope, counters)
+            }
+            PlanOperator::Apply { .. } => apply::build(plan, self, scope, counters),
+            PlanOperator::MergeJoin { .. } => merge_join::build(plan, self, scope, counters),
+            PlanOperator::HashJoin { .. } => hash_join::build(plan, self, scope, counters),
+            PlanOperator::Filter { input, condition } => {
+                let node = self.build(input, scope, Some(counters))?;
+                filter::build(node, input, condition, self.context)
+            }
+            PlanOperator::Extend { .. } => extend::build(plan, self, scope, counters),
+            PlanOperator::Union(inputs) => union::build(plan, inputs, self, scope, counters),
+            PlanOperator::HashAggregate { .. } => {
+                hash_aggregate::build(plan, self, scope, counters)
+            }
+            PlanOperator::Distinct(input) => {
+                let node = self.build(input, scope, Some(counters))?;
+                distinct::build(node, plan, input, self.context)
+            }
+            PlanOperator::Reduced(input) => {
+                let node = self.build(input, scope, Some(counters))?;
+                reduced::build(node, plan, input)
+            }
+            PlanOperator::Sort { input, keys } => {
+                let node = self.build(input, scope.unlimited(), Some(counters))?;
+                sort::build(node, plan, input, keys, self.context)
+            }
+            PlanOperator::TopK { input, keys, limit } => {
+                let node = self.build(input, scope.unlimited(), Some(counters))?;
+                top_k::build(node, plan, input, keys, *limit, self.context)
+            }
+            PlanOperator::Slice {
+                input,
+                offset,
+                limit,
+            } => {
+                let scope = match limit {
+                    Some(limit) if limit.saturating_add(*offset) <= LIMITED_ROWS => scope.limited(),
+                    _ => scope,
+                };
+                let node = self.build(input, scope, Some(counters))?;
+                slice::build(node, plan, input, *offset, *limit)
+            }
+            PlanOperator::Project(input) => {
+                let node = self.build(input, scope, Some(counters))?;
+                Ok(project::build(node, plan, input))
+            }
+        }
+    }
+}
+
+impl Scope<'_> {
+    /// Below an operator that reads its whole input in any case.
+    pub(crate) const fn unlimited(self) -> Self {
+        Self {
+            limited: false,
+            ..self
+        }
+    }
+
+    /// Below an operator that may stop early.
+    pub(crate) const fn limited(self) -> Self {
+        Self {
+            limited: true,
+            ..self
+        }
+    }
+}
+
+/// The column of `variable`.
+pub(crate) fn position(columns: &[Variable], variable: Variable) -> Option<usize> {
+    columns.iter().position(|column| *column == variable)
+}
+
+/// The column of a variable that the plan promises.
+pub(crate) fn required(columns: &[Variable], variable: Variable) -> Result<usize> {
+    position(columns, variable).ok_or(Error::Internal("a plan names a variable that its input lacks"))
+}
+
+/// How the columns of a plan follow from those of its input.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    /// For each column that of the input, `None` for one that is unbound.
+    sources: Vec<Option<usize>>,
+    identity: bool,
+}
+
+impl Mapping {
+    pub(crate) fn new(from: &[Variable], to: &[Variable]) -> Self {
+        Self {
+            sources: to.iter().map(|column| position(from, *column)).collect(),
+            identity: from == to,
+        }
+    }
+
+    pub(crate) fn apply(&self, mut batch: Batch) -> Batch {
+        if self.identity {
+            return batch;
+        }
+        let mut columns: Vec<Vec<_>> = Vec::with_capacity(self.sources.len());
+        for (index, source) in self.sources.iter().enumerate() {
+            let again = self.sources.iter().take(index).position(|other| other == source);
+            columns.push(match (source, again.and_then(|again| columns.get(again))) {
+                (Some(_), Some(taken)) => taken.clone(),
+                (Some(source), None) => batch
+                    .columns
+                    .get_mut(*source)
+                    .map(std::mem::take)
+                    .unwrap_or_default(),
+                (None, _) => vec![stoa_terms::TermId::UNBOUND; batch.rows],
+            });
+        }
+        Batch {
+            columns,
+            rows: batch.rows,
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Counters of what each operator of a running query did.
+//!
+//! Operators are numbered as a walk over the plan meets them, each before its inputs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use stoa_planner::physical::{Operator, Plan};
+
+/// What one operator did, as it stands at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperatorProfile {
+    /// The operator's name, as EXPLAIN prints it.
+    pub name: &'static str,
+    /// How many operators stand above it.
+    pub depth: usize,
+    /// How many rows the planner expected.
+    pub estimated_rows: f64,
+    /// How many rows came in from its inputs, or from the index.
+    pub rows_in: u64,
+    /// How many rows went out.
+    pub rows_out: u64,
+    /// How often it was called.
+    pub calls: u64,
+}
+
+/// The counters of one operator.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    rows_in: AtomicU64,
+    rows_out: AtomicU64,
+    calls: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn add_rows_in(&self, rows: usize) {
+        self.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_call(&self, rows_out: usize) {
+        self.rows_out.fetch_add(rows_out as u64, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The counters of all operators of a plan.
+pub(crate) struct Profile {
+    entries: Vec<(&'static str, usize, f64, Arc<Counters>)>,
+}
+
+impl Profile {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let mut profile = Self {
+            entries: Vec::new(),
+        };
+        profile.add(plan, 0);
+        profile
+    }
+
+    fn add(&mut self, plan: &Plan, depth: usize) {
+        let name = operator_name(&plan.operator);
+        self.entries
+            .push((name, depth, plan.estimated_rows, Arc::default()));
+        for child in children(&plan.operator) {
+            self.add(child, depth + 1);
+        }
+    }
+
+    /// The counters of the operator with this number.
+    pub(crate) fn counters(&self, number: usize) -> Option<Arc<Counters>> {
+        self.entries
+            .get(number)
+            .map(|(.., counters)| Arc::clone(counters))
+    }
+
+    pub(crate) fn read(&self) -> Vec<OperatorProfile> {
+        self.entries
+            .iter()
+            .map(|(name, depth, estimated_rows, counters)| OperatorProfile {
+                name,
+                depth: *depth,
+                estimated_rows: *estimated_rows,
+                rows_in: counters.rows_in.load(Ordering::Relaxed),
+                rows_out: counters.rows_out.load(Ordering::Relaxed),
+                calls: counters.calls.load(Ordering::Relaxed),
+            })
+            .collect()
+    }
+}
+
+/// The inputs of an operator, the left one first.
+pub(crate) fn children(operator: &Operator) -> Vec<&Plan> {
+    match operator {
+        Operator::Unit
+        | Operator::Empty
+        | Operator::Values(_)
+        | Operator::OuterBindings
+        | Operator::IndexScan { .. }
+        | Operator::GraphScan { .. } => Vec::new(),
+        Operator::IndexNestedLoopJoin { input, .. }
+        | Operator::Filter { input, .. }
+        | Operator::Extend { input, .. }
+        | Operator::HashAggregate { input, .. }
+        | Operator::Distinct(input)
+        | Operator::Reduced(input)
+        | Operator::Sort { input, .. }
+        | Operator::TopK { input, .. }
+        | Operator::Slice { input, .. }
+        | Operator::Project(input) => vec![input],
+        Operator::Apply { input, inner, .. } => vec![input, inner],
+        Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
+            vec![left, right]
+        }
+        Operator::Union(inputs) => inputs.iter().collect(),
+    }
+}
+
+/// How many operators a plan has.
+pub(crate) fn size(plan: &Plan) -> usize {
+    1 + children(&plan.operator).into_iter().map(size).sum::<usize>()
+}
+
+/// The name that EXPLAIN and errors give an operator.
+pub(crate) const fn operator_name(operator: &Operator) -> &'static str {
+    match operator {
+        Operator::Unit => "unit",
+        Operator::Empty => "empty",
+        Operator::Values(_) => "values",
+        Operator::OuterBindings => "outer_bindings",
+        Operator::IndexScan { .. } => "index_scan",
+        Operator::GraphScan { .. } => "graph_scan",
+        Operator::IndexNestedLoopJoin { .. } => "index_nested_loop_join",
+        Operator::Apply { .. } => "apply",
+        Operator::MergeJoin { .. } => "merge_join",
+        Operator::HashJoin { .. } => "hash_join",
+        Operator::Filter { .. } => "filter",
+        Operator::Extend { .. } => "extend",
+        Operator::Union(_) => "union",
+        Operator::HashAggregate { .. } => "hash_aggregate",
+        Operator::Distinct(_) => "distinct",
+        Operator::Reduced(_) => "reduced",
+        Operator::Sort { .. } => "sort",
+        Operator::TopK { .. } => "top_k",
+        Operator::Slice { .. } => "slice",
+        Operator::Project(_) => "project",
+    }
+}

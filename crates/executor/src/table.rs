@@ -1,0 +1,375 @@
+//! Hash tables over packed keys of term ids.
+//!
+//! [`GroupTable`] numbers distinct keys densely, in the order in which they are first seen: groups
+//! of aggregation, rows of DISTINCT, outer bindings. [`JoinTable`] finds the rows of a columnar
+//! build side by key. Both are open addressing with linear probing over slots of 32 bits; the keys
+//! stand apart, packed.
+//!
+//! Slots are chosen by the lower bits of a hash, and [`partition`] takes the upper ones: one table
+//! for each partition can later be filled by a worker of its own, and no table knows of it.
+//!
+//! # Invariants
+//! 1. At most seven eighths of the slots are taken, so probing ends (`assert!` in `grow`).
+//! 2. A chain of [`JoinTable`] holds rows of one key only, in ascending order (test
+//!    `join_table_finds_rows_in_order`).
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "kernels: slots are masked by a power of two, rows are numbered by these very tables"
+)]
+
+use stoa_terms::TermId;
+
+use crate::error::{Error, Result};
+
+const SECRET: u64 = 0x2d35_8dcc_aa6c_78a5;
+const SECRET_LAST: u64 = 0x8bb8_4b93_962e_acc9;
+const EMPTY: u32 = u32::MAX;
+const SLOTS_MIN: usize = 16;
+
+/// The end of a chain of rows.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The step of rapidhash: a multiplication to 128 bits, folded.
+#[inline]
+const fn fold(left: u64, right: u64) -> u64 {
+    let product = (left as u128) * (right as u128);
+    (product as u64) ^ ((product >> 64) as u64)
+}
+
+#[inline]
+const fn hash_step(hash: u64, id: TermId) -> u64 {
+    fold(hash ^ id.to_bits(), SECRET)
+}
+
+#[inline]
+const fn hash_end(hash: u64) -> u64 {
+    fold(hash ^ SECRET_LAST, SECRET)
+}
+
+/// The hash of one key.
+pub(crate) fn hash_ids(key: &[TermId]) -> u64 {
+    hash_end(
+        key.iter()
+            .fold(SECRET_LAST, |hash, id| hash_step(hash, *id)),
+    )
+}
+
+/// The hashes of `rows` keys given column by column, into `out`.
+pub(crate) fn hash_columns(columns: &[&[TermId]], rows: usize, out: &mut Vec<u64>) {
+    out.clear();
+    out.resize(rows, SECRET_LAST);
+    for column in columns {
+        for (hash, id) in out.iter_mut().zip(*column) {
+            *hash = hash_step(*hash, *id);
+        }
+    }
+    for hash in out.iter_mut() {
+        *hash = hash_end(*hash);
+    }
+}
+
+/// Which of `2^bits` partitions a hash belongs to; `bits` is 1 to 16.
+#[cfg_attr(not(test), expect(dead_code, reason = "for aggregation by several workers"))]
+pub(crate) const fn partition(hash: u64, bits: u32) -> usize {
+    (hash >> (u64::BITS - bits)) as usize
+}
+
+/// Distinct keys, numbered from 0.
+pub(crate) struct GroupTable {
+    width: usize,
+    /// Numbers of groups.
+    slots: Vec<u32>,
+    /// The keys, `width` ids each.
+    keys: Vec<TermId>,
+    hashes: Vec<u64>,
+    scratch: Vec<u64>,
+}
+
+impl GroupTable {
+    /// An empty table of keys of `width` ids; 0 is allowed, then there is one key.
+    pub(crate) fn new(width: usize) -> Self {
+        Self {
+            width,
+            slots: vec![EMPTY; SLOTS_MIN],
+            keys: Vec::new(),
+            hashes: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// How many keys there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.hashes.len()
+    }
+
+    /// The key of a group.
+    pub(crate) fn key(&self, group: usize) -> &[TermId] {
+        &self.keys[group * self.width..(group + 1) * self.width]
+    }
+
+    /// Writes one position of the keys of `groups` to `out`.
+    pub(crate) fn key_column(
+        &self,
+        position: usize,
+        groups: std::ops::Range<usize>,
+    ) -> Vec<TermId> {
+        groups
+            .map(|group| self.keys[group * self.width + position])
+            .collect()
+    }
+
+    /// Numbers `rows` keys given column by column, adding those that are new; `out` gets the
+    /// number of each.
+    pub(crate) fn insert(
+        &mut self,
+        columns: &[&[TermId]],
+        rows: usize,
+        out: &mut Vec<u32>,
+    ) -> Result<()> {
+        debug_assert_eq!(columns.len(), self.width, "a column for each part of the key");
+        out.clear();
+        out.reserve(rows);
+        let mut hashes = std::mem::take(&mut self.scratch);
+        hash_columns(columns, rows, &mut hashes);
+        for (row, hash) in hashes.iter().enumerate() {
+            out.push(self.insert_row(columns, row, *hash)?);
+        }
+        self.scratch = hashes;
+        Ok(())
+    }
+
+    fn insert_row(&mut self, columns: &[&[TermId]], row: usize, hash: u64) -> Result<u32> {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        loop {
+            let group = self.slots[slot];
+            if group == EMPTY {
+                break;
+            }
+            if self.hashes[group as usize] == hash && self.is_key(group as usize, columns, row) {
+                return Ok(group);
+            }
+            slot = (slot + 1) & mask;
+        }
+        let group = u32::try_from(self.len())
+            .ok()
+            .filter(|group| *group != EMPTY)
+            .ok_or(Error::LimitExceeded("a table has more than 2^32 keys"))?;
+        self.slots[slot] = group;
+        self.hashes.push(hash);
+        self.keys.extend(columns.iter().map(|column| column[row]));
+        if self.len() * 8 > self.slots.len() * 7 {
+            self.grow();
+        }
+        Ok(group)
+    }
+
+    /// The group of a key, if there is one.
+    pub(crate) fn find(&self, columns: &[&[TermId]], row: usize, hash: u64) -> Option<u32> {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        loop {
+            let group = self.slots[slot];
+            if group == EMPTY {
+                return None;
+            }
+            if self.hashes[group as usize] == hash && self.is_key(group as usize, columns, row) {
+                return Some(group);
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    fn is_key(&self, group: usize, columns: &[&[TermId]], row: usize) -> bool {
+        self.key(group)
+            .iter()
+            .zip(columns)
+            .all(|(id, column)| *id == column[row])
+    }
+
+    fn grow(&mut self) {
+        let size = self.slots.len() * 2;
+        assert!(self.len() < size, "probing needs a free slot");
+        self.slots.clear();
+        self.slots.resize(size, EMPTY);
+        for (group, hash) in self.hashes.iter().enumerate() {
+            let mut slot = *hash as usize & (size - 1);
+            while self.slots[slot] != EMPTY {
+                slot = (slot + 1) & (size - 1);
+            }
+            self.slots[slot] = group as u32;
+        }
+    }
+
+    /// How many bytes the table takes at most while `rows` further keys are added, what is copied
+    /// in growing included.
+    pub(crate) fn bytes_with(&self, rows: usize) -> u64 {
+        let grown = |len: usize, capacity: usize, more: usize| {
+            if len + more <= capacity {
+                capacity
+            } else {
+                capacity + (len + more).max(2 * capacity)
+            }
+        };
+        let ids = grown(self.keys.len(), self.keys.capacity(), rows * self.width)
+            + grown(self.hashes.len(), self.hashes.capacity(), rows);
+        let slots = if (self.len() + rows) * 8 > self.slots.len() * 7 {
+            ((self.len() + rows) * 8 / 7 + 1)
+                .next_power_of_two()
+                .max(self.slots.len() * 2)
+        } else {
+            self.slots.len()
+        };
+        (ids * 8 + slots * 4) as u64
+    }
+}
+
+/// The rows of a build side by the hash of their key. The rows themselves stand with the caller.
+pub(crate) struct JoinTable {
+    /// The first row of each key.
+    slots: Vec<u32>,
+    /// The next row of the same key, by place in `rows`.
+    next: Vec<u32>,
+    /// Hashes by place in `rows`.
+    hashes: Vec<u64>,
+    /// Which rows of the build side are in the table, ascending.
+    rows: Vec<u32>,
+}
+
+impl JoinTable {
+    /// A table of these rows (ascending) of a build side, by the columns of the key.
+    pub(crate) fn build(key: &[&[TermId]], rows: Vec<u32>) -> Self {
+        let slot_count = (rows.len() * 2).next_power_of_two().max(SLOTS_MIN);
+        let mut table = Self {
+            slots: vec![EMPTY; slot_count],
+            next: vec![NONE; rows.len()],
+            hashes: Vec::with_capacity(rows.len()),
+            rows,
+        };
+        for row in &table.rows {
+            let hash = key
+                .iter()
+                .fold(SECRET_LAST, |hash, column| hash_step(hash, column[*row as usize]));
+            table.hashes.push(hash_end(hash));
+        }
+        // From the last to the first, each put before its chain, so that chains ascend.
+        for place in (0..table.rows.len()).rev() {
+            let slot = table.slot(key, key, table.rows[place] as usize, table.hashes[place]);
+            table.next[place] = table.slots[slot];
+            table.slots[slot] = place as u32;
+        }
+        table
+    }
+
+    /// How many bytes a table of so many rows takes.
+    pub(crate) fn bytes_for(rows: usize) -> u64 {
+        let slots = (rows * 2).next_power_of_two().max(SLOTS_MIN);
+        (slots * 4 + rows * 16) as u64
+    }
+
+    /// The place of the first row whose key is that of `row` in `probe`, or [`NONE`].
+    pub(crate) fn first(
+        &self,
+        key: &[&[TermId]],
+        probe: &[&[TermId]],
+        row: usize,
+        hash: u64,
+    ) -> u32 {
+        self.slots[self.slot(key, probe, row, hash)]
+    }
+
+    /// The place that follows `place` in its chain, or [`NONE`].
+    pub(crate) fn next(&self, place: u32) -> u32 {
+        self.next[place as usize]
+    }
+
+    /// The row of the build side at a place.
+    pub(crate) fn row(&self, place: u32) -> u32 {
+        self.rows[place as usize]
+    }
+
+    /// The slot of the key, or the free slot where it would be put.
+    fn slot(&self, key: &[&[TermId]], probe: &[&[TermId]], row: usize, hash: u64) -> usize {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        loop {
+            let place = self.slots[slot];
+            if place == EMPTY {
+                return slot;
+            }
+            let build_row = self.rows[place as usize] as usize;
+            if self.hashes[place as usize] == hash
+                && key
+                    .iter()
+                    .zip(probe)
+                    .all(|(build, probe)| build[build_row] == probe[row])
+            {
+                return slot;
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ids(values: impl IntoIterator<Item = u64>) -> Vec<TermId> {
+        values.into_iter().map(TermId::from_bits).collect()
+    }
+
+    #[test]
+    fn groups_are_numbered_as_they_come() {
+        let mut table = GroupTable::new(2);
+        let mut groups = Vec::new();
+        let (a, b) = (ids([1, 1, 2, 1]), ids([5, 6, 5, 5]));
+        table.insert(&[&a, &b], 4, &mut groups).unwrap();
+        assert_eq!(groups, [0, 1, 2, 0]);
+        let many = ids(0..10_000);
+        table.insert(&[&many, &many], 10_000, &mut groups).unwrap();
+        assert_eq!(table.len(), 10_003);
+        let again = groups.clone();
+        table.insert(&[&many, &many], 10_000, &mut groups).unwrap();
+        assert_eq!((groups, table.len()), (again, 10_003));
+        assert_eq!(table.key(2), ids([2, 5]).as_slice());
+        assert_eq!(table.key_column(1, 0..3), ids([5, 6, 5]));
+        let hash = hash_ids(&[a[1], b[1]]);
+        assert_eq!(table.find(&[&a, &b], 1, hash), Some(1));
+    }
+
+    #[test]
+    fn no_columns_are_one_key() {
+        let mut table = GroupTable::new(0);
+        let mut groups = Vec::new();
+        table.insert(&[], 3, &mut groups).unwrap();
+        assert_eq!((groups.as_slice(), table.len()), (&[0, 0, 0][..], 1));
+    }
+
+    #[test]
+    fn join_table_finds_rows_in_order() {
+        let key = ids((0..1000).map(|row| row % 7));
+        let table = JoinTable::build(&[&key], (0..1000).filter(|row| row % 2 == 0).collect());
+        let probe = ids([3, 7]);
+        let mut place = table.first(&[&key], &[&probe], 0, hash_ids(&probe[..1]));
+        let mut found = Vec::new();
+        while place != NONE {
+            found.push(table.row(place));
+            place = table.next(place);
+        }
+        let expected: Vec<u32> = (0..1000).filter(|row| row % 2 == 0 && row % 7 == 3).collect();
+        assert_eq!(found, expected);
+        assert_eq!(table.first(&[&key], &[&probe], 1, hash_ids(&probe[1..])), NONE);
+    }
+
+    #[test]
+    fn partitions_are_even() {
+        let mut sizes = [0_u32; 16];
+        for id in 0..16_000 {
+            sizes[partition(hash_ids(&ids([id])), 4)] += 1;
+        }
+        assert!(sizes.iter().all(|size| (800..1200).contains(size)), "{sizes:?}");
+    }
+}
