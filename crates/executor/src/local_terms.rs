@@ -79,7 +79,10 @@ impl LocalTerms {
 
     pub(crate) fn new_blank_node(&self) -> TermId {
         let number = self.blank_nodes.fetch_add(1, Ordering::Relaxed);
-        TermId::new(Kind::Local, (number & (BLANK_NODE_BIT - 1)) | BLANK_NODE_BIT)
+        TermId::new(
+            Kind::Local,
+            (number & (BLANK_NODE_BIT - 1)) | BLANK_NODE_BIT,
+        )
     }
 
     /// The kind of the term behind a local id.
@@ -335,14 +338,12 @@ impl Table {
             index,
             ..
         } = self;
-        index.insert_unique(hash, number, |number| {
-            match entries.get(*number as usize) {
-                Some(Entry::Keyed(kind, range)) => {
-                    hash_keyed(*kind, bytes.get(range.clone()).unwrap_or_default())
-                }
-                Some(Entry::Triple(parts)) => hash_triple(*parts),
-                None => 0,
+        index.insert_unique(hash, number, |number| match entries.get(*number as usize) {
+            Some(Entry::Keyed(kind, range)) => {
+                hash_keyed(*kind, bytes.get(range.clone()).unwrap_or_default())
             }
+            Some(Entry::Triple(parts)) => hash_triple(*parts),
+            None => 0,
         });
         Ok(TermId::new(Kind::Local, u64::from(number)))
     }

@@ -71,7 +71,10 @@ pub(crate) fn hash_columns(columns: &[&[TermId]], rows: usize, out: &mut Vec<u64
 }
 
 /// Which of `2^bits` partitions a hash belongs to; `bits` is 1 to 16.
-#[cfg_attr(not(test), expect(dead_code, reason = "for aggregation by several workers"))]
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "for aggregation by several workers")
+)]
 pub(crate) const fn partition(hash: u64, bits: u32) -> usize {
     (hash >> (u64::BITS - bits)) as usize
 }
@@ -128,7 +131,11 @@ impl GroupTable {
         rows: usize,
         out: &mut Vec<u32>,
     ) -> Result<()> {
-        debug_assert_eq!(columns.len(), self.width, "a column for each part of the key");
+        debug_assert_eq!(
+            columns.len(),
+            self.width,
+            "a column for each part of the key"
+        );
         out.clear();
         out.reserve(rows);
         let mut hashes = std::mem::take(&mut self.scratch);
@@ -249,9 +256,9 @@ impl JoinTable {
             rows,
         };
         for row in &table.rows {
-            let hash = key
-                .iter()
-                .fold(SECRET_LAST, |hash, column| hash_step(hash, column[*row as usize]));
+            let hash = key.iter().fold(SECRET_LAST, |hash, column| {
+                hash_step(hash, column[*row as usize])
+            });
             table.hashes.push(hash_end(hash));
         }
         // From the last to the first, each put before its chain, so that chains ascend.
@@ -359,9 +366,14 @@ mod tests {
             found.push(table.row(place));
             place = table.next(place);
         }
-        let expected: Vec<u32> = (0..1000).filter(|row| row % 2 == 0 && row % 7 == 3).collect();
+        let expected: Vec<u32> = (0..1000)
+            .filter(|row| row % 2 == 0 && row % 7 == 3)
+            .collect();
         assert_eq!(found, expected);
-        assert_eq!(table.first(&[&key], &[&probe], 1, hash_ids(&probe[1..])), NONE);
+        assert_eq!(
+            table.first(&[&key], &[&probe], 1, hash_ids(&probe[1..])),
+            NONE
+        );
     }
 
     #[test]
@@ -370,6 +382,9 @@ mod tests {
         for id in 0..16_000 {
             sizes[partition(hash_ids(&ids([id])), 4)] += 1;
         }
-        assert!(sizes.iter().all(|size| (800..1200).contains(size)), "{sizes:?}");
+        assert!(
+            sizes.iter().all(|size| (800..1200).contains(size)),
+            "{sizes:?}"
+        );
     }
 }

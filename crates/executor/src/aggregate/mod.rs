@@ -52,7 +52,10 @@ impl Accumulator for Count {
         self.counts.resize(groups, 0);
     }
 
-    #[expect(clippy::indexing_slicing, reason = "a kernel: groups lie below the last grow")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a kernel: groups lie below the last grow"
+    )]
     fn update(&mut self, groups: &[u32], values: &[TermId], _: &QueryContext) -> Result<()> {
         for (group, value) in groups.iter().zip(values) {
             self.counts[*group as usize] += u64::from(!value.is_unbound());
@@ -74,10 +77,8 @@ fn integers(numbers: &[u64], context: &QueryContext) -> Result<Vec<TermId>> {
     let computed = numbers
         .iter()
         .map(|number| {
-            let literal = oxrdf::Literal::new_typed_literal(
-                number.to_string(),
-                oxrdf::vocab::xsd::INTEGER,
-            );
+            let literal =
+                oxrdf::Literal::new_typed_literal(number.to_string(), oxrdf::vocab::xsd::INTEGER);
             crate::Computed::Term(literal.into())
         })
         .collect();

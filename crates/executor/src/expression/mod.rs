@@ -61,11 +61,7 @@ impl CompiledExpression {
     }
 }
 
-fn compile(
-    expression: &Expression,
-    columns: &[Variable],
-    context: &QueryContext,
-) -> Result<Node> {
+fn compile(expression: &Expression, columns: &[Variable], context: &QueryContext) -> Result<Node> {
     let column = |variable: &Variable| columns.iter().position(|column| column == variable);
     let all = |parts: &[Expression]| {
         parts
