@@ -1,0 +1,44 @@
+# Thin names for the commands. `make` alone lists them.
+
+DEMO_DB ?= demo/db
+BIND ?= 127.0.0.1:7878
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test ci long fmt lint doc portable
+
+help: ## List the targets
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+
+build: ## Build the release binary
+	cargo build --release --package stoa-server
+	@echo "built $(RELEASE)/stoa"
+
+demo: build ## Load the bundled example, serve it, and print queries to try
+	@rm -rf $(DEMO_DB)
+	@$(RELEASE)/stoa load --db $(DEMO_DB) demo/sky.ttl
+	@echo; cat demo/queries.md; echo
+	@echo "Open http://$(BIND)/ and paste one of them. Ctrl-C ends the server."
+	@$(RELEASE)/stoa serve --db $(DEMO_DB) --bind $(BIND)
+
+test: ## Run all tests
+	cargo test --workspace --quiet
+
+ci: ## Exactly what CI runs
+	.ci/steps
+
+long: ## Slow tests and longer random ones; before an issue is resolved
+	STOA_LONG=1 cargo test --workspace --release --quiet
+
+fmt: ## Format the code
+	cargo fmt --all
+
+lint: ## Clippy and formatting, as CI checks them
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- -D warnings
+
+doc: ## Build the documentation of all crates
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+
+portable: ## Build a release binary for any x86-64 processor
+	RUSTFLAGS="-C target-cpu=x86-64" cargo build --release --package stoa-server
