@@ -1,1 +1,171 @@
-//! Bulk load: an external sort into the dictionary and the permutations.
+//! Bulk load: from the terms and quads of several parsing threads to one new commit.
+//!
+//! ```text
+//! parsing threads      BulkWriter: keys -> local numbers    (hash table, arena; spilled when full)
+//!                                  quads of local numbers   -> temporary file
+//! commit   1. terms    merge of all partial vocabularies    -> dictionary, ids of local numbers
+//!          2. quads    blocks of quads -> ids -> sort keys  -> sorted runs, four permutations
+//!          3. merge    runs of a permutation                -> its tree; four at a time
+//!          4. root     one storage checkpoint makes all of it visible, or nothing
+//! ```
+//!
+//! # Limits
+//! Vocabularies take [`limits::TERMS_SHARE`] percent of the memory while reading, sort buffers
+//! [`limits::SORT_SHARE`] percent afterwards; the rest is for the caller's buffers and the writers of
+//! dictionary and permutations. Cancellation is checked once a few thousand quads or terms.
+//!
+//! # Concurrency
+//! Writers share counters, the list of sealed vocabularies and two temporary files. Committing takes
+//! the quad store's writer lock; reading takes none.
+
+mod key_sort;
+pub(crate) mod limits;
+mod loser_tree;
+
+mod packing;
+mod partial;
+mod quad_buffer;
+mod quad_sort;
+mod spill;
+
+mod vocabulary;
+mod writer;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use stoa_storage::TempSpace;
+
+use crate::{Error, QuadStore, Result};
+use partial::Partial;
+pub use quad_buffer::LocalTerm;
+use spill::SpillFile;
+pub use writer::BulkWriter;
+
+/// How a bulk load is to be done.
+#[derive(Clone)]
+pub struct BulkOptions {
+    /// The peak resident size of the process to keep to, in bytes.
+    pub memory_bytes: u64,
+    /// Threads to work with; also the number of writers that share the memory.
+    pub threads: usize,
+    /// Told how far the load has come.
+    pub progress: Arc<dyn BulkProgress>,
+    /// Ends the load with [`Error::Cancelled`] soon after it was set.
+    pub cancel: Arc<AtomicBool>,
+}
+
+/// Told how far a bulk load has come; called from any of its threads.
+pub trait BulkProgress: Send + Sync {
+    /// A phase begins: `reading`, `writing terms`, `sorting quads`, `writing quads` or `committing`.
+    /// `total` is what [`BulkProgress::advance`] will have counted to at its end (terms for `writing
+    /// terms`, else quads), if that is known.
+    fn phase(&self, name: &str, total: Option<u64>);
+
+    /// So many terms or quads of the phase are done, all in all. With several threads a smaller
+    /// number may come after a larger one.
+    fn advance(&self, done: u64);
+}
+
+/// What a bulk load did.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BulkSummary {
+    /// Quads that the writers were given, duplicates included.
+    pub quads_read: u64,
+    /// Quads that the store did not hold before.
+    pub quads_new: u64,
+    /// Terms that the dictionary did not hold before, triple terms included, blank nodes and inline
+    /// values not.
+    pub terms_new: u64,
+    /// The commit that made the quads visible.
+    pub commit: u64,
+    /// The most bytes that temporary files took at one time.
+    pub temp_peak_bytes: u64,
+}
+
+/// A bulk load that was begun: hands out writers, then commits what they wrote. Dropping it leaves
+/// the store as it was.
+pub struct BulkLoad {
+    store: QuadStore,
+    shared: Arc<Shared>,
+}
+
+/// What the writers of a load share.
+struct Shared {
+    options: BulkOptions,
+    space: TempSpace,
+    terms_file: Arc<SpillFile>,
+    quads_file: Arc<SpillFile>,
+    /// Bytes that all vocabularies may take, and those of one writer.
+    terms_bytes: usize,
+    writer_bytes: usize,
+    /// Bytes that vocabularies take, as last reported.
+    used_bytes: AtomicUsize,
+    quads_read: AtomicU64,
+    /// Writers that were not finished.
+    writers: AtomicUsize,
+    sealed: Mutex<Vec<Partial>>,
+}
+
+impl Shared {
+    fn check_cancelled(&self) -> Result<()> {
+        if self.options.cancel.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
+    }
+
+    fn add(&self, partial: Partial) {
+        self.sealed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(partial);
+    }
+}
+
+impl QuadStore {
+    /// Begins a bulk load. Several may be written to at the same time; they commit one by one.
+    ///
+    /// # Errors
+    /// If temporary files cannot be made.
+    pub fn bulk_load(&self, options: BulkOptions) -> Result<BulkLoad> {
+        let space = self.store().temp_space();
+        let terms_bytes = limits::terms_bytes(options.memory_bytes);
+        let shared = Shared {
+            terms_file: SpillFile::new(&space)?,
+            quads_file: SpillFile::new(&space)?,
+            space,
+            terms_bytes,
+            writer_bytes: terms_bytes / options.threads.max(1),
+            used_bytes: AtomicUsize::new(0),
+            quads_read: AtomicU64::new(0),
+            writers: AtomicUsize::new(0),
+            sealed: Mutex::new(Vec::new()),
+            options,
+        };
+        shared.options.progress.phase("reading", None);
+        Ok(BulkLoad {
+            store: self.clone(),
+            shared: Arc::new(shared),
+        })
+    }
+}
+
+impl BulkLoad {
+    /// A writer for one parsing thread. Make as many as [`BulkOptions::threads`] says and use each
+    /// for many files: what a writer holds is sorted when it is finished.
+    #[must_use]
+    pub fn writer(&self) -> BulkWriter {
+        BulkWriter::new(Arc::clone(&self.shared))
+    }
+
+    /// Makes everything that the writers wrote visible and durable, all of it or nothing.
+    ///
+    /// # Errors
+    /// If a writer was not finished, the load was cancelled, or files cannot be read or written; the
+    /// store is then as it was.
+    pub fn commit(self) -> Result<BulkSummary> {
+        let _ = (&self.store, &self.shared);
+        Err(Error::Internal("not built yet"))
+    }
+}

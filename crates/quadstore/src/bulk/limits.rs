@@ -1,0 +1,31 @@
+//! How a bulk load divides its memory.
+
+/// Percent of the memory that vocabularies take while quads are read.
+pub(crate) const TERMS_SHARE: u64 = 70;
+/// Percent of the memory that sort buffers take.
+pub(crate) const SORT_SHARE: u64 = 70;
+/// Vocabularies get at least this much, in bytes, however little the memory is.
+const TERMS_BYTES_MIN: u64 = 128 << 10;
+/// A sort buffer holds at least this many keys.
+const SORT_KEYS_MIN: usize = 512;
+
+/// Bytes for all vocabularies together.
+pub(super) fn terms_bytes(memory_bytes: u64) -> usize {
+    let bytes = (memory_bytes / 100 * TERMS_SHARE).max(TERMS_BYTES_MIN);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+/// Keys of `key_bytes` each that one of `buffers` sort buffers holds, when other things (the ids of
+/// local numbers) take `taken_bytes`; never more than `quads`.
+pub(super) fn sort_capacity(
+    memory_bytes: u64,
+    taken_bytes: u64,
+    key_bytes: usize,
+    buffers: usize,
+    quads: u64,
+) -> usize {
+    let share = (memory_bytes / 100 * SORT_SHARE).saturating_sub(taken_bytes);
+    let bytes = usize::try_from(share).unwrap_or(usize::MAX);
+    let quads = usize::try_from(quads).unwrap_or(usize::MAX);
+    (bytes / key_bytes / buffers).max(SORT_KEYS_MIN).min(quads)
+}

@@ -1,0 +1,244 @@
+//! The external sort of quads in one permutation.
+//!
+//! Threads push keys into buffers of their own; a full buffer is sorted, freed of duplicates and
+//! written to the temporary file as a run. What is left at the end stays in memory as runs. Then all
+//! runs are merged. A run on disk is a list of blocks that stand alone; a key in it is the number of
+//! leading bytes that it shares with the one before it, and the other bytes.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "inner loops over blocks whose checksum was verified; sources are numbered by the tree"
+)]
+
+use std::sync::Arc;
+
+use super::loser_tree::LoserTree;
+use super::packing::SortKey;
+use super::spill::{BLOCK_BYTES, BlockRef, SpillFile};
+use crate::{Error, Result};
+
+/// Keys in ascending order without duplicates.
+pub(super) enum Run<K> {
+    Memory(Vec<K>),
+    File(Arc<SpillFile>, Vec<BlockRef>),
+}
+
+/// What one thread collects for one permutation.
+pub(super) struct RunBuilder<K> {
+    file: Arc<SpillFile>,
+    keys: Vec<K>,
+    capacity: usize,
+    runs: Vec<Run<K>>,
+}
+
+impl<K: SortKey> RunBuilder<K> {
+    /// A builder that holds at most `capacity` keys in memory.
+    pub(super) fn new(file: &Arc<SpillFile>, capacity: usize) -> Self {
+        Self {
+            file: Arc::clone(file),
+            // Memory that is not touched is not resident, so all of it is asked for at once: growing
+            // would hold old and new together.
+            keys: Vec::with_capacity(capacity.max(1)),
+            capacity: capacity.max(1),
+            runs: Vec::new(),
+        }
+    }
+
+    pub(super) fn push(&mut self, key: K) -> Result<()> {
+        if self.keys.len() == self.capacity {
+            self.spill()?;
+        }
+        self.keys.push(key);
+        Ok(())
+    }
+
+    /// All runs; the last one is in memory.
+    pub(super) fn finish(mut self) -> Vec<Run<K>> {
+        if !self.keys.is_empty() {
+            self.sort();
+            self.runs.push(Run::Memory(self.keys));
+        }
+        self.runs
+    }
+
+    fn sort(&mut self) {
+        self.keys.sort_unstable();
+        self.keys.dedup();
+    }
+
+    fn spill(&mut self) -> Result<()> {
+        self.sort();
+        let blocks = write_run(&self.file, &self.keys)?;
+        self.runs.push(Run::File(Arc::clone(&self.file), blocks));
+        self.keys.clear();
+        Ok(())
+    }
+}
+
+fn write_run<K: SortKey>(file: &SpillFile, keys: &[K]) -> Result<Vec<BlockRef>> {
+    let mut blocks = Vec::new();
+    let mut bytes = Vec::with_capacity(BLOCK_BYTES);
+    let mut previous = K::Bytes::default();
+    for key in keys {
+        let key = key.to_bytes();
+        let key_bytes = key.as_ref();
+        let shared = key_bytes
+            .iter()
+            .zip(previous.as_ref())
+            .take_while(|(a, b)| a == b)
+            .count();
+        bytes.push(u8::try_from(shared).unwrap_or(0));
+        bytes.extend_from_slice(&key_bytes[shared..]);
+        previous = key;
+        if bytes.len() + 1 + key_bytes.len() > BLOCK_BYTES {
+            blocks.push(file.append(&bytes, false)?);
+            bytes.clear();
+            previous = K::Bytes::default();
+        }
+    }
+    if !bytes.is_empty() {
+        blocks.push(file.append(&bytes, false)?);
+    }
+    Ok(blocks)
+}
+
+fn read_block<K: SortKey>(mut bytes: &[u8], keys: &mut Vec<K>) -> Result<()> {
+    keys.clear();
+    let mut key = K::Bytes::default();
+    while let Some((&shared, rest)) = bytes.split_first() {
+        let (Some(open), rest) = (key.as_mut().get_mut(usize::from(shared)..), rest) else {
+            return Err(damaged());
+        };
+        let (suffix, rest) = rest.split_at_checked(open.len()).ok_or_else(damaged)?;
+        open.copy_from_slice(suffix);
+        keys.push(K::from_bytes(key));
+        bytes = rest;
+    }
+    Ok(())
+}
+
+fn damaged() -> Error {
+    Error::Internal("a run in a temporary file is damaged")
+}
+
+/// One input of a merge: keys in memory, and for a run on disk what comes behind them.
+struct Source<K> {
+    keys: Vec<K>,
+    at: usize,
+    file: Option<Arc<SpillFile>>,
+    blocks: std::vec::IntoIter<BlockRef>,
+    bytes: Vec<u8>,
+    scratch: Vec<u8>,
+}
+
+impl<K: SortKey> Source<K> {
+    fn new(run: Run<K>) -> Result<Self> {
+        let (keys, file, blocks) = match run {
+            Run::Memory(keys) => (keys, None, Vec::new()),
+            Run::File(file, blocks) => (Vec::new(), Some(file), blocks),
+        };
+        let mut source = Self {
+            keys,
+            at: 0,
+            file,
+            blocks: blocks.into_iter(),
+            bytes: Vec::new(),
+            scratch: Vec::new(),
+        };
+        if source.keys.is_empty() {
+            source.refill()?;
+        }
+        Ok(source)
+    }
+
+    fn head(&self) -> K {
+        self.keys.get(self.at).copied().unwrap_or(K::END)
+    }
+
+    fn advance(&mut self) -> Result<K> {
+        self.at += 1;
+        match self.keys.get(self.at) {
+            Some(&key) => Ok(key),
+            None => {
+                self.refill()?;
+                Ok(self.head())
+            }
+        }
+    }
+
+    #[cold]
+    fn refill(&mut self) -> Result<()> {
+        self.at = 0;
+        let (Some(file), Some(block)) = (&self.file, self.blocks.next()) else {
+            self.keys = Vec::new();
+            return Ok(());
+        };
+        file.read(block, &mut self.scratch, &mut self.bytes)?;
+        read_block(&self.bytes, &mut self.keys)
+    }
+}
+
+/// The sorted keys of several runs, each once.
+pub(super) struct MergedRuns<K> {
+    sources: Vec<Source<K>>,
+    heads: Vec<K>,
+    tree: LoserTree,
+    last: Option<K>,
+}
+
+impl<K: SortKey> MergedRuns<K> {
+    pub(super) fn new(runs: Vec<Run<K>>) -> Result<Self> {
+        let sources = runs
+            .into_iter()
+            .map(Source::new)
+            .collect::<Result<Vec<_>>>()?;
+        let heads: Vec<K> = sources.iter().map(Source::head).collect();
+        let tree = LoserTree::new(heads.len(), |a, b| heads[a] < heads[b]);
+        Ok(Self {
+            sources,
+            heads,
+            tree,
+            last: None,
+        })
+    }
+
+    /// Appends up to `count` keys to `out`; fewer only at the end.
+    pub(super) fn read(&mut self, count: usize, out: &mut Vec<K>) -> Result<()> {
+        if self.sources.len() == 1 {
+            return self.read_single(count, out);
+        }
+        let end = out.len() + count;
+        while out.len() < end {
+            let winner = self.tree.winner();
+            let Some(&key) = self.heads.get(winner) else {
+                return Ok(());
+            };
+            if key == K::END {
+                return Ok(());
+            }
+            self.heads[winner] = self.sources[winner].advance()?;
+            let heads = &self.heads;
+            self.tree.replay(|a, b| heads[a] < heads[b]);
+            if self.last != Some(key) {
+                self.last = Some(key);
+                out.push(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// A single run has no duplicates.
+    fn read_single(&mut self, mut count: usize, out: &mut Vec<K>) -> Result<()> {
+        let source = &mut self.sources[0];
+        while count > 0 && source.head() != K::END {
+            let rest = &source.keys[source.at..];
+            let now = &rest[..count.min(rest.len())];
+            out.extend_from_slice(now);
+            count -= now.len();
+            source.at += now.len();
+            if source.at == source.keys.len() {
+                source.refill()?;
+            }
+        }
+        Ok(())
+    }
+}
