@@ -12,6 +12,7 @@ pub mod error;
 pub mod expression;
 mod local_terms;
 pub mod memory;
+pub mod pool;
 mod table;
 
 pub use batch::{BATCH_ROWS, Batch, Step};
