@@ -7,14 +7,21 @@
 
 pub mod aggregate;
 pub mod batch;
+mod construct;
 pub mod context;
+mod describe;
 pub mod error;
+pub mod execution;
 pub mod expression;
 mod local_terms;
 pub mod memory;
+mod operator;
 pub mod pool;
+pub mod profile;
 mod table;
 
 pub use batch::{BATCH_ROWS, Batch, Step};
 pub use context::{Clock, Computed, QueryContext, QuerySettings};
 pub use error::{Error, Result};
+pub use execution::{Execution, Shape};
+pub use profile::OperatorProfile;

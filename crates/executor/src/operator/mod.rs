@@ -44,6 +44,8 @@ mod union;
 mod unit;
 mod values;
 
+pub(crate) use distinct::Seen;
+
 /// Up to how many rows a LIMIT keeps those below it from reading ahead.
 const LIMITED_ROWS: u64 = 16 * 1024;
 
@@ -163,7 +165,7 @@ impl Builder<'_> {
             PlanOperator::HashJoin { .. } => hash_join::build(plan, self, scope, counters),
             PlanOperator::Filter { input, condition } => {
                 let node = self.build(input, scope, Some(counters))?;
-                filter::build(node, input, condition, self.context)
+                filter::build(node, plan, input, condition, self.context)
             }
             PlanOperator::Extend { .. } => extend::build(plan, self, scope, counters),
             PlanOperator::Union(inputs) => union::build(plan, inputs, self, scope, counters),

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use stoa_planner::expression::Constant;
 use stoa_planner::physical::Plan;
-use stoa_terms::TermId;
 
 use super::outer_bindings::Rows;
 use super::{Mapping, Operator};

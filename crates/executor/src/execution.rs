@@ -1,0 +1,157 @@
+//! Execution: a running query, from the root of its plan to batches of the answer.
+
+use std::sync::Arc;
+
+use stoa_planner::physical::{QueryForm, QueryPlan};
+use stoa_terms::TermId;
+
+use crate::batch::{Batch, Step};
+use crate::construct::Construct;
+use crate::context::QueryContext;
+use crate::describe::Describe;
+use crate::error::Result;
+use crate::operator::{Builder, Mapping, Node, Scope};
+use crate::profile::{OperatorProfile, Profile};
+
+/// What the batches of an execution are.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Shape {
+    /// Solutions, with the names of the columns.
+    Solutions(Vec<String>),
+    /// One row with one column, true or false.
+    Boolean,
+    /// Triples: subject, predicate and object.
+    Triples,
+}
+
+/// A running query.
+pub struct Execution {
+    context: Arc<QueryContext>,
+    profile: Arc<Profile>,
+    shape: Shape,
+    root: Node,
+    form: Form,
+    done: bool,
+}
+
+enum Form {
+    Select(Mapping),
+    Ask,
+    Construct(Box<Construct>),
+    Describe(Box<Describe>),
+}
+
+impl Execution {
+    /// Starts a plan; reads little but what its constants and named graphs need.
+    ///
+    /// # Errors
+    /// If the plan asks for what is not built yet, or the database cannot be read.
+    pub fn new(plan: &QueryPlan, context: Arc<QueryContext>) -> Result<Self> {
+        let profile = Arc::new(Profile::new(&plan.root));
+        let mut builder = Builder {
+            context: &context,
+            profile: &profile,
+            next_number: 0,
+        };
+        let scope = Scope {
+            outer: None,
+            limited: matches!(plan.form, QueryForm::Ask),
+        };
+        let root = builder.build(&plan.root, scope, None)?;
+        let columns = &plan.root.columns;
+        let (shape, form) = match &plan.form {
+            QueryForm::Select(variables) => {
+                let name = |index: u32| plan.variable_names.get(index as usize);
+                let names = variables.iter().map(|variable| name(variable.0).cloned());
+                (
+                    Shape::Solutions(names.map(Option::unwrap_or_default).collect()),
+                    Form::Select(Mapping::new(columns, variables)),
+                )
+            }
+            QueryForm::Ask => (Shape::Boolean, Form::Ask),
+            QueryForm::Construct(template) => (
+                Shape::Triples,
+                Form::Construct(Box::new(Construct::new(template, columns, &context)?)),
+            ),
+            QueryForm::Describe {
+                variables,
+                constants,
+            } => (
+                Shape::Triples,
+                Form::Describe(Box::new(Describe::new(
+                    variables,
+                    constants,
+                    columns,
+                    &plan.default_graphs,
+                    &context,
+                )?)),
+            ),
+        };
+        Ok(Self {
+            context,
+            profile,
+            shape,
+            root,
+            form,
+            done: false,
+        })
+    }
+
+    /// What the batches are.
+    #[must_use]
+    pub const fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
+    /// What this execution shares with its operators.
+    #[must_use]
+    pub const fn context(&self) -> &Arc<QueryContext> {
+        &self.context
+    }
+
+    /// What each operator has done so far, in the order of a walk over the plan.
+    #[must_use]
+    pub fn profile(&self) -> Vec<OperatorProfile> {
+        self.profile.read()
+    }
+
+    /// Works for some time, up to a few milliseconds, and gives a batch if one is ready.
+    ///
+    /// # Errors
+    /// Whatever ends a query; further calls then are [`Step::Done`].
+    pub fn next(&mut self) -> Result<Step> {
+        if self.done {
+            return Ok(Step::Done);
+        }
+        let step = self.advance();
+        if !matches!(step, Ok(Step::Batch(_) | Step::Yield)) {
+            self.done = true;
+            self.root.stop();
+        }
+        step
+    }
+
+    fn advance(&mut self) -> Result<Step> {
+        let context = &*self.context;
+        match &mut self.form {
+            Form::Select(mapping) => Ok(match self.root.next(context)? {
+                Step::Batch(batch) => Step::Batch(mapping.apply(batch)),
+                other => other,
+            }),
+            Form::Ask => Ok(match self.root.next(context)? {
+                Step::Yield => Step::Yield,
+                found => {
+                    self.root.stop();
+                    self.form = Form::Select(Mapping::new(&[], &[]));
+                    let answer = matches!(found, Step::Batch(_));
+                    Step::Batch(Batch::from_columns(vec![vec![TermId::from(answer)]]))
+                }
+            }),
+            Form::Construct(construct) => match self.root.next(context)? {
+                Step::Batch(batch) => construct.instantiate(&batch, context),
+                other => Ok(other),
+            },
+            Form::Describe(describe) => describe.next(&mut self.root, context),
+        }
+    }
+}
