@@ -117,7 +117,10 @@ pub(crate) fn children(operator: &Operator) -> Vec<&Plan> {
 
 /// How many operators a plan has.
 pub(crate) fn size(plan: &Plan) -> usize {
-    1 + children(&plan.operator).into_iter().map(size).sum::<usize>()
+    1 + children(&plan.operator)
+        .into_iter()
+        .map(size)
+        .sum::<usize>()
 }
 
 /// The name that EXPLAIN and errors give an operator.

@@ -180,7 +180,11 @@ impl Apply {
     fn start(&mut self, left: Batch, context: &QueryContext) -> Result<Run> {
         let mut bindings = GroupTable::new(self.left_outer.len());
         let mut groups = Vec::new();
-        let outer: Vec<_> = self.left_outer.iter().map(|column| left.column(*column)).collect();
+        let outer: Vec<_> = self
+            .left_outer
+            .iter()
+            .map(|column| left.column(*column))
+            .collect();
         let table_bytes = bindings.bytes_with(left.rows);
         self.memory.require(3 * left.bytes() + table_bytes)?;
         bindings.insert(&outer, left.rows, &mut groups)?;

@@ -234,7 +234,10 @@ impl Combiner {
     }
 }
 
-#[expect(clippy::indexing_slicing, reason = "a kernel: joins pair rows that exist")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a kernel: joins pair rows that exist"
+)]
 fn gather_left(column: &[TermId], pairs: &[Pair]) -> Vec<TermId> {
     pairs.iter().map(|(row, _)| column[*row as usize]).collect()
 }

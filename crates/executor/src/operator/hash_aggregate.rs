@@ -100,7 +100,9 @@ pub(super) fn build(
         .collect::<Result<_>>()?;
     let source = |variable: &Variable| {
         let key = keys.iter().position(|key| key == variable);
-        let output = aggregates.iter().position(|other| other.output == *variable);
+        let output = aggregates
+            .iter()
+            .position(|other| other.output == *variable);
         match (output, key) {
             (Some(output), _) => Ok(Source::Aggregate(output)),
             (None, Some(key)) => Ok(Source::Key(key)),

@@ -163,10 +163,16 @@ impl HashJoin {
         let rows = self.build.len();
         self.table_bytes += (rows * size_of::<u32>() * 2) as u64;
         self.table_memory.require(self.table_bytes)?;
-        let columns: Vec<_> = self.columns.compatible.iter().map(|(_, right)| *right).collect();
+        let columns: Vec<_> = self
+            .columns
+            .compatible
+            .iter()
+            .map(|(_, right)| *right)
+            .collect();
         if columns.is_empty() {
             if rows > 0 {
-                self.parts.push(Part::new(0, (0_u32..).take(rows).collect()));
+                self.parts
+                    .push(Part::new(0, (0_u32..).take(rows).collect()));
             }
             return Ok(());
         }
@@ -205,7 +211,10 @@ impl HashJoin {
             Some(place) => place,
             None => self.first(probe, table, shared),
         };
-        let Some((_, table)) = self.parts.get(probe.part).and_then(|part| part.tables.get(table))
+        let Some((_, table)) = self
+            .parts
+            .get(probe.part)
+            .and_then(|part| part.tables.get(table))
         else {
             return Err(Error::Internal("a join table that was not built"));
         };
@@ -250,7 +259,10 @@ impl HashJoin {
 
     /// The first match of the probe's row.
     fn first(&self, probe: &mut Probe, table: usize, shared: u64) -> u32 {
-        let Some((_, table)) = self.parts.get(probe.part).and_then(|part| part.tables.get(table))
+        let Some((_, table)) = self
+            .parts
+            .get(probe.part)
+            .and_then(|part| part.tables.get(table))
         else {
             return NONE;
         };

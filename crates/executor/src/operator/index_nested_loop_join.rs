@@ -91,9 +91,7 @@ pub(super) fn build(
         .into_iter()
         .map(|term| match term {
             PatternTerm::Constant(id) => Ok(Key::Constant(id)),
-            PatternTerm::Variable(variable) => {
-                required(&input.columns, variable).map(Key::Column)
-            }
+            PatternTerm::Variable(variable) => required(&input.columns, variable).map(Key::Column),
         })
         .collect::<Result<Vec<_>>>()?;
     let residual = Residual::new(&layout, *key_length);
@@ -224,7 +222,9 @@ impl IndexNestedLoopJoin {
         let mut pairs = Vec::with_capacity(quads.rows);
         for (match_row, row) in (0_u32..).zip(&self.rows.key_index) {
             let index = match_row as usize;
-            let kept = keep.as_ref().is_none_or(|keep| keep.get(index) == Some(&true));
+            let kept = keep
+                .as_ref()
+                .is_none_or(|keep| keep.get(index) == Some(&true));
             let agrees = kept
                 && self.compared.iter().all(|(place, column)| {
                     let bound = left.get(*column, *row as usize);
@@ -239,7 +239,13 @@ impl IndexNestedLoopJoin {
 
     fn look(&mut self, left: Batch, context: &QueryContext) -> Result<Step> {
         let (more, pairs) = self.fetch(&left, context)?;
-        let right: Vec<_> = self.rows.columns.columns.iter().map(Vec::as_slice).collect();
+        let right: Vec<_> = self
+            .rows
+            .columns
+            .columns
+            .iter()
+            .map(Vec::as_slice)
+            .collect();
         let batch = self.combiner.combine(&left, &right, &pairs, context)?;
         self.state = if more {
             State::Looking(left)
@@ -396,18 +402,18 @@ mod tests {
 
     #[test]
     fn batches_grow_where_keys_jump_about() {
-        let ids = |ids: &[u64]| ids.iter().copied().map(TermId::from_bits).collect::<Vec<_>>();
+        let ids = |ids: &[u64]| {
+            ids.iter()
+                .copied()
+                .map(TermId::from_bits)
+                .collect::<Vec<_>>()
+        };
         let mut sizer = Sizer {
             rows: 2,
             rows_max: 8,
             last: None,
         };
-        for (keys, rows) in [
-            ([1, 2], 2),
-            ([2, 5], 2),
-            ([1, 9], 4),
-            ([3, 4], 4),
-        ] {
+        for (keys, rows) in [([1, 2], 2), ([2, 5], 2), ([1, 9], 4), ([3, 4], 4)] {
             sizer.learn(&Shape::of(&[&ids(&keys)], 2), 2);
             assert_eq!(sizer.rows, rows, "after {keys:?}");
         }

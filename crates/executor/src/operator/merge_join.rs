@@ -106,7 +106,8 @@ impl Operator for MergeJoin {
             let Some(key) = self.left.current() else {
                 continue;
             };
-            if (self.group.key != key || !self.group.complete) && !self.gather_group(key, context)?
+            if (self.group.key != key || !self.group.complete)
+                && !self.gather_group(key, context)?
             {
                 return self.give(Step::Yield, context);
             }
@@ -280,9 +281,11 @@ impl Cursor {
 
     /// Gallops over rows whose keys are `before`.
     fn skip(&mut self, before: impl Fn(TermId) -> bool) {
-        let rest = self.batch.columns.get(self.key).map_or(&[][..], |keys| {
-            keys.get(self.row..).unwrap_or_default()
-        });
+        let rest = self
+            .batch
+            .columns
+            .get(self.key)
+            .map_or(&[][..], |keys| keys.get(self.row..).unwrap_or_default());
         let mut step = 1;
         while rest.get(step).is_some_and(|id| before(*id)) {
             step *= 2;

@@ -233,7 +233,9 @@ pub(crate) fn position(columns: &[Variable], variable: Variable) -> Option<usize
 
 /// The column of a variable that the plan promises.
 pub(crate) fn required(columns: &[Variable], variable: Variable) -> Result<usize> {
-    position(columns, variable).ok_or(Error::Internal("a plan names a variable that its input lacks"))
+    position(columns, variable).ok_or(Error::Internal(
+        "a plan names a variable that its input lacks",
+    ))
 }
 
 /// How the columns of a plan follow from those of its input.
@@ -258,7 +260,11 @@ impl Mapping {
         }
         let mut columns: Vec<Vec<_>> = Vec::with_capacity(self.sources.len());
         for (index, source) in self.sources.iter().enumerate() {
-            let again = self.sources.iter().take(index).position(|other| other == source);
+            let again = self
+                .sources
+                .iter()
+                .take(index)
+                .position(|other| other == source);
             columns.push(match (source, again.and_then(|again| columns.get(again))) {
                 (Some(_), Some(taken)) => taken.clone(),
                 (Some(source), None) => batch

@@ -30,7 +30,9 @@ impl Layout {
         self.terms
             .get(..length)
             .and_then(|terms| terms.iter().copied().collect())
-            .ok_or(Error::Internal("a key of more positions than the pattern has"))
+            .ok_or(Error::Internal(
+                "a key of more positions than the pattern has",
+            ))
     }
 
     /// Places from `start` on that hold constants, to be compared row by row.

@@ -155,7 +155,10 @@ impl Ordered {
     }
 }
 
-#[expect(clippy::indexing_slicing, reason = "a kernel: rows are numbered by their store")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a kernel: rows are numbered by their store"
+)]
 fn compare_rows(ranks: &[Vec<u64>], rows: &Batch, left: u32, right: u32) -> Ordering {
     let (left, right) = (left as usize, right as usize);
     for ranks in ranks {
@@ -223,7 +226,11 @@ fn distinct_ranks(
         .iter()
         .zip(ids.iter().skip(1))
         .all(|(a, b)| a.kind() == b.kind() && order_inline(*a, *b).is_some());
-    if inline && ids.iter().all(|id| order_inline(*id, *id).is_some() && ordered_by_id(id.kind())) {
+    if inline
+        && ids
+            .iter()
+            .all(|id| order_inline(*id, *id).is_some() && ordered_by_id(id.kind()))
+    {
         let compare = |a: u32, b: u32| {
             let (a, b) = (id_at(ids, a), id_at(ids, b));
             order_inline(a, b).unwrap_or_else(|| a.cmp(&b))
@@ -300,12 +307,7 @@ fn assign(
 }
 
 /// The value of a term whose key is given.
-pub(super) fn value(
-    id: TermId,
-    kind: Kind,
-    text: &[u8],
-    context: &QueryContext,
-) -> Result<Value> {
+pub(super) fn value(id: TermId, kind: Kind, text: &[u8], context: &QueryContext) -> Result<Value> {
     let broken = || Error::Internal("a term without a value");
     match kind {
         Kind::BlankNode => Ok(Value::BlankNode(id.to_bits())),
@@ -431,6 +433,10 @@ mod tests {
             order.extend(some);
         }
         assert_eq!(order.len(), count);
-        assert!(order.windows(2).all(|pair| compare(pair[0], pair[1]) == Ordering::Less));
+        assert!(
+            order
+                .windows(2)
+                .all(|pair| compare(pair[0], pair[1]) == Ordering::Less)
+        );
     }
 }

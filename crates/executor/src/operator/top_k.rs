@@ -102,7 +102,10 @@ impl TopK {
             batch.retain(&keep);
         }
         self.rows.append(&batch)?;
-        let most = self.limit.saturating_mul(2).max(self.limit.saturating_add(CUT_ROWS_MIN));
+        let most = self
+            .limit
+            .saturating_mul(2)
+            .max(self.limit.saturating_add(CUT_ROWS_MIN));
         if self.rows.len() >= most {
             self.cut(context)?;
         }
