@@ -7,8 +7,10 @@
 
 mod lock;
 mod real;
+mod simulated;
 
 pub use real::RealDisk;
+pub use simulated::{Crash, Faults, SimulatedDisk};
 
 use std::fmt;
 use std::io;

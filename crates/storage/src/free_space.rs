@@ -11,6 +11,9 @@
 //! # Limits
 //! About 100 bytes a range.
 
+#[cfg(test)]
+mod tests;
+
 use crate::extent::ExtentId;
 use std::collections::{BTreeMap, BTreeSet};
 

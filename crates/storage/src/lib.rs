@@ -33,7 +33,10 @@ mod temporary;
 
 pub use cache::{Cache, CacheCounters};
 pub use checkpoint::Checkpoint;
-pub use disk::{Access, Disk, File, IoInfo, IoMode, Lock, LockError, OpenMode, RealDisk};
+pub use disk::{
+    Access, Crash, Disk, Faults, File, IoInfo, IoMode, Lock, LockError, OpenMode, RealDisk,
+    SimulatedDisk,
+};
 pub use error::{Corruption, Error, Result};
 pub use extent::{ExtentId, Part, PartRef};
 pub use memory::{BudgetExceeded, MemoryBudget, Reclaim, Reservation};

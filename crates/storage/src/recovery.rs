@@ -1,25 +1,27 @@
 //! Creating and opening a database directory: which root counts, and whether the files are its own.
 //!
-//! Creation writes data files, then the root file with its header and first slot; a directory in
-//! which no root was ever whole is an unfinished creation and is created again. Opening takes the
+//! Creation makes the data files and the header of the root file durable, then writes the first slot;
+//! a directory in which no root was ever whole is an unfinished creation and is created again. Opening takes the
 //! newest whole slot. A torn slot is a checkpoint that was never acknowledged; a damaged slot is an
 //! error unless it surely is the older one.
 //!
 //! # Invariants
 //! 1. Before an exclusive user writes anything, the root that it found is made durable: a root that
 //!    was written by a killed process may still be only in the memory of the operating system, and
-//!    the space that it freed must not be used before (`tests/crash.rs`).
+//!    the space that it freed must not be used before (`make_durable`, `tests/crash.rs`).
 //! 2. Nothing is made or changed in a directory that is not a database.
 //!
 //! The write-ahead log, when it comes, is replayed here, after the root is chosen.
 
+use crate::bytes::{put, to_usize};
 use crate::disk::{Access, Disk, File, Lock, LockError, OpenMode};
 use crate::error::{Error, Result};
 use crate::extent::PartRef;
 use crate::file_header::{FileHeader, Page};
 use crate::format::{
-    DATA_FILE_PREFIX, DATA_FILES_MAX, KIND_DATA, KIND_ROOT, LOCK_FILE, PAGE_BYTES, ROOT_FILE,
-    ROOT_FILE_BYTES, ROOT_SLOT_BYTES, ROOT_SLOTS, TEMPORARY_DIRECTORY, data_file_name,
+    DATA_FILE_PREFIX, DATA_FILES_MAX, KIND_DATA, KIND_ROOT, LOCK_FILE, MAGIC, PAGE_BYTES,
+    ROOT_FILE, ROOT_FILE_BYTES, ROOT_SLOT_BYTES, ROOT_SLOT_OFFSET, ROOT_SLOTS, TEMPORARY_DIRECTORY,
+    data_file_name,
 };
 use crate::free_list;
 use crate::free_space::FreeSpace;
@@ -77,15 +79,20 @@ pub(crate) fn create(
         file_ends: vec![1; files],
         payload: Vec::new(),
     };
-    let mut bytes = vec![0; crate::bytes::to_usize(ROOT_FILE_BYTES)];
-    let header = FileHeader::new(&identity, KIND_ROOT, 0).encode();
-    crate::bytes::put(&mut bytes, 0, &header);
-    let offset = crate::bytes::to_usize(slot_offset(slot_of(record.checkpoint)));
-    crate::bytes::put(&mut bytes, offset, &record.encode());
+    let mut bytes = vec![0; to_usize(ROOT_FILE_BYTES)];
+    put(
+        &mut bytes,
+        0,
+        &FileHeader::new(&identity, KIND_ROOT, 0).encode(),
+    );
     write(disk, file.as_ref(), ROOT_FILE, &bytes, 0)?;
+    // All of it before the slot: where there is a slot, there are headers and names.
     sync(disk, file.as_ref(), ROOT_FILE)?;
     disk.sync_directory()
         .map_err(|error| Error::io(&directory, "sync", 0, error))?;
+    let offset = slot_offset(slot_of(record.checkpoint));
+    write(disk, file.as_ref(), ROOT_FILE, &record.encode(), offset)?;
+    sync(disk, file.as_ref(), ROOT_FILE)?;
     let recovered = read_root(disk, Access::Exclusive)?;
     Ok((recovered, lock))
 }
@@ -108,7 +115,6 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, access: Access) -> Result<(Recovered, B
     let lock = take_lock(disk, access)?;
     let recovered = read_root(disk, access)?;
     if access == Access::Exclusive {
-        sync(disk, recovered.root_file.as_ref(), ROOT_FILE)?;
         clear_temporary(disk)?;
         for (file, end) in recovered.data.iter().zip(recovered.free.ends()) {
             // What a checkpoint that was not finished has left; a longer file is valid.
@@ -126,48 +132,116 @@ fn check_creatable(disk: &Arc<dyn Disk>) -> Result<()> {
         .map_err(|error| Error::io(&directory, "list", 0, error))?;
     let has_root = names.iter().any(|name| name == ROOT_FILE);
     let foreign = names.iter().find(|name| {
-        !(name.as_str() == ROOT_FILE
-            || name.as_str() == LOCK_FILE
-            || name.as_str() == TEMPORARY_DIRECTORY
-            || name.starts_with(DATA_FILE_PREFIX))
+        ![ROOT_FILE, LOCK_FILE, TEMPORARY_DIRECTORY].contains(&name.as_str())
+            && !name.starts_with(DATA_FILE_PREFIX)
     });
-    match foreign {
-        Some(example) if !has_root => Err(Error::ForeignFiles {
-            directory,
-            example: example.clone(),
-        }),
-        _ if !has_root => Ok(()),
-        _ => {
-            let file = open_file(disk, ROOT_FILE, OpenMode::Read)?;
-            let unfinished = match read_slots(disk, file.as_ref()) {
-                Ok(slots) => slots
-                    .iter()
-                    .all(|slot| matches!(slot, SlotState::Empty | SlotState::Torn)),
-                // Shorter than its slots: the first write did not get that far.
-                Err(Error::Corruption(_)) => true,
-                Err(error) => return Err(error),
-            };
-            if unfinished {
-                Ok(())
-            } else {
-                Err(Error::AlreadyADatabase { directory })
+    if has_root {
+        match read_root_magic(disk)? {
+            RootMagic::Stoa if has_slot(disk)? || has_extents(disk, &names)? => {
+                return Err(Error::AlreadyADatabase { directory });
+            }
+            RootMagic::Stoa | RootMagic::Unwritten => {}
+            RootMagic::Other => {
+                return Err(Error::ForeignFiles {
+                    directory,
+                    example: ROOT_FILE.to_owned(),
+                });
             }
         }
     }
+    match foreign {
+        Some(example) => Err(Error::ForeignFiles {
+            directory,
+            example: example.clone(),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether a root was ever acknowledged, as far as the slots tell.
+fn has_slot(disk: &Arc<dyn Disk>) -> Result<bool> {
+    let file = open_file(disk, ROOT_FILE, OpenMode::Read)?;
+    match read_slots(disk, file.as_ref()) {
+        Ok(slots) => Ok(slots
+            .iter()
+            .any(|slot| matches!(slot, SlotState::Whole(_) | SlotState::Damaged(_)))),
+        // Shorter than its slots: the first write did not get that far.
+        Err(Error::Corruption(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a data file holds more than its header, which no unfinished creation leaves.
+fn has_extents(disk: &Arc<dyn Disk>, names: &[String]) -> Result<bool> {
+    for name in names.iter().filter(|n| n.starts_with(DATA_FILE_PREFIX)) {
+        let length = open_file(disk, name, OpenMode::Read)?
+            .len()
+            .map_err(|error| Error::io(format!("{}/{name}", disk.location()), "read", 0, error))?;
+        if length > PAGE_BYTES {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The error for a root file without a root: a creation that was not finished, or damage.
+fn no_root(disk: &Arc<dyn Disk>, damage: Error) -> Error {
+    let directory = disk.location();
+    let names = match disk.list() {
+        Ok(names) => names,
+        Err(error) => return Error::io(&directory, "list", 0, error),
+    };
+    match has_extents(disk, &names) {
+        Ok(true) => damage,
+        Ok(false) => not_a_database(&directory, "its creation was not finished"),
+        Err(error) => error,
+    }
+}
+
+/// What the first bytes of the root file are.
+enum RootMagic {
+    Stoa,
+    /// Nothing: a creation that was not finished.
+    Unwritten,
+    Other,
+}
+
+fn read_root_magic(disk: &Arc<dyn Disk>) -> Result<RootMagic> {
+    let file = open_file(disk, ROOT_FILE, OpenMode::Read)?;
+    let mut magic = [0; MAGIC.len()];
+    read(disk, file.as_ref(), ROOT_FILE, &mut magic, 0)?;
+    Ok(if magic == MAGIC {
+        RootMagic::Stoa
+    } else if magic == [0; MAGIC.len()] {
+        RootMagic::Unwritten
+    } else {
+        RootMagic::Other
+    })
 }
 
 /// Refuses what no version of Stoa, or another version, has written.
 fn check_root_header(disk: &Arc<dyn Disk>) -> Result<FileHeader> {
     let directory = disk.location();
+    match read_root_magic(disk)? {
+        RootMagic::Stoa => {}
+        RootMagic::Unwritten => {
+            let damage = Error::corruption(
+                ROOT_FILE,
+                0,
+                PAGE_BYTES,
+                "a file header",
+                "nothing, or zeros",
+            );
+            return Err(no_root(disk, damage));
+        }
+        RootMagic::Other => {
+            return Err(not_a_database(&directory, "its file `root` is not Stoa's"));
+        }
+    }
     let file = open_file(disk, ROOT_FILE, OpenMode::Read)?;
     let mut page: Page = [0; PAGE_BYTES as usize];
-    let read = read(disk, file.as_ref(), ROOT_FILE, &mut page, 0)?;
-    if read < page.len() || page.iter().all(|byte| *byte == 0) {
-        return Err(not_a_database(&directory, "its creation was not finished"));
-    }
-    if !page.starts_with(&crate::format::MAGIC) {
-        return Err(not_a_database(&directory, "its file `root` is not Stoa's"));
-    }
+    // A page that is cut short has a wrong checksum.
+    read(disk, file.as_ref(), ROOT_FILE, &mut page, 0)?;
     let header = FileHeader::decode(&page, ROOT_FILE)?;
     header.check_version(&directory)?;
     Ok(header)
@@ -180,11 +254,17 @@ fn read_root(disk: &Arc<dyn Disk>, access: Access) -> Result<Recovered> {
         Access::Exclusive => OpenMode::ReadWrite,
     };
     let root_file = open_file(disk, ROOT_FILE, mode)?;
-    let slots = read_slots(disk, root_file.as_ref())?;
-    let record = choose(&disk.location(), slots)?;
+    let slots = match read_slots(disk, root_file.as_ref()) {
+        Err(error @ Error::Corruption(_)) => return Err(no_root(disk, error)),
+        slots => slots?,
+    };
+    let record = choose(disk, slots)?;
     header.check_belongs(&FileHeader::new(&record.identity, KIND_ROOT, 0), ROOT_FILE)?;
     let data = open_data_files(disk, mode, &record)?;
     let free = read_free_list(disk, &data, &record, access)?;
+    if access == Access::Exclusive {
+        make_durable(disk, root_file.as_ref(), &record)?;
+    }
     Ok(Recovered {
         identity: record.identity,
         root: Root {
@@ -199,6 +279,19 @@ fn read_root(disk: &Arc<dyn Disk>, access: Access) -> Result<Recovered> {
         free_list: record.free_list,
         free_pages: record.free_pages,
     })
+}
+
+/// Makes the root durable that was found.
+///
+/// The process that wrote it may have been killed before its sync, or the sync may have failed: then
+/// the operating system shows the slot but takes its page for written, and only writing the same
+/// bytes again makes the next sync write them.
+fn make_durable(disk: &Arc<dyn Disk>, file: &dyn File, record: &RootRecord) -> Result<()> {
+    let offset = slot_offset(slot_of(record.checkpoint));
+    write(disk, file, ROOT_FILE, &record.encode(), offset)?;
+    sync(disk, file, ROOT_FILE)?;
+    disk.sync_directory()
+        .map_err(|error| Error::io(disk.location(), "sync", 0, error))
 }
 
 /// The state of both slots.
@@ -223,7 +316,7 @@ pub(crate) fn read_slots(disk: &Arc<dyn Disk>, file: &dyn File) -> Result<Vec<Sl
 }
 
 /// The root that counts.
-fn choose(directory: &str, slots: Vec<SlotState>) -> Result<RootRecord> {
+fn choose(disk: &Arc<dyn Disk>, slots: Vec<SlotState>) -> Result<RootRecord> {
     let mut newest: Option<Box<RootRecord>> = None;
     let mut damaged = None;
     for (number, state) in (0..).zip(slots) {
@@ -252,7 +345,17 @@ fn choose(directory: &str, slots: Vec<SlotState>) -> Result<RootRecord> {
     }
     match newest {
         Some(record) => Ok(*record),
-        None => Err(not_a_database(directory, "its creation was not finished")),
+        None => {
+            let length = ROOT_FILE_BYTES - ROOT_SLOT_OFFSET;
+            let damage = Error::corruption(
+                ROOT_FILE,
+                ROOT_SLOT_OFFSET,
+                length,
+                "a root in one of two slots",
+                "none that is whole",
+            );
+            Err(no_root(disk, damage))
+        }
     }
 }
 
@@ -341,7 +444,7 @@ fn read_free_list(
     if list.byte_end() > end.saturating_mul(PAGE_BYTES) {
         return Err(list.corruption("a free list within its file", "one that reaches out of it"));
     }
-    let mut bytes = vec![0; crate::bytes::to_usize(u64::from(list.length))];
+    let mut bytes = vec![0; to_usize(u64::from(list.length))];
     let name = list.file_name();
     read(disk, file.as_ref(), &name, &mut bytes, list.byte_offset())?;
     list.verify(&bytes)?;
