@@ -1,5 +1,14 @@
 //! `info`: what a store holds and how many bytes each part takes.
 
+use stoa_storage::Store;
+use stoa_terms::{IdRange, Kind, Permutation};
+
+use crate::error::Result;
+use crate::permutation::Tree;
+use crate::permutation::node::Node;
+use crate::permutation::tree::child_node;
+use crate::snapshot::Snapshot;
+
 /// What a store holds.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Info {
@@ -7,7 +16,9 @@ pub struct Info {
     pub quads: u64,
     /// The number of the last commit.
     pub commit: u64,
-    /// Graphs that hold quads or were created empty, the default graph included.
+    /// The version of the format of quads and terms.
+    pub format: u32,
+    /// Graphs that hold quads or were created empty.
     pub graphs: u64,
     /// The permutations, the graph-subject pairs and the graph catalogue.
     pub trees: Vec<TreeInfo>,
@@ -15,7 +26,7 @@ pub struct Info {
     pub dictionary: Vec<(String, u64, u64)>,
     /// Quads by the kind of their object, indexed by the kind's number.
     pub object_kinds: [u64; 16],
-    /// Bytes in use in the data files.
+    /// Bytes of the data files, free space included.
     pub data_bytes: u64,
     /// Bytes of the data files that are free for reuse.
     pub free_bytes: u64,
@@ -34,4 +45,61 @@ pub struct TreeInfo {
     pub nodes: u64,
     /// Bytes on disk, padding included.
     pub bytes: u64,
+}
+
+/// The trees of a snapshot with their names.
+pub(crate) fn trees(snapshot: &Snapshot) -> Vec<(&'static str, &Tree)> {
+    let permutations = Permutation::ALL.map(|permutation| {
+        let tree: &Tree = snapshot.tree(permutation);
+        (permutation.name(), tree)
+    });
+    let mut trees = permutations.to_vec();
+    trees.push(("GS", &snapshot.0.pairs));
+    trees.push(("graphs", &snapshot.0.catalogue));
+    trees
+}
+
+impl Snapshot {
+    /// What the snapshot holds and how many bytes each part takes; reads inner nodes only.
+    pub fn info(&self) -> Result<Info> {
+        let mut object_kinds = [0; 16];
+        for (quads, kind) in object_kinds.iter_mut().zip(Kind::ALL) {
+            let range = IdRange::of_kind(kind);
+            *quads = self.count_all(Permutation::Opsg, range)?;
+        }
+        let mut infos = Vec::new();
+        for (name, tree) in trees(self) {
+            let mut info = TreeInfo {
+                name,
+                rows: tree.rows(),
+                ..TreeInfo::default()
+            };
+            measure(self.store(), &tree.above, &mut info)?;
+            infos.push(info);
+        }
+        Ok(Info {
+            quads: self.quads(),
+            commit: self.commit(),
+            format: crate::root::QUAD_FORMAT,
+            graphs: self.0.catalogue.rows(),
+            trees: infos,
+            dictionary: self.dictionary().info(),
+            object_kinds,
+            data_bytes: self.store().data_bytes(),
+            free_bytes: self.store().free_bytes(),
+        })
+    }
+}
+
+fn measure(store: &Store, node: &Node, info: &mut TreeInfo) -> Result<()> {
+    for (index, child) in node.children.iter().enumerate() {
+        info.bytes += u64::from(child.extent_bytes).next_multiple_of(4096);
+        if node.level == 1 {
+            info.segments += 1;
+        } else {
+            info.nodes += 1;
+            measure(store, &*child_node(store, node, index)?, info)?;
+        }
+    }
+    Ok(())
 }

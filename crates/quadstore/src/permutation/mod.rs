@@ -13,7 +13,9 @@
 //! # Format
 //! docs/format.md#trees
 
-mod count;
+mod build;
+pub(crate) mod count;
+pub(crate) mod merge;
 pub(crate) mod node;
 pub(crate) mod reader;
 pub(crate) mod tree;
@@ -21,5 +23,6 @@ pub(crate) mod tree;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use reader::{Intervals, RowReader};
+pub(crate) use merge::{ChangeBatch, Changes, MergeOptions, MergeSummary, TreeLimits, merge};
+pub(crate) use reader::{Intervals, RowFilter, RowReader};
 pub(crate) use tree::{Tree, TreeRoot};

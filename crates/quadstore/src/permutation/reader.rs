@@ -18,11 +18,11 @@
 use std::sync::Arc;
 
 use stoa_storage::{Part, PartRef, Store};
-use stoa_terms::{GraphSet, TermId};
+use stoa_terms::{GraphSet, IdRange, TermId};
 
 use super::node::Child;
 use super::tree::{LeafCursor, Tree};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::read::{Columns, QuadColumns};
 use crate::segment::Row;
 use crate::segment::reader::{Group, Header};
@@ -48,6 +48,84 @@ pub(crate) struct Intervals {
 }
 
 impl Intervals {
+    /// No interval.
+    pub(crate) const NONE: Self = Self {
+        depth: 0,
+        lows: Vec::new(),
+        highs: Vec::new(),
+    };
+
+    /// The rows that start with `prefix`, at most four ids, and whose next column lies in one of
+    /// `ranges`, which ascend and are disjoint; no ranges mean all.
+    pub(crate) fn new(prefix: &[TermId], ranges: &[IdRange]) -> Result<Self> {
+        let mut low = [0; 4];
+        let Some(place) = low.get_mut(..prefix.len()) else {
+            return Err(Error::Internal("a prefix of more than four ids"));
+        };
+        for (place, id) in place.iter_mut().zip(prefix) {
+            *place = id.to_bits();
+        }
+        if ranges.is_empty() {
+            return Ok(Self {
+                depth: prefix.len(),
+                lows: vec![low],
+                highs: Vec::new(),
+            });
+        }
+        let disjoint = ranges.is_sorted_by(|one, next| one.last < next.first);
+        if prefix.len() == 4 || !disjoint || ranges.iter().any(|range| range.last < range.first) {
+            return Err(Error::Internal(
+                "ranges that overlap, are empty, or have no column",
+            ));
+        }
+        let lows = ranges.iter().map(|range| {
+            low[prefix.len()] = range.first.to_bits();
+            low
+        });
+        Ok(Self {
+            depth: prefix.len() + 1,
+            lows: lows.collect(),
+            highs: ranges.iter().map(|range| range.last.to_bits()).collect(),
+        })
+    }
+
+    /// Makes each key an interval, in ascending order; `order` becomes the index of each in `keys`,
+    /// which are given by columns.
+    pub(crate) fn take_keys(&mut self, keys: &[&[TermId]], order: &mut Vec<u32>) {
+        self.depth = keys.len();
+        self.highs.clear();
+        self.lows.clear();
+        order.clear();
+        let count = keys.first().map_or(0, |column| column.len());
+        let key = |index: usize| {
+            let mut low = [0; 4];
+            for (place, column) in low.iter_mut().zip(keys) {
+                *place = column[index].to_bits();
+            }
+            low
+        };
+        self.lows.extend((0..count).map(key));
+        order.extend((0..).take(count));
+        if self.lows.is_sorted() {
+            return;
+        }
+        if let [column] = keys {
+            let mut pairs: Vec<_> = column.iter().zip(0_u32..).collect();
+            pairs.sort_unstable();
+            for ((low, place), (id, index)) in self.lows.iter_mut().zip(order).zip(pairs) {
+                low[0] = id.to_bits();
+                *place = index;
+            }
+        } else {
+            let mut pairs: Vec<_> = self.lows.iter().copied().zip(0_u32..).collect();
+            pairs.sort_unstable();
+            for ((low, place), (key, index)) in self.lows.iter_mut().zip(order).zip(pairs) {
+                *low = key;
+                *place = index;
+            }
+        }
+    }
+
     /// The lowest and the highest row of interval `index`.
     pub(crate) fn get(&self, index: usize) -> Option<(Row, Row)> {
         let low = *self.lows.get(index)?;
@@ -66,6 +144,19 @@ pub(crate) struct RowFilter {
     pub(crate) graphs: Option<GraphSet>,
     /// Whether rows that differ in the graph alone count once.
     pub(crate) merge_graphs: bool,
+}
+
+impl RowFilter {
+    /// Lets everything pass.
+    pub(crate) const ALL: Self = Self {
+        graphs: None,
+        merge_graphs: false,
+    };
+
+    /// Whether everything passes.
+    pub(crate) fn passes_all(&self) -> bool {
+        self.graphs.is_none() && !self.merge_graphs
+    }
 }
 
 /// A leaf of a window.
@@ -167,34 +258,27 @@ impl RowReader {
 
     /// Takes the intervals out, to reuse their memory.
     pub(crate) fn take_intervals(&mut self) -> Intervals {
-        let depth = self.intervals.depth;
-        std::mem::replace(
-            &mut self.intervals,
-            Intervals {
-                depth,
-                lows: Vec::new(),
-                highs: Vec::new(),
-            },
-        )
+        std::mem::replace(&mut self.intervals, Intervals::NONE)
     }
 
-    /// Appends at most `max_rows` rows to `out`, and for each row the index of its interval to
-    /// `index` if it is wanted. Returns `false` if there are no more.
+    /// Appends rows to `out` until it has `max_rows`, and for each row the index of its interval to
+    /// `index` if it is wanted. Returns `false`, and no rows, if there are no more.
     pub(crate) fn next(
         &mut self,
         max_rows: usize,
         out: &mut QuadColumns,
-        mut index: Option<&mut Vec<usize>>,
+        mut index: Option<&mut Vec<u32>>,
     ) -> Result<bool> {
         let mut steps = STEP_ROWS;
+        let rows_at_start = out.rows;
         while out.rows < max_rows && steps > 0 {
             let Some((visit, start, end)) = self.current_visit()? else {
-                return Ok(out.rows > 0);
+                return Ok(out.rows > rows_at_start);
             };
             let (interval, part) = (visit.interval, visit.part);
             let left = max_rows - out.rows;
             let rows_before = out.rows;
-            let taken = if self.filter.graphs.is_none() && !self.filter.merge_graphs {
+            let taken = if self.filter.passes_all() {
                 let taken = left.min(end - start);
                 self.copy(part, start, start + taken, out)?;
                 taken
@@ -205,6 +289,7 @@ impl RowReader {
             };
             steps = steps.saturating_sub(taken.max(1));
             if let Some(index) = index.as_deref_mut() {
+                let interval = u32::try_from(interval).unwrap_or(u32::MAX);
                 index.resize(index.len() + out.rows - rows_before, interval);
             }
             if let Some((_, at, _)) = &mut self.current {
@@ -411,7 +496,8 @@ impl RowReader {
                 continue;
             }
             // Reading on within one interval.
-            if self.cursor.leaf().is_some_and(|leaf| leaf.first <= high) {
+            let inside = self.cursor.leaf().is_some_and(|leaf| leaf.first <= high);
+            if inside && !visits.is_empty() {
                 ahead += 1;
                 if ahead >= self.read_ahead {
                     self.read_ahead = (self.read_ahead * 2).min(READ_AHEAD_LEAVES);

@@ -1,1 +1,494 @@
-//! Tests of permutations.
+//! Tests of trees: merges and reads against a sorted list of quads.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use stoa_storage::{Access, Cache, Identity, MemoryBudget, RealDisk, Store};
+use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
+use tempfile::TempDir;
+
+use super::TreeLimits;
+use super::merge::ChangeBatch;
+use super::node::Node;
+use super::tree::{Tree, child_node};
+use crate::graphs::FromFn;
+use crate::quad_store::QuadStore;
+use crate::read::{Columns, LookupRows, LookupSpec, QuadColumns, ScanSpec};
+use crate::segment::reader::read_rows;
+use crate::segment::writer::distinct;
+use crate::snapshot::Snapshot;
+
+/// A quad as small numbers: subject, predicate, object, graph.
+type Small = [u8; 4];
+/// A quad of ids: subject, predicate, object, graph.
+type Quad = [TermId; 4];
+
+const SMALL: TreeLimits = TreeLimits {
+    segment_rows: 16,
+    node_children: 4,
+};
+
+struct Fixture {
+    directory: TempDir,
+    quads: QuadStore,
+    limits: TreeLimits,
+    helpers: usize,
+}
+
+impl Fixture {
+    fn new(limits: TreeLimits) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = Cache::new(&MemoryBudget::unlimited(), 1 << 20);
+        let disk = Arc::new(RealDisk::new(directory.path()));
+        let store = Store::create(disk, cache, Identity::new(1)).unwrap();
+        let quads = QuadStore::with_limits(store, limits).unwrap();
+        Self {
+            directory,
+            quads,
+            limits,
+            helpers: 0,
+        }
+    }
+
+    fn reopen(self) -> Self {
+        let Self {
+            directory,
+            quads,
+            limits,
+            helpers,
+        } = self;
+        drop(quads);
+        let cache = Cache::new(&MemoryBudget::unlimited(), 1 << 20);
+        let disk = Arc::new(RealDisk::new(directory.path()));
+        let store = Store::open(disk, cache, Access::Exclusive).unwrap();
+        let quads = QuadStore::with_limits(store, limits).unwrap();
+        Self {
+            directory,
+            quads,
+            limits,
+            helpers,
+        }
+    }
+
+    /// Inserts and deletes; returns how many of both had an effect.
+    fn apply(&self, changes: &[(Quad, bool)]) -> (u64, u64) {
+        let mut commit = self.quads.begin_commit().unwrap();
+        commit.set_helpers(self.helpers);
+        let merged = Permutation::ALL.map(|permutation| {
+            let mut rows: Vec<_> = changes
+                .iter()
+                .map(|(quad, delete)| (permutation.permute(*quad).map(TermId::to_bits), *delete))
+                .collect();
+            rows.sort_by_key(|(row, _)| *row);
+            let mut pieces = rows.chunks(7);
+            let mut source = FromFn(|batch: &mut ChangeBatch| {
+                for (row, delete) in pieces.next().unwrap_or(&[]) {
+                    batch.rows.push(*row);
+                    batch.deletes.push(*delete);
+                }
+                Ok(())
+            });
+            commit.merge_changes(permutation, &mut source).unwrap()
+        });
+        let counts = (merged[0].inserted, merged[0].deleted);
+        let next = commit.next_blank_node();
+        commit.finish(merged, Vec::new(), next).unwrap();
+        counts
+    }
+}
+
+fn quad(small: Small) -> Quad {
+    let [subject, predicate, object, graph] = small;
+    let id = |number: u8, factor: u64| TermId::from_bits(2 << 60 | u64::from(number) * factor);
+    let graph = match graph {
+        0 => TermId::DEFAULT_GRAPH,
+        graph => id(graph, 1),
+    };
+    let object = TermId::from_bits(u64::from(2 + object % 3) << 60 | u64::from(object) * 160);
+    [id(subject, 1), id(predicate, 100), object, graph]
+}
+
+fn smalls(range: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value = Vec<Small>> {
+    prop::collection::vec((0..40_u8, 0..5_u8, 0..12_u8, 0..4_u8), range)
+        .prop_map(|quads| quads.into_iter().map(|(s, p, o, g)| [s, p, o, g]).collect())
+}
+
+fn graph_set() -> impl Strategy<Value = GraphSet> {
+    let list = prop::collection::btree_set(0..5_u8, 0..4).prop_map(|set| {
+        set.into_iter()
+            .map(|graph| quad([0, 0, 0, graph])[3])
+            .collect()
+    });
+    prop_oneof![
+        Just(GraphSet::Default),
+        (1..5_u8).prop_map(|graph| GraphSet::One(quad([0, 0, 0, graph])[3])),
+        list.clone().prop_map(|mut list: Vec<TermId>| {
+            list.sort_unstable();
+            GraphSet::Some(list)
+        }),
+        Just(GraphSet::All),
+        Just(GraphSet::Named),
+        list.prop_map(|mut list: Vec<TermId>| {
+            list.sort_unstable();
+            GraphSet::AllBut(list)
+        }),
+    ]
+}
+
+/// Rows in the order of a permutation that start with a prefix and lie in a range.
+fn expected(
+    model: &BTreeSet<Quad>,
+    permutation: Permutation,
+    prefix: &[TermId],
+    ranges: &[IdRange],
+    graphs: &GraphSet,
+    with_graph: bool,
+) -> Vec<Quad> {
+    let mut rows: Vec<_> = model
+        .iter()
+        .filter(|quad| graphs.contains(quad[3]))
+        .map(|quad| permutation.permute(*quad))
+        .filter(|row| row.starts_with(prefix))
+        .filter(|row| {
+            ranges.is_empty() || ranges.iter().any(|range| range.contains(row[prefix.len()]))
+        })
+        .collect();
+    rows.sort_unstable();
+    if !with_graph {
+        rows.dedup_by_key(|row| [row[0], row[1], row[2]]);
+    }
+    rows
+}
+
+fn rows_of(columns: &QuadColumns) -> Vec<Quad> {
+    let [a, b, c, d] = &columns.columns;
+    (0..columns.rows)
+        .map(|row| [a[row], b[row], c[row], d[row]])
+        .collect()
+}
+
+fn scan(snapshot: &Snapshot, spec: &ScanSpec, batch: usize) -> Vec<Quad> {
+    let mut scan = snapshot.scan(spec).unwrap();
+    let (mut out, mut rows) = (QuadColumns::default(), Vec::new());
+    while scan.next(batch, &mut out).unwrap() {
+        assert!(out.rows <= batch);
+        rows.extend(rows_of(&out));
+    }
+    assert!(!scan.next(batch, &mut out).unwrap() && out.rows == 0);
+    rows
+}
+
+/// Compares without the graph where triples are merged, as it may be any of them.
+fn without_graph(rows: &[Quad], with_graph: bool) -> Vec<Quad> {
+    let graph = |row: &Quad| if with_graph { row[3] } else { TermId::UNBOUND };
+    rows.iter()
+        .map(|row| [row[0], row[1], row[2], graph(row)])
+        .collect()
+}
+
+fn check_scans(
+    snapshot: &Snapshot,
+    model: &BTreeSet<Quad>,
+    (probe, length, graphs, with_graph, batch): &(Small, usize, GraphSet, bool, usize),
+) {
+    for permutation in Permutation::ALL {
+        let row = permutation.permute(quad(*probe));
+        let prefix = row[..*length].to_vec();
+        let range = |index: usize, reach: u64| IdRange {
+            first: row[index],
+            last: TermId::from_bits(row[index].to_bits() + reach),
+        };
+        let lists = match *length {
+            4 => vec![Vec::new()],
+            length => vec![
+                Vec::new(),
+                vec![range(length, 500)],
+                vec![
+                    IdRange {
+                        first: TermId::MIN,
+                        last: TermId::from_bits(3),
+                    },
+                    range(length, 3),
+                    IdRange::of_kind(stoa_terms::Kind::ALL[5]),
+                ],
+            ],
+        };
+        for ranges in lists {
+            if !ranges.is_sorted_by(|one, next| one.last < next.first) {
+                continue;
+            }
+            let spec = ScanSpec {
+                permutation,
+                prefix: prefix.clone(),
+                ranges: ranges.clone(),
+                graphs: graphs.clone(),
+                columns: Columns::ALL,
+                with_graph: *with_graph,
+            };
+            let rows = scan(snapshot, &spec, *batch);
+            let wanted = expected(model, permutation, &prefix, &ranges, graphs, *with_graph);
+            assert_eq!(
+                without_graph(&rows, *with_graph),
+                without_graph(&wanted, *with_graph),
+                "{spec:?}"
+            );
+            let merged = expected(model, permutation, &prefix, &ranges, graphs, false);
+            let count = snapshot
+                .count(permutation, &prefix, &ranges, graphs)
+                .unwrap();
+            assert_eq!((count.rows, count.exact), (merged.len() as u64, true));
+        }
+        check_distinct(snapshot, model, permutation, &prefix);
+    }
+}
+
+/// Exact without a prefix; otherwise between 0 and the rows.
+fn check_distinct(
+    snapshot: &Snapshot,
+    model: &BTreeSet<Quad>,
+    permutation: Permutation,
+    prefix: &[TermId],
+) {
+    let rows = expected(model, permutation, prefix, &[], &GraphSet::All, true);
+    for positions in 1..=2 {
+        let end = (prefix.len() + positions).min(4);
+        let values: BTreeSet<_> = rows.iter().map(|row| row[..end].to_vec()).collect();
+        let estimate = snapshot.distinct(permutation, prefix, positions).unwrap();
+        let exact = values.len() as u64;
+        if prefix.is_empty() {
+            assert_eq!(estimate, exact);
+        } else {
+            assert!(
+                estimate <= rows.len() as u64,
+                "{estimate} of {}",
+                rows.len()
+            );
+            assert_eq!(estimate == 0, exact == 0);
+        }
+    }
+}
+
+fn check_lookups(
+    snapshot: &Snapshot,
+    model: &BTreeSet<Quad>,
+    keys: &[Small],
+    (key_length, graphs, with_graph, batch): (usize, &GraphSet, bool, usize),
+) {
+    for permutation in Permutation::ALL {
+        let spec = LookupSpec {
+            permutation,
+            key_length,
+            graphs: graphs.clone(),
+            columns: Columns::ALL,
+            with_graph,
+        };
+        let mut lookup = snapshot.lookup(&spec).unwrap();
+        for keys in [keys, &keys[keys.len() / 2..]] {
+            let rows: Vec<_> = keys
+                .iter()
+                .map(|key| permutation.permute(quad(*key)))
+                .collect();
+            let columns: Vec<Vec<_>> = (0..key_length)
+                .map(|place| rows.iter().map(|row| row[place]).collect())
+                .collect();
+            let slices: Vec<_> = columns.iter().map(Vec::as_slice).collect();
+            lookup.start(&slices).unwrap();
+            let (mut out, mut found) = (LookupRows::default(), Vec::new());
+            while lookup.next(batch, &mut out).unwrap() {
+                assert!(out.columns.rows <= batch);
+                assert_eq!(out.key_index.len(), out.columns.rows);
+                found.extend(out.key_index.iter().copied().zip(rows_of(&out.columns)));
+            }
+            let mut order: Vec<_> = (0..keys.len()).collect();
+            order.sort_by_key(|key| (rows[*key][..key_length].to_vec(), *key));
+            let mut wanted = Vec::new();
+            for key in order {
+                let prefix = &rows[key][..key_length];
+                let rows = expected(model, permutation, prefix, &[], graphs, with_graph);
+                wanted.extend(
+                    rows.into_iter()
+                        .map(|row| (u32::try_from(key).unwrap(), row)),
+                );
+            }
+            let strip = |rows: &[(u32, Quad)]| {
+                let (keys, rows): (Vec<_>, Vec<_>) = rows.iter().copied().unzip();
+                (keys, without_graph(&rows, with_graph))
+            };
+            assert_eq!(strip(&found), strip(&wanted), "{spec:?} {keys:?}");
+        }
+    }
+}
+
+/// Everything that the documentation of trees promises.
+fn check_tree(store: &Store, tree: &Tree, limits: TreeLimits) -> Vec<[u64; 4]> {
+    let mut rows = Vec::new();
+    check_node(store, &tree.above, limits, true, &mut rows);
+    assert_eq!(rows.len() as u64, tree.rows());
+    assert!(rows.is_sorted_by(|one, next| one < next));
+    rows
+}
+
+fn check_node(
+    store: &Store,
+    node: &Node,
+    limits: TreeLimits,
+    last: bool,
+    rows: &mut Vec<[u64; 4]>,
+) {
+    for (index, child) in node.children.iter().enumerate() {
+        let last = last && index + 1 == node.children.len();
+        let start = rows.len();
+        if node.level == 1 {
+            let leaf = read_rows(store, child.part, child.rows).unwrap();
+            assert!(leaf.len() <= limits.segment_rows);
+            assert!(last || leaf.len() >= limits.segment_rows / 2);
+            rows.extend(leaf);
+        } else {
+            let below = child_node(store, node, index).unwrap();
+            assert!(below.children.len() <= limits.node_children);
+            assert!(last || below.children.len() >= limits.node_children / 2);
+            check_node(store, &below, limits, last, rows);
+        }
+        let below = &rows[start..];
+        assert_eq!(below.len() as u64, child.rows);
+        assert_eq!(below[0], child.first);
+        assert_eq!(below[below.len() - 1][..2], child.last);
+        assert_eq!(distinct(below), (child.distinct_one, child.distinct_two));
+    }
+}
+
+/// The trees and the catalogue hold what the model holds.
+fn check_all(fixture: &Fixture, model: &BTreeSet<Quad>) {
+    let snapshot = fixture.quads.snapshot();
+    let store = fixture.quads.store();
+    for permutation in Permutation::ALL {
+        let rows = check_tree(store, snapshot.tree(permutation), fixture.limits);
+        let mut wanted: Vec<_> = model
+            .iter()
+            .map(|quad| permutation.permute(*quad).map(TermId::to_bits))
+            .collect();
+        wanted.sort_unstable();
+        assert_eq!(rows, wanted);
+    }
+    let pairs = check_tree(store, &snapshot.0.pairs, fixture.limits);
+    let wanted: BTreeSet<_> = model
+        .iter()
+        .map(|[subject, _, _, graph]| [graph.to_bits(), subject.to_bits(), 0, 0])
+        .collect();
+    assert_eq!(pairs, wanted.into_iter().collect::<Vec<_>>());
+    check_tree(store, &snapshot.0.catalogue, fixture.limits);
+    let graphs: BTreeSet<_> = model.iter().map(|quad| quad[3]).collect();
+    let entries = snapshot.graphs().unwrap();
+    assert_eq!(
+        entries.iter().map(|entry| entry.graph).collect::<Vec<_>>(),
+        graphs.into_iter().collect::<Vec<_>>()
+    );
+    for entry in entries {
+        let quads = model.iter().filter(|quad| quad[3] == entry.graph).count() as u64;
+        assert_eq!(entry.quads, quads);
+        assert_eq!(snapshot.graph_quads(entry.graph).unwrap(), quads);
+    }
+    assert_eq!(snapshot.quads(), model.len() as u64);
+}
+
+fn apply_to_model(model: &mut BTreeSet<Quad>, changes: &[(Quad, bool)]) -> (u64, u64) {
+    let mut counts = (0, 0);
+    let mut last = std::collections::BTreeMap::new();
+    for (quad, delete) in changes {
+        last.insert(*quad, *delete);
+    }
+    for (quad, delete) in last {
+        if delete {
+            counts.1 += u64::from(model.remove(&quad));
+        } else {
+            counts.0 += u64::from(model.insert(quad));
+        }
+    }
+    counts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn steps_equal_one_build(
+        first in smalls(0..400),
+        steps in prop::collection::vec(
+            (smalls(0..60), any::<bool>(), 0..40_u8, 0..3_usize), 0..5),
+    ) {
+        let mut fixture = Fixture::new(SMALL);
+        let mut model = BTreeSet::new();
+        let changes: Vec<_> = first.iter().map(|small| (quad(*small), false)).collect();
+        prop_assert_eq!(fixture.apply(&changes), apply_to_model(&mut model, &changes));
+        check_all(&fixture, &model);
+        for (changes, delete_some, near, helpers) in steps {
+            let changes: Vec<_> = changes
+                .into_iter()
+                .enumerate()
+                // Half of the steps touch few subjects, so that subtrees are kept.
+                .map(|(index, [s, p, o, g])| {
+                    let subject = if helpers == 0 { s } else { near };
+                    (quad([subject, p, o, g]), delete_some && index % 3 != 0)
+                })
+                .collect();
+            let old = fixture.quads.snapshot();
+            let before = model.clone();
+            fixture.helpers = helpers;
+            prop_assert_eq!(fixture.apply(&changes), apply_to_model(&mut model, &changes));
+            check_all(&fixture, &model);
+            // A held snapshot does not change.
+            let all = ScanSpec {
+                permutation: Permutation::Spog,
+                prefix: Vec::new(),
+                ranges: Vec::new(),
+                graphs: GraphSet::All,
+                columns: Columns::ALL,
+                with_graph: true,
+            };
+            prop_assert_eq!(scan(&old, &all, 50), before.into_iter().collect::<Vec<_>>());
+        }
+        let fixture = fixture.reopen();
+        check_all(&fixture, &model);
+    }
+
+    #[test]
+    fn scans_equal_the_model(
+        quads in smalls(0..300),
+        probes in prop::collection::vec(
+            ((0..40_u8, 0..5_u8, 0..12_u8, 0..5_u8).prop_map(|(s, p, o, g)| [s, p, o, g]),
+             0..5_usize, graph_set(), any::<bool>(), 1..40_usize), 1..12),
+        single_graph in any::<bool>(),
+    ) {
+        let fixture = Fixture::new(SMALL);
+        let mut model = BTreeSet::new();
+        let changes: Vec<_> = quads
+            .iter()
+            .map(|[s, p, o, g]| (quad([*s, *p, *o, if single_graph { 0 } else { *g }]), false))
+            .collect();
+        fixture.apply(&changes);
+        apply_to_model(&mut model, &changes);
+        let snapshot = fixture.quads.snapshot();
+        for probe in &probes {
+            check_scans(&snapshot, &model, probe);
+        }
+    }
+
+    #[test]
+    fn lookups_equal_the_model(
+        quads in smalls(0..300),
+        keys in smalls(1..60),
+        key_length in 1..=4_usize,
+        graphs in graph_set(),
+        with_graph in any::<bool>(),
+        batch in 1..40_usize,
+    ) {
+        let fixture = Fixture::new(SMALL);
+        let mut model = BTreeSet::new();
+        let changes: Vec<_> = quads.iter().map(|small| (quad(*small), false)).collect();
+        fixture.apply(&changes);
+        apply_to_model(&mut model, &changes);
+        let snapshot = fixture.quads.snapshot();
+        check_lookups(&snapshot, &model, &keys, (key_length, &graphs, with_graph, batch));
+    }
+}

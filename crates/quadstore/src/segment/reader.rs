@@ -11,7 +11,7 @@
     reason = "lengths are checked when a header or group is opened; groups are counted from it"
 )]
 
-use stoa_storage::{Part, PartRef};
+use stoa_storage::{Part, PartRef, Store};
 use stoa_terms::TermId;
 
 use super::Row;
@@ -299,5 +299,43 @@ impl Group {
             }
         }
         Ok(low)
+    }
+}
+
+/// All rows of the segment whose header is `header`, of which there must be `rows`.
+pub(crate) fn read_rows(store: &Store, header: PartRef, rows: u64) -> Result<Vec<Row>> {
+    let header = Header::new(store.read_one(&header)?)?;
+    let reference = header.part.reference();
+    if u64::try_from(header.rows) != Ok(rows) {
+        return Err(Error::corrupt(
+            reference,
+            format!("{rows} rows"),
+            format!("{} rows", header.rows),
+        ));
+    }
+    let groups: Vec<_> = (0..header.groups())
+        .map(|group| header.group(group))
+        .collect();
+    let mut out = vec![[0; 4]; header.rows];
+    let places = out.chunks_mut(GROUP_ROWS);
+    let mut bits = [0_u64; GROUP_ROWS];
+    for (place, part) in places.zip(store.read(&groups)?) {
+        let group = Group::new(part, place.len(), Vec::new())?;
+        for column in 0..4 {
+            let bits = &mut bits[..place.len()];
+            decode(group.stream(column), bits).map_err(|found| group.malformed(found))?;
+            for (row, value) in place.iter_mut().zip(bits) {
+                row[column] = *value;
+            }
+        }
+    }
+    if out.is_sorted_by(|one, next| one < next) {
+        Ok(out)
+    } else {
+        Err(Error::corrupt(
+            reference,
+            "rows in ascending order",
+            "another order",
+        ))
     }
 }
