@@ -7,8 +7,8 @@
 use spargebra::Query;
 use spargebra::algebra::{AggregateExpression, Expression, GraphPattern, OrderExpression};
 
-use crate::error::Error;
 use crate::NESTING_MAX;
+use crate::error::Error;
 
 /// Levels that the solution modifiers of the outermost query may add.
 const MODIFIERS_MAX: usize = 8;
@@ -27,7 +27,7 @@ pub fn check_nesting(text: &str) -> Result<(), Error> {
         let rest = bytes.get(at..).unwrap_or_default();
         match byte {
             b'#' => {
-                at += length_until(rest, &[b'\n', b'\r']);
+                at += length_until(rest, b"\n\r");
                 continue;
             }
             b'"' | b'\'' => {
@@ -118,11 +118,7 @@ pub(crate) fn walk<'a>(start: Visit<'a>, mut visit: impl FnMut(Visit<'a>, usize)
     }
 }
 
-fn push_children<'a>(
-    pattern: &'a GraphPattern,
-    depth: usize,
-    stack: &mut Vec<(Visit<'a>, usize)>,
-) {
+fn push_children<'a>(pattern: &'a GraphPattern, depth: usize, stack: &mut Vec<(Visit<'a>, usize)>) {
     use GraphPattern as P;
     let below = depth + 1;
     match pattern {

@@ -23,7 +23,7 @@ pub(crate) fn mentioned(node: &Node) -> VariableSet {
 }
 
 fn collect(node: &Node, into: &mut VariableSet) {
-    let mut expression = |expression: &Expression, into: &mut VariableSet| {
+    let expression = |expression: &Expression, into: &mut VariableSet| {
         visit_expression(expression, &mut |part| {
             if let Expression::Variable(variable) | Expression::Bound(variable) = part {
                 into.insert(*variable);
@@ -137,9 +137,7 @@ pub(crate) fn is_safe(node: &Node, outer: &VariableSet) -> bool {
                 && is_safe(right, outer)
         }
         Op::Minus { left, right, .. } => {
-            bound(&mentioned(right), &left.certain)
-                && is_safe(left, outer)
-                && is_safe(right, outer)
+            bound(&mentioned(right), &left.certain) && is_safe(left, outer) && is_safe(right, outer)
         }
         Op::Exists { input, pattern, .. } => {
             bound(&mentioned(pattern), &input.certain) && is_safe(input, outer)

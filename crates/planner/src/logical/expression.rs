@@ -42,12 +42,8 @@ impl<'a> Translator<'a> {
             Source::Less(a, b) => self.compare(Comparison::Less, a, b, marks)?,
             Source::LessOrEqual(a, b) => self.compare(Comparison::LessOrEqual, a, b, marks)?,
             Source::Add(a, b) => self.arithmetic(ArithmeticOperator::Add, a, b, marks)?,
-            Source::Subtract(a, b) => {
-                self.arithmetic(ArithmeticOperator::Subtract, a, b, marks)?
-            }
-            Source::Multiply(a, b) => {
-                self.arithmetic(ArithmeticOperator::Multiply, a, b, marks)?
-            }
+            Source::Subtract(a, b) => self.arithmetic(ArithmeticOperator::Subtract, a, b, marks)?,
+            Source::Multiply(a, b) => self.arithmetic(ArithmeticOperator::Multiply, a, b, marks)?,
             Source::Divide(a, b) => self.arithmetic(ArithmeticOperator::Divide, a, b, marks)?,
             Source::In(needle, list) => Expression::In(
                 Box::new(self.expression(needle, marks)?),
@@ -55,9 +51,10 @@ impl<'a> Translator<'a> {
             ),
             Source::If(a, b, c) => self.conditional(a, b, c, marks)?,
             Source::Coalesce(list) => Expression::Coalesce(self.expressions(list, marks)?),
-            Source::FunctionCall(function, arguments) => {
-                Expression::Call(self::function(function)?, self.expressions(arguments, marks)?)
-            }
+            Source::FunctionCall(function, arguments) => Expression::Call(
+                self::function(function)?,
+                self.expressions(arguments, marks)?,
+            ),
             Source::Exists(pattern) => self.exists_mark(pattern, marks)?,
         })
     }

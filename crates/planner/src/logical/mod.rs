@@ -19,11 +19,10 @@ mod seed;
 mod translate;
 
 pub(crate) use build::Builder;
-pub(crate) use dataset::Dataset;
 pub(crate) use exists::{existence_only, is_safe, mentioned, minus_as_exists, substitute};
 pub(crate) use expression::{expression_variables, is_volatile, unbound_marker, visit_expression};
 pub(crate) use seed::seed;
-pub(crate) use translate::{Logical, translate};
+pub(crate) use translate::translate;
 
 use stoa_terms::GraphSet;
 
@@ -162,11 +161,7 @@ impl Node {
 
     pub(crate) fn pattern(pattern: QuadPattern) -> Self {
         let variables: VariableSet = pattern_variables(&pattern).collect();
-        Self::new(
-            Op::Pattern(Box::new(pattern)),
-            variables.clone(),
-            variables,
-        )
+        Self::new(Op::Pattern(Box::new(pattern)), variables.clone(), variables)
     }
 
     pub(crate) fn values(variables: Vec<Variable>, rows: Vec<Vec<Option<Constant>>>) -> Self {
@@ -174,7 +169,10 @@ impl Node {
         let certain = variables
             .iter()
             .enumerate()
-            .filter(|&(column, _)| rows.iter().all(|row| matches!(row.get(column), Some(Some(_)))))
+            .filter(|&(column, _)| {
+                rows.iter()
+                    .all(|row| matches!(row.get(column), Some(Some(_))))
+            })
             .map(|(_, &variable)| variable)
             .collect();
         Self::new(Op::Values { variables, rows }, certain, possible)

@@ -70,7 +70,11 @@ pub(crate) fn seed(build: Builder, node: Node, leaf: &Node) -> Node {
         } if !keys.is_empty()
             && fixed(
                 &mentioned(&input),
-                &keys.iter().copied().filter(|key| input.certain.contains(*key)).collect(),
+                &keys
+                    .iter()
+                    .copied()
+                    .filter(|key| input.certain.contains(*key))
+                    .collect(),
             )
             && aggregates.iter().all(|a| !outer.contains(a.output)) =>
         {

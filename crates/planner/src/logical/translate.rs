@@ -64,9 +64,7 @@ pub(crate) fn translate(
     let pattern = pattern_of(query);
     prefetch(pattern, cache)?;
     let from: Option<&QueryDataset> = query.dataset();
-    let dataset = Dataset::new(from, options, |name| {
-        cache.term_id(&name.clone().into())
-    })?;
+    let dataset = Dataset::new(from, options, |name| cache.term_id(&name.clone().into()))?;
     let mut translator = Translator {
         cache,
         build: Builder {
@@ -96,7 +94,7 @@ pub(crate) fn translate(
 /// Looks up the constants of all patterns and expressions in one batch.
 fn prefetch(pattern: &GraphPattern, cache: &Cache<'_>) -> Result<(), Error> {
     let mut terms: Vec<Term> = Vec::new();
-    let mut triple = |pattern: &TriplePattern, terms: &mut Vec<Term>| {
+    let triple = |pattern: &TriplePattern, terms: &mut Vec<Term>| {
         for term in [&pattern.subject, &pattern.object] {
             match term {
                 TermPattern::NamedNode(iri) => terms.push(iri.clone().into()),
@@ -244,9 +242,9 @@ impl<'a> Translator<'a> {
         match term {
             TermPattern::NamedNode(iri) => self.fixed(iri.clone().into()),
             TermPattern::Literal(literal) => self.fixed(literal.clone().into()),
-            TermPattern::Variable(variable) => {
-                Ok(Some(PatternTerm::Variable(self.variable(variable.as_str()))))
-            }
+            TermPattern::Variable(variable) => Ok(Some(PatternTerm::Variable(
+                self.variable(variable.as_str()),
+            ))),
             TermPattern::BlankNode(node) => {
                 let label = node.as_str();
                 let variable = match self.blank_nodes.get(label) {
