@@ -1,19 +1,77 @@
 //! A database: a directory that is opened, loaded, asked, dumped and checked.
 
+use std::fmt;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
+use stoa_quadstore::QuadStore;
+use stoa_storage::{Disk, Identity, RealDisk, Store};
+
+use crate::dump;
 use crate::error::{Error, Result};
 use crate::info::{CheckSummary, Info};
-use crate::load::{LoadSummary, Progress};
-use crate::options::{DumpFormat, LoadOptions, OpenOptions, QueryOptions};
-use crate::query::{CancelHandle, Query, QueryResult};
+use crate::load::{self, LoadSummary, Progress};
+use crate::options::{Access, DumpFormat, LoadOptions, OpenOptions, QueryOptions};
+use crate::query::{self, CancelHandle, Query, QueryResult};
 use crate::runtime::Runtime;
 
 /// An open database. Cheap to clone; the last clone closes it.
-#[derive(Clone, Debug)]
+///
+/// ```
+/// use stoa_database::{
+///     Access, Database, Input, LoadOptions, OpenOptions, QueryOptions, QueryResult, Runtime,
+///     RuntimeOptions,
+/// };
+///
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let path = folder.path().join("db");
+/// let runtime = Runtime::new(RuntimeOptions::default())?;
+/// let options = OpenOptions { access: Access::Exclusive, create: true };
+/// let database = Database::open(&runtime, &path, &options)?;
+///
+/// let turtle = "@prefix : <http://example.org/> . :alice :knows :bob . :bob :age 42 .";
+/// let summary = database.load(
+///     LoadOptions {
+///         inputs: vec![Input::from_bytes("people.ttl", turtle)],
+///         ..LoadOptions::default()
+///     },
+///     &(),
+/// )?;
+/// assert_eq!(summary.quads_new, 2);
+///
+/// let text = "SELECT ?age { ?person <http://example.org/knows> ?friend .
+///                           ?friend <http://example.org/age> ?age }";
+/// let QueryResult::Solutions(solutions) = database.query(text, &QueryOptions::default())? else {
+///     unreachable!("a SELECT has solutions");
+/// };
+/// for solution in solutions {
+///     let solution = solution?;
+///     assert_eq!(
+///         solution.get("age").unwrap().to_string(),
+///         "\"42\"^^<http://www.w3.org/2001/XMLSchema#integer>"
+///     );
+/// }
+/// # Ok::<_, stoa_database::Error>(())
+/// ```
+#[derive(Clone)]
 pub struct Database {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
     runtime: Runtime,
+    store: QuadStore,
+    is_new: bool,
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database")
+            .field("location", &self.shared.store.store().location())
+            .field("commit", &self.shared.store.snapshot().commit())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Database {
@@ -21,35 +79,82 @@ impl Database {
     /// folder is absent or empty. Its parent must exist.
     ///
     /// # Errors
-    /// `NotADatabase` if there is something else, `Locked` if another process has it open in a way
-    /// that does not go together, and what the disk gives.
-    pub fn open(
-        _runtime: &Runtime,
-        _path: impl AsRef<Path>,
-        _options: &OpenOptions,
-    ) -> Result<Self> {
-        Err(Error::Unsupported("open".into()))
+    /// `NotADatabase` or `ForeignFiles` if there is something else, `Locked` if another process has
+    /// it open in a way that does not go together, `Format`, and what the disk gives.
+    pub fn open(runtime: &Runtime, path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        Self::open_on(runtime, Arc::new(RealDisk::new(path.as_ref())), options)
+    }
+
+    /// As [`Database::open`], on any disk; for tests with a simulated one.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub fn open_on(runtime: &Runtime, disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Self> {
+        if options.create && options.access == Access::Shared {
+            return Err(Error::ReadOnly);
+        }
+        let access = match options.access {
+            Access::Shared => stoa_storage::Access::Shared,
+            Access::Exclusive => stoa_storage::Access::Exclusive,
+        };
+        let opened = Store::open(Arc::clone(&disk), runtime.cache(), access);
+        let (store, is_new) = match opened {
+            Err(stoa_storage::Error::NotADatabase { .. }) if options.create => {
+                let id = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
+                let store = Store::create(disk, runtime.cache(), Identity::new(id))?;
+                (QuadStore::create(store)?, true)
+            }
+            opened => (QuadStore::open(opened?)?, false),
+        };
+        Ok(Self {
+            shared: Arc::new(Shared {
+                runtime: runtime.clone(),
+                store,
+                is_new,
+            }),
+        })
     }
 
     /// The runtime it was opened in.
     #[must_use]
     pub fn runtime(&self) -> &Runtime {
-        &self.runtime
+        &self.shared.runtime
     }
 
     /// Whether [`Database::open`] created it.
     #[must_use]
     pub fn is_new(&self) -> bool {
-        false
+        self.shared.is_new
+    }
+
+    /// The source of time as a worker pool wants it.
+    #[must_use]
+    pub fn executor_clock(&self) -> Arc<dyn stoa_executor::Clock> {
+        self.shared.runtime.executor_clock()
+    }
+
+    /// The number of the last commit.
+    #[must_use]
+    pub fn commit(&self) -> u64 {
+        self.shared.store.snapshot().commit()
+    }
+
+    /// How many quads all graphs hold.
+    #[must_use]
+    pub fn quads(&self) -> u64 {
+        self.shared.store.snapshot().quads()
     }
 
     /// Loads files into the database as one commit: all of them or, after an error, nothing.
     ///
     /// # Errors
     /// `Data` for a damaged file, `Input` for one that cannot be read, `UnknownFormat`, `Cancelled`,
-    /// and what the disk gives.
-    pub fn load(&self, _options: LoadOptions, _progress: &dyn Progress) -> Result<LoadSummary> {
-        Err(Error::Unsupported("load".into()))
+    /// `ReadOnly`, and what the disk gives.
+    pub fn load(&self, options: LoadOptions, progress: &dyn Progress) -> Result<LoadSummary> {
+        if self.shared.store.store().access() == stoa_storage::Access::Shared {
+            return Err(Error::ReadOnly);
+        }
+        load::load(&self.shared.runtime, &self.shared.store, &options, progress)
     }
 
     /// Answers a query.
@@ -58,16 +163,20 @@ impl Database {
     /// `Syntax`, `Unsupported`, `LimitExceeded` before it runs; `Timeout`, `Cancelled`,
     /// `MemoryExceeded` and what the disk gives while it does.
     pub fn query(&self, text: &str, options: &QueryOptions) -> Result<QueryResult> {
-        let _query = self.prepare(text, options)?;
-        Err(Error::Unsupported("query".into()))
+        QueryResult::new(self.prepare(text, options)?)
     }
 
     /// Parses and plans a query, for writers of results.
     ///
     /// # Errors
     /// `Syntax`, `Unsupported`, `LimitExceeded`, and what the disk gives.
-    pub fn prepare(&self, _text: &str, _options: &QueryOptions) -> Result<Query> {
-        Err(Error::Unsupported("query".into()))
+    pub fn prepare(&self, text: &str, options: &QueryOptions) -> Result<Query> {
+        query::prepare(
+            &self.shared.runtime,
+            self.shared.store.snapshot(),
+            text,
+            options,
+        )
     }
 
     /// Writes all quads to `out`; returns how many.
@@ -76,11 +185,11 @@ impl Database {
     /// `Output` if `out` fails, `Cancelled`, and what the disk gives.
     pub fn dump(
         &self,
-        _format: DumpFormat,
-        _out: &mut dyn Write,
-        _cancel: &CancelHandle,
+        format: DumpFormat,
+        out: &mut dyn Write,
+        cancel: &CancelHandle,
     ) -> Result<u64> {
-        Err(Error::Unsupported("dump".into()))
+        dump::dump(&self.shared.store.snapshot(), format, out, cancel)
     }
 
     /// What is in the database and how it lies on disk.
@@ -88,7 +197,7 @@ impl Database {
     /// # Errors
     /// What the disk gives.
     pub fn info(&self) -> Result<Info> {
-        Err(Error::Unsupported("info".into()))
+        Info::of(&self.shared.store)
     }
 
     /// Verifies every checksum, that all permutations hold the same quads, and that every term
@@ -96,7 +205,11 @@ impl Database {
     ///
     /// # Errors
     /// `Cancelled`, and what the disk gives, but for damage.
-    pub fn check(&self, _progress: &dyn Progress, _cancel: &CancelHandle) -> Result<CheckSummary> {
-        Err(Error::Unsupported("check".into()))
+    pub fn check(&self, progress: &dyn Progress, cancel: &CancelHandle) -> Result<CheckSummary> {
+        progress.phase("checking", None);
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        Err(Error::Unsupported("check".to_owned()))
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::io;
-use std::path::PathBuf;
 
 use crate::limits::EXCERPT_CHARACTERS_MAX;
 
@@ -43,7 +42,9 @@ pub enum Error {
     MemoryExceeded {
         /// What needed it: an operator of a query or a phase of a load.
         operator: String,
-        /// The bytes that the operation may take.
+        /// How many more bytes it asked for.
+        requested_bytes: u64,
+        /// The bytes that may be taken in all.
         limit_bytes: u64,
     },
     /// The query ran longer than it may.
@@ -59,14 +60,69 @@ pub enum Error {
         /// What the operating system said.
         source: io::Error,
     },
+    /// The operating system gives no thread.
+    Threads(io::Error),
     /// The output of a dump cannot be written.
     Output(io::Error),
+    /// Another process has the database open in a way that does not go together with this one.
+    Locked {
+        /// The folder.
+        directory: String,
+        /// Who holds it.
+        holder: String,
+    },
+    /// Another load is running in this process.
+    Busy,
     /// The folder is not a database.
     NotADatabase {
         /// The folder.
-        path: PathBuf,
-        /// What is there instead.
+        directory: String,
+        /// What is missing or wrong.
         reason: String,
+    },
+    /// No database is made in the folder because it holds other files.
+    ForeignFiles {
+        /// The folder.
+        directory: String,
+        /// One of the files.
+        example: String,
+    },
+    /// The database was written in a version of the format that this build does not read.
+    Format {
+        /// Whether a newer Stoa reads it; otherwise the data must be loaded again.
+        newer: bool,
+        /// What to do about it, in full.
+        message: String,
+    },
+    /// The database was opened for reading.
+    ReadOnly,
+    /// A write failed earlier: nothing is written until the database was opened anew.
+    RefusesWrites {
+        /// The failure.
+        reason: String,
+    },
+    /// The disk is full.
+    DiskFull {
+        /// The file that was written.
+        file: String,
+    },
+    /// A file of the database cannot be read or written.
+    Io {
+        /// The file.
+        file: String,
+        /// What was to be done: `read`, `write`, `sync`, ...
+        operation: &'static str,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Bytes on disk are not what was written.
+    Corruption {
+        /// The file, and where in it.
+        place: String,
+        /// What should be there.
+        expected: String,
+        /// What is there.
+        found: String,
     },
 
     // We must act.
@@ -88,18 +144,42 @@ impl fmt::Display for Error {
             Self::LimitExceeded { what, limit } => write!(f, "{what} exceeds the limit of {limit}"),
             Self::MemoryExceeded {
                 operator,
+                requested_bytes,
                 limit_bytes,
             } => write!(
                 f,
-                "{operator} needs more memory than the {limit_bytes} bytes allowed by --memory"
+                "{operator} needs {requested_bytes} bytes more than there is room for in the \
+                 {limit_bytes} bytes that --memory allows"
             ),
             Self::Timeout => f.write_str("the query ran longer than --timeout allows"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Input { input, .. } => write!(f, "cannot read {input}"),
+            Self::Threads(_) => f.write_str("cannot start a thread"),
             Self::Output(_) => f.write_str("cannot write the output"),
-            Self::NotADatabase { path, reason } => {
-                write!(f, "{} is not a Stoa database: {reason}", path.display())
+            Self::Locked { directory, holder } => write!(f, "{directory} is in use by {holder}"),
+            Self::Busy => f.write_str("another load is running"),
+            Self::NotADatabase { directory, reason } => {
+                write!(f, "{directory} is not a database: {reason}")
             }
+            Self::ForeignFiles { directory, example } => write!(
+                f,
+                "no database is made in {directory}: it holds other files ({example})"
+            ),
+            Self::Format { message, .. } => f.write_str(message),
+            Self::ReadOnly => f.write_str("the database was opened for reading only"),
+            Self::RefusesWrites { reason } => write!(
+                f,
+                "the database refuses writes until it is opened again, after: {reason}"
+            ),
+            Self::DiskFull { file } => write!(f, "no space left on the disk to write {file}"),
+            Self::Io {
+                file, operation, ..
+            } => write!(f, "cannot {operation} {file}"),
+            Self::Corruption {
+                place,
+                expected,
+                found,
+            } => write!(f, "{place} is damaged: expected {expected}, found {found}"),
             Self::Internal(what) => write!(f, "internal error: {what}"),
         }
     }
@@ -108,8 +188,125 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Input { source, .. } | Self::Output(source) => Some(source),
+            Self::Input { source, .. } | Self::Threads(source) | Self::Output(source) => {
+                Some(source)
+            }
             _ => None,
+        }
+    }
+}
+
+impl From<stoa_storage::Error> for Error {
+    fn from(error: stoa_storage::Error) -> Self {
+        use stoa_storage::Error as Storage;
+        let message = error.to_string();
+        match error {
+            Storage::Cancelled => Self::Cancelled,
+            Storage::ReadOnly => Self::ReadOnly,
+            Storage::LimitExceeded { what, limit, .. } => Self::LimitExceeded { what, limit },
+            Storage::Memory(exceeded) => Self::MemoryExceeded {
+                operator: "reading".to_owned(),
+                requested_bytes: exceeded.requested,
+                limit_bytes: exceeded.limit,
+            },
+            Storage::NotADatabase { directory, reason } => Self::NotADatabase { directory, reason },
+            Storage::ForeignFiles { directory, example } => {
+                Self::ForeignFiles { directory, example }
+            }
+            Storage::NewerFormat { .. } => Self::Format {
+                newer: true,
+                message,
+            },
+            Storage::OlderFormat { .. } => Self::Format {
+                newer: false,
+                message,
+            },
+            Storage::Locked { directory, holder } => Self::Locked { directory, holder },
+            Storage::CheckpointRunning => Self::Busy,
+            Storage::DiskFull { file, .. } => Self::DiskFull { file },
+            Storage::Io {
+                file,
+                operation,
+                source,
+            } => Self::Io {
+                file,
+                operation,
+                source,
+            },
+            Storage::RefusesWrites { reason } => Self::RefusesWrites { reason },
+            Storage::Corruption(damage) => Self::Corruption {
+                place: format!(
+                    "file {} at offset {} (length {})",
+                    damage.file, damage.offset, damage.length
+                ),
+                expected: damage.expected,
+                found: damage.found,
+            },
+            _ => Self::Internal(message),
+        }
+    }
+}
+
+impl From<stoa_quadstore::Error> for Error {
+    fn from(error: stoa_quadstore::Error) -> Self {
+        use stoa_quadstore::Error as Quadstore;
+        match error {
+            Quadstore::Cancelled => Self::Cancelled,
+            Quadstore::Storage(error) => error.into(),
+            Quadstore::Format { found, supported } => Self::Format {
+                newer: found > supported,
+                message: error.to_string(),
+            },
+            Quadstore::Corruption {
+                structure,
+                expected,
+                found,
+            } => Self::Corruption {
+                place: structure.to_owned(),
+                expected,
+                found,
+            },
+            other => Self::Internal(other.to_string()),
+        }
+    }
+}
+
+impl From<stoa_executor::Error> for Error {
+    fn from(error: stoa_executor::Error) -> Self {
+        use stoa_executor::Error as Executor;
+        match error {
+            Executor::Unsupported(what) => Self::Unsupported(what.to_owned()),
+            Executor::Cancelled => Self::Cancelled,
+            Executor::DeadlineExceeded => Self::Timeout,
+            Executor::MemoryExceeded {
+                operator,
+                requested_bytes,
+                limit_bytes,
+            } => Self::MemoryExceeded {
+                operator: operator.to_owned(),
+                requested_bytes,
+                limit_bytes,
+            },
+            Executor::Quadstore(error) => error.into(),
+            other => Self::Internal(other.to_string()),
+        }
+    }
+}
+
+impl From<stoa_planner::Error> for Error {
+    fn from(error: stoa_planner::Error) -> Self {
+        use stoa_planner::Error as Planner;
+        match error {
+            Planner::Unsupported(what) => Self::Unsupported(what),
+            Planner::TooDeep => Self::LimitExceeded {
+                what: "the nesting of the query",
+                limit: u64::try_from(stoa_planner::NESTING_MAX).unwrap_or(u64::MAX),
+            },
+            Planner::Statistics(source) => match source.downcast::<stoa_quadstore::Error>() {
+                Ok(error) => (*error).into(),
+                Err(source) => Self::Internal(source.to_string()),
+            },
+            other => Self::Internal(other.to_string()),
         }
     }
 }

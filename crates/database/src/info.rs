@@ -1,5 +1,10 @@
 //! What `stoa info` and `stoa check` tell about a database.
 
+use stoa_quadstore::QuadStore;
+use stoa_terms::Kind;
+
+use crate::error::Result;
+
 /// What is in a database and how it lies on disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Info {
@@ -9,14 +14,12 @@ pub struct Info {
     pub named_graphs: u64,
     /// Terms in the dictionary.
     pub terms: u64,
-    /// Blank nodes, which are in no dictionary.
-    pub blank_nodes: u64,
-    /// Triple terms.
-    pub triple_terms: u64,
     /// The share of literal objects in quads that are inline, from 0 to 1; `None` if there is no
     /// literal.
     pub inline_share: Option<f64>,
-    /// The permutations.
+    /// The same among numbers, dates and times only.
+    pub inline_value_share: Option<f64>,
+    /// The permutations, the pairs of graph and subject, and the catalogue of graphs.
     pub permutations: Vec<PartInfo>,
     /// The parts of the dictionary.
     pub dictionary: Vec<PartInfo>,
@@ -26,8 +29,10 @@ pub struct Info {
     pub free_bytes: u64,
     /// The number of the last commit.
     pub commit: u64,
-    /// The version of the format on disk.
+    /// The version of the format of files on disk.
     pub format_version: u32,
+    /// The version of the format of quads and terms in them.
+    pub quad_format_version: u32,
     /// The id of the database, in hexadecimal digits.
     pub database_id: String,
     /// How files are read and written, such as `pread`.
@@ -35,12 +40,67 @@ pub struct Info {
 }
 
 impl Info {
+    pub(crate) fn of(store: &QuadStore) -> Result<Self> {
+        let info = store.info()?;
+        let files = store.store();
+        let dictionary: Vec<PartInfo> = info
+            .dictionary
+            .into_iter()
+            .map(|(name, entries, bytes)| PartInfo {
+                name,
+                entries,
+                bytes,
+            })
+            .collect();
+        let trees = info.trees.iter().map(|tree| PartInfo {
+            name: tree.name.to_owned(),
+            entries: tree.rows,
+            bytes: tree.bytes,
+        });
+        Ok(Self {
+            quads: info.quads,
+            named_graphs: info.graphs,
+            terms: dictionary.iter().map(|part| part.entries).sum(),
+            inline_share: share(&info.object_kinds, |_| true),
+            inline_value_share: share(&info.object_kinds, |kind| {
+                !matches!(kind, Kind::Special | Kind::ShortString | Kind::Literal)
+            }),
+            permutations: trees.collect(),
+            dictionary,
+            data_bytes: info.data_bytes,
+            free_bytes: info.free_bytes,
+            commit: info.commit,
+            format_version: stoa_storage::format::FORMAT_VERSION,
+            quad_format_version: info.format,
+            database_id: format!("{:032x}", files.identity().database_id),
+            io: files.io_info().to_string(),
+        })
+    }
+
     /// Bytes of data files for each quad; `None` without quads.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a figure for people")]
     pub fn bytes_per_quad(&self) -> Option<f64> {
         (self.quads > 0).then(|| self.data_bytes as f64 / self.quads as f64)
     }
+}
+
+/// The inline ones among quads whose objects are literals of the kinds that count.
+#[expect(clippy::cast_precision_loss, reason = "a figure for people")]
+fn share(object_kinds: &[u64; 16], counts: impl Fn(Kind) -> bool) -> Option<f64> {
+    let (mut inline, mut others) = (0, 0);
+    for (kind, quads) in Kind::ALL.into_iter().zip(object_kinds) {
+        // Of the special ids only booleans are objects.
+        if !(kind.is_literal() || kind == Kind::Special) || !counts(kind) {
+            continue;
+        }
+        if kind.is_in_dictionary() {
+            others += quads;
+        } else {
+            inline += quads;
+        }
+    }
+    (inline + others > 0).then(|| inline as f64 / (inline + others) as f64)
 }
 
 /// A part of a database.

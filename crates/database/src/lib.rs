@@ -14,6 +14,7 @@
 #![warn(missing_docs)]
 
 mod database;
+mod dump;
 mod error;
 mod format;
 mod info;
@@ -22,13 +23,17 @@ pub mod load;
 mod options;
 mod query;
 mod runtime;
+mod statistics;
 
 pub use database::Database;
 pub use error::{DataError, Error, Result, SyntaxError};
 pub use format::{Compression, GraphFormat};
 pub use info::{CheckSummary, Info, PartInfo};
 pub use load::{Input, LoadSummary, Progress};
-pub use options::{Access, DumpFormat, LoadOptions, OpenOptions, QueryOptions, RuntimeOptions};
+pub use options::{
+    Access, DumpFormat, ForcedJoin, LoadOptions, OpenOptions, QueryOptions, RuntimeOptions,
+};
 pub use oxrdf;
 pub use query::{CancelHandle, Query, QueryKind, QueryResult, Solution, Solutions, Triples};
 pub use runtime::{Clock, Runtime, SystemClock, machine_memory_bytes};
+pub use stoa_executor::pool::{PoolFull, PoolLimits, Task, TaskStream, WorkerPool};

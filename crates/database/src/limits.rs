@@ -1,7 +1,10 @@
 //! Every constant limit of this crate.
 
 /// How deeply the text of a query may nest brackets.
-pub const QUERY_NESTING_MAX: usize = 1_000;
+pub const QUERY_NESTING_MAX: usize = stoa_planner::NESTING_MAX;
+
+/// The longest text of a query, in bytes.
+pub const QUERY_BYTES_MAX: usize = 16 << 20;
 
 /// How deeply triple terms may be nested in data.
 pub const TRIPLE_TERM_DEPTH_MAX: usize = 128;

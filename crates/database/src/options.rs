@@ -8,6 +8,8 @@ use crate::load::Input;
 use crate::query::CancelHandle;
 use crate::runtime::Clock;
 
+pub use stoa_planner::ForcedJoin;
+
 /// What databases of one process share.
 #[derive(Clone, Debug, Default)]
 pub struct RuntimeOptions {
@@ -70,8 +72,6 @@ pub struct QueryOptions {
     pub base: Option<String>,
     /// How long the query may run.
     pub timeout: Option<Duration>,
-    /// The memory that the query may take, in bytes; by default what the runtime has.
-    pub memory_bytes: Option<u64>,
     /// Whether the default graph is the union of all graphs instead of the unnamed one.
     pub default_graph_union: bool,
     /// IRIs of the graphs that form the default graph instead of what FROM says, as
@@ -84,6 +84,8 @@ pub struct QueryOptions {
     pub batch_rows: Option<usize>,
     /// Turns off all rewriting and join ordering; for tests.
     pub naive: bool,
+    /// The join method that is taken wherever it can be; for tests.
+    pub force_join: Option<ForcedJoin>,
     /// Ends the query from another thread.
     pub cancel: CancelHandle,
 }

@@ -1,11 +1,30 @@
 //! From the text of a query to its answer.
+//!
+//! A text is checked for nesting, parsed by spargebra, planned with the counts of a snapshot, and run
+//! by the executor over the same snapshot.
+
+mod solutions;
+mod syntax;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use oxrdf::{Term, Triple, Variable};
+use oxrdf::{NamedNode, Variable};
+use spargebra::SparqlParser;
+use spargebra::algebra::{GraphPattern, QueryDataset};
+use stoa_executor::{Execution, QueryContext, QuerySettings, Step};
+use stoa_planner::{PlannerOptions, QueryPlan};
+use stoa_quadstore::Snapshot;
+use stoa_terms::TermId;
 
-use crate::error::Result;
+pub use solutions::{QueryResult, Solution, Solutions, Triples};
+
+use crate::error::{Error, Result};
+use crate::limits::QUERY_BYTES_MAX;
+use crate::options::QueryOptions;
+use crate::runtime::{Runtime, date_time};
+use crate::statistics::SnapshotStatistics;
 
 /// Ends an operation from another thread. All clones belong together.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +80,8 @@ pub struct Query {
     kind: QueryKind,
     variables: Arc<[Variable]>,
     warnings: Vec<String>,
+    plan: QueryPlan,
+    execution: Execution,
 }
 
 impl Query {
@@ -70,7 +91,8 @@ impl Query {
         self.kind
     }
 
-    /// The variables of its solutions; empty for other kinds.
+    /// The variables of its solutions in the order in which the query names them; empty for other
+    /// kinds.
     #[must_use]
     pub fn variables(&self) -> &[Variable] {
         &self.variables
@@ -81,71 +103,236 @@ impl Query {
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
-}
 
-/// The answer to a query.
-pub enum QueryResult {
-    /// Of SELECT.
-    Solutions(Solutions),
-    /// Of ASK.
-    Boolean(bool),
-    /// Of CONSTRUCT and DESCRIBE.
-    Graph(Triples),
-}
-
-/// The solutions of a SELECT, computed while they are taken.
-pub struct Solutions {
-    query: Query,
-}
-
-impl Solutions {
-    /// The variables in the order in which the query names them.
+    /// The plan as a tree of text.
     #[must_use]
-    pub fn variables(&self) -> &[Variable] {
-        self.query.variables()
+    pub fn explain(&self) -> String {
+        stoa_planner::explain(&self.plan)
     }
-}
 
-impl Iterator for Solutions {
-    type Item = Result<Solution>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        None
+    /// Works for some milliseconds at most. A batch has a column for each of
+    /// [`Query::variables`]; a single one, true or false, for ASK; subject, predicate and object for
+    /// CONSTRUCT and DESCRIBE, without duplicates.
+    ///
+    /// # Errors
+    /// `Timeout`, `Cancelled`, `MemoryExceeded`, and what the disk gives.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "it is no iterator: it yields between batches"
+    )]
+    pub fn next(&mut self) -> Result<Step> {
+        Ok(self.execution.next()?)
     }
-}
 
-/// One solution: a term for each variable that is bound.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Solution {
-    variables: Arc<[Variable]>,
-    values: Vec<Option<Term>>,
-}
-
-impl Solution {
-    /// What the variable of this name (without `?`) is bound to.
+    /// What decodes the ids of its batches.
     #[must_use]
-    pub fn get(&self, name: &str) -> Option<&Term> {
-        let at = self.variables.iter().position(|v| v.as_str() == name)?;
-        self.values.get(at)?.as_ref()
-    }
-
-    /// The values in the order of [`Solutions::variables`].
-    #[must_use]
-    pub fn values(&self) -> &[Option<Term>] {
-        &self.values
+    pub fn context(&self) -> &Arc<QueryContext> {
+        self.execution.context()
     }
 }
 
-/// The triples of a CONSTRUCT or DESCRIBE, computed while they are taken.
-pub struct Triples {
-    #[expect(dead_code, reason = "read once queries run")]
-    query: Query,
+/// Parses and plans.
+pub(crate) fn prepare(
+    runtime: &Runtime,
+    snapshot: Snapshot,
+    text: &str,
+    options: &QueryOptions,
+) -> Result<Query> {
+    let clock = runtime.executor_clock();
+    let started_ns = clock.now_ns();
+    let parsed = parse(text, options.base.as_deref())?;
+    let dataset = dataset(options)?;
+    let warnings = warnings(&parsed, &snapshot, options)?;
+    let plan = stoa_planner::plan(
+        &parsed,
+        &PlannerOptions {
+            default_graph_union: options.default_graph_union,
+            dataset,
+            optimize: !options.naive,
+            force_join: options.force_join,
+        },
+        &SnapshotStatistics {
+            snapshot: &snapshot,
+        },
+    )?;
+    let mut settings = QuerySettings::new(
+        runtime.memory().clone(),
+        clock,
+        date_time(runtime.clock().now()),
+        runtime.random(),
+    );
+    settings.deadline_ns = options.timeout.map(|timeout| deadline(started_ns, timeout));
+    settings.cancel = options.cancel.flag();
+    settings.base_iri.clone_from(&plan.base_iri);
+    if let Some(rows) = options.batch_rows {
+        settings.batch_rows = rows.max(1);
+        settings.lookup_rows_max = settings.batch_rows;
+    }
+    let context = Arc::new(QueryContext::new(snapshot, settings));
+    let execution = Execution::new(&plan, context)?;
+    let (kind, variables) = match execution.shape() {
+        stoa_executor::Shape::Solutions(names) => (
+            QueryKind::Solutions,
+            names.iter().map(Variable::new_unchecked).collect(),
+        ),
+        stoa_executor::Shape::Boolean => (QueryKind::Boolean, Arc::from([])),
+        stoa_executor::Shape::Triples => (QueryKind::Graph, Arc::from([])),
+    };
+    Ok(Query {
+        kind,
+        variables,
+        warnings,
+        plan,
+        execution,
+    })
 }
 
-impl Iterator for Triples {
-    type Item = Result<Triple>;
+fn deadline(started_ns: u64, timeout: Duration) -> u64 {
+    started_ns.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
+}
 
-    fn next(&mut self) -> Option<Self::Item> {
-        None
+fn parse(text: &str, base: Option<&str>) -> Result<spargebra::Query> {
+    if text.len() > QUERY_BYTES_MAX {
+        return Err(Error::LimitExceeded {
+            what: "the length of the query",
+            limit: u64::try_from(QUERY_BYTES_MAX).unwrap_or(u64::MAX),
+        });
+    }
+    stoa_planner::check_nesting(text)?;
+    let mut parser = SparqlParser::new();
+    if let Some(base) = base {
+        parser = parser
+            .with_base_iri(base)
+            .map_err(|error| Error::InvalidOption {
+                option: "--base",
+                reason: format!("{base} is not an absolute IRI: {error}"),
+            })?;
+    }
+    parser
+        .parse_query(text)
+        .map_err(|error| syntax::error(text, &error.to_string()).into())
+}
+
+/// The dataset of the protocol, if one is given.
+fn dataset(options: &QueryOptions) -> Result<Option<QueryDataset>> {
+    if options.default_graphs.is_empty() && options.named_graphs.is_empty() {
+        return Ok(None);
+    }
+    let graphs = |option: &'static str, iris: &[String]| {
+        iris.iter()
+            .map(|iri| {
+                NamedNode::new(iri).map_err(|error| Error::InvalidOption {
+                    option,
+                    reason: format!("{iri} is not an absolute IRI: {error}"),
+                })
+            })
+            .collect::<Result<Vec<_>>>()
+    };
+    Ok(Some(QueryDataset {
+        default: graphs("default-graph-uri", &options.default_graphs)?,
+        named: Some(graphs("named-graph-uri", &options.named_graphs)?),
+    }))
+}
+
+fn warnings(
+    query: &spargebra::Query,
+    snapshot: &Snapshot,
+    options: &QueryOptions,
+) -> Result<Vec<String>> {
+    let (spargebra::Query::Select {
+        dataset, pattern, ..
+    }
+    | spargebra::Query::Ask {
+        dataset, pattern, ..
+    }
+    | spargebra::Query::Construct {
+        dataset, pattern, ..
+    }
+    | spargebra::Query::Describe {
+        dataset, pattern, ..
+    }) = query;
+    let chosen = dataset.is_some()
+        || options.default_graph_union
+        || !options.default_graphs.is_empty()
+        || !options.named_graphs.is_empty();
+    if chosen
+        || snapshot.quads() == 0
+        || !reads_default_graph(pattern)
+        || snapshot.graph_quads(TermId::DEFAULT_GRAPH)? > 0
+    {
+        return Ok(Vec::new());
+    }
+    Ok(vec![
+        "the default graph is empty, the named graphs are not: ask with GRAPH ?g { } or \
+         --default-graph union"
+            .to_owned(),
+    ])
+}
+
+/// Whether a pattern stands outside of GRAPH. The algebra may be deep, so there is no recursion.
+fn reads_default_graph(pattern: &GraphPattern) -> bool {
+    let mut open = vec![pattern];
+    while let Some(pattern) = open.pop() {
+        match pattern {
+            GraphPattern::Bgp { patterns } => {
+                if !patterns.is_empty() {
+                    return true;
+                }
+            }
+            GraphPattern::Path { .. } => return true,
+            GraphPattern::Graph { .. }
+            | GraphPattern::Service { .. }
+            | GraphPattern::Values { .. } => {}
+            GraphPattern::Join { left, right }
+            | GraphPattern::LeftJoin { left, right, .. }
+            | GraphPattern::Lateral { left, right }
+            | GraphPattern::Union { left, right }
+            | GraphPattern::Minus { left, right } => open.extend([&**left, &**right]),
+            GraphPattern::Filter { inner, .. }
+            | GraphPattern::Extend { inner, .. }
+            | GraphPattern::OrderBy { inner, .. }
+            | GraphPattern::Project { inner, .. }
+            | GraphPattern::Distinct { inner }
+            | GraphPattern::Reduced { inner }
+            | GraphPattern::Slice { inner, .. }
+            | GraphPattern::Group { inner, .. } => open.push(inner),
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_outside_of_graph_are_seen() {
+        for (text, expected) in [
+            ("SELECT * { ?s ?p ?o }", true),
+            ("SELECT * { GRAPH ?g { ?s ?p ?o } }", false),
+            (
+                "SELECT * { GRAPH ?g { ?s ?p ?o } OPTIONAL { ?s <http://a/p>+ ?x } }",
+                true,
+            ),
+            (
+                "SELECT * { { SELECT DISTINCT ?x { ?x ?y ?z } LIMIT 1 } }",
+                true,
+            ),
+            ("SELECT (1 AS ?x) { }", false),
+        ] {
+            let spargebra::Query::Select { pattern, .. } = parse(text, None).unwrap() else {
+                panic!("{text}");
+            };
+            assert_eq!(reads_default_graph(&pattern), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_very_long_query_is_refused() {
+        let text = format!("SELECT * {{ }} #{}", "x".repeat(QUERY_BYTES_MAX));
+        assert!(matches!(
+            parse(&text, None),
+            Err(Error::LimitExceeded { .. })
+        ));
     }
 }

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::error::Result;
+use oxsdatatypes::DateTime;
+use stoa_storage::{Cache, MemoryBudget};
+
+use crate::error::{Error, Result};
 use crate::options::RuntimeOptions;
 
 /// A source of time. Passed in so that a run can be replayed.
@@ -52,6 +55,9 @@ impl Clock for SystemClock {
     }
 }
 
+/// The least memory that a runtime works with, in bytes.
+const MEMORY_BYTES_MIN: u64 = 16 << 20;
+
 /// What several databases of one process share. Cheap to clone.
 ///
 /// ```
@@ -66,14 +72,14 @@ impl Clock for SystemClock {
 /// assert_eq!(runtime.threads(), 2);
 /// # Ok::<_, stoa_database::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Runtime {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug)]
 struct Shared {
-    memory_bytes: u64,
+    memory: MemoryBudget,
+    cache: Arc<Cache>,
     threads: usize,
     clock: Arc<dyn Clock>,
     seed: AtomicU64,
@@ -89,11 +95,21 @@ impl Runtime {
             .clock
             .unwrap_or_else(|| Arc::new(SystemClock::new()));
         let seed = options.seed.unwrap_or_else(|| seed_of_the_machine(&*clock));
+        let memory_bytes = options
+            .memory_bytes
+            .unwrap_or_else(|| machine_memory_bytes() / 4);
+        if memory_bytes < MEMORY_BYTES_MIN {
+            return Err(Error::InvalidOption {
+                option: "--memory",
+                reason: format!("at least {} MB are needed", MEMORY_BYTES_MIN >> 20),
+            });
+        }
+        let memory = MemoryBudget::new(memory_bytes);
+        let cache_bytes = options.cache_bytes.unwrap_or(memory_bytes / 2);
         Ok(Self {
             shared: Arc::new(Shared {
-                memory_bytes: options
-                    .memory_bytes
-                    .unwrap_or_else(|| machine_memory_bytes() / 4),
+                cache: Cache::new(&memory, cache_bytes.min(memory_bytes)),
+                memory,
                 threads: options.threads.unwrap_or_else(cores).max(1),
                 clock,
                 seed: AtomicU64::new(seed),
@@ -104,7 +120,13 @@ impl Runtime {
     /// The memory that all databases of the runtime may take together, in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.shared.memory_bytes
+        self.shared.memory.limit()
+    }
+
+    /// The memory that is in use now, caches included, in bytes.
+    #[must_use]
+    pub fn memory_used_bytes(&self) -> u64 {
+        self.shared.memory.used()
     }
 
     /// How many threads work at once.
@@ -119,6 +141,20 @@ impl Runtime {
         Arc::clone(&self.shared.clock)
     }
 
+    pub(crate) fn memory(&self) -> &MemoryBudget {
+        &self.shared.memory
+    }
+
+    pub(crate) fn cache(&self) -> Arc<Cache> {
+        Arc::clone(&self.shared.cache)
+    }
+
+    /// The source of time as the executor and its worker pool want it.
+    #[must_use]
+    pub fn executor_clock(&self) -> Arc<dyn stoa_executor::Clock> {
+        Arc::new(ExecutorClock(self.clock()))
+    }
+
     /// The next number of the runtime's sequence of random numbers.
     #[must_use]
     pub fn random(&self) -> u64 {
@@ -131,6 +167,53 @@ impl Runtime {
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
+}
+
+impl fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runtime")
+            .field("memory_bytes", &self.memory_bytes())
+            .field("threads", &self.threads())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A [`Clock`] in the executor's form.
+struct ExecutorClock(Arc<dyn Clock>);
+
+impl stoa_executor::Clock for ExecutorClock {
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.0.monotonic().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// The moment so long after 1970-01-01T00:00:00Z, to the millisecond, in UTC.
+pub(crate) fn date_time(since_1970: Duration) -> DateTime {
+    const SECONDS_A_DAY: u64 = 86_400;
+    let seconds = since_1970.as_secs();
+    let (days, second) = (seconds / SECONDS_A_DAY, seconds % SECONDS_A_DAY);
+    // Days are counted from 0000-03-01, so that the leap day is the last one of a year.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let shifted_month = (5 * day + 2) / 153;
+    let day = day - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 {
+        shifted_month + 3
+    } else {
+        shifted_month - 9
+    };
+    let year = year + era * 400 + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
+        second / 3_600,
+        second / 60 % 60,
+        second % 60,
+        since_1970.subsec_millis()
+    )
+    .parse()
+    .unwrap_or(DateTime::MIN)
 }
 
 fn cores() -> usize {
@@ -188,6 +271,34 @@ mod tests {
         assert_eq!(total_of_meminfo("MemTotal: many kB"), None);
         assert_eq!(total_of_meminfo(""), None);
         assert!(machine_memory_bytes() > 0);
+    }
+
+    #[test]
+    fn dates_are_right() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_700_000_000, "2023-11-14T22:13:20Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            let date = date_time(Duration::from_secs(seconds));
+            assert_eq!(date.to_string(), text);
+        }
+        let date = date_time(Duration::from_millis(1_234_567));
+        assert_eq!(date.to_string(), "1970-01-01T00:20:34.567Z");
+    }
+
+    #[test]
+    fn too_little_memory_is_refused() {
+        let error = Runtime::new(RuntimeOptions {
+            memory_bytes: Some(1 << 20),
+            ..RuntimeOptions::default()
+        });
+        assert_eq!(
+            error.unwrap_err().to_string(),
+            "--memory: at least 16 MB are needed"
+        );
     }
 
     #[test]

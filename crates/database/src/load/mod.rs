@@ -1,16 +1,23 @@
 //! Loading: from files in several formats to a commit.
 
+mod detect;
+mod document;
+mod driver;
 mod iri;
 mod language;
-#[expect(dead_code, reason = "the driver of the load follows")]
 mod line;
+mod pieces;
 mod sink;
+mod source;
+mod store;
 mod text;
 
 use std::fmt;
 use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+
+pub(crate) use store::load;
 
 /// Something to load.
 #[derive(Clone)]

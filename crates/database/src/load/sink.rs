@@ -23,6 +23,10 @@ pub(crate) trait QuadSink {
     /// What a term is called after it was handed over.
     type Term: Copy;
 
+    /// Blank nodes that follow belong to the file with this number; a file may be announced several
+    /// times, and to several sinks.
+    fn start_file(&mut self, number: u64);
+
     /// Changes whenever terms that were handed over before must be handed over again.
     fn epoch(&self) -> u64;
 
@@ -67,6 +71,7 @@ pub(crate) mod recording {
         pub(crate) quads: Vec<Quad>,
         terms: Vec<(u64, Term)>,
         pub(crate) iris_taken: usize,
+        file: u64,
     }
 
     const EPOCH_QUADS: usize = 7;
@@ -106,6 +111,10 @@ pub(crate) mod recording {
     impl QuadSink for RecordingSink {
         type Term = usize;
 
+        fn start_file(&mut self, number: u64) {
+            self.file = number;
+        }
+
         fn epoch(&self) -> u64 {
             u64::try_from(self.quads.len() / EPOCH_QUADS).unwrap()
         }
@@ -116,6 +125,11 @@ pub(crate) mod recording {
         }
 
         fn blank(&mut self, label: &str) -> Result<usize> {
+            // Labels stay as they are in the first file.
+            let label = match self.file {
+                0 => label.to_owned(),
+                file => format!("f{file}.{label}"),
+            };
             self.add(BlankNode::new(label).unwrap())
         }
 

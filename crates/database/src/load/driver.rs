@@ -1,0 +1,391 @@
+//! Shares the inputs among threads.
+//!
+//! Every thread first takes a file that nobody has taken. When there is none left it helps with a
+//! file of N-Triples or N-Quads that another one has open: whoever holds the lock of the file takes
+//! the next piece of lines, lets go, and parses it. A file of Turtle or TriG stays with its thread.
+//!
+//! # Concurrency
+//! Locks are taken in this order: list of open files, one file, failure. A piece is parsed without
+//! a lock.
+//!
+//! # Limits
+//! Memory: a piece for each thread and the start of a line for each open file. Cancellation is
+//! checked at every piece.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::format::GraphFormat;
+use crate::limits::{CHUNK_BYTES, SNIFF_BYTES};
+use crate::load::Progress;
+use crate::load::detect::detect;
+use crate::load::document;
+use crate::load::line::{Failure, LineParser};
+use crate::load::pieces::{Pieces, Place};
+use crate::load::sink::QuadSink;
+use crate::load::source::{LOADABLE, Source, Stream};
+use crate::query::CancelHandle;
+
+/// How much parsing threads may put on their stack; the parser of Turtle drops nested triple terms
+/// by recursion.
+const STACK_BYTES: usize = 16 << 20;
+
+/// What is parsed, and how.
+pub(crate) struct Job<'a> {
+    pub(crate) sources: &'a [Source],
+    pub(crate) format: Option<GraphFormat>,
+    pub(crate) base: Option<&'a str>,
+    pub(crate) threads: usize,
+    /// The most that a line or a token may take.
+    pub(crate) line_bytes_max: usize,
+    pub(crate) cancel: &'a CancelHandle,
+    pub(crate) progress: &'a dyn Progress,
+}
+
+/// What was parsed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Parsed {
+    pub(crate) quads: u64,
+    pub(crate) bytes_read: u64,
+}
+
+/// A source that has been taken.
+struct Opened {
+    number: usize,
+    /// `None` while it is opened, for good if it is not parsed by lines, and after its end.
+    lines: Mutex<Option<Lines>>,
+    done: AtomicBool,
+}
+
+struct Lines {
+    pieces: Pieces,
+    with_graphs: bool,
+}
+
+struct Shared<'a> {
+    job: &'a Job<'a>,
+    queue: Mutex<Queue>,
+    failed: AtomicBool,
+    failure: Mutex<Option<(FailurePlace, Error)>>,
+    bytes_read: Arc<AtomicU64>,
+    quads: AtomicU64,
+}
+
+/// The source and the number of the piece: of several failures the first one is reported.
+type FailurePlace = (usize, u64);
+
+struct Queue {
+    next: usize,
+    opened: VecDeque<Arc<Opened>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Parses all sources. Every thread has a sink of its own, which is finished by the thread.
+///
+/// # Errors
+/// The first failure by file and line among those that were met.
+pub(crate) fn run<S: QuadSink>(
+    job: &Job<'_>,
+    new_sink: &(dyn Fn() -> Result<S> + Sync),
+    finish: &(dyn Fn(S) -> Result<()> + Sync),
+) -> Result<Parsed> {
+    let shared = Shared {
+        job,
+        queue: Mutex::new(Queue {
+            next: 0,
+            opened: VecDeque::new(),
+        }),
+        failed: AtomicBool::new(false),
+        failure: Mutex::new(None),
+        bytes_read: Arc::default(),
+        quads: AtomicU64::new(0),
+    };
+    let shared_ref = &shared;
+    std::thread::scope(|scope| {
+        for number in 0..job.threads.max(1) {
+            let spawned = std::thread::Builder::new()
+                .name(format!("load {number}"))
+                .stack_size(STACK_BYTES)
+                .spawn_scoped(scope, move || {
+                    let done = work(shared_ref, new_sink, finish);
+                    if let Err(error) = done {
+                        shared_ref.fail((usize::MAX, 0), error);
+                    }
+                });
+            if let Err(source) = spawned {
+                shared_ref.fail((usize::MAX, 1), Error::Threads(source));
+                break;
+            }
+        }
+    });
+    match shared.failure.into_inner() {
+        Ok(Some((_, error))) => Err(error),
+        Ok(None) => Ok(Parsed {
+            quads: shared.quads.into_inner(),
+            bytes_read: shared.bytes_read.load(Ordering::Relaxed),
+        }),
+        Err(_) => Err(Error::Internal("a parsing thread panicked".to_owned())),
+    }
+}
+
+/// What one thread does.
+fn work<S: QuadSink>(
+    shared: &Shared<'_>,
+    new_sink: &(dyn Fn() -> Result<S> + Sync),
+    finish: &(dyn Fn(S) -> Result<()> + Sync),
+) -> Result<()> {
+    let mut worker = Worker {
+        shared,
+        sink: new_sink()?,
+        parser: LineParser::new(),
+        piece: Vec::new(),
+        file: None,
+    };
+    while let Some(opened) = shared.take() {
+        worker.share(&opened);
+    }
+    if shared.failed.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    finish(worker.sink)
+}
+
+/// What a thread got.
+enum Taken {
+    /// A source that it must open.
+    New(Arc<Opened>),
+    /// One that another thread has opened or is about to.
+    Shared(Arc<Opened>),
+}
+
+impl Shared<'_> {
+    fn fail(&self, place: FailurePlace, error: Error) {
+        let mut failure = lock(&self.failure);
+        if failure.as_ref().is_none_or(|(first, _)| place < *first) {
+            *failure = Some((place, error));
+        }
+        drop(failure);
+        self.failed.store(true, Ordering::Release);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// Something to work on; `None` if nothing is left.
+    fn take(&self) -> Option<Taken> {
+        if self.is_stopped() {
+            return None;
+        }
+        let mut queue = lock(&self.queue);
+        if queue.next < self.job.sources.len() {
+            let opened = Arc::new(Opened {
+                number: queue.next,
+                lines: Mutex::new(None),
+                done: AtomicBool::new(false),
+            });
+            queue.next += 1;
+            queue.opened.push_back(Arc::clone(&opened));
+            return Some(Taken::New(opened));
+        }
+        queue.opened.retain(|o| !o.done.load(Ordering::Acquire));
+        // Helpers take turns, so that they spread over the open files.
+        let first = queue.opened.pop_front()?;
+        queue.opened.push_back(Arc::clone(&first));
+        Some(Taken::Shared(first))
+    }
+
+    /// Counts quads, shows progress, and looks whether the work was cancelled.
+    fn advance(&self, quads: u64) -> Result<()> {
+        let quads = self.quads.fetch_add(quads, Ordering::Relaxed) + quads;
+        let bytes = self.bytes_read.load(Ordering::Relaxed);
+        self.job.progress.advance(bytes, quads);
+        if self.job.cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
+    }
+}
+
+struct Worker<'a, S: QuadSink> {
+    shared: &'a Shared<'a>,
+    sink: S,
+    parser: LineParser<S>,
+    piece: Vec<u8>,
+    /// The file whose blank nodes the sink expects.
+    file: Option<usize>,
+}
+
+impl<S: QuadSink> Worker<'_, S> {
+    fn share(&mut self, taken: &Taken) {
+        let opened = match taken {
+            Taken::New(opened) => {
+                // The lock is held while the source is opened, so that helpers wait for it.
+                let mut lines = lock(&opened.lines);
+                match self.open(opened.number) {
+                    Ok(Open::Lines(new)) => *lines = Some(*new),
+                    Ok(Open::Document(mut stream, with_graphs)) => {
+                        opened.done.store(true, Ordering::Release);
+                        drop(lines);
+                        if let Err(error) = self.document(opened.number, &mut stream, with_graphs) {
+                            self.shared.fail((opened.number, 0), error);
+                        }
+                        return;
+                    }
+                    Err(error) => {
+                        opened.done.store(true, Ordering::Release);
+                        drop(lines);
+                        self.shared.fail((opened.number, 0), error);
+                        return;
+                    }
+                }
+                opened
+            }
+            Taken::Shared(opened) => opened,
+        };
+        self.pieces(opened);
+    }
+
+    /// Parses pieces of a file until none is left.
+    fn pieces(&mut self, opened: &Opened) {
+        loop {
+            let mut lines = lock(&opened.lines);
+            if self.shared.is_stopped() || opened.done.load(Ordering::Acquire) {
+                return;
+            }
+            let Some(Lines {
+                pieces,
+                with_graphs,
+            }) = lines.as_mut()
+            else {
+                // Only after a panic of the thread that opened it.
+                opened.done.store(true, Ordering::Release);
+                return;
+            };
+            let with_graphs = *with_graphs;
+            let next = pieces.next(&mut self.piece);
+            if !matches!(next, Ok(Some(_))) {
+                opened.done.store(true, Ordering::Release);
+                *lines = None;
+            }
+            drop(lines);
+            let failed = match next {
+                Ok(None) => return,
+                Ok(Some(place)) => self
+                    .piece(opened.number, place, with_graphs)
+                    .map_err(|error| (place.number, error)),
+                // Pieces before this place come first if they fail, too.
+                Err(error) => Err((u64::MAX, error)),
+            };
+            if let Err((piece, error)) = failed {
+                self.shared.fail((opened.number, piece), error);
+                return;
+            }
+        }
+    }
+
+    fn piece(&mut self, file: usize, place: Place, with_graphs: bool) -> Result<()> {
+        self.start_file(file);
+        let parsed = self.parser.parse(&self.piece, with_graphs, &mut self.sink);
+        // The room for a very long line is not kept.
+        if self.piece.capacity() > 4 * CHUNK_BYTES {
+            self.piece = Vec::new();
+        }
+        match parsed {
+            Ok(quads) => self.shared.advance(quads),
+            Err(Failure::Sink(error)) => Err(error),
+            Err(Failure::Syntax {
+                line,
+                column,
+                reason,
+            }) => Err(self.source(file).damaged(place.line + line, column, reason)),
+        }
+    }
+
+    fn document(&mut self, file: usize, stream: &mut Stream, with_graphs: bool) -> Result<()> {
+        self.start_file(file);
+        let job = self.shared.job;
+        let url = stream.source.url();
+        let base = job.base.or(url.as_deref());
+        let shared = self.shared;
+        document::parse(
+            stream,
+            with_graphs,
+            base,
+            job.line_bytes_max,
+            &mut self.sink,
+            &mut |quads| {
+                shared.advance(quads)?;
+                if shared.is_stopped() {
+                    // Another file failed, and its error is already known.
+                    return Err(Error::Cancelled);
+                }
+                Ok(())
+            },
+        )
+    }
+
+    fn start_file(&mut self, file: usize) {
+        if self.file != Some(file) {
+            self.file = Some(file);
+            self.sink
+                .start_file(u64::try_from(file).unwrap_or(u64::MAX));
+            self.parser.start_file();
+        }
+    }
+
+    fn source(&self, file: usize) -> &Source {
+        self.shared
+            .job
+            .sources
+            .get(file)
+            .expect("files are numbered as the sources are")
+    }
+
+    fn open(&self, file: usize) -> Result<Open> {
+        let job = self.shared.job;
+        let source = self.source(file);
+        let mut stream = source.open(Arc::clone(&self.shared.bytes_read))?;
+        let format = match job.format.or(source.format) {
+            Some(format) => format,
+            None => {
+                let (start, whole) = match stream.look_ahead(SNIFF_BYTES) {
+                    Ok(looked) => looked,
+                    Err(error) => return Err(stream.failed(error, 1, 1)),
+                };
+                let format = detect(start, whole).ok_or_else(|| Error::UnknownFormat {
+                    input: source.name.clone(),
+                })?;
+                job.progress.note(&format!(
+                    "{}: read as {format}, by its content",
+                    source.name
+                ));
+                format
+            }
+        };
+        if !LOADABLE.contains(&format) {
+            return Err(Error::Unsupported(format!("{format} ({})", source.name)));
+        }
+        let with_graphs = format.has_graphs();
+        if matches!(format, GraphFormat::Turtle | GraphFormat::TriG) {
+            return Ok(Open::Document(Box::new(stream), with_graphs));
+        }
+        Ok(Open::Lines(Box::new(Lines {
+            pieces: Pieces::new(stream, job.line_bytes_max),
+            with_graphs,
+        })))
+    }
+}
+
+enum Open {
+    Lines(Box<Lines>),
+    Document(Box<Stream>, bool),
+}
+
+#[cfg(test)]
+mod tests;

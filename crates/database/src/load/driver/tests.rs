@@ -1,0 +1,226 @@
+//! Tests of loading into lists of quads.
+
+use std::fmt::Write;
+
+use oxrdf::Quad;
+
+use super::*;
+use crate::load::sink::recording::RecordingSink;
+use crate::load::{Input, source};
+
+fn load_with(
+    inputs: Vec<Input>,
+    threads: usize,
+    change: impl FnOnce(&mut Job<'_>),
+) -> Result<Vec<Quad>> {
+    let sources = source::expand(&inputs, &())?;
+    let cancel = CancelHandle::new();
+    let mut job = Job {
+        sources: &sources,
+        format: None,
+        base: None,
+        threads,
+        line_bytes_max: usize::MAX,
+        cancel: &cancel,
+        progress: &(),
+    };
+    change(&mut job);
+    let quads = Mutex::new(Vec::new());
+    let parsed = run(
+        &job,
+        &|| Ok(RecordingSink::default()),
+        &|sink: RecordingSink| {
+            lock(&quads).extend(sink.quads);
+            Ok(())
+        },
+    )?;
+    let mut quads = quads.into_inner().unwrap();
+    assert_eq!(parsed.quads, u64::try_from(quads.len()).unwrap());
+    quads.sort_by_cached_key(Quad::to_string);
+    Ok(quads)
+}
+
+fn load(inputs: Vec<Input>, threads: usize) -> Result<Vec<Quad>> {
+    load_with(inputs, threads, |_| {})
+}
+
+/// Some megabytes, with blank nodes that reach over pieces.
+fn long_text() -> String {
+    let mut text = String::new();
+    for i in 0..40_000 {
+        writeln!(
+            text,
+            "<http://example.org/subject/{}> <http://example.org/predicate/{}> \"object {i}\" .",
+            i / 10,
+            i % 10,
+        )
+        .unwrap();
+        writeln!(text, "_:b{} <http://example.org/p> _:x .", i % 100).unwrap();
+    }
+    text
+}
+
+fn by_oxttl(text: &str) -> Vec<Quad> {
+    let mut quads: Vec<Quad> = oxttl::NQuadsParser::new()
+        .for_slice(text)
+        .collect::<Result<_, _>>()
+        .unwrap();
+    quads.sort_by_cached_key(Quad::to_string);
+    quads
+}
+
+#[test]
+fn pieces_of_a_file_are_parsed_by_several_threads() {
+    let text = long_text();
+    assert!(text.len() > 4 * CHUNK_BYTES);
+    let expected = by_oxttl(&text);
+    for threads in [1, 2, 5] {
+        let input = Input::from_bytes("x.nt", text.as_str());
+        assert_eq!(load(vec![input], threads).unwrap(), expected);
+    }
+    let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
+    assert_eq!(
+        load(vec![Input::from_bytes("x", packed)], 3).unwrap(),
+        expected
+    );
+}
+
+#[test]
+fn files_of_several_formats_are_loaded_together() {
+    let inputs = |order: &[usize]| {
+        let all = [
+            ("a.nt", "_:x <http://a/p> \"1\" ."),
+            ("b.nq.gz", "_:x <http://a/p> \"1\" <http://a/g> ."),
+            ("c.ttl", "@prefix a: <http://a/> . _:x a:p 1, <y> ."),
+            ("d", "<http://a/g> { _:x <http://a/p> 'z' }"),
+            ("e.trig", ""),
+        ];
+        order
+            .iter()
+            .map(|i| Input::from_bytes(all[*i].0, all[*i].1))
+            .collect::<Vec<_>>()
+    };
+    let base = |job: &mut Job<'_>| job.base = Some("http://base/");
+    let quads = load_with(inputs(&[0, 1, 2, 3, 4]), 2, base).unwrap();
+    let text: Vec<String> = quads.iter().map(ToString::to_string).collect();
+    // The label of a blank node belongs to its file.
+    assert_eq!(
+        text,
+        [
+            "_:f1.x <http://a/p> \"1\" <http://a/g>",
+            "_:f2.x <http://a/p> \"1\"^^<http://www.w3.org/2001/XMLSchema#integer>",
+            "_:f2.x <http://a/p> <http://base/y>",
+            "_:f3.x <http://a/p> \"z\" <http://a/g>",
+            "_:x <http://a/p> \"1\"",
+        ]
+    );
+    for threads in [1, 3, 9] {
+        let same = load_with(inputs(&[0, 1, 2, 3, 4]), threads, base).unwrap();
+        assert_eq!(same, quads);
+    }
+}
+
+#[test]
+fn the_first_mistake_of_a_file_is_reported() {
+    let mut text = long_text();
+    let lines = text.lines().count();
+    text.push_str("<http://a/s> <http://a/p> .\n");
+    text.push_str(&long_text());
+    text.push_str("<http://a/s> .\n");
+    for threads in [1, 2, 4] {
+        let input = Input::from_bytes("x.nt", text.as_str());
+        let error = load(vec![input], threads).unwrap_err().to_string();
+        let place = format!("x.nt: line {}, column 27: ", lines + 1);
+        assert!(error.starts_with(&place), "{error}");
+    }
+}
+
+#[test]
+fn a_cut_file_is_reported_after_mistakes_in_it() {
+    let good = long_text();
+    for (text, place) in [
+        (good.clone(), None),
+        (
+            good.clone() + "x\n" + &good,
+            Some("line 80001, column 1: expected a subject"),
+        ),
+    ] {
+        let mut packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
+        packed.truncate(packed.len() - 1);
+        let error = load(vec![Input::from_bytes("x.nt", packed)], 2)
+            .unwrap_err()
+            .to_string();
+        let place = place.unwrap_or("the zstd data is cut off");
+        assert!(error.contains(place), "{error}");
+    }
+}
+
+#[test]
+fn wrong_formats_are_told() {
+    let turtle = || {
+        vec![Input::from_bytes(
+            "x.ttl",
+            "@prefix a: <http://a/> .\na:s a:p a:o .\n",
+        )]
+    };
+    let error = load_with(turtle(), 1, |job| job.format = Some(GraphFormat::NTriples));
+    assert!(
+        error
+            .unwrap_err()
+            .to_string()
+            .starts_with("x.ttl: line 1, column 1: expected")
+    );
+    for (name, text, message) in [
+        (
+            "x",
+            "hello world",
+            "x: unknown format: name it with --format (nt, nq, ttl, trig)",
+        ),
+        ("x.rdf", "", "not supported yet: RDF/XML (x.rdf)"),
+        ("x", "{\"@id\": \"x\"}", "not supported yet: JSON-LD (x)"),
+    ] {
+        let error = load(vec![Input::from_bytes(name, text)], 1).unwrap_err();
+        assert_eq!(error.to_string(), message);
+    }
+}
+
+#[test]
+fn a_load_can_be_cancelled() {
+    let input = Input::from_bytes("x.nt", long_text());
+    let cancelled = CancelHandle::new();
+    cancelled.cancel();
+    let sources = source::expand(&[input], &()).unwrap();
+    let job = Job {
+        sources: &sources,
+        format: None,
+        base: None,
+        threads: 2,
+        line_bytes_max: usize::MAX,
+        cancel: &cancelled,
+        progress: &(),
+    };
+    let result = run(
+        &job,
+        &|| Ok(RecordingSink::default()),
+        &|_: RecordingSink| Ok(()),
+    );
+    assert!(matches!(result, Err(Error::Cancelled)));
+}
+
+#[test]
+fn a_literal_of_a_hundred_megabytes_is_loaded() {
+    let long = "x".repeat(100 << 20);
+    let text = format!("<http://a/s> <http://a/p> \"{long}\" .\n<http://a/s> <http://a/p> 1 .\n");
+    let error = load(vec![Input::from_bytes("x.nt", text)], 2).unwrap_err();
+    assert!(error.to_string().starts_with("x.nt: line 2, column 27: "));
+    let text = format!("<http://a/s> <http://a/p> \"{long}\" .\n");
+    let quads = load(vec![Input::from_bytes("x.nt", text)], 2).unwrap();
+    assert!(matches!(&quads[0].object, oxrdf::Term::Literal(l) if l.value() == long));
+}
+
+#[test]
+fn a_load_of_nothing_is_empty() {
+    assert_eq!(load(Vec::new(), 2).unwrap(), []);
+    assert_eq!(load(vec![Input::from_bytes("x.nt", "")], 2).unwrap(), []);
+    assert_eq!(load(vec![Input::from_bytes("x", "# x")], 2).unwrap(), []);
+}

@@ -1,0 +1,337 @@
+//! Inputs: found, opened, decompressed, and read piece by piece.
+//!
+//! This is the one place that opens files other than those of databases.
+//!
+//! # Limits
+//! Files are read, not mapped, so that what they take of memory is known.
+
+use std::fs;
+use std::io::{self, BufReader, Cursor, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use flate2::bufread::MultiGzDecoder;
+
+use crate::error::{DataError, Error, Result};
+use crate::format::{Compression, GraphFormat};
+use crate::limits::FOLDER_DEPTH_MAX;
+use crate::load::{Input, Progress};
+
+/// Formats that can be loaded.
+pub(crate) const LOADABLE: [GraphFormat; 4] = [
+    GraphFormat::NTriples,
+    GraphFormat::NQuads,
+    GraphFormat::Turtle,
+    GraphFormat::TriG,
+];
+
+/// Bytes that are taken from a file at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// One file or stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// What messages call it.
+    pub(crate) name: String,
+    /// As its extension tells.
+    pub(crate) format: Option<GraphFormat>,
+    /// Its size on disk, if it has one.
+    pub(crate) bytes: Option<u64>,
+    input: Input,
+}
+
+impl Source {
+    /// The URL of the file, the base of relative IRIs in it.
+    pub(crate) fn url(&self) -> Option<String> {
+        let Input::Path(path) = &self.input else {
+            return None;
+        };
+        file_url(&std::path::absolute(path).ok()?)
+    }
+
+    fn open_raw(&self) -> io::Result<Box<dyn Read + Send>> {
+        match &self.input {
+            #[expect(clippy::disallowed_methods, reason = "the one place for input files")]
+            Input::Path(path) => {
+                let file = fs::File::open(path)?;
+                if file.metadata()?.is_dir() {
+                    return Err(ErrorKind::IsADirectory.into());
+                }
+                Ok(Box::new(file))
+            }
+            Input::Stdin => Ok(Box::new(io::stdin())),
+            Input::Reader { reader, .. } => reader
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .take()
+                .ok_or_else(|| io::Error::other("it has been read already")),
+        }
+    }
+
+    /// Opens the source and reads its first bytes to tell how it is compressed. What is read from
+    /// disk is added to `bytes_read`.
+    pub(crate) fn open(&self, bytes_read: Arc<AtomicU64>) -> Result<Stream> {
+        let broken = Arc::new(AtomicBool::new(false));
+        let opened = self.open_raw().and_then(|inner| {
+            let mut raw = RawReader {
+                inner,
+                bytes_read,
+                broken: Arc::clone(&broken),
+            };
+            let mut start = Vec::new();
+            (&mut raw).take(4).read_to_end(&mut start)?;
+            let compression = Compression::from_magic(&start);
+            let raw = BufReader::with_capacity(READ_BYTES, Cursor::new(start).chain(raw));
+            Ok::<(Box<dyn Read + Send>, _), io::Error>(match compression {
+                Compression::Gzip => (Box::new(MultiGzDecoder::new(raw)), compression),
+                Compression::Zstd => (
+                    Box::new(zstd::stream::read::Decoder::with_buffer(raw)?),
+                    compression,
+                ),
+                Compression::None => (Box::new(raw), compression),
+            })
+        });
+        let (reader, compression) = opened.map_err(|source| self.unreadable(source))?;
+        Ok(Stream {
+            source: self.clone(),
+            reader,
+            compression,
+            broken,
+            ahead: Vec::new(),
+        })
+    }
+
+    pub(crate) fn unreadable(&self, source: io::Error) -> Error {
+        Error::Input {
+            input: self.name.clone(),
+            source,
+        }
+    }
+
+    pub(crate) fn damaged(&self, line: u64, column: u64, reason: impl Into<String>) -> Error {
+        Error::Data(DataError {
+            input: self.name.clone(),
+            line,
+            column,
+            reason: reason.into(),
+        })
+    }
+}
+
+/// The `file:` URL of an absolute path.
+fn file_url(path: &Path) -> Option<String> {
+    use std::fmt::Write as _;
+    let path = path.to_str()?;
+    let mut url = String::from("file://");
+    for b in path.bytes() {
+        if b.is_ascii_alphanumeric() || b"/-._~!$&'()*+,;=:@".contains(&b) {
+            url.push(char::from(b));
+        } else {
+            write!(url, "%{b:02X}").expect("writing to a string cannot fail");
+        }
+    }
+    Some(url)
+}
+
+/// Counts what is read, and remembers whether the file itself failed rather than its compression.
+struct RawReader {
+    inner: Box<dyn Read + Send>,
+    bytes_read: Arc<AtomicU64>,
+    broken: Arc<AtomicBool>,
+}
+
+impl Read for RawReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.inner.read(buffer) {
+            Ok(count) => {
+                let bytes = u64::try_from(count).unwrap_or(u64::MAX);
+                self.bytes_read.fetch_add(bytes, Ordering::Relaxed);
+                Ok(count)
+            }
+            Err(error) => {
+                if error.kind() != ErrorKind::Interrupted {
+                    self.broken.store(true, Ordering::Relaxed);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// An open source, decompressed.
+pub(crate) struct Stream {
+    pub(crate) source: Source,
+    reader: Box<dyn Read + Send>,
+    compression: Compression,
+    broken: Arc<AtomicBool>,
+    /// Bytes that were looked at and not yet taken.
+    ahead: Vec<u8>,
+}
+
+impl Stream {
+    /// Up to `bytes` from the start of the text, and whether that is all of it.
+    pub(crate) fn look_ahead(&mut self, bytes: usize) -> io::Result<(&[u8], bool)> {
+        while self.ahead.len() < bytes {
+            let missing = bytes - self.ahead.len();
+            let mut ahead = std::mem::take(&mut self.ahead);
+            let read = self.read_from_reader(missing, &mut ahead);
+            self.ahead = ahead;
+            if read? == 0 {
+                return Ok((&self.ahead, true));
+            }
+        }
+        Ok((&self.ahead, false))
+    }
+
+    /// Appends at most `bytes` to `out`; 0 at the end.
+    pub(crate) fn read(&mut self, bytes: usize, out: &mut Vec<u8>) -> io::Result<usize> {
+        if self.ahead.is_empty() {
+            return self.read_from_reader(bytes, out);
+        }
+        let count = bytes.min(self.ahead.len());
+        out.extend(self.ahead.drain(..count));
+        Ok(count)
+    }
+
+    /// Leaves out the next `bytes`, which have been looked at.
+    pub(crate) fn skip(&mut self, bytes: usize) {
+        self.ahead.drain(..bytes.min(self.ahead.len()));
+    }
+
+    fn read_from_reader(&mut self, bytes: usize, out: &mut Vec<u8>) -> io::Result<usize> {
+        let limit = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let before = out.len();
+        // What was read before an error stays in `out`.
+        self.reader.by_ref().take(limit).read_to_end(out)?;
+        Ok(out.len() - before)
+    }
+
+    /// What an error while reading means at this place of the text.
+    pub(crate) fn failed(&self, error: io::Error, line: u64, column: u64) -> Error {
+        if self.broken.load(Ordering::Relaxed) || self.compression == Compression::None {
+            return self.source.unreadable(error);
+        }
+        let name = match self.compression {
+            Compression::Zstd => "zstd",
+            _ => "gzip",
+        };
+        let reason = if error.kind() == ErrorKind::UnexpectedEof {
+            format!("the {name} data is cut off")
+        } else {
+            format!("the {name} data is damaged: {error}")
+        };
+        self.source.damaged(line, column, reason)
+    }
+}
+
+/// The files that the inputs stand for; folders are searched for files with a known extension.
+///
+/// # Errors
+/// If an input does not exist or cannot be read, so that it is known before anything is loaded.
+pub(crate) fn expand(inputs: &[Input], progress: &dyn Progress) -> Result<Vec<Source>> {
+    let mut sources = Vec::new();
+    for input in inputs {
+        match input {
+            Input::Path(path) => expand_path(path, progress, &mut sources)?,
+            Input::Stdin => sources.push(Source {
+                name: "standard input".to_owned(),
+                format: None,
+                bytes: None,
+                input: input.clone(),
+            }),
+            Input::Reader { name, .. } => sources.push(Source {
+                name: name.clone(),
+                format: GraphFormat::from_file_name(name),
+                bytes: None,
+                input: input.clone(),
+            }),
+        }
+    }
+    Ok(sources)
+}
+
+fn expand_path(path: &Path, progress: &dyn Progress, sources: &mut Vec<Source>) -> Result<()> {
+    let unreadable = |source| Error::Input {
+        input: path.display().to_string(),
+        source,
+    };
+    let metadata = fs::metadata(path).map_err(unreadable)?;
+    if !metadata.is_dir() {
+        let source = source_of(path, &metadata);
+        // Whether it may be read is asked now; not of pipes, which can be opened once only.
+        if metadata.is_file() {
+            source.open_raw().map_err(unreadable)?;
+        }
+        sources.push(source);
+        return Ok(());
+    }
+    let before = sources.len();
+    let mut skipped = Vec::new();
+    expand_folder(path, 0, &mut skipped, sources)?;
+    for skipped in &skipped {
+        progress.note(&format!("skipped {}", skipped.display()));
+    }
+    if sources.len() == before {
+        return Err(unreadable(io::Error::new(
+            ErrorKind::NotFound,
+            "the folder has no file with a known extension (.nt .nq .ttl .trig, also with .gz or .zst)",
+        )));
+    }
+    Ok(())
+}
+
+fn expand_folder(
+    folder: &Path,
+    depth: usize,
+    skipped: &mut Vec<PathBuf>,
+    sources: &mut Vec<Source>,
+) -> Result<()> {
+    let unreadable = |path: &Path| {
+        let input = path.display().to_string();
+        move |source| Error::Input { input, source }
+    };
+    if depth > FOLDER_DEPTH_MAX {
+        return Err(Error::LimitExceeded {
+            what: "the depth of folders",
+            limit: u64::try_from(FOLDER_DEPTH_MAX).unwrap_or(u64::MAX),
+        });
+    }
+    let mut paths = fs::read_dir(folder)
+        .and_then(|entries| {
+            entries
+                .map(|entry| entry.map(|e| e.path()))
+                .collect::<io::Result<Vec<_>>>()
+        })
+        .map_err(unreadable(folder))?;
+    paths.sort();
+    for path in paths {
+        let metadata = fs::metadata(&path).map_err(unreadable(&path))?;
+        if metadata.is_dir() {
+            expand_folder(&path, depth + 1, skipped, sources)?;
+            continue;
+        }
+        let source = source_of(&path, &metadata);
+        if metadata.is_file() && source.format.is_some_and(|f| LOADABLE.contains(&f)) {
+            source.open_raw().map_err(unreadable(&path))?;
+            sources.push(source);
+        } else {
+            skipped.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn source_of(path: &Path, metadata: &fs::Metadata) -> Source {
+    Source {
+        name: path.display().to_string(),
+        format: path
+            .file_name()
+            .and_then(|name| GraphFormat::from_file_name(&name.to_string_lossy())),
+        bytes: metadata.is_file().then_some(metadata.len()),
+        input: Input::Path(path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

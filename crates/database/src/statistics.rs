@@ -1,0 +1,134 @@
+//! The planner's view of a snapshot.
+
+use oxrdf::Term;
+use stoa_planner::{Statistics, StatisticsError};
+use stoa_quadstore::Snapshot;
+use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
+
+/// Answers the planner from a snapshot.
+pub(crate) struct SnapshotStatistics<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+}
+
+impl Statistics for SnapshotStatistics<'_> {
+    fn term_id(&self, term: &Term) -> Result<Option<TermId>, StatisticsError> {
+        Ok(self.snapshot.term_id(term.as_ref())?)
+    }
+
+    fn term_ids(&self, terms: &[Term]) -> Result<Vec<Option<TermId>>, StatisticsError> {
+        Ok(self.snapshot.term_ids(terms)?)
+    }
+
+    fn count(
+        &self,
+        triple: [Option<TermId>; 3],
+        graphs: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        let (permutation, prefix) = prefix(triple, None);
+        Ok(self.snapshot.count(permutation, &prefix, &[], graphs)?.rows)
+    }
+
+    fn count_ranges(
+        &self,
+        triple: [Option<TermId>; 3],
+        position: Position,
+        ranges: &[IdRange],
+        graphs: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        let (permutation, prefix) = prefix(triple, Some(position));
+        let next = permutation.order().get(prefix.len()).copied();
+        let ranges = if next == Some(position) { ranges } else { &[] };
+        Ok(self
+            .snapshot
+            .count(permutation, &prefix, ranges, graphs)?
+            .rows)
+    }
+
+    fn distinct(
+        &self,
+        triple: [Option<TermId>; 3],
+        position: Position,
+        graphs: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        let (permutation, prefix) = prefix(triple, Some(position));
+        let place = permutation.order().iter().position(|p| *p == position);
+        let rows = self.count(triple, graphs)?;
+        let distinct = match place {
+            Some(place) if place == prefix.len() => {
+                self.snapshot.distinct(permutation, &prefix, 1)?
+            }
+            // Behind another free position: at most one for each row.
+            _ => rows,
+        };
+        Ok(distinct.min(rows))
+    }
+
+    fn quads(&self) -> u64 {
+        self.snapshot.quads()
+    }
+}
+
+/// The permutation that has the given positions as a prefix, `next` after them if that is possible,
+/// and the prefix.
+fn prefix(
+    [subject, predicate, object]: [Option<TermId>; 3],
+    next: Option<Position>,
+) -> (Permutation, Vec<TermId>) {
+    use Permutation::{Opsg, Posg, Psog, Spog};
+    let permutation = match (subject, predicate, object) {
+        (None, None, None) => match next {
+            Some(Position::Predicate) => Psog,
+            Some(Position::Object) => Opsg,
+            _ => Spog,
+        },
+        (Some(_), _, None) => Spog,
+        (None, _, Some(_)) if predicate.is_none() || next.is_none() => Opsg,
+        (None, Some(_), None) if next == Some(Position::Object) => Posg,
+        (None, Some(_), None) => Psog,
+        (None, _, Some(_)) => Posg,
+        (Some(_), Some(_), Some(_)) => Spog,
+        // No permutation has subject and object side by side; the subject alone is an upper bound.
+        (Some(_), None, Some(_)) => Spog,
+    };
+    let quad = [subject, predicate, object, None];
+    let prefix = permutation
+        .order()
+        .iter()
+        .map_while(|position| quad.get(*position as usize).copied().flatten())
+        .collect();
+    (permutation, prefix)
+}
+
+#[cfg(test)]
+mod tests {
+    use stoa_terms::Kind;
+
+    use super::*;
+
+    #[test]
+    fn every_shape_has_a_permutation() {
+        let id = |n| Some(TermId::new(Kind::Iri, n));
+        let (s, p, o) = (id(1), id(2), id(3));
+        for (triple, next, name, length) in [
+            ([None, None, None], None, "SPOG", 0),
+            ([None, None, None], Some(Position::Predicate), "PSOG", 0),
+            ([None, None, None], Some(Position::Object), "OPSG", 0),
+            ([s, None, None], Some(Position::Predicate), "SPOG", 1),
+            ([None, p, None], Some(Position::Subject), "PSOG", 1),
+            ([None, p, None], Some(Position::Object), "POSG", 1),
+            ([None, None, o], Some(Position::Predicate), "OPSG", 1),
+            ([s, p, None], Some(Position::Object), "SPOG", 2),
+            ([None, p, o], Some(Position::Subject), "POSG", 2),
+            ([None, p, o], None, "OPSG", 2),
+            ([s, p, o], None, "SPOG", 3),
+            ([s, None, o], None, "SPOG", 1),
+        ] {
+            let (permutation, prefix) = prefix(triple, next);
+            assert_eq!(
+                (permutation.name(), prefix.len()),
+                (name, length),
+                "{triple:?} {next:?}"
+            );
+        }
+    }
+}
