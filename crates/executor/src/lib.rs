@@ -13,6 +13,7 @@ mod describe;
 pub mod error;
 pub mod execution;
 pub mod expression;
+mod function;
 mod local_terms;
 pub mod memory;
 mod operator;

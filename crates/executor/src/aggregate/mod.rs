@@ -3,11 +3,17 @@
 //! The operator evaluates arguments, removes repeated values for DISTINCT and numbers the groups;
 //! an accumulator sees ids only and keeps one state for each group, in columns.
 
+mod concat;
+mod extreme;
+mod numeric;
+
+use std::cmp::Ordering;
+
 use stoa_planner::expression::AggregateFunction;
 use stoa_terms::TermId;
 
 use crate::context::QueryContext;
-use crate::error::{Error, Result};
+use crate::error::Result;
 
 /// The states of one aggregate for all groups.
 pub trait Accumulator: Send {
@@ -36,10 +42,15 @@ pub trait Accumulator: Send {
 /// # Errors
 /// [`Error::Unsupported`]
 pub fn accumulator(function: &AggregateFunction) -> Result<Box<dyn Accumulator>> {
-    match function {
-        AggregateFunction::Count => Ok(Box::new(Count { counts: Vec::new() })),
-        _ => Err(Error::Unsupported("this aggregate")),
-    }
+    Ok(match function {
+        AggregateFunction::Count => Box::new(Count { counts: Vec::new() }),
+        AggregateFunction::Sum => Box::new(numeric::Sum::default()),
+        AggregateFunction::Avg => Box::new(numeric::Average::default()),
+        AggregateFunction::Min => Box::new(extreme::Extreme::new(Ordering::Less)),
+        AggregateFunction::Max => Box::new(extreme::Extreme::new(Ordering::Greater)),
+        AggregateFunction::Sample => Box::new(extreme::Sample::default()),
+        AggregateFunction::GroupConcat(separator) => Box::new(concat::Concat::new(separator)),
+    })
 }
 
 /// COUNT: how many values are bound.

@@ -1,0 +1,148 @@
+//! MIN and MAX by the order of ORDER BY, and SAMPLE.
+//!
+//! MIN and MAX of an empty group, and of one with an error, are errors; SAMPLE takes any value that
+//! is none. Of terms with equal values the one with the smaller id stands, so that the result does
+//! not depend on the order of the input.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a kernel: groups lie below the last grow"
+)]
+
+use std::cmp::Ordering;
+
+use stoa_terms::TermId;
+use stoa_terms::value::{Value, order_inline};
+
+use super::Accumulator;
+use crate::context::QueryContext;
+use crate::error::Result;
+use crate::expression::term_values;
+
+/// MIN (`better` is `Less`) or MAX (`Greater`).
+pub(super) struct Extreme {
+    better: Ordering,
+    states: Vec<State>,
+    /// Bytes of texts that the values of the states hold, about.
+    text_bytes: usize,
+}
+
+#[derive(Clone, Default)]
+enum State {
+    #[default]
+    Empty,
+    /// The best so far; its value unless it is inline.
+    Best(TermId, Option<Box<Value>>),
+    Error,
+}
+
+impl Extreme {
+    pub(super) const fn new(better: Ordering) -> Self {
+        Self {
+            better,
+            states: Vec::new(),
+            text_bytes: 0,
+        }
+    }
+
+    fn take(&mut self, group: u32, id: TermId, value: Option<Value>) {
+        let state = &mut self.states[group as usize];
+        let order = match state {
+            State::Error => return,
+            _ if id.is_unbound() => {
+                *state = State::Error;
+                return;
+            }
+            State::Empty => self.better,
+            State::Best(best, _) if *best == id => return,
+            State::Best(best, best_value) => match order_inline(id, *best) {
+                Some(order) => order,
+                None => {
+                    let of = |id: TermId| Value::from_inline(id);
+                    let value = value.clone().or_else(|| of(id));
+                    let known = best_value.as_deref().cloned().or_else(|| of(*best));
+                    match (value, known) {
+                        (Some(value), Some(known)) => value.order_by(&known),
+                        _ => Ordering::Equal,
+                    }
+                }
+            },
+        };
+        let smaller = matches!(state, State::Best(best, _) if id < *best);
+        if order == self.better || (order == Ordering::Equal && smaller) {
+            if value.is_some() {
+                self.text_bytes += VALUE_BYTES;
+            }
+            *state = State::Best(id, value.map(Box::new));
+        }
+    }
+}
+
+/// What a value of a term from the dictionary takes, about.
+const VALUE_BYTES: usize = size_of::<Value>() + 64;
+
+impl Accumulator for Extreme {
+    fn grow(&mut self, groups: usize) {
+        self.states.resize(groups, State::Empty);
+    }
+
+    fn update(&mut self, groups: &[u32], values: &[TermId], context: &QueryContext) -> Result<()> {
+        if values.iter().all(|id| id.is_inline()) {
+            for (group, id) in groups.iter().zip(values) {
+                self.take(*group, *id, None);
+            }
+            return Ok(());
+        }
+        let read = term_values(values, context)?;
+        for ((group, id), value) in groups.iter().zip(values).zip(read) {
+            self.take(*group, *id, value.filter(|_| !id.is_inline()));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &QueryContext) -> Result<Vec<TermId>> {
+        let states = std::mem::take(&mut self.states).into_iter();
+        Ok(states
+            .map(|state| match state {
+                State::Best(id, _) => id,
+                State::Empty | State::Error => TermId::UNBOUND,
+            })
+            .collect())
+    }
+
+    fn bytes(&self) -> u64 {
+        let bytes = self.states.capacity() * size_of::<State>() + self.text_bytes;
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+/// SAMPLE: the first value that is no error.
+#[derive(Default)]
+pub(super) struct Sample {
+    samples: Vec<TermId>,
+}
+
+impl Accumulator for Sample {
+    fn grow(&mut self, groups: usize) {
+        self.samples.resize(groups, TermId::UNBOUND);
+    }
+
+    fn update(&mut self, groups: &[u32], values: &[TermId], _: &QueryContext) -> Result<()> {
+        for (group, id) in groups.iter().zip(values) {
+            let sample = &mut self.samples[*group as usize];
+            if sample.is_unbound() {
+                *sample = *id;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, _: &QueryContext) -> Result<Vec<TermId>> {
+        Ok(std::mem::take(&mut self.samples))
+    }
+
+    fn bytes(&self) -> u64 {
+        let bytes = self.samples.capacity() * size_of::<TermId>();
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,132 @@
+//! SUM and AVG.
+//!
+//! Sums of integers are kept in 64 bits per group; other numbers go through XPath's promotion. A
+//! value that is an error or no number makes the whole result an error.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "a kernel: groups lie below the last grow"
+)]
+
+use stoa_terms::value::Value;
+use stoa_terms::{Kind, TermId, inline};
+
+use super::Accumulator;
+use crate::context::{Computed, QueryContext};
+use crate::error::Result;
+use crate::expression::{Cell, add, divide, term_values};
+
+/// SUM; 0 for an empty group.
+#[derive(Default)]
+pub(super) struct Sum {
+    /// `None` once an error was seen.
+    sums: Vec<Option<Value>>,
+}
+
+impl Sum {
+    /// Adds the values of some rows, which are not inline integers.
+    fn add_values(&mut self, rows: &[(u32, TermId)], context: &QueryContext) -> Result<()> {
+        let ids: Vec<TermId> = rows.iter().map(|(_, id)| *id).collect();
+        let values = term_values(&ids, context)?;
+        for ((group, _), value) in rows.iter().zip(values) {
+            let slot = &mut self.sums[*group as usize];
+            *slot = match (slot.take(), value) {
+                (Some(sum), Some(value)) => add(&sum, &value).filter(Value::is_numeric),
+                _ => None,
+            };
+        }
+        Ok(())
+    }
+
+    fn take(&mut self) -> Vec<Option<Value>> {
+        std::mem::take(&mut self.sums)
+    }
+}
+
+impl Accumulator for Sum {
+    fn grow(&mut self, groups: usize) {
+        self.sums.resize(groups, Some(Value::Integer(0)));
+    }
+
+    fn update(&mut self, groups: &[u32], values: &[TermId], context: &QueryContext) -> Result<()> {
+        let mut others = Vec::new();
+        for (group, id) in groups.iter().zip(values) {
+            if id.kind() == Kind::Integer {
+                let slot = &mut self.sums[*group as usize];
+                if let Some(Value::Integer(sum)) = slot {
+                    match sum.checked_add(inline::integer_value(*id)) {
+                        Some(next) => *sum = next,
+                        None => *slot = None,
+                    }
+                    continue;
+                }
+            }
+            others.push((*group, *id));
+        }
+        if others.is_empty() {
+            return Ok(());
+        }
+        self.add_values(&others, context)
+    }
+
+    fn finish(&mut self, context: &QueryContext) -> Result<Vec<TermId>> {
+        resolve(self.take(), context)
+    }
+
+    fn bytes(&self) -> u64 {
+        let bytes = self.sums.capacity() * size_of::<Option<Value>>();
+        u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}
+
+fn resolve(values: Vec<Option<Value>>, context: &QueryContext) -> Result<Vec<TermId>> {
+    let computed = values
+        .iter()
+        .map(|value| {
+            value
+                .as_ref()
+                .map_or(Computed::Unbound, |value| Cell::Value(value).computed())
+        })
+        .collect();
+    context.resolve(computed)
+}
+
+/// AVG: the sum divided by the count; 0 for an empty group.
+#[derive(Default)]
+pub(super) struct Average {
+    sum: Sum,
+    counts: Vec<u64>,
+}
+
+impl Accumulator for Average {
+    fn grow(&mut self, groups: usize) {
+        self.sum.grow(groups);
+        self.counts.resize(groups, 0);
+    }
+
+    fn update(&mut self, groups: &[u32], values: &[TermId], context: &QueryContext) -> Result<()> {
+        for group in groups {
+            self.counts[*group as usize] += 1;
+        }
+        self.sum.update(groups, values, context)
+    }
+
+    fn finish(&mut self, context: &QueryContext) -> Result<Vec<TermId>> {
+        let averages = self
+            .sum
+            .take()
+            .into_iter()
+            .zip(&self.counts)
+            .map(|(sum, count)| match count {
+                0 => Some(Value::Integer(0)),
+                _ => divide(&sum?, &Value::Integer(i64::try_from(*count).ok()?)),
+            })
+            .collect();
+        resolve(averages, context)
+    }
+
+    fn bytes(&self) -> u64 {
+        let bytes = self.counts.capacity() * size_of::<u64>();
+        self.sum.bytes() + u64::try_from(bytes).unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,416 @@
+//! Columns of values while an expression is evaluated, and one value of them.
+//!
+//! A column keeps what it was given as long as it can: ids stay ids, and their texts are fetched
+//! once for the whole column and only where a function reads them; computed strings lie one behind
+//! the other in one buffer.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use oxrdf::{BaseDirection, Literal, NamedNode};
+use stoa_quadstore::TermTexts;
+use stoa_terms::value::{LangString, Value};
+use stoa_terms::{Kind, TermId, datatype, inline, key};
+
+use crate::context::{Computed, QueryContext};
+use crate::error::Result;
+
+/// What a string is: a plain one, one with a language, or an IRI.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Tag<'a> {
+    /// `xsd:string`
+    Plain,
+    /// An IRI, not a literal.
+    Iri,
+    /// A string with a language.
+    Language(&'a str, Option<BaseDirection>),
+}
+
+/// Which texts of ids a function reads.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Texts {
+    /// None: ids and kinds tell all.
+    None,
+    /// Keys of what is in the dictionary.
+    Dictionary,
+    /// Lexical forms of inline literals, too.
+    All,
+}
+
+/// A term of the query's text.
+pub(crate) struct ConstantTerm {
+    pub(crate) id: TermId,
+    pub(crate) kind: Kind,
+    /// The dictionary key, or the lexical form of an inline literal.
+    pub(crate) text: Vec<u8>,
+    /// `None` for unbound and what is inline.
+    pub(crate) value: Option<Value>,
+}
+
+/// The values of an expression for the rows of a batch.
+pub(crate) enum Column<'a> {
+    /// One term for all rows.
+    Constant(&'a ConstantTerm),
+    /// An error for all rows.
+    Error,
+    /// Terms by id, their texts if they were asked for.
+    Ids(Cow<'a, [TermId]>, Option<Rc<TermTexts>>),
+    /// Booleans, `None` for an error.
+    Booleans(Vec<Option<bool>>),
+    /// Strings and IRIs.
+    Strings(Strings),
+    /// Any values, `None` for an error.
+    Values(Vec<Option<Value>>),
+}
+
+impl Column<'_> {
+    /// The value in one row. Texts of ids must have been fetched if they are read.
+    pub(crate) fn cell(&self, row: usize, context: &QueryContext) -> Cell<'_> {
+        match self {
+            Column::Constant(constant) => Cell::Id {
+                id: constant.id,
+                kind: constant.kind,
+                text: &constant.text,
+                value: constant.value.as_ref(),
+            },
+            Column::Error => Cell::Error,
+            Column::Ids(ids, texts) => match ids.get(row) {
+                None | Some(&TermId::UNBOUND) => Cell::Error,
+                Some(&id) => Cell::Id {
+                    id,
+                    kind: context.kind(id),
+                    text: texts.as_ref().map_or(&[], |texts| texts.get(row)),
+                    value: None,
+                },
+            },
+            Column::Booleans(values) => match values.get(row) {
+                Some(Some(value)) => Cell::Boolean(*value),
+                _ => Cell::Error,
+            },
+            Column::Strings(strings) => strings.cell(row),
+            Column::Values(values) => match values.get(row) {
+                Some(Some(value)) => Cell::Value(value),
+                _ => Cell::Error,
+            },
+        }
+    }
+}
+
+/// Strings and IRIs one behind the other.
+#[derive(Default)]
+pub(crate) struct Strings {
+    text: String,
+    /// Where each row ends, and what it is; `None` for an error.
+    rows: Vec<(usize, Option<StoredTag>)>,
+    languages: Vec<(Box<str>, Option<BaseDirection>)>,
+}
+
+#[derive(Clone, Copy)]
+enum StoredTag {
+    Plain,
+    Iri,
+    /// An index into [`Strings::languages`].
+    Language(usize),
+}
+
+impl Strings {
+    /// Where the next string is written to; [`Strings::finish`] ends it.
+    pub(crate) fn buffer(&mut self) -> &mut String {
+        &mut self.text
+    }
+
+    /// Ends a row: what was written since the last one is its text, or is dropped for an error.
+    pub(crate) fn finish(&mut self, tag: Option<Tag<'_>>) {
+        let tag = tag.map(|tag| match tag {
+            Tag::Plain => StoredTag::Plain,
+            Tag::Iri => StoredTag::Iri,
+            Tag::Language(language, direction) => {
+                let known = self.languages.iter().rposition(|(known, its_direction)| {
+                    **known == *language && *its_direction == direction
+                });
+                StoredTag::Language(known.unwrap_or_else(|| {
+                    self.languages.push((language.into(), direction));
+                    self.languages.len() - 1
+                }))
+            }
+        });
+        if tag.is_none() {
+            let start = self.rows.last().map_or(0, |(end, _)| *end);
+            self.text.truncate(start);
+        }
+        self.rows.push((self.text.len(), tag));
+    }
+
+    fn cell(&self, row: usize) -> Cell<'_> {
+        let start = match row.checked_sub(1) {
+            Some(before) => self.rows.get(before).map_or(0, |(end, _)| *end),
+            None => 0,
+        };
+        let Some((end, Some(tag))) = self.rows.get(row) else {
+            return Cell::Error;
+        };
+        let text = self.text.get(start..*end).unwrap_or_default();
+        let tag = match tag {
+            StoredTag::Plain => Tag::Plain,
+            StoredTag::Iri => Tag::Iri,
+            StoredTag::Language(index) => match self.languages.get(*index) {
+                Some((language, direction)) => Tag::Language(language, *direction),
+                None => return Cell::Error,
+            },
+        };
+        Cell::Text(text, tag)
+    }
+}
+
+/// One value of a column.
+#[derive(Clone, Copy)]
+pub(crate) enum Cell<'a> {
+    /// An expression error.
+    Error,
+    /// A term by its id.
+    Id {
+        id: TermId,
+        /// The kind of the term, also for one that is local to the query.
+        kind: Kind,
+        /// Its dictionary key, or the lexical form of an inline literal, if fetched.
+        text: &'a [u8],
+        /// Its value, if known.
+        value: Option<&'a Value>,
+    },
+    /// A computed string or IRI.
+    Text(&'a str, Tag<'a>),
+    /// A computed value.
+    Value(&'a Value),
+    /// A computed boolean.
+    Boolean(bool),
+}
+
+impl<'a> Cell<'a> {
+    pub(crate) const fn is_error(&self) -> bool {
+        matches!(self, Self::Error)
+    }
+
+    /// A string literal, plain or with a language; `None` for all else.
+    pub(crate) fn string(&self) -> Option<(Cow<'a, str>, Tag<'a>)> {
+        match *self {
+            Self::Id { kind, text, .. } => match kind {
+                Kind::ShortString => Some((std::str::from_utf8(text).ok()?.into(), Tag::Plain)),
+                Kind::Literal => {
+                    let parts = key::parse_literal(text).ok()?;
+                    match parts.language {
+                        Some(language) => {
+                            Some((parts.lexical, Tag::Language(language, parts.direction)))
+                        }
+                        None if parts.datatype == datatype::Datatype::String.iri() => {
+                            Some((parts.lexical, Tag::Plain))
+                        }
+                        None => None,
+                    }
+                }
+                _ => None,
+            },
+            Self::Text(_, Tag::Iri) => None,
+            Self::Text(text, tag) => Some((text.into(), tag)),
+            Self::Value(Value::String(text)) => Some(((&**text).into(), Tag::Plain)),
+            Self::Value(Value::LangString(value)) => Some((
+                (&*value.text).into(),
+                Tag::Language(&value.language, value.direction),
+            )),
+            _ => None,
+        }
+    }
+
+    /// A literal of `xsd:string`; `None` for all else.
+    pub(crate) fn plain(&self) -> Option<Cow<'a, str>> {
+        match self.string()? {
+            (text, Tag::Plain) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// What STR gives: the text of an IRI, the lexical form of a literal.
+    pub(crate) fn lexical(&self) -> Option<Cow<'a, str>> {
+        match *self {
+            Self::Error => None,
+            Self::Id { kind, text, .. } => match kind {
+                Kind::NumericLiteral | Kind::TemporalLiteral | Kind::Literal => {
+                    Some(key::parse_literal(text).ok()?.lexical)
+                }
+                Kind::BlankNode | Kind::Triple | Kind::Local => None,
+                _ => Some(std::str::from_utf8(text).ok()?.into()),
+            },
+            Self::Text(text, _) => Some(text.into()),
+            Self::Value(Value::String(text)) => Some((&**text).into()),
+            Self::Value(Value::Iri(text)) => Some((&**text).into()),
+            Self::Value(value) => Some(value.to_literal()?.value().to_owned().into()),
+            Self::Boolean(true) => Some("true".into()),
+            Self::Boolean(false) => Some("false".into()),
+        }
+    }
+
+    /// The IRI itself, if it is one.
+    pub(crate) fn iri(&self) -> Option<&'a str> {
+        match *self {
+            Self::Id {
+                kind: Kind::Iri,
+                text,
+                ..
+            } => std::str::from_utf8(text).ok(),
+            Self::Text(text, Tag::Iri) => Some(text),
+            Self::Value(Value::Iri(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The value of what is no triple term; triple terms, whose parts would have to be read, and
+    /// errors give `None`.
+    pub(crate) fn value(&self) -> Option<Cow<'a, Value>> {
+        match *self {
+            Self::Error => None,
+            Self::Id {
+                value: Some(value), ..
+            }
+            | Self::Value(value) => Some(Cow::Borrowed(value)),
+            Self::Id { id, kind, text, .. } => value_of(id, kind, text).map(Cow::Owned),
+            Self::Text(text, Tag::Plain) => Some(Cow::Owned(Value::String(text.into()))),
+            Self::Text(text, Tag::Iri) => Some(Cow::Owned(Value::Iri(text.into()))),
+            Self::Text(text, Tag::Language(language, direction)) => {
+                Some(Cow::Owned(Value::LangString(Box::new(LangString {
+                    text: text.into(),
+                    language: language.into(),
+                    direction,
+                }))))
+            }
+            Self::Boolean(value) => Some(Cow::Owned(Value::Boolean(value))),
+        }
+    }
+
+    /// The effective boolean value.
+    pub(crate) fn effective_boolean(&self) -> Option<bool> {
+        match *self {
+            Self::Boolean(value) => Some(value),
+            Self::Id {
+                id: TermId::TRUE, ..
+            } => Some(true),
+            Self::Id {
+                id: TermId::FALSE, ..
+            } => Some(false),
+            Self::Text(text, Tag::Plain) => Some(!text.is_empty()),
+            _ => self.value()?.effective_boolean(),
+        }
+    }
+
+    /// What the kind of the term is: that of an id, or of the dictionary's kinds.
+    pub(crate) fn kind(&self) -> Option<Kind> {
+        match self {
+            Self::Error => None,
+            Self::Id { kind, .. } => Some(*kind),
+            Self::Text(_, Tag::Iri) | Self::Value(Value::Iri(_)) => Some(Kind::Iri),
+            Self::Value(Value::BlankNode(_)) => Some(Kind::BlankNode),
+            Self::Value(Value::Triple(_)) => Some(Kind::Triple),
+            Self::Boolean(_) => Some(Kind::Special),
+            Self::Text(..) | Self::Value(_) => Some(Kind::Literal),
+        }
+    }
+
+    /// The term, for resolution to an id.
+    pub(crate) fn computed(&self) -> Computed {
+        match *self {
+            Self::Error => Computed::Unbound,
+            Self::Id { id, .. } => Computed::Id(id),
+            Self::Boolean(value) => Computed::Id(value.into()),
+            Self::Text(text, Tag::Plain) => match inline::encode_string(text) {
+                Some(id) => Computed::Id(id),
+                None => Computed::Term(Literal::new_simple_literal(text).into()),
+            },
+            Self::Text(text, Tag::Iri) => Computed::Term(NamedNode::new_unchecked(text).into()),
+            Self::Text(text, Tag::Language(language, direction)) => Computed::Term(
+                match direction {
+                    None => Literal::new_language_tagged_literal_unchecked(text, language),
+                    Some(direction) => Literal::new_directional_language_tagged_literal_unchecked(
+                        text, language, direction,
+                    ),
+                }
+                .into(),
+            ),
+            Self::Value(Value::Integer(value)) => match inline::encode_i64(*value) {
+                Some(id) => Computed::Id(id),
+                None => literal_of(&Value::Integer(*value)),
+            },
+            Self::Value(Value::Iri(text)) => {
+                Computed::Term(NamedNode::new_unchecked(&**text).into())
+            }
+            Self::Value(value) => literal_of(value),
+        }
+    }
+}
+
+fn literal_of(value: &Value) -> Computed {
+    match value.to_literal() {
+        Some(literal) => match inline::encode_literal(literal.as_ref()) {
+            Some(id) => Computed::Id(id),
+            None => Computed::Term(literal.into()),
+        },
+        None => Computed::Unbound,
+    }
+}
+
+/// The value of a term that is no triple term.
+pub(crate) fn value_of(id: TermId, kind: Kind, text: &[u8]) -> Option<Value> {
+    match kind {
+        Kind::Iri => Some(Value::Iri(std::str::from_utf8(text).ok()?.into())),
+        Kind::NumericLiteral | Kind::TemporalLiteral | Kind::Literal => {
+            Some(Value::from_parts(key::parse_literal(text).ok()?))
+        }
+        Kind::BlankNode => Some(Value::BlankNode(id.to_bits())),
+        _ => Value::from_inline(id),
+    }
+}
+
+/// Fetches the texts of ids: keys from the dictionary, and with `inline` the lexical forms of
+/// inline literals as well.
+pub(crate) fn fetch_texts(
+    ids: &[TermId],
+    with_inline: bool,
+    context: &QueryContext,
+) -> Result<TermTexts> {
+    let mut keys = TermTexts::default();
+    context.texts(ids, &mut keys)?;
+    if !with_inline || !ids.iter().any(|id| id.is_inline()) {
+        return Ok(keys);
+    }
+    let mut texts = TermTexts::default();
+    let mut lexical = Vec::with_capacity(32);
+    for (row, id) in ids.iter().enumerate() {
+        lexical.clear();
+        if inline::write_lexical(*id, &mut lexical) {
+            texts.push(&lexical);
+        } else {
+            texts.push(keys.get(row));
+        }
+    }
+    Ok(texts)
+}
+
+/// The value of each term, triple terms included; `None` where unbound.
+///
+/// # Errors
+/// If the dictionary cannot be read.
+pub(crate) fn term_values(ids: &[TermId], context: &QueryContext) -> Result<Vec<Option<Value>>> {
+    let texts = fetch_texts(ids, false, context)?;
+    ids.iter()
+        .enumerate()
+        .map(|(row, id)| match context.kind(*id) {
+            Kind::Triple => {
+                let parts = term_values(&context.triple(*id)?, context)?;
+                Ok(match <[Option<Value>; 3]>::try_from(parts) {
+                    Ok([Some(subject), Some(predicate), Some(object)]) => {
+                        Some(Value::Triple(Box::new([subject, predicate, object])))
+                    }
+                    _ => None,
+                })
+            }
+            kind => Ok(value_of(*id, kind, texts.get(row))),
+        })
+        .collect()
+}
