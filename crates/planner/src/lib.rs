@@ -1,17 +1,35 @@
 //! From the algebra of SPARQL to a physical plan, which is plain data.
+//!
+//! ```text
+//! spargebra's algebra --logical/--> logical plan --lowering/--> physical plan
+//!                     (scopes, ids,              (join_order, access_path,
+//!                      graphs, rewrites)          cardinality, cost)
+//! ```
 
 #![forbid(unsafe_code)]
 
+mod access_path;
+mod cardinality;
+mod cost;
 pub mod error;
+mod explain;
 pub mod expression;
+mod join_order;
+mod logical;
+mod lowering;
+mod nesting;
 pub mod physical;
+mod query;
 pub mod statistics;
+mod variable_set;
 
 pub use crate::error::Error;
+pub use crate::explain::explain;
+pub use crate::nesting::check_nesting;
 pub use crate::physical::QueryPlan;
+pub use crate::query::plan;
 pub use crate::statistics::{Statistics, StatisticsError};
 
-use spargebra::Query;
 use spargebra::algebra::QueryDataset;
 
 /// How deep a query may be nested, in its text and in its algebra.
@@ -54,34 +72,4 @@ pub enum ForcedJoin {
     Hash,
     /// `index_nested_loop_join`, where one side is a single quad pattern.
     IndexNestedLoop,
-}
-
-/// Plans a query for one snapshot.
-///
-/// # Errors
-/// [`Error::Unsupported`] for a part of SPARQL that is missing yet, [`Error::TooDeep`] for a query
-/// nested deeper than [`NESTING_MAX`], [`Error::Statistics`] if the store fails.
-pub fn plan(
-    query: &Query,
-    options: &PlannerOptions,
-    statistics: &dyn Statistics,
-) -> Result<QueryPlan, Error> {
-    let _ = (query, options, statistics);
-    Err(Error::Unsupported("queries".to_owned()))
-}
-
-/// A plan as a tree of text, one operator a line.
-#[must_use]
-pub fn explain(plan: &QueryPlan) -> String {
-    format!("{:?}", plan.root.columns)
-}
-
-/// Refuses a text nested deeper than [`NESTING_MAX`]; to be called before it is parsed, since the
-/// parser recurses.
-///
-/// # Errors
-/// [`Error::TooDeep`]
-pub fn check_nesting(text: &str) -> Result<(), Error> {
-    let _ = text;
-    Ok(())
 }

@@ -252,6 +252,7 @@ impl<'a> Checkpoint<'a> {
             });
             writer.free_list = record.free_list;
             writer.free_pages = record.free_pages;
+            writer.root_ends = record.file_ends;
             writer.checkpoint_running = false;
         }
         self.finished = true;

@@ -86,16 +86,16 @@ impl FileHeader {
         let mut bare = *page;
         put(&mut bare, HEADER_CRC, &[0; 4]);
         let found = crate::crc32c(&bare);
-        if found != expected {
-            return Err(corruption(
-                format!("a file header with crc32c {expected:08x}"),
-                format!("crc32c {found:08x}"),
-            ));
-        }
         if magic != MAGIC {
             return Err(corruption(
                 format!("\"{}\"", MAGIC.escape_ascii()),
                 format!("\"{}\"", magic.escape_ascii()),
+            ));
+        }
+        if found != expected {
+            return Err(corruption(
+                format!("a file header with crc32c {expected:08x}"),
+                format!("crc32c {found:08x}"),
             ));
         }
         Ok(header)

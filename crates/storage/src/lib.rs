@@ -40,7 +40,7 @@ pub use disk::{
 pub use error::{Corruption, Error, Result};
 pub use extent::{ExtentId, Part, PartRef};
 pub use memory::{BudgetExceeded, MemoryBudget, Reclaim, Reservation};
-pub use store::{Identity, Root, Store, StoreCounters};
+pub use store::{CheckSummary, Identity, Root, Store, StoreCounters};
 pub use temporary::{TempFile, TempSpace};
 
 /// The CRC-32C (Castagnoli) of `bytes`, the checksum of everything that is written to disk.

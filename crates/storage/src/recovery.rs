@@ -26,7 +26,7 @@ use crate::format::{
 use crate::free_list;
 use crate::free_space::FreeSpace;
 use crate::root_slot::{Damage, RootRecord, SlotState, read_slot, slot_of, slot_offset};
-use crate::store::{Identity, Root};
+use crate::store::{Identity, Inner, Root};
 use std::io;
 use std::sync::Arc;
 
@@ -234,14 +234,18 @@ fn check_root_header(disk: &Arc<dyn Disk>) -> Result<FileHeader> {
             );
             return Err(no_root(disk, damage));
         }
-        RootMagic::Other => {
-            return Err(not_a_database(&directory, "its file `root` is not Stoa's"));
-        }
+        RootMagic::Other => {}
     }
     let file = open_file(disk, ROOT_FILE, OpenMode::Read)?;
     let mut page: Page = [0; PAGE_BYTES as usize];
     // A page that is cut short has a wrong checksum.
     read(disk, file.as_ref(), ROOT_FILE, &mut page, 0)?;
+    let mut with_magic = page;
+    put(&mut with_magic, 0, &MAGIC);
+    // A header that is right but for its magic bytes is a damaged one of ours.
+    if !page.starts_with(&MAGIC) && FileHeader::decode(&with_magic, ROOT_FILE).is_err() {
+        return Err(not_a_database(&directory, "its file `root` is not Stoa's"));
+    }
     let header = FileHeader::decode(&page, ROOT_FILE)?;
     header.check_version(&directory)?;
     Ok(header)
@@ -281,6 +285,26 @@ fn read_root(disk: &Arc<dyn Disk>, access: Access) -> Result<Recovered> {
     })
 }
 
+/// Checks the header and both slots of the root file of an open store.
+pub(crate) fn check_root_file(inner: &Inner) -> Vec<Result<()>> {
+    let header = check_root_header(&inner.disk).and_then(|header| {
+        let expected = FileHeader::new(&inner.identity, KIND_ROOT, 0);
+        header.check_belongs(&expected, ROOT_FILE)
+    });
+    let mut results = vec![header];
+    match read_slots(&inner.disk, inner.root_file.as_ref()) {
+        Ok(slots) => {
+            for (number, state) in (0..).zip(slots) {
+                if let SlotState::Damaged(damage) = state {
+                    results.push(Err(damage_error(number, &damage)));
+                }
+            }
+        }
+        Err(error) => results.push(Err(error)),
+    }
+    results
+}
+
 /// Makes the root durable that was found.
 ///
 /// The process that wrote it may have been killed before its sync, or the sync may have failed: then
@@ -295,7 +319,7 @@ fn make_durable(disk: &Arc<dyn Disk>, file: &dyn File, record: &RootRecord) -> R
 }
 
 /// The state of both slots.
-pub(crate) fn read_slots(disk: &Arc<dyn Disk>, file: &dyn File) -> Result<Vec<SlotState>> {
+fn read_slots(disk: &Arc<dyn Disk>, file: &dyn File) -> Result<Vec<SlotState>> {
     let mut slots = Vec::new();
     for number in 0..ROOT_SLOTS {
         let mut slot = [0; ROOT_SLOT_BYTES];
@@ -360,7 +384,7 @@ fn choose(disk: &Arc<dyn Disk>, slots: Vec<SlotState>) -> Result<RootRecord> {
 }
 
 /// The error for a damaged slot.
-pub(crate) fn damage_error(slot: u64, damage: &Damage) -> Error {
+fn damage_error(slot: u64, damage: &Damage) -> Error {
     Error::corruption(
         ROOT_FILE,
         slot_offset(slot) + damage.offset as u64,

@@ -10,7 +10,10 @@
 //! Reads take no lock but that of a cache shard. `writer` is locked to allocate, begin and commit;
 //! it is never held during I/O.
 
+mod check;
 mod read;
+
+pub use check::CheckSummary;
 
 use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;
@@ -126,6 +129,8 @@ pub(crate) struct Writer {
     /// The extent of the free list that the root points to.
     pub(crate) free_list: PartRef,
     pub(crate) free_pages: u64,
+    /// The ends of the files of the current root, in pages; held roots may reach further.
+    pub(crate) root_ends: Vec<u64>,
     pub(crate) checkpoint_running: bool,
 }
 
@@ -195,6 +200,7 @@ impl Store {
             data,
             root: RwLock::new(recovered.root),
             writer: Mutex::new(Writer {
+                root_ends: recovered.free.ends().to_vec(),
                 free: recovered.free,
                 deferred: Vec::new(),
                 free_list: recovered.free_list,

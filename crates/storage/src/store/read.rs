@@ -85,7 +85,7 @@ impl Inner {
     }
 
     /// Refuses a reference that reaches out of its file, before anything is allocated for it.
-    fn check_bounds(&self, reference: &PartRef) -> Result<()> {
+    pub(super) fn check_bounds(&self, reference: &PartRef) -> Result<()> {
         let end = self
             .data
             .get(usize::from(reference.extent.file()))
@@ -155,7 +155,7 @@ impl Inner {
         Ok(self.cache.insert(self.number, reference, bytes))
     }
 
-    fn read_range(&self, file: u16, start: u64, buffer: &mut [u8]) -> Result<()> {
+    pub(super) fn read_range(&self, file: u16, start: u64, buffer: &mut [u8]) -> Result<()> {
         let name = crate::format::data_file_name(file);
         let data = self
             .data
@@ -185,7 +185,7 @@ fn set(found: &mut [Option<Part>], index: usize, part: Part) -> Result<()> {
     Ok(())
 }
 
-fn place(reference: &PartRef) -> (u16, u64, u32) {
+pub(super) fn place(reference: &PartRef) -> (u16, u64, u32) {
     (
         reference.extent.file(),
         reference.byte_offset(),

@@ -1,0 +1,391 @@
+//! Which permutation a quad pattern is read or looked up in, and which conditions become ranges of
+//! ids.
+
+use std::cmp::Reverse;
+
+use oxrdf::Term;
+use stoa_terms::range::{Comparison as RangeComparison, comparison_ranges};
+use stoa_terms::value::Value;
+use stoa_terms::{IdRange, Kind, Permutation, Position, TermId};
+
+use crate::expression::{Comparison, Constant, Expression, Function};
+use crate::physical::{PatternTerm, QuadPattern, Variable};
+use crate::variable_set::VariableSet;
+
+/// The constants of a pattern.
+pub(crate) fn constants(pattern: &QuadPattern) -> [Option<TermId>; 3] {
+    pattern.triple.map(|term| match term {
+        PatternTerm::Constant(id) => Some(id),
+        PatternTerm::Variable(_) => None,
+    })
+}
+
+/// Whether the predicate is the only constant.
+pub(crate) const fn predicate_only(triple: &[Option<TermId>; 3]) -> bool {
+    matches!(triple, [None, Some(_), None])
+}
+
+/// What stands at a position of a pattern; `None` for a graph that is not asked for.
+pub(crate) fn term_at(pattern: &QuadPattern, position: Position) -> Option<PatternTerm> {
+    let [subject, predicate, object] = pattern.triple;
+    match position {
+        Position::Subject => Some(subject),
+        Position::Predicate => Some(predicate),
+        Position::Object => Some(object),
+        Position::Graph => pattern.graph_variable.map(PatternTerm::Variable),
+    }
+}
+
+/// The positions at which a variable stands.
+pub(crate) fn positions_of(
+    pattern: &QuadPattern,
+    variable: Variable,
+) -> impl Iterator<Item = Position> + '_ {
+    [
+        Position::Subject,
+        Position::Predicate,
+        Position::Object,
+        Position::Graph,
+    ]
+    .into_iter()
+    .filter(move |&position| term_at(pattern, position) == Some(PatternTerm::Variable(variable)))
+}
+
+/// A way to read all matches of a pattern.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Access {
+    pub(crate) permutation: Permutation,
+    pub(crate) prefix_length: usize,
+}
+
+impl Access {
+    /// The position after the prefix, which ranges apply to.
+    pub(crate) fn next_position(self) -> Option<Position> {
+        self.permutation.order().get(self.prefix_length).copied()
+    }
+
+    /// The variables that the matches are sorted by.
+    pub(crate) fn sorted_by(self, pattern: &QuadPattern) -> Vec<Variable> {
+        let mut sorted = Vec::with_capacity(4);
+        for position in self.permutation.order() {
+            if let Some(PatternTerm::Variable(variable)) = term_at(pattern, position)
+                && !sorted.contains(&variable)
+            {
+                sorted.push(variable);
+            }
+        }
+        sorted
+    }
+}
+
+/// The permutations in which most constants of a pattern are a prefix, one for each order of the
+/// matches, the best one first.
+pub(crate) fn accesses(pattern: &QuadPattern) -> Vec<Access> {
+    let mut all: Vec<Access> = preferred(pattern)
+        .into_iter()
+        .map(|permutation| Access {
+            permutation,
+            prefix_length: permutation
+                .order()
+                .into_iter()
+                .take_while(|&position| {
+                    matches!(term_at(pattern, position), Some(PatternTerm::Constant(_)))
+                })
+                .count(),
+        })
+        .collect();
+    let longest = all.iter().map(|access| access.prefix_length).max();
+    all.retain(|access| Some(access.prefix_length) == longest);
+    let mut orders: Vec<Option<Variable>> = Vec::with_capacity(4);
+    all.retain(|access| {
+        let first = access.sorted_by(pattern).first().copied();
+        let new = !orders.contains(&first);
+        orders.push(first);
+        new
+    });
+    all
+}
+
+/// All permutations, those that keep what the pattern fixes close together first.
+const fn preferred(pattern: &QuadPattern) -> [Permutation; 4] {
+    use Permutation::{Opsg, Posg, Psog, Spog};
+    // All quads of one subject lie together in SPOG, so that several patterns on it share a read.
+    if matches!(pattern.triple, [PatternTerm::Constant(_), _, _]) {
+        [Spog, Psog, Posg, Opsg]
+    } else {
+        [Psog, Posg, Spog, Opsg]
+    }
+}
+
+/// Few look-ups go where all quads of a node are together, many to the dense order of a predicate.
+const FEW_LOOKUPS: f64 = 256.0;
+
+/// The permutation to look a pattern up in when the variables `bound` are known: as many positions
+/// as possible are a prefix. `None` if no permutation begins with a known position.
+pub(crate) fn lookup(
+    pattern: &QuadPattern,
+    bound: &VariableSet,
+    probes: f64,
+) -> Option<(Permutation, usize)> {
+    use Permutation::{Opsg, Posg, Psog, Spog};
+    let known = |position| match term_at(pattern, position) {
+        Some(PatternTerm::Constant(_)) => position != Position::Graph,
+        Some(PatternTerm::Variable(variable)) => {
+            position != Position::Graph && bound.contains(variable)
+        }
+        None => false,
+    };
+    let order = if probes < FEW_LOOKUPS {
+        [Spog, Opsg, Psog, Posg]
+    } else {
+        [Psog, Posg, Spog, Opsg]
+    };
+    let key_length = |permutation: Permutation| {
+        permutation
+            .order()
+            .into_iter()
+            .take_while(|&position| known(position))
+            .count()
+    };
+    // The first of the longest ones.
+    let (at, length) = order
+        .into_iter()
+        .map(key_length)
+        .enumerate()
+        .min_by_key(|&(at, length)| (Reverse(length), at))?;
+    (length > 0).then_some((order.get(at).copied()?, length))
+}
+
+/// Ranges of ids that a condition puts a variable into.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Ranges {
+    pub(crate) variable: Variable,
+    /// Ascending, disjoint; none at all if the condition is never true.
+    pub(crate) ranges: Vec<IdRange>,
+    /// Whether the condition is true for every term of the ranges that data can hold.
+    pub(crate) exact: bool,
+}
+
+/// The ranges that a condition stands for, if it is about one variable and constants.
+pub(crate) fn ranges_of(condition: &Expression) -> Option<Ranges> {
+    match condition {
+        Expression::Compare(comparison, left, right) => match (&**left, &**right) {
+            (Expression::Variable(variable), Expression::Constant(constant)) => {
+                compared(*comparison, *variable, constant)
+            }
+            (Expression::Constant(constant), Expression::Variable(variable)) => {
+                compared(mirrored(*comparison), *variable, constant)
+            }
+            _ => None,
+        },
+        Expression::In(needle, list) => {
+            let Expression::Variable(variable) = &**needle else {
+                return None;
+            };
+            let mut all = Ranges {
+                variable: *variable,
+                ranges: Vec::new(),
+                exact: true,
+            };
+            for item in list {
+                let Expression::Constant(constant) = item else {
+                    return None;
+                };
+                let one = compared(Comparison::Equal, *variable, constant)?;
+                all.ranges.extend(one.ranges);
+                all.exact &= one.exact;
+            }
+            all.ranges = normal(all.ranges);
+            Some(all)
+        }
+        Expression::Or(parts) => {
+            let mut parts = parts.iter().map(ranges_of);
+            let mut all = parts.next()??;
+            for part in parts {
+                let part = part?;
+                if part.variable != all.variable {
+                    return None;
+                }
+                all.ranges.extend(part.ranges);
+                all.exact &= part.exact;
+            }
+            all.ranges = normal(all.ranges);
+            Some(all)
+        }
+        Expression::Call(function, arguments) => {
+            let [Expression::Variable(variable)] = arguments.as_slice() else {
+                return None;
+            };
+            let ranges = kinds(*function)?;
+            Some(Ranges {
+                variable: *variable,
+                ranges,
+                exact: true,
+            })
+        }
+        _ => None,
+    }
+}
+
+fn kinds(function: Function) -> Option<Vec<IdRange>> {
+    Some(match function {
+        Function::IsIri => vec![IdRange::of_kind(Kind::Iri)],
+        Function::IsBlank => vec![IdRange::of_kind(Kind::BlankNode)],
+        Function::IsTriple => vec![IdRange::of_kind(Kind::Triple)],
+        Function::IsLiteral => vec![
+            IdRange {
+                first: TermId::FALSE,
+                last: TermId::TRUE,
+            },
+            IdRange {
+                first: TermId::new(Kind::Integer, 0),
+                last: TermId::new(Kind::Literal, TermId::PAYLOAD_MAX),
+            },
+        ],
+        _ => return None,
+    })
+}
+
+fn compared(comparison: Comparison, variable: Variable, constant: &Constant) -> Option<Ranges> {
+    let identity = || Ranges {
+        variable,
+        ranges: constant
+            .id
+            .map(|id| IdRange {
+                first: id,
+                last: id,
+            })
+            .into_iter()
+            .collect(),
+        exact: true,
+    };
+    let range = match comparison {
+        Comparison::SameTerm => return Some(identity()),
+        Comparison::NotEqual => return None,
+        Comparison::Equal => RangeComparison::Equal,
+        Comparison::Less => RangeComparison::Less,
+        Comparison::LessOrEqual => RangeComparison::LessOrEqual,
+        Comparison::Greater => RangeComparison::Greater,
+        Comparison::GreaterOrEqual => RangeComparison::GreaterOrEqual,
+    };
+    match &constant.term {
+        Term::NamedNode(_) if comparison == Comparison::Equal => Some(identity()),
+        Term::Literal(literal) => Some(Ranges {
+            variable,
+            ranges: normal(comparison_ranges(
+                range,
+                &Value::from_literal(literal.as_ref()),
+            )),
+            exact: false,
+        }),
+        _ => None,
+    }
+}
+
+const fn mirrored(comparison: Comparison) -> Comparison {
+    match comparison {
+        Comparison::Less => Comparison::Greater,
+        Comparison::LessOrEqual => Comparison::GreaterOrEqual,
+        Comparison::Greater => Comparison::Less,
+        Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+        same @ (Comparison::Equal | Comparison::NotEqual | Comparison::SameTerm) => same,
+    }
+}
+
+/// Sorted, with ranges that meet made one.
+fn normal(mut ranges: Vec<IdRange>) -> Vec<IdRange> {
+    ranges.sort_unstable_by_key(|range| range.first);
+    let mut merged: Vec<IdRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if range.first.to_bits() <= last.last.to_bits().saturating_add(1) => {
+                last.last = last.last.max(range.last);
+            }
+            _ => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// What lies in both of two ascending lists.
+pub(crate) fn intersect(left: &[IdRange], right: &[IdRange]) -> Vec<IdRange> {
+    let mut both = Vec::new();
+    let (mut a, mut b) = (0, 0);
+    while let (Some(x), Some(y)) = (left.get(a), right.get(b)) {
+        let (first, last) = (x.first.max(y.first), x.last.min(y.last));
+        if first <= last {
+            both.push(IdRange { first, last });
+        }
+        if x.last < y.last {
+            a += 1;
+        } else {
+            b += 1;
+        }
+    }
+    both
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stoa_terms::GraphSet;
+
+    fn id(number: u64) -> TermId {
+        TermId::new(Kind::Iri, number)
+    }
+
+    fn range(first: u64, last: u64) -> IdRange {
+        IdRange {
+            first: id(first),
+            last: id(last),
+        }
+    }
+
+    fn pattern(triple: [PatternTerm; 3]) -> QuadPattern {
+        QuadPattern {
+            triple,
+            graphs: GraphSet::Default,
+            graph_variable: None,
+        }
+    }
+
+    #[test]
+    fn ranges_merge_and_intersect() {
+        let list = normal(vec![range(7, 9), range(1, 3), range(4, 5)]);
+        assert_eq!(list, [range(1, 5), range(7, 9)]);
+        assert_eq!(
+            intersect(&list, &[range(3, 7), range(9, 20)]),
+            [range(3, 5), range(7, 7), range(9, 9)]
+        );
+    }
+
+    #[test]
+    fn constants_come_first() {
+        let variable = |number| PatternTerm::Variable(Variable(number));
+        let constant = PatternTerm::Constant(id(1));
+        let names = |triple| {
+            accesses(&pattern(triple))
+                .into_iter()
+                .map(|access| (access.permutation.name(), access.prefix_length))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names([variable(0), constant, variable(1)]),
+            [("PSOG", 1), ("POSG", 1)]
+        );
+        assert_eq!(names([variable(0), constant, constant]), [("POSG", 2)]);
+        assert_eq!(names([constant, variable(0), variable(1)]), [("SPOG", 1)]);
+        assert_eq!(names([variable(0), variable(1), constant]), [("OPSG", 1)]);
+        assert_eq!(
+            names([variable(0), variable(1), variable(2)]),
+            [("PSOG", 0), ("SPOG", 0), ("OPSG", 0)]
+        );
+        let bound: VariableSet = std::iter::once(Variable(0)).collect();
+        let triple = pattern([variable(0), constant, variable(1)]);
+        assert_eq!(lookup(&triple, &bound, 1.0), Some((Permutation::Spog, 2)));
+        assert_eq!(lookup(&triple, &bound, 1e6), Some((Permutation::Psog, 2)));
+        let triple = pattern([variable(1), variable(2), variable(0)]);
+        assert_eq!(lookup(&triple, &bound, 1e6), Some((Permutation::Opsg, 1)));
+        assert_eq!(lookup(&triple, &VariableSet::new(), 1.0), None);
+    }
+}

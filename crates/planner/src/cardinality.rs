@@ -1,0 +1,187 @@
+//! How many solutions a part of a query has: exact counts of prefixes, distinct counts, and guesses
+//! where there is neither.
+//!
+//! Every question is put to the store once a query.
+
+use std::cell::RefCell;
+
+use hashbrown::HashMap;
+use oxrdf::Term;
+use rapidhash::fast::RandomState;
+use stoa_terms::{GraphSet, IdRange, Position, TermId};
+
+use crate::access_path::{constants, predicate_only};
+use crate::error::Error;
+use crate::expression::{Comparison, Expression, Function};
+use crate::physical::{PatternTerm, QuadPattern};
+use crate::statistics::Statistics;
+
+type Triple = [Option<TermId>; 3];
+type Map<K, V> = RefCell<HashMap<K, V, RandomState>>;
+
+/// Answers of the store, kept for one query.
+pub(crate) struct Cache<'a> {
+    statistics: &'a dyn Statistics,
+    terms: Map<Term, Option<TermId>>,
+    counts: Map<(Triple, GraphSet), f64>,
+    distinct: Map<(Triple, Position, GraphSet), f64>,
+}
+
+impl<'a> Cache<'a> {
+    pub(crate) fn new(statistics: &'a dyn Statistics) -> Self {
+        Self {
+            statistics,
+            terms: RefCell::default(),
+            counts: RefCell::default(),
+            distinct: RefCell::default(),
+        }
+    }
+
+    /// Looks up terms in one batch.
+    pub(crate) fn prefetch(&self, mut terms: Vec<Term>) -> Result<(), Error> {
+        let mut known = self.terms.borrow_mut();
+        terms.retain(|term| !known.contains_key(term));
+        if terms.is_empty() {
+            return Ok(());
+        }
+        let ids = self.statistics.term_ids(&terms)?;
+        known.extend(terms.into_iter().zip(ids));
+        Ok(())
+    }
+
+    /// The id of a term, `None` if no quad holds it.
+    pub(crate) fn term_id(&self, term: &Term) -> Result<Option<TermId>, Error> {
+        if let Some(&id) = self.terms.borrow().get(term) {
+            return Ok(id);
+        }
+        let id = self.statistics.term_id(term)?;
+        self.terms.borrow_mut().insert(term.clone(), id);
+        Ok(id)
+    }
+
+    pub(crate) fn quads(&self) -> f64 {
+        float(self.statistics.quads())
+    }
+
+    pub(crate) fn named_graphs(&self) -> f64 {
+        float(self.statistics.named_graphs()).max(1.0)
+    }
+
+    fn count(&self, triple: Triple, graphs: &GraphSet) -> Result<f64, Error> {
+        let key = (triple, graphs.clone());
+        if let Some(&count) = self.counts.borrow().get(&key) {
+            return Ok(count);
+        }
+        let count = float(self.statistics.count(triple, graphs)?);
+        self.counts.borrow_mut().insert(key, count);
+        Ok(count)
+    }
+
+    /// How many quads match a pattern, not regarding that one variable may stand in two places.
+    pub(crate) fn pattern_rows(&self, pattern: &QuadPattern) -> Result<f64, Error> {
+        let triple = constants(pattern);
+        if let [Some(subject), None, Some(object)] = triple {
+            let of_subject = self.count([Some(subject), None, None], &pattern.graphs)?;
+            let of_object = self.count([None, None, Some(object)], &pattern.graphs)?;
+            let both = of_subject * of_object / self.quads().max(1.0);
+            return Ok(both.max(1.0).min(of_subject).min(of_object));
+        }
+        self.count(triple, &pattern.graphs)
+    }
+
+    /// How many quads match a pattern whose term at `position`, which comes after the constants in
+    /// some permutation, lies in `ranges`.
+    pub(crate) fn range_rows(
+        &self,
+        pattern: &QuadPattern,
+        position: Position,
+        ranges: &[IdRange],
+    ) -> Result<f64, Error> {
+        if ranges.is_empty() {
+            return Ok(0.0);
+        }
+        let triple = constants(pattern);
+        let count = self
+            .statistics
+            .count_ranges(triple, position, ranges, &pattern.graphs)?;
+        Ok(float(count))
+    }
+
+    /// How many different terms a variable of a pattern takes. `rows` is what the pattern has.
+    pub(crate) fn pattern_distinct(
+        &self,
+        pattern: &QuadPattern,
+        position: Position,
+        rows: f64,
+    ) -> Result<f64, Error> {
+        if position == Position::Graph {
+            return Ok(self.named_graphs().min(rows));
+        }
+        let triple = constants(pattern);
+        let asked = match triple {
+            [None, None, None] => true,
+            [Some(_), None, None] | [None, None, Some(_)] => position == Position::Predicate,
+            _ => predicate_only(&triple),
+        };
+        if !asked {
+            return Ok(rows);
+        }
+        let key = (triple, position, pattern.graphs.clone());
+        if let Some(&distinct) = self.distinct.borrow().get(&key) {
+            return Ok(distinct.min(rows));
+        }
+        let distinct = float(
+            self.statistics
+                .distinct(triple, position, &pattern.graphs)?,
+        );
+        let distinct = distinct.max(1.0);
+        self.distinct.borrow_mut().insert(key, distinct);
+        Ok(distinct.min(rows))
+    }
+}
+
+/// A count as a number to reckon with.
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+pub(crate) fn float(count: u64) -> f64 {
+    count as f64
+}
+
+/// Whether one variable stands in two places of a pattern.
+pub(crate) fn repeats(pattern: &QuadPattern) -> bool {
+    let [a, b, c] = &pattern.triple;
+    let same = |x: &PatternTerm, y: &PatternTerm| matches!(x, PatternTerm::Variable(_)) && x == y;
+    let with_graph = |x: &PatternTerm| match (x, pattern.graph_variable) {
+        (PatternTerm::Variable(variable), Some(graph)) => *variable == graph,
+        _ => false,
+    };
+    same(a, b) || same(a, c) || same(b, c) || pattern.triple.iter().any(with_graph)
+}
+
+/// The share of solutions that a condition is guessed to keep.
+pub(crate) fn selectivity(condition: &Expression) -> f64 {
+    match condition {
+        Expression::Compare(Comparison::Equal | Comparison::SameTerm, _, _) => 0.05,
+        Expression::Compare(Comparison::NotEqual, _, _) => 0.9,
+        Expression::Compare(_, _, _) => 0.35,
+        Expression::Bound(_) => 0.8,
+        Expression::Not(inner) => (1.0 - selectivity(inner)).max(0.05),
+        Expression::And(parts) => parts.iter().map(selectivity).product::<f64>().max(0.001),
+        Expression::Or(parts) => {
+            let none: f64 = parts.iter().map(|part| 1.0 - selectivity(part)).product();
+            1.0 - none
+        }
+        Expression::In(_, list) => {
+            let length = u32::try_from(list.len()).unwrap_or(u32::MAX);
+            (0.05 * f64::from(length)).min(0.9)
+        }
+        Expression::Call(
+            Function::Regex
+            | Function::Contains
+            | Function::StrStarts
+            | Function::StrEnds
+            | Function::LangMatches,
+            _,
+        ) => 0.15,
+        _ => 0.5,
+    }
+}

@@ -1,0 +1,62 @@
+//! What operators cost, in nanoseconds of one core with warm caches, roughly.
+//!
+//! Only the order of the figures matters. They are for batches: a row that is scanned costs a few
+//! nanoseconds, one that is looked up among others that lie close to it little more, one that lies
+//! alone the decoding of its row group.
+
+/// The descent to the first row of a scan.
+pub(crate) const SCAN_START: f64 = 2_000.0;
+/// A row that is scanned.
+pub(crate) const SCAN_ROW: f64 = 3.0;
+/// A row that a join or any other operator puts out.
+pub(crate) const OUTPUT_ROW: f64 = 4.0;
+/// A row of either side of a merge join.
+pub(crate) const MERGE_ROW: f64 = 3.0;
+/// A row that goes into a hash table while that is small, and the one that is looked up in it.
+pub(crate) const HASH_BUILD_ROW: f64 = 25.0;
+pub(crate) const HASH_PROBE_ROW: f64 = 10.0;
+/// More for a row in a hash table that no cache holds.
+const HASH_MISS: f64 = 40.0;
+/// Rows of a hash table that the caches hold.
+const HASH_ROWS_CACHED: f64 = 50_000.0;
+/// One look-up in an index, apart from the row group.
+const PROBE: f64 = 60.0;
+/// Reading and decoding a row group.
+const ROW_GROUP: f64 = 2_500.0;
+const ROW_GROUP_ROWS: f64 = 1_024.0;
+/// Rows that are looked up together.
+const LOOKUP_BATCH: f64 = 16_384.0;
+/// A condition, for one row.
+pub(crate) const CONDITION_ROW: f64 = 15.0;
+/// Grouping one row.
+pub(crate) const GROUP_ROW: f64 = 30.0;
+/// Starting the inner plan of an `apply`.
+pub(crate) const APPLY_START: f64 = 3_000.0;
+
+/// The table of a hash join with this many rows, and looking this many up.
+pub(crate) fn hash(build: f64, probe: f64) -> f64 {
+    let miss = if build > HASH_ROWS_CACHED {
+        HASH_MISS
+    } else {
+        0.0
+    };
+    build * (HASH_BUILD_ROW + miss) + probe * (HASH_PROBE_ROW + miss)
+}
+
+/// Looking `probes` keys up among `rows` rows; `sorted` if the keys ascend over all batches.
+pub(crate) fn lookup(probes: f64, rows: f64, sorted: bool) -> f64 {
+    let groups = (rows / ROW_GROUP_ROWS).ceil().max(1.0);
+    let touched = |keys: f64| groups * (1.0 - (-keys / groups).exp());
+    let batches = (probes / LOOKUP_BATCH).ceil().max(1.0);
+    let read = if sorted {
+        touched(probes)
+    } else {
+        batches * touched(probes / batches)
+    };
+    SCAN_START + probes * PROBE + read.max(probes.min(1.0)) * ROW_GROUP
+}
+
+/// Sorting rows.
+pub(crate) fn sort(rows: f64) -> f64 {
+    rows * 20.0 * rows.max(2.0).log2()
+}

@@ -1,0 +1,440 @@
+//! EXPLAIN: a plan as a tree of text, one operator a line, inputs indented below it.
+
+use std::fmt::Write;
+
+use oxrdf::Term;
+use stoa_terms::{GraphSet, IdRange, TermId, inline};
+
+use crate::expression::{
+    Aggregate, AggregateFunction, ArithmeticOperator, Comparison, Constant, Expression,
+};
+use crate::physical::{
+    JoinKind, Operator, PatternTerm, Plan, QuadPattern, QueryForm, QueryPlan, SortKey, Variable,
+};
+use crate::query::is_made_up;
+
+/// A plan as a tree of text: each operator with its arguments and expected rows.
+#[must_use]
+pub fn explain(plan: &QueryPlan) -> String {
+    let mut printer = Printer {
+        names: &plan.variable_names,
+        text: String::new(),
+    };
+    printer.form(&plan.form);
+    printer.tree(&plan.root);
+    printer.text
+}
+
+struct Printer<'a> {
+    names: &'a [String],
+    text: String,
+}
+
+impl<'a> Printer<'a> {
+    fn form(&mut self, form: &QueryForm) {
+        match form {
+            QueryForm::Select(variables) => {
+                self.text.push_str("select");
+                self.list(" ", variables);
+            }
+            QueryForm::Ask => self.text.push_str("ask"),
+            QueryForm::Construct(template) => {
+                self.put(format_args!("construct {} triples", template.len()));
+            }
+            QueryForm::Describe {
+                variables,
+                constants,
+            } => {
+                self.text.push_str("describe");
+                self.list(" ", variables);
+                for constant in constants {
+                    self.put(format_args!(" {}", constant.term));
+                }
+            }
+        }
+        self.text.push('\n');
+    }
+
+    /// Prints a tree without recursion, since plans may be deep.
+    fn tree(&mut self, root: &'a Plan) {
+        let mut stack = vec![(root, 1_usize)];
+        while let Some((plan, depth)) = stack.pop() {
+            for _ in 0..depth.min(60) {
+                self.text.push_str("  ");
+            }
+            self.operator(plan);
+            self.put(format_args!("  rows={}", rounded(plan.estimated_rows)));
+            if !plan.sorted_by.is_empty() {
+                self.text.push_str(" sorted");
+                self.list(" ", &plan.sorted_by);
+            }
+            self.text.push('\n');
+            let inputs = inputs(plan);
+            stack.extend(inputs.into_iter().rev().map(|input| (input, depth + 1)));
+        }
+    }
+
+    fn put(&mut self, arguments: std::fmt::Arguments<'_>) {
+        // Writing to a string cannot fail.
+        let _ = self.text.write_fmt(arguments);
+    }
+
+    fn operator(&mut self, plan: &Plan) {
+        match &plan.operator {
+            Operator::Unit => self.text.push_str("unit"),
+            Operator::Empty => self.text.push_str("empty"),
+            Operator::Values(rows) => {
+                self.put(format_args!("values {} x", rows.len()));
+                self.list(" ", &plan.columns);
+            }
+            Operator::OuterBindings => {
+                self.text.push_str("outer_bindings");
+                self.list(" ", &plan.columns);
+            }
+            Operator::IndexScan {
+                pattern,
+                permutation,
+                prefix_length,
+                ranges,
+            } => {
+                self.put(format_args!(
+                    "index_scan {}/{prefix_length} ",
+                    permutation.name()
+                ));
+                self.pattern(pattern);
+                self.ranges(ranges);
+            }
+            Operator::GraphScan { graphs } => {
+                self.text.push_str("graph_scan");
+                self.list(" ", &plan.columns);
+                self.graphs(graphs);
+            }
+            Operator::IndexNestedLoopJoin {
+                pattern,
+                permutation,
+                key_length,
+                kind,
+                ..
+            } => {
+                self.text.push_str("index_nested_loop_join");
+                self.kind(kind);
+                self.put(format_args!(" {}/{key_length} ", permutation.name()));
+                self.pattern(pattern);
+            }
+            Operator::Apply { outer, kind, .. } => {
+                self.text.push_str("apply");
+                self.kind(kind);
+                self.list(" ", outer);
+            }
+            Operator::MergeJoin { key, kind, .. } => {
+                self.text.push_str("merge_join");
+                self.kind(kind);
+                self.list(" ", &[*key]);
+            }
+            Operator::HashJoin {
+                keys,
+                compatible,
+                kind,
+                ..
+            } => {
+                self.text.push_str("hash_join");
+                self.kind(kind);
+                self.list(" ", keys);
+                self.list(" ~", compatible);
+            }
+            Operator::Filter { condition, .. } => {
+                self.text.push_str("filter ");
+                self.expression(condition);
+            }
+            Operator::Extend {
+                variable,
+                expression,
+                ..
+            } => {
+                self.text.push_str("extend");
+                self.list(" ", &[*variable]);
+                self.text.push_str(" = ");
+                self.expression(expression);
+            }
+            Operator::Union(_) => self.text.push_str("union"),
+            Operator::HashAggregate {
+                keys, aggregates, ..
+            } => {
+                self.text.push_str("hash_aggregate");
+                self.list(" ", keys);
+                for aggregate in aggregates {
+                    self.aggregate(aggregate);
+                }
+            }
+            Operator::Distinct(_) => self.text.push_str("distinct"),
+            Operator::Reduced(_) => self.text.push_str("reduced"),
+            Operator::Sort { keys, .. } => {
+                self.text.push_str("sort");
+                self.keys(keys);
+            }
+            Operator::TopK { keys, limit, .. } => {
+                self.put(format_args!("top_k {limit}"));
+                self.keys(keys);
+            }
+            Operator::Slice { offset, limit, .. } => {
+                self.text.push_str("slice");
+                if *offset > 0 {
+                    self.put(format_args!(" offset {offset}"));
+                }
+                if let Some(limit) = limit {
+                    self.put(format_args!(" limit {limit}"));
+                }
+            }
+            Operator::Project(_) => {
+                self.text.push_str("project");
+                self.list(" ", &plan.columns);
+            }
+        }
+    }
+
+    fn kind(&mut self, kind: &JoinKind) {
+        match kind {
+            JoinKind::Inner => {}
+            JoinKind::Left { condition: None } => self.text.push_str(" left"),
+            JoinKind::Left {
+                condition: Some(condition),
+            } => {
+                self.text.push_str(" left if ");
+                self.expression(condition);
+                self.text.push_str(" on");
+            }
+            JoinKind::Semi => self.text.push_str(" semi"),
+            JoinKind::Anti => self.text.push_str(" anti"),
+            JoinKind::Minus => self.text.push_str(" minus"),
+            JoinKind::Mark(mark) => {
+                self.text.push_str(" mark");
+                self.list(" ", &[*mark]);
+                self.text.push_str(" on");
+            }
+        }
+    }
+
+    fn keys(&mut self, keys: &[SortKey]) {
+        for key in keys {
+            self.text.push(' ');
+            if key.descending {
+                self.text.push_str("desc ");
+            }
+            self.expression(&key.expression);
+        }
+    }
+
+    fn aggregate(&mut self, aggregate: &Aggregate) {
+        let name = match &aggregate.function {
+            AggregateFunction::Count => "count",
+            AggregateFunction::Sum => "sum",
+            AggregateFunction::Avg => "avg",
+            AggregateFunction::Min => "min",
+            AggregateFunction::Max => "max",
+            AggregateFunction::Sample => "sample",
+            AggregateFunction::GroupConcat(_) => "group_concat",
+        };
+        self.list(" ", &[aggregate.output]);
+        self.put(format_args!("={name}("));
+        if aggregate.distinct {
+            self.text.push_str("distinct ");
+        }
+        match &aggregate.argument {
+            Some(argument) => self.expression(argument),
+            None => self.text.push('*'),
+        }
+        self.text.push(')');
+    }
+
+    fn pattern(&mut self, pattern: &QuadPattern) {
+        for (position, term) in pattern.triple.iter().enumerate() {
+            if position > 0 {
+                self.text.push(' ');
+            }
+            match term {
+                PatternTerm::Constant(id) => self.id(*id),
+                PatternTerm::Variable(variable) => self.list("", &[*variable]),
+            }
+        }
+        if let Some(graph) = pattern.graph_variable {
+            self.list(" graph ", &[graph]);
+        }
+        self.graphs(&pattern.graphs);
+    }
+
+    fn graphs(&mut self, graphs: &GraphSet) {
+        match graphs {
+            GraphSet::Default => {}
+            GraphSet::One(graph) => {
+                self.text.push_str(" in ");
+                self.id(*graph);
+            }
+            GraphSet::Some(graphs) => self.put(format_args!(" in {} graphs", graphs.len())),
+            GraphSet::All => self.text.push_str(" in all graphs"),
+            GraphSet::Named => self.text.push_str(" in named graphs"),
+            GraphSet::AllBut(graphs) => {
+                self.put(format_args!(" in all graphs but {}", graphs.len()));
+            }
+        }
+    }
+
+    fn ranges(&mut self, ranges: &[IdRange]) {
+        if ranges.is_empty() {
+            return;
+        }
+        self.text.push_str(" in");
+        for (number, range) in ranges.iter().enumerate() {
+            self.text.push_str(if number > 0 { ", " } else { " " });
+            self.id(range.first);
+            if range.first != range.last {
+                self.text.push_str("..");
+                self.id(range.last);
+            }
+        }
+    }
+
+    fn id(&mut self, id: TermId) {
+        match inline::decode(id) {
+            Some(literal) => self.put(format_args!("{literal}")),
+            None => self.put(format_args!("{id:?}")),
+        }
+    }
+
+    fn list(&mut self, before: &str, variables: &[Variable]) {
+        for variable in variables {
+            self.text.push_str(before);
+            let index = usize::try_from(variable.0).unwrap_or(usize::MAX);
+            match self.names.get(index) {
+                Some(name) if !name.is_empty() && !is_made_up(name) => {
+                    self.put(format_args!("?{name}"));
+                }
+                _ => self.put(format_args!("?_{}", variable.0)),
+            }
+        }
+    }
+
+    fn constant(&mut self, constant: &Constant) {
+        match &constant.term {
+            Term::NamedNode(iri) => self.put(format_args!("{iri}")),
+            term => self.put(format_args!("{term}")),
+        }
+    }
+
+    fn expression(&mut self, expression: &Expression) {
+        match expression {
+            Expression::Constant(constant) => self.constant(constant),
+            Expression::Variable(variable) => self.list("", &[*variable]),
+            Expression::Bound(variable) => {
+                self.text.push_str("bound(");
+                self.list("", &[*variable]);
+                self.text.push(')');
+            }
+            Expression::Not(inner) => self.prefixed("!", inner),
+            Expression::Plus(inner) => self.prefixed("+", inner),
+            Expression::Minus(inner) => self.prefixed("-", inner),
+            Expression::And(list) => self.chained("(", " && ", list),
+            Expression::Or(list) => self.chained("(", " || ", list),
+            Expression::Coalesce(list) => self.chained("coalesce(", ", ", list),
+            Expression::Call(function, list) => {
+                self.text.push_str(&format!("{function:?}").to_lowercase());
+                self.chained("(", ", ", list);
+            }
+            Expression::Compare(comparison, left, right) => {
+                let sign = match comparison {
+                    Comparison::Equal => " = ",
+                    Comparison::NotEqual => " != ",
+                    Comparison::Less => " < ",
+                    Comparison::LessOrEqual => " <= ",
+                    Comparison::Greater => " > ",
+                    Comparison::GreaterOrEqual => " >= ",
+                    Comparison::SameTerm => " sameterm ",
+                };
+                self.binary(sign, left, right);
+            }
+            Expression::Arithmetic(operator, left, right) => {
+                let sign = match operator {
+                    ArithmeticOperator::Add => " + ",
+                    ArithmeticOperator::Subtract => " - ",
+                    ArithmeticOperator::Multiply => " * ",
+                    ArithmeticOperator::Divide => " / ",
+                };
+                self.binary(sign, left, right);
+            }
+            Expression::In(needle, list) => {
+                self.expression(needle);
+                self.chained(" in (", ", ", list);
+            }
+            Expression::If(a, b, c) => {
+                self.text.push_str("if(");
+                self.expression(a);
+                self.text.push_str(", ");
+                self.expression(b);
+                self.text.push_str(", ");
+                self.expression(c);
+                self.text.push(')');
+            }
+        }
+    }
+
+    fn prefixed(&mut self, sign: &str, inner: &Expression) {
+        self.text.push_str(sign);
+        self.expression(inner);
+    }
+
+    fn binary(&mut self, sign: &str, left: &Expression, right: &Expression) {
+        self.text.push('(');
+        self.expression(left);
+        self.text.push_str(sign);
+        self.expression(right);
+        self.text.push(')');
+    }
+
+    fn chained(&mut self, open: &str, between: &str, list: &[Expression]) {
+        self.text.push_str(open);
+        for (number, inner) in list.iter().enumerate() {
+            if number > 0 {
+                self.text.push_str(between);
+            }
+            self.expression(inner);
+        }
+        self.text.push(')');
+    }
+}
+
+/// The inputs of a plan, the left one first.
+fn inputs(plan: &Plan) -> Vec<&Plan> {
+    match &plan.operator {
+        Operator::Unit
+        | Operator::Empty
+        | Operator::Values(_)
+        | Operator::OuterBindings
+        | Operator::IndexScan { .. }
+        | Operator::GraphScan { .. } => Vec::new(),
+        Operator::IndexNestedLoopJoin { input, .. }
+        | Operator::Filter { input, .. }
+        | Operator::Extend { input, .. }
+        | Operator::HashAggregate { input, .. }
+        | Operator::Sort { input, .. }
+        | Operator::TopK { input, .. }
+        | Operator::Slice { input, .. }
+        | Operator::Distinct(input)
+        | Operator::Reduced(input)
+        | Operator::Project(input) => vec![input],
+        Operator::Apply { input, inner, .. } => vec![input, inner],
+        Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
+            vec![left, right]
+        }
+        Operator::Union(branches) => branches.iter().collect(),
+    }
+}
+
+/// Expected rows to two digits, so that printed plans do not change with every quad.
+fn rounded(rows: f64) -> String {
+    if rows < 1.0 && rows > 0.0 {
+        return "<1".to_owned();
+    }
+    if rows < 100.0 {
+        return format!("{rows:.0}");
+    }
+    format!("{rows:.1e}")
+}

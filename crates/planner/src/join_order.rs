@@ -1,0 +1,518 @@
+//! The order in which the parts of a group are joined, and by which methods.
+//!
+//! A greedy order comes first. If it costs little, it is taken; else dynamic programming looks for a
+//! better one: over all trees for few items, over left-deep ones for more, within what the greedy
+//! order costs. For each set of items the cheapest tree is kept, and the cheapest one for each
+//! variable that a tree is sorted by, since that lets a merge join follow.
+//!
+//! # Limits
+//! At most [`ITEMS_MAX`] items; the caller joins larger groups piece by piece. Dynamic programming
+//! up to [`DYNAMIC_MAX`] items.
+//!
+//! # References
+//! Moerkotte: Building Query Compilers; Neumann, Weikum: RDF-3X (2008), on orders of patterns.
+
+use crate::ForcedJoin;
+use crate::access_path::{Access, lookup};
+use crate::cost;
+use crate::physical::{QuadPattern, Variable};
+use crate::variable_set::VariableSet;
+
+/// How many items are ordered at once.
+pub(crate) const ITEMS_MAX: usize = 64;
+/// Up to how many items dynamic programming looks at left-deep trees.
+const DYNAMIC_MAX: usize = 10;
+/// Up to how many items it looks at all trees.
+const BUSHY_MAX: usize = 6;
+/// A greedy order that costs less than this (nanoseconds) is not worth improving.
+const WORTH_NS: f64 = 50_000.0;
+
+/// Something to be joined.
+pub(crate) struct Item {
+    pub(crate) certain: VariableSet,
+    pub(crate) possible: VariableSet,
+    /// Solutions after the conditions on this item alone.
+    pub(crate) rows: f64,
+    /// How many different terms a shared variable takes, where it is known; else `rows`.
+    pub(crate) distinct: Vec<(Variable, f64)>,
+    pub(crate) source: Source,
+}
+
+/// What an item is made of.
+pub(crate) enum Source {
+    /// A quad pattern, with the ways to read it.
+    Pattern {
+        pattern: Box<QuadPattern>,
+        /// Matches before any condition.
+        rows: f64,
+        /// Whether conditions stand above.
+        conditions: bool,
+        accesses: Vec<Read>,
+    },
+    /// A plan that is ready.
+    Plan { cost: f64, sorted: Option<Variable> },
+}
+
+/// One way to read a pattern.
+pub(crate) struct Read {
+    pub(crate) access: Access,
+    /// Rows that are read, after ranges.
+    pub(crate) rows: f64,
+    pub(crate) sorted: Option<Variable>,
+}
+
+/// A condition over several items.
+pub(crate) struct Condition {
+    /// For each variable the items that bind it for certain, and those that may bind it.
+    pub(crate) variables: Vec<(u64, u64)>,
+    pub(crate) selectivity: f64,
+}
+
+impl Condition {
+    /// Whether the condition has the same value for a join of `set` as for all items.
+    pub(crate) fn is_covered(&self, set: u64) -> bool {
+        self.variables
+            .iter()
+            .all(|&(certain, possible)| certain & set != 0 || possible & !set == 0)
+    }
+}
+
+/// A tree of joins.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    pub(crate) items: u64,
+    pub(crate) rows: f64,
+    pub(crate) cost: f64,
+    pub(crate) sorted: Option<Variable>,
+    pub(crate) step: Step,
+}
+
+/// The topmost step of a tree; numbers are places in [`Order::trees`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Step {
+    /// Reads a pattern in the access of this number.
+    Read {
+        item: usize,
+        access: usize,
+    },
+    /// Takes a plan as it is.
+    Plan {
+        item: usize,
+    },
+    Merge {
+        left: usize,
+        right: usize,
+        key: Variable,
+    },
+    Hash {
+        left: usize,
+        right: usize,
+    },
+    /// Looks the pattern of an item up for each solution of the left side.
+    Lookup {
+        left: usize,
+        item: usize,
+    },
+}
+
+/// Trees, the last chosen one among them.
+pub(crate) struct Order {
+    pub(crate) trees: Vec<Tree>,
+    pub(crate) root: usize,
+}
+
+/// Orders `items`, of which there is at least one.
+pub(crate) fn order(
+    items: &[Item],
+    conditions: &[Condition],
+    forced: Option<ForcedJoin>,
+) -> Option<Order> {
+    let mut search = Search {
+        items,
+        conditions,
+        forced,
+        shared: shared_variables(items),
+        trees: Vec::new(),
+        bound: f64::INFINITY,
+    };
+    let root = search.greedy()?;
+    let cost = search.trees.get(root)?.cost;
+    let improve = items.len() > 1 && items.len() <= DYNAMIC_MAX && cost > WORTH_NS;
+    let root = if improve {
+        search.bound = if forced.is_some() {
+            f64::INFINITY
+        } else {
+            cost
+        };
+        search.dynamic().unwrap_or(root)
+    } else {
+        root
+    };
+    Some(Order {
+        trees: search.trees,
+        root,
+    })
+}
+
+/// A variable that several items have.
+struct Shared {
+    items: u64,
+    /// Distinct values in each item; 0 where the item does not have it.
+    distinct: Vec<f64>,
+}
+
+fn shared_variables(items: &[Item]) -> Vec<Shared> {
+    let mut once = VariableSet::new();
+    let mut twice = VariableSet::new();
+    for item in items {
+        twice.union_with(&once.intersection(&item.possible));
+        once.union_with(&item.possible);
+    }
+    twice
+        .iter()
+        .map(|variable| Shared {
+            items: items
+                .iter()
+                .enumerate()
+                .filter(|(_, item)| item.possible.contains(variable))
+                .fold(0, |set, (number, _)| set | 1 << number),
+            distinct: items
+                .iter()
+                .map(|item| {
+                    if !item.possible.contains(variable) {
+                        return 0.0;
+                    }
+                    let known = item.distinct.iter().find(|(other, _)| *other == variable);
+                    known
+                        .map_or(item.rows, |(_, distinct)| *distinct)
+                        .min(item.rows)
+                        .max(1.0)
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+struct Search<'a> {
+    items: &'a [Item],
+    conditions: &'a [Condition],
+    forced: Option<ForcedJoin>,
+    shared: Vec<Shared>,
+    trees: Vec<Tree>,
+    /// Trees that cost more are not looked at.
+    bound: f64,
+}
+
+/// The items of a set.
+fn members(mut set: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        if set == 0 {
+            return None;
+        }
+        let item = set.trailing_zeros() as usize;
+        set &= set - 1;
+        Some(item)
+    })
+}
+
+impl Search<'_> {
+    /// Expected solutions of a join of a set of items, with the conditions over it.
+    fn rows(&self, set: u64) -> f64 {
+        let mut rows: f64 = members(set)
+            .filter_map(|item| self.items.get(item))
+            .map(|item| item.rows)
+            .product();
+        for shared in &self.shared {
+            let mut smallest = f64::INFINITY;
+            let mut product = 1.0;
+            for distinct in members(set).filter_map(|item| shared.distinct.get(item)) {
+                if *distinct > 0.0 {
+                    smallest = smallest.min(*distinct);
+                    product *= *distinct;
+                }
+            }
+            if smallest.is_finite() {
+                rows *= smallest / product;
+            }
+        }
+        for condition in self.conditions {
+            if condition.is_covered(set) {
+                rows *= condition.selectivity;
+            }
+        }
+        rows
+    }
+
+    fn variables(&self, set: u64) -> (VariableSet, VariableSet) {
+        let mut certain = VariableSet::new();
+        let mut possible = VariableSet::new();
+        for item in members(set).filter_map(|item| self.items.get(item)) {
+            certain.union_with(&item.certain);
+            possible.union_with(&item.possible);
+        }
+        (certain, possible)
+    }
+
+    /// The trees of one item.
+    fn single(&self, number: usize, into: &mut Vec<Tree>) {
+        let Some(item) = self.items.get(number) else {
+            return;
+        };
+        let tree = |cost, sorted, step| Tree {
+            items: 1 << number,
+            rows: item.rows,
+            cost,
+            sorted,
+            step,
+        };
+        match &item.source {
+            Source::Plan { cost, sorted } => {
+                into.push(tree(*cost, *sorted, Step::Plan { item: number }));
+            }
+            Source::Pattern {
+                accesses,
+                conditions,
+                ..
+            } => {
+                for (access, read) in accesses.iter().enumerate() {
+                    let mut cost = cost::SCAN_START + read.rows * cost::SCAN_ROW;
+                    if *conditions {
+                        cost += read.rows * cost::CONDITION_ROW;
+                    }
+                    let step = Step::Read {
+                        item: number,
+                        access,
+                    };
+                    add(tree(cost, read.sorted, step), into);
+                }
+            }
+        }
+    }
+
+    /// The ways to join two trees.
+    fn join(&self, left: usize, right: usize, rows: f64, into: &mut Vec<Tree>) {
+        let (Some(a), Some(b)) = (self.trees.get(left), self.trees.get(right)) else {
+            return;
+        };
+        let output = rows * cost::OUTPUT_ROW;
+        let cheapest = a.cost + output;
+        if cheapest > self.bound {
+            return;
+        }
+        let (left_certain, left_possible) = self.variables(a.items);
+        let (right_certain, right_possible) = self.variables(b.items);
+        let shared = left_possible.intersection(&right_possible);
+        let bound = shared.is_subset(&left_certain) && shared.is_subset(&right_certain);
+        let tree = |cost, sorted, step| Tree {
+            items: a.items | b.items,
+            rows,
+            cost,
+            sorted,
+            step,
+        };
+        let merge = (bound && !shared.is_empty())
+            .then(|| a.sorted.filter(|key| b.sorted == Some(*key)))
+            .flatten()
+            .map(|key| {
+                let cost = a.cost + b.cost + (a.rows + b.rows) * cost::MERGE_ROW + output;
+                tree(cost, Some(key), Step::Merge { left, right, key })
+            });
+        let probed = bound
+            .then(|| self.lookup(a, b, &left_certain, &shared))
+            .flatten()
+            .map(|(item, cost)| {
+                let cost = a.cost + cost + output;
+                tree(cost, a.sorted, Step::Lookup { left, item })
+            });
+        let hashed = tree(
+            a.cost + b.cost + cost::hash(b.rows, a.rows) + output,
+            a.sorted,
+            Step::Hash { left, right },
+        );
+        match (self.forced, merge, probed) {
+            (Some(ForcedJoin::Merge), Some(merge), _) => add(merge, into),
+            (Some(ForcedJoin::IndexNestedLoop), _, Some(probed)) => add(probed, into),
+            (Some(ForcedJoin::Hash), _, _) => add(hashed, into),
+            (_, merge, probed) => {
+                for tree in merge.into_iter().chain(probed).chain([hashed]) {
+                    if tree.cost <= self.bound {
+                        add(tree, into);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What looking up the pattern of `right` costs, if `right` is one.
+    fn lookup(
+        &self,
+        left: &Tree,
+        right: &Tree,
+        certain: &VariableSet,
+        shared: &VariableSet,
+    ) -> Option<(usize, f64)> {
+        let Step::Read { item, .. } = right.step else {
+            return None;
+        };
+        let Source::Pattern {
+            pattern,
+            rows,
+            conditions,
+            ..
+        } = &self.items.get(item)?.source
+        else {
+            return None;
+        };
+        if shared.is_empty() {
+            return None;
+        }
+        lookup(pattern, certain, left.rows)?;
+        // The key need not be the first shared variable; then it is no use that the left is sorted.
+        let sorted = left
+            .sorted
+            .is_some_and(|variable| shared.contains(variable));
+        let mut cost = cost::lookup(left.rows, *rows, sorted);
+        if *conditions {
+            cost += left.rows * cost::CONDITION_ROW;
+        }
+        Some((item, cost))
+    }
+
+    /// Left-deep, each time the item that makes the least of it.
+    fn greedy(&mut self) -> Option<usize> {
+        let count = self.items.len();
+        let mut singles: Vec<Vec<usize>> = Vec::with_capacity(count);
+        for number in 0..count {
+            let mut trees = Vec::new();
+            self.single(number, &mut trees);
+            singles.push(self.keep(trees));
+        }
+        let first = (0..count).min_by(|&a, &b| {
+            let weight = |number: usize| {
+                let cheapest = singles.get(number).and_then(|trees| self.cheapest(trees));
+                cheapest.map_or((f64::INFINITY, f64::INFINITY), |tree| {
+                    (tree.rows, tree.cost)
+                })
+            };
+            let (a, b) = (weight(a), weight(b));
+            (a.0 + a.1 / 1_000.0).total_cmp(&(b.0 + b.1 / 1_000.0))
+        })?;
+        let mut current = singles.get(first)?.clone();
+        let mut set: u64 = 1 << first;
+        while set.count_ones() as usize != count {
+            let mut best: Option<(bool, f64, usize, Vec<Tree>)> = None;
+            let (_, possible) = self.variables(set);
+            for next in (0..count).filter(|next| set & (1 << next) == 0) {
+                let joined = set | 1 << next;
+                let connected = self
+                    .items
+                    .get(next)
+                    .is_some_and(|item| !item.possible.is_disjoint(&possible));
+                let rows = self.rows(joined);
+                let mut trees = Vec::new();
+                for &left in &current {
+                    for &right in singles.get(next)? {
+                        self.join(left, right, rows, &mut trees);
+                        if matches!(self.items.get(next)?.source, Source::Plan { .. }) {
+                            self.join(right, left, rows, &mut trees);
+                        }
+                    }
+                }
+                let cost = trees
+                    .iter()
+                    .map(|tree| tree.cost)
+                    .fold(f64::INFINITY, f64::min);
+                let weight = cost + rows * cost::HASH_PROBE_ROW;
+                let better = best
+                    .as_ref()
+                    .is_none_or(|(best_connected, best_weight, _, _)| {
+                        (connected, -weight) > (*best_connected, -*best_weight)
+                    });
+                if better {
+                    best = Some((connected, weight, next, trees));
+                }
+            }
+            let (_, _, next, trees) = best?;
+            current = self.keep(trees);
+            set |= 1 << next;
+        }
+        self.cheapest_number(&current)
+    }
+
+    /// Dynamic programming; `None` if nothing is cheaper than the bound.
+    fn dynamic(&mut self) -> Option<usize> {
+        let count = self.items.len();
+        let full: usize = (1 << count) - 1;
+        let mut best: Vec<Vec<usize>> = vec![Vec::new(); full + 1];
+        for number in 0..count {
+            let mut trees = Vec::new();
+            self.single(number, &mut trees);
+            let kept = self.keep(trees);
+            *best.get_mut(1 << number)? = kept;
+        }
+        for set in 1..=full {
+            if set.is_power_of_two() {
+                continue;
+            }
+            let rows = self.rows(set as u64);
+            let mut trees = Vec::new();
+            for connected in [true, false] {
+                if !trees.is_empty() {
+                    break;
+                }
+                let mut part = (set - 1) & set;
+                while part > 0 {
+                    let rest = set & !part;
+                    let looked_at = count <= BUSHY_MAX || rest.is_power_of_two();
+                    if looked_at && self.is_connected(part as u64, rest as u64) == connected {
+                        for &left in best.get(part)? {
+                            for &right in best.get(rest)? {
+                                self.join(left, right, rows, &mut trees);
+                            }
+                        }
+                    }
+                    part = (part - 1) & set;
+                }
+            }
+            let kept = self.keep(trees);
+            *best.get_mut(set)? = kept;
+        }
+        self.cheapest_number(best.get(full)?)
+    }
+
+    fn is_connected(&self, left: u64, right: u64) -> bool {
+        self.shared
+            .iter()
+            .any(|shared| shared.items & left != 0 && shared.items & right != 0)
+    }
+
+    fn keep(&mut self, trees: Vec<Tree>) -> Vec<usize> {
+        let first = self.trees.len();
+        self.trees.extend(trees);
+        (first..self.trees.len()).collect()
+    }
+
+    fn cheapest(&self, numbers: &[usize]) -> Option<&Tree> {
+        self.trees.get(self.cheapest_number(numbers)?)
+    }
+
+    fn cheapest_number(&self, numbers: &[usize]) -> Option<usize> {
+        let cost = |number: usize| self.trees.get(number).map_or(f64::INFINITY, |t| t.cost);
+        numbers
+            .iter()
+            .copied()
+            .min_by(|&a, &b| cost(a).total_cmp(&cost(b)))
+    }
+}
+
+/// Keeps `tree` unless one that is sorted the same way, or a cheaper one where it is not sorted, is
+/// there already; drops those that it makes superfluous.
+fn add(tree: Tree, into: &mut Vec<Tree>) {
+    let beats =
+        |a: &Tree, b: &Tree| a.cost <= b.cost && (b.sorted.is_none() || a.sorted == b.sorted);
+    if into.iter().any(|other| beats(other, &tree)) {
+        return;
+    }
+    into.retain(|other| !beats(&tree, other));
+    into.push(tree);
+}

@@ -1,0 +1,96 @@
+//! Joins outer bindings into a node as deep as they help, so that it is evaluated for them alone.
+
+use super::exists::add;
+use super::{Builder, Node, Op, expression_variables, mentioned};
+use crate::expression::Expression;
+use crate::variable_set::VariableSet;
+
+/// `Join(leaf, node)`, with `leaf` moved down where the solutions stay the same. The bindings of
+/// `leaf` are distinct and all bound.
+pub(crate) fn seed(build: Builder, node: Node, leaf: &Node) -> Node {
+    let outer = &leaf.possible;
+    let fixed = |variables: &VariableSet, certain: &VariableSet| {
+        variables.intersection(outer).is_subset(certain)
+    };
+    let fixed_in = |conditions: &[Expression], certain: &VariableSet| {
+        conditions
+            .iter()
+            .all(|condition| fixed(&expression_variables(condition), certain))
+    };
+    match node.op {
+        Op::Filter { input, conditions } if fixed_in(&conditions, &input.certain) => {
+            build.filter(seed(build, *input, leaf), conditions)
+        }
+        Op::Union(branches) => build.union(
+            branches
+                .into_iter()
+                .map(|branch| seed(build, branch, leaf))
+                .collect(),
+        ),
+        Op::LeftJoin {
+            left,
+            right,
+            conditions,
+            marks,
+        } if fixed(&mentioned(&right), &left.certain)
+            && fixed_in(&conditions, &left.certain)
+            && marks
+                .iter()
+                .all(|(_, pattern)| fixed(&mentioned(pattern), &left.certain)) =>
+        {
+            build.left_join(seed(build, *left, leaf), *right, conditions, marks)
+        }
+        Op::Minus {
+            left,
+            right,
+            ambient,
+        } if fixed(&mentioned(&right), &left.certain) => {
+            build.minus(seed(build, *left, leaf), *right, ambient)
+        }
+        Op::Exists {
+            input,
+            pattern,
+            kind,
+        } if fixed(&mentioned(&pattern), &input.certain) => {
+            build.exists(seed(build, *input, leaf), *pattern, kind)
+        }
+        Op::Extend {
+            input,
+            variable,
+            expression,
+        } if !outer.contains(variable)
+            && fixed(&expression_variables(&expression), &input.certain) =>
+        {
+            build.extend(seed(build, *input, leaf), variable, *expression)
+        }
+        Op::Group {
+            input,
+            mut keys,
+            aggregates,
+        } if !keys.is_empty()
+            && fixed(
+                &mentioned(&input),
+                &keys
+                    .iter()
+                    .copied()
+                    .filter(|key| input.certain.contains(*key))
+                    .collect(),
+            )
+            && aggregates.iter().all(|a| !outer.contains(a.output)) =>
+        {
+            add(&mut keys, outer);
+            build.group(seed(build, *input, leaf), keys, aggregates)
+        }
+        Op::Distinct(input) => build.distinct(seed(build, *input, leaf)),
+        Op::Reduced(input) => build.reduced(seed(build, *input, leaf)),
+        Op::Sort { input, .. } => seed(build, *input, leaf),
+        Op::Project {
+            input,
+            mut variables,
+        } => {
+            add(&mut variables, outer);
+            build.project(seed(build, *input, leaf), variables)
+        }
+        _ => build.join(vec![leaf.clone(), node]),
+    }
+}

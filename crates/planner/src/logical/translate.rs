@@ -1,0 +1,809 @@
+//! From spargebra's algebra to logical nodes: variables numbered, constants looked up, graphs put
+//! into patterns.
+//!
+//! # References
+//! SPARQL 1.1, section 18.6 (evaluation), 18.2.1 (scope of variables).
+
+use hashbrown::HashMap;
+use oxrdf::{Term, Triple};
+use rapidhash::fast::RandomState;
+use spargebra::Query;
+use spargebra::algebra::{
+    AggregateExpression, AggregateFunction as SourceAggregate, Expression as Source, GraphPattern,
+    OrderExpression, QueryDataset,
+};
+use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
+use stoa_terms::{GraphSet, TermId};
+
+use super::dataset::{ActiveGraph, Dataset};
+use super::expression::conjuncts;
+use super::{Builder, ExistsKind, Mark, Node, Op};
+use crate::PlannerOptions;
+use crate::cardinality::Cache;
+use crate::error::Error;
+use crate::expression::{Aggregate, AggregateFunction, Constant, Expression};
+use crate::nesting::{Visit, pattern_of, walk};
+use crate::physical::{PatternTerm, QuadPattern, SortKey, Variable};
+use crate::variable_set::VariableSet;
+
+/// A query as a logical plan.
+pub(crate) struct Logical {
+    pub(crate) root: Node,
+    /// What SELECT asked for, in its order.
+    pub(crate) selected: Vec<Variable>,
+    /// Names of the variables; empty for those that were made up.
+    pub(crate) names: Vec<String>,
+    pub(crate) dataset: Dataset,
+    /// Of the names of the query's outermost scope.
+    pub(crate) scope: HashMap<String, Variable, RandomState>,
+}
+
+type Scope<'a> = HashMap<&'a str, Variable, RandomState>;
+
+/// State of a translation.
+pub(super) struct Translator<'a> {
+    cache: &'a Cache<'a>,
+    pub(super) build: Builder,
+    names: Vec<String>,
+    /// Names of variables, of the subquery that is translated.
+    scope: Scope<'a>,
+    /// Labels of blank nodes; the parser refuses one label in two basic graph patterns.
+    blank_nodes: Scope<'a>,
+    dataset: Dataset,
+    graph: ActiveGraph,
+    /// `None` until the outermost projection was seen.
+    selected: Option<Vec<Variable>>,
+}
+
+/// Translates the WHERE part of a query, solution modifiers included.
+pub(crate) fn translate(
+    query: &Query,
+    options: &PlannerOptions,
+    cache: &Cache<'_>,
+) -> Result<Logical, Error> {
+    let pattern = pattern_of(query);
+    prefetch(pattern, cache)?;
+    let from: Option<&QueryDataset> = query.dataset();
+    let dataset = Dataset::new(from, options, |name| cache.term_id(&name.clone().into()))?;
+    let mut translator = Translator {
+        cache,
+        build: Builder {
+            optimize: options.optimize,
+        },
+        names: Vec::new(),
+        scope: Scope::default(),
+        blank_nodes: Scope::default(),
+        dataset,
+        graph: ActiveGraph::Default,
+        selected: None,
+    };
+    let root = translator.pattern(pattern)?;
+    Ok(Logical {
+        root,
+        selected: translator.selected.unwrap_or_default(),
+        names: translator.names,
+        dataset: translator.dataset,
+        scope: translator
+            .scope
+            .into_iter()
+            .map(|(name, variable)| (name.to_owned(), variable))
+            .collect(),
+    })
+}
+
+/// Looks up the constants of all patterns and expressions in one batch.
+fn prefetch(pattern: &GraphPattern, cache: &Cache<'_>) -> Result<(), Error> {
+    let mut terms: Vec<Term> = Vec::new();
+    let triple = |pattern: &TriplePattern, terms: &mut Vec<Term>| {
+        for term in [&pattern.subject, &pattern.object] {
+            match term {
+                TermPattern::NamedNode(iri) => terms.push(iri.clone().into()),
+                TermPattern::Literal(literal) => terms.push(literal.clone().into()),
+                _ => {}
+            }
+        }
+        if let NamedNodePattern::NamedNode(iri) = &pattern.predicate {
+            terms.push(iri.clone().into());
+        }
+    };
+    walk(Visit::Pattern(pattern), |item, _| match item {
+        Visit::Pattern(GraphPattern::Bgp { patterns }) => {
+            for pattern in patterns {
+                triple(pattern, &mut terms);
+            }
+        }
+        Visit::Pattern(GraphPattern::Values { bindings, .. }) => {
+            terms.extend(bindings.iter().flatten().flatten().cloned().map(Term::from));
+        }
+        Visit::Pattern(GraphPattern::Graph {
+            name: NamedNodePattern::NamedNode(iri),
+            ..
+        })
+        | Visit::Expression(Source::NamedNode(iri)) => terms.push(iri.clone().into()),
+        Visit::Expression(Source::Literal(literal)) => terms.push(literal.clone().into()),
+        _ => {}
+    });
+    cache.prefetch(terms)
+}
+
+impl<'a> Translator<'a> {
+    pub(super) fn pattern(&mut self, pattern: &'a GraphPattern) -> Result<Node, Error> {
+        match pattern {
+            GraphPattern::Bgp { patterns } => self.basic(patterns),
+            GraphPattern::Path {
+                subject,
+                path,
+                object,
+            } => self.path(subject, path, object),
+            GraphPattern::Join { .. } => self.join(pattern),
+            GraphPattern::LeftJoin {
+                left,
+                right,
+                expression,
+            } => self.left_join(left, right, expression.as_ref()),
+            GraphPattern::Lateral { .. } => Err(Error::Unsupported("LATERAL".to_owned())),
+            GraphPattern::Filter { expr, inner } => self.filter(expr, inner),
+            GraphPattern::Union { .. } => self.union(pattern),
+            GraphPattern::Graph { name, inner } => self.graph(name, inner),
+            GraphPattern::Extend {
+                inner,
+                variable,
+                expression,
+            } => self.extend(inner, variable.as_str(), expression),
+            GraphPattern::Minus { left, right } => self.minus(left, right),
+            GraphPattern::Values {
+                variables,
+                bindings,
+            } => self.values(variables, bindings),
+            GraphPattern::OrderBy { inner, expression } => self.order_by(inner, expression),
+            GraphPattern::Project { inner, variables } => self.project(inner, variables),
+            GraphPattern::Distinct { inner } => Ok(self.build.distinct(self.pattern(inner)?)),
+            GraphPattern::Reduced { inner } => Ok(self.build.reduced(self.pattern(inner)?)),
+            GraphPattern::Slice {
+                inner,
+                start,
+                length,
+            } => self.slice(inner, *start, *length),
+            GraphPattern::Group {
+                inner,
+                variables,
+                aggregates,
+            } => self.group(inner, variables, aggregates),
+            GraphPattern::Service { .. } => Err(Error::Unsupported("SERVICE".to_owned())),
+        }
+    }
+
+    /// The number of a variable in the current scope.
+    pub(super) fn variable(&mut self, name: &'a str) -> Variable {
+        if let Some(&variable) = self.scope.get(name) {
+            return variable;
+        }
+        let variable = self.named_variable(name.to_owned());
+        self.scope.insert(name, variable);
+        variable
+    }
+
+    /// A variable that the query does not name.
+    pub(super) fn fresh_variable(&mut self) -> Variable {
+        self.named_variable(String::new())
+    }
+
+    fn named_variable(&mut self, name: String) -> Variable {
+        let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.push(name);
+        Variable(number)
+    }
+
+    pub(super) fn constant(&self, term: Term) -> Result<Constant, Error> {
+        let id = self.cache.term_id(&term)?;
+        Ok(Constant { term, id })
+    }
+
+    #[inline(never)]
+    fn basic(&mut self, patterns: &'a [TriplePattern]) -> Result<Node, Error> {
+        let mut nodes = Vec::with_capacity(patterns.len());
+        for pattern in patterns {
+            let subject = self.term(&pattern.subject)?;
+            let predicate = match &pattern.predicate {
+                NamedNodePattern::NamedNode(iri) => self.fixed(iri.clone().into())?,
+                NamedNodePattern::Variable(variable) => {
+                    Some(PatternTerm::Variable(self.variable(variable.as_str())))
+                }
+            };
+            let object = self.term(&pattern.object)?;
+            nodes.push(self.quad_pattern([subject, predicate, object]));
+        }
+        Ok(self.build.join(nodes))
+    }
+
+    /// A pattern in the active graph; empty if one of its terms is in no quad.
+    pub(super) fn quad_pattern(&self, terms: [Option<PatternTerm>; 3]) -> Node {
+        let [Some(subject), Some(predicate), Some(object)] = terms else {
+            return Node::empty();
+        };
+        let (graphs, graph_variable) = match &self.graph {
+            ActiveGraph::Default => (self.dataset.default.clone(), None),
+            ActiveGraph::One(graph) => (GraphSet::One(*graph), None),
+            ActiveGraph::Missing => return Node::empty(),
+            ActiveGraph::Variable(variable) => (self.dataset.named.clone(), Some(*variable)),
+        };
+        if graphs == GraphSet::Some(Vec::new()) {
+            return Node::empty();
+        }
+        Node::pattern(QuadPattern {
+            triple: [subject, predicate, object],
+            graphs,
+            graph_variable,
+        })
+    }
+
+    /// A term of a pattern; `None` if it is in no quad.
+    pub(super) fn term(&mut self, term: &'a TermPattern) -> Result<Option<PatternTerm>, Error> {
+        match term {
+            TermPattern::NamedNode(iri) => self.fixed(iri.clone().into()),
+            TermPattern::Literal(literal) => self.fixed(literal.clone().into()),
+            TermPattern::Variable(variable) => Ok(Some(PatternTerm::Variable(
+                self.variable(variable.as_str()),
+            ))),
+            TermPattern::BlankNode(node) => {
+                let label = node.as_str();
+                let variable = match self.blank_nodes.get(label) {
+                    Some(&variable) => variable,
+                    None => {
+                        let variable = self.fresh_variable();
+                        self.blank_nodes.insert(label, variable);
+                        variable
+                    }
+                };
+                Ok(Some(PatternTerm::Variable(variable)))
+            }
+            TermPattern::Triple(triple) => {
+                let Some(triple) = ground(triple) else {
+                    return Err(Error::Unsupported(
+                        "variables and blank nodes inside triple terms".to_owned(),
+                    ));
+                };
+                self.fixed(triple.into())
+            }
+        }
+    }
+
+    pub(super) fn fixed(&self, term: Term) -> Result<Option<PatternTerm>, Error> {
+        Ok(self.cache.term_id(&term)?.map(PatternTerm::Constant))
+    }
+
+    #[inline(never)]
+    fn join(&mut self, pattern: &'a GraphPattern) -> Result<Node, Error> {
+        let parts = spine(pattern, |pattern| match pattern {
+            GraphPattern::Join { left, right } => Some((left, right)),
+            _ => None,
+        });
+        let mut nodes = Vec::with_capacity(parts.len());
+        for part in parts {
+            nodes.push(self.pattern(part)?);
+        }
+        Ok(self.build.join(nodes))
+    }
+
+    #[inline(never)]
+    fn union(&mut self, pattern: &'a GraphPattern) -> Result<Node, Error> {
+        let parts = spine(pattern, |pattern| match pattern {
+            GraphPattern::Union { left, right } => Some((left, right)),
+            _ => None,
+        });
+        let mut nodes = Vec::with_capacity(parts.len());
+        for part in parts {
+            nodes.push(self.pattern(part)?);
+        }
+        Ok(self.build.union(nodes))
+    }
+
+    #[inline(never)]
+    fn left_join(
+        &mut self,
+        left: &'a GraphPattern,
+        right: &'a GraphPattern,
+        condition: Option<&'a Source>,
+    ) -> Result<Node, Error> {
+        let left = self.pattern(left)?;
+        let left = self.in_graph(left);
+        let right = self.pattern(right)?;
+        let mut marks = Vec::new();
+        let mut conditions = Vec::new();
+        for conjunct in condition.map(conjuncts).unwrap_or_default() {
+            conditions.push(self.expression(conjunct, &mut marks)?);
+        }
+        Ok(self.build.left_join(left, right, conditions, marks))
+    }
+
+    #[inline(never)]
+    fn filter(&mut self, condition: &'a Source, inner: &'a GraphPattern) -> Result<Node, Error> {
+        let node = self.pattern(inner)?;
+        let mut plain = Vec::new();
+        let mut marked = Vec::new();
+        let mut marks: Vec<Mark> = Vec::new();
+        let mut exists = Vec::new();
+        for conjunct in conjuncts(condition) {
+            if let Some((pattern, kind)) = exists_of(conjunct) {
+                exists.push((self.pattern(pattern)?, kind));
+                continue;
+            }
+            let before = marks.len();
+            let condition = self.expression(conjunct, &mut marks)?;
+            if marks.len() == before {
+                plain.push(condition);
+            } else {
+                marked.push(condition);
+            }
+        }
+        let mut node = self.build.filter(node, plain);
+        if !exists.is_empty() || !marks.is_empty() {
+            node = self.in_graph(node);
+        }
+        for (pattern, kind) in exists {
+            node = self.build.exists(node, pattern, kind);
+        }
+        let node = self.build.mark(node, marks);
+        Ok(self.build.filter(node, marked))
+    }
+
+    #[inline(never)]
+    fn extend(
+        &mut self,
+        inner: &'a GraphPattern,
+        variable: &'a str,
+        expression: &'a Source,
+    ) -> Result<Node, Error> {
+        let mut node = self.pattern(inner)?;
+        let mut marks = Vec::new();
+        let expression = self.expression(expression, &mut marks)?;
+        if !marks.is_empty() {
+            node = self.in_graph(node);
+        }
+        let node = self.build.mark(node, marks);
+        let variable = self.variable(variable);
+        Ok(self.build.extend(node, variable, expression))
+    }
+
+    #[inline(never)]
+    fn minus(&mut self, left: &'a GraphPattern, right: &'a GraphPattern) -> Result<Node, Error> {
+        let left = self.pattern(left)?;
+        let left = self.in_graph(left);
+        let right = self.pattern(right)?;
+        let ambient: VariableSet = match self.graph {
+            ActiveGraph::Variable(variable) => std::iter::once(variable).collect(),
+            _ => VariableSet::new(),
+        };
+        Ok(self.build.minus(left, right, ambient))
+    }
+
+    #[inline(never)]
+    fn values(
+        &mut self,
+        variables: &'a [spargebra::term::Variable],
+        bindings: &'a [Vec<Option<GroundTerm>>],
+    ) -> Result<Node, Error> {
+        let variables: Vec<_> = variables
+            .iter()
+            .map(|variable| self.variable(variable.as_str()))
+            .collect();
+        let mut rows = Vec::with_capacity(bindings.len());
+        for binding in bindings {
+            let mut row = Vec::with_capacity(binding.len());
+            for term in binding {
+                row.push(match term {
+                    Some(term) => Some(self.constant(term.clone().into())?),
+                    None => None,
+                });
+            }
+            rows.push(row);
+        }
+        if rows.is_empty() {
+            return Ok(Node::empty());
+        }
+        Ok(Node::values(variables, rows))
+    }
+
+    #[inline(never)]
+    fn order_by(
+        &mut self,
+        inner: &'a GraphPattern,
+        order: &'a [OrderExpression],
+    ) -> Result<Node, Error> {
+        let node = self.pattern(inner)?;
+        let mut marks = Vec::new();
+        let mut keys = Vec::with_capacity(order.len());
+        for key in order {
+            let (expression, descending) = match key {
+                OrderExpression::Asc(expression) => (expression, false),
+                OrderExpression::Desc(expression) => (expression, true),
+            };
+            keys.push(SortKey {
+                expression: self.expression(expression, &mut marks)?,
+                descending,
+            });
+        }
+        let node = if marks.is_empty() {
+            node
+        } else {
+            self.in_graph(node)
+        };
+        let node = self.build.mark(node, marks);
+        Ok(self.build.sort(node, keys))
+    }
+
+    #[inline(never)]
+    fn project(
+        &mut self,
+        inner: &'a GraphPattern,
+        variables: &'a [spargebra::term::Variable],
+    ) -> Result<Node, Error> {
+        let mut numbers: Vec<_> = variables
+            .iter()
+            .map(|variable| self.variable(variable.as_str()))
+            .collect();
+        if self.selected.is_none() {
+            self.selected = Some(numbers.clone());
+            let node = self.pattern(inner)?;
+            return Ok(self.build.project(node, numbers));
+        }
+        let visible = variables
+            .iter()
+            .map(|variable| variable.as_str())
+            .zip(numbers.iter().copied())
+            .collect();
+        let outside = std::mem::replace(&mut self.scope, visible);
+        let node = self.pattern(inner);
+        self.scope = outside;
+        if let ActiveGraph::Variable(graph) = self.graph
+            && !numbers.contains(&graph)
+        {
+            numbers.push(graph);
+        }
+        Ok(self.build.project(node?, numbers))
+    }
+
+    #[inline(never)]
+    fn slice(
+        &mut self,
+        inner: &'a GraphPattern,
+        start: usize,
+        length: Option<usize>,
+    ) -> Result<Node, Error> {
+        if matches!(self.graph, ActiveGraph::Variable(_)) {
+            return Err(Error::Unsupported(
+                "LIMIT or OFFSET of a subquery inside GRAPH with a variable".to_owned(),
+            ));
+        }
+        let node = self.pattern(inner)?;
+        let number = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
+        Ok(self.build.slice(node, number(start), length.map(number)))
+    }
+
+    #[inline(never)]
+    fn group(
+        &mut self,
+        inner: &'a GraphPattern,
+        variables: &'a [spargebra::term::Variable],
+        aggregates: &'a [(spargebra::term::Variable, AggregateExpression)],
+    ) -> Result<Node, Error> {
+        let mut node = self.pattern(inner)?;
+        let mut keys: Vec<Variable> = Vec::with_capacity(variables.len());
+        for variable in variables {
+            let variable = self.variable(variable.as_str());
+            if !keys.contains(&variable) {
+                keys.push(variable);
+            }
+        }
+        let mut marks = Vec::new();
+        let mut outputs = Vec::with_capacity(aggregates.len());
+        for (output, aggregate) in aggregates {
+            outputs.push(self.aggregate(output.as_str(), aggregate, &mut marks)?);
+        }
+        if !marks.is_empty() {
+            node = self.in_graph(node);
+            node = self.build.mark(node, marks);
+        }
+        let ActiveGraph::Variable(graph) = self.graph else {
+            return Ok(self.build.group(node, keys, outputs));
+        };
+        let node = self.in_graph(node);
+        if keys.is_empty() {
+            return Ok(self.one_group_a_graph(node, graph, outputs));
+        }
+        keys.push(graph);
+        Ok(self.build.group(node, keys, outputs))
+    }
+
+    fn aggregate(
+        &mut self,
+        output: &'a str,
+        source: &'a AggregateExpression,
+        marks: &mut Vec<Mark>,
+    ) -> Result<Aggregate, Error> {
+        let output = self.variable(output);
+        let (function, argument, distinct) = match source {
+            AggregateExpression::CountSolutions { distinct } => {
+                (AggregateFunction::Count, None, *distinct)
+            }
+            AggregateExpression::FunctionCall {
+                name,
+                expr,
+                distinct,
+            } => {
+                let function = match name {
+                    SourceAggregate::Count => AggregateFunction::Count,
+                    SourceAggregate::Sum => AggregateFunction::Sum,
+                    SourceAggregate::Avg => AggregateFunction::Avg,
+                    SourceAggregate::Min => AggregateFunction::Min,
+                    SourceAggregate::Max => AggregateFunction::Max,
+                    SourceAggregate::Sample => AggregateFunction::Sample,
+                    SourceAggregate::GroupConcat { separator } => AggregateFunction::GroupConcat(
+                        separator.clone().unwrap_or_else(|| " ".to_owned()),
+                    ),
+                    SourceAggregate::Custom(name) => {
+                        return Err(Error::Unsupported(format!("aggregate {name}")));
+                    }
+                };
+                (function, Some(self.expression(expr, marks)?), *distinct)
+            }
+        };
+        Ok(Aggregate {
+            function,
+            argument,
+            distinct,
+            output,
+        })
+    }
+
+    /// Aggregates without GROUP BY inside GRAPH ?g: exactly one group for every graph, also for one
+    /// in which nothing matches.
+    fn one_group_a_graph(
+        &mut self,
+        node: Node,
+        graph: Variable,
+        mut aggregates: Vec<Aggregate>,
+    ) -> Node {
+        let graphs = Node::graph_scan(self.dataset.named.clone(), graph);
+        let mut outputs = Vec::with_capacity(aggregates.len());
+        for aggregate in &mut aggregates {
+            let inner = self.fresh_variable();
+            outputs.push((
+                std::mem::replace(&mut aggregate.output, inner),
+                inner,
+                of_nothing(&aggregate.function),
+            ));
+        }
+        let exists = self.fresh_variable();
+        aggregates.push(Aggregate {
+            function: AggregateFunction::Count,
+            argument: None,
+            distinct: false,
+            output: exists,
+        });
+        let grouped = self.build.group(node, vec![graph], aggregates);
+        let mut node = self
+            .build
+            .left_join(graphs, grouped, Vec::new(), Vec::new());
+        for (output, inner, nothing) in outputs {
+            let value = Expression::If(
+                Box::new(Expression::Bound(exists)),
+                Box::new(Expression::Variable(inner)),
+                Box::new(nothing),
+            );
+            node = self.build.extend(node, output, value);
+        }
+        node
+    }
+
+    /// GRAPH
+    #[inline(never)]
+    fn graph(
+        &mut self,
+        name: &'a NamedNodePattern,
+        inner: &'a GraphPattern,
+    ) -> Result<Node, Error> {
+        match name {
+            NamedNodePattern::NamedNode(iri) => {
+                let id = self
+                    .cache
+                    .term_id(&iri.clone().into())?
+                    .filter(|&id| self.dataset.named.contains(id));
+                self.graph_constant(id, inner)
+            }
+            NamedNodePattern::Variable(variable) => self.graph_variable(variable.as_str(), inner),
+        }
+    }
+
+    fn graph_constant(
+        &mut self,
+        id: Option<TermId>,
+        inner: &'a GraphPattern,
+    ) -> Result<Node, Error> {
+        let graph = id.map_or(ActiveGraph::Missing, ActiveGraph::One);
+        let outside = std::mem::replace(&mut self.graph, graph);
+        let node = self.pattern(inner);
+        self.graph = outside;
+        let node = node?;
+        let Some(id) = id else {
+            return Ok(Node::empty());
+        };
+        if reads(&node, id) {
+            return Ok(node);
+        }
+        let exists = Node::graph_scan(GraphSet::One(id), self.fresh_variable());
+        Ok(self.build.join(vec![exists, node]))
+    }
+
+    fn graph_variable(&mut self, name: &'a str, inner: &'a GraphPattern) -> Result<Node, Error> {
+        if self.dataset.named == GraphSet::Some(Vec::new()) {
+            let outside = std::mem::replace(&mut self.graph, ActiveGraph::Missing);
+            let node = self.pattern(inner);
+            self.graph = outside;
+            node?;
+            return Ok(Node::empty());
+        }
+        let variable = self.variable(name);
+        // Inside, ?g is not bound by GRAPH ?g; only where nothing there names it, one variable does
+        // for both.
+        let graph = if mentions(inner, name) {
+            self.fresh_variable()
+        } else {
+            variable
+        };
+        let outside = std::mem::replace(&mut self.graph, ActiveGraph::Variable(graph));
+        let node = self.pattern(inner).map(|node| self.in_graph(node));
+        self.graph = outside;
+        let node = node?;
+        if graph == variable {
+            return Ok(node);
+        }
+        let graphs = Node::graph_scan(self.dataset.named.clone(), graph);
+        let names = self
+            .build
+            .extend(graphs, variable, Expression::Variable(graph));
+        Ok(self.build.join(vec![node, names]))
+    }
+
+    /// Under GRAPH ?g, makes every solution belong to a graph.
+    fn in_graph(&self, node: Node) -> Node {
+        match self.graph {
+            ActiveGraph::Variable(graph) if !node.certain.contains(graph) => {
+                let graphs = Node::graph_scan(self.dataset.named.clone(), graph);
+                self.build.join(vec![graphs, node])
+            }
+            _ => node,
+        }
+    }
+}
+
+/// The parts of a left-deep chain, in the order in which they are written.
+fn spine(
+    pattern: &GraphPattern,
+    split: fn(&GraphPattern) -> Option<(&GraphPattern, &GraphPattern)>,
+) -> Vec<&GraphPattern> {
+    let mut parts = Vec::new();
+    let mut rest = pattern;
+    while let Some((left, right)) = split(rest) {
+        parts.push(right);
+        rest = left;
+    }
+    parts.push(rest);
+    parts.reverse();
+    parts
+}
+
+fn exists_of(condition: &Source) -> Option<(&GraphPattern, ExistsKind)> {
+    match condition {
+        Source::Exists(pattern) => Some((pattern, ExistsKind::Semi)),
+        Source::Not(inner) => match &**inner {
+            Source::Exists(pattern) => Some((pattern, ExistsKind::Anti)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A triple term without variables.
+fn ground(pattern: &TriplePattern) -> Option<Triple> {
+    let NamedNodePattern::NamedNode(predicate) = &pattern.predicate else {
+        return None;
+    };
+    let TermPattern::NamedNode(subject) = &pattern.subject else {
+        return None;
+    };
+    let object: Term = match &pattern.object {
+        TermPattern::NamedNode(iri) => iri.clone().into(),
+        TermPattern::Literal(literal) => literal.clone().into(),
+        TermPattern::Triple(triple) => ground(triple)?.into(),
+        TermPattern::BlankNode(_) | TermPattern::Variable(_) => return None,
+    };
+    Some(Triple::new(subject.clone(), predicate.clone(), object))
+}
+
+/// What an aggregate gives for an empty group.
+fn of_nothing(function: &AggregateFunction) -> Expression {
+    match function {
+        AggregateFunction::Count | AggregateFunction::Sum | AggregateFunction::Avg => {
+            Expression::Constant(Constant {
+                term: oxrdf::Literal::from(0).into(),
+                id: None,
+            })
+        }
+        AggregateFunction::GroupConcat(_) => Expression::Constant(Constant {
+            term: oxrdf::Literal::new_simple_literal("").into(),
+            id: None,
+        }),
+        AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Sample => {
+            Expression::Coalesce(Vec::new())
+        }
+    }
+}
+
+/// Whether every solution of a node needs a quad of this graph.
+fn reads(node: &Node, graph: TermId) -> bool {
+    match &node.op {
+        Op::Empty => true,
+        Op::Pattern(pattern) => pattern.graphs == GraphSet::One(graph),
+        Op::GraphScan { graphs, .. } => **graphs == GraphSet::One(graph),
+        Op::Values { .. } | Op::OuterBindings(_) => false,
+        Op::Join(items) => items.iter().any(|item| reads(item, graph)),
+        Op::Union(branches) => branches.iter().all(|branch| reads(branch, graph)),
+        Op::LeftJoin { left: input, .. }
+        | Op::Minus { left: input, .. }
+        | Op::Filter { input, .. }
+        | Op::Exists { input, .. }
+        | Op::Extend { input, .. }
+        | Op::Distinct(input)
+        | Op::Reduced(input)
+        | Op::Sort { input, .. }
+        | Op::Slice { input, .. }
+        | Op::Project { input, .. } => reads(input, graph),
+        Op::Group { input, keys, .. } => !keys.is_empty() && reads(input, graph),
+    }
+}
+
+/// Whether a variable of this name occurs anywhere below.
+fn mentions(pattern: &GraphPattern, name: &str) -> bool {
+    let mut found = false;
+    walk(Visit::Pattern(pattern), |item, _| {
+        found |= match item {
+            Visit::Expression(Source::Variable(variable) | Source::Bound(variable)) => {
+                variable.as_str() == name
+            }
+            Visit::Expression(_) => false,
+            Visit::Pattern(pattern) => names_variable(pattern, name),
+        };
+    });
+    found
+}
+
+fn names_variable(pattern: &GraphPattern, name: &str) -> bool {
+    let is = |variable: &spargebra::term::Variable| variable.as_str() == name;
+    let in_term =
+        |term: &TermPattern| matches!(term, TermPattern::Variable(variable) if is(variable));
+    match pattern {
+        GraphPattern::Bgp { patterns } => patterns.iter().any(|triple| {
+            in_term(&triple.subject)
+                || in_term(&triple.object)
+                || matches!(&triple.predicate, NamedNodePattern::Variable(variable) if is(variable))
+        }),
+        GraphPattern::Path {
+            subject, object, ..
+        } => in_term(subject) || in_term(object),
+        GraphPattern::Graph {
+            name: NamedNodePattern::Variable(variable),
+            ..
+        }
+        | GraphPattern::Extend { variable, .. } => is(variable),
+        GraphPattern::Values { variables, .. } | GraphPattern::Project { variables, .. } => {
+            variables.iter().any(is)
+        }
+        GraphPattern::Group {
+            variables,
+            aggregates,
+            ..
+        } => variables.iter().any(is) || aggregates.iter().any(|(output, _)| is(output)),
+        _ => false,
+    }
+}

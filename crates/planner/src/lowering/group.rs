@@ -1,0 +1,622 @@
+//! Joins of patterns and other parts of a group, with the conditions over them.
+
+use std::mem::take;
+
+use stoa_terms::IdRange;
+
+use super::{Lowering, Planned, empty, filter_to, planned, unit};
+use crate::access_path::{
+    Access, Ranges, accesses, intersect, lookup, positions_of, ranges_of, term_at,
+};
+use crate::cardinality::{repeats, selectivity};
+use crate::cost;
+use crate::error::Error;
+use crate::expression::Expression;
+use crate::join_order::{Condition, ITEMS_MAX, Item, Order, Read, Source, Step, order};
+use crate::logical::{Node, Op, expression_variables, is_volatile};
+use crate::physical::{JoinKind, Operator, PatternTerm, QuadPattern, Variable};
+use crate::variable_set::VariableSet;
+
+/// A part of a group, before its order is known.
+struct Part {
+    source: PartSource,
+    certain: VariableSet,
+    possible: VariableSet,
+    /// Conditions on this part alone.
+    conditions: Vec<Expression>,
+}
+
+enum PartSource {
+    Pattern(Box<QuadPattern>),
+    /// A plan that is ready; taken out when it is placed.
+    Plan(Option<Box<Planned>>),
+}
+
+impl Lowering<'_> {
+    /// Lowers a join, or a single pattern, with the conditions over it.
+    #[inline(never)]
+    pub(super) fn group(
+        &mut self,
+        node: Node,
+        conditions: Vec<Expression>,
+    ) -> Result<Planned, Error> {
+        let nodes = match node.op {
+            Op::Join(items) => items,
+            _ => vec![node],
+        };
+        if nodes.is_empty() {
+            return Ok(self.filter(unit(), conditions));
+        }
+        if !self.build.optimize {
+            return self.plain_group(nodes, conditions);
+        }
+        let mut parts = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let Some(part) = self.part(node)? else {
+                return Ok(empty(Vec::new()));
+            };
+            parts.push(part);
+        }
+        let (conditions, last) = distribute(conditions, &mut parts);
+        let joined = self.join_parts(parts, conditions)?;
+        Ok(self.filter(joined, last))
+    }
+
+    /// Joins in written order, by hash joins.
+    fn plain_group(
+        &mut self,
+        nodes: Vec<Node>,
+        conditions: Vec<Expression>,
+    ) -> Result<Planned, Error> {
+        let mut joined: Option<Planned> = None;
+        for node in nodes {
+            let next = match node.op {
+                Op::Pattern(pattern) => plain_scan(*pattern),
+                _ => self.lower(node)?,
+            };
+            joined = Some(match joined {
+                None => next,
+                Some(left) => {
+                    if next.plan.operator == Operator::Empty {
+                        return Ok(next);
+                    }
+                    hash_join(left, next, JoinKind::Inner, 1.0)
+                }
+            });
+        }
+        Ok(self.filter(joined.unwrap_or_else(unit), conditions))
+    }
+
+    /// A part of a group; `None` if it has no solution.
+    fn part(&mut self, node: Node) -> Result<Option<Part>, Error> {
+        let (node, conditions) = match node.op {
+            Op::Filter { input, conditions } if matches!(input.op, Op::Pattern(_)) => {
+                (*input, conditions)
+            }
+            _ => (node, Vec::new()),
+        };
+        if let Op::Pattern(pattern) = node.op {
+            return Ok(Some(Part {
+                source: PartSource::Pattern(pattern),
+                certain: node.certain,
+                possible: node.possible,
+                conditions,
+            }));
+        }
+        let plan = self.lower(node)?;
+        if plan.plan.operator == Operator::Empty {
+            return Ok(None);
+        }
+        Ok(Some(Part {
+            certain: plan.certain.clone(),
+            possible: plan.possible.clone(),
+            source: PartSource::Plan(Some(Box::new(plan))),
+            conditions,
+        }))
+    }
+
+    /// Joins any number of parts: as many as can be ordered at once, then the result with the rest.
+    fn join_parts(
+        &mut self,
+        mut parts: Vec<Part>,
+        conditions: Vec<Expression>,
+    ) -> Result<Planned, Error> {
+        while parts.len() > ITEMS_MAX {
+            bring_together(&mut parts);
+            let rest = parts.split_off(ITEMS_MAX);
+            let first = self.join_some(parts, Vec::new())?;
+            if first.plan.operator == Operator::Empty {
+                return Ok(first);
+            }
+            parts = vec![Part {
+                certain: first.certain.clone(),
+                possible: first.possible.clone(),
+                source: PartSource::Plan(Some(Box::new(first))),
+                conditions: Vec::new(),
+            }];
+            parts.extend(rest);
+        }
+        self.join_some(parts, conditions)
+    }
+
+    fn join_some(
+        &mut self,
+        mut parts: Vec<Part>,
+        conditions: Vec<Expression>,
+    ) -> Result<Planned, Error> {
+        let ranges = ranges_of_parts(&parts);
+        if ranges.iter().any(|ranges| ranges.ranges.is_empty()) {
+            return Ok(empty(Vec::new()));
+        }
+        let shared = shared_by(&parts);
+        let mut items = Vec::with_capacity(parts.len());
+        for part in &parts {
+            items.push(self.item(part, &ranges, &shared)?);
+        }
+        let over: Vec<Condition> = conditions
+            .iter()
+            .map(|condition| Condition {
+                variables: masks(condition, &parts),
+                selectivity: selectivity(condition),
+            })
+            .collect();
+        let Some(order) = order(&items, &over, self.forced) else {
+            return Ok(empty(Vec::new()));
+        };
+        let mut tree = Materialize {
+            order: &order,
+            items: &items,
+            over: &over,
+            conditions: conditions.into_iter().map(Some).collect(),
+            parts: &mut parts,
+            ranges: &ranges,
+        };
+        Ok(tree.plan(order.root, None))
+    }
+
+    /// What is known about a part.
+    fn item(&self, part: &Part, ranges: &[Ranges], shared: &VariableSet) -> Result<Item, Error> {
+        let pattern = match &part.source {
+            PartSource::Plan(plan) => {
+                let (cost, rows, sorted) = plan.as_ref().map_or((0.0, 0.0, None), |plan| {
+                    let sorted = plan.plan.sorted_by.first().copied();
+                    (plan.cost, plan.plan.estimated_rows, sorted)
+                });
+                let kept: f64 = part.conditions.iter().map(selectivity).product();
+                return Ok(Item {
+                    certain: part.certain.clone(),
+                    possible: part.possible.clone(),
+                    rows: rows * kept,
+                    distinct: Vec::new(),
+                    source: Source::Plan { cost, sorted },
+                });
+            }
+            PartSource::Pattern(pattern) => pattern,
+        };
+        let all = self.cache.pattern_rows(pattern)?;
+        let mut rows = all;
+        let mut ranged: Vec<Variable> = Vec::new();
+        let mut reads = Vec::new();
+        for access in accesses(pattern) {
+            let mut read = all;
+            if let Some((variable, ranges)) = applied(pattern, access, ranges)
+                && let Some(position) = access.next_position()
+            {
+                read = self.cache.range_rows(pattern, position, ranges)?.min(all);
+                if !ranged.contains(&variable) {
+                    ranged.push(variable);
+                    rows *= (read / all.max(1.0)).min(1.0);
+                }
+            }
+            reads.push(Read {
+                sorted: access.sorted_by(pattern).first().copied(),
+                access,
+                rows: read,
+            });
+        }
+        for condition in &part.conditions {
+            let counted =
+                ranges_of(condition).is_some_and(|ranges| ranged.contains(&ranges.variable));
+            if !counted {
+                rows *= selectivity(condition);
+            }
+        }
+        if repeats(pattern) {
+            rows *= 0.1;
+        }
+        let mut distinct = Vec::new();
+        for variable in part.possible.intersection(shared).iter() {
+            if let Some(position) = positions_of(pattern, variable).next() {
+                let count = self.cache.pattern_distinct(pattern, position, all)?;
+                distinct.push((variable, count));
+            }
+        }
+        Ok(Item {
+            certain: part.certain.clone(),
+            possible: part.possible.clone(),
+            rows,
+            distinct,
+            source: Source::Pattern {
+                pattern: pattern.clone(),
+                rows: all,
+                conditions: !part.conditions.is_empty(),
+                accesses: reads,
+            },
+        })
+    }
+}
+
+/// A pattern read in its first permutation, whatever it costs.
+fn plain_scan(pattern: QuadPattern) -> Planned {
+    match accesses(&pattern).first() {
+        Some(&access) => scan(pattern, access, Vec::new(), 1.0, cost::SCAN_START),
+        None => empty(Vec::new()),
+    }
+}
+
+/// The ranges for the position behind the prefix of an access.
+fn applied<'a>(
+    pattern: &QuadPattern,
+    access: Access,
+    ranges: &'a [Ranges],
+) -> Option<(Variable, &'a [IdRange])> {
+    let Some(PatternTerm::Variable(variable)) = term_at(pattern, access.next_position()?) else {
+        return None;
+    };
+    let ranges = ranges.iter().find(|ranges| ranges.variable == variable)?;
+    Some((variable, &ranges.ranges))
+}
+
+/// Gives conditions that one part alone decides to that part. Returns those over several parts, and
+/// those to be applied last.
+fn distribute(
+    conditions: Vec<Expression>,
+    parts: &mut [Part],
+) -> (Vec<Expression>, Vec<Expression>) {
+    let mut over = Vec::new();
+    let mut last = Vec::new();
+    for condition in conditions {
+        let all: VariableSet = expression_variables(&condition);
+        if is_volatile(&condition) {
+            last.push(condition);
+            continue;
+        }
+        let alone = parts.iter().position(|part| {
+            all.iter().all(|variable| {
+                part.certain.contains(variable)
+                    || parts.iter().all(|other| {
+                        std::ptr::eq(other, part) || !other.possible.contains(variable)
+                    })
+            }) && !all.is_disjoint(&part.possible)
+        });
+        if let Some(at) = alone {
+            if let Some(part) = parts.get_mut(at) {
+                part.conditions.push(condition);
+            }
+        } else if parts.iter().all(|part| part.possible.is_disjoint(&all)) {
+            last.push(condition);
+        } else {
+            over.push(condition);
+        }
+    }
+    (over, last)
+}
+
+/// For each variable of a condition the parts that bind it for certain, and that may bind it.
+fn masks(condition: &Expression, parts: &[Part]) -> Vec<(u64, u64)> {
+    expression_variables(condition)
+        .iter()
+        .map(|variable| {
+            let of = |set: fn(&Part) -> &VariableSet| {
+                parts
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, part)| set(part).contains(variable))
+                    .fold(0_u64, |mask, (number, _)| mask | 1 << number)
+            };
+            (of(|part| &part.certain), of(|part| &part.possible))
+        })
+        .collect()
+}
+
+/// The ranges that conditions put variables into which patterns bind.
+fn ranges_of_parts(parts: &[Part]) -> Vec<Ranges> {
+    let mut all: Vec<Ranges> = Vec::new();
+    for part in parts {
+        for ranges in part.conditions.iter().filter_map(ranges_of) {
+            if !part.certain.contains(ranges.variable) {
+                continue;
+            }
+            match all.iter_mut().find(|r| r.variable == ranges.variable) {
+                Some(known) => known.ranges = intersect(&known.ranges, &ranges.ranges),
+                None => all.push(ranges),
+            }
+        }
+    }
+    all
+}
+
+fn shared_by(parts: &[Part]) -> VariableSet {
+    let mut once = VariableSet::new();
+    let mut twice = VariableSet::new();
+    for part in parts {
+        twice.union_with(&once.intersection(&part.possible));
+        once.union_with(&part.possible);
+    }
+    twice
+}
+
+/// Brings parts that share variables close together.
+fn bring_together(parts: &mut Vec<Part>) {
+    let mut rest = take(parts);
+    let mut seen = VariableSet::new();
+    while !rest.is_empty() {
+        let next = rest
+            .iter()
+            .position(|part| !part.possible.is_disjoint(&seen))
+            .unwrap_or(0);
+        let part = rest.remove(next);
+        seen.union_with(&part.possible);
+        parts.push(part);
+    }
+}
+
+/// Turns a tree of joins into a plan.
+struct Materialize<'a> {
+    order: &'a Order,
+    items: &'a [Item],
+    over: &'a [Condition],
+    /// The conditions of `over`, taken as they are placed.
+    conditions: Vec<Option<Expression>>,
+    parts: &'a mut [Part],
+    ranges: &'a [Ranges],
+}
+
+impl Materialize<'_> {
+    /// The plan of a tree, sorted by `wanted` if it can be.
+    fn plan(&mut self, number: usize, wanted: Option<Variable>) -> Planned {
+        let order = self.order;
+        let Some(tree) = order.trees.get(number) else {
+            return empty(Vec::new());
+        };
+        let wanted = wanted.filter(|variable| tree.sorted == Some(*variable));
+        let mut plan = match tree.step {
+            Step::Read { item, access } => self.read(item, access),
+            Step::Plan { item } => self.ready(item),
+            Step::Merge { left, right, key } => {
+                let left = self.plan(left, Some(key));
+                let right = self.plan(right, Some(key));
+                merge_join(left, right, key, JoinKind::Inner, tree.rows)
+            }
+            Step::Hash { left, right } => {
+                let left = self.plan(left, wanted);
+                let right = self.plan(right, None);
+                hash_join(left, right, JoinKind::Inner, tree.rows)
+            }
+            Step::Lookup { left, item } => {
+                let left = self.plan(left, wanted);
+                self.look_up(left, item, wanted, tree.rows)
+            }
+        };
+        let mut conditions = Vec::new();
+        for (condition, expression) in self.over.iter().zip(&mut self.conditions) {
+            if condition.is_covered(tree.items) {
+                conditions.extend(expression.take());
+            }
+        }
+        plan = filter_to(plan, conditions, tree.rows);
+        plan.cost = tree.cost;
+        plan
+    }
+
+    fn read(&mut self, item: usize, access: usize) -> Planned {
+        let (Some(known), Some(part)) = (self.items.get(item), self.parts.get_mut(item)) else {
+            return empty(Vec::new());
+        };
+        let (PartSource::Pattern(pattern), Source::Pattern { accesses, .. }) =
+            (&part.source, &known.source)
+        else {
+            return empty(Vec::new());
+        };
+        let Some(read) = accesses.get(access) else {
+            return empty(Vec::new());
+        };
+        let applied = applied(pattern, read.access, self.ranges);
+        let mut conditions = take(&mut part.conditions);
+        if let Some((variable, _)) = applied {
+            conditions.retain(|condition| {
+                ranges_of(condition).is_none_or(|r| !r.exact || r.variable != variable)
+            });
+        }
+        let ranges = applied.map_or_else(Vec::new, |(_, ranges)| ranges.to_vec());
+        let plan = scan(
+            (**pattern).clone(),
+            read.access,
+            ranges,
+            read.rows,
+            cost::SCAN_START + read.rows * cost::SCAN_ROW,
+        );
+        filter_to(plan, conditions, known.rows)
+    }
+
+    fn ready(&mut self, item: usize) -> Planned {
+        let rows = self.items.get(item).map_or(0.0, |item| item.rows);
+        let Some(part) = self.parts.get_mut(item) else {
+            return empty(Vec::new());
+        };
+        let conditions = take(&mut part.conditions);
+        match &mut part.source {
+            PartSource::Plan(plan) => {
+                let plan = plan.take().map_or_else(|| empty(Vec::new()), |plan| *plan);
+                filter_to(plan, conditions, rows)
+            }
+            PartSource::Pattern(_) => empty(Vec::new()),
+        }
+    }
+
+    fn look_up(
+        &mut self,
+        left: Planned,
+        item: usize,
+        wanted: Option<Variable>,
+        rows: f64,
+    ) -> Planned {
+        let Some(part) = self.parts.get_mut(item) else {
+            return empty(Vec::new());
+        };
+        let conditions = take(&mut part.conditions);
+        let PartSource::Pattern(pattern) = &part.source else {
+            return empty(Vec::new());
+        };
+        let pattern = (**pattern).clone();
+        let plan = lookup_join(left, pattern, JoinKind::Inner, wanted, rows);
+        filter_to(plan, conditions, rows)
+    }
+}
+
+/// An `index_scan`.
+fn scan(
+    pattern: QuadPattern,
+    access: Access,
+    ranges: Vec<IdRange>,
+    rows: f64,
+    cost: f64,
+) -> Planned {
+    let sorted = access.sorted_by(&pattern);
+    let columns = sorted.clone();
+    let certain = columns.iter().copied().collect();
+    let operator = Operator::IndexScan {
+        pattern,
+        permutation: access.permutation,
+        prefix_length: access.prefix_length,
+        ranges,
+    };
+    planned(operator, columns, sorted, rows, cost, certain)
+}
+
+/// The variables of both sides, those of the left one first.
+fn joined_columns(left: &Planned, right: impl IntoIterator<Item = Variable>) -> Vec<Variable> {
+    let mut columns = left.plan.columns.clone();
+    for variable in right {
+        if !columns.contains(&variable) {
+            columns.push(variable);
+        }
+    }
+    columns
+}
+
+/// What a join of this kind gives: columns, and those that are bound.
+fn output(left: &Planned, right: &[Variable], kind: &JoinKind) -> (Vec<Variable>, VariableSet) {
+    match kind {
+        JoinKind::Inner | JoinKind::Left { .. } => {
+            let columns = joined_columns(left, right.iter().copied());
+            (columns, left.certain.clone())
+        }
+        JoinKind::Semi | JoinKind::Anti | JoinKind::Minus => {
+            (left.plan.columns.clone(), left.certain.clone())
+        }
+        JoinKind::Mark(mark) => {
+            let mut certain = left.certain.clone();
+            certain.insert(*mark);
+            (joined_columns(left, [*mark]), certain)
+        }
+    }
+}
+
+/// A `hash_join` on what both sides share.
+pub(super) fn hash_join(left: Planned, right: Planned, kind: JoinKind, rows: f64) -> Planned {
+    let (columns, mut certain) = output(&left, &right.plan.columns, &kind);
+    if kind == JoinKind::Inner {
+        certain.union_with(&right.certain);
+    }
+    let shared = left.possible.intersection(&right.possible);
+    let (keys, compatible) = shared
+        .iter()
+        .partition(|v| left.certain.contains(*v) && right.certain.contains(*v));
+    let cost = left.cost
+        + right.cost
+        + cost::hash(right.plan.estimated_rows, left.plan.estimated_rows)
+        + rows * cost::OUTPUT_ROW;
+    let sorted = left.plan.sorted_by.clone();
+    let operator = Operator::HashJoin {
+        left: Box::new(left.plan),
+        right: Box::new(right.plan),
+        keys,
+        compatible,
+        kind,
+    };
+    planned(operator, columns, sorted, rows, cost, certain)
+}
+
+/// A `merge_join` by `key`; all shared variables are bound on both sides.
+pub(super) fn merge_join(
+    left: Planned,
+    right: Planned,
+    key: Variable,
+    kind: JoinKind,
+    rows: f64,
+) -> Planned {
+    let (columns, mut certain) = output(&left, &right.plan.columns, &kind);
+    if kind == JoinKind::Inner {
+        certain.union_with(&right.certain);
+    }
+    let cost = left.cost
+        + right.cost
+        + (left.plan.estimated_rows + right.plan.estimated_rows) * cost::MERGE_ROW
+        + rows * cost::OUTPUT_ROW;
+    let operator = Operator::MergeJoin {
+        left: Box::new(left.plan),
+        right: Box::new(right.plan),
+        key,
+        kind,
+    };
+    planned(operator, columns, vec![key], rows, cost, certain)
+}
+
+/// An `index_nested_loop_join`; the variables that the pattern shares with the left side are bound
+/// there. In the order of the left side if that is `wanted`.
+pub(super) fn lookup_join(
+    left: Planned,
+    pattern: QuadPattern,
+    kind: JoinKind,
+    wanted: Option<Variable>,
+    rows: f64,
+) -> Planned {
+    let probes = left.plan.estimated_rows;
+    let Some((permutation, key_length)) = lookup(&pattern, &left.certain, probes) else {
+        // Nothing is known beforehand: every match is a partner.
+        let right = plain_scan(pattern);
+        return hash_join(left, right, kind, rows);
+    };
+    let access = Access {
+        permutation,
+        prefix_length: key_length,
+    };
+    let variables = access.sorted_by(&pattern);
+    let (columns, mut certain) = output(&left, &variables, &kind);
+    if kind == JoinKind::Inner {
+        certain.union_with(&variables.into_iter().collect());
+    }
+    let sorted = wanted
+        .filter(|variable| left.plan.sorted_by.first() == Some(variable))
+        .into_iter()
+        .collect();
+    let cost = left.cost;
+    let operator = Operator::IndexNestedLoopJoin {
+        input: Box::new(left.plan),
+        pattern,
+        permutation,
+        key_length,
+        kind,
+    };
+    planned(operator, columns, sorted, rows, cost, certain)
+}
+
+/// A scan of a whole pattern, sorted by a variable, if there is one.
+pub(super) fn sorted_scan(pattern: &QuadPattern, key: Variable, rows: f64) -> Option<Planned> {
+    let access = accesses(pattern)
+        .into_iter()
+        .find(|access| access.sorted_by(pattern).first() == Some(&key))?;
+    let cost = cost::SCAN_START + rows * cost::SCAN_ROW;
+    Some(scan(pattern.clone(), access, Vec::new(), rows, cost))
+}

@@ -1,0 +1,386 @@
+//! From logical to physical plans: which operator does what, by cost.
+//!
+//! Without `optimize` everything is done the plain way: patterns in written order, hash joins, no
+//! ranges; the executor then runs the algebra nearly as it stands.
+
+mod group;
+mod left_join;
+mod modifiers;
+mod semi_join;
+
+use stoa_terms::TermId;
+
+use crate::cardinality::Cache;
+use crate::cost;
+use crate::error::Error;
+use crate::expression::{Constant, Expression};
+use crate::logical::{Builder, Node, Op, visit_expression};
+use crate::physical::{Operator, Plan, Variable};
+use crate::variable_set::VariableSet;
+use crate::{ForcedJoin, PlannerOptions};
+
+/// A physical plan with what the planner knows about it.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    pub(crate) plan: Plan,
+    /// Nanoseconds to run it, see [`cost`].
+    pub(crate) cost: f64,
+    pub(crate) certain: VariableSet,
+    pub(crate) possible: VariableSet,
+}
+
+/// State of lowering one query.
+pub(crate) struct Lowering<'a> {
+    pub(crate) cache: &'a Cache<'a>,
+    build: Builder,
+    forced: Option<ForcedJoin>,
+    pub(crate) names: Vec<String>,
+    /// Expected rows of the outer bindings that are in scope.
+    outer_rows: f64,
+    /// How many choices between whole plans enclose the current one; each doubles the work.
+    choices: u32,
+}
+
+/// How deep choices between whole plans are nested; below, a rule of thumb decides.
+const CHOICES_MAX: u32 = 3;
+
+impl<'a> Lowering<'a> {
+    pub(crate) fn new(cache: &'a Cache<'a>, options: &PlannerOptions, names: Vec<String>) -> Self {
+        Self {
+            cache,
+            build: Builder {
+                optimize: options.optimize,
+            },
+            forced: options.force_join,
+            names,
+            outer_rows: 1.0,
+            choices: 0,
+        }
+    }
+
+    /// Lowers a node and all below it.
+    pub(crate) fn lower(&mut self, node: Node) -> Result<Planned, Error> {
+        match node.op {
+            Op::Empty => Ok(empty(Vec::new())),
+            Op::Pattern(_) | Op::Join(_) => self.group(node, Vec::new()),
+            Op::Filter { input, conditions } => match input.op {
+                Op::Pattern(_) | Op::Join(_) => self.group(*input, conditions),
+                _ => {
+                    let input = self.lower(*input)?;
+                    Ok(self.filter(input, conditions))
+                }
+            },
+            Op::Values { variables, rows } => Ok(values(variables, rows)),
+            Op::GraphScan { graphs, variable } => {
+                let rows = match &*graphs {
+                    stoa_terms::GraphSet::One(_) => 1.0,
+                    _ => self.cache.named_graphs(),
+                };
+                let operator = Operator::GraphScan { graphs: *graphs };
+                Ok(leaf(operator, vec![variable], rows))
+            }
+            Op::OuterBindings(variables) => {
+                Ok(leaf(Operator::OuterBindings, variables, self.outer_rows))
+            }
+            Op::Union(branches) => self.union(branches),
+            Op::LeftJoin {
+                left,
+                right,
+                conditions,
+                marks,
+            } => self.left_join(*left, *right, conditions, marks),
+            Op::Minus {
+                left,
+                right,
+                ambient,
+            } => self.minus(*left, *right, &ambient),
+            Op::Exists {
+                input,
+                pattern,
+                kind,
+            } => self.exists(*input, *pattern, kind),
+            Op::Extend {
+                input,
+                variable,
+                expression,
+            } => self.extend(*input, variable, *expression, &node.certain),
+            Op::Group {
+                input,
+                keys,
+                aggregates,
+            } => self.aggregate(*input, keys, aggregates, &node.certain),
+            Op::Distinct(input) => self.distinct(*input),
+            Op::Reduced(input) => self.reduced(*input),
+            Op::Sort { input, keys } => self.sort(*input, keys),
+            Op::Slice {
+                input,
+                offset,
+                limit,
+            } => self.slice(*input, offset, limit),
+            Op::Project { input, variables } => {
+                let input = self.lower(*input)?;
+                Ok(project(input, variables))
+            }
+        }
+    }
+
+    /// A variable that the query does not name.
+    fn fresh(&mut self) -> Variable {
+        let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.push(String::new());
+        Variable(number)
+    }
+
+    #[inline(never)]
+    fn union(&mut self, branches: Vec<Node>) -> Result<Planned, Error> {
+        let mut columns: Vec<Variable> = Vec::new();
+        let mut certain: Option<VariableSet> = None;
+        let mut plans = Vec::with_capacity(branches.len());
+        let (mut rows, mut cost) = (0.0, 0.0);
+        for branch in branches {
+            let branch = self.lower(branch)?;
+            if branch.plan.operator == Operator::Empty {
+                continue;
+            }
+            for &column in &branch.plan.columns {
+                if !columns.contains(&column) {
+                    columns.push(column);
+                }
+            }
+            match &mut certain {
+                Some(certain) => certain.intersect_with(&branch.certain),
+                None => certain = Some(branch.certain.clone()),
+            }
+            rows += branch.plan.estimated_rows;
+            cost += branch.cost + branch.plan.estimated_rows * cost::OUTPUT_ROW;
+            plans.push(branch);
+        }
+        if plans.len() < 2 {
+            return Ok(plans.pop().unwrap_or_else(|| empty(Vec::new())));
+        }
+        let plans = plans.into_iter().map(|branch| branch.plan).collect();
+        Ok(planned(
+            Operator::Union(plans),
+            columns,
+            Vec::new(),
+            rows,
+            cost,
+            certain.unwrap_or_default(),
+        ))
+    }
+
+    #[inline(never)]
+    fn extend(
+        &mut self,
+        input: Node,
+        variable: Variable,
+        expression: Expression,
+        certain: &VariableSet,
+    ) -> Result<Planned, Error> {
+        let input = self.lower(input)?;
+        if input.plan.operator == Operator::Empty {
+            return Ok(input);
+        }
+        let mut columns = input.plan.columns.clone();
+        columns.push(variable);
+        let mut bound = input.certain;
+        if certain.contains(variable) {
+            bound.insert(variable);
+        }
+        let rows = input.plan.estimated_rows;
+        let sorted = input.plan.sorted_by.clone();
+        let operator = Operator::Extend {
+            expression: seen(expression, &input.possible),
+            input: Box::new(input.plan),
+            variable,
+        };
+        let cost = input.cost + rows * cost::CONDITION_ROW;
+        Ok(planned(operator, columns, sorted, rows, cost, bound))
+    }
+
+    /// Puts conditions above a plan.
+    fn filter(&self, input: Planned, conditions: Vec<Expression>) -> Planned {
+        let selectivity: f64 = conditions
+            .iter()
+            .map(crate::cardinality::selectivity)
+            .product();
+        let rows = input.plan.estimated_rows * selectivity;
+        filter_to(input, conditions, rows)
+    }
+}
+
+/// Puts conditions above a plan, of which `rows` solutions are expected then.
+fn filter_to(input: Planned, mut conditions: Vec<Expression>, rows: f64) -> Planned {
+    if conditions.is_empty() || input.plan.operator == Operator::Empty {
+        return input;
+    }
+    let condition = if conditions.len() == 1 {
+        conditions.pop().unwrap_or(Expression::Coalesce(Vec::new()))
+    } else {
+        Expression::And(conditions)
+    };
+    let columns = input.plan.columns.clone();
+    let sorted = input.plan.sorted_by.clone();
+    let cost = input.cost + input.plan.estimated_rows * cost::CONDITION_ROW;
+    let operator = Operator::Filter {
+        condition: seen(condition, &input.possible),
+        input: Box::new(input.plan),
+    };
+    planned(operator, columns, sorted, rows, cost, input.certain)
+}
+
+/// Columns of a plan, in this order; unbound where the plan has none.
+fn project(input: Planned, variables: Vec<Variable>) -> Planned {
+    if input.plan.operator == Operator::Empty {
+        return empty(variables);
+    }
+    if input.plan.columns == variables {
+        return input;
+    }
+    let sorted = input
+        .plan
+        .sorted_by
+        .iter()
+        .copied()
+        .take_while(|variable| variables.contains(variable))
+        .collect();
+    let set: VariableSet = variables.iter().copied().collect();
+    let certain = input.certain.intersection(&set);
+    let rows = input.plan.estimated_rows;
+    planned(
+        Operator::Project(Box::new(input.plan)),
+        variables,
+        sorted,
+        rows,
+        input.cost,
+        certain,
+    )
+}
+
+fn planned(
+    operator: Operator,
+    columns: Vec<Variable>,
+    sorted_by: Vec<Variable>,
+    estimated_rows: f64,
+    cost: f64,
+    certain: VariableSet,
+) -> Planned {
+    let possible = columns.iter().copied().collect();
+    Planned {
+        plan: Plan {
+            operator,
+            columns,
+            sorted_by,
+            estimated_rows,
+        },
+        cost,
+        certain,
+        possible,
+    }
+}
+
+/// A plan without input, all of whose columns are bound.
+fn leaf(operator: Operator, columns: Vec<Variable>, rows: f64) -> Planned {
+    let certain = columns.iter().copied().collect();
+    planned(
+        operator,
+        columns,
+        Vec::new(),
+        rows,
+        rows * cost::OUTPUT_ROW,
+        certain,
+    )
+}
+
+fn empty(columns: Vec<Variable>) -> Planned {
+    planned(
+        Operator::Empty,
+        columns,
+        Vec::new(),
+        0.0,
+        0.0,
+        VariableSet::new(),
+    )
+}
+
+fn unit() -> Planned {
+    leaf(Operator::Unit, Vec::new(), 1.0)
+}
+
+fn values(variables: Vec<Variable>, rows: Vec<Vec<Option<Constant>>>) -> Planned {
+    let certain = variables
+        .iter()
+        .enumerate()
+        .filter(|&(column, _)| {
+            rows.iter()
+                .all(|row| matches!(row.get(column), Some(Some(_))))
+        })
+        .map(|(_, &variable)| variable)
+        .collect();
+    let count = crate::cardinality::float(u64::try_from(rows.len()).unwrap_or(u64::MAX));
+    planned(
+        Operator::Values(rows),
+        variables,
+        Vec::new(),
+        count,
+        count * cost::OUTPUT_ROW,
+        certain,
+    )
+}
+
+/// An expression as it is seen by an operator over these columns: variables that are not among them
+/// are unbound.
+fn seen(mut expression: Expression, columns: &VariableSet) -> Expression {
+    let mut unseen = false;
+    visit_expression(&expression, &mut |part| {
+        if let Expression::Variable(variable) | Expression::Bound(variable) = part {
+            unseen |= !columns.contains(*variable);
+        }
+    });
+    if unseen {
+        blind(&mut expression, columns);
+    }
+    expression
+}
+
+fn blind(expression: &mut Expression, columns: &VariableSet) {
+    match expression {
+        Expression::Variable(variable) if !columns.contains(*variable) => {
+            // COALESCE of nothing is an error, as is an unbound variable.
+            *expression = Expression::Coalesce(Vec::new());
+        }
+        Expression::Bound(variable) if !columns.contains(*variable) => {
+            *expression = Expression::Constant(Constant {
+                term: oxrdf::Literal::from(false).into(),
+                id: Some(TermId::FALSE),
+            });
+        }
+        Expression::Constant(_) | Expression::Variable(_) | Expression::Bound(_) => {}
+        Expression::Not(inner) | Expression::Plus(inner) | Expression::Minus(inner) => {
+            blind(inner, columns);
+        }
+        Expression::And(list)
+        | Expression::Or(list)
+        | Expression::Coalesce(list)
+        | Expression::Call(_, list) => {
+            for inner in list {
+                blind(inner, columns);
+            }
+        }
+        Expression::Compare(_, left, right) | Expression::Arithmetic(_, left, right) => {
+            blind(left, columns);
+            blind(right, columns);
+        }
+        Expression::In(needle, list) => {
+            blind(needle, columns);
+            for inner in list {
+                blind(inner, columns);
+            }
+        }
+        Expression::If(a, b, c) => {
+            blind(a, columns);
+            blind(b, columns);
+            blind(c, columns);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Solution modifiers and aggregates.
+
+use super::{Lowering, Planned, empty, planned, seen};
+use crate::cardinality::float;
+use crate::cost;
+use crate::error::Error;
+use crate::expression::{Aggregate, Expression};
+use crate::logical::{Node, Op};
+use crate::physical::{Operator, SortKey, Variable};
+use crate::variable_set::VariableSet;
+
+/// Up to how many rows `top_k` keeps; beyond, all are sorted.
+const TOP_K_MAX: u64 = 100_000;
+
+impl Lowering<'_> {
+    #[inline(never)]
+    pub(super) fn aggregate(
+        &mut self,
+        input: Node,
+        keys: Vec<Variable>,
+        mut aggregates: Vec<Aggregate>,
+        certain: &VariableSet,
+    ) -> Result<Planned, Error> {
+        let mut input = self.lower(input)?;
+        for &key in &keys {
+            if !input.possible.contains(key) {
+                input = unbound_column(input, key);
+            }
+        }
+        for aggregate in &mut aggregates {
+            if let Some(argument) = aggregate.argument.take() {
+                aggregate.argument = Some(seen(argument, &input.possible));
+            }
+        }
+        let in_rows = input.plan.estimated_rows;
+        let rows = if keys.is_empty() {
+            1.0
+        } else {
+            (in_rows * 0.3).max(in_rows.min(1.0))
+        };
+        let mut columns = keys.clone();
+        columns.extend(aggregates.iter().map(|aggregate| aggregate.output));
+        let cost = input.cost + in_rows * cost::GROUP_ROW;
+        let operator = Operator::HashAggregate {
+            input: Box::new(input.plan),
+            keys,
+            aggregates,
+        };
+        let bound = certain.clone();
+        Ok(planned(operator, columns, Vec::new(), rows, cost, bound))
+    }
+
+    #[inline(never)]
+    pub(super) fn distinct(&mut self, input: Node) -> Result<Planned, Error> {
+        let input = self.lower(input)?;
+        if input.plan.operator == Operator::Empty {
+            return Ok(input);
+        }
+        let columns = input.plan.columns.clone();
+        let sorted = input.plan.sorted_by.clone();
+        // Sorted by all its columns, equal solutions follow each other.
+        let in_order = self.build.optimize
+            && sorted.len() >= columns.len()
+            && sorted
+                .iter()
+                .take(columns.len())
+                .all(|variable| columns.contains(variable));
+        let in_rows = input.plan.estimated_rows;
+        let rows = if in_order { in_rows } else { in_rows * 0.5 };
+        let (operator, cost) = if in_order {
+            (Operator::Reduced(Box::new(input.plan)), cost::OUTPUT_ROW)
+        } else {
+            (Operator::Distinct(Box::new(input.plan)), cost::GROUP_ROW)
+        };
+        Ok(planned(
+            operator,
+            columns,
+            sorted,
+            rows,
+            input.cost + in_rows * cost,
+            input.certain,
+        ))
+    }
+
+    #[inline(never)]
+    pub(super) fn reduced(&mut self, input: Node) -> Result<Planned, Error> {
+        let input = self.lower(input)?;
+        if input.plan.operator == Operator::Empty {
+            return Ok(input);
+        }
+        let columns = input.plan.columns.clone();
+        let sorted = input.plan.sorted_by.clone();
+        let rows = input.plan.estimated_rows;
+        Ok(planned(
+            Operator::Reduced(Box::new(input.plan)),
+            columns,
+            sorted,
+            rows,
+            input.cost + rows * cost::OUTPUT_ROW,
+            input.certain,
+        ))
+    }
+
+    #[inline(never)]
+    pub(super) fn sort(&mut self, input: Node, keys: Vec<SortKey>) -> Result<Planned, Error> {
+        let input = self.lower(input)?;
+        Ok(sorted(input, keys, None))
+    }
+
+    #[inline(never)]
+    pub(super) fn slice(
+        &mut self,
+        mut input: Node,
+        offset: u64,
+        limit: Option<u64>,
+    ) -> Result<Planned, Error> {
+        let kept = limit
+            .and_then(|limit| limit.checked_add(offset))
+            .filter(|&kept| self.build.optimize && kept <= TOP_K_MAX);
+        let input = match (kept, input.op) {
+            (Some(kept), Op::Sort { input, keys }) => {
+                let input = self.lower(*input)?;
+                sorted(input, keys, Some(kept))
+            }
+            (Some(kept), Op::Project { input, variables })
+                if matches!(input.op, Op::Sort { .. }) =>
+            {
+                let Op::Sort { input, keys } = input.op else {
+                    return Ok(empty(variables));
+                };
+                let input = self.lower(*input)?;
+                super::project(sorted(input, keys, Some(kept)), variables)
+            }
+            (_, op) => {
+                input.op = op;
+                self.lower(input)?
+            }
+        };
+        if input.plan.operator == Operator::Empty {
+            return Ok(input);
+        }
+        let columns = input.plan.columns.clone();
+        let order = input.plan.sorted_by.clone();
+        let left = (input.plan.estimated_rows - float(offset)).max(0.0);
+        let rows = limit.map_or(left, |limit| left.min(float(limit)));
+        let operator = Operator::Slice {
+            input: Box::new(input.plan),
+            offset,
+            limit,
+        };
+        Ok(planned(
+            operator,
+            columns,
+            order,
+            rows,
+            input.cost,
+            input.certain,
+        ))
+    }
+}
+
+/// ORDER BY, of which the first `kept` solutions are wanted.
+fn sorted(input: Planned, mut keys: Vec<SortKey>, kept: Option<u64>) -> Planned {
+    if input.plan.operator == Operator::Empty {
+        return input;
+    }
+    for key in &mut keys {
+        let expression = std::mem::replace(&mut key.expression, Expression::Coalesce(Vec::new()));
+        key.expression = seen(expression, &input.possible);
+    }
+    let columns = input.plan.columns.clone();
+    let in_rows = input.plan.estimated_rows;
+    let (operator, rows, cost) = match kept {
+        Some(limit) => (
+            Operator::TopK {
+                input: Box::new(input.plan),
+                keys,
+                limit,
+            },
+            in_rows.min(float(limit)),
+            in_rows * cost::GROUP_ROW,
+        ),
+        None => (
+            Operator::Sort {
+                input: Box::new(input.plan),
+                keys,
+            },
+            in_rows,
+            cost::sort(in_rows),
+        ),
+    };
+    planned(
+        operator,
+        columns,
+        Vec::new(),
+        rows,
+        input.cost + cost,
+        input.certain,
+    )
+}
+
+/// Adds a column that is never bound.
+fn unbound_column(input: Planned, variable: Variable) -> Planned {
+    let mut columns = input.plan.columns.clone();
+    columns.push(variable);
+    let sorted = input.plan.sorted_by.clone();
+    let rows = input.plan.estimated_rows;
+    let operator = Operator::Extend {
+        input: Box::new(input.plan),
+        variable,
+        expression: Expression::Coalesce(Vec::new()),
+    };
+    planned(operator, columns, sorted, rows, input.cost, input.certain)
+}

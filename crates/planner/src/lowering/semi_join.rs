@@ -1,0 +1,226 @@
+//! EXISTS, NOT EXISTS and MINUS: as semi- and anti-joins where the pattern can be evaluated on its
+//! own, by `apply` where it has to see the bindings that are tested.
+
+use super::group::{hash_join, lookup_join};
+use super::left_join::apply;
+use super::{CHOICES_MAX, Lowering, Planned, planned, project};
+use crate::ForcedJoin;
+use crate::access_path::lookup;
+use crate::cost;
+use crate::error::Error;
+use crate::logical::{
+    ExistsKind, Node, Op, existence_only, is_safe, mentioned, minus_as_exists, substitute,
+};
+use crate::physical::{JoinKind, Operator};
+use crate::variable_set::VariableSet;
+
+/// An inner plan that costs less than this (nanoseconds) is taken without looking for another.
+const CHEAP_NS: f64 = 100_000.0;
+/// The share of solutions that a test keeps, when nothing is known.
+const KEPT: f64 = 0.5;
+
+impl Lowering<'_> {
+    #[inline(never)]
+    pub(super) fn exists(
+        &mut self,
+        input: Node,
+        pattern: Node,
+        kind: ExistsKind,
+    ) -> Result<Planned, Error> {
+        let input = self.lower(input)?;
+        if input.plan.operator == Operator::Empty {
+            return Ok(input);
+        }
+        let pattern = existence_only(pattern);
+        let kind = match kind {
+            ExistsKind::Semi => JoinKind::Semi,
+            ExistsKind::Anti => JoinKind::Anti,
+            ExistsKind::Mark(variable) => JoinKind::Mark(variable),
+        };
+        let outer = mentioned(&pattern).intersection(&input.possible);
+        if is_safe(&pattern, &outer) {
+            return self.semi_join(input, pattern, kind);
+        }
+        let outer = self.hand_in(input, &outer);
+        let node = substitute(self.build, pattern, &outer.leaf)?;
+        let (inner, cost) = self.inner(&outer.left, node)?;
+        let rows = kept(&outer.left, &kind);
+        Ok(apply(outer.left, inner, outer.variables, kind, rows, cost))
+    }
+
+    #[inline(never)]
+    pub(super) fn minus(
+        &mut self,
+        left: Node,
+        right: Node,
+        ambient: &VariableSet,
+    ) -> Result<Planned, Error> {
+        let both = left.possible.intersection(&right.possible);
+        let certain = left.certain.intersection(&right.certain);
+        let meets = !both.is_disjoint(&certain.difference(ambient));
+        if meets {
+            // What is bound on both sides is shared by any two solutions.
+            let left = self.lower(left)?;
+            if left.plan.operator == Operator::Empty {
+                return Ok(left);
+            }
+            if self.build.optimize || !both.is_disjoint(ambient) {
+                return self.semi_join(left, right, JoinKind::Anti);
+            }
+            let right = self.lower(right)?;
+            return Ok(minus_join(left, right));
+        }
+        if both.is_disjoint(ambient) {
+            let left = self.lower(left)?;
+            if left.plan.operator == Operator::Empty {
+                return Ok(left);
+            }
+            let right = self.lower(right)?;
+            return Ok(minus_join(left, right));
+        }
+        let build = self.build;
+        let node = minus_as_exists(build, left, right, ambient, || self.fresh());
+        match node.op {
+            Op::Exists {
+                input,
+                pattern,
+                kind,
+            } => self.exists(*input, *pattern, kind),
+            _ => self.lower(node),
+        }
+    }
+
+    /// Tests solutions against a pattern that is evaluated on its own.
+    fn semi_join(
+        &mut self,
+        input: Planned,
+        pattern: Node,
+        kind: JoinKind,
+    ) -> Result<Planned, Error> {
+        let shared = input.possible.intersection(&pattern.possible);
+        let rows = kept(&input, &kind);
+        let fixed = !shared.is_empty() && shared.is_subset(&input.certain);
+        if self.build.optimize && fixed && self.forced != Some(ForcedJoin::Hash) {
+            if let Op::Pattern(quad) = &pattern.op
+                && !matches!(kind, JoinKind::Mark(_))
+                && lookup(quad, &input.certain, input.plan.estimated_rows).is_some()
+            {
+                let all = self.cache.pattern_rows(quad)?;
+                let probes = input.plan.estimated_rows;
+                let probe = cost::lookup(probes, all, false);
+                let hash = cost::SCAN_START + all * cost::SCAN_ROW + cost::hash(all, probes);
+                if probe < hash || self.forced == Some(ForcedJoin::IndexNestedLoop) {
+                    let total = input.cost + probe;
+                    let mut joined = lookup_join(input, (**quad).clone(), kind, None, rows);
+                    joined.cost = total;
+                    return Ok(joined);
+                }
+            } else if self.choices < CHOICES_MAX || input.plan.estimated_rows < 1_000.0 {
+                return self.applied_or_hashed(input, pattern, &shared, kind);
+            }
+        }
+        self.choices += 1;
+        let right = self.lower(pattern);
+        self.choices -= 1;
+        Ok(self.hashed(input, right?, &shared, kind))
+    }
+
+    /// Runs the pattern for the bindings that are tested, or once on its own, as is cheaper.
+    fn applied_or_hashed(
+        &mut self,
+        input: Planned,
+        pattern: Node,
+        shared: &VariableSet,
+        kind: JoinKind,
+    ) -> Result<Planned, Error> {
+        self.choices += 1;
+        let plans = self.both(&input, pattern, shared);
+        self.choices -= 1;
+        let (inner, cost, right) = plans?;
+        if let Some(right) = right {
+            let hash =
+                right.cost + cost::hash(right.plan.estimated_rows, input.plan.estimated_rows);
+            if hash < cost {
+                return Ok(self.hashed(input, right, shared, kind));
+            }
+        }
+        let rows = kept(&input, &kind);
+        let outer = shared.iter().collect();
+        Ok(apply(input, inner, outer, kind, rows, cost))
+    }
+
+    fn both(
+        &mut self,
+        input: &Planned,
+        pattern: Node,
+        shared: &VariableSet,
+    ) -> Result<(Planned, f64, Option<Planned>), Error> {
+        let (inner, cost) = self.seeded(input, &pattern, shared)?;
+        let right = if cost < CHEAP_NS || self.choices > CHOICES_MAX {
+            None
+        } else {
+            Some(self.lower(pattern)?)
+        };
+        Ok((inner, cost, right))
+    }
+
+    fn hashed(
+        &self,
+        input: Planned,
+        right: Planned,
+        shared: &VariableSet,
+        kind: JoinKind,
+    ) -> Planned {
+        let rows = kept(&input, &kind);
+        if right.plan.operator == Operator::Empty {
+            return match kind {
+                JoinKind::Semi => super::empty(input.plan.columns),
+                JoinKind::Mark(_) => hash_join(input, right, kind, rows),
+                _ => input,
+            };
+        }
+        let right = if shared.is_empty() {
+            first(right)
+        } else if self.build.optimize {
+            project(right, shared.iter().collect())
+        } else {
+            right
+        };
+        hash_join(input, right, kind, rows)
+    }
+}
+
+fn minus_join(left: Planned, right: Planned) -> Planned {
+    if right.plan.operator == Operator::Empty {
+        return left;
+    }
+    let rows = kept(&left, &JoinKind::Minus);
+    hash_join(left, right, JoinKind::Minus, rows)
+}
+
+/// The first solution, which is as good as all where only existence counts.
+fn first(input: Planned) -> Planned {
+    let columns = input.plan.columns.clone();
+    let rows = input.plan.estimated_rows.min(1.0);
+    let operator = Operator::Slice {
+        input: Box::new(input.plan),
+        offset: 0,
+        limit: Some(1),
+    };
+    planned(
+        operator,
+        columns,
+        Vec::new(),
+        rows,
+        input.cost,
+        input.certain,
+    )
+}
+
+fn kept(input: &Planned, kind: &JoinKind) -> f64 {
+    let rows = input.plan.estimated_rows;
+    match kind {
+        JoinKind::Mark(_) => rows,
+        _ => rows * KEPT,
+    }
+}

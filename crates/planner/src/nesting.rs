@@ -1,0 +1,247 @@
+//! Limits of nesting: of a text before the recursive parser sees it, and of the algebra before the
+//! recursive planner does.
+//!
+//! Chains that the planner flattens (joins, unions, `&&`, `||`) do not count as nesting; neither do
+//! they recurse here, where all work is done on explicit stacks.
+
+use spargebra::Query;
+use spargebra::algebra::{AggregateExpression, Expression, GraphPattern, OrderExpression};
+
+use crate::NESTING_MAX;
+use crate::error::Error;
+
+/// Levels that the solution modifiers of the outermost query may add.
+const MODIFIERS_MAX: usize = 8;
+
+/// Refuses a text nested deeper than [`NESTING_MAX`] in brackets or in runs of prefix operators; to
+/// be called before it is parsed, since the parser recurses.
+///
+/// # Errors
+/// [`Error::TooDeep`]
+pub fn check_nesting(text: &str) -> Result<(), Error> {
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    let mut depth = 0_usize;
+    let mut prefixes = 0_usize;
+    while let Some(&byte) = bytes.get(at) {
+        let rest = bytes.get(at..).unwrap_or_default();
+        match byte {
+            b'#' => {
+                at += length_until(rest, b"\n\r");
+                continue;
+            }
+            b'"' | b'\'' => {
+                at += string_length(rest);
+                prefixes = 0;
+                continue;
+            }
+            b'<' => {
+                at += iri_length(rest).unwrap_or(1);
+                prefixes = 0;
+                continue;
+            }
+            b'\\' => at += 1,
+            b'{' | b'(' | b'[' => depth += 1,
+            b'}' | b')' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        match byte {
+            b'!' | b'+' | b'-' | b'^' => prefixes += 1,
+            b' ' | b'\t' | b'\r' | b'\n' | b'(' | b'{' | b'[' => {}
+            _ => prefixes = 0,
+        }
+        if depth > NESTING_MAX || prefixes > NESTING_MAX {
+            return Err(Error::TooDeep);
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+fn length_until(bytes: &[u8], ends: &[u8]) -> usize {
+    bytes
+        .iter()
+        .position(|byte| ends.contains(byte))
+        .unwrap_or(bytes.len())
+}
+
+/// Bytes of the string literal at the start of `bytes`, quotes included.
+fn string_length(bytes: &[u8]) -> usize {
+    let Some((&quote, rest)) = bytes.split_first() else {
+        return 0;
+    };
+    let long = rest.first() == Some(&quote) && rest.get(1) == Some(&quote);
+    let mut at = if long { 3 } else { 1 };
+    while let Some(&byte) = bytes.get(at) {
+        if byte == b'\\' {
+            at += 2;
+        } else if !long && (byte == quote || byte == b'\n' || byte == b'\r') {
+            return at + 1;
+        } else if long
+            && byte == quote
+            && bytes.get(at + 1) == Some(&quote)
+            && bytes.get(at + 2) == Some(&quote)
+        {
+            return at + 3;
+        } else {
+            at += 1;
+        }
+    }
+    bytes.len()
+}
+
+/// Bytes of the IRI in angle brackets at the start of `bytes`, `None` if the bracket is an operator.
+fn iri_length(bytes: &[u8]) -> Option<usize> {
+    let rest = bytes.get(1..)?;
+    let end = rest
+        .iter()
+        .position(|byte| byte.is_ascii_control() || b" <>\"{}|^`".contains(byte))?;
+    (rest.get(end) == Some(&b'>')).then_some(end + 2)
+}
+
+/// Something to look at in [`walk`].
+#[derive(Clone, Copy)]
+pub(crate) enum Visit<'a> {
+    Pattern(&'a GraphPattern),
+    Expression(&'a Expression),
+}
+
+/// Calls `visit` for every node of the algebra below `start`, itself included, with its depth.
+pub(crate) fn walk<'a>(start: Visit<'a>, mut visit: impl FnMut(Visit<'a>, usize)) {
+    let mut stack = vec![(start, 1_usize)];
+    while let Some((item, depth)) = stack.pop() {
+        visit(item, depth);
+        match item {
+            Visit::Pattern(pattern) => push_children(pattern, depth, &mut stack),
+            Visit::Expression(expression) => push_operands(expression, depth, &mut stack),
+        }
+    }
+}
+
+fn push_children<'a>(pattern: &'a GraphPattern, depth: usize, stack: &mut Vec<(Visit<'a>, usize)>) {
+    use GraphPattern as P;
+    let below = depth + 1;
+    match pattern {
+        P::Bgp { .. } | P::Path { .. } | P::Values { .. } => {}
+        P::Join { left, right } | P::Union { left, right } => {
+            // The left spine is flattened.
+            stack.push((Visit::Pattern(left), depth));
+            stack.push((Visit::Pattern(right), below));
+        }
+        P::Lateral { left, right } | P::Minus { left, right } => {
+            stack.push((Visit::Pattern(left), below));
+            stack.push((Visit::Pattern(right), below));
+        }
+        P::LeftJoin {
+            left,
+            right,
+            expression,
+        } => {
+            stack.push((Visit::Pattern(left), below));
+            stack.push((Visit::Pattern(right), below));
+            if let Some(expression) = expression {
+                stack.push((Visit::Expression(expression), below));
+            }
+        }
+        P::Filter { expr, inner } => {
+            stack.push((Visit::Pattern(inner), below));
+            stack.push((Visit::Expression(expr), below));
+        }
+        P::Extend {
+            inner, expression, ..
+        } => {
+            stack.push((Visit::Pattern(inner), below));
+            stack.push((Visit::Expression(expression), below));
+        }
+        P::OrderBy { inner, expression } => {
+            stack.push((Visit::Pattern(inner), below));
+            for key in expression {
+                let (OrderExpression::Asc(key) | OrderExpression::Desc(key)) = key;
+                stack.push((Visit::Expression(key), below));
+            }
+        }
+        P::Group {
+            inner, aggregates, ..
+        } => {
+            stack.push((Visit::Pattern(inner), below));
+            for (_, aggregate) in aggregates {
+                if let AggregateExpression::FunctionCall { expr, .. } = aggregate {
+                    stack.push((Visit::Expression(expr), below));
+                }
+            }
+        }
+        P::Graph { inner, .. }
+        | P::Project { inner, .. }
+        | P::Distinct { inner }
+        | P::Reduced { inner }
+        | P::Slice { inner, .. }
+        | P::Service { inner, .. } => stack.push((Visit::Pattern(inner), below)),
+    }
+}
+
+fn push_operands<'a>(
+    expression: &'a Expression,
+    depth: usize,
+    stack: &mut Vec<(Visit<'a>, usize)>,
+) {
+    use Expression as E;
+    let below = depth + 1;
+    match expression {
+        E::NamedNode(_) | E::Literal(_) | E::Variable(_) | E::Bound(_) => {}
+        E::Or(left, right) | E::And(left, right) => {
+            stack.push((Visit::Expression(left), depth));
+            stack.push((Visit::Expression(right), below));
+        }
+        E::Equal(left, right)
+        | E::SameTerm(left, right)
+        | E::Greater(left, right)
+        | E::GreaterOrEqual(left, right)
+        | E::Less(left, right)
+        | E::LessOrEqual(left, right)
+        | E::Add(left, right)
+        | E::Subtract(left, right)
+        | E::Multiply(left, right)
+        | E::Divide(left, right) => {
+            stack.push((Visit::Expression(left), below));
+            stack.push((Visit::Expression(right), below));
+        }
+        E::UnaryPlus(inner) | E::UnaryMinus(inner) | E::Not(inner) => {
+            stack.push((Visit::Expression(inner), below));
+        }
+        E::Exists(pattern) => stack.push((Visit::Pattern(pattern), below)),
+        E::If(a, b, c) => {
+            for inner in [a, b, c] {
+                stack.push((Visit::Expression(inner), below));
+            }
+        }
+        E::In(needle, list) => {
+            stack.push((Visit::Expression(needle), below));
+            stack.extend(list.iter().map(|inner| (Visit::Expression(inner), below)));
+        }
+        E::Coalesce(list) | E::FunctionCall(_, list) => {
+            stack.extend(list.iter().map(|inner| (Visit::Expression(inner), below)));
+        }
+    }
+}
+
+/// Refuses algebra nested deeper than [`NESTING_MAX`].
+pub(crate) fn check_algebra(query: &Query) -> Result<(), Error> {
+    let mut deepest = 0;
+    walk(Visit::Pattern(pattern_of(query)), |_, depth| {
+        deepest = deepest.max(depth);
+    });
+    if deepest > NESTING_MAX + MODIFIERS_MAX {
+        return Err(Error::TooDeep);
+    }
+    Ok(())
+}
+
+/// The WHERE part of a query, solution modifiers included.
+pub(crate) const fn pattern_of(query: &Query) -> &GraphPattern {
+    match query {
+        Query::Select { pattern, .. }
+        | Query::Construct { pattern, .. }
+        | Query::Describe { pattern, .. }
+        | Query::Ask { pattern, .. } => pattern,
+    }
+}

@@ -1,0 +1,478 @@
+//! The paged index of a partition's blocks: a small tree, by key and by ordinal at once.
+//!
+//! A leaf page has a record for each block, an inner page one for each page below: the ordinal of
+//! the first entry, where the block or page lies, and a separator, the shortest string that is
+//! greater than all keys before and not greater than the first key. Separators are cut at
+//! [`SEPARATOR_BYTES_MAX`]; a cut one is only a lower bound, and a key that begins with it has to be
+//! compared with the first key itself.
+//!
+//! Looking up a batch goes down level by level, with one read for each level.
+//!
+//! # Format
+//! docs/format.md#dictionary-index
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+use stoa_storage::{Checkpoint, Part, PartRef, Store};
+
+use super::format::{
+    INDEX_HEADER_BYTES, INDEX_KEY_CUT, INDEX_PAGE_BYTES, INDEX_RECORD_BYTES, SEPARATOR_BYTES_MAX,
+    take,
+};
+use crate::error::{Error, Result};
+
+/// Complete pages are written together when they reach this size.
+const WRITE_BYTES: usize = 1 << 20;
+/// Deeper trees are damaged ones: pages have two records or more.
+pub(crate) const HEIGHT_MAX: u8 = 40;
+
+/// A block, or a page of the index, as a record shows it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Child {
+    /// The ordinal of its first entry.
+    pub(crate) first: u64,
+    pub(crate) part: PartRef,
+}
+
+/// What a record of the index is made of.
+pub(crate) struct IndexEntry {
+    pub(crate) child: Child,
+    pub(crate) separator: Box<[u8]>,
+    /// Whether the separator was cut.
+    pub(crate) is_cut: bool,
+}
+
+/// The separator before `first`, the first key of a block that follows `last`; empty before the
+/// first block of all.
+pub(crate) fn separator(last: &[u8], first: &[u8]) -> (Box<[u8]>, bool) {
+    let shared = super::entries::shared_prefix(last, first);
+    let length = (shared + 1).min(first.len());
+    let cut = length.min(SEPARATOR_BYTES_MAX);
+    let separator = first.get(..cut).unwrap_or(first);
+    (separator.into(), cut < length)
+}
+
+/// Where the tree of an index is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Index {
+    pub(crate) root: PartRef,
+    /// The levels of pages, at least 1.
+    pub(crate) height: u8,
+    /// The number of entries in all blocks.
+    pub(crate) entries: u64,
+}
+
+/// A page of the index in memory; all that it holds is checked when it is opened.
+pub(crate) struct Page {
+    part: Part,
+    count: usize,
+}
+
+impl Page {
+    pub(crate) fn open(part: Part, level: u8) -> Result<Self> {
+        let reference = part.reference();
+        let mut header: &[u8] = &part;
+        let input = &mut header;
+        let found = (|| {
+            let [found_level, zero] = take::<2>(input)?;
+            let count = u16::from_le_bytes(take(input)?);
+            let key_bytes = u32::from_le_bytes(take(input)?);
+            (zero == 0).then_some((found_level, usize::from(count), key_bytes as usize))
+        })();
+        let Some((found_level, count, key_bytes)) = found else {
+            return Err(damaged(reference, "another header"));
+        };
+        if found_level != level || count == 0 {
+            return Err(damaged(reference, "another level, or no records"));
+        }
+        if header.len() != count * INDEX_RECORD_BYTES + key_bytes {
+            return Err(damaged(reference, "another length"));
+        }
+        Ok(Self { part, count })
+    }
+
+    /// Checks that the records ascend, which searching takes for granted.
+    pub(crate) fn verify(&self) -> Result<()> {
+        let mut end = 0;
+        let mut first = None;
+        for index in 0..self.count {
+            let record = self
+                .record(index)
+                .ok_or_else(|| self.damaged("too few records"))?;
+            let ascends = first.is_none_or(|first| first < record.child.first);
+            let keys = self.part.len() - INDEX_HEADER_BYTES - self.count * INDEX_RECORD_BYTES;
+            if record.key_end < end || record.key_end > keys || !ascends {
+                return Err(self.damaged("records out of order"));
+            }
+            end = record.key_end;
+            first = Some(record.child.first);
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, found: &str) -> Error {
+        damaged(self.part.reference(), found)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    fn record(&self, index: usize) -> Option<Record> {
+        let start = INDEX_HEADER_BYTES + index * INDEX_RECORD_BYTES;
+        let mut bytes = self.part.get(start..start + INDEX_RECORD_BYTES)?;
+        let first = u64::from_le_bytes(take(&mut bytes)?);
+        let part = PartRef::decode(&take(&mut bytes)?);
+        let end = u32::from_le_bytes(take(&mut bytes)?);
+        Some(Record {
+            child: Child { first, part },
+            key_end: (end & !INDEX_KEY_CUT) as usize,
+            is_cut: end & INDEX_KEY_CUT != 0,
+        })
+    }
+
+    /// The child at `index`, below `len()`.
+    pub(crate) fn child(&self, index: usize) -> Result<Child> {
+        self.record(index)
+            .map(|record| record.child)
+            .ok_or_else(|| self.damaged("too few records"))
+    }
+
+    /// The separator before child `index` and whether it was cut.
+    fn separator(&self, index: usize) -> Option<(&[u8], bool)> {
+        let record = self.record(index)?;
+        let start = match index.checked_sub(1) {
+            Some(before) => self.record(before)?.key_end,
+            None => 0,
+        };
+        let keys = INDEX_HEADER_BYTES + self.count * INDEX_RECORD_BYTES;
+        let key = self.part.get(keys + start..keys + record.key_end)?;
+        Some((key, record.is_cut))
+    }
+
+    /// The last child whose first ordinal is at most `ordinal`.
+    fn find_ordinal(&self, ordinal: u64, from: usize) -> usize {
+        let (mut low, mut high) = (from, self.count);
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            if self
+                .record(middle)
+                .is_some_and(|record| record.child.first <= ordinal)
+            {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// The last child whose first key is at most `key`, or the first child.
+    fn find_key(
+        &self,
+        key: &[u8],
+        from: usize,
+        resolve: &mut impl FnMut(u64) -> Result<Ordering>,
+    ) -> Result<usize> {
+        let (mut low, mut high) = (from, self.count);
+        while high - low > 1 {
+            let middle = usize::midpoint(low, high);
+            let (separator, is_cut) = self
+                .separator(middle)
+                .ok_or_else(|| self.damaged("a separator beyond the page"))?;
+            let at_most = if is_cut && key.starts_with(separator) {
+                resolve(self.child(middle)?.first)? != Ordering::Greater
+            } else {
+                separator <= key
+            };
+            if at_most {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+}
+
+fn damaged(part: PartRef, found: &str) -> Error {
+    Error::corrupt(part, "a page of the dictionary's index", found)
+}
+
+struct Record {
+    child: Child,
+    key_end: usize,
+    is_cut: bool,
+}
+
+/// A block and the queries (a range of the batch) that lead to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Located {
+    pub(crate) block: Child,
+    pub(crate) queries: Range<usize>,
+}
+
+impl Index {
+    /// The blocks of these ascending ordinals, all of which exist.
+    pub(crate) fn locate_ordinals(&self, store: &Store, ordinals: &[u64]) -> Result<Vec<Located>> {
+        self.descend(store, ordinals.len(), |page, query, from| {
+            let ordinal = ordinals.get(query).copied().unwrap_or(u64::MAX);
+            Ok(page.find_ordinal(ordinal, from))
+        })
+    }
+
+    /// For each of these ascending keys the block that would hold it. `resolve(key, ordinal)`
+    /// compares the entry of an ordinal, the first of its block, with the key at an index.
+    pub(crate) fn locate_keys(
+        &self,
+        store: &Store,
+        keys: &[&[u8]],
+        mut resolve: impl FnMut(usize, u64) -> Result<Ordering>,
+    ) -> Result<Vec<Located>> {
+        self.descend(store, keys.len(), |page, query, from| {
+            let key = keys.get(query).copied().unwrap_or(&[]);
+            page.find_key(key, from, &mut |ordinal| resolve(query, ordinal))
+        })
+    }
+
+    fn descend(
+        &self,
+        store: &Store,
+        queries: usize,
+        mut find: impl FnMut(&Page, usize, usize) -> Result<usize>,
+    ) -> Result<Vec<Located>> {
+        let mut frontier = vec![Located {
+            block: Child {
+                first: 0,
+                part: self.root,
+            },
+            queries: 0..queries,
+        }];
+        if queries == 0 {
+            return Ok(Vec::new());
+        }
+        for level in (0..self.height).rev() {
+            let parts: Vec<PartRef> = frontier.iter().map(|at| at.block.part).collect();
+            let mut next: Vec<Located> = Vec::with_capacity(frontier.len());
+            for (part, at) in store.read(&parts)?.into_iter().zip(frontier) {
+                let page = Page::open(part, level)?;
+                let mut from = 0;
+                let mut last = None;
+                for query in at.queries {
+                    from = find(&page, query, from)?;
+                    match next.last_mut() {
+                        Some(located) if last == Some(from) => located.queries.end = query + 1,
+                        _ => next.push(Located {
+                            block: page.child(from)?,
+                            queries: query..query + 1,
+                        }),
+                    }
+                    last = Some(from);
+                }
+            }
+            frontier = next;
+        }
+        Ok(frontier)
+    }
+
+    /// The leaf page that holds `ordinal`.
+    pub(crate) fn leaf(&self, store: &Store, ordinal: u64) -> Result<Page> {
+        let mut part = self.root;
+        for level in (1..self.height).rev() {
+            let page = Page::open(store.read_one(&part)?, level)?;
+            part = page.child(page.find_ordinal(ordinal, 0))?.part;
+        }
+        Page::open(store.read_one(&part)?, 0)
+    }
+
+    /// Calls `visit` with each page of the tree and its level, and with each block as level `None`.
+    pub(crate) fn visit(
+        &self,
+        store: &Store,
+        visit: &mut impl FnMut(PartRef, Option<u8>) -> Result<()>,
+    ) -> Result<()> {
+        let mut level_parts = vec![self.root];
+        for level in (0..self.height).rev() {
+            let mut next = Vec::new();
+            for part in level_parts {
+                visit(part, Some(level))?;
+                let page = Page::open(store.read_one(&part)?, level)?;
+                page.verify()?;
+                for index in 0..page.len() {
+                    let child = page.child(index)?.part;
+                    if level == 0 {
+                        visit(child, None)?;
+                    } else {
+                        next.push(child);
+                    }
+                }
+            }
+            level_parts = next;
+        }
+        Ok(())
+    }
+}
+
+/// A page that is being filled.
+#[derive(Default)]
+struct OpenPage {
+    records: Vec<u8>,
+    keys: Vec<u8>,
+    count: u16,
+    /// Of the first record: it becomes the separator of the page.
+    head: Option<IndexEntry>,
+}
+
+/// One level of a tree that is being written: the open page, and complete ones that wait.
+#[derive(Default)]
+struct Level {
+    open: OpenPage,
+    /// Complete pages, and for each its first ordinal, separator, length.
+    waiting: Vec<u8>,
+    pages: Vec<(IndexEntry, usize)>,
+}
+
+/// Writes the tree of an index from the bottom to the top, as blocks come.
+pub(crate) struct IndexWriter<'a, 'b> {
+    checkpoint: &'a Checkpoint<'b>,
+    levels: Vec<Level>,
+    bytes: u64,
+}
+
+impl<'a, 'b> IndexWriter<'a, 'b> {
+    pub(crate) fn new(checkpoint: &'a Checkpoint<'b>) -> Self {
+        Self {
+            checkpoint,
+            levels: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Appends a block, whose ordinals and keys are above all before.
+    pub(crate) fn push(&mut self, entry: IndexEntry) -> Result<()> {
+        self.push_at(0, entry)
+    }
+
+    fn push_at(&mut self, level: usize, entry: IndexEntry) -> Result<()> {
+        if self.levels.len() == level {
+            self.levels.push(Level::default());
+        }
+        let Some(at) = self.levels.get_mut(level) else {
+            return Err(Error::Internal("a level of the index is missing"));
+        };
+        let size = at.open.records.len() + at.open.keys.len() + INDEX_HEADER_BYTES;
+        // Two records a page at least: otherwise the tree would not grow narrower.
+        let is_full = at.open.count >= 2
+            && size + INDEX_RECORD_BYTES + entry.separator.len() > INDEX_PAGE_BYTES;
+        if is_full {
+            at.close(level)?;
+            if at.waiting.len() >= WRITE_BYTES {
+                self.write_pages(level)?;
+            }
+        }
+        if let Some(at) = self.levels.get_mut(level) {
+            at.open.push(entry)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the complete pages of a level and appends them to the level above.
+    fn write_pages(&mut self, level: usize) -> Result<()> {
+        let Some(at) = self.levels.get_mut(level) else {
+            return Ok(());
+        };
+        let waiting = std::mem::take(&mut at.waiting);
+        let pages = std::mem::take(&mut at.pages);
+        if pages.is_empty() {
+            return Ok(());
+        }
+        let extent = self.checkpoint.write_extent(&waiting)?;
+        self.bytes += waiting.len() as u64;
+        let mut rest = waiting.as_slice();
+        let mut offset = 0;
+        for (mut entry, length) in pages {
+            let (page, after) = rest
+                .split_at_checked(length)
+                .ok_or(Error::Internal("pages of the index are shorter than noted"))?;
+            rest = after;
+            entry.child.part = PartRef::of(extent, offset, page);
+            offset +=
+                u32::try_from(length).map_err(|_| Error::Internal("an index page is too long"))?;
+            self.push_at(level + 1, entry)?;
+        }
+        Ok(())
+    }
+
+    /// The index of all blocks, with `entries` entries, and its bytes; `None` if there are none.
+    pub(crate) fn finish(mut self, entries: u64) -> Result<(Option<Index>, u64)> {
+        let mut level = 0;
+        while level < self.levels.len() {
+            let is_top = level + 1 == self.levels.len();
+            let Some(at) = self.levels.get_mut(level) else {
+                break;
+            };
+            at.close(level)?;
+            if is_top && at.pages.len() == 1 {
+                let root = self.checkpoint.write_part(&at.waiting)?;
+                self.bytes += at.waiting.len() as u64;
+                let height = u8::try_from(level + 1)
+                    .map_err(|_| Error::Internal("the index is too high"))?;
+                let index = Index {
+                    root,
+                    height,
+                    entries,
+                };
+                return Ok((Some(index), self.bytes));
+            }
+            self.write_pages(level)?;
+            level += 1;
+        }
+        Ok((None, 0))
+    }
+}
+
+impl OpenPage {
+    fn push(&mut self, entry: IndexEntry) -> Result<()> {
+        self.keys.extend_from_slice(&entry.separator);
+        let end = u32::try_from(self.keys.len())
+            .map_err(|_| Error::Internal("the keys of an index page are too long"))?;
+        let cut = if entry.is_cut { INDEX_KEY_CUT } else { 0 };
+        self.records
+            .extend_from_slice(&entry.child.first.to_le_bytes());
+        self.records.extend_from_slice(&entry.child.part.encode());
+        self.records.extend_from_slice(&(end | cut).to_le_bytes());
+        self.count = self
+            .count
+            .checked_add(1)
+            .ok_or(Error::Internal("an index page has too many records"))?;
+        if self.head.is_none() {
+            self.head = Some(entry);
+        }
+        Ok(())
+    }
+}
+
+impl Level {
+    /// Moves the open page, if it has records, to those that wait.
+    fn close(&mut self, level: usize) -> Result<()> {
+        let open = std::mem::take(&mut self.open);
+        let Some(head) = open.head else {
+            return Ok(());
+        };
+        let level = u8::try_from(level)
+            .ok()
+            .filter(|level| *level < HEIGHT_MAX)
+            .ok_or(Error::Internal("the index is too high"))?;
+        let key_bytes = u32::try_from(open.keys.len())
+            .map_err(|_| Error::Internal("the keys of an index page are too long"))?;
+        let before = self.waiting.len();
+        self.waiting.extend_from_slice(&[level, 0]);
+        self.waiting.extend_from_slice(&open.count.to_le_bytes());
+        self.waiting.extend_from_slice(&key_bytes.to_le_bytes());
+        self.waiting.extend_from_slice(&open.records);
+        self.waiting.extend_from_slice(&open.keys);
+        self.pages.push((head, self.waiting.len() - before));
+        Ok(())
+    }
+}

@@ -1,0 +1,380 @@
+//! One partition of a run: the terms of one kind that one load added, in order.
+//!
+//! Entry number `n` has the payload `first_payload + n`, so ids ascend with keys. Front-coded blocks
+//! hold the keys; of long keys they hold the first bytes, and the rest stands in text blocks, in the
+//! same order, so that the n-th long entry belongs to text n.
+//!
+//! # Concurrency
+//! Immutable but for models, which are loaded when first needed. All calls are for any thread.
+//!
+//! # Format
+//! docs/format.md#dictionary
+
+use std::cmp::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use stoa_storage::{Part, PartRef, Store};
+use stoa_terms::{Kind, TermId};
+
+use super::block::{Block, BlockHeader};
+use super::cache::BlockCache;
+use super::format::{CODEC_WORDS, CODEC_ZSTD_DICTIONARY, PARTITION_BYTES, take};
+use super::index::{Child, HEIGHT_MAX, Index};
+use super::model::Model;
+use crate::error::{Error, Result};
+
+/// What the root knows of a partition.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Partition {
+    pub(crate) kind: Kind,
+    pub(crate) first_payload: u64,
+    /// The number of keys, at least 1.
+    pub(crate) count: u64,
+    /// All keys together, in bytes, before front coding.
+    pub(crate) key_bytes: u64,
+    /// The bytes of the front-coded blocks, of the text blocks, and of index and models.
+    pub(crate) block_bytes: u64,
+    pub(crate) text_bytes: u64,
+    pub(crate) other_bytes: u64,
+    pub(crate) index: Index,
+    /// Of the text blocks; `None` if there are no long keys.
+    pub(crate) texts: Option<Index>,
+    pub(crate) models: Vec<PartRef>,
+}
+
+impl Partition {
+    /// Appends the bytes of the descriptor.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.push(self.kind as u8);
+        out.push(self.index.height);
+        out.push(self.texts.map_or(0, |texts| texts.height));
+        // The writer makes at most 255.
+        out.push(u8::try_from(self.models.len()).unwrap_or(u8::MAX));
+        out.extend_from_slice(&[0; 4]);
+        for number in [
+            self.first_payload,
+            self.count,
+            self.key_bytes,
+            self.block_bytes,
+            self.text_bytes,
+            self.other_bytes,
+            self.texts.map_or(0, |texts| texts.entries),
+        ] {
+            out.extend_from_slice(&number.to_le_bytes());
+        }
+        out.extend_from_slice(&self.index.root.encode());
+        let texts = self.texts.map_or(PartRef::NONE, |texts| texts.root);
+        out.extend_from_slice(&texts.encode());
+        out.resize(start + PARTITION_BYTES, 0);
+        for model in &self.models {
+            out.extend_from_slice(&model.encode());
+        }
+    }
+
+    /// Reads a descriptor from the head of `bytes`; `None` if it is damaged.
+    pub(crate) fn read(bytes: &mut &[u8]) -> Option<Self> {
+        let (mut head, rest) = bytes.split_at_checked(PARTITION_BYTES)?;
+        *bytes = rest;
+        let input = &mut head;
+        let [kind, height, text_height, models] = take(input)?;
+        let kind = *Kind::ALL.get(usize::from(kind))?;
+        take::<4>(input)?;
+        let mut numbers = [0; 7];
+        for number in &mut numbers {
+            *number = u64::from_le_bytes(take(input)?);
+        }
+        let [
+            first_payload,
+            count,
+            key_bytes,
+            block_bytes,
+            text_bytes,
+            other_bytes,
+            texts,
+        ] = numbers;
+        let root = PartRef::decode(&take(input)?);
+        let text_root = PartRef::decode(&take(input)?);
+        let is_sound = (1..=HEIGHT_MAX).contains(&height)
+            && text_height <= HEIGHT_MAX
+            && (text_height == 0) == (texts == 0)
+            && count > 0
+            && first_payload.checked_add(count)? <= TermId::PAYLOAD_MAX;
+        if !is_sound {
+            return None;
+        }
+        let mut references = Vec::with_capacity(usize::from(models));
+        for _ in 0..models {
+            references.push(PartRef::decode(&take(bytes)?));
+        }
+        Some(Self {
+            kind,
+            first_payload,
+            count,
+            key_bytes,
+            block_bytes,
+            text_bytes,
+            other_bytes,
+            index: Index {
+                root,
+                height,
+                entries: count,
+            },
+            texts: (text_height > 0).then_some(Index {
+                root: text_root,
+                height: text_height,
+                entries: texts,
+            }),
+            models: references,
+        })
+    }
+}
+
+/// A partition that can be read.
+pub(crate) struct PartitionReader {
+    pub(crate) descriptor: Partition,
+    models: Vec<OnceLock<Arc<Model>>>,
+}
+
+/// The store that a partition lies in, and the cache of decoded blocks.
+#[derive(Clone)]
+pub(crate) struct Source {
+    pub(crate) store: Arc<Store>,
+    pub(crate) cache: Arc<BlockCache>,
+}
+
+impl PartitionReader {
+    pub(crate) fn new(descriptor: Partition) -> Self {
+        Self {
+            models: descriptor.models.iter().map(|_| OnceLock::new()).collect(),
+            descriptor,
+        }
+    }
+
+    /// The id of entry `ordinal`.
+    pub(crate) fn id(&self, ordinal: u64) -> TermId {
+        TermId::new(
+            self.descriptor.kind,
+            self.descriptor.first_payload + ordinal,
+        )
+    }
+
+    /// The number of the entry with this payload, if it belongs to the partition.
+    pub(crate) fn ordinal(&self, payload: u64) -> Option<u64> {
+        let ordinal = payload.checked_sub(self.descriptor.first_payload)?;
+        (ordinal < self.descriptor.count).then_some(ordinal)
+    }
+
+    fn model(&self, store: &Store, number: u8) -> Result<Option<&Model>> {
+        let number = usize::from(number);
+        let (Some(slot), Some(part)) =
+            (self.models.get(number), self.descriptor.models.get(number))
+        else {
+            return Ok(None);
+        };
+        if let Some(model) = slot.get() {
+            return Ok(Some(model));
+        }
+        let bytes = store.read_one(part)?;
+        let model = Model::read(&bytes)
+            .map_err(|damaged| Error::corrupt(*part, "a model of the dictionary", damaged.0))?;
+        // Two threads may both read it; one wins.
+        Ok(Some(slot.get_or_init(|| Arc::new(model))))
+    }
+
+    fn decode(&self, store: &Store, part: &Part) -> Result<Arc<Block>> {
+        let damaged =
+            |what: &str| Error::corrupt(part.reference(), "a block of the dictionary", what);
+        let (header, body) = BlockHeader::read(part).map_err(|found| damaged(found.0))?;
+        let model = match header.codec {
+            CODEC_ZSTD_DICTIONARY | CODEC_WORDS => self.model(store, header.model)?,
+            _ => None,
+        };
+        let block = Block::decode(&header, body, model).map_err(|found| damaged(found.0))?;
+        Ok(Arc::new(block))
+    }
+
+    /// Compares the whole key of entry `ordinal` with `key`.
+    pub(crate) fn compare(&self, source: &Source, ordinal: u64, key: &[u8]) -> Result<Ordering> {
+        let mut found = Vec::new();
+        self.key_into(source, ordinal, &mut found)?;
+        Ok(found.as_slice().cmp(key))
+    }
+
+    /// Appends the whole key of entry `ordinal`.
+    pub(crate) fn key_into(&self, source: &Source, ordinal: u64, out: &mut Vec<u8>) -> Result<()> {
+        let located = self
+            .descriptor
+            .index
+            .locate_ordinals(&source.store, &[ordinal])?;
+        let Some(at) = located.first() else {
+            return Err(Error::Internal("an ordinal has no block"));
+        };
+        let block = read_blocks(source, &[(self, &at.block)])?.pop();
+        let Some(block) = block else {
+            return Err(Error::Internal("a block was not read"));
+        };
+        let index = entry_index(&at.block, &block, ordinal)?;
+        block.entries.visible_into(index, out);
+        if let Some((place, _)) = block.entries.long(index) {
+            self.text_into(source, block.first_text + place as u64, out)?;
+        }
+        Ok(())
+    }
+
+    /// Appends text number `text`, the rest of a long key.
+    pub(crate) fn text_into(&self, source: &Source, text: u64, out: &mut Vec<u8>) -> Result<()> {
+        let index = self.text_index(text)?;
+        let located = index.locate_ordinals(&source.store, &[text])?;
+        for at in &located {
+            for block in read_blocks(source, &[(self, &at.block)])? {
+                let entry = entry_index(&at.block, &block, text)?;
+                block.entries.visible_into(entry, out);
+            }
+        }
+        Ok(())
+    }
+
+    /// The index of the text blocks, which must hold `text`.
+    pub(crate) fn text_index(&self, text: u64) -> Result<&Index> {
+        self.descriptor
+            .texts
+            .as_ref()
+            .filter(|texts| text < texts.entries)
+            .ok_or_else(|| {
+                Error::corrupt(
+                    self.descriptor.index.root,
+                    "long keys to have texts",
+                    "a text that is not there",
+                )
+            })
+    }
+
+    /// The ids of these ascending keys, for each or `None`.
+    pub(crate) fn lookup_sorted(
+        &self,
+        source: &Source,
+        keys: &[&[u8]],
+        mut found: impl FnMut(usize, TermId),
+    ) -> Result<()> {
+        let located =
+            self.descriptor
+                .index
+                .locate_keys(&source.store, keys, |query, ordinal| {
+                    let key = keys.get(query).copied().unwrap_or(&[]);
+                    self.compare(source, ordinal, key)
+                })?;
+        let wanted: Vec<_> = located.iter().map(|at| (self, &at.block)).collect();
+        let blocks = read_blocks(source, &wanted)?;
+        for (at, block) in located.iter().zip(blocks) {
+            for query in at.queries.clone() {
+                let key = keys.get(query).copied().unwrap_or(&[]);
+                let index = block.entries.find(key, |index| {
+                    let order = self.compare(source, at.block.first + index as u64, key)?;
+                    Ok::<_, Error>(order == Ordering::Equal)
+                })?;
+                if let Some(index) = index {
+                    found(query, self.id(at.block.first + index as u64));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of entries whose keys are less than `key`.
+    pub(crate) fn lower_bound(&self, source: &Source, key: &[u8]) -> Result<u64> {
+        let located = self
+            .descriptor
+            .index
+            .locate_keys(&source.store, &[key], |_, ordinal| {
+                self.compare(source, ordinal, key)
+            })?;
+        let Some(at) = located.first() else {
+            return Ok(0);
+        };
+        let mut bound = at.block.first;
+        for block in read_blocks(source, &[(self, &at.block)])? {
+            let index = block.entries.lower_bound(key, |index| {
+                self.compare(source, at.block.first + index as u64, key)
+            })?;
+            bound += index as u64;
+        }
+        Ok(bound)
+    }
+
+    /// The parts of the partition: models, pages of the indexes, blocks.
+    pub(crate) fn visit_parts(
+        &self,
+        store: &Store,
+        visit: &mut impl FnMut(PartRef) -> Result<()>,
+    ) -> Result<()> {
+        for model in &self.descriptor.models {
+            visit(*model)?;
+        }
+        self.descriptor
+            .index
+            .visit(store, &mut |part, _| visit(part))?;
+        if let Some(texts) = &self.descriptor.texts {
+            texts.visit(store, &mut |part, _| visit(part))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where entry `ordinal` stands in its block.
+pub(crate) fn entry_index(child: &Child, block: &Block, ordinal: u64) -> Result<usize> {
+    ordinal
+        .checked_sub(child.first)
+        .and_then(|index| usize::try_from(index).ok())
+        .filter(|index| *index < block.entries.len())
+        .ok_or_else(|| {
+            Error::corrupt(
+                child.part,
+                format!("a block with entry {ordinal}"),
+                format!("{} entries from {}", block.entries.len(), child.first),
+            )
+        })
+}
+
+/// Blocks of partitions, one for each: from the cache, all others by one read.
+pub(crate) fn read_blocks(
+    source: &Source,
+    wanted: &[(&PartitionReader, &Child)],
+) -> Result<Vec<Arc<Block>>> {
+    read_blocks_keeping(source, wanted, true)
+}
+
+/// As [`read_blocks`]; `keep` tells whether what is decoded goes into the cache.
+pub(crate) fn read_blocks_keeping(
+    source: &Source,
+    wanted: &[(&PartitionReader, &Child)],
+    keep: bool,
+) -> Result<Vec<Arc<Block>>> {
+    let mut blocks: Vec<Option<Arc<Block>>> = wanted
+        .iter()
+        .map(|(_, child)| source.cache.get(&child.part))
+        .collect();
+    let missing: Vec<PartRef> = wanted
+        .iter()
+        .zip(&blocks)
+        .filter(|(_, block)| block.is_none())
+        .map(|((_, child), _)| child.part)
+        .collect();
+    if !missing.is_empty() {
+        let mut parts = source.store.read(&missing)?.into_iter();
+        for ((partition, child), block) in wanted.iter().zip(&mut blocks) {
+            if block.is_none() {
+                let part = parts.next().ok_or(Error::Internal("a part was not read"))?;
+                let decoded = partition.decode(&source.store, &part)?;
+                if keep {
+                    source.cache.insert(&child.part, &decoded);
+                }
+                *block = Some(decoded);
+            }
+        }
+    }
+    blocks
+        .into_iter()
+        .map(|block| block.ok_or(Error::Internal("a block was not read")))
+        .collect()
+}

@@ -1,0 +1,163 @@
+//! Ranges of strings as lists of id ranges.
+//!
+//! The list has the inline short strings and, for each partition of [`Kind::Literal`], the ids between
+//! two look-ups. Literals sort by lexical form first, so a range holds all literals of that kind with
+//! a lexical form in the range, whatever their language or datatype: a superset, from which the
+//! caller's comparison picks.
+
+use std::ops::Bound;
+
+use stoa_terms::key::push_lexical;
+use stoa_terms::{IdRange, Kind, TermId};
+
+use super::Dictionary;
+use crate::error::Result;
+use crate::read::StringRange;
+
+/// Follows the lexical form `s` in a bound that is above all keys with `s` (they go on with 0) and
+/// below those of longer forms that begin with it (they go on with 1 or more).
+const AFTER_LEXICAL: u8 = 1;
+/// Bytes of an inline string, and bits of its length.
+const SHORT_BYTES: usize = 7;
+const SHORT_LENGTH_BITS: u32 = 4;
+
+/// Keys from the first on, below the second.
+struct KeyRange {
+    from: Vec<u8>,
+    below: Option<Vec<u8>>,
+}
+
+impl Dictionary {
+    /// The ids of the strings, and of all other literals of [`Kind::Literal`], whose lexical form
+    /// lies in `range`; ascending, disjoint.
+    pub(crate) fn string_ranges(&self, range: &StringRange) -> Result<Vec<IdRange>> {
+        let mut ranges: Vec<IdRange> = short_range(range).into_iter().collect();
+        let keys = KeyRange::of(range);
+        for partition in self.of_kind(Kind::Literal) {
+            let from = partition.lower_bound(&self.source, &keys.from)?;
+            let below = match &keys.below {
+                Some(below) => partition.lower_bound(&self.source, below)?,
+                None => partition.descriptor.count,
+            };
+            if from < below {
+                ranges.push(IdRange {
+                    first: partition.id(from),
+                    last: partition.id(below - 1),
+                });
+            }
+        }
+        Ok(ranges)
+    }
+
+    /// The ids of the IRIs that start with `prefix`; ascending, disjoint.
+    pub(crate) fn iri_ranges(&self, prefix: &str) -> Result<Vec<IdRange>> {
+        let mut ranges = Vec::new();
+        for partition in self.of_kind(Kind::Iri) {
+            let from = partition.lower_bound(&self.source, prefix.as_bytes())?;
+            let below = match successor(prefix.as_bytes().to_vec()) {
+                Some(below) => partition.lower_bound(&self.source, &below)?,
+                None => partition.descriptor.count,
+            };
+            if from < below {
+                ranges.push(IdRange {
+                    first: partition.id(from),
+                    last: partition.id(below - 1),
+                });
+            }
+        }
+        Ok(ranges)
+    }
+}
+
+/// The least string that is greater than all that begin with `prefix`; `None` if there is none.
+fn successor(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
+    // The bytes of UTF-8 are below 0xFF.
+    let last = prefix.last_mut()?;
+    *last = last.checked_add(1)?;
+    Some(prefix)
+}
+
+fn lexical(text: &str) -> Vec<u8> {
+    let mut key = Vec::with_capacity(text.len() + 1);
+    push_lexical(text, &mut key);
+    key
+}
+
+fn after(text: &str) -> Vec<u8> {
+    let mut key = lexical(text);
+    key.push(AFTER_LEXICAL);
+    key
+}
+
+impl KeyRange {
+    fn of(range: &StringRange) -> Self {
+        match range {
+            StringRange::Prefix(prefix) => Self {
+                from: lexical(prefix),
+                below: successor(lexical(prefix)),
+            },
+            StringRange::Between { lower, upper } => Self {
+                from: match lower {
+                    Bound::Included(text) => lexical(text),
+                    Bound::Excluded(text) => after(text),
+                    Bound::Unbounded => Vec::new(),
+                },
+                below: match upper {
+                    Bound::Included(text) => Some(after(text)),
+                    Bound::Excluded(text) => Some(lexical(text)),
+                    Bound::Unbounded => None,
+                },
+            },
+        }
+    }
+}
+
+/// The payload of the inline string of at most seven bytes of `text`, and whether that is all of it.
+fn short_payload(text: &str, fill: u8) -> (u64, bool) {
+    let bytes = text.as_bytes();
+    let mut payload = 0;
+    for index in 0..SHORT_BYTES {
+        payload = payload << 8 | u64::from(bytes.get(index).copied().unwrap_or(fill));
+    }
+    let length = bytes.len().min(SHORT_BYTES) as u64;
+    (
+        payload << SHORT_LENGTH_BITS | length,
+        bytes.len() <= SHORT_BYTES,
+    )
+}
+
+/// The first payload of inline strings that are above `text`, or not below it.
+fn short_from(text: &str, is_included: bool) -> u64 {
+    let (payload, is_whole) = short_payload(text, 0);
+    payload + u64::from(!(is_included && is_whole))
+}
+
+fn short_range(range: &StringRange) -> Option<IdRange> {
+    let (from, below) = match range {
+        StringRange::Prefix(prefix) => {
+            let (from, is_whole) = short_payload(prefix, 0);
+            let (last, _) = short_payload(prefix, u8::MAX);
+            let last = last | ((1 << SHORT_LENGTH_BITS) - 1);
+            if !is_whole {
+                return None;
+            }
+            (from, last + 1)
+        }
+        StringRange::Between { lower, upper } => (
+            match lower {
+                Bound::Included(text) => short_from(text, true),
+                Bound::Excluded(text) => short_from(text, false),
+                Bound::Unbounded => 0,
+            },
+            match upper {
+                Bound::Included(text) => short_from(text, false),
+                Bound::Excluded(text) => short_from(text, true),
+                Bound::Unbounded => TermId::PAYLOAD_MAX + 1,
+            },
+        ),
+    };
+    (from < below).then(|| IdRange {
+        first: TermId::new(Kind::ShortString, from),
+        last: TermId::new(Kind::ShortString, below - 1),
+    })
+}
