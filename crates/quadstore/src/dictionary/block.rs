@@ -235,10 +235,10 @@ impl<'a> BlockEncoder<'a> {
         let words = self.model.words();
         let is_trial = self.until_trial == 0 && words.is_some();
         self.until_trial = if is_trial {
-            TRIAL_INTERVAL
+            TRIAL_INTERVAL - 1
         } else {
-            self.until_trial
-        } - 1;
+            self.until_trial.saturating_sub(1)
+        };
         self.bits.clear();
         if let Some((model, encoder)) = words
             && (is_trial || self.prefers_words)

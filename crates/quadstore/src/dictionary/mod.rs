@@ -31,6 +31,8 @@ mod model;
 mod partition;
 mod ranges;
 mod terms;
+#[cfg(test)]
+mod tests;
 mod texts;
 mod words;
 mod writer;
