@@ -210,7 +210,7 @@ fn parse(text: &str, base: Option<&str>) -> Result<spargebra::Query> {
     }
     parser
         .parse_query(text)
-        .map_err(|error| syntax::error(text, &error.to_string()).into())
+        .map_err(|error| syntax::error(text, base, &error.to_string()).into())
 }
 
 /// The dataset of the protocol, if one is given.

@@ -118,7 +118,7 @@ pub(crate) fn load(
         .memory_bytes
         .unwrap_or_else(|| runtime.memory_bytes());
     let threads = options.threads.unwrap_or_else(|| runtime.threads()).max(1);
-    let (relay, events) = Relay::new();
+    let (relay, events) = Relay::start();
     let bulk = store.bulk_load(BulkOptions {
         memory_bytes,
         threads,
@@ -231,7 +231,7 @@ struct Relay {
 }
 
 impl Relay {
-    fn new() -> (Arc<dyn BulkProgress>, Receiver<Event>) {
+    fn start() -> (Arc<dyn BulkProgress>, Receiver<Event>) {
         let (sender, receiver) = channel();
         let relay = Self {
             events: Mutex::new(sender),
