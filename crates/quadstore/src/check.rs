@@ -1,4 +1,44 @@
 //! `check`: reads everything, verifies each checksum and invariant, reports what is wrong.
+//!
+//! - Every tree: nodes and segments are what their parents say, rows ascend, first keys, rows and
+//!   distinct values are as noted.
+//! - All permutations hold the same quads: for each the sum of a 128-bit hash of every quad, which
+//!   does not depend on the order, must be the same.
+//! - The pairs of graph and subject, and the catalogue's counts, are those of the quads: again by
+//!   sums of hashes.
+//! - Every id can be what it stands for: ids of the dictionary are below the next one, inline ids
+//!   have a value, subjects, predicates and graphs are of kinds that may stand there.
+//! - The dictionary: see its own check.
+//! - Storage: every byte of every file, and that every page is used or free.
+//!
+//! # Limits
+//! Memory: the list of all parts, 20 bytes for about 1,000 rows. Cancellation is looked at before
+//! each segment.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "rows have four columns; leaves and groups are counted by what is indexed"
+)]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stoa_storage::{PartRef, Store};
+use stoa_terms::{Kind, Permutation, TermId, inline};
+use xxhash_rust::xxh3::xxh3_128;
+
+use crate::error::{Error, Result};
+use crate::info::trees;
+use crate::permutation::Tree;
+use crate::permutation::node::{Child, Node};
+use crate::permutation::tree::child_node;
+use crate::segment::Row;
+use crate::segment::format::GROUP_ROWS;
+use crate::segment::reader::{Header, read_rows};
+use crate::segment::writer::distinct;
+use crate::snapshot::Snapshot;
+
+/// The most problems that a report lists.
+const PROBLEMS_MAX: usize = 100;
 
 /// What a check found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -7,7 +47,7 @@ pub struct CheckReport {
     pub problems: Vec<Problem>,
     /// How many further problems were found.
     pub suppressed: u64,
-    /// Quads checked.
+    /// Quads checked, in each permutation.
     pub quads: u64,
     /// Terms of the dictionary checked.
     pub terms: u64,
@@ -21,13 +61,404 @@ impl CheckReport {
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
     }
+
+    fn add(&mut self, part: &str, message: String) {
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(Problem {
+                part: part.to_owned(),
+                message,
+            });
+        } else {
+            self.suppressed += 1;
+        }
+    }
 }
 
 /// One thing that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Problem {
-    /// What was checked: `PSOG`, `dictionary`, `graphs`.
+    /// What was checked: `PSOG`, `dictionary`, `graphs`, `files`.
     pub part: String,
-    /// What is wrong, with file and extent where there are any.
+    /// What is wrong, with file and place where there are any.
     pub message: String,
 }
+
+/// Is told what is being checked, how many rows or terms of it are done, and how many there are.
+pub type CheckProgress<'a> = dyn FnMut(&str, u64, u64) + 'a;
+
+/// Checks everything. [`Error::Cancelled`] once `cancel` is set.
+pub(crate) fn check(
+    snapshot: &Snapshot,
+    cancel: &AtomicBool,
+    progress: &mut CheckProgress<'_>,
+) -> Result<CheckReport> {
+    let mut check = Check {
+        snapshot,
+        cancel,
+        progress,
+        report: CheckReport::default(),
+        parts: Vec::new(),
+        sums: Sums::default(),
+    };
+    check.trees()?;
+    check.dictionary()?;
+    check.files()?;
+    Ok(check.report)
+}
+
+/// Sums of hashes, wrapping; `None` for a tree that could not be read to its end.
+#[derive(Default)]
+struct Sums {
+    permutations: [Option<u128>; 4],
+    /// Pairs of graph and subject, by SPOG and by the tree of pairs.
+    pairs: [Option<u128>; 2],
+    /// Graphs weighted by their quads, by SPOG and by the catalogue.
+    graphs: [Option<u128>; 2],
+}
+
+struct Check<'a> {
+    snapshot: &'a Snapshot,
+    cancel: &'a AtomicBool,
+    progress: &'a mut CheckProgress<'a>,
+    report: CheckReport,
+    parts: Vec<PartRef>,
+    sums: Sums,
+}
+
+impl Check<'_> {
+    fn trees(&mut self) -> Result<()> {
+        let mut default_quads = None;
+        for (index, (name, tree)) in trees(self.snapshot).into_iter().enumerate() {
+            let mut rows = TreeRows::new(index, self.snapshot);
+            let mut walk = Walk {
+                check: self,
+                name,
+                rows: &mut rows,
+                total: tree.rows(),
+                done: 0,
+                whole: true,
+            };
+            walk.tree(tree)?;
+            let whole = walk.whole;
+            let done = walk.done;
+            rows.finish();
+            for problem in rows.problems {
+                self.report.add(name, problem);
+            }
+            if !whole {
+                continue;
+            }
+            match index {
+                0..4 => self.sums.permutations[index] = Some(rows.quads),
+                4 => self.sums.pairs[1] = Some(rows.pairs),
+                _ => {
+                    self.sums.graphs[1] = Some(rows.graphs);
+                    default_quads = Some(rows.default_quads);
+                }
+            }
+            if index == Permutation::Spog as usize {
+                self.report.quads = done;
+                self.sums.pairs[0] = Some(rows.pairs);
+                self.sums.graphs[0] = Some(rows.graphs);
+            }
+        }
+        let noted = self.snapshot.0.payload.default_quads;
+        if default_quads.is_some_and(|found| found != noted) {
+            let message = format!("the root notes {noted} quads in the default graph");
+            self.report.add("graphs", message);
+        }
+        self.compare();
+        Ok(())
+    }
+
+    fn compare(&mut self) {
+        let [first, ..] = self.sums.permutations;
+        for (permutation, sum) in Permutation::ALL.iter().zip(self.sums.permutations) {
+            if first.is_some() && sum.is_some() && sum != first {
+                let message = "holds other quads than PSOG".to_owned();
+                self.report.add(permutation.name(), message);
+            }
+        }
+        let sums = [
+            ("GS", self.sums.pairs, "other pairs of graph and subject"),
+            ("graphs", self.sums.graphs, "other counts of quads"),
+        ];
+        for (name, sums, what) in sums {
+            if let [Some(wanted), Some(found)] = sums
+                && wanted != found
+            {
+                self.report.add(name, format!("holds {what} than SPOG"));
+            }
+        }
+    }
+
+    fn dictionary(&mut self) -> Result<()> {
+        let dictionary = self.snapshot.dictionary();
+        (self.progress)("dictionary", 0, 0);
+        let report = &mut self.report;
+        let summary = dictionary.check(self.cancel, &mut |problem| {
+            report.add("dictionary", problem);
+        })?;
+        self.report.terms = summary.terms;
+        let parts = &mut self.parts;
+        let visited = dictionary.visit_parts(&mut |part| {
+            parts.push(part);
+            Ok(())
+        });
+        self.settle("dictionary", visited)
+    }
+
+    fn files(&mut self) -> Result<()> {
+        (self.progress)("files", 0, 0);
+        let report = &mut self.report;
+        let summary = self.snapshot.store().check(
+            std::mem::take(&mut self.parts),
+            &mut |error| report.add("files", message(&error.into())),
+            self.cancel,
+        );
+        match summary {
+            Ok(summary) => {
+                self.report.bytes = summary.bytes;
+                Ok(())
+            }
+            Err(stoa_storage::Error::Cancelled) => Err(Error::Cancelled),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes an error a problem, but for cancellation.
+    fn settle(&mut self, name: &str, outcome: Result<()>) -> Result<()> {
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(Error::Cancelled) => Err(Error::Cancelled),
+            Err(error) => {
+                self.report.add(name, message(&error));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// An error and its causes.
+fn message(error: &Error) -> String {
+    let mut message = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        message = format!("{message}: {error}");
+        source = error.source();
+    }
+    message
+}
+
+/// A walk over one tree.
+struct Walk<'a, 'b> {
+    check: &'a mut Check<'b>,
+    name: &'static str,
+    rows: &'a mut TreeRows<'b>,
+    total: u64,
+    done: u64,
+    whole: bool,
+}
+
+impl Walk<'_, '_> {
+    fn tree(&mut self, tree: &Tree) -> Result<()> {
+        let store = Store::clone(self.check.snapshot.store());
+        self.node(&store, &tree.above)
+    }
+
+    fn node(&mut self, store: &Store, node: &Node) -> Result<()> {
+        for (index, child) in node.children.iter().enumerate() {
+            if self.check.cancel.load(Ordering::Relaxed) {
+                return Err(Error::Cancelled);
+            }
+            let outcome = if node.level == 1 {
+                self.leaf(store, child)
+            } else {
+                self.check.parts.push(child.part);
+                child_node(store, node, index).and_then(|below| {
+                    self.entry(&below, child);
+                    self.node(store, &below)
+                })
+            };
+            if outcome.is_err() {
+                self.whole = false;
+                self.check.settle(self.name, outcome)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compares what a node says about a lower node with its children.
+    fn entry(&mut self, node: &Node, entry: &Child) {
+        let found = Child::over(&node.children, entry.part, entry.checkpoint);
+        if found.as_ref() != Some(entry) {
+            self.problem(
+                entry,
+                "the entry of a node does not agree with its children",
+            );
+        }
+    }
+
+    fn problem(&mut self, entry: &Child, what: &str) {
+        let error = entry.part.corruption(what, "something else");
+        let message = message(&error.into());
+        self.check.report.add(self.name, message);
+    }
+
+    fn leaf(&mut self, store: &Store, entry: &Child) -> Result<()> {
+        self.check.parts.push(entry.part);
+        let header = Header::new(store.read_one(&entry.part)?)?;
+        for group in 0..header.groups() {
+            self.check.parts.push(header.group(group));
+        }
+        let rows = read_rows(store, entry.part, entry.rows)?;
+        let last = &rows[rows.len() - 1];
+        let agrees = rows[0] == entry.first
+            && last[..2] == entry.last
+            && distinct(&rows) == (entry.distinct_one, entry.distinct_two)
+            && (0..header.groups())
+                .all(|group| header.first_key(group) == rows[group * GROUP_ROWS]);
+        if !agrees {
+            self.problem(
+                entry,
+                "the entry and keys of a segment to agree with its rows",
+            );
+        }
+        self.rows.take(&rows);
+        self.done += entry.rows;
+        (self.check.progress)(self.name, self.done, self.total);
+        Ok(())
+    }
+}
+
+/// What the rows of one tree add up to.
+struct TreeRows<'a> {
+    /// The number of the tree: four permutations, pairs, catalogue.
+    index: usize,
+    snapshot: &'a Snapshot,
+    last: Option<Row>,
+    quads: u128,
+    pairs: u128,
+    graphs: u128,
+    default_quads: u64,
+    /// The graphs of the subject at work, in SPOG.
+    subject_graphs: Vec<u64>,
+    problems: Vec<String>,
+}
+
+impl<'a> TreeRows<'a> {
+    fn new(index: usize, snapshot: &'a Snapshot) -> Self {
+        Self {
+            index,
+            snapshot,
+            last: None,
+            quads: 0,
+            pairs: 0,
+            graphs: 0,
+            default_quads: 0,
+            subject_graphs: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    fn take(&mut self, rows: &[Row]) {
+        for row in rows {
+            if self.last.is_some_and(|last| last >= *row) {
+                self.problem("rows of neighbouring segments do not ascend".to_owned());
+            }
+            let new = self.last.is_none_or(|last| last[0] != row[0]);
+            match Permutation::ALL.get(self.index) {
+                Some(permutation) => self.quad(*permutation, row, new),
+                None if self.index == 4 => {
+                    self.pairs = self.pairs.wrapping_add(hash(&row[..2]));
+                }
+                None => self.graph(row),
+            }
+            self.last = Some(*row);
+        }
+    }
+
+    fn quad(&mut self, permutation: Permutation, row: &Row, new: bool) {
+        let mut quad = [0; 4];
+        for (position, value) in permutation.order().into_iter().zip(row) {
+            quad[position as usize] = *value;
+        }
+        self.quads = self.quads.wrapping_add(hash(&quad));
+        if new {
+            let may_stand = match permutation {
+                Permutation::Psog => |kind| kind == Kind::Iri,
+                Permutation::Spog => |kind| matches!(kind, Kind::Iri | Kind::BlankNode),
+                _ => |_| true,
+            };
+            self.id(TermId::from_bits(row[0]), may_stand);
+        }
+        if permutation == Permutation::Spog {
+            if new {
+                self.finish();
+            }
+            self.subject_graphs.push(row[3]);
+            self.graphs = self.graphs.wrapping_add(hash(&row[3..]));
+        }
+    }
+
+    /// Notes the pairs of the subject at work; `last` is its last row.
+    fn finish(&mut self) {
+        let Some([subject, ..]) = self.last else {
+            return;
+        };
+        self.subject_graphs.sort_unstable();
+        self.subject_graphs.dedup();
+        for graph in self.subject_graphs.drain(..) {
+            self.pairs = self.pairs.wrapping_add(hash(&[graph, subject]));
+        }
+    }
+
+    /// A row of the catalogue.
+    fn graph(&mut self, row: &Row) {
+        let [graph, quads, created, zero] = *row;
+        let id = TermId::from_bits(graph);
+        if id == TermId::DEFAULT_GRAPH {
+            self.default_quads = quads;
+        } else {
+            self.id(id, |kind| matches!(kind, Kind::Iri | Kind::BlankNode));
+        }
+        if created > 1 || zero != 0 || (quads == 0 && created == 0) {
+            self.problem(format!("an impossible entry for graph {id:?}"));
+        }
+        let weighted = hash(&[graph]).wrapping_mul(u128::from(quads));
+        self.graphs = self.graphs.wrapping_add(weighted);
+    }
+
+    fn id(&mut self, id: TermId, may_stand: impl Fn(Kind) -> bool) {
+        let kind = id.kind();
+        let exists = match kind {
+            Kind::BlankNode => id.payload() < self.snapshot.0.payload.next_blank_node,
+            Kind::Local => false,
+            Kind::Triple => id.payload() < self.snapshot.dictionary().next_payload(kind),
+            kind if kind.is_in_dictionary() => {
+                id.payload() < self.snapshot.dictionary().next_payload(kind)
+            }
+            _ => inline::decode(id).is_some(),
+        };
+        if !exists || !may_stand(kind) {
+            self.problem(format!("the id {id:?} cannot stand where it does"));
+        }
+    }
+
+    fn problem(&mut self, what: String) {
+        if self.problems.len() <= PROBLEMS_MAX {
+            self.problems.push(what);
+        }
+    }
+}
+
+fn hash(values: &[u64]) -> u128 {
+    let mut bytes = [0; 32];
+    for (place, value) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(values) {
+        *place = value.to_le_bytes();
+    }
+    xxh3_128(&bytes[..values.len() * 8])
+}
+
+#[cfg(test)]
+mod tests;

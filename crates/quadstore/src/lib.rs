@@ -21,7 +21,7 @@ mod segment;
 mod snapshot;
 
 pub use bulk::*;
-pub use check::{CheckReport, Problem};
+pub use check::{CheckProgress, CheckReport, Problem};
 pub use error::{Error, Result};
 pub use info::{Info, TreeInfo};
 pub use quad_store::QuadStore;

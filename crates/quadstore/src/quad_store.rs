@@ -4,11 +4,13 @@
 //! One [`Commit`] at a time, which storage sees to. The current snapshot is replaced under a lock
 //! that is held for no longer than it takes to copy a pointer.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use stoa_storage::{Checkpoint, Store};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
+use crate::check::{CheckProgress, CheckReport, check};
 use crate::error::{Error, Result};
 use crate::graphs::{FromFn, NoteTaker, Notes};
 use crate::info::Info;
@@ -73,6 +75,17 @@ impl QuadStore {
     /// What the store holds and how many bytes each part takes.
     pub fn info(&self) -> Result<Info> {
         self.snapshot().info()
+    }
+
+    /// Reads everything and reports what is wrong; `progress` is told how far it is.
+    ///
+    /// [`Error::Cancelled`] once `cancel` is set.
+    pub fn check(
+        &self,
+        cancel: &AtomicBool,
+        progress: &mut CheckProgress<'_>,
+    ) -> Result<CheckReport> {
+        check(&self.snapshot(), cancel, progress)
     }
 
     /// Begins a commit on top of the current snapshot. Dropping it undoes everything.
@@ -212,7 +225,7 @@ impl Commit<'_> {
         };
         let commit = self.base.commit() + 1;
         self.checkpoint.commit(commit, &payload.encode()?)?;
-        let snapshot = Snapshot::open(&self.inner.store)?;
+        let snapshot = self.base.reopen()?;
         let current = self.inner.current.write();
         *current.unwrap_or_else(PoisonError::into_inner) = snapshot;
         Ok(commit)

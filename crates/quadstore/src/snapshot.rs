@@ -55,11 +55,28 @@ impl Snapshot {
         let root = store.root();
         let payload = RootPayload::decode(&root.payload)?;
         let dictionary = Dictionary::open(store, &payload.dictionary)?;
+        Ok(Self::assemble(store, root, payload, dictionary))
+    }
+
+    /// The snapshot of the store's current root, which shares the caches of this one.
+    pub(crate) fn reopen(&self) -> Result<Self> {
+        let root = self.store().root();
+        let payload = RootPayload::decode(&root.payload)?;
+        let dictionary = self.dictionary().reopen(&payload.dictionary)?;
+        Ok(Self::assemble(self.store(), root, payload, dictionary))
+    }
+
+    fn assemble(
+        store: &Arc<Store>,
+        root: Root,
+        payload: RootPayload,
+        dictionary: Dictionary,
+    ) -> Self {
         let [psog, posg, spog, opsg, pairs, catalogue] = payload
             .trees
             .each_ref()
             .map(|root| Arc::new(Tree::new(root)));
-        Ok(Self(Arc::new(State {
+        Self(Arc::new(State {
             store: Arc::clone(store),
             dictionary: Arc::new(dictionary),
             root,
@@ -67,7 +84,7 @@ impl Snapshot {
             pairs,
             catalogue,
             payload,
-        })))
+        }))
     }
 
     /// The number of the commit that this snapshot shows.

@@ -100,12 +100,12 @@ impl Fixture {
 
 fn quad(small: Small) -> Quad {
     let [subject, predicate, object, graph] = small;
-    let id = |number: u8, factor: u64| TermId::from_bits(2 << 60 | u64::from(number) * factor);
+    let id = |number: u8, factor: u64| TermId::from_bits((2 << 60) | (u64::from(number) * factor));
     let graph = match graph {
         0 => TermId::DEFAULT_GRAPH,
         graph => id(graph, 1),
     };
-    let object = TermId::from_bits(u64::from(2 + object % 3) << 60 | u64::from(object) * 160);
+    let object = TermId::from_bits((u64::from(2 + object % 3) << 60) | (u64::from(object) * 160));
     [id(subject, 1), id(predicate, 100), object, graph]
 }
 

@@ -37,7 +37,7 @@ fn column() -> impl Strategy<Value = Vec<u64>> {
                     value
                 }
                 4 => (random() % 20).wrapping_mul(0x0123_4567_89ab_cdef),
-                5 => (random() % 5 + 1) << 60 | (random() & (mask >> 4) & !0xf),
+                5 => ((random() % 5 + 1) << 60) | (random() & (mask >> 4) & !0xf),
                 6 => {
                     if index % 300 == 299 {
                         value = random();
@@ -45,7 +45,7 @@ fn column() -> impl Strategy<Value = Vec<u64>> {
                     value = value.wrapping_add(16);
                     value
                 }
-                _ => random() % 16 << 60 | random() % 100,
+                _ => ((random() % 16) << 60) | (random() % 100),
             })
             .collect()
     })
