@@ -206,10 +206,6 @@ impl Database {
     /// # Errors
     /// `Cancelled`, and what the disk gives, but for damage.
     pub fn check(&self, progress: &dyn Progress, cancel: &CancelHandle) -> Result<CheckSummary> {
-        progress.phase("checking", None);
-        if cancel.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
-        Err(Error::Unsupported("check".to_owned()))
+        CheckSummary::of(&self.shared.store, progress, cancel)
     }
 }

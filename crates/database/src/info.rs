@@ -4,6 +4,8 @@ use stoa_quadstore::QuadStore;
 use stoa_terms::Kind;
 
 use crate::error::Result;
+use crate::load::Progress;
+use crate::query::CancelHandle;
 
 /// What is in a database and how it lies on disk.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -117,9 +119,7 @@ pub struct PartInfo {
 /// What a check found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct CheckSummary {
-    /// Extents whose checksums were compared.
-    pub extents: u64,
-    /// Their bytes.
+    /// Bytes whose checksums were compared.
     pub bytes: u64,
     /// Quads that all permutations hold alike.
     pub quads: u64,
@@ -127,4 +127,40 @@ pub struct CheckSummary {
     pub terms: u64,
     /// What is damaged, each with file and extent; empty if all is well.
     pub problems: Vec<String>,
+    /// How many further problems are not listed.
+    pub problems_suppressed: u64,
+}
+
+impl CheckSummary {
+    pub(crate) fn of(
+        store: &QuadStore,
+        progress: &dyn Progress,
+        cancel: &CancelHandle,
+    ) -> Result<Self> {
+        let mut phase = String::new();
+        let report = store.check(&cancel.flag(), &mut |what, done, of| {
+            if what != phase {
+                phase = what.to_owned();
+                progress.phase(&format!("checking {what}"), Some(of));
+            }
+            progress.advance(done, 0);
+        })?;
+        Ok(Self {
+            bytes: report.bytes,
+            quads: report.quads,
+            terms: report.terms,
+            problems: report
+                .problems
+                .into_iter()
+                .map(|problem| format!("{}: {}", problem.part, problem.message))
+                .collect(),
+            problems_suppressed: report.suppressed,
+        })
+    }
+
+    /// Whether nothing is damaged.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
 }

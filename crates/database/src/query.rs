@@ -124,6 +124,14 @@ impl Query {
         Ok(self.execution.next()?)
     }
 
+    /// Runs it, for those who want terms.
+    ///
+    /// # Errors
+    /// As [`Query::next`].
+    pub fn run(self) -> Result<QueryResult> {
+        QueryResult::new(self)
+    }
+
     /// What decodes the ids of its batches.
     #[must_use]
     pub fn context(&self) -> &Arc<QueryContext> {

@@ -41,6 +41,7 @@ struct Rows {
     batch: Batch,
     terms: Vec<Vec<Option<Term>>>,
     next: usize,
+    largest_batch: usize,
     failed: bool,
 }
 
@@ -51,6 +52,7 @@ impl Rows {
             batch: Batch::default(),
             terms: Vec::new(),
             next: 0,
+            largest_batch: 0,
             failed: false,
         }
     }
@@ -61,6 +63,7 @@ impl Rows {
             match self.query.next()? {
                 Step::Batch(batch) if batch.rows == 0 => {}
                 Step::Batch(batch) => {
+                    self.largest_batch = self.largest_batch.max(batch.rows);
                     self.batch = batch;
                     self.next = 0;
                     return Ok(true);
@@ -123,6 +126,12 @@ impl Solutions {
     #[must_use]
     pub fn variables(&self) -> &[Variable] {
         self.0.query.variables()
+    }
+
+    /// How many solutions the largest batch had so far; for tests of small batches.
+    #[must_use]
+    pub fn largest_batch(&self) -> usize {
+        self.0.largest_batch
     }
 }
 
