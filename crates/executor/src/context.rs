@@ -202,10 +202,14 @@ impl QueryContext {
     /// # Errors
     /// If the dictionary cannot be read.
     pub fn texts(&self, ids: &[TermId], out: &mut TermTexts) -> Result<()> {
-        if ids.iter().any(|id| id.kind() == Kind::Local) {
-            self.local_terms.texts(&self.snapshot, ids, out)
+        let has = |wanted: fn(Kind) -> bool| ids.iter().any(|id| wanted(id.kind()));
+        if has(|kind| kind == Kind::Local) {
+            self.local_terms.texts(self.snapshot(), ids, out)
+        } else if has(Kind::is_in_dictionary) {
+            Ok(self.snapshot().texts(ids, out)?)
         } else {
-            Ok(self.snapshot.texts(ids, out)?)
+            ids.iter().for_each(|_| out.push(&[]));
+            Ok(())
         }
     }
 
@@ -216,7 +220,7 @@ impl QueryContext {
     pub fn triple(&self, id: TermId) -> Result<[TermId; 3]> {
         match self.local_terms.triple(id) {
             Some(parts) => Ok(parts),
-            None => Ok(self.snapshot.triple(id)?),
+            None => Ok(self.snapshot().triple(id)?),
         }
     }
 
@@ -236,6 +240,6 @@ impl QueryContext {
     /// If the dictionary cannot be read; [`Error::MemoryExceeded`] if the query computes more terms
     /// than it may hold.
     pub fn resolve(&self, computed: Vec<Computed>) -> Result<Vec<TermId>> {
-        self.local_terms.resolve(&self.snapshot, computed)
+        self.local_terms.resolve(self, computed)
     }
 }

@@ -18,7 +18,7 @@ use crate::profile::{OperatorProfile, Profile};
 pub enum Shape {
     /// Solutions, with the names of the columns.
     Solutions(Vec<String>),
-    /// One row with one column, true or false.
+    /// One row with one column, which is true; nothing for false.
     Boolean,
     /// Triples: subject, predicate and object.
     Triples,
@@ -119,6 +119,10 @@ impl Execution {
     ///
     /// # Errors
     /// Whatever ends a query; further calls then are [`Step::Done`].
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "three outcomes, and nothing follows an error: no iterator"
+    )]
     pub fn next(&mut self) -> Result<Step> {
         if self.done {
             return Ok(Step::Done);
@@ -139,13 +143,11 @@ impl Execution {
                 other => other,
             }),
             Form::Ask => Ok(match self.root.next(context)? {
-                Step::Yield => Step::Yield,
-                found => {
+                Step::Batch(_) => {
                     self.root.stop();
-                    self.form = Form::Select(Mapping::new(&[], &[]));
-                    let answer = matches!(found, Step::Batch(_));
-                    Step::Batch(Batch::from_columns(vec![vec![TermId::from(answer)]]))
+                    Step::Batch(Batch::from_columns(vec![vec![TermId::TRUE]]))
                 }
+                other => other,
             }),
             Form::Construct(construct) => match self.root.next(context)? {
                 Step::Batch(batch) => construct.instantiate(&batch, context),

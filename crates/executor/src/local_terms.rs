@@ -168,7 +168,7 @@ impl LocalTerms {
     /// [`QueryContext::resolve`]
     pub(crate) fn resolve(
         &self,
-        snapshot: &Snapshot,
+        context: &QueryContext,
         computed: Vec<Computed>,
     ) -> Result<Vec<TermId>> {
         let mut ids = vec![TermId::UNBOUND; computed.len()];
@@ -177,15 +177,15 @@ impl LocalTerms {
             match computed {
                 Computed::Unbound => (),
                 Computed::Id(known) => *id = known,
-                Computed::Triple(parts) => *id = self.resolve_triple(snapshot, parts)?,
+                Computed::Triple(parts) => *id = self.resolve_triple(context.snapshot(), parts)?,
                 Computed::Term(Term::Triple(triple)) => {
-                    *id = self.resolve_triple_term(snapshot, *triple)?;
+                    *id = self.resolve_triple_term(context, *triple)?;
                 }
                 Computed::Term(term) => *id = self.search(row, term, &mut missing)?,
             }
         }
         if !missing.terms.is_empty() {
-            self.resolve_missing(snapshot, &missing, &mut ids)?;
+            self.resolve_missing(context.snapshot(), &missing, &mut ids)?;
         }
         Ok(ids)
     }
@@ -243,7 +243,7 @@ impl LocalTerms {
     fn resolve_triple(&self, snapshot: &Snapshot, parts: [TermId; 3]) -> Result<TermId> {
         // What is local is in no dictionary, so neither is a triple term with it.
         if parts.iter().all(|part| part.kind() != Kind::Local)
-            && let Some(id) = stored_triple(snapshot, parts)?
+            && let Some(id) = snapshot.triple_id(parts)?
         {
             return Ok(id);
         }
@@ -251,16 +251,16 @@ impl LocalTerms {
         table.insert_triple(parts)
     }
 
-    fn resolve_triple_term(&self, snapshot: &Snapshot, triple: Triple) -> Result<TermId> {
+    fn resolve_triple_term(&self, context: &QueryContext, triple: Triple) -> Result<TermId> {
         let parts = vec![
             Computed::Term(triple.subject.into()),
             Computed::Term(triple.predicate.into()),
             Computed::Term(triple.object),
         ];
-        let ids = self.resolve(snapshot, parts)?;
+        let ids = self.resolve(context, parts)?;
         match ids.as_slice() {
             &[subject, predicate, object] => {
-                self.resolve_triple(snapshot, [subject, predicate, object])
+                self.resolve_triple(context.snapshot(), [subject, predicate, object])
             }
             _ => Err(Error::Internal("three parts gave another number of ids")),
         }
@@ -376,19 +376,4 @@ fn triple_term(context: &QueryContext, parts: [TermId; 3]) -> Result<Term> {
     };
     let object = context.term(object)?.ok_or(broken)?;
     Ok(Triple::new(subject, predicate, object).into())
-}
-
-/// The id of a stored triple term; blank nodes within are not found by their labels.
-fn stored_triple(snapshot: &Snapshot, parts: [TermId; 3]) -> Result<Option<TermId>> {
-    let mut terms = Vec::with_capacity(parts.len());
-    for part in parts {
-        terms.push(snapshot.term(part)?);
-    }
-    let Some((object, [subject, predicate])) = terms.split_last() else {
-        return Ok(None);
-    };
-    match Triple::from_terms(subject.clone(), predicate.clone(), object.clone()) {
-        Ok(triple) => Ok(snapshot.term_id((&Term::from(triple)).into())?),
-        Err(_) => Ok(None),
-    }
 }

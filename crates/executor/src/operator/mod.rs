@@ -39,6 +39,8 @@ mod row_store;
 mod slice;
 mod sort;
 mod sort_order;
+#[cfg(test)]
+mod tests;
 mod top_k;
 mod union;
 mod unit;

@@ -418,7 +418,8 @@ mod tests {
     #[test]
     fn runs_are_sorted_and_merged() {
         let count = 3 * RUN_ROWS + 17;
-        let keys: Vec<u32> = (0..count as u32)
+        let keys: Vec<u32> = (0_u32..)
+            .take(count)
             .map(|number| number.wrapping_mul(2_654_435_761) >> 7)
             .collect();
         let compare = |a: u32, b: u32| keys[a as usize].cmp(&keys[b as usize]).then(a.cmp(&b));
