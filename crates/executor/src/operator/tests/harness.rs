@@ -133,9 +133,17 @@ pub(super) fn try_run(
         match execution.next()? {
             Step::Batch(batch) => {
                 assert!(batch.is_consistent() && batch.rows > 0);
-                assert!(batch.rows <= 2 * batch_rows, "a batch of {} rows", batch.rows);
+                assert!(
+                    batch.rows <= 2 * batch_rows,
+                    "a batch of {} rows",
+                    batch.rows
+                );
                 for row in 0..batch.rows {
-                    rows.push((0..batch.columns.len()).map(|c| batch.get(c, row)).collect());
+                    rows.push(
+                        (0..batch.columns.len())
+                            .map(|c| batch.get(c, row))
+                            .collect(),
+                    );
                 }
             }
             Step::Yield => (),

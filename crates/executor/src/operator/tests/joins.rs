@@ -95,7 +95,9 @@ pub(super) fn naive(
             JoinKind::Minus => {
                 let overlaps = |r: &&Row| {
                     let pairs = shared(r);
-                    pairs.iter().any(|(a, b)| !a.is_unbound() && !b.is_unbound())
+                    pairs
+                        .iter()
+                        .any(|(a, b)| !a.is_unbound() && !b.is_unbound())
                 };
                 if !partners.iter().any(&overlaps) {
                     out.push(merged(None, false));

@@ -85,7 +85,10 @@ fn memory_errors_name_the_operator_and_the_option() {
         };
         assert_eq!(operator, name);
         let message = error.to_string();
-        assert!(message.contains(name) && message.contains("--memory"), "{message}");
+        assert!(
+            message.contains(name) && message.contains("--memory"),
+            "{message}"
+        );
         // What was reserved was given back, and with enough the query runs.
         let enough = settings(1024, 1 << 26);
         let memory = enough.memory.clone();
