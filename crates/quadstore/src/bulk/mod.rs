@@ -18,16 +18,18 @@
 //! Writers share counters, the list of sealed vocabularies and two temporary files. Committing takes
 //! the quad store's writer lock; reading takes none.
 
+mod commit;
 mod key_sort;
 pub(crate) mod limits;
 mod loser_tree;
-
+mod merge_terms;
 mod packing;
 mod partial;
 mod quad_buffer;
 mod quad_sort;
 mod spill;
-
+#[cfg(test)]
+mod tests;
 mod vocabulary;
 mod writer;
 
@@ -165,7 +167,6 @@ impl BulkLoad {
     /// If a writer was not finished, the load was cancelled, or files cannot be read or written; the
     /// store is then as it was.
     pub fn commit(self) -> Result<BulkSummary> {
-        let _ = (&self.store, &self.shared);
-        Err(Error::Internal("not built yet"))
+        commit::commit(&self.store, &self.shared)
     }
 }

@@ -9,11 +9,20 @@
 //! # Invariants
 //! 1. Packing keeps order and `unpack(pack(q)) == q` (property test `packing_keeps_order`).
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "dealing out by predicate is an inner loop; its slots are counted from the same keys"
+)]
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "ranks of predicates that are dealt out have at most DEALT_BITS_MAX bits"
+)]
+
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
 use rapidhash::fast::RandomState;
-use stoa_terms::{Kind, Permutation, Position, TermId};
+use stoa_terms::{Kind, Permutation, TermId};
 
 use crate::{Error, Result};
 
@@ -62,6 +71,9 @@ impl SortKey for Wide {
     }
 }
 
+/// With more bits of predicates than this, sorting beats dealing out.
+const DEALT_BITS_MAX: u32 = 16;
+
 /// How quads become keys of type `K`.
 pub(super) trait Packing: Sync {
     type Key: SortKey;
@@ -71,8 +83,39 @@ pub(super) trait Packing: Sync {
     fn codes(&self, quad: [TermId; 4]) -> Result<Self::Codes>;
     /// The key of a quad in a permutation.
     fn pack(&self, permutation: Permutation, codes: Self::Codes) -> Self::Key;
-    /// The quad of a key, its ids in the order of the permutation.
-    fn unpack(&self, permutation: Permutation, key: Self::Key) -> [TermId; 4];
+    /// Appends the quads of keys, their ids in the order of the permutation.
+    fn unpack(&self, permutation: Permutation, keys: &[Self::Key], quads: &mut Vec<[TermId; 4]>);
+    /// Appends to `to`, which is empty, the sorted keys of `sorted` brought from `order.node_first()`
+    /// to `order.predicate_first()`.
+    fn derive(&self, order: Orders, sorted: &[Self::Key], to: &mut Vec<Self::Key>);
+}
+
+/// Two permutations of which the second is the first, sorted by predicate with ties left alone: it
+/// needs no sort of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Orders {
+    /// SPOG and PSOG.
+    Subject,
+    /// OPSG and POSG.
+    Object,
+}
+
+impl Orders {
+    pub(super) const ALL: [Self; 2] = [Self::Subject, Self::Object];
+
+    pub(super) const fn node_first(self) -> Permutation {
+        match self {
+            Self::Subject => Permutation::Spog,
+            Self::Object => Permutation::Opsg,
+        }
+    }
+
+    pub(super) const fn predicate_first(self) -> Permutation {
+        match self {
+            Self::Subject => Permutation::Psog,
+            Self::Object => Permutation::Posg,
+        }
+    }
 }
 
 /// Keys of four ids; for loads that [`Compact`] cannot hold.
@@ -90,8 +133,18 @@ impl Packing for Whole {
         permutation.permute(codes).map(TermId::to_bits)
     }
 
-    fn unpack(&self, _: Permutation, key: Wide) -> [TermId; 4] {
-        key.map(TermId::from_bits)
+    fn unpack(&self, _: Permutation, keys: &[Wide], quads: &mut Vec<[TermId; 4]>) {
+        quads.extend(keys.iter().map(|key| key.map(TermId::from_bits)));
+    }
+
+    fn derive(&self, _: Orders, sorted: &[Wide], to: &mut Vec<Wide>) {
+        // Node and predicate change places in both pairs of orders.
+        to.extend(
+            sorted
+                .iter()
+                .map(|&[node, predicate, other, graph]| [predicate, node, other, graph]),
+        );
+        to.sort_unstable();
     }
 }
 
@@ -127,24 +180,32 @@ impl Compact {
         (layout.subject_bits + layout.predicates.bits + layout.graphs.bits <= 64).then_some(layout)
     }
 
-    const fn width(&self, position: Position) -> u32 {
-        match position {
-            Position::Subject => self.subject_bits,
-            Position::Predicate => self.predicates.bits,
-            Position::Object => 64,
-            Position::Graph => self.graphs.bits,
+    /// A key's predicate, and its key with node and predicate exchanged.
+    fn exchange(&self, order: Orders, key: u128) -> (u64, u128) {
+        let (predicate_bits, below) = (self.predicates.bits, self.below_predicate(order));
+        let low = key & mask(below);
+        let predicate = (key >> below) & mask(predicate_bits);
+        let node = key.checked_shr(below + predicate_bits).unwrap_or(0);
+        let node_bits = match order {
+            Orders::Subject => self.subject_bits,
+            Orders::Object => 64,
+        };
+        let exchanged = (((predicate << node_bits) | node) << below) | low;
+        (low_64(predicate), exchanged)
+    }
+
+    /// Bits below the predicate in the keys of `order.node_first()`.
+    const fn below_predicate(&self, order: Orders) -> u32 {
+        match order {
+            Orders::Subject => 64 + self.graphs.bits,
+            Orders::Object => self.subject_bits + self.graphs.bits,
         }
     }
 
-    fn decode(&self, position: Position, code: u64) -> TermId {
-        match position {
-            Position::Subject => match code.checked_sub(self.blank_nodes) {
-                Some(iri) => TermId::new(Kind::Iri, iri & TermId::PAYLOAD_MAX),
-                None => TermId::new(Kind::BlankNode, code & TermId::PAYLOAD_MAX),
-            },
-            Position::Predicate => self.predicates.id(code),
-            Position::Object => TermId::from_bits(code),
-            Position::Graph => self.graphs.id(code),
+    fn subject(&self, code: u64) -> TermId {
+        match code.checked_sub(self.blank_nodes) {
+            Some(iri) => TermId::new(Kind::Iri, iri & TermId::PAYLOAD_MAX),
+            None => TermId::new(Kind::BlankNode, code & TermId::PAYLOAD_MAX),
         }
     }
 }
@@ -180,24 +241,91 @@ impl Packing for Compact {
         }
     }
 
-    fn unpack(&self, permutation: Permutation, key: u128) -> [TermId; 4] {
-        let order = permutation.order();
-        let mut rest = key;
-        let mut quad = order.map(|position| {
-            let _ = position;
-            TermId::UNBOUND
-        });
-        for (id, position) in quad.iter_mut().zip(order).rev() {
-            let width = self.width(position);
-            let code = low_64(rest & ((1 << width) - 1));
-            rest >>= width;
-            *id = self.decode(position, code);
+    fn unpack(&self, permutation: Permutation, keys: &[u128], quads: &mut Vec<[TermId; 4]>) {
+        let (sb, pb, gb) = (self.subject_bits, self.predicates.bits, self.graphs.bits);
+        let (sm, pm, om, gm) = (mask(sb), mask(pb), mask(64), mask(gb));
+        let subject = |code: u128| self.subject(low_64(code));
+        let predicate = |code: u128| self.predicates.id(low_64(code));
+        let object = |code: u128| TermId::from_bits(low_64(code));
+        let graph = |code: u128| self.graphs.id(low_64(code));
+        // One loop a permutation: this is where every row of every permutation passes. No shift is
+        // as long as the key, since a column of at least 64 bits, or none, lies above it.
+        match permutation {
+            Permutation::Spog => quads.extend(keys.iter().map(|&key| {
+                let rest = key >> gb;
+                let (o, rest) = (rest & om, rest >> 64);
+                [
+                    subject(rest >> pb),
+                    predicate(rest & pm),
+                    object(o),
+                    graph(key & gm),
+                ]
+            })),
+            Permutation::Psog => quads.extend(keys.iter().map(|&key| {
+                let rest = key >> gb;
+                let (o, rest) = (rest & om, rest >> 64);
+                [
+                    predicate(rest >> sb),
+                    subject(rest & sm),
+                    object(o),
+                    graph(key & gm),
+                ]
+            })),
+            Permutation::Opsg => quads.extend(keys.iter().map(|&key| {
+                let rest = key >> gb;
+                let (s, rest) = (rest & sm, rest >> sb);
+                [
+                    object(rest >> pb),
+                    predicate(rest & pm),
+                    subject(s),
+                    graph(key & gm),
+                ]
+            })),
+            Permutation::Posg => quads.extend(keys.iter().map(|&key| {
+                let rest = key >> gb;
+                let (s, rest) = (rest & sm, rest >> sb);
+                [
+                    predicate(rest >> 64),
+                    object(rest & om),
+                    subject(s),
+                    graph(key & gm),
+                ]
+            })),
         }
-        quad
+    }
+
+    fn derive(&self, order: Orders, sorted: &[u128], to: &mut Vec<u128>) {
+        if self.predicates.bits > DEALT_BITS_MAX {
+            to.extend(sorted.iter().map(|&key| self.exchange(order, key).1));
+            to.sort_unstable();
+            return;
+        }
+        // Where the keys of each predicate begin, then where its next one goes.
+        let mut next = vec![0_usize; 1 << self.predicates.bits];
+        let shift = self.below_predicate(order);
+        let predicate_mask = mask(self.predicates.bits);
+        for &key in sorted {
+            next[low_64((key >> shift) & predicate_mask) as usize] += 1;
+        }
+        let mut sum = 0;
+        for slot in &mut next {
+            sum += std::mem::replace(slot, sum);
+        }
+        to.resize(sorted.len(), 0);
+        for &key in sorted {
+            let (predicate, exchanged) = self.exchange(order, key);
+            let slot = &mut next[predicate as usize];
+            to[*slot] = exchanged;
+            *slot += 1;
+        }
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "that is what it is for")]
+/// The lowest `bits` bits, at most 64.
+const fn mask(bits: u32) -> u128 {
+    (1 << bits) - 1
+}
+
 const fn low_64(value: u128) -> u64 {
     value as u64
 }
@@ -284,10 +412,14 @@ mod tests {
                 .iter()
                 .map(|&quad| packing.pack(permutation, packing.codes(quad).unwrap()))
                 .collect();
-            for (&quad, &key) in quads.iter().zip(&keys) {
-                assert_eq!(packing.unpack(permutation, key), permutation.permute(quad));
+            let mut unpacked = Vec::new();
+            packing.unpack(permutation, &keys, &mut unpacked);
+            assert_eq!(unpacked.len(), quads.len());
+            for ((&quad, &key), unpacked) in quads.iter().zip(&keys).zip(unpacked) {
+                assert_eq!(unpacked, permutation.permute(quad));
                 assert!(P::Key::from_bytes(key.to_bytes()) == key);
             }
+            check_derived(packing, quads);
             for (pair, key_pair) in quads.windows(2).zip(keys.windows(2)) {
                 assert_eq!(
                     permutation
@@ -296,6 +428,22 @@ mod tests {
                     key_pair[0].cmp(&key_pair[1])
                 );
             }
+        }
+    }
+
+    fn check_derived<P: Packing>(packing: &P, quads: &[[TermId; 4]]) {
+        for order in Orders::ALL {
+            let keys = |permutation| {
+                let mut keys: Vec<P::Key> = quads
+                    .iter()
+                    .map(|&quad| packing.pack(permutation, packing.codes(quad).unwrap()))
+                    .collect();
+                keys.sort_unstable();
+                keys
+            };
+            let mut derived = Vec::new();
+            packing.derive(order, &keys(order.node_first()), &mut derived);
+            assert!(derived == keys(order.predicate_first()));
         }
     }
 

@@ -1,8 +1,8 @@
 //! The external sort of quads in one permutation.
 //!
 //! Threads push keys into buffers of their own; a full buffer is sorted, freed of duplicates and
-//! written to the temporary file as a run. What is left at the end stays in memory as runs. Then all
-//! runs are merged. A run on disk is a list of blocks that stand alone; a key in it is the number of
+//! written to the temporary file as a run, and so is a second permutation that derives from the first
+//! by dealing out. What is left at the end stays in memory as runs. Then all runs are merged. A run on disk is a list of blocks that stand alone; a key in it is the number of
 //! leading bytes that it shares with the one before it, and the other bytes.
 #![expect(
     clippy::indexing_slicing,
@@ -22,53 +22,71 @@ pub(super) enum Run<K> {
     File(Arc<SpillFile>, Vec<BlockRef>),
 }
 
-/// What one thread collects for one permutation.
+/// What one thread collects for one permutation, or for two of which one derives from the other.
 pub(super) struct RunBuilder<K> {
     file: Arc<SpillFile>,
     keys: Vec<K>,
+    /// Keys of the derived permutation while they are written, or until the merge.
+    derived: Vec<K>,
     capacity: usize,
     runs: Vec<Run<K>>,
+    derived_runs: Vec<Run<K>>,
 }
 
 impl<K: SortKey> RunBuilder<K> {
-    /// A builder that holds at most `capacity` keys in memory.
+    /// A builder that holds at most `capacity` keys in memory, twice that if a permutation is derived.
     pub(super) fn new(file: &Arc<SpillFile>, capacity: usize) -> Self {
         Self {
             file: Arc::clone(file),
             // Memory that is not touched is not resident, so all of it is asked for at once: growing
             // would hold old and new together.
             keys: Vec::with_capacity(capacity.max(1)),
+            derived: Vec::new(),
             capacity: capacity.max(1),
             runs: Vec::new(),
+            derived_runs: Vec::new(),
         }
     }
 
-    pub(super) fn push(&mut self, key: K) -> Result<()> {
+    /// Adds a key; a full buffer is sorted and spilled first. `derive` appends the sorted keys of the
+    /// derived permutation to its second argument, or nothing if there is none.
+    pub(super) fn push(&mut self, key: K, derive: impl Fn(&[K], &mut Vec<K>)) -> Result<()> {
         if self.keys.len() == self.capacity {
-            self.spill()?;
+            self.spill(derive)?;
         }
         self.keys.push(key);
         Ok(())
     }
 
-    /// All runs; the last one is in memory.
-    pub(super) fn finish(mut self) -> Vec<Run<K>> {
+    /// All runs, and those of the derived permutation; the last of each is in memory.
+    pub(super) fn finish(
+        mut self,
+        derive: impl Fn(&[K], &mut Vec<K>),
+    ) -> (Vec<Run<K>>, Vec<Run<K>>) {
         if !self.keys.is_empty() {
-            self.sort();
+            self.sort(derive);
             self.runs.push(Run::Memory(self.keys));
+            self.derived_runs.push(Run::Memory(self.derived));
         }
-        self.runs
+        (self.runs, self.derived_runs)
     }
 
-    fn sort(&mut self) {
+    fn sort(&mut self, derive: impl Fn(&[K], &mut Vec<K>)) {
         self.keys.sort_unstable();
         self.keys.dedup();
+        self.derived.clear();
+        derive(&self.keys, &mut self.derived);
     }
 
-    fn spill(&mut self) -> Result<()> {
-        self.sort();
-        let blocks = write_run(&self.file, &self.keys)?;
-        self.runs.push(Run::File(Arc::clone(&self.file), blocks));
+    fn spill(&mut self, derive: impl Fn(&[K], &mut Vec<K>)) -> Result<()> {
+        self.sort(derive);
+        for (keys, runs) in [
+            (&self.keys, &mut self.runs),
+            (&self.derived, &mut self.derived_runs),
+        ] {
+            let blocks = write_run(&self.file, keys)?;
+            runs.push(Run::File(Arc::clone(&self.file), blocks));
+        }
         self.keys.clear();
         Ok(())
     }

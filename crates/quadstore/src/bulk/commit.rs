@@ -1,0 +1,291 @@
+//! The end of a bulk load: terms to ids, quads to sorted runs, runs to trees, one checkpoint.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "arrays with one entry a permutation, indexed by the permutation's number"
+)]
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use stoa_terms::{Permutation, TermId};
+
+use super::merge_terms::{Merge, MergedTerms};
+use super::packing::{Compact, Orders, Packing, Whole};
+use super::partial::{Partial, resolve};
+use super::quad_buffer::for_each_quad;
+use super::quad_sort::{MergedRuns, Run, RunBuilder};
+use super::spill::{BlockRef, SpillFile};
+use super::{BulkSummary, Shared, limits};
+use crate::quad_store::{Commit, Merged};
+use crate::{Error, QuadStore, Result};
+
+/// Quads that are handed to the merge at a time.
+const BATCH_QUADS: usize = 8192;
+
+pub(super) fn commit(store: &QuadStore, shared: &Shared) -> Result<BulkSummary> {
+    if shared.writers.load(Ordering::Acquire) != 0 {
+        return Err(Error::Internal("a writer of the load was not finished"));
+    }
+    shared.check_cancelled()?;
+    let mut partials = std::mem::take(&mut *lock(&shared.sealed));
+    let commit = store.begin_commit()?;
+    let ids_file = SpillFile::new(&shared.space)?;
+    let terms = Merge {
+        shared,
+        dictionary: commit.snapshot().dictionary(),
+        checkpoint: commit.checkpoint(),
+        ids_file: &ids_file,
+        next_blank_node: commit.next_blank_node(),
+    }
+    .run(&mut partials)?;
+    let (predicates, graphs) = announced(&partials)?;
+    let compact = Compact::new(terms.next_blank_node, terms.next_iri, predicates, graphs);
+    let merged = match compact {
+        Some(compact) => merge_quads(&compact, shared, &partials, &commit)?,
+        None => merge_quads(&Whole, shared, &partials, &commit)?,
+    };
+    finish(shared, commit, merged, terms)
+}
+
+fn finish(
+    shared: &Shared,
+    commit: Commit<'_>,
+    merged: [Merged; 4],
+    terms: MergedTerms,
+) -> Result<BulkSummary> {
+    shared.check_cancelled()?;
+    let quads_new = merged[0].inserted;
+    if merged.iter().any(|merged| merged.inserted != quads_new) {
+        return Err(Error::Internal(
+            "permutations differ in the number of new quads",
+        ));
+    }
+    shared.options.progress.phase("committing", None);
+    let dictionary = commit
+        .snapshot()
+        .dictionary()
+        .add(terms.partitions, commit.checkpoint())?;
+    let number = commit.finish(merged, dictionary, terms.next_blank_node)?;
+    Ok(BulkSummary {
+        quads_read: shared.quads_read.load(Ordering::Acquire),
+        quads_new,
+        terms_new: terms.terms_new,
+        commit: number,
+        temp_peak_bytes: shared.space.peak_bytes(),
+    })
+}
+
+/// The ids of all predicates and of all graphs, with repeats.
+fn announced(partials: &[Partial]) -> Result<(Vec<TermId>, Vec<TermId>)> {
+    let (mut predicates, mut graphs) = (Vec::new(), Vec::new());
+    for partial in partials {
+        let ids = partial.read_ids()?;
+        for (from, to) in [
+            (&partial.predicates, &mut predicates),
+            (&partial.graphs, &mut graphs),
+        ] {
+            for &term in from {
+                to.push(resolve(term, &ids)?);
+            }
+            to.sort_unstable();
+            to.dedup();
+        }
+    }
+    Ok((predicates, graphs))
+}
+
+/// Sorts all quads and merges them into the four permutations.
+fn merge_quads<P: Packing>(
+    packing: &P,
+    shared: &Shared,
+    partials: &[Partial],
+    commit: &Commit<'_>,
+) -> Result<[Merged; 4]> {
+    let total = shared.quads_read.load(Ordering::Acquire);
+    let progress = &shared.options.progress;
+    progress.phase("sorting quads", Some(total));
+    let runs = sort_quads(packing, shared, partials, total)?;
+    progress.phase("writing quads", Some(total));
+    let jobs = runs.map(|runs| Mutex::new(Some(runs)));
+    let outcomes = [const { Mutex::new(None) }; 4];
+    let next_job = AtomicUsize::new(0);
+    let done = AtomicU64::new(0);
+    let work = || {
+        while let Some(&permutation) = Permutation::ALL.get(next_job.fetch_add(1, Ordering::AcqRel))
+        {
+            let runs = lock(&jobs[permutation as usize]).take().unwrap_or_default();
+            let outcome = merge_runs(packing, permutation, runs, shared, commit, &done);
+            if outcome.is_err() {
+                next_job.store(Permutation::ALL.len(), Ordering::Release);
+            }
+            *lock(&outcomes[permutation as usize]) = Some(outcome);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..shared.options.threads.min(Permutation::ALL.len()) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let mut outcomes =
+        outcomes.map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
+    // The first failure is told; a permutation that was not begun after it has no outcome.
+    for outcome in &mut outcomes {
+        if let Some(Err(_)) = outcome
+            && let Some(Err(error)) = outcome.take()
+        {
+            return Err(error);
+        }
+    }
+    match outcomes {
+        [Some(Ok(a)), Some(Ok(b)), Some(Ok(c)), Some(Ok(d))] => Ok([a, b, c, d]),
+        _ => Err(Error::Internal("a permutation was not merged")),
+    }
+}
+
+fn merge_runs<P: Packing>(
+    packing: &P,
+    permutation: Permutation,
+    runs: Vec<Run<P::Key>>,
+    shared: &Shared,
+    commit: &Commit<'_>,
+    done: &AtomicU64,
+) -> Result<Merged> {
+    let mut runs = MergedRuns::new(runs)?;
+    let mut keys = Vec::with_capacity(BATCH_QUADS);
+    commit.merge(permutation, &mut |quads: &mut Vec<[TermId; 4]>| {
+        shared.check_cancelled()?;
+        keys.clear();
+        quads.clear();
+        runs.read(BATCH_QUADS, &mut keys)?;
+        packing.unpack(permutation, &keys, quads);
+        let all = done.fetch_add(quads.len() as u64, Ordering::AcqRel) + quads.len() as u64;
+        shared.options.progress.advance(all / 4);
+        Ok(())
+    })
+}
+
+/// The runs of each permutation, by its number.
+type AllRuns<K> = [Vec<Run<K>>; 4];
+
+/// Gives quads their ids and sorts them by each permutation.
+fn sort_quads<P: Packing>(
+    packing: &P,
+    shared: &Shared,
+    partials: &[Partial],
+    total: u64,
+) -> Result<AllRuns<P::Key>> {
+    let threads = shared.options.threads.max(1);
+    let ids_bytes = partials
+        .iter()
+        .map(|partial| u64::from(partial.terms) * 8)
+        .max();
+    let capacity = limits::sort_capacity(
+        shared.options.memory_bytes,
+        ids_bytes.unwrap_or(0),
+        size_of::<P::Key>(),
+        threads * Permutation::ALL.len(),
+        total,
+    );
+    let file = SpillFile::new(&shared.space)?;
+    let queue = Mutex::new(Queue::new(partials));
+    let done = AtomicU64::new(0);
+    let work = || sort_blocks(packing, shared, &queue, &file, capacity, &done);
+    let outcomes = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut outcomes = vec![work()];
+        outcomes.extend(others.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or(Err(Error::Internal("a sorting thread ended early")))
+        }));
+        outcomes
+    });
+    let mut all: AllRuns<P::Key> = [const { Vec::new() }; 4];
+    for outcome in outcomes {
+        for (runs, added) in all.iter_mut().zip(outcome?) {
+            runs.extend(added);
+        }
+    }
+    Ok(all)
+}
+
+/// One thread's part of [`sort_quads`].
+fn sort_blocks<P: Packing>(
+    packing: &P,
+    shared: &Shared,
+    queue: &Mutex<Queue<'_>>,
+    file: &Arc<SpillFile>,
+    capacity: usize,
+    done: &AtomicU64,
+) -> Result<AllRuns<P::Key>> {
+    let mut builders = Orders::ALL.map(|order| (order, RunBuilder::new(file, capacity)));
+    let (mut scratch, mut block) = (Vec::new(), Vec::new());
+    loop {
+        shared.check_cancelled()?;
+        let Some((reference, ids)) = lock(queue).next()? else {
+            break;
+        };
+        shared
+            .quads_file
+            .read(reference, &mut scratch, &mut block)?;
+        let mut quads = 0;
+        for_each_quad(&block, &ids, |quad| {
+            let codes = packing.codes(quad)?;
+            for (order, builder) in &mut builders {
+                builder.push(packing.pack(order.node_first(), codes), |from, to| {
+                    packing.derive(*order, from, to);
+                })?;
+            }
+            quads += 1;
+            Ok(())
+        })?;
+        let all = done.fetch_add(quads, Ordering::AcqRel) + quads;
+        shared.options.progress.advance(all);
+    }
+    let mut all: AllRuns<P::Key> = [const { Vec::new() }; 4];
+    for (order, builder) in builders {
+        shared.check_cancelled()?;
+        let (runs, derived) = builder.finish(|from, to| packing.derive(order, from, to));
+        all[order.node_first() as usize] = runs;
+        all[order.predicate_first() as usize] = derived;
+    }
+    Ok(all)
+}
+
+/// The blocks of quads that are still to be sorted.
+struct Queue<'a> {
+    partials: std::slice::Iter<'a, Partial>,
+    blocks: std::slice::Iter<'a, BlockRef>,
+    ids: Arc<Vec<TermId>>,
+}
+
+impl<'a> Queue<'a> {
+    fn new(partials: &'a [Partial]) -> Self {
+        Self {
+            partials: partials.iter(),
+            blocks: [].iter(),
+            ids: Arc::default(),
+        }
+    }
+
+    /// The next block, and the ids of the local numbers in it.
+    fn next(&mut self) -> Result<Option<(BlockRef, Arc<Vec<TermId>>)>> {
+        loop {
+            if let Some(&block) = self.blocks.next() {
+                return Ok(Some((block, Arc::clone(&self.ids))));
+            }
+            let Some(partial) = self.partials.next() else {
+                return Ok(None);
+            };
+            // The old ids go before the new ones come.
+            self.ids = Arc::default();
+            self.ids = Arc::new(partial.read_ids()?);
+            self.blocks = partial.quads.iter();
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
