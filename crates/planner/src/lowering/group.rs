@@ -4,7 +4,7 @@ use std::mem::take;
 
 use stoa_terms::IdRange;
 
-use super::{Lowering, Planned, empty, filter_to, planned, unit};
+use super::{Lowering, Planned, empty, filter_to, planned, seen_all, unit};
 use crate::access_path::{
     Access, Ranges, accesses, intersect, lookup, positions_of, ranges_of, term_at,
 };
@@ -40,6 +40,7 @@ impl Lowering<'_> {
         node: Node,
         conditions: Vec<Expression>,
     ) -> Result<Planned, Error> {
+        let conditions = seen_all(conditions, &node.possible);
         let nodes = match node.op {
             Op::Join(items) => items,
             _ => vec![node],
@@ -91,6 +92,8 @@ impl Lowering<'_> {
     fn part(&mut self, node: Node) -> Result<Option<Part>, Error> {
         let (node, conditions) = match node.op {
             Op::Filter { input, conditions } if matches!(input.op, Op::Pattern(_)) => {
+                // What the pattern does not bind stays unbound, whatever it is joined with.
+                let conditions = seen_all(conditions, &input.possible);
                 (*input, conditions)
             }
             _ => (node, Vec::new()),

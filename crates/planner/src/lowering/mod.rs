@@ -343,6 +343,13 @@ fn seen(mut expression: Expression, columns: &VariableSet) -> Expression {
     expression
 }
 
+fn seen_all(conditions: Vec<Expression>, columns: &VariableSet) -> Vec<Expression> {
+    conditions
+        .into_iter()
+        .map(|condition| seen(condition, columns))
+        .collect()
+}
+
 fn blind(expression: &mut Expression, columns: &VariableSet) {
     match expression {
         Expression::Variable(variable) if !columns.contains(*variable) => {

@@ -1,0 +1,409 @@
+//! Random queries: plans, optimized or not, with each join forced, against the letter of the
+//! specification. `STOA_SEED` and `STOA_CASES` choose others.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use oxrdf::{Literal, NamedNode, Term};
+use spargebra::{Query, SparqlParser};
+use stoa_planner::physical::{Operator, Plan, QueryForm};
+use stoa_planner::{Error, ForcedJoin, PlannerOptions, explain, plan};
+use stoa_terms::GraphSet;
+use support::algebra::{Context, Row};
+use support::{Store, interpret};
+
+/// A small generator of random numbers.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % bound
+    }
+
+    fn one<'a>(&mut self, list: &[&'a str]) -> &'a str {
+        list[self.below(list.len() as u64) as usize]
+    }
+}
+
+const VARIABLES: &[&str] = &["?a", "?b", "?c", "?d", "?e"];
+const NODES: &[&str] = &["<urn:a>", "<urn:b>", "<urn:c>"];
+const PREDICATES: &[&str] = &["<urn:p>", "<urn:q>"];
+const VALUES: &[&str] = &["1", "2", "3", "2.0", "\"x\"", "<urn:a>", "<urn:b>"];
+const GRAPHS: &[&str] = &["<urn:g>", "<urn:h>", "<urn:none>"];
+
+struct Generator {
+    random: Random,
+    /// Numbers of variables that BIND makes.
+    made: u32,
+}
+
+impl Generator {
+    fn term(&mut self, constants: &[&'static str]) -> &'static str {
+        if self.random.below(8) == 0 {
+            self.random.one(constants)
+        } else {
+            self.random.one(VARIABLES)
+        }
+    }
+
+    fn triples(&mut self) -> String {
+        let mut text = String::new();
+        for _ in 0..=self.random.below(2) {
+            let subject = self.term(NODES);
+            let predicate = match self.random.below(14) {
+                0 => self.random.one(VARIABLES).to_owned(),
+                1 => format!("(<urn:p>|^{})", self.random.one(PREDICATES)),
+                2 => format!("<urn:q>/{}", self.random.one(PREDICATES)),
+                _ => self.random.one(PREDICATES).to_owned(),
+            };
+            let object = match self.random.below(12) {
+                0 => "[]",
+                _ => self.term(VALUES),
+            };
+            writeln!(text, "{subject} {predicate} {object} .").unwrap();
+        }
+        text
+    }
+
+    fn expression(&mut self, depth: u32) -> String {
+        let variable = self.random.one(VARIABLES);
+        match self.random.below(if depth > 0 { 14 } else { 9 }) {
+            0 => format!("BOUND({variable})"),
+            1 => format!("!BOUND({variable})"),
+            2 => format!("{variable} = {}", self.random.one(VALUES)),
+            3 => format!("{variable} != {}", self.random.one(VARIABLES)),
+            4 => format!(
+                "{variable} {} {}",
+                self.random.one(&["<", ">=", ">"]),
+                self.random.below(4)
+            ),
+            5 => format!("{variable} = {}", self.random.one(VARIABLES)),
+            6 => format!(
+                "{variable} IN ({}, {})",
+                self.random.one(VALUES),
+                self.random.one(VALUES)
+            ),
+            7 => format!("isIRI({variable})"),
+            8 => format!("sameTerm({variable}, {})", self.random.one(NODES)),
+            9 | 10 => format!(
+                "({} {} {})",
+                self.expression(depth - 1),
+                self.random.one(&["&&", "||"]),
+                self.expression(depth - 1)
+            ),
+            11 => format!("EXISTS {}", self.group(depth - 1)),
+            12 => format!("NOT EXISTS {}", self.group(depth - 1)),
+            _ => format!("!({})", self.expression(depth - 1)),
+        }
+    }
+
+    fn group(&mut self, depth: u32) -> String {
+        let mut text = "{ ".to_owned();
+        if self.random.below(6) > 0 {
+            text += &self.triples();
+        }
+        let parts = if depth == 0 { 0 } else { self.random.below(3) };
+        for _ in 0..parts {
+            let part = self.part(depth - 1);
+            writeln!(text, "{part}").unwrap();
+        }
+        text + "}"
+    }
+
+    fn part(&mut self, depth: u32) -> String {
+        match self.random.below(17) {
+            0..=2 => format!("FILTER({})", self.expression(depth)),
+            3..=5 => format!("OPTIONAL {}", self.group(depth)),
+            6 | 7 => format!("{} UNION {}", self.group(depth), self.group(depth)),
+            8 => format!("MINUS {}", self.group(depth)),
+            9 => format!("GRAPH {} {}", self.random.one(GRAPHS), self.group(depth)),
+            10 | 11 => format!(
+                "GRAPH {} {}",
+                self.random.one(&["?g", "?a"]),
+                self.group(depth)
+            ),
+            12 => {
+                self.made += 1;
+                let value = match self.random.below(3) {
+                    0 => self.random.one(VARIABLES).to_owned(),
+                    1 => self.random.one(VALUES).to_owned(),
+                    _ => self.expression(depth),
+                };
+                format!("BIND({value} AS ?made{})", self.made)
+            }
+            13 => {
+                let (a, b) = (self.random.one(VARIABLES), self.random.one(VALUES));
+                let more = self.random.one(&["UNDEF", "2", "<urn:b>"]);
+                format!("VALUES ({a} ?f) {{ ({b} {more}) (<urn:a> UNDEF) }}")
+            }
+            14 => self.subquery(depth),
+            15 => self.triples(),
+            _ => self.group(depth),
+        }
+    }
+
+    fn subquery(&mut self, depth: u32) -> String {
+        let (a, b) = (self.random.one(VARIABLES), self.random.one(VARIABLES));
+        self.made += 1;
+        let made = self.made;
+        let group = self.group(depth);
+        match self.random.below(5) {
+            0 => format!("{{ SELECT DISTINCT {a} WHERE {group} }}"),
+            1 => format!("{{ SELECT {a} (COUNT({b}) AS ?made{made}) WHERE {group} GROUP BY {a} }}"),
+            2 => format!("{{ SELECT (COUNT(*) AS ?made{made}) WHERE {group} }}"),
+            3 => format!(
+                "{{ SELECT {a} (COUNT(DISTINCT {b}) AS ?made{made}) WHERE {group} GROUP BY {a} HAVING (COUNT(*) > 1) }}"
+            ),
+            _ => format!("{{ SELECT {a} WHERE {group} }}"),
+        }
+    }
+
+    fn query(&mut self) -> String {
+        let from = match self.random.below(8) {
+            0 => "FROM <urn:g> ",
+            1 => "FROM <urn:g> FROM <urn:h> FROM NAMED <urn:h> ",
+            2 => "FROM NAMED <urn:g> ",
+            _ => "",
+        };
+        let distinct = self.random.one(&["", "", "DISTINCT "]);
+        format!("SELECT {distinct}* {from}WHERE {}", self.group(3))
+    }
+}
+
+fn store(random: &mut Random) -> Store {
+    let iri =
+        |text: &str| -> Term { NamedNode::new_unchecked(text.trim_matches(['<', '>'])).into() };
+    let mut store = Store::default();
+    for _ in 0..26 {
+        let subject = iri(random.one(NODES));
+        let predicate = iri(random.one(PREDICATES));
+        let object = match random.below(6) {
+            0 => Literal::from(random.below(4) as i64).into(),
+            1 => Literal::new_simple_literal("x").into(),
+            2 => Literal::from(oxrdf_decimal()).into(),
+            _ => iri(random.one(NODES)),
+        };
+        let graph = match random.below(5) {
+            0 => Some(iri("urn:g")),
+            1 => Some(iri("urn:h")),
+            _ => None,
+        };
+        store.insert(&subject, &predicate, &object, graph.as_ref());
+    }
+    store
+}
+
+fn oxrdf_decimal() -> Literal {
+    Literal::new_typed_literal("2.0", oxrdf::vocab::xsd::DECIMAL)
+}
+
+/// Solutions as text, sorted.
+fn table(rows: impl Iterator<Item = Row>) -> Vec<String> {
+    let mut rows: Vec<String> = rows.map(|row| format!("{row:?}")).collect();
+    rows.sort();
+    rows
+}
+
+fn expected(query: &Query, store: &Store) -> Vec<String> {
+    let Query::Select {
+        pattern, dataset, ..
+    } = query
+    else {
+        panic!("SELECT")
+    };
+    let ids = |names: &[NamedNode]| -> Vec<_> {
+        let mut ids: Vec<_> = names
+            .iter()
+            .filter_map(|name| store.known(&name.clone().into()))
+            .collect();
+        ids.sort_unstable();
+        ids
+    };
+    let exists = store.graphs();
+    let (default, named) = match dataset {
+        None => (GraphSet::Default, exists),
+        Some(dataset) => {
+            let named = ids(dataset.named.as_deref().unwrap_or_default());
+            (
+                GraphSet::Some(ids(&dataset.default)),
+                named
+                    .into_iter()
+                    .filter(|graph| exists.contains(graph))
+                    .collect(),
+            )
+        }
+    };
+    let context = Context {
+        store,
+        default,
+        named,
+    };
+    table(context.eval(pattern, None, &Row::new()).into_iter())
+}
+
+fn operators(plan: &Plan, counts: &mut BTreeMap<String, usize>) {
+    let text = format!("{:?}", plan.operator);
+    let name = text.split([' ', '(', '{']).next().unwrap_or_default();
+    *counts.entry(name.to_owned()).or_default() += 1;
+    match &plan.operator {
+        Operator::IndexNestedLoopJoin { input, kind, .. } => {
+            *counts.entry(format!("lookup {kind:?}")).or_default() += 1;
+            operators(input, counts);
+        }
+        Operator::Apply {
+            input, inner, kind, ..
+        } => {
+            let kind = format!("{kind:?}");
+            let kind = kind.split(['(', ' ']).next().unwrap_or_default();
+            *counts.entry(format!("apply {kind}")).or_default() += 1;
+            operators(input, counts);
+            operators(inner, counts);
+        }
+        Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
+            operators(left, counts);
+            operators(right, counts);
+        }
+        Operator::Union(branches) => {
+            for branch in branches {
+                operators(branch, counts);
+            }
+        }
+        Operator::Filter { input, .. }
+        | Operator::Extend { input, .. }
+        | Operator::HashAggregate { input, .. }
+        | Operator::Sort { input, .. }
+        | Operator::TopK { input, .. }
+        | Operator::Slice { input, .. }
+        | Operator::Distinct(input)
+        | Operator::Reduced(input)
+        | Operator::Project(input) => operators(input, counts),
+        _ => {}
+    }
+}
+
+fn configurations() -> Vec<(&'static str, PlannerOptions)> {
+    let forced = |join| PlannerOptions {
+        force_join: Some(join),
+        ..PlannerOptions::default()
+    };
+    vec![
+        ("optimized", PlannerOptions::default()),
+        (
+            "plain",
+            PlannerOptions {
+                optimize: false,
+                ..PlannerOptions::default()
+            },
+        ),
+        ("hash", forced(ForcedJoin::Hash)),
+        ("merge", forced(ForcedJoin::Merge)),
+        ("lookup", forced(ForcedJoin::IndexNestedLoop)),
+    ]
+}
+
+#[test]
+fn plans_give_what_the_specification_says() {
+    let seed: u64 = std::env::var("STOA_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(20_240_607);
+    let cases: u64 = std::env::var("STOA_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(800);
+    let mut counts = BTreeMap::new();
+    let (mut done, mut filled, mut refused) = (0, 0, 0);
+    for case in 0..cases {
+        let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ (case + 1) << 20);
+        for _ in 0..5 {
+            random.below(2);
+        }
+        let store = store(&mut random);
+        let mut generator = Generator { random, made: 0 };
+        let text = generator.query();
+        let Ok(query) = SparqlParser::new().parse_query(&text) else {
+            continue;
+        };
+        let expected = expected(&query, &store);
+        if expected.len() > 3_000 {
+            continue;
+        }
+        for (name, options) in configurations() {
+            let planned = match plan(&query, &options, &store) {
+                Ok(planned) => planned,
+                Err(Error::Unsupported(_)) => {
+                    refused += 1;
+                    continue;
+                }
+                Err(error) => panic!("{error}"),
+            };
+            operators(&planned.root, &mut counts);
+            let QueryForm::Select(selected) = &planned.form else {
+                panic!("SELECT")
+            };
+            assert_eq!(&planned.root.columns, selected);
+            let rows = interpret::run(&planned.root, &store, &[]);
+            let actual = table(rows.into_iter().map(|row| {
+                row.into_iter()
+                    .map(|(v, term)| (planned.variable_names[v.0 as usize].clone(), term))
+                    .collect()
+            }));
+            assert!(
+                actual == expected,
+                "case {case}, seed {seed}, {name}:\n{text}\n{}\nquads {:?}\nexpected {}: {expected:#?}\nactual {}: {actual:#?}",
+                explain(&planned),
+                quads(&store),
+                expected.len(),
+                actual.len(),
+            );
+        }
+        done += 1;
+        filled += usize::from(!expected.is_empty());
+    }
+    println!("{done} queries, {filled} with solutions, {refused} plans refused, {counts:#?}");
+    assert!(
+        filled * 3 > done,
+        "too many empty answers: {filled} of {done}"
+    );
+    assert!(refused * 20 < done, "too many refused: {refused} of {done}");
+    for operator in [
+        "IndexScan",
+        "GraphScan",
+        "IndexNestedLoopJoin",
+        "Apply",
+        "MergeJoin",
+        "HashJoin",
+        "HashAggregate",
+        "Union",
+        "Distinct",
+        "Values",
+        "OuterBindings",
+    ] {
+        assert!(
+            counts.contains_key(operator),
+            "{operator} was never planned"
+        );
+    }
+}
+
+fn quads(store: &Store) -> Vec<String> {
+    store
+        .quads
+        .iter()
+        .map(|quad| {
+            let terms: Vec<String> = quad
+                .iter()
+                .map(|id| match *id {
+                    stoa_terms::TermId::DEFAULT_GRAPH => "-".to_owned(),
+                    id => store.term(id).to_string(),
+                })
+                .collect();
+            terms.join(" ")
+        })
+        .collect()
+}

@@ -1,0 +1,486 @@
+//! Runs physical plans row by row and checks that they keep their promises: sorted inputs and
+//! outputs, keys that are bound, columns that are there.
+
+use std::collections::BTreeMap;
+
+use oxrdf::{Literal, Term};
+use stoa_planner::expression::{AggregateFunction, Comparison, Expression};
+use stoa_planner::physical::{JoinKind, Operator, PatternTerm, Plan, QuadPattern, Variable};
+use stoa_terms::{Permutation, Position, TermId};
+
+use super::Store;
+use super::values::{boolean, compare, evaluate, of};
+
+pub(crate) type Row = BTreeMap<Variable, Term>;
+
+/// The rows of a plan.
+pub(crate) fn run(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
+    let rows = rows(plan, store, outer);
+    for row in &rows {
+        for variable in row.keys() {
+            assert!(
+                plan.columns.contains(variable),
+                "a column too many: {plan:?}"
+            );
+        }
+    }
+    let mut columns = plan.columns.clone();
+    columns.sort_unstable();
+    columns.dedup();
+    assert_eq!(
+        columns.len(),
+        plan.columns.len(),
+        "a column twice: {plan:?}"
+    );
+    if !plan.sorted_by.is_empty() {
+        let key = |row: &Row| -> Vec<TermId> {
+            plan.sorted_by
+                .iter()
+                .map(|v| {
+                    row.get(v)
+                        .and_then(|t| store.known(t))
+                        .unwrap_or(TermId::UNBOUND)
+                })
+                .collect()
+        };
+        assert!(rows.is_sorted_by_key(key), "not sorted: {plan:?}");
+    }
+    rows
+}
+
+fn holds(expression: &Expression, row: &Row) -> bool {
+    evaluate(expression, &|variable| row.get(&variable).cloned())
+        .and_then(|term| boolean(&term))
+        .unwrap_or(false)
+}
+
+fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
+    let only = |mut rows: Vec<Row>| {
+        for row in &mut rows {
+            row.retain(|variable, _| plan.columns.contains(variable));
+        }
+        rows
+    };
+    match &plan.operator {
+        Operator::Unit => vec![Row::new()],
+        Operator::Empty => Vec::new(),
+        Operator::Values(values) => values
+            .iter()
+            .map(|value| {
+                plan.columns
+                    .iter()
+                    .zip(value)
+                    .filter_map(|(v, c)| Some((*v, c.as_ref()?.term.clone())))
+                    .collect()
+            })
+            .collect(),
+        Operator::OuterBindings => {
+            for row in outer {
+                assert!(
+                    plan.columns.iter().all(|v| row.contains_key(v)),
+                    "unbound outer"
+                );
+            }
+            only(outer.to_vec())
+        }
+        Operator::IndexScan {
+            pattern,
+            permutation,
+            prefix_length,
+            ranges,
+        } => {
+            let next = permutation.order().get(*prefix_length).copied();
+            let quads = matches(store, pattern, *permutation, *prefix_length, &Row::new());
+            let in_range = |quad: &[TermId; 4]| {
+                ranges.is_empty()
+                    || ranges
+                        .iter()
+                        .any(|range| range.contains(quad[next.expect("a position") as usize]))
+            };
+            only(
+                quads
+                    .into_iter()
+                    .filter(in_range)
+                    .filter_map(|quad| bind(store, pattern, quad, &Row::new()))
+                    .collect(),
+            )
+        }
+        Operator::GraphScan { graphs } => store
+            .graphs()
+            .into_iter()
+            .filter(|graph| graphs.contains(*graph))
+            .map(|graph| Row::from([(plan.columns[0], store.term(graph))]))
+            .collect(),
+        Operator::IndexNestedLoopJoin {
+            input,
+            pattern,
+            permutation,
+            key_length,
+            kind,
+        } => {
+            let mut result = Vec::new();
+            for row in run(input, store, outer) {
+                for term in &pattern.triple {
+                    if let PatternTerm::Variable(v) = term {
+                        assert!(
+                            row.contains_key(v) || !input.columns.contains(v),
+                            "unbound key"
+                        );
+                    }
+                }
+                let partners = matches(store, pattern, *permutation, *key_length, &row)
+                    .into_iter()
+                    .filter_map(|quad| bind(store, pattern, quad, &row))
+                    .collect();
+                combine(&row, partners, kind, &mut result);
+            }
+            if plan.sorted_by.is_empty() {
+                result.reverse();
+            }
+            only(result)
+        }
+        Operator::Apply {
+            input,
+            inner,
+            outer: handed,
+            kind,
+        } => {
+            let input_rows = run(input, store, outer);
+            let key = |row: &Row| -> Vec<Option<Term>> {
+                handed.iter().map(|v| row.get(v).cloned()).collect()
+            };
+            let mut bindings: Vec<Row> = Vec::new();
+            for row in &input_rows {
+                let binding: Row = handed
+                    .iter()
+                    .filter_map(|v| Some((*v, row.get(v)?.clone())))
+                    .collect();
+                if !bindings.contains(&binding) {
+                    bindings.push(binding);
+                }
+            }
+            if bindings.is_empty() {
+                return Vec::new();
+            }
+            for variable in handed {
+                assert!(
+                    inner.columns.contains(variable),
+                    "inner lacks {variable:?}: {inner:?}"
+                );
+            }
+            let inner_rows = run(inner, store, &bindings);
+            let mut result = Vec::new();
+            for row in input_rows {
+                let partners = inner_rows
+                    .iter()
+                    .filter(|other| key(other) == key(&row))
+                    .map(|other| {
+                        let mut merged = other.clone();
+                        for (variable, term) in &row {
+                            let before = merged.insert(*variable, term.clone());
+                            if matches!(kind, JoinKind::Left { .. } | JoinKind::Inner) {
+                                assert!(
+                                    before.is_none_or(|before| before == *term),
+                                    "apply must not have to compare"
+                                );
+                            }
+                        }
+                        merged
+                    })
+                    .collect();
+                combine(&row, partners, kind, &mut result);
+            }
+            result.reverse();
+            only(result)
+        }
+        Operator::MergeJoin {
+            left,
+            right,
+            key,
+            kind,
+        } => {
+            assert!(matches!(kind, JoinKind::Inner | JoinKind::Left { .. }));
+            assert_eq!(left.sorted_by.first(), Some(key));
+            assert_eq!(right.sorted_by.first(), Some(key));
+            let shared: Vec<_> = left
+                .columns
+                .iter()
+                .copied()
+                .filter(|v| right.columns.contains(v))
+                .collect();
+            let right_rows = run(right, store, outer);
+            only(join(
+                run(left, store, outer),
+                &right_rows,
+                &shared,
+                &[],
+                kind,
+            ))
+        }
+        Operator::HashJoin {
+            left,
+            right,
+            keys,
+            compatible,
+            kind,
+        } => {
+            let mut shared: Vec<_> = keys.iter().chain(compatible).copied().collect();
+            shared.sort_unstable();
+            let mut both: Vec<_> = left
+                .columns
+                .iter()
+                .copied()
+                .filter(|v| right.columns.contains(v))
+                .collect();
+            both.sort_unstable();
+            assert_eq!(shared, both, "keys must be what is shared");
+            let right_rows = run(right, store, outer);
+            only(join(
+                run(left, store, outer),
+                &right_rows,
+                keys,
+                compatible,
+                kind,
+            ))
+        }
+        Operator::Filter { input, condition } => {
+            let mut rows = run(input, store, outer);
+            rows.retain(|row| holds(condition, row));
+            rows
+        }
+        Operator::Extend {
+            input,
+            variable,
+            expression,
+        } => {
+            let mut rows = run(input, store, outer);
+            for row in &mut rows {
+                if let Some(term) = evaluate(expression, &|v| row.get(&v).cloned()) {
+                    row.insert(*variable, term);
+                }
+            }
+            rows
+        }
+        Operator::Union(branches) => branches
+            .iter()
+            .flat_map(|branch| run(branch, store, outer))
+            .collect(),
+        Operator::HashAggregate {
+            input,
+            keys,
+            aggregates,
+        } => {
+            assert!(keys.iter().all(|key| input.columns.contains(key)));
+            let mut groups: BTreeMap<Vec<Option<String>>, Vec<Row>> = BTreeMap::new();
+            if keys.is_empty() {
+                groups.insert(Vec::new(), Vec::new());
+            }
+            for row in run(input, store, outer) {
+                let key = keys
+                    .iter()
+                    .map(|k| row.get(k).map(Term::to_string))
+                    .collect();
+                groups.entry(key).or_default().push(row);
+            }
+            groups
+                .into_values()
+                .map(|rows| {
+                    let mut group = Row::new();
+                    for key in keys {
+                        if let Some(term) = rows.first().and_then(|row| row.get(key)) {
+                            group.insert(*key, term.clone());
+                        }
+                    }
+                    for aggregate in aggregates {
+                        assert_eq!(aggregate.function, AggregateFunction::Count);
+                        let mut values: Vec<String> = rows
+                            .iter()
+                            .filter_map(|row| match &aggregate.argument {
+                                Some(argument) => evaluate(argument, &|v| row.get(&v).cloned())
+                                    .map(|term| term.to_string()),
+                                None => Some(format!("{row:?}")),
+                            })
+                            .collect();
+                        if aggregate.distinct {
+                            values.sort();
+                            values.dedup();
+                        }
+                        let count = i64::try_from(values.len()).expect("few rows");
+                        group.insert(aggregate.output, Literal::from(count).into());
+                    }
+                    group
+                })
+                .collect()
+        }
+        Operator::Distinct(input) => {
+            let mut result: Vec<Row> = Vec::new();
+            for row in run(input, store, outer) {
+                if !result.contains(&row) {
+                    result.push(row);
+                }
+            }
+            result
+        }
+        Operator::Reduced(input) => {
+            let mut rows = run(input, store, outer);
+            rows.dedup();
+            rows
+        }
+        Operator::Sort { input, keys } => {
+            let mut rows = run(input, store, outer);
+            sort(&mut rows, keys);
+            rows
+        }
+        Operator::TopK { input, keys, limit } => {
+            let mut rows = run(input, store, outer);
+            sort(&mut rows, keys);
+            rows.truncate(usize::try_from(*limit).expect("few rows"));
+            rows
+        }
+        Operator::Slice {
+            input,
+            offset,
+            limit,
+        } => run(input, store, outer)
+            .into_iter()
+            .skip(usize::try_from(*offset).expect("few rows"))
+            .take(limit.map_or(usize::MAX, |limit| usize::try_from(limit).expect("few")))
+            .collect(),
+        Operator::Project(input) => only(run(input, store, outer)),
+    }
+}
+
+fn sort(rows: &mut [Row], keys: &[stoa_planner::physical::SortKey]) {
+    rows.sort_by(|a, b| {
+        for key in keys {
+            let value = |row: &Row| {
+                evaluate(&key.expression, &|v| row.get(&v).cloned()).map(|t| t.to_string())
+            };
+            let order = value(a).cmp(&value(b));
+            let order = if key.descending {
+                order.reverse()
+            } else {
+                order
+            };
+            if order.is_ne() {
+                return order;
+            }
+        }
+        format!("{a:?}").cmp(&format!("{b:?}"))
+    });
+}
+
+/// The quads that match what is known of a pattern, in the order of a permutation.
+fn matches(
+    store: &Store,
+    pattern: &QuadPattern,
+    permutation: Permutation,
+    known: usize,
+    row: &Row,
+) -> Vec<[TermId; 4]> {
+    for position in permutation.order().into_iter().take(known) {
+        assert_ne!(position, Position::Graph, "the graph is no key");
+        match pattern.triple[position as usize] {
+            PatternTerm::Constant(_) => {}
+            PatternTerm::Variable(v) => assert!(row.contains_key(&v), "not a prefix: {pattern:?}"),
+        }
+    }
+    let triple = pattern.triple.map(|term| match term {
+        PatternTerm::Constant(id) => Some(id),
+        PatternTerm::Variable(v) => row
+            .get(&v)
+            .map(|term| store.known(term).unwrap_or(TermId::MAX)),
+    });
+    let mut quads: Vec<_> = store.matching(triple, &pattern.graphs).collect();
+    if pattern.graph_variable.is_none() {
+        for quad in &mut quads {
+            quad[3] = TermId::UNBOUND;
+        }
+    }
+    quads.sort_unstable_by_key(|quad| permutation.permute(*quad));
+    quads.dedup();
+    quads
+}
+
+/// A row with what a quad binds; `None` if it contradicts.
+fn bind(store: &Store, pattern: &QuadPattern, quad: [TermId; 4], row: &Row) -> Option<Row> {
+    let mut bound = row.clone();
+    let graph = pattern
+        .graph_variable
+        .map(|v| (PatternTerm::Variable(v), quad[3]));
+    for (term, id) in pattern.triple.into_iter().zip(quad).chain(graph) {
+        if let PatternTerm::Variable(variable) = term {
+            let value = store.term(id);
+            if bound
+                .insert(variable, value.clone())
+                .is_some_and(|before| before != value)
+            {
+                return None;
+            }
+        }
+    }
+    Some(bound)
+}
+
+fn join(
+    left: Vec<Row>,
+    right: &[Row],
+    keys: &[Variable],
+    compatible: &[Variable],
+    kind: &JoinKind,
+) -> Vec<Row> {
+    let mut result = Vec::new();
+    for row in left {
+        let mut partners = Vec::new();
+        for other in right {
+            for key in keys {
+                assert!(
+                    row.contains_key(key) && other.contains_key(key),
+                    "unbound key {key:?}"
+                );
+            }
+            let agrees = |v: &Variable| match (row.get(v), other.get(v)) {
+                (Some(a), Some(b)) => compare(Comparison::SameTerm, a, b) == Some(true),
+                _ => true,
+            };
+            if !keys.iter().all(agrees) || !compatible.iter().all(agrees) {
+                continue;
+            }
+            let meets = |v: &Variable| row.contains_key(v) && other.contains_key(v);
+            if *kind == JoinKind::Minus && !keys.iter().chain(compatible).any(meets) {
+                continue;
+            }
+            let mut merged = row.clone();
+            for (variable, term) in other {
+                merged.entry(*variable).or_insert_with(|| term.clone());
+            }
+            partners.push(merged);
+        }
+        combine(&row, partners, kind, &mut result);
+    }
+    result
+}
+
+fn combine(row: &Row, mut partners: Vec<Row>, kind: &JoinKind, result: &mut Vec<Row>) {
+    match kind {
+        JoinKind::Inner => result.append(&mut partners),
+        JoinKind::Left { condition } => {
+            if let Some(condition) = condition {
+                partners.retain(|partner| holds(condition, partner));
+            }
+            if partners.is_empty() {
+                partners.push(row.clone());
+            }
+            result.append(&mut partners);
+        }
+        JoinKind::Semi => result.extend((!partners.is_empty()).then(|| row.clone())),
+        JoinKind::Anti | JoinKind::Minus => {
+            result.extend(partners.is_empty().then(|| row.clone()));
+        }
+        JoinKind::Mark(mark) => {
+            let mut row = row.clone();
+            row.insert(*mark, of(!partners.is_empty()));
+            result.push(row);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! A store in memory, an evaluator of expressions, an interpreter of physical plans that checks
+//! what they promise, and an evaluator of the algebra after the letter of the specification.
+
+pub(crate) mod algebra;
+pub(crate) mod interpret;
+pub(crate) mod values;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use oxrdf::Term;
+use stoa_planner::{Statistics, StatisticsError};
+use stoa_terms::{GraphSet, IdRange, Kind, Position, TermId, inline};
+
+/// Quads of ids: subject, predicate, object, graph.
+#[derive(Default)]
+pub(crate) struct Store {
+    pub(crate) quads: Vec<[TermId; 4]>,
+    ids: BTreeMap<String, (TermId, Term)>,
+    /// How often each kind of question was asked.
+    pub(crate) asked: RefCell<usize>,
+}
+
+impl Store {
+    pub(crate) fn id(&mut self, term: &Term) -> TermId {
+        if let Some(id) = inline_id(term) {
+            return id;
+        }
+        let next = self.ids.len() as u64;
+        self.ids
+            .entry(term.to_string())
+            .or_insert_with(|| {
+                let kind = match term {
+                    Term::NamedNode(_) => Kind::Iri,
+                    _ => Kind::Literal,
+                };
+                (TermId::new(kind, next), term.clone())
+            })
+            .0
+    }
+
+    pub(crate) fn insert(
+        &mut self,
+        subject: &Term,
+        predicate: &Term,
+        object: &Term,
+        graph: Option<&Term>,
+    ) {
+        let quad = [
+            self.id(subject),
+            self.id(predicate),
+            self.id(object),
+            graph.map_or(TermId::DEFAULT_GRAPH, |graph| self.id(graph)),
+        ];
+        if !self.quads.contains(&quad) {
+            self.quads.push(quad);
+        }
+    }
+
+    pub(crate) fn term(&self, id: TermId) -> Term {
+        if let Some(literal) = inline::decode(id) {
+            return literal.into();
+        }
+        self.ids
+            .values()
+            .find(|(other, _)| *other == id)
+            .map(|(_, term)| term.clone())
+            .expect("an id of the store")
+    }
+
+    pub(crate) fn known(&self, term: &Term) -> Option<TermId> {
+        inline_id(term).or_else(|| self.ids.get(&term.to_string()).map(|(id, _)| *id))
+    }
+
+    /// Named graphs, ascending.
+    pub(crate) fn graphs(&self) -> Vec<TermId> {
+        let mut graphs: Vec<_> = self.quads.iter().map(|quad| quad[3]).collect();
+        graphs.retain(|graph| *graph != TermId::DEFAULT_GRAPH);
+        graphs.sort_unstable();
+        graphs.dedup();
+        graphs
+    }
+
+    pub(crate) fn matching<'a>(
+        &'a self,
+        triple: [Option<TermId>; 3],
+        graphs: &'a GraphSet,
+    ) -> impl Iterator<Item = [TermId; 4]> + 'a {
+        self.quads.iter().copied().filter(move |quad| {
+            graphs.contains(quad[3])
+                && triple
+                    .iter()
+                    .zip(quad)
+                    .all(|(wanted, id)| wanted.is_none_or(|wanted| wanted == *id))
+        })
+    }
+}
+
+fn inline_id(term: &Term) -> Option<TermId> {
+    match term {
+        Term::Literal(literal) => inline::encode_literal(literal.as_ref()),
+        _ => None,
+    }
+}
+
+impl Statistics for Store {
+    fn term_id(&self, term: &Term) -> Result<Option<TermId>, StatisticsError> {
+        Ok(self.known(term))
+    }
+
+    fn count(
+        &self,
+        triple: [Option<TermId>; 3],
+        graphs: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        assert!(!matches!(triple, [Some(_), None, Some(_)]), "no prefix");
+        *self.asked.borrow_mut() += 1;
+        Ok(self.matching(triple, graphs).count() as u64)
+    }
+
+    fn count_ranges(
+        &self,
+        triple: [Option<TermId>; 3],
+        position: Position,
+        ranges: &[IdRange],
+        graphs: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        *self.asked.borrow_mut() += 1;
+        Ok(self
+            .matching(triple, graphs)
+            .filter(|quad| {
+                ranges
+                    .iter()
+                    .any(|range| range.contains(quad[position as usize]))
+            })
+            .count() as u64)
+    }
+
+    fn distinct(
+        &self,
+        triple: [Option<TermId>; 3],
+        position: Position,
+        graphs: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        *self.asked.borrow_mut() += 1;
+        let mut values: Vec<_> = self
+            .matching(triple, graphs)
+            .map(|quad| quad[position as usize])
+            .collect();
+        values.sort_unstable();
+        values.dedup();
+        Ok(values.len() as u64)
+    }
+
+    fn quads(&self) -> u64 {
+        self.quads.len() as u64
+    }
+
+    fn named_graphs(&self) -> u64 {
+        self.graphs().len() as u64
+    }
+}
