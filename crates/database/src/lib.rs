@@ -22,6 +22,7 @@ pub mod limits;
 pub mod load;
 mod options;
 mod query;
+pub mod results;
 mod runtime;
 mod statistics;
 

@@ -1,3 +1,17 @@
 //! The binary `stoa`: command line and HTTP.
+//!
+//! Data goes to standard output, all else to standard error. Exit codes: 0 done, 1 failed, 2 wrong
+//! usage, 130 interrupted.
+#![forbid(unsafe_code)]
 
-fn main() {}
+mod cli;
+mod http;
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    cli::run()
+}

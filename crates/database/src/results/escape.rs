@@ -1,0 +1,118 @@
+//! Escapes of the formats: N-Triples and Turtle strings and IRIs, JSON, XML, CSV.
+
+/// Appends `text` between quotes as N-Triples and Turtle write it, in canonical form: only `"`,
+/// `\`, and control characters are escaped.
+pub(crate) fn turtle_string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    copy_escaped(
+        text,
+        out,
+        |byte, out| match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0C => out.extend_from_slice(b"\\f"),
+            byte => out.extend_from_slice(format!("\\u{byte:04X}").as_bytes()),
+        },
+        |byte| byte < 0x20 || byte == b'"' || byte == b'\\' || byte == 0x7F,
+    );
+    out.push(b'"');
+}
+
+/// Appends an IRI between `<` and `>`; characters that the grammar does not allow are escaped.
+pub(crate) fn iri(text: &str, out: &mut Vec<u8>) {
+    out.push(b'<');
+    copy_escaped(
+        text,
+        out,
+        |byte, out| out.extend_from_slice(format!("\\u{byte:04X}").as_bytes()),
+        |byte| {
+            byte <= 0x20
+                || matches!(
+                    byte,
+                    b'<' | b'>' | b'"' | b'{' | b'}' | b'|' | b'^' | b'`' | b'\\'
+                )
+        },
+    );
+    out.push(b'>');
+}
+
+/// Appends a JSON string with its quotes.
+pub(crate) fn json_string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    copy_escaped(
+        text,
+        out,
+        |byte, out| match byte {
+            b'"' => out.extend_from_slice(b"\\\""),
+            b'\\' => out.extend_from_slice(b"\\\\"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            byte => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+        },
+        |byte| byte < 0x20 || byte == b'"' || byte == b'\\',
+    );
+    out.push(b'"');
+}
+
+/// Appends text or an attribute's value of XML. Characters that XML 1.0 cannot hold at all
+/// (controls but for tab, line feed and carriage return) become U+FFFD.
+pub(crate) fn xml(text: &str, out: &mut Vec<u8>) {
+    copy_escaped(
+        text,
+        out,
+        |byte, out| match byte {
+            b'<' => out.extend_from_slice(b"&lt;"),
+            b'>' => out.extend_from_slice(b"&gt;"),
+            b'&' => out.extend_from_slice(b"&amp;"),
+            b'"' => out.extend_from_slice(b"&quot;"),
+            b'\r' => out.extend_from_slice(b"&#xD;"),
+            b'\t' => out.extend_from_slice(b"&#x9;"),
+            b'\n' => out.extend_from_slice(b"&#xA;"),
+            _ => out.extend_from_slice("\u{FFFD}".as_bytes()),
+        },
+        |byte| byte < 0x20 || matches!(byte, b'<' | b'>' | b'&' | b'"'),
+    );
+}
+
+/// Appends a CSV field, quoted where RFC 4180 asks for it.
+pub(crate) fn csv(text: &str, out: &mut Vec<u8>) {
+    if text
+        .bytes()
+        .any(|byte| matches!(byte, b'"' | b',' | b'\r' | b'\n'))
+    {
+        out.push(b'"');
+        copy_escaped(
+            text,
+            out,
+            |_, out| out.extend_from_slice(b"\"\""),
+            |byte| byte == b'"',
+        );
+        out.push(b'"');
+    } else {
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// Copies `text`, replacing each byte that `special` picks (ASCII only) by what `escape` appends.
+fn copy_escaped(
+    text: &str,
+    out: &mut Vec<u8>,
+    escape: impl Fn(u8, &mut Vec<u8>),
+    special: impl Fn(u8) -> bool,
+) {
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|&byte| special(byte)) {
+        let (plain, tail) = rest.split_at(at);
+        out.extend_from_slice(plain);
+        if let Some((&byte, tail)) = tail.split_first() {
+            escape(byte, out);
+            rest = tail;
+        }
+    }
+    out.extend_from_slice(rest);
+}

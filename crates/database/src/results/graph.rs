@@ -1,0 +1,307 @@
+//! Triples of CONSTRUCT and DESCRIBE, and quads of a dump.
+//!
+//! Turtle and TriG group what follows each other: one subject's triples in one statement, one
+//! predicate's objects in one list, so the input is best sorted by graph, subject, predicate. No
+//! prefixes are used, as a stream does not know yet which would pay.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term, Triple};
+use oxrdfio::{RdfFormat, RdfSerializer, WriterQuadSerializer};
+
+use super::term::{RDF_TYPE, TermView, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER};
+use crate::error::{Error, Result};
+use crate::format::GraphFormat;
+
+/// Writes triples or quads in one format.
+pub struct GraphWriter {
+    format: GraphFormat,
+    /// Turtle and TriG: the graph, subject and predicate of the open statement, as written.
+    open_graph: Vec<u8>,
+    open_subject: Vec<u8>,
+    open_predicate: Vec<u8>,
+    scratch: Vec<u8>,
+    xml: Option<(WriterQuadSerializer<SharedBuffer>, SharedBuffer)>,
+}
+
+impl GraphWriter {
+    /// A writer in this format.
+    #[must_use]
+    pub fn new(format: GraphFormat) -> Self {
+        let xml = (format == GraphFormat::RdfXml).then(|| {
+            let buffer = SharedBuffer::default();
+            let sink = SharedBuffer(Arc::clone(&buffer.0));
+            (
+                RdfSerializer::from_format(RdfFormat::RdfXml).for_writer(sink),
+                buffer,
+            )
+        });
+        Self {
+            format,
+            open_graph: Vec::new(),
+            open_subject: Vec::new(),
+            open_predicate: Vec::new(),
+            scratch: Vec::new(),
+            xml,
+        }
+    }
+
+    /// Writes one quad; `graph` is `None` for the default graph. Formats of triples leave the graph
+    /// out.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if RDF/XML has no way to write the triple.
+    pub fn quad(
+        &mut self,
+        triple: [&TermView<'_>; 3],
+        graph: Option<&TermView<'_>>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        match self.format {
+            GraphFormat::NTriples | GraphFormat::NQuads => {
+                for term in triple {
+                    term.write_turtle(out);
+                    out.push(b' ');
+                }
+                if let Some(graph) = graph.filter(|_| self.format == GraphFormat::NQuads) {
+                    graph.write_turtle(out);
+                    out.push(b' ');
+                }
+                out.extend_from_slice(b".\n");
+                Ok(())
+            }
+            GraphFormat::Turtle => {
+                self.grouped(triple, b"", out);
+                Ok(())
+            }
+            GraphFormat::TriG => {
+                self.enter_graph(graph, out);
+                let indent: &[u8] = if self.open_graph.is_empty() {
+                    b""
+                } else {
+                    b"\t"
+                };
+                self.grouped(triple, indent, out);
+                Ok(())
+            }
+            GraphFormat::RdfXml => self.xml_triple(triple, out),
+            GraphFormat::JsonLd => Err(Error::Unsupported("writing JSON-LD".to_owned())),
+        }
+    }
+
+    /// Writes what comes after the last triple.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if the RDF/XML document cannot be ended.
+    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        match self.format {
+            GraphFormat::NTriples | GraphFormat::NQuads | GraphFormat::JsonLd => {}
+            GraphFormat::Turtle => self.close_statement(out),
+            GraphFormat::TriG => {
+                self.close_statement(out);
+                self.enter_graph(None, out);
+            }
+            GraphFormat::RdfXml => {
+                if let Some((serializer, buffer)) = self.xml.take() {
+                    serializer
+                        .finish()
+                        .map_err(|_| Error::Internal("ending an RDF/XML document".to_owned()))?;
+                    buffer.drain(out);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn close_statement(&mut self, out: &mut Vec<u8>) {
+        if !self.open_subject.is_empty() {
+            out.extend_from_slice(b" .\n");
+            self.open_subject.clear();
+            self.open_predicate.clear();
+        }
+    }
+
+    /// Closes the open graph and opens `graph` if that is another one.
+    fn enter_graph(&mut self, graph: Option<&TermView<'_>>, out: &mut Vec<u8>) {
+        let mut name = std::mem::take(&mut self.scratch);
+        name.clear();
+        if let Some(graph) = graph {
+            graph.write_turtle(&mut name);
+        }
+        if name != self.open_graph {
+            self.close_statement(out);
+            if !self.open_graph.is_empty() {
+                out.extend_from_slice(b"}\n");
+            }
+            if !name.is_empty() {
+                out.extend_from_slice(&name);
+                out.extend_from_slice(b" {\n");
+            }
+            std::mem::swap(&mut self.open_graph, &mut name);
+        }
+        self.scratch = name;
+    }
+
+    fn grouped(&mut self, triple: [&TermView<'_>; 3], indent: &[u8], out: &mut Vec<u8>) {
+        let [subject, predicate, object] = triple;
+        let mut text = std::mem::take(&mut self.scratch);
+        text.clear();
+        subject.write_turtle(&mut text);
+        let same_subject = text == self.open_subject;
+        if !same_subject {
+            self.close_statement(out);
+            out.extend_from_slice(indent);
+            out.extend_from_slice(&text);
+            std::mem::swap(&mut self.open_subject, &mut text);
+        }
+        text.clear();
+        match predicate {
+            TermView::Iri(RDF_TYPE) => text.push(b'a'),
+            _ => predicate.write_turtle(&mut text),
+        }
+        if same_subject && text == self.open_predicate {
+            out.extend_from_slice(b" , ");
+        } else {
+            if same_subject {
+                out.extend_from_slice(b" ;\n\t");
+                out.extend_from_slice(indent);
+            } else {
+                out.push(b' ');
+            }
+            out.extend_from_slice(&text);
+            out.push(b' ');
+            std::mem::swap(&mut self.open_predicate, &mut text);
+        }
+        write_object(object, out);
+        self.scratch = text;
+    }
+
+    fn xml_triple(&mut self, triple: [&TermView<'_>; 3], out: &mut Vec<u8>) -> Result<()> {
+        let Some((serializer, buffer)) = &mut self.xml else {
+            return Err(Error::Internal(
+                "writing after the end of an RDF/XML document".to_owned(),
+            ));
+        };
+        let [subject, predicate, object] = triple;
+        let (Some(subject), Some(Term::NamedNode(predicate)), Some(object)) =
+            (to_subject(subject), to_term(predicate), to_term(object))
+        else {
+            return Err(Error::Internal(
+                "a triple whose terms stand in wrong places".to_owned(),
+            ));
+        };
+        let quad = Quad::new(subject, predicate, object, GraphName::DefaultGraph);
+        serializer.serialize_quad(&quad).map_err(|source| {
+            Error::Unsupported(format!("RDF/XML cannot express {quad}: {source}"))
+        })?;
+        buffer.drain(out);
+        Ok(())
+    }
+}
+
+/// The object of a triple, with Turtle's short forms where they give the same literal.
+fn write_object(object: &TermView<'_>, out: &mut Vec<u8>) {
+    match object {
+        TermView::Literal {
+            lexical,
+            datatype,
+            language: None,
+            ..
+        } if is_short_form(lexical, datatype) => {
+            out.extend_from_slice(lexical.as_bytes());
+        }
+        _ => object.write_turtle(out),
+    }
+}
+
+/// Whether Turtle reads the bare lexical form as a literal of this datatype.
+fn is_short_form(lexical: &str, datatype: &str) -> bool {
+    let unsigned = lexical.strip_prefix(['+', '-']).unwrap_or(lexical);
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match datatype {
+        XSD_BOOLEAN => lexical == "true" || lexical == "false",
+        XSD_INTEGER => digits(unsigned),
+        XSD_DECIMAL => unsigned
+            .split_once('.')
+            .is_some_and(|(whole, part)| (whole.is_empty() || digits(whole)) && digits(part)),
+        XSD_DOUBLE => unsigned
+            .split_once(['e', 'E'])
+            .is_some_and(|(mantissa, exponent)| {
+                let exponent = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
+                let mantissa_is_number = match mantissa.split_once('.') {
+                    Some((whole, part)) => digits(whole) && digits(part),
+                    None => digits(mantissa),
+                };
+                mantissa_is_number && digits(exponent)
+            }),
+        _ => false,
+    }
+}
+
+fn to_subject(view: &TermView<'_>) -> Option<NamedOrBlankNode> {
+    match to_term(view)? {
+        Term::NamedNode(iri) => Some(iri.into()),
+        Term::BlankNode(node) => Some(node.into()),
+        _ => None,
+    }
+}
+
+/// The term of the RDF library; `None` where a triple term's parts stand in wrong places.
+fn to_term(view: &TermView<'_>) -> Option<Term> {
+    Some(match view {
+        TermView::Iri(iri) => NamedNode::new_unchecked(*iri).into(),
+        TermView::BlankNode(label) => BlankNode::new_unchecked(label.as_ref()).into(),
+        TermView::Literal {
+            lexical,
+            datatype,
+            language,
+            direction,
+        } => match (language, direction) {
+            (Some(language), Some(direction)) => {
+                Literal::new_directional_language_tagged_literal_unchecked(
+                    lexical.as_ref(),
+                    *language,
+                    *direction,
+                )
+            }
+            (Some(language), None) => {
+                Literal::new_language_tagged_literal_unchecked(lexical.as_ref(), *language)
+            }
+            (None, _) => {
+                Literal::new_typed_literal(lexical.as_ref(), NamedNode::new_unchecked(*datatype))
+            }
+        }
+        .into(),
+        TermView::Triple(triple) => {
+            let [subject, predicate, object] = &**triple;
+            let Term::NamedNode(predicate) = to_term(predicate)? else {
+                return None;
+            };
+            Triple::new(to_subject(subject)?, predicate, to_term(object)?).into()
+        }
+    })
+}
+
+/// A buffer that a serializer of the library writes into and that we empty after every triple.
+#[derive(Default)]
+struct SharedBuffer(Arc<Mutex<Vec<u8>>>);
+
+impl SharedBuffer {
+    fn drain(&self, out: &mut Vec<u8>) {
+        out.append(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl std::io::Write for SharedBuffer {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,325 @@
+//! Solutions of SELECT and the answer of ASK as JSON, XML, CSV and TSV.
+
+use oxrdf::BaseDirection;
+
+use super::escape;
+use super::format::SolutionsFormat;
+use super::table::Table;
+use super::term::{TermView, TermViews, XSD_STRING};
+use crate::error::Result;
+
+/// Writes the solutions of one SELECT.
+pub struct SolutionsWriter {
+    format: SolutionsFormat,
+    variables: Vec<String>,
+    /// `"name":` of each variable, escaped once (JSON), or `<binding name="name">` (XML).
+    labels: Vec<Vec<u8>>,
+    rows: u64,
+    table: Table,
+}
+
+impl SolutionsWriter {
+    /// A writer of solutions with these variables (names without `?`).
+    #[must_use]
+    pub fn new(format: SolutionsFormat, variables: Vec<String>) -> Self {
+        let labels = variables
+            .iter()
+            .map(|name| {
+                let mut label = Vec::new();
+                if format == SolutionsFormat::Xml {
+                    label.extend_from_slice(b"<binding name=\"");
+                    escape::xml(name, &mut label);
+                    label.extend_from_slice(b"\">");
+                } else {
+                    escape::json_string(name, &mut label);
+                    label.push(b':');
+                }
+                label
+            })
+            .collect();
+        let table = Table::new(&variables);
+        Self {
+            format,
+            variables,
+            labels,
+            rows: 0,
+            table,
+        }
+    }
+
+    /// How many solutions were written.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Writes what comes before the first solution.
+    pub fn start(&mut self, out: &mut Vec<u8>) {
+        match self.format {
+            SolutionsFormat::Json => {
+                out.extend_from_slice(b"{\"head\":{\"vars\":[");
+                for (index, name) in self.variables.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    escape::json_string(name, out);
+                }
+                out.extend_from_slice(b"]},\"results\":{\"bindings\":[");
+            }
+            SolutionsFormat::Xml => {
+                out.extend_from_slice(XML_START);
+                for name in &self.variables {
+                    out.extend_from_slice(b"<variable name=\"");
+                    escape::xml(name, out);
+                    out.extend_from_slice(b"\"/>");
+                }
+                out.extend_from_slice(b"</head>\n<results>\n");
+            }
+            SolutionsFormat::Csv => {
+                self.separated(out, b",", |name, out| escape::csv(name, out));
+                out.extend_from_slice(b"\r\n");
+            }
+            SolutionsFormat::Tsv => {
+                self.separated(out, b"\t", |name, out| {
+                    out.push(b'?');
+                    out.extend_from_slice(name.as_bytes());
+                });
+                out.push(b'\n');
+            }
+            SolutionsFormat::Table => {}
+        }
+    }
+
+    fn separated(&self, out: &mut Vec<u8>, by: &[u8], write: impl Fn(&str, &mut Vec<u8>)) {
+        for (index, name) in self.variables.iter().enumerate() {
+            if index > 0 {
+                out.extend_from_slice(by);
+            }
+            write(name, out);
+        }
+    }
+
+    /// Writes `rows` solutions whose terms lie in `views` row by row, one for each variable.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if a term cannot be decoded.
+    pub fn rows_of(&mut self, views: &TermViews, rows: usize, out: &mut Vec<u8>) -> Result<()> {
+        for row in 0..rows {
+            let at = row * self.variables.len();
+            match self.format {
+                SolutionsFormat::Json => self.json_row(views, at, out)?,
+                SolutionsFormat::Xml => self.xml_row(views, at, out)?,
+                SolutionsFormat::Csv => {
+                    for column in 0..self.variables.len() {
+                        if column > 0 {
+                            out.push(b',');
+                        }
+                        if let Some(term) = views.get(at + column)? {
+                            csv_term(&term, out);
+                        }
+                    }
+                    out.extend_from_slice(b"\r\n");
+                }
+                SolutionsFormat::Tsv => {
+                    for column in 0..self.variables.len() {
+                        if column > 0 {
+                            out.push(b'\t');
+                        }
+                        if let Some(term) = views.get(at + column)? {
+                            term.write_turtle(out);
+                        }
+                    }
+                    out.push(b'\n');
+                }
+                SolutionsFormat::Table => self.table.row(views, at, out)?,
+            }
+            self.rows += 1;
+        }
+        Ok(())
+    }
+
+    fn json_row(&self, views: &TermViews, at: usize, out: &mut Vec<u8>) -> Result<()> {
+        out.extend_from_slice(if self.rows == 0 { b"\n{" } else { b",\n{" });
+        let mut first = true;
+        for (column, label) in self.labels.iter().enumerate() {
+            if let Some(term) = views.get(at + column)? {
+                if !first {
+                    out.push(b',');
+                }
+                first = false;
+                out.extend_from_slice(label);
+                json_term(&term, out);
+            }
+        }
+        out.push(b'}');
+        Ok(())
+    }
+
+    fn xml_row(&self, views: &TermViews, at: usize, out: &mut Vec<u8>) -> Result<()> {
+        out.extend_from_slice(b"<result>");
+        for (column, label) in self.labels.iter().enumerate() {
+            if let Some(term) = views.get(at + column)? {
+                out.extend_from_slice(label);
+                xml_term(&term, out);
+                out.extend_from_slice(b"</binding>");
+            }
+        }
+        out.extend_from_slice(b"</result>\n");
+        Ok(())
+    }
+
+    /// Writes what comes after the last solution.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        match self.format {
+            SolutionsFormat::Json => out.extend_from_slice(b"\n]}}\n"),
+            SolutionsFormat::Xml => out.extend_from_slice(b"</results>\n</sparql>\n"),
+            SolutionsFormat::Csv | SolutionsFormat::Tsv => {}
+            SolutionsFormat::Table => self.table.finish(out),
+        }
+    }
+}
+
+const XML_START: &[u8] = b"<?xml version=\"1.0\"?>\n\
+    <sparql xmlns=\"http://www.w3.org/2005/sparql-results#\" \
+    xmlns:its=\"http://www.w3.org/2005/11/its\" its:version=\"2.0\">\n<head>";
+
+/// Writes the answer of ASK. CSV, TSV and the table have no form for it; they get the word and a
+/// line end.
+pub fn write_boolean(value: bool, format: SolutionsFormat, out: &mut Vec<u8>) {
+    match format {
+        SolutionsFormat::Json => {
+            out.extend_from_slice(b"{\"head\":{},\"boolean\":");
+            out.extend_from_slice(value.to_string().as_bytes());
+            out.extend_from_slice(b"}\n");
+        }
+        SolutionsFormat::Xml => {
+            out.extend_from_slice(XML_START);
+            out.extend_from_slice(b"</head>\n<boolean>");
+            out.extend_from_slice(value.to_string().as_bytes());
+            out.extend_from_slice(b"</boolean>\n</sparql>\n");
+        }
+        SolutionsFormat::Csv | SolutionsFormat::Tsv | SolutionsFormat::Table => {
+            out.extend_from_slice(value.to_string().as_bytes());
+            out.push(b'\n');
+        }
+    }
+}
+
+fn json_term(term: &TermView<'_>, out: &mut Vec<u8>) {
+    match term {
+        TermView::Iri(iri) => {
+            out.extend_from_slice(b"{\"type\":\"uri\",\"value\":");
+            escape::json_string(iri, out);
+        }
+        TermView::BlankNode(label) => {
+            out.extend_from_slice(b"{\"type\":\"bnode\",\"value\":");
+            escape::json_string(label, out);
+        }
+        TermView::Literal {
+            lexical,
+            datatype,
+            language,
+            direction,
+        } => {
+            out.extend_from_slice(b"{\"type\":\"literal\",\"value\":");
+            escape::json_string(lexical, out);
+            if let Some(language) = language {
+                out.extend_from_slice(b",\"xml:lang\":");
+                escape::json_string(language, out);
+                if let Some(direction) = direction {
+                    out.extend_from_slice(b",\"its:dir\":\"");
+                    out.extend_from_slice(direction_name(*direction).as_bytes());
+                    out.push(b'"');
+                }
+            } else if *datatype != XSD_STRING {
+                out.extend_from_slice(b",\"datatype\":");
+                escape::json_string(datatype, out);
+            }
+        }
+        TermView::Triple(triple) => {
+            let [subject, predicate, object] = &**triple;
+            out.extend_from_slice(b"{\"type\":\"triple\",\"value\":{\"subject\":");
+            json_term(subject, out);
+            out.extend_from_slice(b",\"predicate\":");
+            json_term(predicate, out);
+            out.extend_from_slice(b",\"object\":");
+            json_term(object, out);
+            out.push(b'}');
+        }
+    }
+    out.push(b'}');
+}
+
+fn xml_term(term: &TermView<'_>, out: &mut Vec<u8>) {
+    match term {
+        TermView::Iri(iri) => {
+            out.extend_from_slice(b"<uri>");
+            escape::xml(iri, out);
+            out.extend_from_slice(b"</uri>");
+        }
+        TermView::BlankNode(label) => {
+            out.extend_from_slice(b"<bnode>");
+            escape::xml(label, out);
+            out.extend_from_slice(b"</bnode>");
+        }
+        TermView::Literal {
+            lexical,
+            datatype,
+            language,
+            direction,
+        } => {
+            out.extend_from_slice(b"<literal");
+            if let Some(language) = language {
+                out.extend_from_slice(b" xml:lang=\"");
+                escape::xml(language, out);
+                out.push(b'"');
+                if let Some(direction) = direction {
+                    out.extend_from_slice(b" its:dir=\"");
+                    out.extend_from_slice(direction_name(*direction).as_bytes());
+                    out.push(b'"');
+                }
+            } else if *datatype != XSD_STRING {
+                out.extend_from_slice(b" datatype=\"");
+                escape::xml(datatype, out);
+                out.push(b'"');
+            }
+            out.push(b'>');
+            escape::xml(lexical, out);
+            out.extend_from_slice(b"</literal>");
+        }
+        TermView::Triple(triple) => {
+            let [subject, predicate, object] = &**triple;
+            out.extend_from_slice(b"<triple><subject>");
+            xml_term(subject, out);
+            out.extend_from_slice(b"</subject><predicate>");
+            xml_term(predicate, out);
+            out.extend_from_slice(b"</predicate><object>");
+            xml_term(object, out);
+            out.extend_from_slice(b"</object></triple>");
+        }
+    }
+}
+
+/// CSV keeps only the text of a term; a triple term is written as in Turtle.
+fn csv_term(term: &TermView<'_>, out: &mut Vec<u8>) {
+    match term {
+        TermView::Iri(iri) => escape::csv(iri, out),
+        TermView::BlankNode(label) => {
+            out.extend_from_slice(b"_:");
+            out.extend_from_slice(label.as_bytes());
+        }
+        TermView::Literal { lexical, .. } => escape::csv(lexical, out),
+        TermView::Triple(_) => {
+            let mut text = Vec::new();
+            term.write_turtle(&mut text);
+            escape::csv(&String::from_utf8_lossy(&text), out);
+        }
+    }
+}
+
+pub(super) fn direction_name(direction: BaseDirection) -> &'static str {
+    match direction {
+        BaseDirection::Ltr => "ltr",
+        BaseDirection::Rtl => "rtl",
+    }
+}

@@ -1,0 +1,245 @@
+//! What the commands take. Every flag can also be given as `STOA_NAME` in the environment.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use stoa_database::results::ResultFormat;
+use stoa_database::{DumpFormat, GraphFormat};
+
+use super::sizes::{parse_bytes, parse_duration};
+
+/// A database for RDF: load it, ask it in SPARQL.
+#[derive(Debug, Parser)]
+#[command(
+    name = "stoa",
+    version,
+    about,
+    max_term_width = 100,
+    after_help = "\
+Example:
+  stoa load --db mydb facts.ttl more.nt.gz
+  stoa query --db mydb 'SELECT * { ?s ?p ?o } LIMIT 10'
+  stoa serve --db mydb"
+)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Load files into a database; all of them or, if one is damaged, nothing
+    #[command(after_help = "\
+Examples:
+  stoa load --db mydb facts.ttl
+  stoa load --db mydb --memory 2G dumps/ extra.nq.zst
+  zcat facts.nt.gz | stoa load --db mydb --format nt --graph http://example.org/g -")]
+    Load(Load),
+    /// Answer a SPARQL query
+    #[command(after_help = "\
+Examples:
+  stoa query --db mydb 'SELECT ?p (COUNT(*) AS ?n) { ?s ?p ?o } GROUP BY ?p'
+  stoa query --db mydb -f report.rq --format csv > report.csv")]
+    Query(Query),
+    /// Answer SPARQL queries over HTTP
+    #[command(after_help = "\
+Examples:
+  stoa serve --db mydb
+  stoa serve --db mydb --bind 127.0.0.1:0 --timeout 10s --memory 4G
+  curl -d 'query=SELECT * { ?s ?p ?o } LIMIT 3' http://127.0.0.1:7878/sparql")]
+    Serve(Serve),
+    /// Write all quads to standard output
+    #[command(after_help = "\
+Example:
+  stoa dump --db mydb --format trig | gzip > mydb.trig.gz")]
+    Dump(Dump),
+    /// Show what is in a database and how it lies on disk
+    #[command(after_help = "\
+Example:
+  stoa info --db mydb")]
+    Info(Folder),
+    /// Verify every checksum and that all sort orders hold the same quads
+    #[command(after_help = "\
+Example:
+  stoa check --db mydb")]
+    Check(Folder),
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Folder {
+    /// The folder of the database
+    #[arg(long, value_name = "DIR", env = "STOA_DB")]
+    pub(super) db: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Load {
+    #[command(flatten)]
+    pub(super) folder: Folder,
+    /// Files, folders, or - for standard input; plain, gzip or zstd
+    #[arg(required = true, value_name = "FILE|FOLDER|-")]
+    pub(super) inputs: Vec<PathBuf>,
+    /// The format of all inputs: nt, nq, ttl, trig; by default by extension, else by content
+    #[arg(long, env = "STOA_FORMAT", value_parser = parse_graph_format)]
+    pub(super) format: Option<GraphFormat>,
+    /// Put triples of the default graph into this graph
+    #[arg(long, value_name = "IRI", env = "STOA_GRAPH")]
+    pub(super) graph: Option<String>,
+    /// Base of relative IRIs; by default the URL of each file
+    #[arg(long, value_name = "IRI", env = "STOA_BASE")]
+    pub(super) base: Option<String>,
+    /// Memory to use at most, such as 2G; by default a quarter of the machine's
+    #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
+    pub(super) memory: Option<u64>,
+    /// Threads that parse and sort; by default one for each core
+    #[arg(long, value_name = "N", env = "STOA_THREADS", value_parser = parse_threads)]
+    pub(super) threads: Option<usize>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Query {
+    #[command(flatten)]
+    pub(super) folder: Folder,
+    /// The query
+    #[arg(
+        value_name = "QUERY",
+        required_unless_present = "file",
+        conflicts_with = "file"
+    )]
+    pub(super) query: Option<String>,
+    /// Read the query from a file, - for standard input
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) file: Option<PathBuf>,
+    /// table, json, xml, csv, tsv for solutions; nt, nq, ttl, trig, rdf for graphs
+    #[arg(long, env = "STOA_FORMAT", value_parser = parse_result_format)]
+    pub(super) format: Option<ResultFormat>,
+    #[command(flatten)]
+    pub(super) limits: QueryLimits,
+    /// Threads; by default one for each core
+    #[arg(long, value_name = "N", env = "STOA_THREADS", value_parser = parse_threads)]
+    pub(super) threads: Option<usize>,
+    /// Show the plan instead of running it
+    #[arg(long)]
+    pub(super) explain: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct QueryLimits {
+    /// End a query after this time, such as 30s; by default never (serve: 60s)
+    #[arg(long, value_name = "TIME", env = "STOA_TIMEOUT", value_parser = parse_duration)]
+    pub(super) timeout: Option<Duration>,
+    /// Memory to use at most, such as 2G; by default a quarter of the machine's (serve: half)
+    #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
+    pub(super) memory: Option<u64>,
+    /// What a query without FROM reads: the unnamed graph, or the union of all graphs
+    #[arg(
+        long,
+        value_enum,
+        value_name = "WHICH",
+        env = "STOA_DEFAULT_GRAPH",
+        default_value = "unnamed"
+    )]
+    pub(super) default_graph: DefaultGraph,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum DefaultGraph {
+    /// The unnamed graph alone
+    Unnamed,
+    /// All graphs together
+    Union,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Serve {
+    #[command(flatten)]
+    pub(super) folder: Folder,
+    /// Address and port to listen on; port 0 takes a free one
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "STOA_BIND",
+        default_value = "127.0.0.1:7878"
+    )]
+    pub(super) bind: String,
+    #[command(flatten)]
+    pub(super) limits: QueryLimits,
+    /// Threads that run queries; by default one for each core
+    #[arg(long, value_name = "N", env = "STOA_THREADS", value_parser = parse_threads)]
+    pub(super) threads: Option<usize>,
+    /// Cut off a client that takes nothing of its answer for this time
+    #[arg(long, value_name = "TIME", env = "STOA_CLIENT_TIMEOUT", value_parser = parse_duration, default_value = "60s")]
+    pub(super) client_timeout: Duration,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Dump {
+    #[command(flatten)]
+    pub(super) folder: Folder,
+    /// nq or trig
+    #[arg(long, env = "STOA_FORMAT", value_parser = parse_dump_format, default_value = "nq")]
+    pub(super) format: DumpFormat,
+}
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads @ 1..=1024) => Ok(threads),
+        _ => Err("give a number from 1 to 1024".to_owned()),
+    }
+}
+
+fn parse_graph_format(text: &str) -> Result<GraphFormat, String> {
+    match GraphFormat::from_name(text) {
+        Some(GraphFormat::RdfXml | GraphFormat::JsonLd) => Err(format!(
+            "not supported yet: loading {text}; convert it to nt, nq, ttl or trig"
+        )),
+        Some(format) => Ok(format),
+        None => Err("the formats are nt, nq, ttl and trig".to_owned()),
+    }
+}
+
+fn parse_result_format(text: &str) -> Result<ResultFormat, String> {
+    match ResultFormat::from_name(text) {
+        Some(ResultFormat::Graph(GraphFormat::JsonLd)) => {
+            Err("not supported yet: writing JSON-LD; take ttl or nt".to_owned())
+        }
+        Some(format) => Ok(format),
+        None => {
+            Err("the formats are table, json, xml, csv, tsv; nt, nq, ttl, trig, rdf".to_owned())
+        }
+    }
+}
+
+fn parse_dump_format(text: &str) -> Result<DumpFormat, String> {
+    match GraphFormat::from_name(text) {
+        Some(GraphFormat::NQuads) => Ok(DumpFormat::NQuads),
+        Some(GraphFormat::TriG) => Ok(DumpFormat::TriG),
+        _ => Err("a dump is written as nq or trig".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::Arguments;
+
+    #[test]
+    fn arguments_are_consistent_and_every_help_has_an_example() {
+        let mut command = Arguments::command();
+        command.clone().debug_assert();
+        assert!(command.render_help().to_string().contains("Example"));
+        for name in ["load", "query", "serve", "dump", "info", "check"] {
+            let help = command
+                .find_subcommand_mut(name)
+                .unwrap()
+                .render_help()
+                .to_string();
+            assert!(
+                help.contains("Example") && help.contains(&format!("stoa {name}")),
+                "{name}"
+            );
+        }
+    }
+}

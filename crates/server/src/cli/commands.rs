@@ -1,0 +1,205 @@
+//! `load`, `dump`, `info` and `check`.
+
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context as _;
+use stoa_database::{
+    Access, CancelHandle, Database, Info, Input, LoadOptions, OpenOptions, Runtime, RuntimeOptions,
+};
+
+use super::arguments::{Dump, Folder, Load};
+use super::progress::Drawn;
+use super::sizes::{bytes, count, to_f64};
+
+/// Bytes that are gathered before they go to standard output.
+const OUTPUT_BUFFER_BYTES: usize = 1 << 18;
+
+pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+    let runtime = Runtime::new(RuntimeOptions {
+        memory_bytes: arguments.memory,
+        threads: arguments.threads,
+        ..RuntimeOptions::default()
+    })?;
+    let options = OpenOptions {
+        access: Access::Exclusive,
+        create: true,
+    };
+    let path = &arguments.folder.db;
+    let database = Database::open(&runtime, path, &options)?;
+    if database.is_new() {
+        say(&format!("created the database {}", path.display()));
+    }
+    let clock = runtime.clock();
+    let started = clock.monotonic();
+    let progress = Drawn::new(Arc::clone(&clock));
+    let result = database.load(
+        LoadOptions {
+            inputs: arguments.inputs.into_iter().map(Input::from).collect(),
+            format: arguments.format,
+            graph: arguments.graph,
+            base: arguments.base,
+            memory_bytes: arguments.memory,
+            threads: arguments.threads,
+            cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
+        },
+        &progress,
+    );
+    progress.finish();
+    let summary = result.map_err(|error| unchanged(error, path, database.is_new()))?;
+    let seconds = (clock.monotonic() - started).as_secs_f64().max(0.001);
+    say(&format!(
+        "read {} quads from {} input{} ({}) in {seconds:.1} s, {} a second",
+        count(summary.quads_read),
+        count(summary.inputs),
+        if summary.inputs == 1 { "" } else { "s" },
+        bytes(summary.bytes_read),
+        count(whole(to_f64(summary.quads_read) / seconds)),
+    ));
+    say(&format!(
+        "{} quads and {} terms were new; commit {}; temporary files took at most {}",
+        count(summary.quads_new),
+        count(summary.terms_new),
+        summary.commit,
+        bytes(summary.temp_peak_bytes),
+    ));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says with a failed load that nothing of it remains.
+fn unchanged(error: stoa_database::Error, path: &Path, is_new: bool) -> anyhow::Error {
+    let state = if is_new { "is empty" } else { "is as it was" };
+    say(&format!(
+        "nothing was loaded; the database {} {state}",
+        path.display()
+    ));
+    error.into()
+}
+
+pub(super) fn dump(arguments: &Dump, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+    let database = open_to_read(&arguments.folder)?;
+    let mut out = BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, std::io::stdout().lock());
+    let cancel = CancelHandle::from_flag(Arc::clone(interrupted));
+    database.dump(arguments.format, &mut out, &cancel)?;
+    out.flush().context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn info(arguments: &Folder) -> anyhow::Result<ExitCode> {
+    let info = open_to_read(arguments)?.info()?;
+    let mut out = std::io::stdout().lock();
+    out.write_all(info_text(&info).as_bytes())
+        .context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn info_text(info: &Info) -> String {
+    let mut text = String::new();
+    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<18}{value}\n"));
+    line("quads", count(info.quads));
+    line("named graphs", count(info.named_graphs));
+    line("terms", format!("{} in the dictionary", count(info.terms)));
+    if let Some(share) = info.inline_share {
+        line(
+            "inline literals",
+            format!("{:.1} % of literal objects", share * 100.0),
+        );
+    }
+    if let Some(share) = info.inline_value_share {
+        line(
+            "inline values",
+            format!("{:.1} % of numbers and dates", share * 100.0),
+        );
+    }
+    for part in &info.permutations {
+        let each = to_f64(part.bytes) / to_f64(part.entries.max(1));
+        line(
+            &part.name,
+            format!("{} ({each:.2} bytes each)", bytes(part.bytes)),
+        );
+    }
+    for part in &info.dictionary {
+        let what = format!("{} in {}", count(part.entries), bytes(part.bytes));
+        line(&part.name, what);
+    }
+    line(
+        "data files",
+        format!(
+            "{}, of which {} free",
+            bytes(info.data_bytes),
+            bytes(info.free_bytes)
+        ),
+    );
+    if let Some(each) = info.bytes_per_quad() {
+        line("bytes a quad", format!("{each:.1}"));
+    }
+    line("commit", info.commit.to_string());
+    line("format version", info.format_version.to_string());
+    line("database id", info.database_id.clone());
+    line("I/O", info.io.clone());
+    text
+}
+
+pub(super) fn check(arguments: &Folder, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+    let database = open_to_read(arguments)?;
+    let progress = Drawn::new(database.runtime().clock());
+    let cancel = CancelHandle::from_flag(Arc::clone(interrupted));
+    let result = database.check(&progress, &cancel);
+    progress.finish();
+    let summary = result?;
+    let mut out = std::io::stdout().lock();
+    for problem in &summary.problems {
+        writeln!(out, "{problem}").context("cannot write to standard output")?;
+    }
+    let found = summary.problems.len() as u64 + summary.problems_suppressed;
+    let verdict = if found == 0 {
+        "all is well".to_owned()
+    } else {
+        format!(
+            "{} problems: restore this database or load it again",
+            count(found)
+        )
+    };
+    say(&format!(
+        "checked {}, {} quads in each sort order, {} terms: {verdict}",
+        bytes(summary.bytes),
+        count(summary.quads),
+        count(summary.terms),
+    ));
+    Ok(if found == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn open_to_read(arguments: &Folder) -> anyhow::Result<Database> {
+    let runtime = Runtime::new(RuntimeOptions::default())?;
+    Ok(Database::open(
+        &runtime,
+        &arguments.db,
+        &OpenOptions::default(),
+    )?)
+}
+
+/// One line on standard error.
+#[expect(
+    clippy::print_stderr,
+    reason = "what is not data goes to standard error"
+)]
+pub(super) fn say(text: &str) {
+    eprintln!("{text}");
+}
+
+/// The whole part of a figure for people.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate, positive and far below 2^63"
+)]
+fn whole(value: f64) -> u64 {
+    value as u64
+}

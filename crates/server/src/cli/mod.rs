@@ -1,0 +1,105 @@
+//! The command line: arguments, signals, exit codes.
+
+mod arguments;
+mod commands;
+mod output;
+mod progress;
+mod query;
+mod serve;
+mod sizes;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Parser as _;
+use stoa_database::Error;
+
+use arguments::{Arguments, Command};
+
+/// Exit code of a command that was interrupted by Ctrl-C or a request to end.
+const INTERRUPTED: u8 = 130;
+
+/// Reads the arguments, runs the command, and says what went wrong.
+pub(crate) fn run() -> ExitCode {
+    let arguments = Arguments::parse();
+    if let Err(error) = supported_processor() {
+        return failed(&error);
+    }
+    let interrupted = match watch_signals() {
+        Ok(flag) => flag,
+        Err(error) => return failed(&error.into()),
+    };
+    let result = match arguments.command {
+        Command::Load(load) => commands::load(load, &interrupted),
+        Command::Query(query) => query::query(query, &interrupted),
+        Command::Serve(serve) => serve::serve(serve, &interrupted),
+        Command::Dump(dump) => commands::dump(&dump, &interrupted),
+        Command::Info(info) => commands::info(&info),
+        Command::Check(check) => commands::check(&check, &interrupted),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            let code = failed(&error);
+            let cancelled = error
+                .downcast_ref::<Error>()
+                .is_some_and(|e| matches!(e, Error::Cancelled));
+            if cancelled && interrupted.load(Ordering::Relaxed) {
+                return ExitCode::from(INTERRUPTED);
+            }
+            let usage = error
+                .downcast_ref::<Error>()
+                .is_some_and(|error| matches!(error, Error::InvalidOption { .. }));
+            if usage { ExitCode::from(2) } else { code }
+        }
+    }
+}
+
+/// Prints an error and its causes on one line, but for a syntax error, which has lines of its own.
+#[expect(
+    clippy::print_stderr,
+    reason = "standard error is where a command says what went wrong"
+)]
+fn failed(error: &anyhow::Error) -> ExitCode {
+    let mut text = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        // Some causes repeat themselves in the message above them.
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    eprintln!("stoa: {text}");
+    ExitCode::FAILURE
+}
+
+/// Sets a flag at the first signal that asks the process to end; the second one ends it at once.
+fn watch_signals() -> std::io::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // The order matters: while the flag is still clear the first handler does nothing.
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            i32::from(INTERRUPTED),
+            Arc::clone(&flag),
+        )?;
+        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    }
+    Ok(flag)
+}
+
+/// Refuses to run where the instructions that this build uses are missing.
+fn supported_processor() -> anyhow::Result<()> {
+    #[cfg(all(target_arch = "x86_64", target_feature = "avx2"))]
+    if !std::arch::is_x86_feature_detected!("avx2") || !std::arch::is_x86_feature_detected!("bmi2")
+    {
+        anyhow::bail!(
+            "this build needs a processor with AVX2 and BMI2 (x86-64-v3): build Stoa with `make portable`"
+        );
+    }
+    Ok(())
+}

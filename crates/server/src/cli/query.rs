@@ -1,0 +1,93 @@
+//! `query`: one query, its answer on standard output.
+
+use std::io::{IsTerminal as _, Read as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context as _;
+use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
+use stoa_database::{
+    CancelHandle, Database, GraphFormat, OpenOptions, QueryKind, QueryOptions, Runtime,
+    RuntimeOptions,
+};
+
+use super::arguments::{DefaultGraph, Query};
+use super::commands::say;
+
+/// Output is handed to the operating system in pieces of about this size.
+const WRITE_BYTES: usize = 1 << 16;
+
+pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+    let text = match (&arguments.query, &arguments.file) {
+        (Some(text), _) => text.clone(),
+        (None, Some(path)) => read_query(path)?,
+        (None, None) => anyhow::bail!("give a query, or a file of one with -f"),
+    };
+    let runtime = Runtime::new(RuntimeOptions {
+        memory_bytes: arguments.limits.memory,
+        threads: arguments.threads,
+        ..RuntimeOptions::default()
+    })?;
+    let database = Database::open(&runtime, &arguments.folder.db, &OpenOptions::default())?;
+    let options = QueryOptions {
+        timeout: arguments.limits.timeout,
+        default_graph_union: arguments.limits.default_graph == DefaultGraph::Union,
+        cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
+        ..QueryOptions::default()
+    };
+    let query = database.prepare(&text, &options)?;
+    for warning in query.warnings() {
+        say(&format!("note: {warning}"));
+    }
+    let mut stdout = std::io::stdout().lock();
+    if arguments.explain {
+        stdout
+            .write_all(query.explain().as_bytes())
+            .context("cannot write to standard output")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let format = arguments
+        .format
+        .unwrap_or_else(|| default_format(query.kind()));
+    let mut answer = Answer::new(query, format)?;
+    let mut out = Vec::with_capacity(2 * WRITE_BYTES);
+    loop {
+        let step = answer.step(&mut out);
+        // What came before an error is written, too: the reader sees where it broke off.
+        if out.len() >= WRITE_BYTES || !matches!(step, Ok(true)) {
+            stdout
+                .write_all(&out)
+                .context("cannot write to standard output")?;
+            out.clear();
+        }
+        if !step? {
+            break;
+        }
+    }
+    stdout.flush().context("cannot write to standard output")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A table and Turtle for people, TSV and N-Triples for programs.
+fn default_format(kind: QueryKind) -> ResultFormat {
+    let terminal = std::io::stdout().is_terminal();
+    match (kind, terminal) {
+        (QueryKind::Graph, true) => ResultFormat::Graph(GraphFormat::Turtle),
+        (QueryKind::Graph, false) => ResultFormat::Graph(GraphFormat::NTriples),
+        (_, true) => ResultFormat::Solutions(SolutionsFormat::Table),
+        (_, false) => ResultFormat::Solutions(SolutionsFormat::Tsv),
+    }
+}
+
+fn read_query(path: &Path) -> anyhow::Result<String> {
+    if path.as_os_str() == "-" {
+        let mut text = String::new();
+        std::io::stdin()
+            .read_to_string(&mut text)
+            .context("cannot read the query")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}

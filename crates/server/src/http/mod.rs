@@ -1,0 +1,115 @@
+//! HTTP: the SPARQL Protocol for queries, the query page, `/health`.
+//!
+//! One reactor thread a core accepts and serves connections; it parses requests and moves bytes.
+//! Everything that may take time, planning included, runs as a task in the worker pool
+//! ([`answering`]), whose bounded buffer is the body of the response.
+//!
+//! # References
+//! SPARQL 1.1 Protocol; RFC 9110, RFC 9112.
+
+mod accept;
+mod answering;
+mod connection;
+mod parameters;
+mod problem;
+mod request;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use stoa_database::{Database, WorkerPool};
+
+use answering::QueryTask;
+
+/// How often a reactor looks whether the server is to end.
+const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
+
+/// What all connections share.
+pub(crate) struct Service {
+    pub(crate) database: Database,
+    pub(crate) pool: WorkerPool<QueryTask>,
+    pub(crate) settings: Settings,
+}
+
+/// What the command line says about answering.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// How long a query may run; a request may ask for less.
+    pub(crate) timeout: Duration,
+    /// How long a client may take nothing before it is cut off.
+    pub(crate) client_timeout: Duration,
+    pub(crate) default_graph_union: bool,
+}
+
+/// A server that is running. Dropping it does not end it; see [`Server::stop`].
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    reactors: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Server {
+    /// Starts `reactors` threads that accept connections on `listener`.
+    pub(crate) fn start(
+        service: Service,
+        listener: TcpListener,
+        reactors: usize,
+    ) -> io::Result<Self> {
+        let address = listener.local_addr()?;
+        listener.set_nonblocking(true)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let service = Arc::new(service);
+        let mut server = Self {
+            address,
+            stop,
+            reactors: Vec::new(),
+        };
+        for number in 0..reactors.max(1) {
+            let (listener, service) = (listener.try_clone()?, Arc::clone(&service));
+            let stop = Arc::clone(&server.stop);
+            let thread = std::thread::Builder::new()
+                .name(format!("stoa-reactor-{number}"))
+                .spawn(move || reactor(listener, service, &stop))?;
+            server.reactors.push(thread);
+        }
+        Ok(server)
+    }
+
+    /// Ends all connections and waits for the reactors.
+    pub(crate) fn stop(self) -> io::Result<()> {
+        self.stop.store(true, Ordering::Relaxed);
+        for reactor in self.reactors {
+            reactor
+                .join()
+                .map_err(|_| io::Error::other("a reactor thread has panicked"))??;
+        }
+        Ok(())
+    }
+}
+
+/// One thread's loop: accepts connections and serves them until the server stops.
+fn reactor(listener: TcpListener, service: Arc<Service>, stop: &AtomicBool) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(async move {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        while !stop.load(Ordering::Relaxed) {
+            let Ok(accepted) = tokio::time::timeout(SHUTDOWN_POLL, listener.accept()).await else {
+                continue;
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    tokio::spawn(connection::serve(stream, Arc::clone(&service)));
+                }
+                // Out of file descriptors, or a client that went away: others go on.
+                Err(_) => tokio::time::sleep(SHUTDOWN_POLL).await,
+            }
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,115 @@
+//! The parameters of a SPARQL Protocol request.
+//!
+//! # References
+//! SPARQL 1.1 Protocol section 2.1; the URL standard's form decoding.
+
+use super::problem::Problem;
+
+/// A query request, before it is parsed as SPARQL.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Parameters {
+    pub(crate) query: Option<String>,
+    pub(crate) update: bool,
+    pub(crate) default_graphs: Vec<String>,
+    pub(crate) named_graphs: Vec<String>,
+    /// Seconds, as the client asked for.
+    pub(crate) timeout: Option<f64>,
+    /// A format by name, which goes before the `Accept` header.
+    pub(crate) format: Option<String>,
+}
+
+impl Parameters {
+    /// Adds what a query string or a form holds.
+    ///
+    /// # Errors
+    /// A 400 if the text is not form-encoded UTF-8, if `query` occurs twice, or if `timeout` is no
+    /// positive number.
+    pub(crate) fn add_form(&mut self, form: &str) -> Result<(), Problem> {
+        for pair in form.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let (name, value) = (decode(name)?, decode(value)?);
+            match name.as_str() {
+                "query" => {
+                    if self.query.replace(value).is_some() {
+                        return Err(Problem::bad_request("the parameter query is given twice"));
+                    }
+                }
+                "update" => self.update = true,
+                "default-graph-uri" => self.default_graphs.push(value),
+                "named-graph-uri" => self.named_graphs.push(value),
+                "timeout" => {
+                    let seconds: f64 = value.parse().unwrap_or(f64::NAN);
+                    if !(seconds > 0.0 && seconds.is_finite()) {
+                        return Err(Problem::bad_request(
+                            "the parameter timeout is a number of seconds above 0",
+                        ));
+                    }
+                    self.timeout = Some(seconds);
+                }
+                "format" => self.format = Some(value),
+                // The standard lets clients add parameters of their own.
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Undoes `application/x-www-form-urlencoded`.
+fn decode(text: &str) -> Result<String, Problem> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'+' => bytes.push(b' '),
+            b'%' => {
+                let digits = rest.next().and_then(hex).zip(rest.next().and_then(hex));
+                let (high, low) = digits.ok_or_else(|| {
+                    Problem::bad_request("a % in the request is not followed by two hex digits")
+                })?;
+                bytes.push(high * 16 + low);
+            }
+            _ => bytes.push(byte),
+        }
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| Problem::bad_request("a parameter of the request is not UTF-8"))
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit)
+        .to_digit(16)
+        .and_then(|value| u8::try_from(value).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Parameters;
+
+    #[test]
+    fn decodes_a_form() {
+        let mut parameters = Parameters::default();
+        parameters
+            .add_form(
+                "query=SELECT+%2A%20%7B%7D&default-graph-uri=http%3A%2F%2Fa&timeout=1.5&x=%C3%A9",
+            )
+            .unwrap();
+        assert_eq!(parameters.query.as_deref(), Some("SELECT * {}"));
+        assert_eq!(parameters.default_graphs, ["http://a"]);
+        assert_eq!(parameters.timeout, Some(1.5));
+    }
+
+    #[test]
+    fn refuses_what_is_malformed() {
+        for form in [
+            "query=a&query=b",
+            "query=%G0",
+            "query=%C3",
+            "timeout=0",
+            "timeout=nan",
+            "query=%1",
+        ] {
+            assert!(Parameters::default().add_form(form).is_err(), "{form}");
+        }
+    }
+}

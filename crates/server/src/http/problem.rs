@@ -1,0 +1,79 @@
+//! Errors as `application/problem+json`, one `match` from error to status.
+//!
+//! # References
+//! RFC 9457.
+
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode};
+use serde_json::json;
+
+/// What goes to the client instead of an answer.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) status: StatusCode,
+    /// A short name for programs, such as `syntax`.
+    pub(crate) code: &'static str,
+    /// The sentence for people: what is wrong and what to do.
+    pub(crate) detail: String,
+    /// Line and column, from 1, and the text around it, for syntax errors.
+    pub(crate) place: Option<(u64, u64, String)>,
+    /// The methods of a 405.
+    pub(crate) allow: Option<&'static str>,
+}
+
+impl Problem {
+    pub(crate) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            detail: detail.into(),
+            place: None,
+            allow: None,
+        }
+    }
+
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
+    }
+
+    pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
+        let mut problem = Self::new(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "method-not-allowed",
+            format!("this address answers {allow}"),
+        );
+        problem.allow = Some(allow);
+        problem
+    }
+
+    pub(crate) fn response(self) -> Response<Full<Bytes>> {
+        let mut body = json!({
+            "type": format!("urn:stoa:problem:{}", self.code),
+            "title": self.status.canonical_reason().unwrap_or("error"),
+            "status": self.status.as_u16(),
+            "code": self.code,
+            "detail": self.detail,
+        });
+        if let (Some((line, column, near)), Some(fields)) = (self.place, body.as_object_mut()) {
+            fields.insert("line".to_owned(), json!(line));
+            fields.insert("column".to_owned(), json!(column));
+            fields.insert("near".to_owned(), json!(near));
+        }
+        let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/problem+json"),
+        );
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
