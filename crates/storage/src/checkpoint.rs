@@ -15,7 +15,7 @@
 //! # Concurrency
 //! Several threads may write extents and free; the writer lock is held to allocate, not to write.
 
-use crate::bytes::{len_u64, to_usize};
+use crate::bytes::len_u64;
 use crate::error::{Error, Result};
 use crate::extent::{ExtentId, PartRef};
 use crate::format::{PAGE_BYTES, ROOT_FILE, ROOT_PAYLOAD_BYTES_MAX, data_file_name};
@@ -325,27 +325,13 @@ impl Inner {
             .data
             .get(usize::from(extent.file()))
             .expect("an allocated extent lies in a data file");
-        let whole = to_usize(len_u64(bytes) / PAGE_BYTES * PAGE_BYTES);
-        let (pages, rest) = bytes.split_at_checked(whole).unwrap_or((bytes, &[]));
-        let failed = |error| {
-            let path = self.path(&data_file_name(extent.file()));
-            self.fail(Error::io(path, "write", len_u64(bytes), error))
-        };
-        let mut written = 0;
-        if !pages.is_empty() {
-            data.file
-                .write_at(pages, extent.byte_offset())
-                .map_err(failed)?;
-            written += len_u64(pages);
-        }
-        if !rest.is_empty() || bytes.is_empty() {
-            let mut last = [0; PAGE_BYTES as usize];
-            crate::bytes::put(&mut last, 0, rest);
-            data.file
-                .write_at(&last, extent.byte_offset() + written)
-                .map_err(failed)?;
-            written += PAGE_BYTES;
-        }
+        data.file
+            .write_padded(bytes, extent.byte_offset())
+            .map_err(|error| {
+                let path = self.path(&data_file_name(extent.file()));
+                self.fail(Error::io(path, "write", len_u64(bytes), error))
+            })?;
+        let written = len_u64(bytes).next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
         self.counters
             .bytes_written
             .fetch_add(written, Ordering::Relaxed);

@@ -5,13 +5,18 @@
 //! # Assumptions
 //! docs/format.md#assumptions-about-the-disk
 
+mod direct;
 mod lock;
 mod real;
 mod simulated;
+#[cfg(test)]
+mod tests;
 
 pub use real::RealDisk;
 pub use simulated::{Crash, Faults, SimulatedDisk};
 
+use crate::bytes::put;
+use crate::format::PAGE_LENGTH;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
@@ -42,7 +47,7 @@ pub enum IoMode {
     /// Through the page cache of the operating system.
     #[default]
     Buffered,
-    /// Past it (`O_DIRECT`), if the file system allows.
+    /// Reads go past it (`O_DIRECT`), if the file system allows.
     Direct,
 }
 
@@ -114,6 +119,22 @@ pub trait File: Send + Sync {
 
     /// Writes all of `bytes` at `offset`; beyond the end the file grows.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Writes `bytes` at `offset`, a page boundary, and zeros to the end of the last page; of no
+    /// bytes a page of zeros.
+    fn write_padded(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let whole = bytes.len() - bytes.len() % PAGE_LENGTH;
+        let (pages, rest) = bytes.split_at_checked(whole).unwrap_or((bytes, &[]));
+        if !pages.is_empty() {
+            self.write_at(pages, offset)?;
+        }
+        if !rest.is_empty() || bytes.is_empty() {
+            let mut last = [0; PAGE_LENGTH];
+            put(&mut last, 0, rest);
+            self.write_at(&last, offset + whole as u64)?;
+        }
+        Ok(())
+    }
 
     /// Makes everything durable that was written before the call.
     fn sync(&self) -> io::Result<()>;

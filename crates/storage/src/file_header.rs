@@ -11,12 +11,12 @@ use crate::error::{Error, Result};
 use crate::format::{
     FEATURES_KNOWN, FEATURES_REQUIRED_MASK, FORMAT_VERSION, HEADER_CRC, HEADER_DATABASE_ID,
     HEADER_FEATURES, HEADER_FILE_NUMBER, HEADER_GENERATION, HEADER_KIND, HEADER_MAGIC,
-    HEADER_TIMELINE, HEADER_VERSION, MAGIC, PAGE_BYTES,
+    HEADER_TIMELINE, HEADER_VERSION, MAGIC, PAGE_BYTES, PAGE_LENGTH,
 };
 use crate::store::Identity;
 
 /// A page in memory.
-pub(crate) type Page = [u8; PAGE_BYTES as usize];
+pub(crate) type Page = [u8; PAGE_LENGTH];
 
 /// What the header page of a file says.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -45,7 +45,7 @@ impl FileHeader {
     }
 
     pub(crate) fn encode(&self) -> Page {
-        let mut page = [0; PAGE_BYTES as usize];
+        let mut page = [0; PAGE_LENGTH];
         put(&mut page, HEADER_MAGIC, &MAGIC);
         put(&mut page, HEADER_VERSION, &self.version.to_le_bytes());
         put(&mut page, HEADER_KIND, &self.kind.to_le_bytes());

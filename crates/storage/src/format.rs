@@ -4,7 +4,9 @@
 //! docs/format.md#files; the test `format_document` compares its tables with these constants.
 
 /// The unit of space in a data file, in bytes.
-pub const PAGE_BYTES: u64 = 4096;
+pub const PAGE_BYTES: u64 = PAGE_LENGTH as u64;
+/// The same as the length of a slice.
+pub const PAGE_LENGTH: usize = 4096;
 /// The unit that a disk writes whole or not at all, in bytes.
 pub const SECTOR_BYTES: usize = 512;
 /// The version of the whole format, of all crates.

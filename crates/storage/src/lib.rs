@@ -28,6 +28,7 @@ pub mod limits;
 mod memory;
 mod recovery;
 mod root_slot;
+mod scratch;
 mod store;
 mod temporary;
 

@@ -5,7 +5,9 @@ pub const EXTENT_BYTES_MAX: u64 = 1 << 31;
 /// Two parts are read by one call if at most this many unwanted bytes lie between them.
 pub const READ_GAP_BYTES_MAX: u64 = 32 * 1024;
 /// The largest read that merging makes; a single part may be larger.
-pub const READ_BYTES_MAX: u64 = 1024 * 1024;
+pub const READ_BYTES_MAX: u64 = READ_LENGTH_MAX as u64;
+/// The same as the length of a slice.
+pub const READ_LENGTH_MAX: usize = 1024 * 1024;
 /// How many parts of a cache can be looked up at the same time.
 pub const CACHE_SHARDS: usize = 32;
 /// What a cache entry costs beside its bytes, in bytes.

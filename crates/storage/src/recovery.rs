@@ -20,8 +20,8 @@ use crate::extent::PartRef;
 use crate::file_header::{FileHeader, Page};
 use crate::format::{
     DATA_FILE_PREFIX, DATA_FILES_MAX, KIND_DATA, KIND_ROOT, LOCK_FILE, MAGIC, PAGE_BYTES,
-    ROOT_FILE, ROOT_FILE_BYTES, ROOT_SLOT_BYTES, ROOT_SLOT_OFFSET, ROOT_SLOTS, TEMPORARY_DIRECTORY,
-    data_file_name,
+    PAGE_LENGTH, ROOT_FILE, ROOT_FILE_BYTES, ROOT_SLOT_BYTES, ROOT_SLOT_OFFSET, ROOT_SLOTS,
+    TEMPORARY_DIRECTORY, data_file_name,
 };
 use crate::free_list;
 use crate::free_space::FreeSpace;
@@ -237,7 +237,7 @@ fn check_root_header(disk: &Arc<dyn Disk>) -> Result<FileHeader> {
         RootMagic::Other => {}
     }
     let file = open_file(disk, ROOT_FILE, OpenMode::Read)?;
-    let mut page: Page = [0; PAGE_BYTES as usize];
+    let mut page: Page = [0; PAGE_LENGTH];
     // A page that is cut short has a wrong checksum.
     read(disk, file.as_ref(), ROOT_FILE, &mut page, 0)?;
     let mut with_magic = page;
@@ -433,7 +433,7 @@ pub(crate) fn check_data_header(
     number: u16,
 ) -> Result<()> {
     let name = data_file_name(number);
-    let mut page: Page = [0; PAGE_BYTES as usize];
+    let mut page: Page = [0; PAGE_LENGTH];
     let read = read(disk, file, &name, &mut page, 0)?;
     if read < page.len() {
         return Err(Error::corruption(

@@ -6,6 +6,14 @@
 //! last acknowledged commit or the one that was under way, whole; then the run goes on for some
 //! commits, loses power at their end and is checked again.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a test that fails may panic, and its numbers are small"
+)]
+
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;

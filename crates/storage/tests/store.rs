@@ -1,5 +1,11 @@
 //! A store on the real disk: create, write, read, reopen, refuse.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    reason = "a test that fails may panic, and its numbers are small"
+)]
+
 use std::sync::Arc;
 use stoa_storage::{
     Access, Cache, Disk, Error, Identity, MemoryBudget, PartRef, RealDisk, Root, Store,

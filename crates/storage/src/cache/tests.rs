@@ -14,13 +14,13 @@ fn reference(page: u64) -> PartRef {
     PartRef {
         extent: ExtentId::new(0, page),
         offset: 0,
-        length: LENGTH as u32,
+        length: u32::try_from(LENGTH).unwrap(),
         crc32c: 1,
     }
 }
 
 fn bytes() -> Box<[u8]> {
-    vec![1; LENGTH as usize].into()
+    vec![1; usize::try_from(LENGTH).unwrap()].into()
 }
 
 /// Reads a part as a store does; whether it was a hit.

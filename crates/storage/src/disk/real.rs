@@ -1,27 +1,41 @@
 //! `RealDisk`: a directory of the operating system, by pread and pwrite.
+//!
+//! Only data files know the direct mode; the root file and temporary files are buffered.
 
+use super::direct::DirectFile;
 use super::{Access, Disk, File, IoInfo, IoMode, Lock, LockError, OpenMode, lock};
 use crate::format::TEMPORARY_DIRECTORY;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A directory of the operating system.
 #[derive(Debug)]
 pub struct RealDisk {
     directory: PathBuf,
+    mode: IoMode,
+    /// Why direct I/O is not in use though it was asked for.
+    fallback: Arc<OnceLock<String>>,
     temporary_files: AtomicU64,
 }
 
 impl RealDisk {
-    /// The directory at `path`, which need not exist yet.
+    /// The directory at `path`, which need not exist yet, in the default mode.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self::with_mode(path, IoMode::default())
+    }
+
+    /// The directory at `path`, whose data files are read and written in `mode`.
+    #[must_use]
+    pub fn with_mode(path: impl Into<PathBuf>, mode: IoMode) -> Self {
         Self {
             directory: path.into(),
+            mode,
+            fallback: Arc::default(),
             temporary_files: AtomicU64::new(0),
         }
     }
@@ -50,11 +64,18 @@ impl Disk for RealDisk {
 
     fn open(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let file = self.open_file(name, mode)?;
-        Ok(Arc::new(BufferedFile { file }))
+        Ok(Arc::new(BufferedFile::new(file)))
     }
 
     fn open_data(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>> {
-        self.open(name, mode)
+        let file = self.open_file(name, mode)?;
+        Ok(match self.mode {
+            IoMode::Buffered => Arc::new(BufferedFile::new(file)),
+            IoMode::Direct => {
+                let path = self.directory.join(name);
+                DirectFile::open(&path, file, &self.fallback)
+            }
+        })
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
@@ -104,7 +125,7 @@ impl Disk for RealDisk {
                 Ok(file) => {
                     // Without its name the file goes away with the process, however that ends.
                     fs::remove_file(&path)?;
-                    return Ok(Arc::new(BufferedFile { file }));
+                    return Ok(Arc::new(BufferedFile::new(file)));
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -126,10 +147,14 @@ impl Disk for RealDisk {
     }
 
     fn io_info(&self) -> IoInfo {
+        let fallback = self.fallback.get().cloned();
         IoInfo {
             calls: "pread/pwrite",
-            mode: IoMode::Buffered,
-            fallback: None,
+            mode: match fallback {
+                Some(_) => IoMode::Buffered,
+                None => self.mode,
+            },
+            fallback,
         }
     }
 }
@@ -139,22 +164,33 @@ fn sync_directory(path: &Path) -> io::Result<()> {
 }
 
 /// A file through the page cache of the operating system.
-struct BufferedFile {
+pub(super) struct BufferedFile {
     file: fs::File,
+}
+
+impl BufferedFile {
+    pub(super) fn new(file: fs::File) -> Self {
+        Self { file }
+    }
+}
+
+/// Fills `buffer` from `offset` as far as the file reaches.
+pub(super) fn read_fully(file: &fs::File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
 }
 
 impl File for BufferedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut filled = 0;
-        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-            match self.file.read_at(rest, offset + filled as u64) {
-                Ok(0) => break,
-                Ok(read) => filled += read,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(filled)
+        read_fully(&self.file, buffer, offset)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

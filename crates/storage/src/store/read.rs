@@ -8,7 +8,9 @@ use super::Inner;
 use crate::bytes::{len_u64, to_usize};
 use crate::error::{Error, Result};
 use crate::extent::{Part, PartRef};
+use crate::format::{PAGE_BYTES, data_file_name};
 use crate::limits::{READ_BYTES_MAX, READ_GAP_BYTES_MAX};
+use crate::scratch;
 use std::sync::atomic::Ordering;
 
 /// A part that is not in the cache.
@@ -113,19 +115,30 @@ impl Inner {
         let Some((file, start, end)) = group_range(group) else {
             return Ok(());
         };
-        let mut buffer = vec![0; to_usize(end - start)];
-        self.read_range(file, start, &mut buffer)?;
-        self.counters.reads.fetch_add(1, Ordering::Relaxed);
-        self.counters
-            .bytes_read
-            .fetch_add(end - start, Ordering::Relaxed);
-        self.counters
-            .parts_read
-            .fetch_add(group.len() as u64, Ordering::Relaxed);
-        if let [miss] = group {
-            let part = self.admit(miss.reference, buffer.into_boxed_slice())?;
-            return set(found, miss.index, part);
-        }
+        // Whole pages, as direct I/O needs them; extents reach to the end of their last page.
+        let start = start - start % PAGE_BYTES;
+        let length = to_usize(end.next_multiple_of(PAGE_BYTES) - start);
+        scratch::with_aligned(length, |buffer| {
+            self.read_range(file, start, buffer)?;
+            self.counters.reads.fetch_add(1, Ordering::Relaxed);
+            self.counters
+                .bytes_read
+                .fetch_add(length as u64, Ordering::Relaxed);
+            self.counters
+                .parts_read
+                .fetch_add(group.len() as u64, Ordering::Relaxed);
+            self.split(group, start, buffer, found)
+        })
+    }
+
+    /// Takes the parts of a group out of the bytes that begin at `start`.
+    fn split(
+        &self,
+        group: &[Miss],
+        start: u64,
+        buffer: &[u8],
+        found: &mut [Option<Part>],
+    ) -> Result<()> {
         let mut last: Option<Part> = None;
         for miss in group {
             // The same part twice in one call is one part.
@@ -140,23 +153,25 @@ impl Inner {
                         .get(from..)
                         .and_then(|bytes| bytes.get(..to_usize(miss.reference.length.into())))
                         .expect("the range of a group covers its parts");
-                    self.admit(miss.reference, bytes.into())?
+                    self.admit(miss.reference, bytes)?
                 }
             };
             last = Some(part.clone());
-            set(found, miss.index, part)?;
+            *found
+                .get_mut(miss.index)
+                .expect("a miss stands in the caller's list") = Some(part);
         }
         Ok(())
     }
 
     /// Verifies bytes from disk and takes them into the cache.
-    fn admit(&self, reference: PartRef, bytes: Box<[u8]>) -> Result<Part> {
-        reference.verify(&bytes)?;
-        Ok(self.cache.insert(self.number, reference, bytes))
+    fn admit(&self, reference: PartRef, bytes: &[u8]) -> Result<Part> {
+        reference.verify(bytes)?;
+        Ok(self.cache.insert(self.number, reference, bytes.into()))
     }
 
     pub(super) fn read_range(&self, file: u16, start: u64, buffer: &mut [u8]) -> Result<()> {
-        let name = crate::format::data_file_name(file);
+        let name = data_file_name(file);
         let data = self
             .data
             .get(usize::from(file))
@@ -176,13 +191,6 @@ impl Inner {
             format!("{read} bytes before the end of the file"),
         ))
     }
-}
-
-fn set(found: &mut [Option<Part>], index: usize, part: Part) -> Result<()> {
-    *found
-        .get_mut(index)
-        .expect("a miss stands in the caller's list") = Some(part);
-    Ok(())
 }
 
 pub(super) fn place(reference: &PartRef) -> (u16, u64, u32) {
