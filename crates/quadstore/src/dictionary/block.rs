@@ -20,6 +20,7 @@ use super::format::{
     take, write_varint,
 };
 use super::model::{Model, ModelEncoder, ZSTD_LEVEL};
+use super::words::WordBuffers;
 
 /// Every how many blocks both codecs are tried.
 const TRIAL_INTERVAL: u32 = 32;
@@ -195,6 +196,7 @@ pub(crate) struct BlockEncoder<'a> {
     body: Vec<u8>,
     packed: Vec<u8>,
     bits: Vec<u8>,
+    word_buffers: WordBuffers,
     /// Blocks until both codecs are tried again.
     until_trial: u32,
     /// The codec that won then.
@@ -220,6 +222,7 @@ impl<'a> BlockEncoder<'a> {
             body: Vec::new(),
             packed: Vec::new(),
             bits: Vec::new(),
+            word_buffers: WordBuffers::default(),
             until_trial: 0,
             prefers_words: false,
         }
@@ -243,7 +246,7 @@ impl<'a> BlockEncoder<'a> {
         if let Some((model, encoder)) = words
             && (is_trial || self.prefers_words)
         {
-            encoder.encode(model, entries, &mut self.bits);
+            encoder.encode(model, entries, &mut self.word_buffers, &mut self.bits);
         }
         self.body.clear();
         self.packed.clear();

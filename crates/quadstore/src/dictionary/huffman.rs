@@ -1,8 +1,9 @@
-//! Canonical Huffman codes: lengths from counts, encoding, decoding by table.
+//! Huffman codes whose length shows in their first bits: lengths from counts, encoding, decoding.
 //!
 //! Symbols are numbered by *rank*: by code length, then by the order in which the lengths were
-//! given. A code is its length's first code plus the distance in ranks, so that lengths are all
-//! that needs to be stored.
+//! given. Codes ascend with ranks. All codes that begin with the same [`PREFIX_BITS`] bits have one
+//! length (or are one code), so that a small table gives length and rank without a branch. That costs
+//! at most one bit for one code in 2^10 at each length: under 0.01 bits a symbol.
 //!
 //! # Format
 //! docs/format.md#word-model
@@ -15,25 +16,26 @@
 
 /// The longest code, in bits.
 pub(crate) const CODE_BITS_MAX: usize = 22;
-/// Codes up to this length are decoded by one table look-up.
-const FAST_BITS: usize = 12;
-/// Marks an entry of the fast table that only tells the shortest length to try.
-const SLOW: u32 = 0x80;
+/// The bits that tell the length of a code.
+const PREFIX_BITS: usize = 10;
+/// Room for a value for each length, in whole vectors.
+const LANES: usize = 24;
 
-/// A canonical code.
+/// A code.
 pub(crate) struct Code {
-    first_code: [u32; CODE_BITS_MAX + 1],
-    first_rank: [u32; CODE_BITS_MAX + 1],
-    /// One past the last code of a length, left-aligned in 64 bits; `u64::MAX` where that overflows.
-    limit: [u64; CODE_BITS_MAX + 1],
-    /// By the next 12 bits: rank << 8 | length, or [`SLOW`] | least length.
-    fast: Vec<u32>,
+    /// By the first bits: what has to be added to a code to get its rank (modulo 2^32), and how many
+    /// bits of 64 do not belong to it.
+    prefixes: Vec<(u32, u32)>,
+    /// By length less one: the rank at which longer codes begin.
+    rank_limits: [u32; LANES],
+    /// By length: what has to be added to a rank to get its code (modulo 2^32).
+    bias: [u32; 32],
     symbols: u32,
 }
 
 impl Code {
     /// The code of symbols with these lengths (1 to [`CODE_BITS_MAX`]), and the order of their
-    /// ranks. `None` if the lengths leave codes unused or use them twice: such bytes are damaged.
+    /// ranks. `None` if there are fewer codes than symbols: such lengths are damaged.
     pub(crate) fn new(lengths: &[u8]) -> Option<(Self, Vec<u32>)> {
         if lengths.len() < 2 || lengths.len() > 1 << CODE_BITS_MAX {
             return None;
@@ -46,32 +48,31 @@ impl Code {
             counts[usize::from(*length)] += 1;
         }
         let mut code = Self {
-            first_code: [0; CODE_BITS_MAX + 1],
-            first_rank: [0; CODE_BITS_MAX + 1],
-            limit: [0; CODE_BITS_MAX + 1],
-            fast: vec![0; 1 << FAST_BITS],
+            // Codes that no symbol has: any rank does, but the length must not be 0.
+            prefixes: vec![(0, 64 - PREFIX_BITS as u32); 1 << PREFIX_BITS],
+            rank_limits: [u32::MAX; LANES],
+            bias: [0; 32],
             symbols: lengths.len() as u32,
         };
         let (mut next, mut rank) = (0_u64, 0_u32);
         let mut starts = [0_u32; CODE_BITS_MAX + 1];
         for length in 1..=CODE_BITS_MAX {
             next <<= 1;
-            code.first_code[length] = next as u32;
-            code.first_rank[length] = rank;
+            if counts[length] > 0 && length > PREFIX_BITS {
+                next = next.next_multiple_of(1 << (length - PREFIX_BITS));
+            }
+            let first = next;
+            code.bias[length] = (next as u32).wrapping_sub(rank);
             starts[length] = rank;
             next += u64::from(counts[length]);
             rank += counts[length];
             if next > 1 << length {
                 return None;
             }
-            code.limit[length] = if next == 1 << length {
-                u64::MAX
-            } else {
-                next << (64 - length)
-            };
-        }
-        if next != 1 << CODE_BITS_MAX {
-            return None;
+            if length < CODE_BITS_MAX {
+                code.rank_limits[length - 1] = rank;
+            }
+            code.fill_prefixes(length, first, next);
         }
         let mut order = vec![0; lengths.len()];
         for (symbol, length) in lengths.iter().enumerate() {
@@ -79,76 +80,57 @@ impl Code {
             order[*start as usize] = symbol as u32;
             *start += 1;
         }
-        code.fill_fast(&counts);
         Some((code, order))
     }
 
-    fn fill_fast(&mut self, counts: &[u32; CODE_BITS_MAX + 1]) {
-        for length in 1..=CODE_BITS_MAX {
-            for index in 0..counts[length] {
-                let bits = (self.first_code[length] + index) as usize;
-                let rank = self.first_rank[length] + index;
-                if length <= FAST_BITS {
-                    let shift = FAST_BITS - length;
-                    self.fast[bits << shift..(bits + 1) << shift].fill(rank << 8 | length as u32);
-                } else {
-                    let entry = &mut self.fast[bits >> (length - FAST_BITS)];
-                    if *entry == 0 {
-                        *entry = SLOW | length as u32;
-                    }
-                }
-            }
+    /// Notes the codes `first..next` of `length`.
+    fn fill_prefixes(&mut self, length: usize, first: u64, next: u64) {
+        if first == next {
+            return;
         }
+        let entry = (self.bias[length].wrapping_neg(), 64 - length as u32);
+        let (from, to) = if length <= PREFIX_BITS {
+            let shift = PREFIX_BITS - length;
+            (first << shift, next << shift)
+        } else {
+            let shift = length - PREFIX_BITS;
+            (first >> shift, next.div_ceil(1 << shift))
+        };
+        self.prefixes[from as usize..to as usize].fill(entry);
     }
 
-    /// The number of symbols.
-    pub(crate) fn symbols(&self) -> usize {
-        self.symbols as usize
-    }
-
-    /// The code of the symbol of `rank` whose length is `length`.
+    /// Code and length of the symbol of `rank`.
     #[inline]
-    pub(crate) fn code(&self, rank: u32, length: u32) -> u32 {
-        let length = length as usize;
-        self.first_code[length].wrapping_add(rank.wrapping_sub(self.first_rank[length]))
+    pub(crate) fn code(&self, rank: u32) -> (u32, u32) {
+        let length = self.length(rank);
+        (rank.wrapping_add(self.bias[length as usize & 31]), length)
     }
 
     /// The length of the code of `rank`.
+    #[inline]
     pub(crate) fn length(&self, rank: u32) -> u32 {
-        let mut length = 1;
-        while length < CODE_BITS_MAX && self.first_rank[length + 1] <= rank {
-            length += 1;
-        }
-        length as u32
+        let shorter = self
+            .rank_limits
+            .iter()
+            .map(|limit| u32::from(*limit <= rank));
+        1 + shorter.sum::<u32>()
     }
 
-    /// Rank and length of the code at the head of `bits`, which are left-aligned.
+    /// Rank, below the number of symbols, and length of the code at the head of `bits`, which are
+    /// left-aligned.
     #[inline]
     pub(crate) fn decode(&self, bits: u64) -> (u32, u32) {
-        let entry = self.fast[(bits >> (64 - FAST_BITS)) as usize];
-        if entry & SLOW == 0 {
-            return (entry >> 8, entry & 0x7F);
-        }
-        let mut length = ((entry & 0x7F) as usize).min(CODE_BITS_MAX);
-        while length < CODE_BITS_MAX && bits >= self.limit[length] {
-            length += 1;
-        }
-        (self.code_rank(bits, length), length as u32)
-    }
-
-    #[inline]
-    fn code_rank(&self, bits: u64, length: usize) -> u32 {
-        let code = (bits >> (64 - length)) as u32;
-        let rank = self.first_rank[length].wrapping_add(code.wrapping_sub(self.first_code[length]));
-        // A complete code has no other ranks; the bound only lets callers index without checks.
-        rank.min(self.symbols - 1)
+        let (bias, rest) = self.prefixes[(bits >> (64 - PREFIX_BITS)) as usize];
+        let rank = ((bits >> (rest & 63)) as u32).wrapping_add(bias);
+        // Codes that no symbol has must not lead beyond the last one.
+        (rank.min(self.symbols - 1), 64 - rest)
     }
 }
 
 /// Code lengths, 1 to [`CODE_BITS_MAX`], of symbols that occur `counts` times; at least two symbols.
 pub(crate) fn code_lengths(counts: &[u64]) -> Vec<u8> {
     let symbols = counts.len();
-    assert!(symbols >= 2 && symbols <= 1 << (CODE_BITS_MAX - 2));
+    assert!(symbols >= 2 && symbols <= 1 << (CODE_BITS_MAX - 3));
     let mut order: Vec<usize> = (0..symbols).collect();
     order.sort_by_key(|index| counts[*index]);
     let mut weights: Vec<u64> = order.iter().map(|index| counts[*index].max(1)).collect();
@@ -156,11 +138,13 @@ pub(crate) fn code_lengths(counts: &[u64]) -> Vec<u8> {
         let depths = depths(&weights);
         if depths
             .iter()
-            .all(|depth| usize::from(*depth) <= CODE_BITS_MAX)
+            .all(|depth| usize::from(*depth) < CODE_BITS_MAX)
         {
             let mut lengths = vec![0; symbols];
-            for (index, depth) in order.iter().zip(depths) {
-                lengths[*index] = depth;
+            let aligned = align(&depths);
+            // The heaviest symbols, which come last, get the shortest codes.
+            for (index, length) in order.iter().rev().zip(aligned) {
+                lengths[*index] = length;
             }
             return lengths;
         }
@@ -169,6 +153,29 @@ pub(crate) fn code_lengths(counts: &[u64]) -> Vec<u8> {
             *weight = weight.div_ceil(2) + 1;
         }
     }
+}
+
+/// Ascending lengths, such that those above [`PREFIX_BITS`] fill whole prefixes: what is left over at
+/// one length goes to the next.
+fn align(depths: &[u8]) -> Vec<u8> {
+    let mut counts = [0_usize; CODE_BITS_MAX + 2];
+    for depth in depths {
+        counts[usize::from(*depth)] += 1;
+    }
+    let mut lengths = Vec::with_capacity(depths.len());
+    for length in 1..=CODE_BITS_MAX {
+        let mut count = counts[length];
+        if length > PREFIX_BITS && length < CODE_BITS_MAX {
+            let rest = count % (1 << (length - PREFIX_BITS));
+            // If all that is left has this length, there is nothing to be aligned with.
+            if lengths.len() + count < depths.len() {
+                counts[length + 1] += rest;
+                count -= rest;
+            }
+        }
+        lengths.resize(lengths.len() + count, length as u8);
+    }
+    lengths
 }
 
 /// The depths of the leaves of the Huffman tree of ascending `weights`, by two queues.

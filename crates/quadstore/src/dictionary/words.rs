@@ -20,7 +20,6 @@
 )]
 
 use hashbrown::HashTable;
-use rapidhash::v3::rapidhash_v3;
 
 use super::Damaged;
 use super::entries::Entries;
@@ -30,7 +29,9 @@ use super::huffman::{BitReader, BitWriter, Code, code_lengths};
 /// The longest run that can be a symbol, in bytes.
 pub(crate) const WORD_BYTES_MAX: usize = 32;
 /// The most runs that a model holds.
-pub(crate) const WORDS_MAX: usize = 1 << 18;
+pub(crate) const WORDS_MAX: usize = (1 << RANK_BITS) - FIRST_WORD;
+/// Bits of a rank in the encoder's table.
+const RANK_BITS: u32 = 18;
 /// Symbols before the first word: 256 bytes and the end of a text.
 const FIRST_WORD: usize = 257;
 const END: usize = 256;
@@ -62,28 +63,9 @@ pub(crate) struct WordModel {
 }
 
 /// Whether `byte` is a part of words.
+#[inline]
 const fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte >= 0x80
-}
-
-const WORD_BYTES: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = is_word_byte(byte as u8);
-        byte += 1;
-    }
-    table
-};
-
-/// The end of the run of equal class that begins at `start` (below `end`).
-#[inline]
-fn run_end(bytes: &[u8], start: usize, end: usize) -> usize {
-    let class = WORD_BYTES[usize::from(bytes[start])];
-    let run = &bytes[start..end];
-    run.iter()
-        .position(|byte| WORD_BYTES[usize::from(*byte)] != class)
-        .map_or(end, |length| start + length)
 }
 
 /// Words, code lengths of all symbols (bytes, end, words), and of the classes of shared lengths.
@@ -110,11 +92,17 @@ impl WordModel {
         let encoder = WordEncoder::new(&first);
         let mut by_rank = vec![1_u64; symbols];
         let mut classes = [1_u64; SHARED_CLASSES];
+        let mut buffers = WordBuffers::default();
         for entries in sample {
+            encoder.find_runs(&first, entries, &mut buffers);
+            let mut run = 0;
             for index in 0..entries.len() {
                 classes[shared_class(entries.shared(index), entries.is_long(index))] += 1;
-                let range = entries.suffix_range(index);
-                encoder.symbols(&first, entries.bytes(), range, |rank, _| {
+                run = encoder.symbols(&buffers, run, |symbol| {
+                    let rank = match symbol {
+                        Symbol::Run(rank) => rank,
+                        Symbol::Fixed(symbol) => first.fixed_rank[symbol],
+                    };
                     by_rank[rank as usize] += 1;
                 });
                 by_rank[first.fixed_rank[END] as usize] += 1;
@@ -193,6 +181,22 @@ impl WordModel {
         } else {
             &slot[..usize::from(tag & 0xF)]
         }
+    }
+
+    /// Whether the symbol of `rank` is this run; sixteen bytes can be read from `start`.
+    #[inline]
+    fn is_run(&self, rank: u32, bytes: &[u8], start: usize, length: usize) -> bool {
+        if length > SLOT_TEXT {
+            return self.text(rank) == &bytes[start..start + length];
+        }
+        let class = if is_word_byte(bytes[start]) {
+            IS_WORD
+        } else {
+            0
+        };
+        let tag = class | length as u8;
+        let slot = head(bytes, start, length) | u128::from(tag) << 120;
+        u128::from_le_bytes(self.slots[rank as usize]) == slot
     }
 
     /// Appends the model's bytes, which [`WordModel::read`] takes; compressible.
@@ -375,35 +379,31 @@ fn slot_of(text: &[u8], class: u8, pool: &mut Vec<u8>) -> [u8; 16] {
 /// The runs that occur at least twice, at most [`WORDS_MAX`], sorted.
 fn frequent_runs(sample: &[&Entries]) -> Vec<Box<[u8]>> {
     let mut table: HashTable<u32> = HashTable::new();
-    let mut runs: Vec<(&[u8], u32)> = Vec::new();
+    let mut runs: Vec<(&[u8], u64, u32)> = Vec::new();
+    let mut buffers = WordBuffers::default();
     for entries in sample {
-        let bytes = entries.bytes();
-        for index in 0..entries.len() {
-            let (mut at, end) = entries.suffix_range(index);
-            while at < end {
-                let stop = run_end(bytes, at, end);
-                let run = &bytes[at..stop];
-                at = stop;
-                if run.len() > WORD_BYTES_MAX || (run.len() == 1 && !is_word_byte(run[0])) {
-                    continue;
-                }
-                let hash = rapidhash_v3(run);
-                match table.find(hash, |index| runs[*index as usize].0 == run) {
-                    Some(index) => runs[*index as usize].1 += 1,
-                    None => {
-                        let index = runs.len() as u32;
-                        runs.push((run, 1));
-                        table.insert_unique(hash, index, |index| {
-                            rapidhash_v3(runs[*index as usize].0)
-                        });
-                    }
+        buffers.fill(entries);
+        for run in &buffers.runs {
+            let (start, length) = run.range();
+            let text = &entries.bytes()[start..start + length];
+            let is_byte = length < 2 && text.first().is_none_or(|byte| !is_word_byte(*byte));
+            if length > WORD_BYTES_MAX || is_byte {
+                continue;
+            }
+            let hash = hash_run(&buffers.bytes, start, length);
+            match table.find(hash, |index| runs[*index as usize].0 == text) {
+                Some(index) => runs[*index as usize].2 += 1,
+                None => {
+                    let index = runs.len() as u32;
+                    runs.push((text, hash, 1));
+                    table.insert_unique(hash, index, |index| runs[*index as usize].1);
                 }
             }
         }
     }
-    runs.retain(|run| run.1 >= 2);
+    runs.retain(|run| run.2 >= 2);
     if runs.len() > WORDS_MAX {
-        runs.sort_unstable_by_key(|run| (std::cmp::Reverse(run.1), run.0));
+        runs.sort_unstable_by_key(|run| (std::cmp::Reverse(run.2), run.0));
         runs.truncate(WORDS_MAX);
     }
     let mut words: Vec<Box<[u8]>> = runs.into_iter().map(|run| run.0.into()).collect();
@@ -412,12 +412,51 @@ fn frequent_runs(sample: &[&Entries]) -> Vec<Box<[u8]>> {
 }
 
 /// The table that finds the symbol of a run; it belongs to one model, which each call is given.
+///
+/// A block is encoded in passes over arrays (find the runs, hash them, look them up, compare), so that
+/// the cache misses of many look-ups overlap instead of adding up.
 pub(crate) struct WordEncoder {
-    /// Open addressing: fingerprint (upper 16 bits) | code length << 32 | rank + 1; 0 is empty.
-    table: Vec<u64>,
+    /// Open addressing: the upper 14 bits of the hash above the rank and 1; 0 is empty.
+    table: Vec<u32>,
     mask: usize,
-    /// Rank << 8 | length of the codes of the 256 bytes and of the end.
-    fixed: Vec<u32>,
+    /// Code and length of the 256 bytes and of the end.
+    fixed: Vec<(u32, u32)>,
+}
+
+/// What encoding works with, kept from block to block.
+#[derive(Default)]
+pub(crate) struct WordBuffers {
+    /// The suffixes and some zeros, so that sixteen bytes can be read anywhere.
+    bytes: Vec<u8>,
+    /// Bit `n` of word `m`: byte `64 m + n` is a part of a word.
+    masks: Vec<u64>,
+    runs: Vec<Run>,
+    hashes: Vec<u64>,
+    found: Vec<u32>,
+}
+
+/// A run of word bytes, or of others.
+#[derive(Clone, Copy)]
+struct Run {
+    start: u32,
+    length: u32,
+}
+
+/// Not found.
+const NONE: u32 = u32::MAX;
+/// Set in the length of the last run of an entry, which may be empty.
+const LAST: u32 = 1 << 31;
+/// Set in the length of a run of word bytes that a run of one space stands before.
+const SPACED: u32 = 1 << 30;
+
+impl Run {
+    #[inline]
+    fn range(self) -> (usize, usize) {
+        (
+            self.start as usize,
+            (self.length & !(LAST | SPACED)) as usize,
+        )
+    }
 }
 
 impl WordEncoder {
@@ -429,7 +468,7 @@ impl WordEncoder {
             fixed: model
                 .fixed_rank
                 .iter()
-                .map(|rank| rank << 8 | model.code.length(*rank))
+                .map(|rank| model.code.code(*rank))
                 .collect(),
         };
         for rank in 0..model.slots.len() as u32 {
@@ -438,107 +477,127 @@ impl WordEncoder {
             if model.fixed_rank[fixed] == rank {
                 continue;
             }
-            let hash = hash_run(text);
+            let mut padded = [0; WORD_BYTES_MAX + 16];
+            padded[..text.len()].copy_from_slice(text);
+            let hash = hash_run(&padded, 0, text.len());
             let mut at = hash as usize & encoder.mask;
             while encoder.table[at] != 0 {
                 at = (at + 1) & encoder.mask;
             }
-            let length = u64::from(model.code.length(rank));
-            encoder.table[at] = hash >> 48 << 48 | length << 32 | u64::from(rank + 1);
+            encoder.table[at] = fingerprint(hash) | (rank + 1);
         }
         encoder
     }
 
-    /// Rank and code length of the symbol of a run.
-    #[inline]
-    fn find(&self, model: &WordModel, run: &[u8]) -> Option<(u32, u32)> {
-        if run.len() > WORD_BYTES_MAX {
-            return None;
-        }
-        let hash = hash_run(run);
-        let mut at = hash as usize & self.mask;
-        loop {
-            let entry = self.table[at];
-            if entry == 0 {
-                return None;
-            }
-            if (entry ^ hash) >> 48 == 0 {
-                let rank = entry as u32 - 1;
-                if model.text(rank) == run {
-                    return Some((rank, (entry >> 32) as u32 & 0xFFFF));
-                }
-            }
-            at = (at + 1) & self.mask;
+    /// Finds the runs of all suffixes and the ranks of their symbols, [`NONE`] for unknown ones.
+    fn find_runs(&self, model: &WordModel, entries: &Entries, buffers: &mut WordBuffers) {
+        buffers.fill(entries);
+        let bytes = &buffers.bytes;
+        buffers.hashes.clear();
+        buffers.hashes.extend(buffers.runs.iter().map(|run| {
+            let (start, length) = run.range();
+            hash_run(bytes, start, length)
+        }));
+        buffers.found.clear();
+        let first = buffers
+            .hashes
+            .iter()
+            .map(|hash| self.table[*hash as usize & self.mask]);
+        buffers.found.extend(first);
+        let both = buffers.found.iter_mut().zip(&buffers.hashes);
+        for ((entry, hash), run) in both.zip(&buffers.runs) {
+            let (start, length) = run.range();
+            // Nearly always the first entry is right, or empty.
+            let rank = (*entry & ((1 << RANK_BITS) - 1)).wrapping_sub(1);
+            let is_likely = (*entry ^ fingerprint(*hash)) >> RANK_BITS == 0 && *entry != 0;
+            *entry = if is_likely && model.is_run(rank, bytes, start, length) {
+                rank
+            } else {
+                self.probe(model, *entry, *hash, &bytes[start..start + length])
+            };
         }
     }
 
-    /// Calls `emit` with rank and code length of each symbol of a text, but for its end.
+    /// The rank of the symbol of a run whose hash leads to `entry`, which is not that symbol.
+    fn probe(&self, model: &WordModel, mut entry: u32, hash: u64, run: &[u8]) -> u32 {
+        let mut at = hash as usize & self.mask;
+        while entry != 0 && run.len() <= WORD_BYTES_MAX {
+            let rank = (entry & ((1 << RANK_BITS) - 1)) - 1;
+            if (entry ^ fingerprint(hash)) >> RANK_BITS == 0 && model.text(rank) == run {
+                return rank;
+            }
+            at = (at + 1) & self.mask;
+            entry = self.table[at];
+        }
+        NONE
+    }
+
+    /// Calls `emit` with code and length of each symbol of the entry whose first run is `from`, but
+    /// for its end; returns the run after its last.
     #[inline]
     fn symbols(
         &self,
-        model: &WordModel,
-        bytes: &[u8],
-        (start, end): (usize, usize),
-        mut emit: impl FnMut(u32, u32),
-    ) {
-        let mut at = start;
+        buffers: &WordBuffers,
+        mut from: usize,
+        mut emit: impl FnMut(Symbol),
+    ) -> usize {
         let mut after_word = false;
-        while at < end {
-            let stop = run_end(bytes, at, end);
-            let run = &bytes[at..stop];
-            if run == b" " && after_word && stop < end {
-                let next_stop = run_end(bytes, stop, end);
-                if let Some((rank, length)) = self.find(model, &bytes[stop..next_stop]) {
-                    emit(rank, length);
-                } else {
-                    self.spell(&bytes[at..next_stop], &mut emit);
-                    after_word = false;
-                }
-                at = next_stop;
-                continue;
+        loop {
+            let run = buffers.runs[from];
+            let (start, length) = run.range();
+            let rank = buffers.found[from];
+            // The space is implied between two words that are symbols.
+            if run.length & SPACED != 0 && !(after_word && rank != NONE) {
+                emit(Symbol::Fixed(usize::from(b' ')));
             }
-            let is_word = is_word_byte(run[0]);
-            if let Some((rank, length)) = self.find(model, run) {
-                emit(rank, length);
-                after_word = is_word;
+            if rank != NONE {
+                emit(Symbol::Run(rank));
+                after_word = is_word_byte(buffers.bytes[start]);
             } else {
-                self.spell(run, &mut emit);
+                for byte in &buffers.bytes[start..start + length] {
+                    emit(Symbol::Fixed(usize::from(*byte)));
+                }
                 after_word = false;
             }
-            at = stop;
-        }
-    }
-
-    #[inline]
-    fn spell(&self, run: &[u8], emit: &mut impl FnMut(u32, u32)) {
-        for byte in run {
-            let fixed = self.fixed[usize::from(*byte)];
-            emit(fixed >> 8, fixed & 0xFF);
+            from += 1;
+            if run.length & LAST != 0 {
+                return from;
+            }
         }
     }
 
     /// Appends the bits of all entries.
-    pub(crate) fn encode(&self, model: &WordModel, entries: &Entries, out: &mut Vec<u8>) {
+    pub(crate) fn encode(
+        &self,
+        model: &WordModel,
+        entries: &Entries,
+        buffers: &mut WordBuffers,
+        out: &mut Vec<u8>,
+    ) {
+        self.find_runs(model, entries, buffers);
         let mut writer = BitWriter::default();
-        let end = self.fixed[END];
         let mut hashes = entries.hashes();
+        let mut run = 0;
         for index in 0..entries.len() {
             let is_long = entries.is_long(index);
             let shared = entries.shared(index);
             let class = shared_class(shared, is_long);
-            let rank = model.shared_rank[class];
-            let length = model.shared.length(rank);
-            writer.put(model.shared.code(rank, length), length, out);
+            let (code, length) = model.shared.code(model.shared_rank[class]);
+            writer.put(code, length, out);
             let bits = (class >> 1) as u32;
             if bits > 1 {
                 let low = shared as u32 & ((1 << (bits - 1)) - 1);
                 writer.put(low, bits - 1, out);
             }
-            let range = entries.suffix_range(index);
-            self.symbols(model, entries.bytes(), range, |rank, length| {
-                writer.put(model.code.code(rank, length), length, out);
+            run = self.symbols(buffers, run, |symbol| {
+                let (code, length) = match symbol {
+                    Symbol::Run(rank) => model.code.code(rank),
+                    Symbol::Fixed(symbol) => self.fixed[symbol],
+                };
+                writer.put(code, length, out);
             });
-            writer.put(model.code.code(end >> 8, end & 0xFF), end & 0xFF, out);
+            let (code, length) = self.fixed[END];
+            writer.put(code, length, out);
             if is_long {
                 writer.put(hashes.next().unwrap_or(0), 32, out);
             }
@@ -547,7 +606,125 @@ impl WordEncoder {
     }
 }
 
+/// A symbol that stands for a run, by its rank, or for a byte.
+#[derive(Clone, Copy)]
+enum Symbol {
+    Run(u32),
+    Fixed(usize),
+}
+
+impl WordBuffers {
+    /// Cuts the suffixes into runs; each entry has at least one, the last may be empty.
+    fn fill(&mut self, entries: &Entries) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(entries.bytes());
+        self.bytes
+            .resize(entries.bytes().len().next_multiple_of(64) + 64, 0);
+        self.masks.clear();
+        self.masks
+            .extend(self.bytes.chunks_exact(64).map(word_mask));
+        self.runs.clear();
+        for index in 0..entries.len() {
+            let (mut start, end) = entries.suffix_range(index);
+            let mut spaced = 0;
+            loop {
+                let stop = self.run_end(start, end);
+                if stop == start + 1 && stop < end && self.bytes[start] == b' ' && spaced == 0 {
+                    spaced = SPACED;
+                    start = stop;
+                    continue;
+                }
+                let last = if stop == end { LAST } else { 0 };
+                self.runs.push(Run {
+                    start: start as u32,
+                    length: (stop - start) as u32 | last | spaced,
+                });
+                if stop == end {
+                    break;
+                }
+                start = stop;
+                spaced = 0;
+            }
+        }
+    }
+
+    /// The end of the run that begins at `start`, at most `end`.
+    #[inline]
+    fn run_end(&self, start: usize, end: usize) -> usize {
+        if start >= end {
+            return end;
+        }
+        let mut word = start / 64;
+        let mask = self.masks[word] >> (start % 64);
+        // Zeros while the class stays the same.
+        let invert = 0_u64.wrapping_sub(mask & 1);
+        let changes = (self.masks[word] ^ invert) >> (start % 64);
+        if changes != 0 {
+            return (start + changes.trailing_zeros() as usize).min(end);
+        }
+        word += 1;
+        while word * 64 < end {
+            let changes = self.masks[word] ^ invert;
+            if changes != 0 {
+                return (word * 64 + changes.trailing_zeros() as usize).min(end);
+            }
+            word += 1;
+        }
+        end
+    }
+}
+
+/// For each of 64 bytes whether it is a part of a word.
 #[inline]
-fn hash_run(run: &[u8]) -> u64 {
-    rapidhash_v3(run)
+fn word_mask(bytes: &[u8]) -> u64 {
+    let mut classes = [0_u8; 64];
+    for (class, byte) in classes.iter_mut().zip(bytes) {
+        let letter = (*byte | 0x20).wrapping_sub(b'a') < 26;
+        let digit = byte.wrapping_sub(b'0') < 10;
+        *class = u8::from(letter | digit | (*byte >= 0x80));
+    }
+    let mut mask = 0;
+    for (index, eight) in classes.chunks_exact(8).enumerate() {
+        let word = eight
+            .iter()
+            .rev()
+            .fold(0_u64, |word, class| word << 8 | u64::from(*class));
+        // Gathers the lowest bits of eight bytes into the top byte.
+        let gathered = word.wrapping_mul(0x0102_0408_1020_4080) >> 56;
+        mask |= gathered << (8 * index);
+    }
+    mask
+}
+
+/// The first sixteen bytes from `start`, of which the first `length` (at most 16) are kept.
+#[inline]
+fn head(bytes: &[u8], start: usize, length: usize) -> u128 {
+    let chunk = bytes.get(start..).and_then(<[u8]>::first_chunk::<16>);
+    let head = u128::from_le_bytes(*chunk.unwrap_or(&[0; 16]));
+    let drop = 128 - 8 * length.min(16) as u32;
+    head.checked_shl(drop).map_or(0, |head| head >> drop)
+}
+
+/// A hash of the run; of those of more than 32 bytes, which are no symbols, any number.
+#[inline]
+fn hash_run(bytes: &[u8], start: usize, length: usize) -> u64 {
+    let first = head(bytes, start, length);
+    let mut hash = mix(first as u64 ^ length as u64, (first >> 64) as u64);
+    if length > 16 {
+        let second = head(bytes, start + 16, length - 16);
+        hash = mix(hash ^ second as u64, (second >> 64) as u64);
+    }
+    hash
+}
+
+#[inline]
+fn mix(a: u64, b: u64) -> u64 {
+    let product = u128::from(a ^ 0x9E37_79B9_7F4A_7C15) * u128::from(b ^ 0xE703_7ED1_A0B4_28DB);
+    product as u64 ^ (product >> 64) as u64
+}
+
+/// The bits of a hash that an entry of the table keeps.
+#[inline]
+fn fingerprint(hash: u64) -> u32 {
+    ((hash >> 50) as u32) << RANK_BITS
 }
