@@ -1,4 +1,9 @@
 //! The public API from end to end: load, query, dump, reopen, and what goes wrong.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests fail by panicking, and make files"
+)]
 
 use std::fs;
 use std::io::Write as _;

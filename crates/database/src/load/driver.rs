@@ -4,6 +4,10 @@
 //! file of N-Triples or N-Quads that another one has open: whoever holds the lock of the file takes
 //! the next piece of lines, lets go, and parses it. A file of Turtle or TriG stays with its thread.
 //!
+//! # Invariants
+//! 1. A file has exactly one state; helpers wait while it is being opened. Every file is read to its
+//!    end, or there is a failure: files that ended are counted, and `run` compares.
+//!
 //! # Concurrency
 //! Locks are taken in this order: list of open files, one file, failure. A piece is parsed without
 //! a lock.
@@ -13,8 +17,8 @@
 //! checked at every piece.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
@@ -54,9 +58,43 @@ pub(crate) struct Parsed {
 /// A source that has been taken.
 struct Opened {
     number: usize,
-    /// `None` while it is opened, for good if it is not parsed by lines, and after its end.
-    lines: Mutex<Option<Lines>>,
+    state: Mutex<State>,
+    /// Told when the state is no longer `Opening`.
+    opened: Condvar,
+    /// Whether the state is `Done`, to be asked without the lock.
     done: AtomicBool,
+}
+
+/// How far a source is.
+enum State {
+    /// The thread that took it is looking at its start.
+    Opening,
+    /// Whoever has the lock may take a piece.
+    Lines(Box<Lines>),
+    /// Nothing is left for helpers.
+    Done,
+}
+
+impl Opened {
+    /// Leaves `Opening`.
+    fn set(&self, state: State) {
+        if matches!(state, State::Done) {
+            self.done.store(true, Ordering::Release);
+        }
+        *lock(&self.state) = state;
+        self.opened.notify_all();
+    }
+}
+
+/// Ends `Opening` even if the thread panics, so that helpers do not wait forever.
+struct Opening<'a>(&'a Opened);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        if matches!(*lock(&self.0.state), State::Opening) {
+            self.0.set(State::Done);
+        }
+    }
 }
 
 struct Lines {
@@ -71,6 +109,8 @@ struct Shared<'a> {
     failure: Mutex<Option<(FailurePlace, Error)>>,
     bytes_read: Arc<AtomicU64>,
     quads: AtomicU64,
+    /// Sources that were read to their end.
+    ended: AtomicUsize,
 }
 
 /// The source and the number of the piece: of several failures the first one is reported.
@@ -104,6 +144,7 @@ pub(crate) fn run<S: QuadSink>(
         failure: Mutex::new(None),
         bytes_read: Arc::default(),
         quads: AtomicU64::new(0),
+        ended: AtomicUsize::new(0),
     };
     let shared_ref = &shared;
     std::thread::scope(|scope| {
@@ -125,6 +166,9 @@ pub(crate) fn run<S: QuadSink>(
     });
     match shared.failure.into_inner() {
         Ok(Some((_, error))) => Err(error),
+        Ok(None) if shared.ended.into_inner() != job.sources.len() => Err(Error::Internal(
+            "an input was not read to its end".to_owned(),
+        )),
         Ok(None) => Ok(Parsed {
             quads: shared.quads.into_inner(),
             bytes_read: shared.bytes_read.load(Ordering::Relaxed),
@@ -177,6 +221,11 @@ impl Shared<'_> {
         self.failed.load(Ordering::Acquire)
     }
 
+    /// A source was read to its end.
+    fn end(&self) {
+        self.ended.fetch_add(1, Ordering::AcqRel);
+    }
+
     /// Something to work on; `None` if nothing is left.
     fn take(&self) -> Option<Taken> {
         if self.is_stopped() {
@@ -186,7 +235,8 @@ impl Shared<'_> {
         if queue.next < self.job.sources.len() {
             let opened = Arc::new(Opened {
                 number: queue.next,
-                lines: Mutex::new(None),
+                state: Mutex::new(State::Opening),
+                opened: Condvar::new(),
                 done: AtomicBool::new(false),
             });
             queue.next += 1;
@@ -223,59 +273,60 @@ struct Worker<'a, S: QuadSink> {
 
 impl<S: QuadSink> Worker<'_, S> {
     fn share(&mut self, taken: &Taken) {
-        let opened = match taken {
+        match taken {
+            Taken::Shared(opened) => self.pieces(opened),
             Taken::New(opened) => {
-                // The lock is held while the source is opened, so that helpers wait for it.
-                let mut lines = lock(&opened.lines);
+                let opening = Opening(opened);
                 match self.open(opened.number) {
-                    Ok(Open::Lines(new)) => *lines = Some(*new),
+                    Ok(Open::Lines(lines)) => {
+                        opened.set(State::Lines(lines));
+                        drop(opening);
+                        self.pieces(opened);
+                    }
                     Ok(Open::Document(mut stream, with_graphs)) => {
-                        opened.done.store(true, Ordering::Release);
-                        drop(lines);
-                        if let Err(error) = self.document(opened.number, &mut stream, with_graphs) {
-                            self.shared.fail((opened.number, 0), error);
+                        drop(opening);
+                        match self.document(opened.number, &mut stream, with_graphs) {
+                            Ok(()) => self.shared.end(),
+                            Err(error) => self.shared.fail((opened.number, 0), error),
                         }
-                        return;
                     }
                     Err(error) => {
-                        opened.done.store(true, Ordering::Release);
-                        drop(lines);
+                        drop(opening);
                         self.shared.fail((opened.number, 0), error);
-                        return;
                     }
                 }
-                opened
             }
-            Taken::Shared(opened) => opened,
-        };
-        self.pieces(opened);
+        }
     }
 
     /// Parses pieces of a file until none is left.
     fn pieces(&mut self, opened: &Opened) {
         loop {
-            let mut lines = lock(&opened.lines);
-            if self.shared.is_stopped() || opened.done.load(Ordering::Acquire) {
-                return;
+            let mut state = lock(&opened.state);
+            while matches!(*state, State::Opening) {
+                state = opened
+                    .opened
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
             }
-            let Some(Lines {
-                pieces,
-                with_graphs,
-            }) = lines.as_mut()
-            else {
-                // Only after a panic of the thread that opened it.
-                opened.done.store(true, Ordering::Release);
+            let State::Lines(lines) = &mut *state else {
                 return;
             };
-            let with_graphs = *with_graphs;
-            let next = pieces.next(&mut self.piece);
-            if !matches!(next, Ok(Some(_))) {
-                opened.done.store(true, Ordering::Release);
-                *lines = None;
+            if self.shared.is_stopped() {
+                return;
             }
-            drop(lines);
+            let with_graphs = lines.with_graphs;
+            let next = lines.pieces.next(&mut self.piece);
+            if !matches!(next, Ok(Some(_))) {
+                *state = State::Done;
+                opened.done.store(true, Ordering::Release);
+            }
+            drop(state);
             let failed = match next {
-                Ok(None) => return,
+                Ok(None) => {
+                    self.shared.end();
+                    return;
+                }
                 Ok(Some(place)) => self
                     .piece(opened.number, place, with_graphs)
                     .map_err(|error| (place.number, error)),

@@ -219,6 +219,22 @@ fn a_literal_of_a_hundred_megabytes_is_loaded() {
 }
 
 #[test]
+fn helpers_wait_for_a_file_that_is_opened() {
+    // Many threads race for few small files.
+    for round in 0..300 {
+        let names = ["a.nt", "b.ttl", "c"];
+        let inputs: Vec<Input> = names[..1 + round % 3]
+            .iter()
+            .map(|name| {
+                Input::from_bytes(*name, format!("<http://a/s> <http://a/p> \"{name}\" .\n"))
+            })
+            .collect();
+        let files = inputs.len();
+        assert_eq!(load(inputs, 6).unwrap().len(), files);
+    }
+}
+
+#[test]
 fn a_load_of_nothing_is_empty() {
     assert_eq!(load(Vec::new(), 2).unwrap(), []);
     assert_eq!(load(vec![Input::from_bytes("x.nt", "")], 2).unwrap(), []);
