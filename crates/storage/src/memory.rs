@@ -7,7 +7,7 @@
 //! # Invariants
 //! 1. Reservations never take the budget beyond its limit. Reads may, by the parts that are pinned
 //!    at that moment: a query must be able to read what it stands on.
-//! 2. What was reserved is given back on drop (tests `releases_on_drop`, `cache_gives_up_bytes`).
+//! 2. What was reserved is given back on drop (`cache/tests.rs`).
 //!
 //! # Concurrency
 //! One atomic counter. The list of caches is locked while they are asked; they take their own locks

@@ -168,6 +168,9 @@ impl RootRecord {
             return None;
         }
         file_ends.truncate(count);
+        if file_ends.contains(&0) {
+            return None;
+        }
         Some(Self {
             identity,
             checkpoint,

@@ -8,7 +8,7 @@
 use super::Key;
 use crate::extent::{Part, PartRef};
 use crate::limits::CACHE_ENTRY_OVERHEAD_BYTES;
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -24,8 +24,9 @@ pub(super) struct Shard {
     map: HashMap<Key, Entry, rapidhash::fast::RandomState>,
     small: Queue,
     main: Queue,
-    ghosts: VecDeque<Key>,
-    ghost_set: HashSet<Key, rapidhash::fast::RandomState>,
+    /// What was evicted from the small queue, oldest first; stale if the map has another ticket.
+    ghosts: VecDeque<(Key, u64)>,
+    ghost_tickets: HashMap<Key, u64, rapidhash::fast::RandomState>,
     next_ticket: u64,
 }
 
@@ -79,7 +80,7 @@ impl Shard {
             entry.uses = 0;
             return (part, Change::Replaced);
         }
-        let in_main = self.ghost_set.remove(&key);
+        let in_main = self.ghost_tickets.remove(&key).is_some();
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         let queue = if in_main {
@@ -189,12 +190,15 @@ impl Shard {
     }
 
     fn remember(&mut self, key: Key) {
-        if self.ghost_set.insert(key) {
-            self.ghosts.push_back(key);
-        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.ghost_tickets.insert(key, ticket);
+        self.ghosts.push_back((key, ticket));
         while self.ghosts.len() > self.map.len().max(GHOSTS_MIN) {
-            if let Some(oldest) = self.ghosts.pop_front() {
-                self.ghost_set.remove(&oldest);
+            if let Some((oldest, ticket)) = self.ghosts.pop_front()
+                && self.ghost_tickets.get(&oldest) == Some(&ticket)
+            {
+                self.ghost_tickets.remove(&oldest);
             }
         }
     }
