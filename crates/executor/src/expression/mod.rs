@@ -8,7 +8,7 @@ mod compare;
 mod evaluate;
 mod node;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use stoa_planner::expression::Expression;
 use stoa_planner::physical::Variable;

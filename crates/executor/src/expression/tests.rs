@@ -1,1 +1,375 @@
+//! Tests of expressions over columns, and what tests of functions need: queries without data,
+//! planned and run on an empty store.
 
+use std::sync::Arc;
+
+use oxrdf::Term;
+use spargebra::SparqlParser;
+use stoa_planner::{PlannerOptions, Statistics, StatisticsError};
+use stoa_quadstore::QuadStore;
+use stoa_storage::{Cache, Identity, MemoryBudget, SimulatedDisk, Store};
+use stoa_terms::{GraphSet, Position, TermId, inline};
+
+use crate::{Clock, Execution, QueryContext, QuerySettings, Step};
+
+struct Stopped;
+
+impl Clock for Stopped {
+    fn now_ns(&self) -> u64 {
+        0
+    }
+}
+
+struct Nothing;
+
+impl Statistics for Nothing {
+    fn term_id(&self, term: &Term) -> Result<Option<TermId>, StatisticsError> {
+        Ok(match term {
+            Term::Literal(literal) => inline::encode_literal(literal.as_ref()),
+            _ => None,
+        })
+    }
+
+    fn count(&self, _: [Option<TermId>; 3], _: &GraphSet) -> Result<u64, StatisticsError> {
+        Ok(0)
+    }
+
+    fn distinct(
+        &self,
+        _: [Option<TermId>; 3],
+        _: Position,
+        _: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        Ok(0)
+    }
+
+    fn quads(&self) -> u64 {
+        0
+    }
+}
+
+/// A context on an empty store.
+fn context() -> Arc<QueryContext> {
+    let budget = MemoryBudget::new(64 << 20);
+    let cache = Cache::new(&budget, 8 << 20);
+    let disk = Arc::new(SimulatedDisk::new(1));
+    let store = Store::create(disk, cache, Identity::new(7)).unwrap();
+    let snapshot = QuadStore::create(store).unwrap().snapshot();
+    let now = "2026-11-21T12:00:00Z".parse().unwrap();
+    let mut settings = QuerySettings::new(budget, Arc::new(Stopped), now, 42);
+    settings.base_iri = Some(String::from("http://example.com/base/"));
+    settings.batch_rows = 3;
+    Arc::new(QueryContext::new(snapshot, settings))
+}
+
+const PREFIXES: &str = "PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
+    PREFIX rdf: <http://www.w3.org/1999/02/22-rdf-syntax-ns#>
+    PREFIX : <http://example.com/> ";
+
+/// The solutions of a query, each term as N-Triples has it, empty where unbound.
+pub(crate) fn select(query: &str) -> Vec<Vec<String>> {
+    let text = format!("{PREFIXES}{query}");
+    let parsed = SparqlParser::new()
+        .with_base_iri("http://example.com/base/")
+        .unwrap()
+        .parse_query(&text)
+        .unwrap_or_else(|error| panic!("{query}: {error}"));
+    let plan = stoa_planner::plan(&parsed, &PlannerOptions::default(), &Nothing).unwrap();
+    let context = context();
+    let mut execution = Execution::new(&plan, Arc::clone(&context)).unwrap();
+    let mut solutions = Vec::new();
+    loop {
+        match execution.next().unwrap() {
+            Step::Done => return solutions,
+            Step::Yield => (),
+            Step::Batch(batch) => {
+                for row in 0..batch.rows {
+                    let terms = (0..batch.columns.len()).map(|column| {
+                        let term = context.term(batch.get(column, row)).unwrap();
+                        term.map_or(String::new(), |term| term.to_string())
+                    });
+                    solutions.push(terms.collect());
+                }
+            }
+        }
+    }
+}
+
+/// Checks the value of an expression without variables, empty for an error.
+#[track_caller]
+pub(crate) fn check(expression: &str, expected: &str) {
+    let expected = full(expected);
+    let folded = select(&format!("SELECT ({expression} AS ?x) {{}}"));
+    assert_eq!(folded, [[expected.as_str()]], "{expression}");
+}
+
+/// Checks the value of an expression in `?a`, `?b` and `?c`, bound to terms.
+#[track_caller]
+pub(crate) fn check_with(expression: &str, bindings: &[&str], expected: &str) {
+    let names: Vec<&str> = ["?a", "?b", "?c"][..bindings.len()].to_vec();
+    let query = format!(
+        "SELECT ({expression} AS ?x) {{ VALUES ({}) {{ ({}) }} }}",
+        names.join(" "),
+        bindings.join(" ")
+    );
+    assert_eq!(select(&query), [[full(expected)]], "{query}");
+}
+
+/// Writes out the prefix of a datatype, and `true` and `false`.
+fn full(term: &str) -> String {
+    match term {
+        "true" | "false" => full(&format!("\"{term}\"^^xsd:boolean")),
+        _ => match term.split_once("^^xsd:") {
+            Some((lexical, local)) => {
+                format!("{lexical}^^<http://www.w3.org/2001/XMLSchema#{local}>")
+            }
+            None => term.to_owned(),
+        },
+    }
+}
+
+#[test]
+fn logic_has_three_values() {
+    for (expression, expected) in [
+        ("true && false", "false"),
+        ("(1/0) && false", "false"),
+        ("false && (1/0)", "false"),
+        ("(1/0) && true", ""),
+        ("(1/0) || true", "true"),
+        ("(1/0) || false", ""),
+        ("!(1/0)", ""),
+        ("!true", "false"),
+        ("!\"\"", "true"),
+        ("!0.0", "true"),
+        ("!\"NaN\"^^xsd:double", "true"),
+        ("!\"x\"^^xsd:integer", "true"),
+        ("!\"x\"^^:unknown", ""),
+        ("!<a>", ""),
+    ] {
+        check(expression, expected);
+    }
+    // Over a batch, with rows of every kind at once.
+    let rows = select(
+        "SELECT (?a && ?b AS ?and) (?a || ?b AS ?or) {
+            VALUES ?a { true false <e> } VALUES ?b { true false <e> } }",
+    );
+    assert_eq!(rows.len(), 9);
+    let count = |column: usize, text: &str| {
+        let full = full(text);
+        rows.iter().filter(|row| row[column] == full).count()
+    };
+    assert_eq!(
+        (count(0, "true"), count(0, "false"), count(0, "")),
+        (1, 5, 3)
+    );
+    assert_eq!(
+        (count(1, "true"), count(1, "false"), count(1, "")),
+        (5, 1, 3)
+    );
+}
+
+#[test]
+fn comparisons_are_of_values() {
+    for (expression, a, b, expected) in [
+        ("?a = ?b", "1", "1.0", "true"),
+        ("?a = ?b", "1", "\"01\"^^xsd:integer", "true"),
+        ("?a < ?b", "2", "1.0e1", "true"),
+        ("?a < ?b", "\"abc\"", "\"abd\"", "true"),
+        ("?a < ?b", "\"abc\"", "\"a much longer text\"", "false"),
+        (
+            "?a >= ?b",
+            "\"a much longer text\"",
+            "\"a much longer text\"",
+            "true",
+        ),
+        ("?a < ?b", "\"abc\"", "1", ""),
+        ("?a = ?b", "\"abc\"", "1", "false"),
+        ("?a = ?b", "\"x\"^^:t", "\"y\"^^:t", ""),
+        ("?a = ?b", "\"x\"^^:t", "\"x\"^^:t", "true"),
+        ("?a != ?b", "\"x\"^^:t", "\"x\"^^:t", "false"),
+        ("?a != ?b", "\"x\"^^:t", "\"y\"^^:t", ""),
+        ("?a != ?b", "\"x\"@en", "\"x\"", "true"),
+        ("?a = ?b", "<a>", "<a>", "true"),
+        ("?a != ?b", "<a>", "<b>", "true"),
+        ("?a = ?b", "<a>", "\"a\"", "false"),
+        ("?a < ?b", "<a>", "<b>", ""),
+        ("?a = ?b", "\"1\"^^xsd:boolean", "true", "true"),
+        (
+            "?a = ?b",
+            "\"NaN\"^^xsd:double",
+            "\"NaN\"^^xsd:double",
+            "false",
+        ),
+        ("!(?a < ?b)", "\"NaN\"^^xsd:double", "1.0e0", "true"),
+        ("sameTerm(?a, ?b)", "1", "1.0", "false"),
+        (
+            "sameTerm(?a, ?b)",
+            "\"some longer text\"",
+            "\"some longer text\"",
+            "true",
+        ),
+        (
+            "?a < ?b",
+            "\"2008-06-20T00:00:00\"^^xsd:dateTime",
+            "\"2008-07-20T00:00:00Z\"^^xsd:dateTime",
+            "true",
+        ),
+        (
+            "?a < ?b",
+            "\"2008-06-20T00:00:00\"^^xsd:dateTime",
+            "\"2008-06-20T01:00:00Z\"^^xsd:dateTime",
+            "",
+        ),
+        (
+            "?a = ?b",
+            "\"2006-08-23\"^^xsd:date",
+            "\"2006-08-23Z\"^^xsd:date",
+            "",
+        ),
+        (
+            "?a < ?b",
+            "123456789012345678901234567890",
+            "123456789012345678901234567891",
+            "true",
+        ),
+        (
+            "?a = ?b",
+            "123456789012345678901234567890",
+            "123456789012345678901234567891",
+            "false",
+        ),
+        ("?a IN (2, ?b)", "1", "1.0", "true"),
+        ("?a IN (2, <x>, ?b)", "1", "3", "false"),
+        ("?a IN (2, 1/0, ?b)", "1", "3", ""),
+        ("?a IN (2, 1/0, ?b)", "1", "1", "true"),
+        ("?a NOT IN (2, ?b)", "1", "3", "true"),
+        ("?a IN ()", "1", "1", "false"),
+    ] {
+        check_with(expression, &[a, b], expected);
+    }
+}
+
+#[test]
+fn filters_take_errors_for_false() {
+    for (filter, rows) in [
+        ("?a = \"some longer text\"", 1),
+        ("?a != \"some longer text\"", 5),
+        ("!(?a = \"some longer text\")", 5),
+        ("?a < 5 || ?a = <i>", 2),
+        ("?a < 5 && ?a > 0", 1),
+        ("isLiteral(?a) && strlen(?a) > 3", 2),
+        ("langMatches(lang(?a), \"EN\")", 1),
+        ("?a", 4),
+        ("regex(str(?a), \"TEXT\", \"i\")", 2),
+        ("xsd:double(str(?a)) < 5", 1),
+        ("datatype(?a) = xsd:integer", 1),
+        ("lang(?a) = \"\"", 5),
+    ] {
+        let query = format!(
+            "SELECT ?a {{ VALUES ?a {{ 1 <i> \"some longer text\" \"a text\"@en \"ab\" true
+                \"z\"^^:t }} FILTER({filter}) }}"
+        );
+        assert_eq!(select(&query).len(), rows, "{filter}");
+    }
+}
+
+#[test]
+fn arithmetic_promotes() {
+    for (expression, expected) in [
+        ("1 + 2", "\"3\"^^xsd:integer"),
+        ("1 + 2.5", "\"3.5\"^^xsd:decimal"),
+        ("1 / 2", "\"0.5\"^^xsd:decimal"),
+        ("4 / 2", "\"2\"^^xsd:decimal"),
+        ("1 / 0", ""),
+        ("1.0e0 / 0", "\"INF\"^^xsd:double"),
+        ("1 * 2.0e0", "\"2.0E0\"^^xsd:double"),
+        ("\"1\"^^xsd:float + 1", "\"2.0E0\"^^xsd:float"),
+        ("\"1\"^^xsd:float + 1.0e0", "\"2.0E0\"^^xsd:double"),
+        ("-(3 - 5)", "\"2\"^^xsd:integer"),
+        ("+\"x\"", ""),
+        ("\"a\" + 1", ""),
+        ("9223372036854775807 + 1", ""),
+        ("\"5\"^^xsd:byte - 6", "\"-1\"^^xsd:integer"),
+        (
+            "\"2000-10-30T11:12:00\"^^xsd:dateTime - \"1999-11-28T09:00:00\"^^xsd:dateTime",
+            "\"P337DT2H12M\"^^xsd:dayTimeDuration",
+        ),
+        (
+            "\"2000-10-30\"^^xsd:date + \"P1Y2M\"^^xsd:yearMonthDuration",
+            "\"2001-12-30\"^^xsd:date",
+        ),
+    ] {
+        check(expression, expected);
+    }
+    check_with("?a + ?b", &["1", "2.5"], "\"3.5\"^^xsd:decimal");
+    check_with(
+        "?a * ?b",
+        &["\"01\"^^xsd:integer", "3"],
+        "\"3\"^^xsd:integer",
+    );
+}
+
+#[test]
+fn forms_choose() {
+    check("IF(true, 1, 1/0)", "\"1\"^^xsd:integer");
+    check("IF(1/0, 1, 2)", "");
+    check("COALESCE(1/0, ?unbound, \"x\")", "\"x\"");
+    check("COALESCE(1/0)", "");
+    check("BOUND(?x1)", "false");
+    let rows = select(
+        "SELECT (IF(?a > 2, \"large\", ?a) AS ?x) (COALESCE(?a / (?a - 2), \"none\") AS ?y) {
+            VALUES ?a { 1 2 3 4 } } ORDER BY ?a",
+    );
+    let (one, three) = (full("\"1\"^^xsd:integer"), full("\"3\"^^xsd:decimal"));
+    assert_eq!(rows[0], [one, full("\"-1\"^^xsd:decimal")]);
+    assert_eq!(rows[1][1], "\"none\"");
+    assert_eq!(rows[2], [String::from("\"large\""), three]);
+}
+
+#[test]
+fn aggregates_follow_the_specification() {
+    let of = |aggregate: &str, values: &str| {
+        let query = format!("SELECT ({aggregate} AS ?x) {{ VALUES ?v {{ {values} }} }}");
+        select(&query).concat().concat()
+    };
+    for (aggregate, values, expected) in [
+        ("COUNT(?v)", "1 2 2", "\"3\"^^xsd:integer"),
+        ("COUNT(DISTINCT ?v)", "1 2 2", "\"2\"^^xsd:integer"),
+        ("COUNT(?v)", "", "\"0\"^^xsd:integer"),
+        ("SUM(?v)", "1 2 2", "\"5\"^^xsd:integer"),
+        ("SUM(DISTINCT ?v)", "1 2 2", "\"3\"^^xsd:integer"),
+        ("SUM(?v)", "1 2.5 1.0e0", "\"4.5E0\"^^xsd:double"),
+        ("SUM(?v)", "", "\"0\"^^xsd:integer"),
+        ("SUM(?v)", "1 \"x\"", ""),
+        ("SUM(?v)", "1 UNDEF", ""),
+        ("AVG(?v)", "1 2", "\"1.5\"^^xsd:decimal"),
+        ("AVG(?v)", "1.0e0 2", "\"1.5E0\"^^xsd:double"),
+        ("AVG(?v)", "", "\"0\"^^xsd:integer"),
+        ("AVG(?v)", "1 <x>", ""),
+        ("MIN(?v)", "3 1.5 2", "\"1.5\"^^xsd:decimal"),
+        ("MAX(?v)", "3 1.5 \"x\" <y>", "\"x\""),
+        ("MIN(?v)", "3 1.5 \"x\" <http://y>", "<http://y>"),
+        (
+            "MAX(?v)",
+            "\"a long text\" \"another long text\" \"b\"",
+            "\"b\"",
+        ),
+        ("MIN(?v)", "", ""),
+        ("MAX(?v)", "", ""),
+        ("SAMPLE(?v)", "UNDEF 7", "\"7\"^^xsd:integer"),
+        ("SAMPLE(?v)", "", ""),
+        ("GROUP_CONCAT(?v)", "\"a\" 1 <http://b>", "\"a 1 http://b\""),
+        (
+            "GROUP_CONCAT(DISTINCT ?v; SEPARATOR=\"\")",
+            "\"a\" \"a\" \"b\"@en",
+            "\"ab\"",
+        ),
+        ("GROUP_CONCAT(?v)", "", "\"\""),
+    ] {
+        assert_eq!(
+            of(aggregate, values),
+            full(expected),
+            "{aggregate} {values}"
+        );
+    }
+}
