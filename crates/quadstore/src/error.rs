@@ -13,13 +13,6 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The caller asked to stop.
     Cancelled,
-    /// The database was written in another version of the format.
-    Format {
-        /// The version that stands in the database.
-        found: u32,
-        /// The version that this program reads and writes.
-        supported: u32,
-    },
     /// Files, cache or memory budget; see the cause.
     Storage(stoa_storage::Error),
     /// Bytes that belong to no part passed their checksum and yet are not what the format allows;
@@ -51,10 +44,6 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cancelled => f.write_str("cancelled"),
-            Self::Format { found, supported } => write!(
-                f,
-                "the database has quad format {found}, this program has {supported}: load the data again"
-            ),
             Self::Storage(_) => f.write_str("storage failed"),
             Self::Corruption {
                 structure,

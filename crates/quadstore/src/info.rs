@@ -16,7 +16,7 @@ pub struct Info {
     pub quads: u64,
     /// The number of the last commit.
     pub commit: u64,
-    /// The version of the format of quads and terms.
+    /// The version of the format.
     pub format: u32,
     /// Graphs that hold quads or were created empty.
     pub graphs: u64,
@@ -80,7 +80,7 @@ impl Snapshot {
         Ok(Info {
             quads: self.quads(),
             commit: self.commit(),
-            format: crate::root::QUAD_FORMAT,
+            format: stoa_storage::format::FORMAT_VERSION,
             graphs: self.0.catalogue.rows(),
             trees: infos,
             dictionary: self.dictionary().info(),

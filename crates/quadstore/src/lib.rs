@@ -11,6 +11,8 @@ mod bulk;
 mod check;
 mod dictionary;
 mod error;
+#[cfg(test)]
+mod format_document;
 mod graphs;
 mod info;
 mod permutation;

@@ -43,8 +43,7 @@ impl QuadStore {
 
     /// Opens the quads of a store.
     ///
-    /// [`Error::Format`] if they were written in another version of the format,
-    /// [`Error::Corruption`] if the root is damaged.
+    /// [`Error::Corruption`] if the root is not one of a store of quads.
     pub fn open(store: Store) -> Result<Self> {
         Self::with_limits(store, TreeLimits::default())
     }

@@ -5,15 +5,24 @@
 
 use crate::error::{Error, Result};
 use crate::permutation::TreeRoot;
-use crate::permutation::tree::TREE_ROOT_BYTES;
+use crate::permutation::format::TREE_ROOT_BYTES;
 
-/// The version of everything that this crate writes.
-pub(crate) const QUAD_FORMAT: u32 = 1;
+/// The first four bytes of the payload, little-endian: `QUAD`.
+pub(crate) const ROOT_MAGIC: u32 = u32::from_le_bytes(*b"QUAD");
 /// Trees of a root: four permutations, the pairs, the catalogue.
-pub(crate) const TREES: usize = 6;
-/// Bytes before the trees: version (32 bits), trees (32 bits), next blank node, quads of the default
-/// graph.
-pub(crate) const ROOT_HEADER_BYTES: usize = 24;
+pub(crate) const ROOT_TREES: u32 = 6;
+/// Where the number of trees stands.
+pub(crate) const ROOT_TREE_COUNT: usize = 4;
+/// Where the first number that no blank node has stands.
+pub(crate) const ROOT_NEXT_BLANK_NODE: usize = 8;
+/// Where the quads of the default graph are noted.
+pub(crate) const ROOT_DEFAULT_QUADS: usize = 16;
+/// Where the roots of the trees begin.
+pub(crate) const ROOT_TREE_ROOTS: usize = 24;
+/// Where the length of the dictionary's descriptor stands, two bytes, before the descriptor.
+pub(crate) const ROOT_DICTIONARY: usize = ROOT_TREE_ROOTS + TREES * TREE_ROOT_BYTES;
+/// [`ROOT_TREES`] as the length of an array.
+const TREES: usize = ROOT_TREES as usize;
 /// The largest descriptor of a dictionary, in bytes.
 pub(crate) const DICTIONARY_BYTES_MAX: usize = 1024;
 
@@ -40,8 +49,8 @@ impl RootPayload {
             ));
         }
         let mut bytes = Vec::new();
-        bytes.extend_from_slice(&QUAD_FORMAT.to_le_bytes());
-        bytes.extend_from_slice(&(TREES as u32).to_le_bytes());
+        bytes.extend_from_slice(&ROOT_MAGIC.to_le_bytes());
+        bytes.extend_from_slice(&ROOT_TREES.to_le_bytes());
         bytes.extend_from_slice(&self.next_blank_node.to_le_bytes());
         bytes.extend_from_slice(&self.default_quads.to_le_bytes());
         for tree in &self.trees {
@@ -57,17 +66,6 @@ impl RootPayload {
         if bytes.is_empty() {
             return Ok(Self::default());
         }
-        let version = bytes
-            .first_chunk()
-            .map(|version| u32::from_le_bytes(*version));
-        if let Some(found) = version
-            && found != QUAD_FORMAT
-        {
-            return Err(Error::Format {
-                found,
-                supported: QUAD_FORMAT,
-            });
-        }
         Self::decode_fields(bytes).ok_or_else(|| Error::Corruption {
             structure: "root",
             expected: "trees and a dictionary".to_owned(),
@@ -76,13 +74,13 @@ impl RootPayload {
     }
 
     fn decode_fields(bytes: &[u8]) -> Option<Self> {
-        let (header, mut bytes) = bytes.split_first_chunk::<ROOT_HEADER_BYTES>()?;
+        let (header, mut bytes) = bytes.split_first_chunk::<ROOT_TREE_ROOTS>()?;
         let (numbers, _) = header.as_chunks::<8>();
-        let [versions, next_blank_node, default_quads] = numbers else {
+        let [kind, next_blank_node, default_quads] = numbers else {
             return None;
         };
-        let [_, _, _, _, trees @ ..] = versions;
-        if u32::from_le_bytes(*trees) != TREES as u32 {
+        let expected = u64::from(ROOT_TREES) << 32 | u64::from(ROOT_MAGIC);
+        if u64::from_le_bytes(*kind) != expected {
             return None;
         }
         let mut payload = Self {

@@ -4,8 +4,9 @@
 //! 1. Every node but the last of its level has at least half of the children of a full one: too few
 //!    children take in those of the kept node after them.
 
+use super::format::HEIGHT_MAX;
 use super::merge::MergeOptions;
-use super::node::{Child, HEIGHT_MAX, Node};
+use super::node::{Child, Node};
 use super::tree::TreeRoot;
 use crate::error::{Error, Result};
 

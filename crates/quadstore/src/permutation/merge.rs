@@ -21,7 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use stoa_storage::{Checkpoint, PartRef, Store};
 
 use super::build::{Item, build};
-use super::node::{Child, NODE_CHILDREN, Node};
+use super::format::NODE_CHILDREN;
+use super::node::{Child, Node};
 use super::tree::{Tree, TreeRoot, child_node};
 use crate::error::{Error, Result};
 use crate::segment::Row;

@@ -15,6 +15,7 @@
 
 mod build;
 pub(crate) mod count;
+pub(crate) mod format;
 pub(crate) mod merge;
 pub(crate) mod node;
 pub(crate) mod reader;

@@ -7,24 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 use stoa_storage::{Part, PartRef};
 
+use super::format::{
+    CHILD_BYTES, CHILD_CHECKPOINT, CHILD_DISTINCT_ONE, CHILD_DISTINCT_TWO, CHILD_EXTENT_BYTES,
+    CHILD_FIRST, CHILD_LAST, CHILD_PART, CHILD_ROWS, NODE_HEADER_BYTES, NODE_MAGIC,
+};
 use crate::error::{Error, Result};
 use crate::segment::Row;
-
-/// The first four bytes of an inner node, little-endian: `NOD1`.
-pub(crate) const NODE_MAGIC: u32 = u32::from_le_bytes(*b"NOD1");
-/// Bytes of a node before its entries: magic, level (8 bits), zero (8 bits), children (16 bits).
-pub(crate) const NODE_HEADER_BYTES: usize = 8;
-/// Bytes of the entry of a child.
-pub(crate) const CHILD_BYTES: usize = 104;
-/// Children of a full node; so many that it fills four pages.
-pub(crate) const NODE_CHILDREN: usize = 156;
-/// The largest height of a tree: more than 2^64 rows at half full nodes.
-pub(crate) const HEIGHT_MAX: u8 = 12;
-
-const _: () = assert!(
-    NODE_HEADER_BYTES + NODE_CHILDREN * CHILD_BYTES <= 4 * 4096,
-    "a node fits four pages"
-);
 
 /// What a node says about a child: a segment or a lower node.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -74,23 +62,22 @@ impl Child {
     pub(crate) fn decode(bytes: &[u8; CHILD_BYTES]) -> Self {
         let number = |at: usize| {
             bytes
-                .get(at * 8..)
+                .get(at..)
                 .and_then(<[u8]>::first_chunk)
                 .map_or(0, |bytes| u64::from_le_bytes(*bytes))
         };
-        let extent_bytes = bytes.get(92..).and_then(<[u8]>::first_chunk);
+        let extent_bytes = bytes.get(CHILD_EXTENT_BYTES..);
+        let extent_bytes = extent_bytes.and_then(<[u8]>::first_chunk);
+        let part = bytes.get(CHILD_PART..).and_then(PartRef::decode_from);
         Self {
-            first: [number(0), number(1), number(2), number(3)],
-            last: [number(4), number(5)],
-            rows: number(6),
-            distinct_one: number(7),
-            distinct_two: number(8),
-            part: bytes
-                .get(72..)
-                .and_then(PartRef::decode_from)
-                .unwrap_or(PartRef::NONE),
+            first: [0, 8, 16, 24].map(|place| number(CHILD_FIRST + place)),
+            last: [0, 8].map(|place| number(CHILD_LAST + place)),
+            rows: number(CHILD_ROWS),
+            distinct_one: number(CHILD_DISTINCT_ONE),
+            distinct_two: number(CHILD_DISTINCT_TWO),
+            part: part.unwrap_or(PartRef::NONE),
             extent_bytes: extent_bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes)),
-            checkpoint: number(12),
+            checkpoint: number(CHILD_CHECKPOINT),
         }
     }
 

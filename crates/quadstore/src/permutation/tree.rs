@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use stoa_storage::Store;
 
-use super::node::{CHILD_BYTES, Child, HEIGHT_MAX, Node};
+use super::format::{HEIGHT_MAX, TREE_ROOT_BYTES, TREE_TOP};
+use super::node::{Child, Node};
 use crate::error::{Error, Result};
 use crate::segment::Row;
 
@@ -23,10 +24,6 @@ pub(crate) struct TreeRoot {
     /// The segment or node at the top; `None` if the tree is empty.
     pub(crate) top: Option<Child>,
 }
-
-/// Bytes of an encoded [`TreeRoot`]: height (8 bits), whether there is a top (8 bits), zero
-/// (16 bits), the entry of the top.
-pub(crate) const TREE_ROOT_BYTES: usize = 4 + CHILD_BYTES;
 
 impl TreeRoot {
     /// The number of rows.
@@ -46,7 +43,7 @@ impl TreeRoot {
 
     /// The root in `bytes`; `None` if they are not one.
     pub(crate) fn decode(bytes: &[u8; TREE_ROOT_BYTES]) -> Option<Self> {
-        let (head, entry) = bytes.split_first_chunk::<4>()?;
+        let (head, entry) = bytes.split_first_chunk::<TREE_TOP>()?;
         match *head {
             [0, 0, 0, 0] => Some(Self::default()),
             [height, 1, 0, 0] if height <= HEIGHT_MAX => Some(Self {

@@ -7,11 +7,11 @@
 pub(crate) const GROUP_ROWS: usize = 1024;
 /// Rows of a full segment.
 pub(crate) const SEGMENT_ROWS: usize = 16_384;
-/// Groups of a full segment.
-pub(crate) const SEGMENT_GROUPS: usize = SEGMENT_ROWS / GROUP_ROWS;
 
 /// The first four bytes of a segment, little-endian: `SEG1`.
 pub(crate) const SEGMENT_MAGIC: u32 = u32::from_le_bytes(*b"SEG1");
+/// Where the number of rows stands in a segment's header.
+pub(crate) const HEADER_ROWS: usize = 4;
 /// Bytes of a segment's header before the entries of its groups.
 pub(crate) const HEADER_BYTES: usize = 8;
 /// Bytes of the entry of a group in the header.

@@ -18,7 +18,7 @@ use super::Row;
 use super::decode::{constant, decode, decode_one};
 use super::format::{
     GROUP_ENTRY_BYTES, GROUP_ENTRY_CRC, GROUP_ENTRY_KEY, GROUP_ENTRY_LENGTH, GROUP_ENTRY_OFFSET,
-    GROUP_HEADER_BYTES, GROUP_ROWS, HEADER_BYTES, SEGMENT_MAGIC, SEGMENT_ROWS,
+    GROUP_HEADER_BYTES, GROUP_ROWS, HEADER_BYTES, HEADER_ROWS, SEGMENT_MAGIC, SEGMENT_ROWS,
 };
 use crate::error::{Error, Result};
 
@@ -36,7 +36,8 @@ impl Header {
             let bytes = part.get(at..at + 4)?;
             Some(u32::from_le_bytes(*bytes.first_chunk()?))
         };
-        let rows = number(4).map_or(0, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let rows =
+            number(HEADER_ROWS).map_or(0, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
         let sound = number(0) == Some(SEGMENT_MAGIC)
             && (1..=SEGMENT_ROWS).contains(&rows)
             && part.len() == HEADER_BYTES + rows.div_ceil(GROUP_ROWS) * GROUP_ENTRY_BYTES;
