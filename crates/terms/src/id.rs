@@ -132,6 +132,10 @@ impl TermId {
 
     /// The upper four bits.
     #[must_use]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "four bits select one of sixteen kinds"
+    )]
     pub const fn kind(self) -> Kind {
         Kind::ALL[(self.0 >> Self::PAYLOAD_BITS) as usize]
     }

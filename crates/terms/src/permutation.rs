@@ -62,6 +62,10 @@ impl Permutation {
 
     /// Brings `[subject, predicate, object, graph]` into the order of this permutation.
     #[must_use]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a quad has a term at each position"
+    )]
     pub const fn permute(self, quad: [TermId; 4]) -> [TermId; 4] {
         let order = self.order();
         [

@@ -65,7 +65,7 @@ pub(super) fn integer(cells: &[Cell<'_>], _: &QueryContext) -> Option<Value> {
 fn truncated(value: f64) -> Option<i64> {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     let whole = value.trunc();
-    (whole >= -LIMIT && whole < LIMIT).then_some(whole as i64)
+    (-LIMIT..LIMIT).contains(&whole).then_some(whole as i64)
 }
 
 pub(super) fn decimal(cells: &[Cell<'_>], _: &QueryContext) -> Option<Value> {

@@ -22,10 +22,16 @@ use crate::context::{Computed, QueryContext};
 use crate::error::Result;
 use crate::expression::{Cell, Tag, Texts};
 
+/// Writes a string or IRI to the end of a buffer; what it is may borrow from the arguments.
+type StringFunction = for<'c> fn(&[Cell<'c>], &mut String) -> Option<Tag<'c>>;
+
+/// Gives a column of ids for columns of ids.
+type IdFunction = fn(&[Vec<TermId>], &QueryContext) -> Result<Vec<TermId>>;
+
 /// A function as it is called for a row. `None` is an expression error.
 pub(crate) enum Implementation {
     /// Writes a string or IRI and says what it is.
-    String(for<'c> fn(&[Cell<'c>], &mut String) -> Option<Tag<'c>>),
+    String(StringFunction),
     /// Gives a boolean.
     Boolean(fn(&[Cell<'_>]) -> Option<bool>),
     /// Gives a value.
@@ -33,7 +39,7 @@ pub(crate) enum Implementation {
     /// Gives a term whose spelling matters.
     Term(fn(&[Cell<'_>], &QueryContext) -> Option<Computed>),
     /// Works on whole columns of ids.
-    Id(fn(&[Vec<TermId>], &QueryContext) -> Result<Vec<TermId>>),
+    Id(IdFunction),
     /// BNODE, which remembers what it gave.
     BlankNode,
     /// REGEX and REPLACE, whose pattern is compiled apart.

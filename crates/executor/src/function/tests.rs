@@ -3,6 +3,7 @@
 use crate::expression::tests::{check, check_with, select};
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn functions_on_terms() {
     for (expression, expected) in [
         (
@@ -90,6 +91,7 @@ fn functions_on_terms() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn functions_on_strings() {
     for (expression, expected) in [
         ("strlen(\"chat\")", "\"4\"^^xsd:integer"),

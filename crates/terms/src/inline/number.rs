@@ -235,7 +235,7 @@ fn align(value: u64, fraction: i32) -> Option<(u64, i32)> {
         value * POWERS[(DIGITS - count) as usize]
     } else {
         let power = POWERS[(count - DIGITS) as usize];
-        if value % power != 0 {
+        if !value.is_multiple_of(power) {
             return None;
         }
         value / power
@@ -678,7 +678,7 @@ pub(crate) fn bound_of_scaled(digits: i64, scale: i32, last: bool) -> u64 {
         let power = POWERS[(count - DIGITS) as usize];
         // A larger magnitude is further outside for the last payload of positive numbers and the
         // first of negative ones.
-        let up = last != negative && value % power != 0;
+        let up = last != negative && !value.is_multiple_of(power);
         (value / power + u64::from(up)).min(POWERS[15] - 1)
     };
     pack(negative, (exponent + EXPONENT_BIAS) as u64, aligned, form)

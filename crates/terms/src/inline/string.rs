@@ -1,7 +1,6 @@
 //! Inline `xsd:string`s: up to seven bytes, left-aligned, above their number.
 
 #![expect(
-    clippy::cast_possible_truncation,
     clippy::indexing_slicing,
     reason = "lengths are at most seven, checked where they enter"
 )]

@@ -24,6 +24,7 @@ fn comes_back(lexical: &str, datatype: Datatype) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn usual_forms_are_inline() {
     for text in ["0", "-1", "1200", "36028797018963967", "-36028797018963968"] {
         comes_back(text, Datatype::Integer);

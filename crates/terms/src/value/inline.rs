@@ -9,10 +9,6 @@ use crate::{Kind, TermId};
 /// means that the ids do not tell and values must be compared; the inner one is an expression
 /// error.
 #[must_use]
-#[expect(
-    clippy::option_option,
-    reason = "not known and an expression error are two things"
-)]
 pub fn compare_inline(a: TermId, b: TermId) -> Option<Option<Ordering>> {
     let kind = a.kind();
     if kind == b.kind() {
@@ -44,10 +40,6 @@ pub fn compare_inline(a: TermId, b: TermId) -> Option<Option<Ordering>> {
 /// Whether the values of two inline literals are equal, as SPARQL's `=`; the outer `None` means
 /// that the ids do not tell, the inner one is an expression error.
 #[must_use]
-#[expect(
-    clippy::option_option,
-    reason = "not known and an expression error are two things"
-)]
 pub fn equals_inline(a: TermId, b: TermId) -> Option<Option<bool>> {
     let (kind, other) = (a.kind(), b.kind());
     if kind == Kind::Double && other == Kind::Double {
@@ -74,7 +66,6 @@ const fn is_number(kind: Kind) -> bool {
     matches!(kind, Kind::Integer | Kind::Decimal | Kind::Double)
 }
 
-#[expect(clippy::option_option, reason = "see compare_inline")]
 fn compare_numbers(a: TermId, b: TermId) -> Option<Option<Ordering>> {
     use InlineNumber::{Decimal, Double, Float, Integer};
     match (inline::number_value(a)?, inline::number_value(b)?) {
