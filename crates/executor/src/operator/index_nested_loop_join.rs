@@ -191,7 +191,12 @@ impl IndexNestedLoopJoin {
                 "an index nested-loop join over a variable that may be unbound",
             ));
         }
-        let shape = Shape::of(&keys, left.rows);
+        let varying = self.keys.iter().zip(&keys);
+        let varying: Vec<_> = varying
+            .filter(|(key, _)| matches!(key, Key::Column(_)))
+            .map(|(_, column)| *column)
+            .collect();
+        let shape = Shape::of(&varying, left.rows);
         self.sizer.learn(&shape, left.rows);
         self.lookup.start(&keys)?;
         self.combiner.start(left.rows);
@@ -341,7 +346,16 @@ struct Shape {
 }
 
 impl Shape {
+    /// The shape of keys given column by column. Constants among them do not matter.
     fn of(keys: &[&[TermId]], rows: usize) -> Self {
+        if let [ids] = keys {
+            // One varying column is the rule.
+            return Self {
+                ascending: ids.is_sorted(),
+                first: ids.iter().min().copied().into_iter().collect(),
+                last: ids.iter().max().copied().into_iter().collect(),
+            };
+        }
         let key = |row: usize| keys.iter().map(move |column| column.get(row).copied());
         let (mut first, mut last) = (0, 0);
         let mut ascending = true;
