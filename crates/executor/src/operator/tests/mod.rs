@@ -1,6 +1,9 @@
 //! Operators against naive models, on random rows, with batches of 1, 3 and 1,024 rows.
 
+mod forms;
 mod harness;
+mod index;
 mod joins;
 mod limits;
+mod store;
 mod unary;
