@@ -141,6 +141,9 @@ impl<'a> Printer<'a> {
                 self.kind(kind);
                 self.list(" ", keys);
                 self.list(" ~", compatible);
+                if keys.is_empty() && compatible.is_empty() {
+                    self.text.push_str(" all");
+                }
             }
             Operator::Filter { condition, .. } => {
                 self.text.push_str("filter ");

@@ -28,17 +28,20 @@ const BUSHY_MAX: usize = 6;
 const WORTH_NS: f64 = 50_000.0;
 
 /// Something to be joined.
+#[derive(Clone)]
 pub(crate) struct Item {
     pub(crate) certain: VariableSet,
     pub(crate) possible: VariableSet,
     /// Solutions after the conditions on this item alone.
     pub(crate) rows: f64,
-    /// How many different terms a shared variable takes, where it is known; else `rows`.
+    /// How many different terms a shared variable takes before conditions on other variables, where
+    /// it is known; else `rows`.
     pub(crate) distinct: Vec<(Variable, f64)>,
     pub(crate) source: Source,
 }
 
 /// What an item is made of.
+#[derive(Clone)]
 pub(crate) enum Source {
     /// A quad pattern, with the ways to read it.
     Pattern {
@@ -54,6 +57,7 @@ pub(crate) enum Source {
 }
 
 /// One way to read a pattern.
+#[derive(Clone, Copy)]
 pub(crate) struct Read {
     pub(crate) access: Access,
     /// Rows that are read, after ranges.
@@ -183,10 +187,7 @@ fn shared_variables(items: &[Item]) -> Vec<Shared> {
                         return 0.0;
                     }
                     let known = item.distinct.iter().find(|(other, _)| *other == variable);
-                    known
-                        .map_or(item.rows, |(_, distinct)| *distinct)
-                        .min(item.rows)
-                        .max(1.0)
+                    known.map_or(item.rows, |(_, distinct)| *distinct).max(1.0)
                 })
                 .collect(),
         })
@@ -329,16 +330,12 @@ impl Search<'_> {
             a.sorted,
             Step::Hash { left, right },
         );
-        match (self.forced, merge, probed) {
-            (Some(ForcedJoin::Merge), Some(merge), _) => add(merge, into),
-            (Some(ForcedJoin::IndexNestedLoop), _, Some(probed)) => add(probed, into),
-            (Some(ForcedJoin::Hash), _, _) => add(hashed, into),
-            (_, merge, probed) => {
-                for tree in merge.into_iter().chain(probed).chain([hashed]) {
-                    if tree.cost <= self.bound {
-                        add(tree, into);
-                    }
-                }
+        for tree in merge.into_iter().chain(probed).chain([hashed]) {
+            if self.forced.is_some() {
+                // Sorted out by `enforce`.
+                into.push(tree);
+            } else if tree.cost <= self.bound {
+                add(tree, into);
             }
         }
     }
@@ -413,11 +410,10 @@ impl Search<'_> {
                 for &left in &current {
                     for &right in singles.get(next)? {
                         self.join(left, right, rows, &mut trees);
-                        if matches!(self.items.get(next)?.source, Source::Plan { .. }) {
-                            self.join(right, left, rows, &mut trees);
-                        }
+                        self.join(right, left, rows, &mut trees);
                     }
                 }
+                self.enforce(&mut trees);
                 let cost = trees
                     .iter()
                     .map(|tree| tree.cost)
@@ -474,6 +470,7 @@ impl Search<'_> {
                     part = (part - 1) & set;
                 }
             }
+            self.enforce(&mut trees);
             let kept = self.keep(trees);
             *best.get_mut(set)? = kept;
         }
@@ -484,6 +481,25 @@ impl Search<'_> {
         self.shared
             .iter()
             .any(|shared| shared.items & left != 0 && shared.items & right != 0)
+    }
+
+    /// Where the forced method can be taken, nothing else is.
+    fn enforce(&self, trees: &mut Vec<Tree>) {
+        let Some(forced) = self.forced else {
+            return;
+        };
+        let is_forced = |tree: &Tree| match tree.step {
+            Step::Merge { .. } => forced == ForcedJoin::Merge,
+            Step::Hash { .. } => forced == ForcedJoin::Hash,
+            Step::Lookup { .. } => forced == ForcedJoin::IndexNestedLoop,
+            Step::Read { .. } | Step::Plan { .. } => false,
+        };
+        if trees.iter().any(is_forced) {
+            trees.retain(is_forced);
+        }
+        for tree in std::mem::take(trees) {
+            add(tree, trees);
+        }
     }
 
     fn keep(&mut self, trees: Vec<Tree>) -> Vec<usize> {

@@ -35,6 +35,13 @@ use spargebra::algebra::QueryDataset;
 /// How deep a query may be nested, in its text and in its algebra.
 pub const NESTING_MAX: usize = 1_000;
 
+/// From this nesting on (see [`check_nesting`]) a query should be parsed, planned and run on a
+/// thread with a stack of [`DEEP_STACK_BYTES`]: parser, planner and operators recurse.
+pub const NESTING_SHALLOW: usize = 50;
+
+/// The stack that a query nested up to [`NESTING_MAX`] needs, with room to spare.
+pub const DEEP_STACK_BYTES: usize = 64 << 20;
+
 /// The graph that as FROM stands for the union of all graphs.
 pub const UNION_GRAPH: &str = "urn:stoa:union";
 

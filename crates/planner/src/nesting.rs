@@ -13,12 +13,13 @@ use crate::error::Error;
 /// Levels that the solution modifiers of the outermost query may add.
 const MODIFIERS_MAX: usize = 8;
 
-/// Refuses a text nested deeper than [`NESTING_MAX`] in brackets or in runs of prefix operators; to
-/// be called before it is parsed, since the parser recurses.
+/// How deep a text is nested in brackets or in runs of prefix operators; to be called before it is
+/// parsed, since the parser recurses. Strings, IRIs and comments do not count.
 ///
 /// # Errors
-/// [`Error::TooDeep`]
-pub fn check_nesting(text: &str) -> Result<(), Error> {
+/// [`Error::TooDeep`] if that is more than [`NESTING_MAX`].
+pub fn check_nesting(text: &str) -> Result<usize, Error> {
+    let mut deepest = 0_usize;
     let bytes = text.as_bytes();
     let mut at = 0;
     let mut depth = 0_usize;
@@ -50,12 +51,13 @@ pub fn check_nesting(text: &str) -> Result<(), Error> {
             b' ' | b'\t' | b'\r' | b'\n' | b'(' | b'{' | b'[' => {}
             _ => prefixes = 0,
         }
-        if depth > NESTING_MAX || prefixes > NESTING_MAX {
+        deepest = deepest.max(depth + prefixes);
+        if deepest > NESTING_MAX {
             return Err(Error::TooDeep);
         }
         at += 1;
     }
-    Ok(())
+    Ok(deepest)
 }
 
 fn length_until(bytes: &[u8], ends: &[u8]) -> usize {

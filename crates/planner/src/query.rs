@@ -12,12 +12,13 @@ use crate::cardinality::Cache;
 use crate::error::Error;
 use crate::expression::Constant;
 use crate::logical::{Node, Op, translate};
-use crate::lowering::{Lowering, Planned};
+use crate::lowering::{Lowering, Planned, prune};
 use crate::nesting::{check_algebra, pattern_of};
 use crate::physical::{
     Operator, Plan, QueryForm, QueryPlan, TemplateTerm, TriplePattern, Variable,
 };
 use crate::statistics::Statistics;
+use crate::variable_set::VariableSet;
 
 /// Plans a query for one snapshot.
 ///
@@ -66,7 +67,10 @@ pub fn plan(
     let mut lowering = Lowering::new(&cache, options, logical.names);
     let planned = lowering.lower(root)?;
     let names = lowering.names;
-    let root = finish(planned, &form);
+    let mut root = finish(planned, &form);
+    if options.optimize {
+        prune(&mut root, &wanted(&form));
+    }
     Ok(QueryPlan {
         form,
         root,
@@ -74,6 +78,30 @@ pub fn plan(
         default_graphs: logical.dataset.default,
         base_iri: query.base_iri().map(|base| base.as_str().to_owned()),
     })
+}
+
+/// The variables that the form of a query looks at.
+fn wanted(form: &QueryForm) -> VariableSet {
+    match form {
+        QueryForm::Select(variables) | QueryForm::Describe { variables, .. } => {
+            variables.iter().copied().collect()
+        }
+        QueryForm::Ask => VariableSet::new(),
+        QueryForm::Construct(template) => {
+            let mut variables = VariableSet::new();
+            let mut stack: Vec<&TriplePattern> = template.iter().collect();
+            while let Some(triple) = stack.pop() {
+                for term in &triple.terms {
+                    match term {
+                        TemplateTerm::Variable(variable) => variables.insert(*variable),
+                        TemplateTerm::Triple(inner) => stack.push(inner),
+                        TemplateTerm::Constant(_) | TemplateTerm::BlankNode(_) => {}
+                    }
+                }
+            }
+            variables
+        }
+    }
 }
 
 /// Brings the columns of the root into the order that the form of the query wants.

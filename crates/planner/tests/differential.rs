@@ -3,14 +3,15 @@
 
 mod support;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use oxrdf::{Literal, NamedNode, Term};
 use spargebra::{Query, SparqlParser};
 use stoa_planner::physical::{Operator, Plan, QueryForm};
-use stoa_planner::{Error, ForcedJoin, PlannerOptions, explain, plan};
-use stoa_terms::GraphSet;
+use stoa_planner::{Error, ForcedJoin, PlannerOptions, Statistics, StatisticsError, explain, plan};
+use stoa_terms::{GraphSet, Position, TermId};
 use support::algebra::{Context, Row};
 use support::{Store, interpret};
 
@@ -152,7 +153,8 @@ impl Generator {
         self.made += 1;
         let made = self.made;
         let group = self.group(depth);
-        match self.random.below(5) {
+        match self.random.below(6) {
+            5 => format!("{{ SELECT (COUNT(DISTINCT *) AS ?made{made}) WHERE {group} }}"),
             0 => format!("{{ SELECT DISTINCT {a} WHERE {group} }}"),
             1 => format!("{{ SELECT {a} (COUNT({b}) AS ?made{made}) WHERE {group} GROUP BY {a} }}"),
             2 => format!("{{ SELECT (COUNT(*) AS ?made{made}) WHERE {group} }}"),
@@ -170,8 +172,58 @@ impl Generator {
             2 => "FROM NAMED <urn:g> ",
             _ => "",
         };
-        let distinct = self.random.one(&["", "", "DISTINCT "]);
-        format!("SELECT {distinct}* {from}WHERE {}", self.group(3))
+        let what = [
+            "*",
+            "*",
+            "DISTINCT *",
+            "?a",
+            "?b ?nothing",
+            "DISTINCT ?a ?c",
+        ];
+        let what = self.random.one(&what);
+        format!("SELECT {what} {from}WHERE {}", self.group(3))
+    }
+}
+
+/// Counts that have nothing to do with the data, so that all kinds of plans are chosen. Plans must
+/// be right whatever the counts.
+struct Lying<'a> {
+    store: &'a Store,
+    random: RefCell<Random>,
+}
+
+impl Lying<'_> {
+    fn lie(&self) -> u64 {
+        let mut random = self.random.borrow_mut();
+        let size = random.below(24);
+        random.below(1 << size)
+    }
+}
+
+impl Statistics for Lying<'_> {
+    fn term_id(&self, term: &Term) -> Result<Option<TermId>, StatisticsError> {
+        self.store.term_id(term)
+    }
+
+    fn count(&self, _: [Option<TermId>; 3], _: &GraphSet) -> Result<u64, StatisticsError> {
+        Ok(self.lie())
+    }
+
+    fn distinct(
+        &self,
+        _: [Option<TermId>; 3],
+        _: Position,
+        _: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        Ok(self.lie())
+    }
+
+    fn quads(&self) -> u64 {
+        self.lie()
+    }
+
+    fn named_graphs(&self) -> u64 {
+        self.lie()
     }
 }
 
@@ -303,6 +355,9 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
         ("hash", forced(ForcedJoin::Hash)),
         ("merge", forced(ForcedJoin::Merge)),
         ("lookup", forced(ForcedJoin::IndexNestedLoop)),
+        ("lying", PlannerOptions::default()),
+        ("lying again", PlannerOptions::default()),
+        ("lying merge", forced(ForcedJoin::Merge)),
     ]
 }
 
@@ -334,7 +389,16 @@ fn plans_give_what_the_specification_says() {
             continue;
         }
         for (name, options) in configurations() {
-            let planned = match plan(&query, &options, &store) {
+            let lying = Lying {
+                store: &store,
+                random: RefCell::new(Random(seed ^ (case * 8 + name.len() as u64 + 1) << 9)),
+            };
+            let statistics: &dyn Statistics = if name.starts_with("lying") {
+                &lying
+            } else {
+                &store
+            };
+            let planned = match plan(&query, &options, statistics) {
                 Ok(planned) => planned,
                 Err(Error::Unsupported(_)) => {
                     refused += 1;
@@ -399,7 +463,7 @@ fn quads(store: &Store) -> Vec<String> {
             let terms: Vec<String> = quad
                 .iter()
                 .map(|id| match *id {
-                    stoa_terms::TermId::DEFAULT_GRAPH => "-".to_owned(),
+                    TermId::DEFAULT_GRAPH => "-".to_owned(),
                     id => store.term(id).to_string(),
                 })
                 .collect();

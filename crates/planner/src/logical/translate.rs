@@ -500,6 +500,13 @@ impl<'a> Translator<'a> {
         for (output, aggregate) in aggregates {
             outputs.push(self.aggregate(output.as_str(), aggregate, &mut marks)?);
         }
+        let whole = outputs
+            .iter()
+            .any(|output| output.distinct && output.argument.is_none());
+        if whole {
+            // COUNT(DISTINCT *) does not tell blank nodes of patterns apart.
+            node = self.visible(node);
+        }
         if !marks.is_empty() {
             node = self.in_graph(node);
             node = self.build.mark(node, marks);
@@ -513,6 +520,24 @@ impl<'a> Translator<'a> {
         }
         keys.push(graph);
         Ok(self.build.group(node, keys, outputs))
+    }
+
+    /// The variables of a node that the query names, and the graph that it is matched with.
+    fn visible(&self, node: Node) -> Node {
+        let graph = match self.graph {
+            ActiveGraph::Variable(graph) => Some(graph),
+            _ => None,
+        };
+        let mut variables: Vec<Variable> = self
+            .scope
+            .values()
+            .copied()
+            .chain(graph)
+            .filter(|variable| node.possible.contains(*variable))
+            .collect();
+        variables.sort_unstable();
+        variables.dedup();
+        self.build.project(node, variables)
     }
 
     fn aggregate(

@@ -4,7 +4,8 @@ use std::mem::take;
 
 use stoa_terms::IdRange;
 
-use super::{Lowering, Planned, empty, filter_to, planned, seen_all, unit};
+use super::left_join::{APPLY_ROWS, apply};
+use super::{CHOICES_MAX, Lowering, Planned, empty, filter_to, planned, seen_all, unit};
 use crate::access_path::{
     Access, Ranges, accesses, intersect, lookup, positions_of, ranges_of, term_at,
 };
@@ -28,9 +29,13 @@ struct Part {
 
 enum PartSource {
     Pattern(Box<QuadPattern>),
-    /// A plan that is ready; taken out when it is placed.
-    Plan(Option<Box<Planned>>),
+    /// A plan that is ready; taken out when it is placed. With the node that it was made of, if it
+    /// may be worth planning it again for the bindings of the other parts.
+    Plan(Option<Box<Planned>>, Option<Box<Node>>),
 }
+
+/// A plan that costs less (nanoseconds) is not planned again for the bindings of other parts.
+const AGAIN_NS: f64 = 300_000.0;
 
 impl Lowering<'_> {
     /// Lowers a join, or a single pattern, with the conditions over it.
@@ -106,14 +111,22 @@ impl Lowering<'_> {
                 conditions,
             }));
         }
+        let again = self.choices < CHOICES_MAX
+            && self.forced.is_none()
+            && !matches!(
+                node.op,
+                Op::Values { .. } | Op::OuterBindings(_) | Op::GraphScan { .. } | Op::Slice { .. }
+            );
+        let copy = again.then(|| Box::new(node.clone()));
         let plan = self.lower(node)?;
         if plan.plan.operator == Operator::Empty {
             return Ok(None);
         }
+        let copy = copy.filter(|_| plan.cost > AGAIN_NS);
         Ok(Some(Part {
             certain: plan.certain.clone(),
             possible: plan.possible.clone(),
-            source: PartSource::Plan(Some(Box::new(plan))),
+            source: PartSource::Plan(Some(Box::new(plan)), copy),
             conditions,
         }))
     }
@@ -134,7 +147,7 @@ impl Lowering<'_> {
             parts = vec![Part {
                 certain: first.certain.clone(),
                 possible: first.possible.clone(),
-                source: PartSource::Plan(Some(Box::new(first))),
+                source: PartSource::Plan(Some(Box::new(first)), None),
                 conditions: Vec::new(),
             }];
             parts.extend(rest);
@@ -166,6 +179,10 @@ impl Lowering<'_> {
         let Some(order) = order(&items, &over, self.forced) else {
             return Ok(empty(Vec::new()));
         };
+        let cost = order.trees.get(order.root).map_or(0.0, |tree| tree.cost);
+        if let Some((number, inner)) = self.planned_again(&parts, &items, &over, cost)? {
+            return self.join_again(parts, conditions, &over, number, inner);
+        }
         let mut tree = Materialize {
             order: &order,
             items: &items,
@@ -177,10 +194,85 @@ impl Lowering<'_> {
         Ok(tree.plan(order.root, None))
     }
 
+    /// Looks for a part that costs much and is cheaper when it is run for the bindings of all other
+    /// parts alone; returns its number and its plan for those bindings. `cost` is what to beat.
+    fn planned_again(
+        &mut self,
+        parts: &[Part],
+        items: &[Item],
+        over: &[Condition],
+        cost: f64,
+    ) -> Result<Option<(usize, Planned)>, Error> {
+        let costly = parts.iter().enumerate().filter_map(|(number, part)| {
+            let PartSource::Plan(Some(plan), Some(node)) = &part.source else {
+                return None;
+            };
+            Some((number, plan.cost, node))
+        });
+        let Some((number, _, node)) = costly.max_by(|a, b| a.1.total_cmp(&b.1)) else {
+            return Ok(None);
+        };
+        let mut certain = VariableSet::new();
+        let mut possible = VariableSet::new();
+        for (other, part) in parts.iter().enumerate() {
+            if other != number {
+                certain.union_with(&part.certain);
+                possible.union_with(&part.possible);
+            }
+        }
+        let shared = possible.intersection(&node.possible);
+        if cost < AGAIN_NS || shared.is_empty() || !shared.is_subset(&certain) {
+            return Ok(None);
+        }
+        let Some((rows, other_cost)) = cost_without(items, over, number) else {
+            return Ok(None);
+        };
+        let mut left = unit();
+        left.plan.estimated_rows = rows;
+        self.choices += 1;
+        let again = self.seeded(&left, node, &shared);
+        self.choices -= 1;
+        let (inner, inner_cost) = again?;
+        let better = other_cost + inner_cost < cost * 0.8;
+        Ok(better.then_some((number, inner)))
+    }
+
+    /// Joins all parts but one, and runs the plan `inner` of that one for their bindings.
+    fn join_again(
+        &mut self,
+        mut parts: Vec<Part>,
+        conditions: Vec<Expression>,
+        over: &[Condition],
+        number: usize,
+        inner: Planned,
+    ) -> Result<Planned, Error> {
+        let others = all_but(parts.len(), number);
+        let part = parts.remove(number);
+        let (mut before, mut after) = (Vec::new(), part.conditions);
+        for (condition, known) in conditions.into_iter().zip(over) {
+            if known.is_covered(others) {
+                before.push(condition);
+            } else {
+                after.push(condition);
+            }
+        }
+        let left = self.join_parts(parts, before)?;
+        if left.plan.operator == Operator::Empty || inner.plan.operator == Operator::Empty {
+            return Ok(empty(Vec::new()));
+        }
+        let shared = left.possible.intersection(&part.possible);
+        let runs = (left.plan.estimated_rows / APPLY_ROWS).ceil().max(1.0);
+        let cost = runs * (inner.cost + cost::APPLY_START);
+        let rows = inner.plan.estimated_rows;
+        let outer = shared.iter().collect();
+        let joined = apply(left, inner, outer, JoinKind::Inner, rows, cost);
+        Ok(self.filter(joined, after))
+    }
+
     /// What is known about a part.
     fn item(&self, part: &Part, ranges: &[Ranges], shared: &VariableSet) -> Result<Item, Error> {
         let pattern = match &part.source {
-            PartSource::Plan(plan) => {
+            PartSource::Plan(plan, _) => {
                 let (cost, rows, sorted) = plan.as_ref().map_or((0.0, 0.0, None), |plan| {
                     let sorted = plan.plan.sorted_by.first().copied();
                     (plan.cost, plan.plan.estimated_rows, sorted)
@@ -231,7 +323,12 @@ impl Lowering<'_> {
         for variable in part.possible.intersection(shared).iter() {
             if let Some(position) = positions_of(pattern, variable).next() {
                 let count = self.cache.pattern_distinct(pattern, position, all)?;
-                distinct.push((variable, count));
+                let share = if ranged.contains(&variable) {
+                    (rows / all.max(1.0)).min(1.0)
+                } else {
+                    1.0
+                };
+                distinct.push((variable, count * share));
             }
         }
         Ok(Item {
@@ -247,6 +344,47 @@ impl Lowering<'_> {
             },
         })
     }
+}
+
+/// The set of all of `count` items but one.
+const fn all_but(count: usize, number: usize) -> u64 {
+    let all = if count >= ITEMS_MAX {
+        u64::MAX
+    } else {
+        (1 << count) - 1
+    };
+    all & !(1 << number)
+}
+
+/// Rows and cost of a join of all items but one.
+fn cost_without(items: &[Item], over: &[Condition], number: usize) -> Option<(f64, f64)> {
+    let kept: Vec<Item> = items
+        .iter()
+        .enumerate()
+        .filter(|&(other, _)| other != number)
+        .map(|(_, item)| item.clone())
+        .collect();
+    let without = |set: u64| {
+        let below = set & ((1 << number) - 1);
+        let above = (set >> number) >> 1;
+        below | above << number
+    };
+    let others = all_but(items.len(), number);
+    let over: Vec<Condition> = over
+        .iter()
+        .filter(|condition| condition.is_covered(others))
+        .map(|condition| Condition {
+            variables: condition
+                .variables
+                .iter()
+                .map(|&(certain, possible)| (without(certain), without(possible)))
+                .collect(),
+            selectivity: condition.selectivity,
+        })
+        .collect();
+    let order = order(&kept, &over, None)?;
+    let tree = order.trees.get(order.root)?;
+    Some((tree.rows, tree.cost))
 }
 
 /// A pattern read in its first permutation, whatever it costs.
@@ -449,7 +587,7 @@ impl Materialize<'_> {
         };
         let conditions = take(&mut part.conditions);
         match &mut part.source {
-            PartSource::Plan(plan) => {
+            PartSource::Plan(plan, _) => {
                 let plan = plan.take().map_or_else(|| empty(Vec::new()), |plan| *plan);
                 filter_to(plan, conditions, rows)
             }

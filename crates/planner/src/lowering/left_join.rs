@@ -16,7 +16,7 @@ const CHEAP_NS: f64 = 100_000.0;
 /// Rows of a left side for which the inner plan is run again without further thought.
 const FEW_ROWS: f64 = 1_000.0;
 /// Rows that the executor hands to an inner plan at once, in the long run.
-const APPLY_ROWS: f64 = 16_384.0;
+pub(super) const APPLY_ROWS: f64 = 16_384.0;
 
 /// A left side made ready to hand bindings to an inner plan.
 pub(super) struct Outer {

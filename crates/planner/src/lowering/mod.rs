@@ -6,7 +6,10 @@
 mod group;
 mod left_join;
 mod modifiers;
+mod prune;
 mod semi_join;
+
+pub(crate) use prune::prune;
 
 use stoa_terms::TermId;
 

@@ -5,7 +5,7 @@ use crate::cardinality::float;
 use crate::cost;
 use crate::error::Error;
 use crate::expression::{Aggregate, Expression};
-use crate::logical::{Node, Op};
+use crate::logical::{Builder, Node, Op, expression_variables, is_volatile};
 use crate::physical::{Operator, SortKey, Variable};
 use crate::variable_set::VariableSet;
 
@@ -117,6 +117,9 @@ impl Lowering<'_> {
         let kept = limit
             .and_then(|limit| limit.checked_add(offset))
             .filter(|&kept| self.build.optimize && kept <= TOP_K_MAX);
+        if kept.is_some() {
+            input = sort_last(input);
+        }
         let input = match (kept, input.op) {
             (Some(kept), Op::Sort { input, keys }) => {
                 let input = self.lower(*input)?;
@@ -156,6 +159,31 @@ impl Lowering<'_> {
             input.cost,
             input.certain,
         ))
+    }
+}
+
+/// `Distinct(Project(Sort))` as `Sort(Distinct(Project))` where the order is one of what is
+/// projected, so that only the first solutions need to be kept.
+fn sort_last(node: Node) -> Node {
+    let build = Builder { optimize: true };
+    let Op::Distinct(projected) = node.op else {
+        return node;
+    };
+    let Op::Project { input, variables } = projected.op else {
+        return build.distinct(*projected);
+    };
+    match input.op {
+        Op::Sort { input, keys }
+            if keys.iter().all(|key| {
+                expression_variables(&key.expression)
+                    .iter()
+                    .all(|variable| variables.contains(&variable))
+                    && !is_volatile(&key.expression)
+            }) =>
+        {
+            build.sort(build.distinct(build.project(*input, variables)), keys)
+        }
+        _ => build.distinct(build.project(*input, variables)),
     }
 }
 

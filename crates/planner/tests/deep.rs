@@ -1,0 +1,168 @@
+//! Deep and long queries: refused, or planned on a stack of ordinary size.
+
+mod support;
+
+use std::thread::Builder;
+
+use spargebra::{Query, SparqlParser};
+use stoa_planner::{Error, PlannerOptions, check_nesting, explain, plan};
+use support::Store;
+
+/// Stack of the thread that plans: a quarter of what is asked for deep queries.
+const STACK_BYTES: usize = stoa_planner::DEEP_STACK_BYTES / 4;
+
+fn nested(open: &str, middle: &str, close: &str, depth: usize) -> String {
+    format!("{}{middle}{}", open.repeat(depth), close.repeat(depth))
+}
+
+/// Parses on a large stack, as the parser needs it, and plans on a small one.
+fn plan_small(text: &str, options: &PlannerOptions) -> Result<usize, Error> {
+    check_nesting(text)?;
+    let text = text.to_owned();
+    let parsed: Query = Builder::new()
+        .stack_size(512 << 20)
+        .spawn(move || SparqlParser::new().parse_query(&text).expect("valid"))
+        .expect("a thread")
+        .join()
+        .expect("parses");
+    let options = options.clone();
+    Builder::new()
+        .stack_size(STACK_BYTES)
+        .spawn(move || {
+            let mut store = Store::default();
+            let term = |name: &str| oxrdf::NamedNode::new_unchecked(name).into();
+            store.insert(&term("urn:a"), &term("urn:p"), &term("urn:b"), None);
+            let planned = plan(&parsed, &options, &store);
+            let length = planned.as_ref().map(|planned| explain(planned).len());
+            // Dropping the algebra recurses, too, but that is the parser's.
+            std::mem::forget(parsed);
+            let result = length.map_err(|error| Error::Unsupported(error.to_string()));
+            drop(planned);
+            result
+        })
+        .expect("a thread")
+        .join()
+        .expect("plans")
+}
+
+#[test]
+fn deep_queries_are_planned_on_a_small_stack() {
+    let depth = 480;
+    let selects = 300;
+    let optional = nested("?a <urn:p> ?b OPTIONAL { ", "?b <urn:p> ?c", " }", depth);
+    let exists = nested(
+        "?a <urn:p> ?b FILTER NOT EXISTS { ",
+        "?b <urn:p> ?c",
+        " }",
+        depth / 2,
+    );
+    let expression = nested("!(?a = ", "1", ")", depth);
+    let arithmetic = format!("?b{} = 1", " + 1".repeat(900));
+    for text in [
+        format!("SELECT * {{ {optional} }}"),
+        format!("SELECT * {{ {exists} }}"),
+        format!("SELECT * {{ ?a <urn:p> ?b FILTER({expression}) }}"),
+        format!("SELECT * {{ ?a <urn:p> ?b FILTER({arithmetic}) }}"),
+        format!(
+            "SELECT * {{ {} }}",
+            nested("{ SELECT ?a { ", "?a <urn:p> ?b", " } }", selects)
+        ),
+        format!(
+            "SELECT * {{ {} }}",
+            nested("GRAPH ?g { ?a <urn:p> ?b . ", "?a <urn:p> ?b", " }", depth)
+        ),
+        format!(
+            "SELECT * {{ ?a <urn:p> ?b {} }}",
+            "OPTIONAL { ?a <urn:p> ?c } ".repeat(900)
+        ),
+        format!(
+            "SELECT * {{ ?a <urn:p> ?b {} }}",
+            (0..900)
+                .map(|n| format!("BIND(?b AS ?v{n}) "))
+                .collect::<String>()
+        ),
+        format!(
+            "SELECT * {{ ?a <urn:p> ?b {} }}",
+            "MINUS { ?a <urn:p> 1 } ".repeat(900)
+        ),
+    ] {
+        for optimize in [true, false] {
+            let options = PlannerOptions {
+                optimize,
+                ..PlannerOptions::default()
+            };
+            let start = text.chars().take(60).collect::<String>();
+            plan_small(&text, &options).expect(&start);
+        }
+    }
+}
+
+#[test]
+fn long_queries_are_planned() {
+    let options = PlannerOptions::default();
+    for text in [
+        format!(
+            "SELECT * {{ {{ ?a <urn:p> ?b }} {} }}",
+            "UNION { ?a <urn:p> ?c } ".repeat(5_000)
+        ),
+        format!(
+            "SELECT * {{ ?a <urn:p> ?b FILTER(?b = 1{}) }}",
+            " || ?b = 2".repeat(5_000)
+        ),
+        format!(
+            "SELECT * {{ {} }}",
+            "?a <urn:p> ?b . ?b <urn:p> ?c . ".repeat(150)
+        ),
+        format!(
+            "SELECT * {{ {} }}",
+            "{ SELECT * { ?a <urn:p> ?b } } ".repeat(300)
+        ),
+    ] {
+        plan_small(&text, &options).expect("planned");
+    }
+}
+
+#[test]
+fn what_is_too_deep_is_refused() {
+    let too_deep = |text: &str| matches!(check_nesting(text), Err(Error::TooDeep));
+    assert!(too_deep(&nested("{", "", "}", 10_000)));
+    assert!(too_deep(&nested("(", "1", ")", 1_001)));
+    assert!(too_deep(&format!(
+        "SELECT * {{ FILTER({}?a) }}",
+        "! ".repeat(10_000)
+    )));
+    assert!(too_deep(&format!(
+        "SELECT * {{ ?a {}<urn:p> ?b }}",
+        "^".repeat(10_000)
+    )));
+    assert!(!too_deep(&nested("{", "", "}", 999)));
+    assert!(!too_deep(&format!(
+        "SELECT * {{ ?a <urn:p> \"{}\" }}",
+        "(".repeat(5_000)
+    )));
+    assert!(!too_deep(&format!(
+        "SELECT * {{ ?a <urn:p> '''{}''' }}",
+        "(' ".repeat(5_000)
+    )));
+    assert!(!too_deep(&format!(
+        "SELECT * {{ ?a <urn:{}> ?b }}",
+        "(".repeat(5_000)
+    )));
+    assert!(!too_deep(&format!(
+        "# {}\nSELECT * {{ }}",
+        "(".repeat(5_000)
+    )));
+    assert!(!too_deep(
+        "SELECT * { ?a ?b ?c FILTER(?a < 1 && ?b > \"\\\"(\") }"
+    ));
+    let long = format!(
+        "SELECT * {{ ?a <urn:p> ?b FILTER(?b{} = 1) }}",
+        " + 1".repeat(20_000)
+    );
+    assert!(!too_deep(&long), "chains are for the algebra to count");
+    let options = PlannerOptions::default();
+    let refused = plan_small(&long, &options)
+        .expect_err("refused")
+        .to_string();
+    assert!(refused.contains("nested deeper"), "{refused}");
+}

@@ -1,0 +1,232 @@
+//! Golden plans: `tests/plans/*.test` hold a query and the plan that is expected for it.
+//! `UPDATE=1 cargo test -p stoa-planner --test explain` rewrites them; read the diff.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use oxrdf::Term;
+use spargebra::SparqlParser;
+use stoa_planner::{ForcedJoin, PlannerOptions, Statistics, StatisticsError, explain, plan};
+use stoa_terms::{GraphSet, IdRange, Kind, Position, TermId, inline};
+
+/// Counts like those of BSBM with 28,482 products, without the quads.
+#[derive(Default)]
+struct Catalogue {
+    ids: RefCell<BTreeMap<String, TermId>>,
+}
+
+/// Predicate, rows, subjects, objects.
+const PREDICATES: &[(&str, u64, u64, u64)] = &[
+    ("a", 1_200_000, 900_000, 400),
+    ("label", 31_000, 31_000, 28_000),
+    ("pf", 570_000, 28_482, 10_000),
+    ("pN1", 28_482, 28_482, 2_000),
+    ("pN3", 28_482, 28_482, 1_500),
+    ("pN4", 14_000, 14_000, 2_000),
+    ("pT1", 28_482, 28_482, 28_400),
+    ("producer", 28_482, 28_482, 566),
+    ("product", 569_640, 569_640, 28_482),
+    ("price", 569_640, 569_640, 100_000),
+    ("vendor", 569_640, 569_640, 290),
+    ("country", 15_000, 15_000, 10),
+    ("validTo", 569_640, 569_640, 1_000),
+    ("reviewFor", 284_820, 284_820, 28_482),
+    ("reviewer", 284_820, 284_820, 14_600),
+    ("title", 284_820, 284_820, 284_000),
+    ("rating1", 199_000, 199_000, 10),
+    ("rating2", 199_000, 199_000, 10),
+    ("name", 14_600, 14_600, 14_000),
+    ("date", 284_820, 284_820, 3_000),
+];
+
+impl Catalogue {
+    fn predicate(&self, id: TermId) -> (u64, u64, u64) {
+        let ids = self.ids.borrow();
+        let name = ids
+            .iter()
+            .find(|(_, other)| **other == id)
+            .map(|(name, _)| name);
+        let found = name.and_then(|name| PREDICATES.iter().find(|(p, ..)| name == p));
+        found.map_or((0, 1, 1), |&(_, rows, subjects, objects)| {
+            (rows, subjects, objects)
+        })
+    }
+}
+
+impl Statistics for Catalogue {
+    fn term_id(&self, term: &Term) -> Result<Option<TermId>, StatisticsError> {
+        let name = match term {
+            Term::Literal(literal) => {
+                if let Some(id) = inline::encode_literal(literal.as_ref()) {
+                    return Ok(Some(id));
+                }
+                literal.value().to_owned()
+            }
+            Term::NamedNode(iri) => {
+                let name = iri.as_str().rsplit(['#', '/']).next().unwrap_or_default();
+                if name == "type" {
+                    "a".to_owned()
+                } else {
+                    name.to_owned()
+                }
+            }
+            _ => return Ok(None),
+        };
+        if name.starts_with("nowhere") {
+            return Ok(None);
+        }
+        let mut ids = self.ids.borrow_mut();
+        let next = ids.len() as u64;
+        Ok(Some(
+            *ids.entry(name).or_insert(TermId::new(Kind::Iri, next)),
+        ))
+    }
+
+    fn count(&self, triple: [Option<TermId>; 3], _: &GraphSet) -> Result<u64, StatisticsError> {
+        Ok(match triple {
+            [None, None, None] => 10_000_000,
+            [Some(_), None, None] => 25,
+            [None, None, Some(_)] => 40,
+            [None, Some(p), None] => self.predicate(p).0,
+            [Some(_), Some(p), None] => {
+                let (rows, subjects, _) = self.predicate(p);
+                rows.div_ceil(subjects)
+            }
+            [None, Some(p), Some(_)] => {
+                let (rows, _, objects) = self.predicate(p);
+                rows.div_ceil(objects)
+            }
+            [Some(_), _, Some(_)] => 1,
+        })
+    }
+
+    fn count_ranges(
+        &self,
+        triple: [Option<TermId>; 3],
+        _: Position,
+        ranges: &[IdRange],
+        graphs: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        let one = ranges.iter().all(|range| range.first == range.last);
+        Ok(self
+            .count(triple, graphs)?
+            .div_ceil(if one { 1_000 } else { 4 }))
+    }
+
+    fn distinct(
+        &self,
+        triple: [Option<TermId>; 3],
+        position: Position,
+        _: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        Ok(match (triple, position) {
+            ([None, Some(p), None], Position::Subject) => self.predicate(p).1,
+            ([None, Some(p), None], _) => self.predicate(p).2,
+            ([None, None, None], Position::Predicate) => 60,
+            ([None, None, None], _) => 2_000_000,
+            _ => 10,
+        })
+    }
+
+    fn quads(&self) -> u64 {
+        10_000_000
+    }
+}
+
+const PREFIXES: &str = "PREFIX : <http://example.org/> \
+    PREFIX xsd: <http://www.w3.org/2001/XMLSchema#> ";
+
+fn explained(text: &str) -> String {
+    let mut options = PlannerOptions::default();
+    for line in text.lines().filter_map(|line| line.strip_prefix("# ")) {
+        match line {
+            "plain" => options.optimize = false,
+            "merge" => options.force_join = Some(ForcedJoin::Merge),
+            "hash" => options.force_join = Some(ForcedJoin::Hash),
+            "lookup" => options.force_join = Some(ForcedJoin::IndexNestedLoop),
+            "union" => options.default_graph_union = true,
+            _ => {}
+        }
+    }
+    let query = SparqlParser::new()
+        .parse_query(&format!("{PREFIXES}{text}"))
+        .expect("a valid query");
+    match plan(&query, &options, &Catalogue::default()) {
+        Ok(plan) => explain(&plan),
+        Err(error) => format!("error: {error}\n"),
+    }
+}
+
+#[test]
+fn plans_are_as_expected() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plans");
+    let update = std::env::var_os("UPDATE").is_some();
+    let mut files: Vec<_> = std::fs::read_dir(folder)
+        .expect("the folder of plans")
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    files.sort();
+    assert!(files.len() > 10, "plans are missing");
+    let mut wrong = Vec::new();
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a readable file");
+        let (query, expected) = text.split_once("----\n").unwrap_or((&text, ""));
+        let actual = explained(query);
+        if actual == expected {
+            continue;
+        }
+        if update {
+            std::fs::write(&file, format!("{}\n----\n{actual}", query.trim_end()))
+                .expect("a writable file");
+        } else {
+            wrong.push(format!(
+                "{}\n{actual}instead of\n{expected}",
+                file.display()
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Not a benchmark: a bound that is far off, so that planning that got slow by a factor is seen.
+#[test]
+fn planning_asks_little() {
+    struct Counting(Catalogue, RefCell<usize>);
+    impl Statistics for Counting {
+        fn term_id(&self, term: &Term) -> Result<Option<TermId>, StatisticsError> {
+            self.0.term_id(term)
+        }
+        fn count(
+            &self,
+            triple: [Option<TermId>; 3],
+            graphs: &GraphSet,
+        ) -> Result<u64, StatisticsError> {
+            *self.1.borrow_mut() += 1;
+            self.0.count(triple, graphs)
+        }
+        fn distinct(
+            &self,
+            triple: [Option<TermId>; 3],
+            position: Position,
+            graphs: &GraphSet,
+        ) -> Result<u64, StatisticsError> {
+            *self.1.borrow_mut() += 1;
+            self.0.distinct(triple, position, graphs)
+        }
+        fn quads(&self) -> u64 {
+            self.0.quads()
+        }
+    }
+    let asked = |text: &str| {
+        let query = SparqlParser::new()
+            .parse_query(&format!("{PREFIXES}{text}"))
+            .expect("a valid query");
+        let statistics = Counting(Catalogue::default(), RefCell::new(0));
+        plan(&query, &PlannerOptions::default(), &statistics).expect("planned");
+        statistics.1.into_inner()
+    };
+    assert_eq!(asked("SELECT * { :x :label ?o }"), 1);
+    assert_eq!(asked("SELECT * { ?s :label ?o . ?s :pN1 ?n }"), 4);
+    assert_eq!(asked("SELECT * { ?s :label ?o . ?s :label ?n }"), 2);
+}
