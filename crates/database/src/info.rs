@@ -1,7 +1,7 @@
 //! What `stoa info` and `stoa check` tell about a database.
 
 use stoa_quadstore::QuadStore;
-use stoa_terms::Kind;
+use stoa_terms::{Kind, TermId};
 
 use crate::error::Result;
 use crate::load::Progress;
@@ -44,6 +44,7 @@ pub struct Info {
 impl Info {
     pub(crate) fn of(store: &QuadStore) -> Result<Self> {
         let info = store.info()?;
+        let default_quads = store.snapshot().graph_quads(TermId::DEFAULT_GRAPH)?;
         let files = store.store();
         let dictionary: Vec<PartInfo> = info
             .dictionary
@@ -61,7 +62,8 @@ impl Info {
         });
         Ok(Self {
             quads: info.quads,
-            named_graphs: info.graphs,
+            // The catalogue lists the default graph, too, if it holds quads.
+            named_graphs: info.graphs.saturating_sub(u64::from(default_quads > 0)),
             terms: dictionary.iter().map(|part| part.entries).sum(),
             inline_share: share(&info.object_kinds, |_| true),
             inline_value_share: share(&info.object_kinds, |kind| {

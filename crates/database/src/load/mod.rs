@@ -119,7 +119,7 @@ pub struct LoadSummary {
     pub quads_new: u64,
     /// Terms that the dictionary did not have before.
     pub terms_new: u64,
-    /// The number of the commit that made them visible; the old one if nothing was new.
+    /// The number of the commit that made them visible.
     pub commit: u64,
     /// The most bytes of temporary files at any time.
     pub temp_peak_bytes: u64,
