@@ -253,10 +253,6 @@ impl From<stoa_quadstore::Error> for Error {
         match error {
             Quadstore::Cancelled => Self::Cancelled,
             Quadstore::Storage(error) => error.into(),
-            Quadstore::Format { found, supported } => Self::Format {
-                newer: found > supported,
-                message: error.to_string(),
-            },
             Quadstore::Corruption {
                 structure,
                 expected,
