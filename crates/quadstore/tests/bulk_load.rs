@@ -1,6 +1,14 @@
 //! Bulk loads against a model: random quads of all kinds of terms through several writers with very
 //! little memory, read back through every permutation; loads that are repeated, cancelled, dropped,
 //! that run out of disk or lose power.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "helpers of tests, with small numbers"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

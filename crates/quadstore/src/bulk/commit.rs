@@ -28,7 +28,10 @@ pub(super) fn commit(store: &QuadStore, shared: &Shared) -> Result<BulkSummary> 
     }
     shared.check_cancelled()?;
     let mut partials = std::mem::take(&mut *lock(&shared.sealed));
-    let commit = store.begin_commit()?;
+    let mut commit = store.begin_commit()?;
+    // Beyond a thread for each permutation, the others help these.
+    let permutations = Permutation::ALL.len();
+    commit.set_helpers(shared.options.threads.saturating_sub(permutations) / permutations);
     let ids_file = SpillFile::new(&shared.space)?;
     let terms = Merge {
         shared,
@@ -230,7 +233,7 @@ fn sort_blocks<P: Packing>(
             .quads_file
             .read(reference, &mut scratch, &mut block)?;
         let mut quads = 0;
-        for_each_quad(&block, &ids, |quad| {
+        for_each_quad(&block, &ids.0, |quad| {
             let codes = packing.codes(quad)?;
             for (order, builder) in &mut builders {
                 builder.push(packing.pack(order.node_first(), codes), |from, to| {
@@ -253,11 +256,15 @@ fn sort_blocks<P: Packing>(
     Ok(all)
 }
 
+/// The id of each local number of a partial vocabulary.
+#[derive(Default)]
+struct Ids(Vec<TermId>);
+
 /// The blocks of quads that are still to be sorted.
 struct Queue<'a> {
     partials: std::slice::Iter<'a, Partial>,
     blocks: std::slice::Iter<'a, BlockRef>,
-    ids: Arc<Vec<TermId>>,
+    ids: Arc<Ids>,
 }
 
 impl<'a> Queue<'a> {
@@ -270,7 +277,7 @@ impl<'a> Queue<'a> {
     }
 
     /// The next block, and the ids of the local numbers in it.
-    fn next(&mut self) -> Result<Option<(BlockRef, Arc<Vec<TermId>>)>> {
+    fn next(&mut self) -> Result<Option<(BlockRef, Arc<Ids>)>> {
         loop {
             if let Some(&block) = self.blocks.next() {
                 return Ok(Some((block, Arc::clone(&self.ids))));
@@ -280,7 +287,7 @@ impl<'a> Queue<'a> {
             };
             // The old ids go before the new ones come.
             self.ids = Arc::default();
-            self.ids = Arc::new(partial.read_ids()?);
+            self.ids = Arc::new(Ids(partial.read_ids()?));
             self.blocks = partial.quads.iter();
         }
     }

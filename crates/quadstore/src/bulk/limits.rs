@@ -1,9 +1,12 @@
 //! How a bulk load divides its memory.
 
 /// Percent of the memory that vocabularies take while quads are read.
-pub(crate) const TERMS_SHARE: u64 = 70;
+const TERMS_SHARE: u64 = 70;
 /// Percent of the memory that sort buffers take.
-pub(crate) const SORT_SHARE: u64 = 70;
+const SORT_SHARE: u64 = 70;
+/// What a load takes whatever its size, in bytes: models and blocks of the dictionary's writers, open
+/// segments, buffers of temporary files, the program itself.
+const FIXED_BYTES: u64 = 48 << 20;
 /// Vocabularies get at least this much, in bytes, however little the memory is.
 const TERMS_BYTES_MIN: u64 = 128 << 10;
 /// A sort buffer holds at least this many keys.
@@ -11,7 +14,7 @@ const SORT_KEYS_MIN: usize = 512;
 
 /// Bytes for all vocabularies together.
 pub(super) fn terms_bytes(memory_bytes: u64) -> usize {
-    let bytes = (memory_bytes / 100 * TERMS_SHARE).max(TERMS_BYTES_MIN);
+    let bytes = (divisible(memory_bytes) / 100 * TERMS_SHARE).max(TERMS_BYTES_MIN);
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
@@ -24,8 +27,15 @@ pub(super) fn sort_capacity(
     buffers: usize,
     quads: u64,
 ) -> usize {
-    let share = (memory_bytes / 100 * SORT_SHARE).saturating_sub(taken_bytes);
+    let share = (divisible(memory_bytes) / 100 * SORT_SHARE).saturating_sub(taken_bytes);
     let bytes = usize::try_from(share).unwrap_or(usize::MAX);
     let quads = usize::try_from(quads).unwrap_or(usize::MAX);
     (bytes / key_bytes / buffers).max(SORT_KEYS_MIN).min(quads)
+}
+
+/// What is left of the memory for what can be made smaller; half of it where there is little.
+fn divisible(memory_bytes: u64) -> u64 {
+    memory_bytes
+        .saturating_sub(FIXED_BYTES)
+        .max(memory_bytes / 2)
 }

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! # Limits
-//! Vocabularies take [`limits::TERMS_SHARE`] percent of the memory while reading, sort buffers
-//! [`limits::SORT_SHARE`] percent afterwards; the rest is for the caller's buffers and the writers of
+//! Vocabularies take `TERMS_SHARE` percent of the memory while reading, sort buffers `SORT_SHARE`
+//! percent afterwards (both in `limits.rs`); the rest is for the caller's buffers and the writers of
 //! dictionary and permutations. Cancellation is checked once a few thousand quads or terms.
 //!
 //! # Concurrency
@@ -20,7 +20,7 @@
 
 mod commit;
 mod key_sort;
-pub(crate) mod limits;
+mod limits;
 mod loser_tree;
 mod merge_terms;
 mod packing;
@@ -132,6 +132,7 @@ impl QuadStore {
     /// If temporary files cannot be made.
     pub fn bulk_load(&self, options: BulkOptions) -> Result<BulkLoad> {
         let space = self.store().temp_space();
+        space.reset_peak();
         let terms_bytes = limits::terms_bytes(options.memory_bytes);
         let shared = Shared {
             terms_file: SpillFile::new(&space)?,
