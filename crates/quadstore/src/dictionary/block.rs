@@ -43,11 +43,13 @@ pub(crate) struct BlockHeader {
 
 impl BlockHeader {
     fn write(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         out.push(self.codec);
         out.push(self.model);
         out.extend_from_slice(&self.entries.to_le_bytes());
         out.extend_from_slice(&self.suffix_bytes.to_le_bytes());
         out.extend_from_slice(&self.first_text.to_le_bytes());
+        debug_assert_eq!(out.len() - start, BLOCK_HEADER_BYTES);
     }
 
     /// The header of a block, and its body.

@@ -8,7 +8,6 @@
 //! Sixteen shards, each under its own lock, which is held for a look-up or an insertion only. Each
 //! evicts by the clock: a block that was used since the hand last passed stays.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::HashMap;
@@ -48,8 +47,6 @@ pub(crate) struct BlockCache {
     shards: Vec<Mutex<Shard>>,
     budget: MemoryBudget,
     limit_bytes: u64,
-    hits: AtomicU64,
-    misses: AtomicU64,
 }
 
 impl BlockCache {
@@ -59,8 +56,6 @@ impl BlockCache {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             budget: budget.clone(),
             limit_bytes,
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
         });
         let weak = Arc::downgrade(&cache);
         budget.register(weak);
@@ -86,12 +81,6 @@ impl BlockCache {
             Arc::clone(&slot.block)
         });
         drop(shard);
-        let counter = if found.is_some() {
-            &self.hits
-        } else {
-            &self.misses
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
         found
     }
 
@@ -132,14 +121,6 @@ impl BlockCache {
             },
         );
         drop(shard);
-    }
-
-    /// Hits and misses so far.
-    pub(crate) fn counters(&self) -> (u64, u64) {
-        (
-            self.hits.load(Ordering::Relaxed),
-            self.misses.load(Ordering::Relaxed),
-        )
     }
 }
 

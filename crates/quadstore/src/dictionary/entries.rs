@@ -114,11 +114,6 @@ impl Entries {
         self.long.iter().map(|long| long.1)
     }
 
-    /// The number of long entries.
-    pub(crate) fn long_count(&self) -> usize {
-        self.long.len()
-    }
-
     /// If entry `index` is long: how many long entries stand before it, and its hash.
     pub(crate) fn long(&self, index: usize) -> Option<(usize, u32)> {
         if !self.is_long(index) {
@@ -142,16 +137,6 @@ impl Entries {
         self.shared.push(flags);
         self.bytes.extend_from_slice(suffix);
         self.ends.push(self.bytes.len() as u32);
-    }
-
-    /// Removes all entries and keeps the memory.
-    pub(crate) fn clear(&mut self) {
-        self.shared.clear();
-        self.ends.clear();
-        self.bytes.clear();
-        self.long.clear();
-        self.restart_bytes.clear();
-        self.restart_ends.clear();
     }
 
     /// Room for the entries that are being decoded.
@@ -179,7 +164,7 @@ impl Entries {
             }
             let (start, end) = self.suffix_range(index);
             visible = self.shared(index) + end - start;
-            if index % RESTART_INTERVAL == 0 && index > 0 {
+            if index.is_multiple_of(RESTART_INTERVAL) && index > 0 {
                 prefix.clear();
                 self.prefix_into(index, index - 1, &mut prefix);
                 self.restart_bytes.extend_from_slice(&prefix);
@@ -212,7 +197,7 @@ impl Entries {
                 out[base + shared..base + needed].copy_from_slice(&suffix[..needed - shared]);
                 needed = shared;
             }
-            if needed > 0 && at % RESTART_INTERVAL == 0 {
+            if needed > 0 && at.is_multiple_of(RESTART_INTERVAL) {
                 out[base..base + needed].copy_from_slice(&self.restart_prefix(at)[..needed]);
                 break;
             }
@@ -222,7 +207,7 @@ impl Entries {
 
     /// Appends the visible bytes of entry `index`, which must be below `len()`.
     pub(crate) fn visible_into(&self, index: usize, out: &mut Vec<u8>) {
-        if index % RESTART_INTERVAL == 0 {
+        if index.is_multiple_of(RESTART_INTERVAL) {
             out.extend_from_slice(self.restart_prefix(index));
         } else {
             self.prefix_into(index, index - 1, out);

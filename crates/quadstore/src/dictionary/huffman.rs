@@ -130,7 +130,7 @@ impl Code {
 /// Code lengths, 1 to [`CODE_BITS_MAX`], of symbols that occur `counts` times; at least two symbols.
 pub(crate) fn code_lengths(counts: &[u64]) -> Vec<u8> {
     let symbols = counts.len();
-    assert!(symbols >= 2 && symbols <= 1 << (CODE_BITS_MAX - 3));
+    assert!((2..=1 << (CODE_BITS_MAX - 3)).contains(&symbols));
     let mut order: Vec<usize> = (0..symbols).collect();
     order.sort_by_key(|index| counts[*index]);
     let mut weights: Vec<u64> = order.iter().map(|index| counts[*index].max(1)).collect();

@@ -23,6 +23,7 @@ mod block;
 mod cache;
 mod check;
 mod cursor;
+mod drift;
 mod entries;
 mod format;
 mod huffman;
@@ -44,7 +45,6 @@ use stoa_terms::{Kind, TermId};
 
 use crate::error::{Error, Result};
 use cache::BlockCache;
-pub(crate) use check::DictionaryCheck;
 pub(crate) use cursor::KeyCursor;
 use format::{LIST_MAGIC, ROOT_BYTES, take};
 pub(crate) use partition::Partition;

@@ -49,25 +49,38 @@ impl Model {
         }
     }
 
-    /// The cheapest model for `sample`, whose blocks stand for `scale` times as much data.
-    pub(crate) fn train(sample: &[&Entries], scale: u64) -> Self {
-        let words = WordModel::train(sample).map(Arc::new);
-        let dictionary = sample_dictionary(sample);
+    /// The cheapest model for `sample`, whose blocks stand for `scale` times as much data; `None` if
+    /// that is not a twentieth cheaper than `last`.
+    pub(crate) fn train(
+        sample: &[&Entries],
+        scale: u64,
+        last: Option<&ModelEncoder>,
+    ) -> Option<Self> {
         let step = sample.len().div_ceil(TRIAL_BLOCKS).max(1);
         let trial: Vec<&Entries> = sample.iter().step_by(step).copied().collect();
         let factor = scale * step as u64;
+        let words = WordModel::train(sample).map(Arc::new);
+        let dictionary = sample_dictionary(sample);
         let candidates = [
             Self::empty(),
             Self::new(None, dictionary.clone()),
             Self::new(words.clone(), Vec::new()),
             Self::new(words, dictionary),
         ];
-        candidates
-            .into_iter()
-            .map(Arc::new)
-            .min_by_key(|model| cost(&trial, model, factor))
-            .and_then(Arc::into_inner)
-            .unwrap_or_else(Self::empty)
+        let costs = candidates.into_iter().map(|model| {
+            let stored = if model.is_empty() {
+                0
+            } else {
+                model.write().len() as u64
+            };
+            let encoder = ModelEncoder::new(Arc::new(model), 0);
+            (cost(&trial, &encoder) * factor + stored, encoder.model)
+        });
+        let (least, model) = costs.min_by_key(|candidate| candidate.0)?;
+        if last.is_some_and(|last| least > cost(&trial, last) * factor / 20 * 19) {
+            return None;
+        }
+        Arc::into_inner(model)
     }
 
     /// The zstd dictionary for readers.
@@ -166,21 +179,15 @@ impl ModelEncoder {
     }
 }
 
-/// What `trial`, `factor` times over, and the model itself take on disk.
-fn cost(trial: &[&Entries], model: &Arc<Model>, factor: u64) -> u64 {
-    let encoder = ModelEncoder::new(Arc::clone(model), 0);
-    let mut encoder = BlockEncoder::new(&encoder);
+/// What `trial` takes on disk.
+fn cost(trial: &[&Entries], model: &ModelEncoder) -> u64 {
+    let mut encoder = BlockEncoder::new(model);
     let mut out = Vec::new();
     for entries in trial {
         encoder.encode(entries, 0, &mut out);
         encoder.forget_choice();
     }
-    let stored = if model.is_empty() {
-        0
-    } else {
-        model.write().len() as u64
-    };
-    out.len() as u64 * factor + stored
+    out.len() as u64
 }
 
 /// Bytes of the bodies of blocks all over the sample, at most an eighth of it.

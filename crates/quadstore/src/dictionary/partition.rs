@@ -5,15 +5,15 @@
 //! same order, so that the n-th long entry belongs to text n.
 //!
 //! # Concurrency
-//! Immutable but for models, which are loaded when first needed. All calls are for any thread.
+//! Immutable but for models, which are loaded when needed and given up when memory is. All calls are for any thread.
 //!
 //! # Format
 //! docs/format.md#dictionary
 
 use std::cmp::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 
-use stoa_storage::{Part, PartRef, Store};
+use stoa_storage::{MemoryBudget, Part, PartRef, Reclaim, Reservation, Store};
 use stoa_terms::{Kind, TermId};
 
 use super::block::{Block, BlockHeader};
@@ -133,7 +133,44 @@ impl Partition {
 /// A partition that can be read.
 pub(crate) struct PartitionReader {
     pub(crate) descriptor: Partition,
-    models: Vec<OnceLock<Arc<Model>>>,
+    models: Vec<Arc<ModelSlot>>,
+}
+
+/// A model, once it was needed; given up when memory is.
+#[derive(Default)]
+struct ModelSlot {
+    loaded: RwLock<Option<(Arc<Model>, Reservation)>>,
+    is_registered: OnceLock<()>,
+}
+
+impl ModelSlot {
+    fn get(&self) -> Option<Arc<Model>> {
+        let loaded = self.loaded.read().unwrap_or_else(PoisonError::into_inner);
+        loaded.as_ref().map(|(model, _)| Arc::clone(model))
+    }
+
+    /// Keeps the model if the budget allows.
+    fn keep(self: &Arc<Self>, model: &Arc<Model>, budget: &MemoryBudget) {
+        self.is_registered.get_or_init(|| {
+            let weak: Weak<Self> = Arc::downgrade(self);
+            budget.register(weak);
+        });
+        if let Ok(reservation) = budget.try_reserve(model.memory_bytes() as u64) {
+            let mut loaded = self.loaded.write().unwrap_or_else(PoisonError::into_inner);
+            *loaded = Some((Arc::clone(model), reservation));
+        }
+    }
+}
+
+impl Reclaim for ModelSlot {
+    fn reclaim(&self, _bytes: u64) -> u64 {
+        let Ok(mut loaded) = self.loaded.try_write() else {
+            return 0;
+        };
+        loaded
+            .take()
+            .map_or(0, |(_, reservation)| reservation.bytes())
+    }
 }
 
 /// The store that a partition lies in, and the cache of decoded blocks.
@@ -146,7 +183,7 @@ pub(crate) struct Source {
 impl PartitionReader {
     pub(crate) fn new(descriptor: Partition) -> Self {
         Self {
-            models: descriptor.models.iter().map(|_| OnceLock::new()).collect(),
+            models: descriptor.models.iter().map(|_| Arc::default()).collect(),
             descriptor,
         }
     }
@@ -165,7 +202,8 @@ impl PartitionReader {
         (ordinal < self.descriptor.count).then_some(ordinal)
     }
 
-    fn model(&self, store: &Store, number: u8) -> Result<Option<&Model>> {
+    /// Model `number`, if the partition has it.
+    fn model(&self, store: &Store, number: u8) -> Result<Option<Arc<Model>>> {
         let number = usize::from(number);
         let (Some(slot), Some(part)) =
             (self.models.get(number), self.descriptor.models.get(number))
@@ -178,8 +216,9 @@ impl PartitionReader {
         let bytes = store.read_one(part)?;
         let model = Model::read(&bytes)
             .map_err(|damaged| Error::corrupt(*part, "a model of the dictionary", damaged.0))?;
-        // Two threads may both read it; one wins.
-        Ok(Some(slot.get_or_init(|| Arc::new(model))))
+        let model = Arc::new(model);
+        slot.keep(&model, store.cache().budget());
+        Ok(Some(model))
     }
 
     fn decode(&self, store: &Store, part: &Part) -> Result<Arc<Block>> {
@@ -190,7 +229,8 @@ impl PartitionReader {
             CODEC_ZSTD_DICTIONARY | CODEC_WORDS => self.model(store, header.model)?,
             _ => None,
         };
-        let block = Block::decode(&header, body, model).map_err(|found| damaged(found.0))?;
+        let block =
+            Block::decode(&header, body, model.as_deref()).map_err(|found| damaged(found.0))?;
         Ok(Arc::new(block))
     }
 

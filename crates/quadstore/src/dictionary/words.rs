@@ -162,14 +162,9 @@ impl WordModel {
         Some((model, order))
     }
 
-    /// Number of symbols.
-    pub(crate) fn symbols(&self) -> usize {
-        self.slots.len()
-    }
-
     /// Bytes that the model takes in memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.slots.len() * 16 + self.pool.len() + (1 << 12) * 8 + 4096
+        self.slots.len() * 16 + self.pool.len() + (32 << 10)
     }
 
     fn text(&self, rank: u32) -> &[u8] {
@@ -564,6 +559,20 @@ impl WordEncoder {
                 return from;
             }
         }
+    }
+
+    /// How many bytes of the suffixes are in no symbol of the model but those of single bytes.
+    pub(crate) fn uncovered(
+        &self,
+        model: &WordModel,
+        entries: &Entries,
+        buffers: &mut WordBuffers,
+    ) -> u64 {
+        self.find_runs(model, entries, buffers);
+        let runs = buffers.runs.iter().zip(&buffers.found);
+        runs.filter(|(_, rank)| **rank == NONE)
+            .map(|(run, _)| run.range().1 as u64)
+            .sum()
     }
 
     /// Appends the bits of all entries.

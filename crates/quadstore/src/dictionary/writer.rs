@@ -3,10 +3,10 @@
 //! Keys are front-coded into blocks on the caller's thread; blocks are gathered into *units* of some
 //! 2 MB, which threads compress and write as one extent each. What comes back (where each block
 //! lies) goes into the index in the order of the units. The first units wait until there is enough
-//! to train a model on.
+//! to train a model on; a partition whose keys change their character gets another one later.
 //!
 //! # Limits
-//! Memory: the sample (at most 8 MB) until the model is there, then some 2 MB for each unit that is
+//! Memory: the sample (at most 8 MB) while a model is made, some 2 MB for each unit that is
 //! on its way, of which there are at most two more than threads; the model (2 to 6 MB).
 
 use std::collections::BTreeMap;
@@ -18,11 +18,13 @@ use stoa_storage::{Checkpoint, PartRef};
 use stoa_terms::{Kind, TermId};
 
 use super::block::BlockEncoder;
+use super::drift::Drift;
 use super::entries::{Entries, hash_key, shared_prefix, visible_bytes};
 use super::format::{BLOCK_BYTES, BLOCK_ENTRIES_MAX, LONG_KEY_BYTES};
 use super::index::{Child, IndexEntry, IndexWriter, separator};
 use super::model::{Model, ModelEncoder};
 use super::partition::Partition;
+use super::words::WordBuffers;
 use crate::error::{Error, Result};
 
 /// Suffixes of a unit, in bytes: its extent takes a quarter of that or less.
@@ -31,6 +33,10 @@ const UNIT_BYTES: usize = 2 << 20;
 const SAMPLE_BYTES: usize = 8 << 20;
 /// If the sample is not all, how many times as much is thought to come.
 const SAMPLE_SCALE: u64 = 4;
+/// The most models of a partition: blocks name theirs in a byte.
+const MODELS_MAX: usize = 255;
+/// Blocks of a unit that are looked at for drift.
+const DRIFT_BLOCKS: usize = 4;
 /// The longest key, in bytes.
 pub(crate) const KEY_BYTES_MAX: usize = 1 << 30;
 
@@ -69,6 +75,12 @@ struct Written {
     texts: Vec<IndexEntry>,
     block_bytes: u64,
     text_bytes: u64,
+    /// Suffixes of the unit; of some of its blocks, and how many bytes of those words do not cover.
+    bytes: u64,
+    sampled: u64,
+    spelled: u64,
+    /// The model that it was compressed with.
+    model: Arc<ModelEncoder>,
 }
 
 type Job = (u64, Unit, Arc<ModelEncoder>);
@@ -107,6 +119,9 @@ pub(crate) struct PartitionWriter<'scope> {
     text_index: IndexWriter<'scope, 'scope>,
     block_bytes: u64,
     text_bytes: u64,
+    models: Vec<PartRef>,
+    model_bytes: u64,
+    drift: Drift,
 }
 
 impl PendingBlock {
@@ -159,6 +174,9 @@ impl<'scope> PartitionWriter<'scope> {
             text_index: IndexWriter::new(checkpoint),
             block_bytes: 0,
             text_bytes: 0,
+            models: Vec::new(),
+            model_bytes: 0,
+            drift: Drift::new(),
         })
     }
 
@@ -233,7 +251,10 @@ impl<'scope> PartitionWriter<'scope> {
     /// Sends the unit on its way, or keeps it until there is a model.
     fn close_unit(&mut self) -> Result<()> {
         let unit = std::mem::take(&mut self.unit);
-        if self.model.is_some() {
+        let wants_model = self.model.is_none()
+            || !self.waiting.is_empty()
+            || (self.drift.is_due() && self.models.len() < MODELS_MAX);
+        if !wants_model {
             return self.dispatch(unit);
         }
         self.waiting_bytes += unit.bytes;
@@ -244,15 +265,31 @@ impl<'scope> PartitionWriter<'scope> {
         Ok(())
     }
 
-    /// Makes the model from the units that wait, and sends them on their way.
+    /// Makes a model from the units that wait, keeps the better one of it and the last, and sends the
+    /// units on their way.
     fn train(&mut self, scale: u64) -> Result<()> {
         let blocks = self
             .waiting
             .iter()
             .flat_map(|unit| unit.blocks.iter().chain(&unit.texts));
         let sample: Vec<&Entries> = blocks.map(|block| &block.entries).collect();
-        let model = Model::train(&sample, scale);
-        self.model = Some(Arc::new(ModelEncoder::new(Arc::new(model), 0)));
+        let trained = Model::train(&sample, scale, self.model.as_deref());
+        match trained {
+            Some(model) => {
+                let mut number = 0;
+                if !model.is_empty() {
+                    let bytes = model.write();
+                    self.model_bytes += bytes.len() as u64;
+                    number = u8::try_from(self.models.len())
+                        .map_err(|_| Error::Internal("a partition has too many models"))?;
+                    self.models.push(self.checkpoint.write_part(&bytes)?);
+                }
+                self.drift.model_changed(model.words.is_some());
+                self.model = Some(Arc::new(ModelEncoder::new(Arc::new(model), number)));
+            }
+            None => self.drift.model_kept(),
+        }
+        self.waiting_bytes = 0;
         for unit in std::mem::take(&mut self.waiting) {
             self.dispatch(unit)?;
         }
@@ -291,6 +328,8 @@ impl<'scope> PartitionWriter<'scope> {
     fn take(&mut self, written: Written) -> Result<()> {
         self.block_bytes += written.block_bytes;
         self.text_bytes += written.text_bytes;
+        self.drift
+            .note(written.bytes, written.spelled, written.sampled);
         for entry in written.blocks {
             self.index.push(entry)?;
         }
@@ -311,7 +350,7 @@ impl<'scope> PartitionWriter<'scope> {
             self.close_text();
         }
         self.close_unit()?;
-        if self.model.is_none() {
+        if !self.waiting.is_empty() {
             self.train(1)?;
         }
         if let Some(mut workers) = self.workers.take() {
@@ -320,13 +359,6 @@ impl<'scope> PartitionWriter<'scope> {
                 self.early.insert(number, written?);
                 self.take_in_turn()?;
             }
-        }
-        let mut models = Vec::new();
-        let mut other_bytes = 0;
-        if let Some(model) = self.model.as_ref().filter(|model| !model.model.is_empty()) {
-            let bytes = model.model.write();
-            other_bytes += bytes.len() as u64;
-            models.push(self.checkpoint.write_part(&bytes)?);
         }
         let (index, index_bytes) = self.index.finish(self.count)?;
         let (texts, text_index_bytes) = self.text_index.finish(self.texts)?;
@@ -337,10 +369,10 @@ impl<'scope> PartitionWriter<'scope> {
             key_bytes: self.key_bytes,
             block_bytes: self.block_bytes,
             text_bytes: self.text_bytes,
-            other_bytes: other_bytes + index_bytes + text_index_bytes,
+            other_bytes: self.model_bytes + index_bytes + text_index_bytes,
             index: index.ok_or(Error::Internal("a partition has no blocks"))?,
             texts,
-            models,
+            models: self.models,
         })
     }
 }
@@ -408,7 +440,11 @@ fn work(
 }
 
 /// Compresses the blocks of a unit and writes them as one extent.
-fn compress(unit: &Unit, model: &ModelEncoder, checkpoint: &Checkpoint<'_>) -> Result<Written> {
+fn compress(
+    unit: &Unit,
+    model: &Arc<ModelEncoder>,
+    checkpoint: &Checkpoint<'_>,
+) -> Result<Written> {
     let mut bytes = Vec::with_capacity(unit.bytes / 3);
     // Labels and texts differ; each has an encoder that chooses for itself.
     let block_ends = compress_blocks(&unit.blocks, &mut BlockEncoder::new(model), &mut bytes);
@@ -434,12 +470,34 @@ fn compress(unit: &Unit, model: &ModelEncoder, checkpoint: &Checkpoint<'_>) -> R
         both.map(|(block, end)| entry(block, end))
             .collect::<Result<Vec<_>>>()
     };
+    let (spelled, sampled) = uncovered(unit, model);
     Ok(Written {
+        bytes: unit.bytes as u64,
+        spelled,
+        sampled,
+        model: Arc::clone(model),
         blocks: entries(&unit.blocks, block_ends)?,
         texts: entries(&unit.texts, text_ends)?,
         block_bytes: block_bytes as u64,
         text_bytes: (bytes.len() - block_bytes) as u64,
     })
+}
+
+/// In some blocks of the unit: bytes that are not in words of the model, and all bytes.
+fn uncovered(unit: &Unit, model: &ModelEncoder) -> (u64, u64) {
+    let blocks: Vec<&PendingBlock> = unit.blocks.iter().chain(&unit.texts).collect();
+    let step = blocks.len().div_ceil(DRIFT_BLOCKS).max(1);
+    let mut buffers = WordBuffers::default();
+    let (mut spelled, mut sampled) = (0, 0);
+    for block in blocks.into_iter().step_by(step) {
+        let bytes = block.entries.bytes().len() as u64;
+        sampled += bytes;
+        spelled += match model.words() {
+            Some((words, encoder)) => encoder.uncovered(words, &block.entries, &mut buffers),
+            None => bytes,
+        };
+    }
+    (spelled, sampled)
 }
 
 fn compress_blocks(
