@@ -28,6 +28,9 @@ const SECRET_LAST: u64 = 0x8bb8_4b93_962e_acc9;
 const EMPTY: u32 = u32::MAX;
 const SLOTS_MIN: usize = 16;
 
+/// After how many rows of a build side cancellation is looked at.
+const CHECK_ROWS: usize = 64 * 1024;
+
 /// The end of a chain of rows.
 pub(crate) const NONE: u32 = u32::MAX;
 
@@ -246,8 +249,13 @@ pub(crate) struct JoinTable {
 }
 
 impl JoinTable {
-    /// A table of these rows (ascending) of a build side, by the columns of the key.
-    pub(crate) fn build(key: &[&[TermId]], rows: Vec<u32>) -> Self {
+    /// A table of these rows (ascending) of a build side, by the columns of the key. `check` is
+    /// called now and then, and ends the building if it fails.
+    pub(crate) fn build(
+        key: &[&[TermId]],
+        rows: Vec<u32>,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<Self> {
         let slot_count = (rows.len() * 2).next_power_of_two().max(SLOTS_MIN);
         let mut table = Self {
             slots: vec![EMPTY; slot_count],
@@ -255,7 +263,10 @@ impl JoinTable {
             hashes: Vec::with_capacity(rows.len()),
             rows,
         };
-        for row in &table.rows {
+        for (place, row) in table.rows.iter().enumerate() {
+            if place % CHECK_ROWS == 0 {
+                check()?;
+            }
             let hash = key.iter().fold(SECRET_LAST, |hash, column| {
                 hash_step(hash, column[*row as usize])
             });
@@ -263,11 +274,14 @@ impl JoinTable {
         }
         // From the last to the first, each put before its chain, so that chains ascend.
         for place in (0..table.rows.len()).rev() {
+            if place % CHECK_ROWS == 0 {
+                check()?;
+            }
             let slot = table.slot(key, key, table.rows[place] as usize, table.hashes[place]);
             table.next[place] = table.slots[slot];
             table.slots[slot] = place as u32;
         }
-        table
+        Ok(table)
     }
 
     /// How many bytes a table of so many rows takes.
@@ -358,7 +372,12 @@ mod tests {
     #[test]
     fn join_table_finds_rows_in_order() {
         let key = ids((0..1000).map(|row| row % 7));
-        let table = JoinTable::build(&[&key], (0..1000).filter(|row| row % 2 == 0).collect());
+        let table = JoinTable::build(
+            &[&key],
+            (0..1000).filter(|row| row % 2 == 0).collect(),
+            || Ok(()),
+        )
+        .unwrap();
         let probe = ids([3, 7]);
         let mut place = table.first(&[&key], &[&probe], 0, hash_ids(&probe[..1]));
         let mut found = Vec::new();

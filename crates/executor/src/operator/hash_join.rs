@@ -206,7 +206,7 @@ impl HashJoin {
             probe.next_part();
             return Ok(());
         }
-        let table = self.table(probe.part, shared)?;
+        let table = self.table(probe.part, shared, context)?;
         let mut place = match probe.place {
             Some(place) => place,
             None => self.first(probe, table, shared),
@@ -237,7 +237,7 @@ impl HashJoin {
     }
 
     /// The number of the part's table over the keys and the shared variables, built if need be.
-    fn table(&mut self, part: usize, shared: u64) -> Result<usize> {
+    fn table(&mut self, part: usize, shared: u64, context: &QueryContext) -> Result<usize> {
         let Some(part) = self.parts.get_mut(part) else {
             return Err(Error::Internal("a part that does not exist"));
         };
@@ -252,8 +252,8 @@ impl HashJoin {
             .key(shared)
             .map(|(_, right)| build.column(right))
             .collect();
-        part.tables
-            .push((shared, JoinTable::build(&key, part.rows.clone())));
+        let table = JoinTable::build(&key, part.rows.clone(), || context.check())?;
+        part.tables.push((shared, table));
         Ok(part.tables.len() - 1)
     }
 

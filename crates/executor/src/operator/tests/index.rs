@@ -150,7 +150,7 @@ proptest! {
             .iter()
             .map(|[a, b, position]| {
                 let id = |pick: usize, position: usize| quads[pick % quads.len()][position % 3];
-                vec![id(*a, *position), id(*b, position + 1), integer(*a as i64)]
+                vec![id(*a, *position), id(*b, position + 1), integer(i64::try_from(*a).unwrap())]
             })
             .collect();
         if by_key {

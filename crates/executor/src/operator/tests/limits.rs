@@ -144,3 +144,28 @@ fn joins_grow_slowly_in_memory() {
     assert_eq!(rows.len(), 90_000);
     assert!(memory.peak() < 1 << 19, "{} bytes", memory.peak());
 }
+
+#[test]
+fn deep_plans_run_on_the_stack_of_a_worker() {
+    let mut root = values(&[0], &numbers(10));
+    for depth in 0..1500 {
+        let input = Box::new(root);
+        let operator = match depth % 3 {
+            0 => Operator::Reduced(input),
+            1 => Operator::Slice {
+                input,
+                offset: 0,
+                limit: None,
+            },
+            _ => Operator::Filter {
+                input,
+                condition: same_term(0, 0),
+            },
+        };
+        root = plan(operator, &[0]);
+    }
+    let rows = try_run(&query(root), context(settings(3, 1 << 30)))
+        .unwrap()
+        .0;
+    assert_eq!(rows.len(), 10);
+}

@@ -26,7 +26,7 @@ impl BulkProgress for Quiet {
 /// A term of the test data; blank nodes by their labels.
 pub(super) fn term(number: u8) -> Term {
     match number % 8 {
-        0 | 1 | 2 => iri(number).into(),
+        0..=2 => iri(number).into(),
         3 => oxrdf::BlankNode::new_unchecked(format!("n{}", number / 8)).into(),
         4 => Literal::new_typed_literal(format!("{}", number / 8), xsd::INTEGER).into(),
         5 => Literal::new_language_tagged_literal_unchecked(format!("w{number}"), "en").into(),
