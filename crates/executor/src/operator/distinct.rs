@@ -1,4 +1,4 @@
-//! Distinct: each solution once.
+//! Distinct: each solution of the input once, told apart by all of its columns; fewer may go out.
 //!
 //! Input order: any. Output order: that of the input; a solution comes out where it is first seen,
 //! so the operator streams. If the input is sorted by all of its columns, equal solutions stand
@@ -35,42 +35,31 @@ pub(super) fn build(
     input: &Plan,
     context: &QueryContext,
 ) -> Result<Box<dyn Operator>> {
-    let sorted = plan
-        .columns
-        .iter()
-        .all(|column| input.sorted_by.contains(column))
-        && sorted_by_prefix_of(plan, input);
-    if sorted && !plan.columns.is_empty() {
+    let columns = &input.columns;
+    // By exactly these columns first, in any order: then equal solutions stand together.
+    let order = input.sorted_by.get(..columns.len()).unwrap_or_default();
+    let sorted = columns.iter().all(|column| order.contains(column));
+    if sorted && !columns.is_empty() {
         return reduced::build(node, plan, input);
     }
     Ok(Box::new(Distinct {
         input: node,
-        mapping: Mapping::new(&input.columns, &plan.columns),
-        seen: Seen::new(plan.columns.len(), context.memory("distinct")),
+        mapping: Mapping::new(columns, &plan.columns),
+        seen: Seen::new(columns.len(), context.memory("distinct")),
     }))
-}
-
-/// Whether the columns are the first ones that the input is sorted by, in any order.
-fn sorted_by_prefix_of(plan: &Plan, input: &Plan) -> bool {
-    input
-        .sorted_by
-        .iter()
-        .take(plan.columns.len())
-        .all(|column| plan.columns.contains(column))
 }
 
 impl Operator for Distinct {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
-        let batch = match self.input.next(context)? {
+        let mut batch = match self.input.next(context)? {
             Step::Batch(batch) => batch,
             other => return Ok(other),
         };
-        let mut batch = self.mapping.apply(batch);
         self.seen.keep_new(&mut batch)?;
         Ok(if batch.is_empty() {
             Step::Yield
         } else {
-            Step::Batch(batch)
+            Step::Batch(self.mapping.apply(batch))
         })
     }
 }

@@ -13,11 +13,11 @@
 
 use std::sync::Arc;
 
-use stoa_planner::physical::{Operator as PlanOperator, PatternTerm, Plan, Variable};
+use stoa_planner::physical::{JoinKind, Operator as PlanOperator, PatternTerm, Plan, Variable};
 use stoa_quadstore::{Columns, Lookup, LookupRows, LookupSpec};
 use stoa_terms::TermId;
 
-use super::combiner::{Combiner, END, Pair};
+use super::combiner::{Combiner, END, Pair, collect_variables};
 use super::pattern::{Layout, Residual, place_of};
 use super::row_store::RowStore;
 use super::{Builder, Node, Operator, Scope, position, required};
@@ -100,9 +100,17 @@ pub(super) fn build(
         .iter()
         .filter_map(|(place, variable)| Some((*place, position(&input.columns, *variable)?)))
         .collect();
+    let mut used = plan.columns.clone();
+    used.extend(&input.columns);
+    if let JoinKind::Left {
+        condition: Some(condition),
+    } = kind
+    {
+        collect_variables(condition, &mut used);
+    }
     let mut right: [Option<Variable>; 4] = [None; 4];
     let mut columns = Columns::NONE;
-    for (place, variable) in &variables {
+    for (place, variable) in variables.iter().filter(|(_, name)| used.contains(name)) {
         columns = columns.with(*place);
         if let Some(name) = right.get_mut(*place) {
             *name = Some(*variable);

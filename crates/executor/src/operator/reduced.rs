@@ -1,4 +1,5 @@
-//! Reduced: each run of equal solutions once.
+//! Reduced: each run of equal solutions of the input once, told apart by all of its columns; fewer
+//! may go out.
 //!
 //! Output order: that of the input.
 
@@ -27,11 +28,10 @@ pub(super) fn build(node: Node, plan: &Plan, input: &Plan) -> Result<Box<dyn Ope
 
 impl Operator for Reduced {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
-        let batch = match self.input.next(context)? {
+        let mut batch = match self.input.next(context)? {
             Step::Batch(batch) => batch,
             other => return Ok(other),
         };
-        let mut batch = self.mapping.apply(batch);
         let keep = first_of_runs(&batch, self.last.as_deref());
         self.last = Some(
             batch
@@ -44,7 +44,7 @@ impl Operator for Reduced {
         Ok(if batch.is_empty() {
             Step::Yield
         } else {
-            Step::Batch(batch)
+            Step::Batch(self.mapping.apply(batch))
         })
     }
 }
