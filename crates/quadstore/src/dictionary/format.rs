@@ -84,3 +84,89 @@ pub(crate) fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     *bytes = rest;
     Some(*head)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{huffman, words};
+
+    const DOCUMENT: &str = include_str!("../../../../docs/format.md");
+
+    macro_rules! constants {
+        ($($module:path: $($name:ident)*;)*) => {{
+            let mut constants: Vec<(&str, u64)> = Vec::new();
+            $({
+                use $module as module;
+                $(constants.push((stringify!($name), u64::try_from(module::$name).unwrap()));)*
+            })*
+            constants
+        }};
+    }
+
+    fn constants() -> Vec<(&'static str, u64)> {
+        constants! {
+            super: LONG_KEY_BYTES VISIBLE_BYTES_MAX VISIBLE_BYTES_MIN RESTART_INTERVAL BLOCK_BYTES
+                BLOCK_ENTRIES_MAX SEPARATOR_BYTES_MAX INDEX_PAGE_BYTES CODEC_PLAIN CODEC_ZSTD
+                CODEC_ZSTD_DICTIONARY CODEC_WORDS INDEX_KEY_CUT BLOCK_HEADER_BYTES
+                INDEX_HEADER_BYTES INDEX_RECORD_BYTES PARTITION_BYTES ROOT_BYTES;
+            words: WORD_BYTES_MAX WORDS_MAX SHARED_CLASSES;
+            huffman: CODE_BITS_MAX PREFIX_BITS;
+        }
+    }
+
+    /// The rows of the tables of the part on the dictionary, as cells.
+    fn rows() -> Vec<Vec<&'static str>> {
+        let start = DOCUMENT.find("\n## Dictionary\n").unwrap() + 1;
+        let part = &DOCUMENT[start..];
+        let end = part[3..].find("\n## ").map_or(part.len(), |end| end + 3);
+        let rows = part[..end]
+            .lines()
+            .filter_map(|line| line.strip_prefix('|'));
+        rows.map(|row| {
+            row.trim_end_matches('|')
+                .split('|')
+                .map(str::trim)
+                .collect()
+        })
+        .collect()
+    }
+
+    #[test]
+    fn the_document_has_the_constants() {
+        let rows = rows();
+        for (name, value) in constants() {
+            let quoted = format!("`{name}`");
+            let is_there = rows.iter().any(|row| {
+                let is_constant = row.first() == Some(&quoted.as_str());
+                let is_end = row.last().is_some_and(|cell| {
+                    cell.strip_prefix("end, ")
+                        .is_some_and(|rest| rest.starts_with(&quoted))
+                });
+                (is_constant && row[1] == value.to_string())
+                    || (is_end && row[0] == value.to_string())
+            });
+            assert!(is_there, "{name} = {value} is not in docs/format.md");
+        }
+        for row in rows.iter().filter(|row| row[0].starts_with('`')) {
+            let name = row[0].trim_matches('`');
+            let known = constants().iter().any(|constant| constant.0 == name);
+            assert!(known, "docs/format.md names {name}");
+        }
+    }
+
+    #[test]
+    fn fields_follow_each_other() {
+        let mut next = None;
+        let mut fields = 0;
+        for row in rows() {
+            let Ok(offset) = row[0].parse::<u64>() else {
+                // The head of a table.
+                next = (row[0] == "offset").then_some(0).or(next);
+                continue;
+            };
+            assert_eq!(Some(offset), next, "{row:?}");
+            next = row[1].parse::<u64>().ok().map(|bytes| offset + bytes);
+            fields += 1;
+        }
+        assert!(fields > 30);
+    }
+}

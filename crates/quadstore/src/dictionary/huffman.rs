@@ -17,7 +17,7 @@
 /// The longest code, in bits.
 pub(crate) const CODE_BITS_MAX: usize = 22;
 /// The bits that tell the length of a code.
-const PREFIX_BITS: usize = 10;
+pub(crate) const PREFIX_BITS: usize = 10;
 /// Room for a value for each length, in whole vectors.
 const LANES: usize = 24;
 
