@@ -406,3 +406,6 @@ impl<F: FnMut(&mut ChangeBatch) -> Result<()>> Changes for FromFn<F> {
         (self.0)(batch)
     }
 }
+
+#[cfg(test)]
+mod tests;

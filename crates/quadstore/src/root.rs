@@ -3,6 +3,8 @@
 //! # Format
 //! docs/format.md#quad-root
 
+use stoa_storage::format::ROOT_PAYLOAD_BYTES_MAX;
+
 use crate::error::{Error, Result};
 use crate::permutation::TreeRoot;
 use crate::permutation::format::TREE_ROOT_BYTES;
@@ -25,6 +27,15 @@ pub(crate) const ROOT_DICTIONARY: usize = ROOT_TREE_ROOTS + TREES * TREE_ROOT_BY
 const TREES: usize = ROOT_TREES as usize;
 /// The largest descriptor of a dictionary, in bytes.
 pub(crate) const DICTIONARY_BYTES_MAX: usize = 1024;
+
+const _: () = assert!(
+    ROOT_TREE_COUNT == 4
+        && ROOT_NEXT_BLANK_NODE == ROOT_TREE_COUNT + 4
+        && ROOT_DEFAULT_QUADS == ROOT_NEXT_BLANK_NODE + 8
+        && ROOT_TREE_ROOTS == ROOT_DEFAULT_QUADS + 8
+        && ROOT_DICTIONARY + 2 + DICTIONARY_BYTES_MAX <= ROOT_PAYLOAD_BYTES_MAX,
+    "`encode` writes its fields one after the other, and they fit the storage's root"
+);
 
 /// Decoded payload of the storage's root.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

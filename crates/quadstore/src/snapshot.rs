@@ -14,7 +14,7 @@ use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
 use crate::dictionary::Dictionary;
 use crate::error::{Error, Result};
-use crate::permutation::count::{Distinct, distinct, rank};
+use crate::permutation::count::{Distinct, distinct, rows_between};
 use crate::permutation::{Intervals, RowFilter, RowReader, Tree};
 use crate::read::{Columns, Count, GraphEntry, LookupRows, LookupSpec, QuadColumns, ScanSpec};
 use crate::root::RootPayload;
@@ -228,9 +228,7 @@ impl Snapshot {
             let Some((low, high)) = intervals.get(index) else {
                 break;
             };
-            let end = rank(store, tree, &high, depth, true)?;
-            let start = rank(store, tree, &low, depth, false)?;
-            rows += end.saturating_sub(start);
+            rows += rows_between(store, tree, &low, &high, depth)?;
         }
         Ok(rows)
     }

@@ -18,39 +18,87 @@ use crate::error::{Error, Result};
 use crate::segment::Row;
 use crate::segment::reader::{Group, Header};
 
-/// The number of rows whose first `depth` columns are below those of `key`, or at most equal to
-/// them if `after`. The columns of `key` behind `depth` are 0, or the largest number if `after`.
-pub(crate) fn rank(
+/// The number of rows between `low` and `high`, of which the first `depth` columns count: behind
+/// them `low` is 0 and `high` the largest number.
+pub(crate) fn rows_between(
     store: &Store,
     tree: &Tree,
-    key: &Row,
+    low: &Row,
+    high: &Row,
     depth: usize,
-    after: bool,
 ) -> Result<u64> {
+    if depth == 0 {
+        return Ok(tree.rows());
+    }
     let mut cursor = LeafCursor::new();
-    cursor.seek(store, tree, key)?;
+    cursor.seek(store, tree, low)?;
     let Some(leaf) = cursor.leaf() else {
         return Ok(0);
     };
-    Ok(cursor.rows_before() + leaf_rank(store, leaf, key, depth, after)?)
+    let before_low = cursor.rows_before();
+    let mut ranks = LeafRanks::new(store, leaf.clone());
+    let start = before_low.saturating_add(ranks.rank(low, depth, false)?);
+    cursor.seek(store, tree, high)?;
+    let Some(leaf) = cursor.leaf() else {
+        return Ok(0);
+    };
+    if *leaf != ranks.leaf {
+        ranks = LeafRanks::new(store, leaf.clone());
+    }
+    let rank = ranks.rank(high, depth, true)?;
+    let end = cursor.rows_before().saturating_add(rank);
+    Ok(end.saturating_sub(start))
 }
 
-/// The same among the rows of one leaf.
-fn leaf_rank(store: &Store, leaf: &Child, key: &Row, depth: usize, after: bool) -> Result<u64> {
-    if *key < leaf.first {
-        return Ok(0);
+/// Finds how many rows of one leaf are below a key; keeps what it has read.
+struct LeafRanks<'a> {
+    store: &'a Store,
+    leaf: Child,
+    header: Option<Header>,
+    group: Option<(usize, Group)>,
+}
+
+impl<'a> LeafRanks<'a> {
+    fn new(store: &'a Store, leaf: Child) -> Self {
+        Self {
+            store,
+            leaf,
+            header: None,
+            group: None,
+        }
     }
-    if leaf.last < [key[0], key[1]] {
-        return Ok(leaf.rows);
+
+    /// The number of rows whose first `depth` columns are below those of `key`, or at most equal to
+    /// them if `after`.
+    fn rank(&mut self, key: &Row, depth: usize, after: bool) -> Result<u64> {
+        if *key < self.leaf.first {
+            return Ok(0);
+        }
+        if self.leaf.last < [key[0], key[1]] {
+            return Ok(self.leaf.rows);
+        }
+        let header = match &mut self.header {
+            Some(header) => header,
+            None => {
+                let part = self.store.read_one(&self.leaf.part)?;
+                self.header.insert(Header::new(part)?)
+            }
+        };
+        let index = header.group_before(key);
+        let rows = header.group_rows(index);
+        let group = match &mut self.group {
+            Some((open, group)) if *open == index => group,
+            slot => {
+                let part = self.store.read_one(&header.group(index))?;
+                let group = Group::new(part, rows, Vec::new())?;
+                &mut slot.insert((index, group)).1
+            }
+        };
+        let key = key.map(TermId::from_bits);
+        let found = group.search(&key[..depth], after, 0, rows)?;
+        let before = index * crate::segment::format::GROUP_ROWS;
+        u64::try_from(before + found).map_err(|_| Error::Internal("more rows than a segment has"))
     }
-    let header = Header::new(store.read_one(&leaf.part)?)?;
-    let index = header.group_before(key);
-    let rows = header.group_rows(index);
-    let mut group = Group::new(store.read_one(&header.group(index))?, rows, Vec::new())?;
-    let key = key.map(TermId::from_bits);
-    let found = group.search(&key[..depth], after, 0, rows)?;
-    let before = index * crate::segment::format::GROUP_ROWS;
-    u64::try_from(before + found).map_err(|_| Error::Internal("more rows than a segment has"))
 }
 
 /// Which distinct values are counted.
@@ -128,8 +176,9 @@ fn share(
     depth: usize,
     what: Distinct,
 ) -> Result<u64> {
-    let start = leaf_rank(store, leaf, low, depth, false)?;
-    let end = leaf_rank(store, leaf, high, depth, true)?;
+    let mut ranks = LeafRanks::new(store, leaf.clone());
+    let start = ranks.rank(low, depth, false)?;
+    let end = ranks.rank(high, depth, true)?;
     let inside = end.saturating_sub(start);
     if inside == 0 {
         return Ok(0);

@@ -54,3 +54,11 @@ const _: () = assert!(
     CHILD_EXTENT_BYTES == CHILD_PART + PartRef::BYTES,
     "a part reference fits"
 );
+const _: () = assert!(
+    NODE_LEVEL == 4 && NODE_COUNT == NODE_LEVEL + 2 && NODE_HEADER_BYTES == NODE_COUNT + 2,
+    "`Node::encode` writes its fields one after the other"
+);
+const _: () = assert!(
+    TREE_HEIGHT == 0 && TREE_PRESENT == 1 && TREE_TOP == 4,
+    "`TreeRoot::encode` writes its fields one after the other"
+);

@@ -95,14 +95,15 @@ impl Child {
             checkpoint,
         };
         for child in children {
-            entry.rows += child.rows;
-            entry.distinct_one += child.distinct_one;
-            entry.distinct_two += child.distinct_two;
+            // Damaged entries may hold any numbers.
+            entry.rows = entry.rows.wrapping_add(child.rows);
+            entry.distinct_one = entry.distinct_one.wrapping_add(child.distinct_one);
+            entry.distinct_two = entry.distinct_two.wrapping_add(child.distinct_two);
         }
         for (before, child) in children.iter().zip(children.iter().skip(1)) {
             let (one, two) = before.shared_with(child);
-            entry.distinct_one -= one;
-            entry.distinct_two -= two;
+            entry.distinct_one = entry.distinct_one.wrapping_sub(one);
+            entry.distinct_two = entry.distinct_two.wrapping_sub(two);
         }
         Some(entry)
     }

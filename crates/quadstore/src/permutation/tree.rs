@@ -26,11 +26,6 @@ pub(crate) struct TreeRoot {
 }
 
 impl TreeRoot {
-    /// The number of rows.
-    pub(crate) fn rows(&self) -> u64 {
-        self.top.as_ref().map_or(0, |top| top.rows)
-    }
-
     /// Appends the bytes of the root.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let end = out.len() + TREE_ROOT_BYTES;
@@ -74,19 +69,6 @@ impl Tree {
     /// The number of rows.
     pub(crate) fn rows(&self) -> u64 {
         self.above.children.first().map_or(0, |top| top.rows)
-    }
-
-    /// The entry of the top.
-    pub(crate) fn top(&self) -> Option<&Child> {
-        self.above.children.first()
-    }
-
-    /// Where the tree lies.
-    pub(crate) fn root(&self) -> TreeRoot {
-        TreeRoot {
-            height: self.above.level - 1,
-            top: self.top().cloned(),
-        }
     }
 }
 
@@ -137,7 +119,7 @@ impl LeafCursor {
         self.path
             .iter()
             .filter_map(|(node, index)| node.rows_before.get(*index))
-            .sum()
+            .fold(0, |sum: u64, rows| sum.saturating_add(*rows))
     }
 
     /// Moves to the last leaf whose first row is at most `key`, or to the first leaf.

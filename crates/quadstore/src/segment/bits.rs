@@ -103,11 +103,44 @@ pub(crate) fn unpack(bytes: &[u8], frame: Frame, out: &mut [u64]) {
         out.fill(frame.base);
     } else if let Ok(block) = <&mut [u64; GROUP_ROWS]>::try_from(&mut *out) {
         unpack_block(bytes, frame, block);
+    } else if frame.width <= 57 {
+        unpack_narrow(bytes, frame, out);
     } else {
-        for (index, value) in out.iter_mut().enumerate() {
-            *value = get_some(bytes, frame, index);
-        }
+        unpack_tail(bytes, frame, 0, out);
     }
+}
+
+/// Unpacks values from `first` on, with no regard to what lies behind `bytes`.
+fn unpack_tail(bytes: &[u8], frame: Frame, first: usize, out: &mut [u64]) {
+    for (index, value) in out.iter_mut().enumerate() {
+        *value = get_some(bytes, frame, first + index);
+    }
+}
+
+/// Eight values of `width` bits, at most 57 so that one load of eight bytes has each, fill `width`
+/// bytes.
+fn unpack_narrow(bytes: &[u8], frame: Frame, out: &mut [u64]) {
+    let width = frame.width as usize;
+    let mask = mask(frame.width);
+    let (eights, _) = out.as_chunks_mut::<8>();
+    let mut done = 0;
+    for eight in eights {
+        let start = done * width / 8;
+        // The loads of the last values reach beyond them.
+        let Some(window) = bytes.get(start..start + width + 8) else {
+            break;
+        };
+        for (index, value) in eight.iter_mut().enumerate() {
+            let bit = index * width;
+            let word = window[bit / 8..].first_chunk::<8>();
+            let word = word.map_or(0, |word| u64::from_le_bytes(*word));
+            *value = frame
+                .base
+                .wrapping_add((word >> (bit % 8) & mask) << frame.shift);
+        }
+        done += 8;
+    }
+    unpack_tail(bytes, frame, done, &mut out[done..]);
 }
 
 fn unpack_block(bytes: &[u8], frame: Frame, out: &mut [u64; GROUP_ROWS]) {

@@ -84,7 +84,12 @@ pub(crate) fn decode_one(
             Ok(Some(get(packed, frame, count, index)))
         }
         TAG_DICTIONARY => {
-            let (entries, values, frame, codes) = dictionary_stream(&mut bytes, count)?;
+            let Codes {
+                entries,
+                values,
+                frame,
+                codes,
+            } = dictionary_stream(&mut bytes, count)?;
             let code = usize::try_from(get(codes, frame, count, index)).unwrap_or(usize::MAX);
             if code >= entries {
                 return Err("a code beyond its dictionary");
@@ -171,40 +176,148 @@ fn sum(first: u64, out: &mut [u64]) {
     }
 }
 
-fn runs(mut bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malformed> {
+/// Run lengths, summed up, and values of the runs, of which there may be as many as values.
+struct RunArrays {
+    count: usize,
+    /// Behind the last row of each run.
+    ends: [u64; GROUP_ROWS],
+    heads: [u64; GROUP_ROWS],
+}
+
+/// The runs of a stream of `rows` values; `bytes` stand behind its tag.
+fn run_arrays(mut bytes: Bytes<'_>, rows: usize, depth: usize) -> Result<RunArrays, Malformed> {
     let width = bytes.u8()?;
     let count = bytes.u16()?;
-    if count == 0 || count > out.len() {
+    if count == 0 || count > rows {
         return Err("no or too many runs");
     }
     let frame = frame(1, 0, width)?;
     let packed = bytes.packed(count, frame.width)?;
-    let mut lengths = [0; GROUP_ROWS];
-    let lengths = &mut lengths[..count];
-    unpack(packed, frame, lengths);
-    let mut values = [0; GROUP_ROWS];
-    let values = &mut values[..count];
-    decode_nested(bytes.0, values, depth + 1)?;
-    let mut rest = out;
-    for (length, value) in lengths.iter().zip(values) {
-        let length = usize::try_from(*length).unwrap_or(usize::MAX);
-        let (run, tail) = rest
-            .split_at_mut_checked(length)
-            .ok_or("runs longer than their group")?;
-        run.fill(*value);
-        rest = tail;
+    let mut runs = RunArrays {
+        count,
+        ends: [0; GROUP_ROWS],
+        heads: [0; GROUP_ROWS],
+    };
+    let ends = &mut runs.ends[..count];
+    unpack(packed, frame, ends);
+    let mut end = 0_u64;
+    for length in ends {
+        end = end.saturating_add(*length);
+        if *length == 0 {
+            return Err("an empty run");
+        }
+        *length = end;
     }
-    if rest.is_empty() {
-        Ok(())
-    } else {
-        Err("runs shorter than their group")
+    if end != rows as u64 {
+        return Err("runs that do not fill their group");
+    }
+    decode_nested(bytes.0, &mut runs.heads[..count], depth + 1)?;
+    Ok(runs)
+}
+
+impl RunArrays {
+    /// Value and end of each run, in order.
+    fn iter(&self) -> impl Iterator<Item = Run> {
+        let runs = self.heads.iter().zip(&self.ends).take(self.count);
+        // Ends are at most 1,024.
+        runs.map(|(head, end)| (*head, (*end & 0xffff) as usize))
     }
 }
 
-fn dictionary_stream<'a>(
-    bytes: &mut Bytes<'a>,
+fn runs(bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malformed> {
+    let runs = run_arrays(bytes, out.len(), depth)?;
+    let mut start = 0;
+    for (head, end) in runs.iter() {
+        out[start..end].fill(head);
+        start = end;
+    }
+    Ok(())
+}
+
+/// Value of a run and the index behind its last row.
+pub(crate) type Run = (u64, usize);
+
+/// The runs of a stream of `rows` values; `None` if it has another
+/// encoding.
+pub(crate) fn decode_runs(stream: &[u8], rows: usize) -> Result<Option<Vec<Run>>, Malformed> {
+    match stream.split_first() {
+        Some((&TAG_RUNS, rest)) if (1..=GROUP_ROWS).contains(&rows) => {
+            let runs = run_arrays(Bytes(rest), rows, 1)?;
+            Ok(Some(runs.iter().collect()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Decodes the values from `start` on, as many as `out` holds, of a stream of `count` values.
+///
+/// Cheaper than all of them if they are few.
+pub(crate) fn decode_range(
+    stream: &[u8],
     count: usize,
-) -> Result<(usize, &'a [u8], Frame, &'a [u8]), Malformed> {
+    start: usize,
+    out: &mut [u64],
+) -> Result<(), Malformed> {
+    range_nested(stream, count, start, out, 1)
+}
+
+fn range_nested(
+    stream: &[u8],
+    count: usize,
+    start: usize,
+    out: &mut [u64],
+    depth: usize,
+) -> Result<(), Malformed> {
+    if depth > STREAM_DEPTH_MAX {
+        return Err("streams nested too deep");
+    }
+    if count > GROUP_ROWS || start + out.len() > count {
+        return Err("a stream of too few or too many values");
+    }
+    let mut bytes = Bytes(stream);
+    match bytes.u8()? {
+        TAG_CONSTANT => out.fill(bytes.u64()?),
+        TAG_PACKED => {
+            let (frame, packed) = packed_stream(&mut bytes, count)?;
+            for (index, value) in out.iter_mut().enumerate() {
+                *value = get(packed, frame, count, start + index);
+            }
+        }
+        TAG_DICTIONARY => {
+            let Codes {
+                entries,
+                values: stream,
+                frame,
+                codes,
+            } = dictionary_stream(&mut bytes, count)?;
+            let mut values = [0; DICTIONARY_ENTRIES_MAX];
+            decode_nested(stream, &mut values[..entries], depth + 1)?;
+            for (index, value) in out.iter_mut().enumerate() {
+                let code = get(codes, frame, count, start + index);
+                let entry = usize::try_from(code).ok().filter(|code| *code < entries);
+                *value = values[entry.ok_or("a code beyond its dictionary")?];
+            }
+        }
+        TAG_SPLIT => split_range(bytes, count, start, out, depth)?,
+        _ => {
+            let mut all = [0; GROUP_ROWS];
+            decode_nested(stream, &mut all[..count], depth)?;
+            out.copy_from_slice(&all[start..start + out.len()]);
+        }
+    }
+    Ok(())
+}
+
+/// The head of a dictionary stream.
+struct Codes<'a> {
+    entries: usize,
+    /// The stream of the entries.
+    values: &'a [u8],
+    frame: Frame,
+    codes: &'a [u8],
+}
+
+fn dictionary_stream<'a>(bytes: &mut Bytes<'a>, count: usize) -> Result<Codes<'a>, Malformed> {
     let entries = bytes.u16()?;
     if entries == 0 || entries > DICTIONARY_ENTRIES_MAX {
         return Err("no or too many entries in a dictionary");
@@ -216,7 +329,12 @@ fn dictionary_stream<'a>(
         shift: 0,
         width: code_width(entries),
     };
-    Ok((entries, values, frame, bytes.packed(count, frame.width)?))
+    Ok(Codes {
+        entries,
+        values,
+        frame,
+        codes: bytes.packed(count, frame.width)?,
+    })
 }
 
 /// The bits of a code or selector among `count`, which is at least 1.
@@ -225,7 +343,12 @@ pub(crate) fn code_width(count: usize) -> u32 {
 }
 
 fn dictionary(mut bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malformed> {
-    let (entries, stream, frame, codes) = dictionary_stream(&mut bytes, out.len())?;
+    let Codes {
+        entries,
+        values: stream,
+        frame,
+        codes,
+    } = dictionary_stream(&mut bytes, out.len())?;
     // Unused places hold 0, so that a masked code needs no check in the loop; codes beyond the
     // entries are found afterwards by their maximum.
     let mut values = [0; DICTIONARY_ENTRIES_MAX];
@@ -243,25 +366,47 @@ fn dictionary(mut bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(),
     }
 }
 
-fn split(mut bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malformed> {
+/// The head of a split stream of `count` values.
+struct Split<'a> {
+    frames: usize,
+    /// For each frame its number of values and its stream.
+    streams: [(usize, &'a [u8]); FRAMES_MAX],
+    /// The frame of each value.
+    selectors: [u64; GROUP_ROWS],
+}
+
+fn split_stream(mut bytes: Bytes<'_>, count: usize) -> Result<Split<'_>, Malformed> {
     let frames = usize::from(bytes.u8()?);
     if !(2..=FRAMES_MAX).contains(&frames) {
         return Err("no or too many frames");
     }
     let mut entries = Bytes(bytes.take(frames * FRAME_ENTRY_BYTES)?);
-    let selector = Frame {
+    let frame = Frame {
         base: 0,
         shift: 0,
         width: code_width(frames),
     };
-    unpack(bytes.packed(out.len(), selector.width)?, selector, out);
+    let mut split = Split {
+        frames,
+        streams: [(0, &[]); FRAMES_MAX],
+        selectors: [0; GROUP_ROWS],
+    };
+    let packed = bytes.packed(count, frame.width)?;
+    unpack(packed, frame, &mut split.selectors[..count]);
+    for stream in &mut split.streams[..frames] {
+        let (values, length) = (entries.u16()?, entries.u16()?);
+        *stream = (values, bytes.take(length)?);
+    }
+    Ok(split)
+}
+
+fn split(bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malformed> {
+    let split = split_stream(bytes, out.len())?;
     let mut values = [0; GROUP_ROWS];
     let mut next = [0; FRAMES_MAX];
     let mut ends = [0; FRAMES_MAX];
     let mut start = 0;
-    for frame in 0..frames {
-        let (count, length) = (entries.u16()?, entries.u16()?);
-        let stream = bytes.take(length)?;
+    for (frame, (count, stream)) in split.streams.iter().take(split.frames).enumerate() {
         let place = values
             .get_mut(start..start + count)
             .ok_or("frames larger than their group")?;
@@ -270,8 +415,8 @@ fn split(mut bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malf
         start += count;
         ends[frame] = start;
     }
-    for value in out.iter_mut() {
-        let frame = (*value & 7) as usize;
+    for (value, selector) in out.iter_mut().zip(&split.selectors) {
+        let frame = (*selector & 7) as usize;
         *value = values[next[frame] & (GROUP_ROWS - 1)];
         next[frame] += 1;
     }
@@ -280,6 +425,43 @@ fn split(mut bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malf
     } else {
         Err("selectors that do not fit their frames")
     }
+}
+
+fn split_range(
+    bytes: Bytes<'_>,
+    count: usize,
+    start: usize,
+    out: &mut [u64],
+    depth: usize,
+) -> Result<(), Malformed> {
+    let split = split_stream(bytes, count)?;
+    let (before, rest) = split.selectors.split_at(start);
+    let wanted = &rest[..out.len()];
+    let mut values = [0; GROUP_ROWS];
+    let mut next = [0; FRAMES_MAX];
+    let mut used = 0;
+    for (frame, (count, stream)) in split.streams.iter().take(split.frames).enumerate() {
+        let occurs = |selectors: &[u64]| {
+            let selected = selectors.iter().filter(|other| **other == frame as u64);
+            selected.count()
+        };
+        let here = occurs(wanted);
+        next[frame] = used;
+        if here > 0 {
+            let place = &mut values[used..used + here];
+            range_nested(stream, *count, occurs(before), place, depth + 1)?;
+            used += here;
+        }
+    }
+    for (value, selector) in out.iter_mut().zip(wanted) {
+        let frame = (*selector & 7) as usize;
+        if frame >= split.frames {
+            return Err("a selector beyond the frames");
+        }
+        *value = values[next[frame] & (GROUP_ROWS - 1)];
+        next[frame] += 1;
+    }
+    Ok(())
 }
 
 const _: () = {

@@ -29,7 +29,6 @@ pub(crate) fn encode(values: &[u64], out: &mut Vec<u8>) {
 
 /// What one pass over the values tells.
 struct Shape {
-    first: u64,
     least: u64,
     most: u64,
     /// Trailing bits that all values have in common.
@@ -54,7 +53,6 @@ fn shape(values: &[u64]) -> Shape {
         kinds = values.iter().fold(0, |set, value| set | 1 << (value >> 60));
     }
     Shape {
-        first,
         least,
         most,
         shift: varying.trailing_zeros().min(63),
@@ -84,8 +82,7 @@ fn encode_nested(values: &[u64], depth: usize, out: &mut Vec<u8>) {
         if shape.runs * 2 <= values.len() {
             keep_smaller(&mut best, &mut other, runs(values, shape.runs, depth));
         }
-        let entries_max = best_codes(values.len(), best);
-        let stream = dictionary(values, shape.runs, depth, entries_max);
+        let stream = dictionary(values, depth, best);
         keep_smaller(&mut best, &mut other, stream);
         let kinds = shape.kinds.count_ones() as usize;
         if (2..=FRAMES_MAX).contains(&kinds) {
@@ -208,10 +205,12 @@ fn best_codes(count: usize, size: usize) -> usize {
 
 const SLOTS: usize = 1024;
 
-fn dictionary(values: &[u64], runs: usize, depth: usize, entries_max: usize) -> Vec<u8> {
-    if values.len() < 8 || runs < 2 {
+/// A dictionary stream; empty if it cannot be smaller than `best` bytes.
+fn dictionary(values: &[u64], depth: usize, best: usize) -> Vec<u8> {
+    if values.len() < 8 {
         return Vec::new();
     }
+    let entries_max = best_codes(values.len(), best);
     // An open hash table from values to the order of their first occurrence.
     let mut slots = [u16::MAX; SLOTS];
     let mut distinct = Vec::with_capacity(entries_max);
@@ -235,6 +234,10 @@ fn dictionary(values: &[u64], runs: usize, depth: usize, entries_max: usize) -> 
         };
         codes[index] = u64::from(code);
     }
+    let width = code_width(distinct.len());
+    if DICTIONARY_HEADER_BYTES + CONSTANT_BYTES + packed_bytes(values.len(), width) >= best {
+        return Vec::new();
+    }
     // Sorted entries pack best.
     let mut order: Vec<usize> = (0..distinct.len()).collect();
     order.sort_unstable_by_key(|entry| distinct[*entry]);
@@ -250,7 +253,7 @@ fn dictionary(values: &[u64], runs: usize, depth: usize, entries_max: usize) -> 
     let frame = Frame {
         base: 0,
         shift: 0,
-        width: code_width(distinct.len()),
+        width,
     };
     let mut out = vec![TAG_DICTIONARY];
     out.extend_from_slice(&(distinct.len() as u16).to_le_bytes());

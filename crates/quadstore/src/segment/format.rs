@@ -75,6 +75,6 @@ const _: () = assert!(
     "a lane of a block has one value a bit"
 );
 const _: () = assert!(
-    SEGMENT_ROWS % GROUP_ROWS == 0,
+    SEGMENT_ROWS.is_multiple_of(GROUP_ROWS),
     "a full segment has full groups"
 );

@@ -11,11 +11,13 @@
     reason = "lengths are checked when a header or group is opened; groups are counted from it"
 )]
 
+use std::cmp::Ordering;
+
 use stoa_storage::{Part, PartRef, Store};
 use stoa_terms::TermId;
 
 use super::Row;
-use super::decode::{constant, decode, decode_one};
+use super::decode::{Run, constant, decode, decode_one, decode_range, decode_runs};
 use super::format::{
     GROUP_ENTRY_BYTES, GROUP_ENTRY_CRC, GROUP_ENTRY_KEY, GROUP_ENTRY_LENGTH, GROUP_ENTRY_OFFSET,
     GROUP_HEADER_BYTES, GROUP_ROWS, HEADER_BYTES, HEADER_ROWS, SEGMENT_MAGIC, SEGMENT_ROWS,
@@ -50,11 +52,6 @@ impl Header {
                 "other bytes",
             ))
         }
-    }
-
-    /// The rows of the segment, 1 to 16,384.
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
     }
 
     /// The number of groups.
@@ -121,8 +118,15 @@ enum Column {
     #[default]
     Packed,
     Constant(TermId),
+    /// Value and end (exclusive) of each run.
+    Runs(Vec<Run>),
     Decoded(Vec<TermId>),
 }
+
+/// So many times a few values of a packed column are decoded alone; then all are, once.
+const PARTIAL_MAX: u8 = 4;
+/// So many values are few.
+const FEW: usize = 256;
 
 /// A group of a segment. Columns are decoded when they are first needed.
 pub(crate) struct Group {
@@ -131,6 +135,8 @@ pub(crate) struct Group {
     /// Where the streams of the columns begin, and where the last one ends.
     bounds: [usize; 5],
     columns: [Column; 4],
+    /// How often a few values of each column were decoded alone.
+    partial: [u8; 4],
     spare: Vec<Vec<TermId>>,
 }
 
@@ -167,6 +173,7 @@ impl Group {
             rows,
             bounds,
             columns,
+            partial: [0; 4],
             spare,
         })
     }
@@ -180,11 +187,6 @@ impl Group {
             }
         }
         spare
-    }
-
-    /// The rows of the group.
-    pub(crate) fn rows(&self) -> usize {
-        self.rows
     }
 
     /// The value of all rows in this column, if they are known to be equal.
@@ -201,6 +203,29 @@ impl Group {
 
     fn malformed(&self, found: &'static str) -> Error {
         Error::corrupt(self.part.reference(), "a column of a row group", found)
+    }
+
+    /// Decodes a column of runs as far as its runs.
+    fn open(&mut self, place: usize) -> Result<()> {
+        if matches!(self.columns[place], Column::Packed) {
+            let runs = decode_runs(self.stream(place), self.rows);
+            if let Some(runs) = runs.map_err(|found| self.malformed(found))? {
+                self.columns[place] = Column::Runs(runs);
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes a few values of a column that is packed; false if all should be decoded.
+    fn few(&mut self, place: usize, start: usize, out: &mut [u64]) -> Result<bool> {
+        let packed = matches!(self.columns[place], Column::Packed);
+        if !packed || out.len() > FEW || self.partial[place] == PARTIAL_MAX {
+            return Ok(false);
+        }
+        self.partial[place] += 1;
+        decode_range(self.stream(place), self.rows, start, out)
+            .map_err(|found| self.malformed(found))?;
+        Ok(true)
     }
 
     /// All values of a column that is not constant.
@@ -220,22 +245,6 @@ impl Group {
         }
     }
 
-    /// The value of one row.
-    pub(crate) fn value(&mut self, place: usize, row: usize) -> Result<TermId> {
-        match &self.columns[place] {
-            Column::Constant(value) => Ok(*value),
-            Column::Decoded(values) => Ok(values[row]),
-            Column::Packed => {
-                let one = decode_one(self.stream(place), self.rows, row)
-                    .map_err(|found| self.malformed(found))?;
-                match one {
-                    Some(bits) => Ok(TermId::from_bits(bits)),
-                    None => Ok(self.column(place)?[row]),
-                }
-            }
-        }
-    }
-
     /// Appends the values of the rows from `start` to `end`.
     pub(crate) fn copy(
         &mut self,
@@ -244,14 +253,31 @@ impl Group {
         end: usize,
         out: &mut Vec<TermId>,
     ) -> Result<()> {
-        /// From here on decoding everything is cheaper than getting values one by one.
-        const FEW: usize = 32;
-        if let Some(value) = self.constant(place) {
-            out.resize(out.len() + (end - start), value);
-        } else if end - start <= FEW {
-            for row in start..end {
-                out.push(self.value(place, row)?);
+        self.open(place)?;
+        match &self.columns[place] {
+            Column::Constant(value) => {
+                out.resize(out.len() + (end - start), *value);
+                return Ok(());
             }
+            Column::Runs(runs) => {
+                let base = out.len();
+                let first = runs.partition_point(|run| run.1 <= start);
+                for (head, run_end) in &runs[first..] {
+                    let until = (*run_end).min(end);
+                    out.resize(base + until - start, TermId::from_bits(*head));
+                    if until == end {
+                        break;
+                    }
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        let mut bits = [0_u64; FEW];
+        if let Some(bits) = bits.get_mut(..end - start)
+            && self.few(place, start, bits)?
+        {
+            out.extend(bits.iter().map(|bits| TermId::from_bits(*bits)));
         } else {
             out.extend_from_slice(&self.column(place)?[start..end]);
         }
@@ -270,14 +296,61 @@ impl Group {
         let (mut low, mut high) = (start, end);
         for (place, wanted) in key.iter().enumerate() {
             // Rows between low and high equal the key in the columns before.
-            let least = self.partition(place, low, high, |value| value < *wanted)?;
-            let most = self.partition(place, least, high, |value| value <= *wanted)?;
-            if least == most {
-                return Ok(least);
+            (low, high) = self.equal(place, *wanted, low, high)?;
+            if low == high {
+                return Ok(low);
             }
-            (low, high) = (least, most);
         }
         Ok(if after { high } else { low })
+    }
+
+    /// The rows between `start` and `end`, where the column ascends, that hold `wanted`; if there
+    /// are none, twice the row before which they would stand.
+    fn equal(
+        &mut self,
+        place: usize,
+        wanted: TermId,
+        start: usize,
+        end: usize,
+    ) -> Result<(usize, usize)> {
+        if start == end {
+            return Ok((start, end));
+        }
+        self.open(place)?;
+        match &self.columns[place] {
+            Column::Constant(value) => {
+                return Ok(match value.cmp(&wanted) {
+                    Ordering::Less => (end, end),
+                    Ordering::Equal => (start, end),
+                    Ordering::Greater => (start, start),
+                });
+            }
+            Column::Runs(runs) => {
+                let first = runs.partition_point(|run| run.1 <= start);
+                let last = (runs.partition_point(|run| run.1 < end) + 1).min(runs.len());
+                let runs = &runs[first..last];
+                let start_of = |index: usize| match index.checked_sub(1) {
+                    Some(before) => runs[before].1.min(end),
+                    None => start,
+                };
+                let least = runs.partition_point(|run| run.0 < wanted.to_bits());
+                let most = runs.partition_point(|run| run.0 <= wanted.to_bits());
+                return Ok((start_of(least), start_of(most)));
+            }
+            _ => {}
+        }
+        let mut bits = [0_u64; FEW];
+        if let Some(bits) = bits.get_mut(..end - start)
+            && self.few(place, start, bits)?
+        {
+            let wanted = wanted.to_bits();
+            let least = bits.partition_point(|value| *value < wanted);
+            let most = bits.partition_point(|value| *value <= wanted);
+            return Ok((start + least, start + most));
+        }
+        let least = self.partition(place, start, end, |value| value < wanted)?;
+        let most = self.partition(place, least, end, |value| value <= wanted)?;
+        Ok((least, most))
     }
 
     fn partition(
@@ -287,9 +360,6 @@ impl Group {
         end: usize,
         below: impl Fn(TermId) -> bool,
     ) -> Result<usize> {
-        if let Some(value) = self.constant(place) {
-            return Ok(if below(value) { end } else { start });
-        }
         let (mut low, mut high) = (start, end);
         while low < high {
             let middle = low.midpoint(high);
@@ -300,6 +370,18 @@ impl Group {
             }
         }
         Ok(low)
+    }
+
+    /// The value of one row of a column that is not constant and has no runs.
+    fn value(&mut self, place: usize, row: usize) -> Result<TermId> {
+        if let Column::Decoded(values) = &self.columns[place] {
+            return Ok(values[row]);
+        }
+        let one = decode_one(self.stream(place), self.rows, row);
+        match one.map_err(|found| self.malformed(found))? {
+            Some(bits) => Ok(TermId::from_bits(bits)),
+            None => Ok(self.column(place)?[row]),
+        }
     }
 }
 

@@ -1,13 +1,20 @@
 //! Tests of segments: what was encoded comes back, and no bytes whatever panic.
 
-use proptest::prelude::*;
+use std::sync::Arc;
 
+use proptest::prelude::*;
+use stoa_storage::{Cache, Identity, MemoryBudget, PartRef, RealDisk, Store};
+use stoa_terms::TermId;
+
+use super::Row;
 use super::bits::{Frame, get, pack, packed_bytes, unpack};
-use super::decode::{decode, decode_one};
+use super::decode::{decode, decode_one, decode_range, decode_runs};
 use super::encode::encode;
 use super::format::{
     GROUP_ROWS, TAG_CONSTANT, TAG_DELTA, TAG_DICTIONARY, TAG_PACKED, TAG_RUNS, TAG_SPLIT,
 };
+use super::reader::{Group, Header, read_rows};
+use super::writer::encode_segment;
 
 /// Columns of the shapes that permutations have, and of any other.
 fn column() -> impl Strategy<Value = Vec<u64>> {
@@ -64,6 +71,26 @@ fn round_trip(values: &[u64]) -> Vec<u8> {
             "row {index}: {one:?}"
         );
     }
+    for (start, end) in [
+        (0, 1),
+        (values.len() / 3, values.len() / 2),
+        (0, values.len()),
+    ] {
+        let mut some = vec![0; end - start];
+        assert_eq!(
+            decode_range(&stream, values.len(), start, &mut some),
+            Ok(())
+        );
+        assert_eq!(some, values[start..end]);
+    }
+    if let Some(runs) = decode_runs(&stream, values.len()).unwrap() {
+        let mut start = 0;
+        for (head, end) in runs {
+            assert!(end > start && values[start..end].iter().all(|value| *value == head));
+            start = end;
+        }
+        assert_eq!(start, values.len());
+    }
     stream
 }
 
@@ -92,6 +119,9 @@ proptest! {
         let mut out = vec![0; values.len()];
         let _ = decode(&stream, &mut out);
         let _ = decode_one(&stream, values.len(), values.len() / 2);
+        drop(decode_runs(&stream, values.len()));
+        let half = out.len() / 2;
+        let _ = decode_range(&stream, values.len(), half, &mut out[half..]);
         let _ = decode(&stream[..cut.index(stream.len())], &mut out);
     }
 
@@ -158,4 +188,93 @@ fn golden_streams() {
             (1585, 657_036_813)
         ]
     );
+}
+
+/// Damage that has the right checksum, as a faulty writer would leave it.
+#[test]
+fn damaged_segments_do_not_panic() {
+    let directory = tempfile::tempdir().unwrap();
+    let cache = Cache::new(&MemoryBudget::unlimited(), 1 << 16);
+    let disk = Arc::new(RealDisk::new(directory.path()));
+    let store = Store::create(disk, cache, Identity::new(1)).unwrap();
+    let checkpoint = store.begin().unwrap();
+    let mut rows: Vec<Row> = (0..2500)
+        .map(|row| {
+            [
+                row / 900,
+                row / 7,
+                ((row % 5) << 60) | (row * row % 1009),
+                row % 2,
+            ]
+        })
+        .collect();
+    rows.sort_unstable();
+    rows.dedup();
+    let encoded = encode_segment(&rows);
+    let mut state = 88_172_645_463_325_252_u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % below as u64).unwrap()
+    };
+    let (mut refused, mut read) = (0, 0);
+    for _ in 0..300 {
+        let mut bytes = encoded.bytes.clone();
+        for _ in 0..=random(3) {
+            let place = random(bytes.len());
+            bytes[place] ^= 1 << random(8);
+        }
+        // Half of them in the headers of segment and groups.
+        if random(2) == 0 {
+            let place = random(encoded.header_bytes + 40);
+            bytes[place] = u8::try_from(random(256)).unwrap();
+        }
+        fix_checksums(&mut bytes);
+        let extent = checkpoint.write_extent(&bytes).unwrap();
+        let header = PartRef::of(extent, 0, &bytes[..encoded.header_bytes]);
+        match use_segment(&store, header, rows.len() as u64) {
+            Ok(()) => read += 1,
+            Err(_) => refused += 1,
+        }
+        checkpoint.free(extent, bytes.len() as u64);
+    }
+    assert!(refused > 20 && read > 0, "{refused} refused, {read} read");
+}
+
+/// Gives the groups that still lie within the segment their right checksums.
+fn fix_checksums(bytes: &mut [u8]) {
+    for entry in [8, 52, 96] {
+        let number = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        let (start, length) = (number(entry), number(entry + 4));
+        if let Some(group) = bytes.get(start..start.saturating_add(length)) {
+            let crc = stoa_storage::crc32c(group);
+            bytes[entry + 8..entry + 12].copy_from_slice(&crc.to_le_bytes());
+        }
+    }
+}
+
+fn use_segment(store: &Store, header: PartRef, rows: u64) -> crate::Result<()> {
+    let outcome = read_rows(store, header, rows);
+    let header = Header::new(store.read_one(&header)?)?;
+    for index in 0..header.groups() {
+        header.group_before(&header.first_key(index));
+        let part = store.read_one(&header.group(index))?;
+        let rows = header.group_rows(index);
+        let mut group = Group::new(part.clone(), rows, Vec::new())?;
+        let key = header.first_key(index).map(TermId::from_bits);
+        for depth in 1..=4 {
+            let least = group.search(&key[..depth], false, 0, rows)?;
+            let most = group.search(&key[..depth], true, least, rows)?;
+            assert!(least <= most && most <= rows);
+        }
+        let mut out = Vec::new();
+        for place in 0..4 {
+            group.copy(place, rows / 2, rows, &mut out)?;
+            group.copy(place, 0, rows, &mut out)?;
+        }
+        assert_eq!(out.len(), 4 * (rows + rows - rows / 2));
+        group.into_spare();
+    }
+    outcome.map(|_| ())
 }
