@@ -361,25 +361,27 @@ fn terms_of_all_kinds() {
     assert_eq!(info.iter().map(|entry| entry.1).sum::<u64>(), 7);
 }
 
+const STRINGS: [&str; 15] = [
+    "",
+    "a",
+    "ab",
+    "abc",
+    "abcdefg",
+    "abcdefgh",
+    "abcdefghi",
+    "abd",
+    "b\u{1}c",
+    "b\u{0}",
+    "abcdefg\u{0}",
+    "z",
+    "\u{10FFFF}\u{10FFFF}",
+    "abcdefgz",
+    "abcdefg longer",
+];
+
 #[test]
 fn string_ranges_hold_the_strings_of_a_range() {
-    let strings = [
-        "",
-        "a",
-        "ab",
-        "abc",
-        "abcdefg",
-        "abcdefgh",
-        "abcdefghi",
-        "abd",
-        "b\u{1}c",
-        "b\u{0}",
-        "abcdefg\u{0}",
-        "z",
-        "\u{10FFFF}\u{10FFFF}",
-        "abcdefgz",
-        "abcdefg longer",
-    ];
+    let strings = STRINGS;
     let mut fixture = Fixture::new();
     let mut keys = Vec::new();
     let mut inline_ids = Vec::new();
@@ -704,4 +706,74 @@ fn a_partition_gets_a_new_model_when_its_keys_change() {
     let wanted: Vec<TermId> = ids.iter().step_by(997).copied().collect();
     let expected: Vec<Key> = keys.iter().step_by(997).cloned().collect();
     assert_eq!(fixture.texts(&wanted), expected);
+}
+
+#[test]
+#[ignore = "prints times: cargo test --release -p stoa-quadstore times -- --ignored --nocapture"]
+#[expect(clippy::disallowed_methods, reason = "a measurement reads the clock")]
+fn times_of_look_ups() {
+    use std::time::Instant;
+    let mut fixture = Fixture::new();
+    let iris: Vec<Key> = (0..1_000_000)
+        .map(|n| {
+            format!(
+                "http://example.org/dataFromVendor{:04}/Offer{n:07}",
+                n / 2000
+            )
+            .into_bytes()
+        })
+        .collect();
+    let literals = literal_keys(150_000);
+    let mut bytes = 0;
+    for (kind, keys) in [(Kind::Iri, &iris), (Kind::Literal, &literals)] {
+        let start = Instant::now();
+        fixture.load(kind, keys, 0);
+        let size: usize = keys.iter().map(Vec::len).sum();
+        let partition = fixture.dictionary.partitions.last().unwrap();
+        let stored = partition.descriptor.stored_bytes();
+        let seconds = start.elapsed().as_secs_f64();
+        println!("{kind:?}: {size} bytes in {seconds:.2} s, stored {stored}");
+        bytes += size;
+    }
+    let start = Instant::now();
+    let dictionary = Dictionary::open(&fixture.store, &fixture.root).unwrap();
+    println!("open: {:?}, {bytes} bytes of keys", start.elapsed());
+    for (kind, keys) in [(Kind::Iri, &iris), (Kind::Literal, &literals)] {
+        let count = keys.len() as u64;
+        let ids: Vec<TermId> = (0..20_000_u64)
+            .map(|n| TermId::new(kind, n.wrapping_mul(0x9E37_79B9_7F4A_7C15) % count))
+            .collect();
+        let mut texts = TermTexts::default();
+        for batch in [1, 16, 1024] {
+            for pass in ["first", "again"] {
+                // Few enough for the cache of decoded blocks.
+                let ids = &ids[..if batch == 1024 { 20_000 } else { 1_000 }];
+                let start = Instant::now();
+                for ids in ids.chunks(batch) {
+                    texts.clear();
+                    dictionary.texts(ids, &mut texts).unwrap();
+                }
+                let each = start.elapsed() / u32::try_from(ids.len()).unwrap();
+                println!("{kind:?} id -> key, batches of {batch}, {pass}: {each:?} each");
+            }
+        }
+        for batch in [1, 1024, 16_384] {
+            let keys: Vec<&[u8]> = keys.iter().step_by(7).map(Vec::as_slice).collect();
+            let keys = &keys[..if batch == 1 { 2_000 } else { keys.len() }];
+            let start = Instant::now();
+            let mut found = Vec::new();
+            for keys in keys.chunks(batch) {
+                dictionary.lookup_sorted(kind, keys, &mut found).unwrap();
+            }
+            let each = start.elapsed() / u32::try_from(keys.len()).unwrap();
+            println!("{kind:?} key -> id, ascending, batches of {batch}: {each:?} each");
+        }
+        let start = Instant::now();
+        let mut cursor = dictionary.cursor(kind);
+        let mut keys = 0;
+        while cursor.next().unwrap().is_some() {
+            keys += 1;
+        }
+        println!("{kind:?} cursor: {:?} a key", start.elapsed() / keys);
+    }
 }

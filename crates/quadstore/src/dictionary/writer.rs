@@ -328,8 +328,15 @@ impl<'scope> PartitionWriter<'scope> {
     fn take(&mut self, written: Written) -> Result<()> {
         self.block_bytes += written.block_bytes;
         self.text_bytes += written.text_bytes;
-        self.drift
-            .note(written.bytes, written.spelled, written.sampled);
+        // Units that were on their way when the model changed tell nothing about the new one.
+        if self
+            .model
+            .as_ref()
+            .is_some_and(|model| Arc::ptr_eq(model, &written.model))
+        {
+            self.drift
+                .note(written.bytes, written.spelled, written.sampled);
+        }
         for entry in written.blocks {
             self.index.push(entry)?;
         }
