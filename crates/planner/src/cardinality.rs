@@ -107,7 +107,11 @@ impl<'a> Cache<'a> {
         Ok(float(count))
     }
 
-    /// How many different terms a variable of a pattern takes. `rows` is what the pattern has.
+    /// How many different terms a variable of a pattern ranges over. `rows` is what the pattern has.
+    ///
+    /// Where a predicate and another term are fixed, that lies between what matches and what would
+    /// match with the predicate alone: two such patterns on one variable are neither independent of
+    /// each other nor is one contained in the other.
     pub(crate) fn pattern_distinct(
         &self,
         pattern: &QuadPattern,
@@ -118,6 +122,13 @@ impl<'a> Cache<'a> {
             return Ok(self.named_graphs().min(rows));
         }
         let triple = constants(pattern);
+        if let ([None, Some(_), Some(_)], Position::Subject)
+        | ([Some(_), Some(_), None], Position::Object) = (triple, position)
+        {
+            let [_, predicate, _] = triple;
+            let all = self.distinct([None, predicate, None], position, &pattern.graphs)?;
+            return Ok((rows * all).sqrt().max(rows));
+        }
         let asked = match triple {
             [None, None, None] => true,
             [Some(_), None, None] | [None, None, Some(_)] => position == Position::Predicate,
@@ -126,17 +137,22 @@ impl<'a> Cache<'a> {
         if !asked {
             return Ok(rows);
         }
-        let key = (triple, position, pattern.graphs.clone());
+        Ok(self.distinct(triple, position, &pattern.graphs)?.min(rows))
+    }
+
+    fn distinct(
+        &self,
+        triple: Triple,
+        position: Position,
+        graphs: &GraphSet,
+    ) -> Result<f64, Error> {
+        let key = (triple, position, graphs.clone());
         if let Some(&distinct) = self.distinct.borrow().get(&key) {
-            return Ok(distinct.min(rows));
+            return Ok(distinct);
         }
-        let distinct = float(
-            self.statistics
-                .distinct(triple, position, &pattern.graphs)?,
-        );
-        let distinct = distinct.max(1.0);
+        let distinct = float(self.statistics.distinct(triple, position, graphs)?).max(1.0);
         self.distinct.borrow_mut().insert(key, distinct);
-        Ok(distinct.min(rows))
+        Ok(distinct)
     }
 }
 

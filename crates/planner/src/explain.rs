@@ -79,6 +79,7 @@ impl<'a> Printer<'a> {
         let _ = self.text.write_fmt(arguments);
     }
 
+    #[expect(clippy::too_many_lines, reason = "one match over all operators")]
     fn operator(&mut self, plan: &Plan) {
         match &plan.operator {
             Operator::Unit => self.text.push_str("unit"),

@@ -24,8 +24,12 @@ pub(crate) const ITEMS_MAX: usize = 64;
 const DYNAMIC_MAX: usize = 10;
 /// Up to how many items it looks at all trees.
 const BUSHY_MAX: usize = 6;
-/// A greedy order that costs less than this (nanoseconds) is not worth improving.
-const WORTH_NS: f64 = 50_000.0;
+/// What a row is taken to cost in the joins that are still to come, for the greedy order.
+const ROW_AHEAD: f64 = 150.0;
+/// What looking at one pair of sets costs, in nanoseconds.
+const PAIR_NS: f64 = 400.0;
+/// How many times the search a greedy order must cost to be worth improving.
+const WORTH: f64 = 10.0;
 
 /// Something to be joined.
 #[derive(Clone)]
@@ -141,7 +145,7 @@ pub(crate) fn order(
     };
     let root = search.greedy()?;
     let cost = search.trees.get(root)?.cost;
-    let improve = items.len() > 1 && items.len() <= DYNAMIC_MAX && cost > WORTH_NS;
+    let improve = items.len() > 1 && items.len() <= DYNAMIC_MAX && is_worth(items.len(), cost);
     let root = if improve {
         search.bound = if forced.is_some() {
             f64::INFINITY
@@ -156,6 +160,19 @@ pub(crate) fn order(
         trees: search.trees,
         root,
     })
+}
+
+/// Whether dynamic programming over this many items takes little time beside a plan of this cost.
+fn is_worth(items: usize, cost: f64) -> bool {
+    let Ok(count) = i32::try_from(items) else {
+        return false;
+    };
+    let pairs = if items <= BUSHY_MAX {
+        3_f64.powi(count)
+    } else {
+        2_f64.powi(count) * f64::from(count)
+    };
+    cost > WORTH * pairs * PAIR_NS
 }
 
 /// A variable that several items have.
@@ -418,7 +435,7 @@ impl Search<'_> {
                     .iter()
                     .map(|tree| tree.cost)
                     .fold(f64::INFINITY, f64::min);
-                let weight = cost + rows * cost::HASH_PROBE_ROW;
+                let weight = cost + rows * ROW_AHEAD;
                 let better = best
                     .as_ref()
                     .is_none_or(|(best_connected, best_weight, _, _)| {

@@ -328,6 +328,7 @@ impl Builder {
 
     /// Moves `condition` into `node`, or gives it back. `variables` are those of its variables that
     /// the node can bind.
+    #[expect(clippy::too_many_lines, reason = "one match over all operators")]
     fn push(
         self,
         mut node: Node,

@@ -11,7 +11,7 @@ use super::expression::visit_expression;
 use super::rename::rename;
 use super::{Builder, ExistsKind, Node, Op, expression_variables, pattern_variables};
 use crate::error::Error;
-use crate::expression::{Comparison, Expression};
+use crate::expression::{Aggregate, Comparison, Expression};
 use crate::physical::Variable;
 use crate::variable_set::VariableSet;
 
@@ -22,6 +22,7 @@ pub(crate) fn mentioned(node: &Node) -> VariableSet {
     variables
 }
 
+#[expect(clippy::too_many_lines, reason = "one match over all operators")]
 fn collect(node: &Node, into: &mut VariableSet) {
     let expression = |expression: &Expression, into: &mut VariableSet| {
         visit_expression(expression, &mut |part| {
@@ -101,6 +102,29 @@ fn collect(node: &Node, into: &mut VariableSet) {
     }
 }
 
+/// Whether a node reads the bindings of the `apply` around it. It must not be put into the inner
+/// plan of another one then.
+pub(crate) fn uses_outer(node: &Node) -> bool {
+    match &node.op {
+        Op::OuterBindings(_) => true,
+        Op::Empty | Op::Pattern(_) | Op::Values { .. } | Op::GraphScan { .. } => false,
+        Op::Join(items) | Op::Union(items) => items.iter().any(uses_outer),
+        Op::LeftJoin { left, right, .. } | Op::Minus { left, right, .. } => {
+            uses_outer(left) || uses_outer(right)
+        }
+        // Patterns of EXISTS are never put bindings into before they are lowered.
+        Op::Exists { input, .. }
+        | Op::Filter { input, .. }
+        | Op::Extend { input, .. }
+        | Op::Group { input, .. }
+        | Op::Distinct(input)
+        | Op::Reduced(input)
+        | Op::Sort { input, .. }
+        | Op::Slice { input, .. }
+        | Op::Project { input, .. } => uses_outer(input),
+    }
+}
+
 /// Whether putting bindings of `outer` into a pattern gives the solutions that joining them with
 /// the pattern's own solutions gives.
 pub(crate) fn is_safe(node: &Node, outer: &VariableSet) -> bool {
@@ -145,9 +169,15 @@ pub(crate) fn is_safe(node: &Node, outer: &VariableSet) -> bool {
         Op::Extend {
             input, expression, ..
         } => bound(&expression_variables(expression), &input.certain) && is_safe(input, outer),
-        Op::Group { input, keys, .. } => {
-            let keys: VariableSet = keys.iter().copied().collect();
-            bound(&mentioned(input), &keys.intersection(&input.certain)) && is_safe(input, outer)
+        Op::Group {
+            input,
+            keys,
+            aggregates,
+        } => {
+            bound(
+                &mentioned_by_group(input, keys, aggregates),
+                &certain_keys(keys, &input.certain),
+            ) && is_safe(input, outer)
         }
         Op::Slice { input, .. } => mentioned(input).is_disjoint(outer),
         Op::Distinct(input)
@@ -155,6 +185,30 @@ pub(crate) fn is_safe(node: &Node, outer: &VariableSet) -> bool {
         | Op::Sort { input, .. }
         | Op::Project { input, .. } => is_safe(input, outer),
     }
+}
+
+/// The variables that a GROUP BY looks at or gives as its keys.
+pub(super) fn mentioned_by_group(
+    input: &Node,
+    keys: &[Variable],
+    aggregates: &[Aggregate],
+) -> VariableSet {
+    let mut variables = mentioned(input);
+    for &key in keys {
+        variables.insert(key);
+    }
+    for argument in aggregates.iter().filter_map(|a| a.argument.as_ref()) {
+        variables.union_with(&expression_variables(argument));
+    }
+    variables
+}
+
+/// The keys of a GROUP BY that are always bound.
+pub(super) fn certain_keys(keys: &[Variable], certain: &VariableSet) -> VariableSet {
+    keys.iter()
+        .copied()
+        .filter(|key| certain.contains(*key))
+        .collect()
 }
 
 /// Takes off what does not matter for whether there is a solution.
@@ -180,6 +234,7 @@ pub(crate) fn existence_only(node: Node) -> Node {
 ///
 /// # Errors
 /// [`Error::Unsupported`] where that is not possible.
+#[expect(clippy::too_many_lines, reason = "one match over all operators")]
 pub(crate) fn substitute(build: Builder, node: Node, leaf: &Node) -> Result<Node, Error> {
     let outer = &leaf.possible;
     Ok(match node.op {

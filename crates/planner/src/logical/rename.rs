@@ -6,6 +6,7 @@ use crate::physical::{PatternTerm, Variable};
 use crate::variable_set::VariableSet;
 
 /// Replaces each first variable of `pairs` by the second.
+#[expect(clippy::too_many_lines, reason = "one match over all operators")]
 pub(super) fn rename(node: &mut Node, pairs: &[(Variable, Variable)]) {
     rename_set(&mut node.certain, pairs);
     rename_set(&mut node.possible, pairs);

@@ -1,12 +1,13 @@
 //! Joins outer bindings into a node as deep as they help, so that it is evaluated for them alone.
 
-use super::exists::add;
+use super::exists::{add, certain_keys, mentioned_by_group};
 use super::{Builder, Node, Op, expression_variables, mentioned};
 use crate::expression::Expression;
 use crate::variable_set::VariableSet;
 
 /// `Join(leaf, node)`, with `leaf` moved down where the solutions stay the same. The bindings of
 /// `leaf` are distinct and all bound.
+#[expect(clippy::too_many_lines, reason = "one match over all operators")]
 pub(crate) fn seed(build: Builder, node: Node, leaf: &Node) -> Node {
     let outer = &leaf.possible;
     let fixed = |variables: &VariableSet, certain: &VariableSet| {
@@ -69,12 +70,8 @@ pub(crate) fn seed(build: Builder, node: Node, leaf: &Node) -> Node {
             aggregates,
         } if !keys.is_empty()
             && fixed(
-                &mentioned(&input),
-                &keys
-                    .iter()
-                    .copied()
-                    .filter(|key| input.certain.contains(*key))
-                    .collect(),
+                &mentioned_by_group(&input, &keys, &aggregates),
+                &certain_keys(&keys, &input.certain),
             )
             && aggregates.iter().all(|a| !outer.contains(a.output)) =>
         {

@@ -34,6 +34,14 @@ enum PartSource {
     Plan(Option<Box<Planned>>, Option<Box<Node>>),
 }
 
+/// A part that is planned again for the bindings of the others.
+struct Again {
+    number: usize,
+    inner: Planned,
+    /// What is handed in.
+    shared: VariableSet,
+}
+
 /// A plan that costs less (nanoseconds) is not planned again for the bindings of other parts.
 const AGAIN_NS: f64 = 300_000.0;
 
@@ -113,6 +121,7 @@ impl Lowering<'_> {
         }
         let again = self.choices < CHOICES_MAX
             && self.forced.is_none()
+            && !self.is_tied(&node)
             && !matches!(
                 node.op,
                 Op::Values { .. } | Op::OuterBindings(_) | Op::GraphScan { .. } | Op::Slice { .. }
@@ -180,8 +189,8 @@ impl Lowering<'_> {
             return Ok(empty(Vec::new()));
         };
         let cost = order.trees.get(order.root).map_or(0.0, |tree| tree.cost);
-        if let Some((number, inner)) = self.planned_again(&parts, &items, &over, cost)? {
-            return self.join_again(parts, conditions, &over, number, inner);
+        if let Some(again) = self.planned_again(&parts, &items, &over, cost)? {
+            return self.join_again(parts, conditions, &over, again);
         }
         let mut tree = Materialize {
             order: &order,
@@ -195,14 +204,14 @@ impl Lowering<'_> {
     }
 
     /// Looks for a part that costs much and is cheaper when it is run for the bindings of all other
-    /// parts alone; returns its number and its plan for those bindings. `cost` is what to beat.
+    /// parts alone. `cost` is what to beat.
     fn planned_again(
         &mut self,
         parts: &[Part],
         items: &[Item],
         over: &[Condition],
         cost: f64,
-    ) -> Result<Option<(usize, Planned)>, Error> {
+    ) -> Result<Option<Again>, Error> {
         let costly = parts.iter().enumerate().filter_map(|(number, part)| {
             let PartSource::Plan(Some(plan), Some(node)) = &part.source else {
                 return None;
@@ -234,18 +243,26 @@ impl Lowering<'_> {
         self.choices -= 1;
         let (inner, inner_cost) = again?;
         let better = other_cost + inner_cost < cost * 0.8;
-        Ok(better.then_some((number, inner)))
+        Ok(better.then_some(Again {
+            number,
+            inner,
+            shared,
+        }))
     }
 
-    /// Joins all parts but one, and runs the plan `inner` of that one for their bindings.
+    /// Joins all parts but one, and runs that one for their bindings.
     fn join_again(
         &mut self,
         mut parts: Vec<Part>,
         conditions: Vec<Expression>,
         over: &[Condition],
-        number: usize,
-        inner: Planned,
+        again: Again,
     ) -> Result<Planned, Error> {
+        let Again {
+            number,
+            inner,
+            shared,
+        } = again;
         let others = all_but(parts.len(), number);
         let part = parts.remove(number);
         let (mut before, mut after) = (Vec::new(), part.conditions);
@@ -260,7 +277,6 @@ impl Lowering<'_> {
         if left.plan.operator == Operator::Empty || inner.plan.operator == Operator::Empty {
             return Ok(empty(Vec::new()));
         }
-        let shared = left.possible.intersection(&part.possible);
         let runs = (left.plan.estimated_rows / APPLY_ROWS).ceil().max(1.0);
         let cost = runs * (inner.cost + cost::APPLY_START);
         let rows = inner.plan.estimated_rows;
@@ -272,20 +288,7 @@ impl Lowering<'_> {
     /// What is known about a part.
     fn item(&self, part: &Part, ranges: &[Ranges], shared: &VariableSet) -> Result<Item, Error> {
         let pattern = match &part.source {
-            PartSource::Plan(plan, _) => {
-                let (cost, rows, sorted) = plan.as_ref().map_or((0.0, 0.0, None), |plan| {
-                    let sorted = plan.plan.sorted_by.first().copied();
-                    (plan.cost, plan.plan.estimated_rows, sorted)
-                });
-                let kept: f64 = part.conditions.iter().map(selectivity).product();
-                return Ok(Item {
-                    certain: part.certain.clone(),
-                    possible: part.possible.clone(),
-                    rows: rows * kept,
-                    distinct: Vec::new(),
-                    source: Source::Plan { cost, sorted },
-                });
-            }
+            PartSource::Plan(plan, _) => return Ok(plan_item(part, plan.as_deref())),
             PartSource::Pattern(pattern) => pattern,
         };
         let all = self.cache.pattern_rows(pattern)?;
@@ -343,6 +346,22 @@ impl Lowering<'_> {
                 accesses: reads,
             },
         })
+    }
+}
+
+/// What is known about a part that is planned.
+fn plan_item(part: &Part, plan: Option<&Planned>) -> Item {
+    let (cost, rows, sorted) = plan.map_or((0.0, 0.0, None), |plan| {
+        let sorted = plan.plan.sorted_by.first().copied();
+        (plan.cost, plan.plan.estimated_rows, sorted)
+    });
+    let kept: f64 = part.conditions.iter().map(selectivity).product();
+    Item {
+        certain: part.certain.clone(),
+        possible: part.possible.clone(),
+        rows: rows * kept,
+        distinct: Vec::new(),
+        source: Source::Plan { cost, sorted },
     }
 }
 

@@ -60,7 +60,7 @@ impl Lowering<'_> {
         }
         let few = left.plan.estimated_rows <= FEW_ROWS;
         let free = self.choices < CHOICES_MAX;
-        let wanted = self.forced != Some(ForcedJoin::Hash);
+        let wanted = self.forced != Some(ForcedJoin::Hash) && !self.is_tied(&right);
         let mut applied = None;
         if fixed && wanted && (few || free) {
             self.choices += 1;
@@ -187,7 +187,9 @@ impl Lowering<'_> {
     pub(super) fn inner(&mut self, left: &Planned, node: Node) -> Result<(Planned, f64), Error> {
         let rows = left.plan.estimated_rows.max(1.0);
         let outside = std::mem::replace(&mut self.outer_rows, rows.min(APPLY_ROWS));
+        self.inside += 1;
         let inner = self.lower(node);
+        self.inside -= 1;
         self.outer_rows = outside;
         let inner = inner?;
         let runs = (rows / APPLY_ROWS).ceil();
@@ -203,6 +205,11 @@ impl Lowering<'_> {
         conditions: Vec<Expression>,
         marks: Vec<Mark>,
     ) -> Result<Planned, Error> {
+        if self.is_tied(&right) {
+            return Err(Error::Unsupported(
+                "EXISTS in the condition of an OPTIONAL inside such an EXISTS".to_owned(),
+            ));
+        }
         let mut needed = mentioned(&right);
         for condition in &conditions {
             needed.union_with(&expression_variables(condition));

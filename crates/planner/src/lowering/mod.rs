@@ -17,7 +17,7 @@ use crate::cardinality::Cache;
 use crate::cost;
 use crate::error::Error;
 use crate::expression::{Constant, Expression};
-use crate::logical::{Builder, Node, Op, visit_expression};
+use crate::logical::{Builder, Node, Op, uses_outer, visit_expression};
 use crate::physical::{Operator, Plan, Variable};
 use crate::variable_set::VariableSet;
 use crate::{ForcedJoin, PlannerOptions};
@@ -40,6 +40,8 @@ pub(crate) struct Lowering<'a> {
     pub(crate) names: Vec<String>,
     /// Expected rows of the outer bindings that are in scope.
     outer_rows: f64,
+    /// How many inner plans of an `apply` enclose what is lowered.
+    inside: u32,
     /// How many choices between whole plans enclose the current one; each doubles the work.
     choices: u32,
 }
@@ -57,6 +59,7 @@ impl<'a> Lowering<'a> {
             forced: options.force_join,
             names,
             outer_rows: 1.0,
+            inside: 0,
             choices: 0,
         }
     }
@@ -120,11 +123,21 @@ impl<'a> Lowering<'a> {
                 offset,
                 limit,
             } => self.slice(*input, offset, limit),
-            Op::Project { input, variables } => {
+            Op::Project {
+                input,
+                mut variables,
+            } => {
                 let input = self.lower(*input)?;
+                // A column that is never bound would seem to be shared.
+                variables.retain(|variable| input.possible.contains(*variable));
                 Ok(project(input, variables))
             }
         }
+    }
+
+    /// Whether a node reads outer bindings, so that it cannot be run by another `apply`.
+    fn is_tied(&self, node: &Node) -> bool {
+        self.inside > 0 && uses_outer(node)
     }
 
     /// A variable that the query does not name.

@@ -132,6 +132,8 @@ impl Lowering<'_> {
                     return Ok(empty(variables));
                 };
                 let input = self.lower(*input)?;
+                let mut variables = variables;
+                variables.retain(|variable| input.possible.contains(*variable));
                 super::project(sorted(input, keys, Some(kept)), variables)
             }
             (_, op) => {

@@ -6,6 +6,7 @@ use crate::physical::{JoinKind, Operator, PatternTerm, Plan, Variable};
 use crate::variable_set::VariableSet;
 
 /// Keeps of the columns of `plan` those in `needed`, and below what they and the operators need.
+#[expect(clippy::too_many_lines, reason = "one match over all operators")]
 pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
     match &mut plan.operator {
         // Few rows, or rows whose columns are not apart.

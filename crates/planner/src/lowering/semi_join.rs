@@ -41,6 +41,11 @@ impl Lowering<'_> {
         if is_safe(&pattern, &outer) {
             return self.semi_join(input, pattern, kind);
         }
+        if self.is_tied(&pattern) {
+            return Err(Error::Unsupported(
+                "MINUS on variables that may be unbound inside EXISTS".to_owned(),
+            ));
+        }
         let outer = self.hand_in(input, &outer);
         let node = substitute(self.build, pattern, &outer.leaf)?;
         let (inner, cost) = self.inner(&outer.left, node)?;
@@ -115,7 +120,9 @@ impl Lowering<'_> {
                     joined.cost = total;
                     return Ok(joined);
                 }
-            } else if self.choices < CHOICES_MAX || input.plan.estimated_rows < 1_000.0 {
+            } else if !self.is_tied(&pattern)
+                && (self.choices < CHOICES_MAX || input.plan.estimated_rows < 1_000.0)
+            {
                 return self.applied_or_hashed(input, pattern, &shared, kind);
             }
         }

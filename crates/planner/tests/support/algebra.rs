@@ -4,11 +4,12 @@
 //! the tested solution put in, and what is put in stays in the solutions, so that it counts as
 //! shared for MINUS.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use oxrdf::{Literal, Term};
 use spargebra::algebra::{
-    AggregateExpression, AggregateFunction, Expression, Function, GraphPattern,
+    AggregateExpression, AggregateFunction, Expression, Function, GraphPattern, OrderExpression,
     PropertyPathExpression,
 };
 use spargebra::term::{NamedNodePattern, TermPattern};
@@ -141,9 +142,34 @@ impl Context<'_> {
                     merge(&row, &seen)
                 })
                 .collect(),
-            GraphPattern::OrderBy { inner, .. } | GraphPattern::Reduced { inner } => {
-                self.eval(inner, graph, env)
+            GraphPattern::Reduced { inner } => self.eval(inner, graph, env),
+            GraphPattern::OrderBy { inner, expression } => {
+                let mut rows = self.eval(inner, graph, env);
+                // From the last key to the first, each time keeping what is equal in order.
+                for key in expression.iter().rev() {
+                    let (OrderExpression::Asc(value) | OrderExpression::Desc(value)) = key;
+                    let text = |row: &Row| {
+                        let value = self.value(value, row, graph, env);
+                        value.map(|term| term.to_string())
+                    };
+                    if matches!(key, OrderExpression::Asc(_)) {
+                        rows.sort_by_key(text);
+                    } else {
+                        rows.sort_by_key(|row| Reverse(text(row)));
+                    }
+                }
+                rows
             }
+            GraphPattern::Slice {
+                inner,
+                start,
+                length,
+            } => self
+                .eval(inner, graph, env)
+                .into_iter()
+                .skip(*start)
+                .take(length.unwrap_or(usize::MAX))
+                .collect(),
             GraphPattern::Project { inner, variables } => {
                 let visible = |name: &String| variables.iter().any(|v| v.as_str() == name);
                 let mut env = env.clone();
@@ -205,7 +231,12 @@ impl Context<'_> {
         for (output, aggregate) in aggregates {
             let (mut values, distinct): (Vec<String>, bool) = match aggregate {
                 AggregateExpression::CountSolutions { distinct } => (
-                    rows.iter().map(|row| format!("{row:?}")).collect(),
+                    rows.iter()
+                        .map(|row| {
+                            let named = row.iter().filter(|(name, _)| !name.starts_with("_:"));
+                            format!("{:?}", named.collect::<Vec<_>>())
+                        })
+                        .collect(),
                     *distinct,
                 ),
                 AggregateExpression::FunctionCall {
