@@ -19,7 +19,9 @@ mod seed;
 mod translate;
 
 pub(crate) use build::Builder;
-pub(crate) use exists::{existence_only, is_safe, mentioned, minus_as_exists, substitute, uses_outer};
+pub(crate) use exists::{
+    existence_only, is_safe, mentioned, minus_as_exists, substitute, uses_outer,
+};
 pub(crate) use expression::{expression_variables, is_volatile, unbound_marker, visit_expression};
 pub(crate) use seed::seed;
 pub(crate) use translate::translate;
