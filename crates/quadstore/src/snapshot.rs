@@ -24,6 +24,12 @@ const COUNTED_ROWS: u64 = 4096;
 /// So many graphs of a set are looked up in the catalogue to see whether the set hides anything.
 const GRAPHS_SUMMED: usize = 64;
 
+/// A graph is read through its subjects if it has this many times fewer of them than there are rows
+/// to filter: a look-up costs about as much as filtering so many rows.
+const ROWS_A_SUBJECT: u64 = 128;
+/// A graph with more subjects is not read through them; their list takes 32 bytes each.
+const SUBJECTS_LISTED: u64 = 1 << 18;
+
 /// The state of a store at one commit. Cloning it is cheap; it does not change.
 #[derive(Clone)]
 pub struct Snapshot(pub(crate) Arc<State>);
@@ -132,11 +138,20 @@ impl Snapshot {
 
     /// Starts a scan.
     pub fn scan(&self, spec: &ScanSpec) -> Result<Scan> {
+        let tree = self.tree(spec.permutation);
         let (filter, intervals) = match self.visible(&spec.graphs, spec.with_graph)? {
             Visible::Nothing => (RowFilter::ALL, Intervals::NONE),
-            Visible::Rows(filter) => (filter, Intervals::new(&spec.prefix, &spec.ranges)?),
+            Visible::Rows(filter) => {
+                let intervals = Intervals::new(&spec.prefix, &spec.ranges)?;
+                let through = if spec.ranges.is_empty() && filter.graphs.is_some() {
+                    let rows = self.count_rows(tree, &intervals)?;
+                    self.through_subjects(spec.permutation, &spec.prefix, &spec.graphs, rows)?
+                } else {
+                    None
+                };
+                (filter, through.unwrap_or(intervals))
+            }
         };
-        let tree = self.tree(spec.permutation);
         Ok(Scan {
             reader: self.reader(tree, spec.columns, filter, intervals),
             snapshot: self.clone(),
@@ -202,10 +217,19 @@ impl Snapshot {
                 exact: true,
             });
         }
-        if all > COUNTED_ROWS {
+        let through = if ranges.is_empty() {
+            self.through_subjects(permutation, prefix, graphs, all)?
+        } else {
+            None
+        };
+        let few =
+            |subjects: &Intervals| subjects.lows.len() as u64 <= COUNTED_ROWS / ROWS_A_SUBJECT;
+        let through = through.filter(few);
+        if all > COUNTED_ROWS && through.is_none() {
             let rows = self.quads_in(graphs)?.unwrap_or(all).min(all);
             return Ok(Count { rows, exact: false });
         }
+        let intervals = through.unwrap_or(intervals);
         let mut reader = self.reader(tree, Columns::NONE, filter, intervals);
         let (mut rows, mut out) = (0, QuadColumns::default());
         while reader.next(1024, &mut out, None)? {
@@ -213,6 +237,50 @@ impl Snapshot {
             out.clear();
         }
         Ok(Count { rows, exact: true })
+    }
+
+    /// The rows of a prefix as intervals of the subjects of a graph, in the same order, if subjects
+    /// come next and the graph has few of them compared with the `rows` of the prefix.
+    fn through_subjects(
+        &self,
+        permutation: Permutation,
+        prefix: &[TermId],
+        graphs: &GraphSet,
+        rows: u64,
+    ) -> Result<Option<Intervals>> {
+        let graph = match graphs {
+            GraphSet::Default => TermId::DEFAULT_GRAPH,
+            GraphSet::One(graph) => *graph,
+            _ => return Ok(None),
+        };
+        let subject_is_next = matches!(
+            (permutation, prefix.len()),
+            (Permutation::Spog, 0) | (Permutation::Psog, 1)
+        );
+        if !subject_is_next || rows < ROWS_A_SUBJECT {
+            return Ok(None);
+        }
+        let of_graph = Intervals::new(&[graph], &[])?;
+        let subjects = self.count_rows(&self.0.pairs, &of_graph)?;
+        if subjects > SUBJECTS_LISTED || subjects > rows / ROWS_A_SUBJECT {
+            return Ok(None);
+        }
+        let columns = Columns::of(&[1]);
+        let mut reader = self.reader(&self.0.pairs, columns, RowFilter::ALL, of_graph);
+        let (mut ranges, mut out) = (Vec::new(), QuadColumns::default());
+        while reader.next(4096, &mut out, None)? {
+            let [_, subjects, ..] = &out.columns;
+            ranges.extend(subjects.iter().map(|subject| IdRange {
+                first: *subject,
+                last: *subject,
+            }));
+            out.clear();
+        }
+        if ranges.is_empty() {
+            // No ranges would mean all rows.
+            return Ok(Some(Intervals::NONE));
+        }
+        Intervals::new(prefix, &ranges).map(Some)
     }
 
     /// The number of quads, in all graphs, whose first position lies in a range.

@@ -492,3 +492,71 @@ proptest! {
         check_lookups(&snapshot, &model, &keys, (key_length, &graphs, with_graph, batch));
     }
 }
+
+/// A graph with few subjects among many quads is read through its subjects.
+#[test]
+fn small_graphs_in_large_stores() {
+    let fixture = Fixture::new(TreeLimits::default());
+    let mut model = BTreeSet::new();
+    let id = |number: u64| TermId::new(stoa_terms::Kind::Iri, number);
+    let changes: Vec<_> = (0..20_000_u64)
+        .map(|row| {
+            let graph = match row % 4000 {
+                7 => id(1),
+                9 => id(2),
+                _ => TermId::DEFAULT_GRAPH,
+            };
+            let quad = [id(row / 5), id(row % 3), id(row % 1000), graph];
+            (quad, false)
+        })
+        .collect();
+    fixture.apply(&changes);
+    apply_to_model(&mut model, &changes);
+    let snapshot = fixture.quads.snapshot();
+    for (permutation, prefix) in [
+        (Permutation::Spog, vec![]),
+        (Permutation::Psog, vec![id(1)]),
+        (Permutation::Psog, vec![]),
+        (Permutation::Posg, vec![id(2)]),
+    ] {
+        for graphs in [
+            GraphSet::One(id(1)),
+            GraphSet::One(id(3)),
+            GraphSet::Default,
+            GraphSet::Named,
+        ] {
+            let spec = ScanSpec {
+                permutation,
+                prefix: prefix.clone(),
+                ranges: Vec::new(),
+                graphs: graphs.clone(),
+                columns: Columns::ALL,
+                with_graph: false,
+            };
+            let wanted = expected(&model, permutation, &prefix, &[], &graphs, false);
+            assert_eq!(scan(&snapshot, &spec, 1000), wanted);
+            let count = snapshot.count(permutation, &prefix, &[], &graphs).unwrap();
+            let rows = wanted.len() as u64;
+            assert!(if count.exact {
+                count.rows == rows
+            } else {
+                count.rows >= rows
+            });
+        }
+    }
+    let count = snapshot.count(Permutation::Spog, &[], &[], &GraphSet::One(id(1)));
+    let rows = expected(
+        &model,
+        Permutation::Spog,
+        &[],
+        &[],
+        &GraphSet::One(id(1)),
+        false,
+    )
+    .len();
+    let exact = crate::read::Count {
+        rows: rows as u64,
+        exact: true,
+    };
+    assert_eq!(count.unwrap(), exact);
+}
