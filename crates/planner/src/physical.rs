@@ -72,7 +72,8 @@ pub enum TemplateTerm {
 pub struct Plan {
     /// What it does.
     pub operator: Operator,
-    /// The columns of its solutions.
+    /// The columns of its solutions: what is used above, of the variables that the operator has;
+    /// possibly none, then only the number of solutions counts.
     pub columns: Vec<Variable>,
     /// The columns by which its solutions are sorted (by id, ascending), the first one first;
     /// empty if nothing is known.
@@ -142,7 +143,8 @@ pub enum Operator {
     Empty,
     /// VALUES: rows in the order of [`Plan::columns`], `None` for UNDEF.
     Values(Vec<Vec<Option<Constant>>>),
-    /// The distinct bindings that the surrounding [`Operator::Apply`] hands in.
+    /// The distinct bindings that the nearest surrounding [`Operator::Apply`] hands in; may occur
+    /// several times in one inner plan.
     OuterBindings,
     /// An ordered read of one permutation.
     IndexScan {
@@ -271,6 +273,6 @@ pub enum Operator {
         /// How many are returned at most.
         limit: Option<u64>,
     },
-    /// Keeps [`Plan::columns`] of the input.
+    /// Keeps [`Plan::columns`] of the input; one that the input lacks is unbound.
     Project(Box<Plan>),
 }

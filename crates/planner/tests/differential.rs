@@ -1,6 +1,16 @@
 //! Random queries: plans, optimized or not, with each join forced, against the letter of the
 //! specification. `STOA_SEED` and `STOA_CASES` choose others.
 
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::too_many_lines,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "a test"
+)]
+
 mod support;
 
 use std::cell::RefCell;
@@ -250,7 +260,7 @@ fn store(random: &mut Random) -> Store {
         let object = match random.below(6) {
             0 => Literal::from(random.below(4) as i64).into(),
             1 => Literal::new_simple_literal("x").into(),
-            2 => Literal::from(oxrdf_decimal()).into(),
+            2 => oxrdf_decimal().into(),
             _ => iri(random.one(NODES)),
         };
         let graph = match random.below(5) {

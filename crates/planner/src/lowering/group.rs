@@ -1,4 +1,11 @@
 //! Joins of patterns and other parts of a group, with the conditions over them.
+//!
+//! A part that costs much (a union, a subquery) is run for the bindings of the other parts where
+//! these are few.
+//!
+//! # Limits
+//! `FILTER(?a = ?b)` over parts that share nothing is a cross product with a condition; a join on
+//! equal values needs terms of one value to have one key. LIMIT does not change the choice of joins.
 
 use std::mem::take;
 
