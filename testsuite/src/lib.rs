@@ -1,1 +1,8 @@
-//! Tests that cross crates, and the tools they share.
+//! Tests that cross crates, and the tools they share: where test data lies, scratch databases,
+//! comparing of results, the W3C test runner.
+
+pub mod answer;
+pub mod compare;
+pub mod oracle;
+pub mod random;
+pub mod scratch;

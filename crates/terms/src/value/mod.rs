@@ -139,6 +139,8 @@ impl Value {
             Self::Float(value) => Some(*value != 0.0 && !value.is_nan()),
             Self::Double(value) => Some(*value != 0.0 && !value.is_nan()),
             Self::String(text) => Some(!text.is_empty()),
+            // Also a "plain literal" (SPARQL 1.1, 17.2.2).
+            Self::LangString(value) => Some(!value.text.is_empty()),
             // The ill-typed boolean or number is false.
             Self::Other(literal) => Datatype::from_iri(literal.datatype().as_str())
                 .filter(|datatype| *datatype == Datatype::Boolean || datatype.is_numeric())

@@ -1,0 +1,369 @@
+//! Comparing the product with both oracles on one case, and making a failing case smaller.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use anyhow::{Context as _, bail};
+use oxrdf::{BlankNode, Dataset as Quads, GraphName, NamedOrBlankNode, Quad, Term};
+use stoa_database::{ForcedJoin, GraphFormat, QueryOptions};
+
+use super::answer::{Expected, expected, judge};
+use super::reference::{self, DIFFERENCES};
+use super::{Dataset, Fault, Seen};
+use crate::compare::{Answer, Solutions};
+use crate::random::ast::Query;
+use crate::random::data::{Data, label_predicate};
+use crate::random::{print, shrink};
+use crate::scratch::Scratch;
+
+/// Data in a scratch database and in memory.
+pub struct Bench {
+    /// The data.
+    pub data: Data,
+    scratch: Scratch,
+    memory: Quads,
+    /// The labels of blank nodes: the database's and the data's.
+    labels: BTreeMap<String, String>,
+}
+
+/// What a run met.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// How often each algebra node, modifier and function was run by the naive evaluator.
+    pub counts: BTreeMap<String, u64>,
+    /// How often each physical operator was in a plan that was run.
+    pub operators: BTreeMap<String, u64>,
+    /// Cases that passed.
+    pub passed: u64,
+    /// Those of them with an empty answer.
+    pub empty: u64,
+    /// Queries that were no test, by reason.
+    pub skipped: BTreeMap<&'static str, u64>,
+    /// Cases where only spareval differed, by row of the table.
+    pub excused: BTreeMap<&'static str, u64>,
+}
+
+impl Tally {
+    /// Adds another run.
+    pub fn add(&mut self, other: &Self) {
+        for (mine, theirs) in [
+            (&mut self.counts, &other.counts),
+            (&mut self.operators, &other.operators),
+        ] {
+            for (name, count) in theirs {
+                *mine.entry(name.clone()).or_default() += count;
+            }
+        }
+        for (mine, theirs) in [
+            (&mut self.skipped, &other.skipped),
+            (&mut self.excused, &other.excused),
+        ] {
+            for (name, count) in theirs {
+                *mine.entry(name).or_default() += count;
+            }
+        }
+        self.passed += other.passed;
+        self.empty += other.empty;
+    }
+
+    fn operators_of(&mut self, plan: &str) {
+        for line in plan.lines().skip(1) {
+            let mut words = line.split_whitespace();
+            let Some(operator) = words.next() else {
+                continue;
+            };
+            let mut name = operator.to_owned();
+            if operator.ends_with("_join") || operator == "apply" {
+                let kind = words.next().unwrap_or("");
+                if ["left", "semi", "anti", "minus", "mark"].contains(&kind) {
+                    name = format!("{operator} {kind}");
+                }
+            }
+            *self.operators.entry(name).or_default() += 1;
+        }
+    }
+}
+
+/// What came of a case.
+#[derive(Debug)]
+pub enum Verdict {
+    /// All agree.
+    Passed,
+    /// It is no test.
+    Skipped(&'static str),
+    /// They differ; the first says who.
+    Failed(&'static str, String),
+}
+
+/// A way to run a query, by number; 0 is the default.
+#[must_use]
+pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
+    let options = |batch_rows, naive, force_join| QueryOptions {
+        batch_rows,
+        naive,
+        force_join,
+        ..QueryOptions::default()
+    };
+    match number {
+        0 => ("optimized", options(None, false, None)),
+        1 => ("naive", options(None, true, None)),
+        2 => ("naive, batches of 3", options(Some(3), true, None)),
+        3 => ("batches of 3", options(Some(3), false, None)),
+        4 => (
+            "merge joins, batches of 2",
+            options(Some(2), false, Some(ForcedJoin::Merge)),
+        ),
+        5 => ("hash joins", options(None, false, Some(ForcedJoin::Hash))),
+        6 => (
+            "hash joins, batches of 3",
+            options(Some(3), false, Some(ForcedJoin::Hash)),
+        ),
+        _ => (
+            "index joins, batches of 3",
+            options(Some(3), false, Some(ForcedJoin::IndexNestedLoop)),
+        ),
+    }
+}
+
+/// How many configurations there are.
+pub const CONFIGURATIONS: usize = 8;
+
+impl Bench {
+    /// Loads data.
+    ///
+    /// # Errors
+    /// If it cannot be loaded.
+    pub fn new(data: Data) -> anyhow::Result<Self> {
+        let scratch = Scratch::with_threads(1);
+        scratch.load(data.text(), GraphFormat::NQuads, None, None)?;
+        let memory = data.quads.iter().collect();
+        let mut bench = Self {
+            data,
+            scratch,
+            memory,
+            labels: BTreeMap::new(),
+        };
+        let text = format!("SELECT ?node ?name {{ ?node {} ?name }}", label_predicate());
+        let (answer, _) = bench.ask(&text, &QueryOptions::default())?;
+        let Answer::Solutions(Solutions { rows, variables }) = answer else {
+            bail!("no labels")
+        };
+        let order = usize::from(variables.first().map(String::as_str) != Some("node"));
+        for row in rows {
+            if let (Some(Some(Term::BlankNode(node))), Some(Some(Term::Literal(name)))) =
+                (row.get(order), row.get(1 - order))
+            {
+                bench
+                    .labels
+                    .insert(node.as_str().to_owned(), name.value().to_owned());
+            }
+        }
+        Ok(bench)
+    }
+
+    /// The answer of the product, with the data's labels, and the plan.
+    fn ask(&self, text: &str, options: &QueryOptions) -> anyhow::Result<(Answer, String)> {
+        let run = || -> anyhow::Result<(Answer, String)> {
+            let query = self
+                .scratch
+                .database()
+                .prepare(text, options)
+                .context("prepare")?;
+            let plan = query.explain();
+            Ok((crate::answer::answer(query, &mut 0)?, plan))
+        };
+        // A panic is a difference like others: the case is printed and made smaller.
+        let (mut answer, plan) = match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(result) => result?,
+            Err(_) => bail!("it panicked"),
+        };
+        match &mut answer {
+            Answer::Boolean(_) => {}
+            Answer::Solutions(solutions) => {
+                for cell in solutions.rows.iter_mut().flatten().flatten() {
+                    self.rename(cell);
+                }
+            }
+            Answer::Graph(graph) => {
+                let mut renamed = Quads::new();
+                for quad in graph.iter() {
+                    let mut subject = Term::from(quad.subject.into_owned());
+                    let mut object = quad.object.into_owned();
+                    self.rename(&mut subject);
+                    self.rename(&mut object);
+                    let subject: NamedOrBlankNode = match subject {
+                        Term::NamedNode(node) => node.into(),
+                        Term::BlankNode(node) => node.into(),
+                        _ => continue,
+                    };
+                    let predicate = quad.predicate.into_owned();
+                    renamed.insert(&Quad::new(
+                        subject,
+                        predicate,
+                        object,
+                        GraphName::DefaultGraph,
+                    ));
+                }
+                **graph = renamed;
+            }
+        }
+        Ok((answer, plan))
+    }
+
+    fn rename(&self, term: &mut Term) {
+        if let Term::BlankNode(node) = term
+            && let Some(label) = self.labels.get(node.as_str())
+        {
+            *term = BlankNode::new_unchecked(label.as_str()).into();
+        }
+    }
+
+    /// Runs a case; `empty_allowed` says whether one with an empty answer counts.
+    pub fn check(
+        &self,
+        query: &Query,
+        configurations: &[usize],
+        empty_allowed: bool,
+        tally: &mut Tally,
+    ) -> Verdict {
+        let dataset = Dataset::new(&self.data.quads, query);
+        let seen = Seen::default();
+        let expected = match expected(query, &dataset, &seen) {
+            Ok(expected) => expected,
+            Err(Fault::Open(reason)) => return Verdict::Skipped(reason),
+            Err(Fault::TooLarge) => return Verdict::Skipped("too large"),
+            Err(Fault::Error) => return Verdict::Skipped("expression error"),
+        };
+        if expected.is_empty() && !empty_allowed {
+            return Verdict::Skipped("empty");
+        }
+        let text = print::query(query);
+        let reference = catch_unwind(AssertUnwindSafe(|| reference::answer(&self.memory, &text)))
+            .unwrap_or_else(|_| {
+                if text.contains("ORDER BY") || text.contains("MIN(") || text.contains("MAX(") {
+                    seen.note(reference::PANIC);
+                }
+                Err(anyhow::anyhow!("spareval panicked"))
+            });
+        if let Err(error) = &reference
+            && error.to_string() == "spargebra"
+        {
+            return Verdict::Failed("syntax", format!("{:?}", error.source()));
+        }
+        for number in configurations {
+            let (name, options) = configuration(*number);
+            let (answer, plan) = match self.ask(&text, &options) {
+                Ok(answer) => answer,
+                Err(error) => return Verdict::Failed("stoa", format!("{name}: {error:#}")),
+            };
+            if let Err(difference) = judge(&expected, &answer, &dataset) {
+                let other = match &reference {
+                    Ok(other) => judge(&expected, other, &dataset),
+                    Err(error) => Err(error.to_string()),
+                };
+                let other = other.map_or_else(|e| e, |()| "as expected".to_owned());
+                return Verdict::Failed(
+                    "stoa",
+                    format!("{name}:\n{difference}\nspareval:\n{other}\nplan:\n{plan}"),
+                );
+            }
+            tally.operators_of(&plan);
+        }
+        if let Some(failed) = judge_reference(query, &expected, reference, &dataset, &seen, tally) {
+            return failed;
+        }
+        for (name, count) in seen.counts.borrow().iter() {
+            *tally.counts.entry((*name).to_owned()).or_default() += count;
+        }
+        if text.contains("{ SELECT") {
+            *tally.counts.entry("subquery".to_owned()).or_default() += 1;
+        }
+        tally.passed += 1;
+        tally.empty += u64::from(expected.is_empty());
+        Verdict::Passed
+    }
+}
+
+fn judge_reference(
+    query: &Query,
+    expected: &Expected,
+    reference: anyhow::Result<Answer>,
+    dataset: &Dataset,
+    seen: &Seen,
+    tally: &mut Tally,
+) -> Option<Verdict> {
+    let judged = match reference {
+        Ok(answer) => judge(expected, &answer, dataset),
+        Err(error) => Err(format!("{error:#}")),
+    };
+    let difference = judged.err()?;
+    match DIFFERENCES
+        .iter()
+        .find(|known| (known.applies)(query, seen))
+    {
+        Some(known) => {
+            *tally.excused.entry(known.name).or_default() += 1;
+            None
+        }
+        None => Some(Verdict::Failed("spareval", difference)),
+    }
+}
+
+/// A smaller case that fails likewise, and what it says.
+///
+/// # Errors
+/// If a scratch database cannot be made.
+pub fn smaller(bench: &Bench, query: &Query, who: &'static str) -> anyhow::Result<String> {
+    let all: Vec<usize> = (0..CONFIGURATIONS).collect();
+    let fails = |bench: &Bench, query: &Query| match bench.check(
+        query,
+        &all,
+        true,
+        &mut Tally::default(),
+    ) {
+        Verdict::Failed(other, report) if other == who => Some(report),
+        _ => None,
+    };
+    let mut query = query.clone();
+    let mut report = fails(bench, &query).unwrap_or_default();
+    let mut trials = 0;
+    while let Some((next, said)) = shrink::query(&query).into_iter().find_map(|candidate| {
+        trials += 1;
+        (trials < 3_000).then(|| fails(bench, &candidate).map(|said| (candidate, said)))?
+    }) {
+        query = next;
+        report = said;
+    }
+    let mut data = bench.data.clone();
+    let mut size = data.quads.len() / 2;
+    while size > 0 {
+        let mut at = 0;
+        while at < data.quads.len() {
+            let mut candidate = data.clone();
+            let mut place = 0;
+            candidate.quads.retain(|quad| {
+                place += 1;
+                // Blank nodes keep their names.
+                quad.predicate == label_predicate() || place <= at || place > at + size
+            });
+            if candidate.quads.len() == data.quads.len() {
+                at += size;
+                continue;
+            }
+            candidate.find_graphs();
+            match fails(&Bench::new(candidate.clone())?, &query) {
+                Some(said) => {
+                    data = candidate;
+                    report = said;
+                }
+                None => at += size,
+            }
+        }
+        size /= 2;
+    }
+    Ok(format!(
+        "data:\n{}query:\n{}\n{report}",
+        data.text(),
+        print::query(&query)
+    ))
+}

@@ -1,0 +1,148 @@
+//! The second oracle: spareval over a dataset in memory, and where it is known to differ.
+
+use std::rc::Rc;
+
+use anyhow::Context as _;
+use oxrdf::{Dataset, GraphName, Quad};
+use spareval::{QueryEvaluator, QueryResults};
+use spargebra::SparqlParser;
+
+use super::Seen;
+use crate::compare::{Answer, Solutions};
+use crate::random::ast::Query;
+
+/// A legitimate difference between spareval and the specification. It excuses spareval alone: the
+/// product must give the answer of the naive evaluator.
+#[derive(Clone, Copy, Debug)]
+pub struct Difference {
+    /// What it is called in reports.
+    pub name: &'static str,
+    /// The sentence of the specification that spareval does not follow, or that leaves it free.
+    pub sentence: &'static str,
+    /// Whether a case may meet it.
+    pub applies: fn(&Query, &Seen) -> bool,
+}
+
+/// The note of a case in which spareval panicked.
+pub const PANIC: &str = "a sort without a total order";
+
+/// All of them.
+pub const DIFFERENCES: &[Difference] = &[
+    Difference {
+        name: "lexical form of computed doubles",
+        sentence: "XPath 3.1 does not say which lexical form a computed xsd:double has as an RDF \
+                   literal; ours is canonical (\"1.0E2\"), spareval writes \"100\", and terms that \
+                   differ do not join",
+        applies: |_, seen| seen.computed_float.get(),
+    },
+    Difference {
+        name: "literals lose their lexical form in expressions",
+        sentence: "17.4.2.5: STR returns the lexical form of ltrl; 17.4.1.8: sameTerm compares RDF \
+                   terms. spareval turns literals into values first, so \"007\" becomes \"7\"",
+        applies: |_, seen| seen.odd_literal.get(),
+    },
+    Difference {
+        name: PANIC,
+        sentence: "15.1: the order of other terms is not defined. The order of spareval is not \
+                   transitive then, and the sort of the standard library panics",
+        applies: |_, seen| seen.noted(PANIC),
+    },
+    Difference {
+        name: "effective boolean value of language strings and ill-typed literals",
+        sentence: "17.2.2: if the argument is a plain literal or a typed literal with a datatype of \
+                   xsd:string, the EBV is false if the operand value has zero length; otherwise the \
+                   EBV is true; the EBV of any literal whose type is xsd:boolean or numeric is false \
+                   if the lexical form is not valid for that datatype. spareval: an error",
+        applies: |_, seen| seen.noted("truth of odd literals"),
+    },
+    Difference {
+        name: "errors in aggregates",
+        sentence: "18.5.1.2: N = Flatten(M), remove error elements from N, Count(M) = card[N]. \
+                   spareval: COUNT is unbound if an expression other than a variable is an error",
+        applies: |_, seen| seen.noted("error in an aggregate"),
+    },
+    Difference {
+        name: "COUNT(DISTINCT *) over blank nodes of the query",
+        sentence: "18.5.1.2: card[Distinct(G)] counts solutions, whose domain are variables (18.1.7); \
+                   spareval counts blank nodes of the query, too",
+        applies: |_, seen| seen.noted("blank node") && seen.noted("COUNT(DISTINCT *)"),
+    },
+    Difference {
+        name: "GROUP_CONCAT of other than strings",
+        sentence: "18.5.1.7 does not say how a value becomes a string; the product takes STR, spareval \
+                   an error",
+        applies: |_, seen| seen.noted("GROUP_CONCAT of other than strings"),
+    },
+    Difference {
+        name: "FROM of several graphs",
+        sentence: "13.2.1: the default graph is the RDF merge of the graphs, and a graph is a set; \
+                   spareval finds a triple once for each graph that holds it",
+        applies: |query, _| query.from.len() > 1,
+    },
+    Difference {
+        name: "IN of nothing",
+        sentence: "17.4.1.9: the list of terms may be empty, and then IN is false and NOT IN true. \
+                   spareval: an error",
+        applies: |_, seen| seen.noted("IN of nothing"),
+    },
+    Difference {
+        name: "GRAPH of an IRI that names no graph",
+        sentence: "18.6: eval(D(G), Graph(IRI,P)) = the empty multiset if IRI is not a graph name in \
+                   D. spareval evaluates what needs no triples nevertheless",
+        applies: |_, seen| seen.noted("graph that does not exist"),
+    },
+    Difference {
+        name: "GRAPH with a variable around other than triples",
+        sentence: "18.6: eval(D(G), Graph(var,P)) joins each eval(D(D[i]),P) with {var->IRI i}. \
+                   spareval binds the variable where triples are read: it loses it where a subquery \
+                   projects it away, and gives solutions of VALUES though there is no named graph",
+        applies: |_, seen| seen.noted("GRAPH with a variable around other than triples"),
+    },
+    Difference {
+        name: "< and <= of a term with itself",
+        sentence: "17.3: A < B and A <= B are defined for numbers, strings, booleans and times only, anything \
+                   else is a type error. spareval compares a term that is no literal with itself",
+        applies: |_, seen| seen.noted("same terms without order"),
+    },
+];
+
+/// Asks spareval.
+///
+/// # Errors
+/// If the text is no query, or the evaluation fails.
+pub fn answer(dataset: &Dataset, text: &str) -> anyhow::Result<Answer> {
+    let query = SparqlParser::new().parse_query(text).context("spargebra")?;
+    Ok(
+        match QueryEvaluator::new().prepare(&query).execute(dataset)? {
+            QueryResults::Boolean(value) => Answer::Boolean(value),
+            QueryResults::Graph(triples) => {
+                let mut graph = Dataset::new();
+                for triple in triples {
+                    let t = triple?;
+                    graph.insert(&Quad::new(
+                        t.subject,
+                        t.predicate,
+                        t.object,
+                        GraphName::DefaultGraph,
+                    ));
+                }
+                Answer::Graph(Box::new(graph))
+            }
+            QueryResults::Solutions(solutions) => {
+                let names: Rc<[_]> = solutions.variables().into();
+                let mut rows = Vec::new();
+                for solution in solutions {
+                    let solution = solution?;
+                    rows.push(
+                        names
+                            .iter()
+                            .map(|name| solution.get(name).cloned())
+                            .collect(),
+                    );
+                }
+                let variables = names.iter().map(|name| name.as_str().to_owned()).collect();
+                Answer::Solutions(Solutions { variables, rows })
+            }
+        },
+    )
+}

@@ -1,0 +1,310 @@
+//! Random queries over random data against two oracles (`stoa_testsuite::oracle`).
+//!
+//! `STOA_SEED` repeats a run, `STOA_LONG` makes it twenty times as long, `STOA_FAILURES` is how many
+//! failures are collected before it stops.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "the run tells its seed and what it covered"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use stoa_testsuite::oracle::differential::{Bench, CONFIGURATIONS, Tally, Verdict, smaller};
+use stoa_testsuite::oracle::reference::DIFFERENCES;
+use stoa_testsuite::random::Random;
+use stoa_testsuite::random::data::Data;
+use stoa_testsuite::random::print;
+use stoa_testsuite::random::query::Generator;
+
+/// Cases of a normal run.
+const CASES: u64 = 5_000;
+/// Cases with the same data.
+const CASES_PER_DATA: u64 = 125;
+
+/// What the naive evaluator must have run.
+const ALGEBRA: &[&str] = &[
+    "SELECT",
+    "ASK",
+    "CONSTRUCT",
+    "FROM",
+    "FROM NAMED",
+    "BGP",
+    "empty BGP",
+    "blank node",
+    "Join",
+    "LeftJoin",
+    "LeftJoin with condition",
+    "Filter",
+    "Union",
+    "Minus",
+    "Graph IRI",
+    "Graph variable",
+    "Extend",
+    "Values",
+    "Group",
+    "OrderBy",
+    "Project",
+    "Distinct",
+    "Reduced",
+    "Slice",
+    "subquery",
+    "exists",
+    "EXISTS",
+    "NOT EXISTS",
+    "COUNT",
+    "COUNT(*)",
+    "SUM",
+    "AVG",
+    "MIN",
+    "MAX",
+    "SAMPLE",
+    "GROUP_CONCAT",
+    "DISTINCT in aggregate",
+    "IF",
+    "COALESCE",
+    "BOUND",
+];
+
+const FUNCTIONS: &[&str] = &[
+    "||",
+    "&&",
+    "!",
+    "=",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "+",
+    "-",
+    "*",
+    "/",
+    "unary +",
+    "unary -",
+    "IN",
+    "NOT IN",
+    "sameTerm",
+    "isIRI",
+    "isURI",
+    "isBlank",
+    "isLiteral",
+    "isNumeric",
+    "STR",
+    "LANG",
+    "DATATYPE",
+    "IRI",
+    "URI",
+    "BNODE",
+    "STRDT",
+    "STRLANG",
+    "UUID",
+    "STRUUID",
+    "RAND",
+    "NOW",
+    "STRLEN",
+    "SUBSTR",
+    "UCASE",
+    "LCASE",
+    "STRSTARTS",
+    "STRENDS",
+    "CONTAINS",
+    "STRBEFORE",
+    "STRAFTER",
+    "ENCODE_FOR_URI",
+    "CONCAT",
+    "LANGMATCHES",
+    "REGEX",
+    "REPLACE",
+    "ABS",
+    "CEIL",
+    "FLOOR",
+    "ROUND",
+    "YEAR",
+    "MONTH",
+    "DAY",
+    "HOURS",
+    "MINUTES",
+    "SECONDS",
+    "TIMEZONE",
+    "TZ",
+    "MD5",
+    "SHA1",
+    "SHA256",
+    "SHA384",
+    "SHA512",
+    "xsd:string",
+];
+
+const CASTS: &[&str] = &[
+    "xsd:boolean",
+    "xsd:integer",
+    "xsd:decimal",
+    "xsd:float",
+    "xsd:double",
+    "xsd:dateTime",
+    "xsd:date",
+];
+
+/// What plans must have held; joins with their kinds. An `apply` that joins is planned for costly parts
+/// only, which small data does not have.
+const OPERATORS: &[&str] = &[
+    "unit",
+    "empty",
+    "values",
+    "outer_bindings",
+    "index_scan",
+    "graph_scan",
+    "index_nested_loop_join",
+    "index_nested_loop_join left",
+    "index_nested_loop_join semi",
+    "index_nested_loop_join anti",
+    "apply left",
+    "apply semi",
+    "apply anti",
+    "apply mark",
+    "merge_join",
+    "merge_join left",
+    "hash_join",
+    "hash_join left",
+    "hash_join semi",
+    "hash_join anti",
+    "hash_join minus",
+    "hash_join mark",
+    "filter",
+    "extend",
+    "union",
+    "hash_aggregate",
+    "distinct",
+    "reduced",
+    "sort",
+    "top_k",
+    "slice",
+    "project",
+];
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
+}
+
+#[test]
+fn random_queries_agree_with_both_oracles() {
+    let seed = number("STOA_SEED", 20_261_121);
+    let long = std::env::var_os("STOA_LONG").is_some();
+    let cases = number("STOA_CASES", if long { CASES * 20 } else { CASES });
+    let failures_max = usize::try_from(number("STOA_FAILURES", 3)).unwrap();
+    println!("STOA_SEED={seed}, {cases} cases");
+    // Panics within a case are caught, and told with the case.
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if std::thread::current().name() != Some("case") {
+            usual(info);
+        }
+    }));
+    let failures = Mutex::new(Vec::new());
+    let total = Mutex::new(Tally::default());
+    let sets = cases.div_ceil(CASES_PER_DATA);
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let work = || {
+                loop {
+                    let set = u64::try_from(next.fetch_add(1, Ordering::Relaxed)).unwrap();
+                    if set >= sets || failures.lock().unwrap().len() >= failures_max {
+                        break;
+                    }
+                    let mut tally = Tally::default();
+                    let found = one_set(seed, set, &mut tally);
+                    total.lock().unwrap().add(&tally);
+                    failures.lock().unwrap().extend(found);
+                }
+            };
+            std::thread::Builder::new()
+                .name("case".to_owned())
+                .spawn_scoped(scope, work)
+                .unwrap();
+        }
+    });
+    let tally = total.into_inner().unwrap();
+    let failures = failures.into_inner().unwrap();
+    report(&tally);
+    assert!(
+        failures.is_empty(),
+        "STOA_SEED={seed}\n{}",
+        failures.join("\n=====\n")
+    );
+    let missing = zeros(&tally);
+    assert!(missing.is_empty(), "never run: {missing:?}");
+    assert!(tally.passed >= cases, "only {} cases", tally.passed);
+    assert!(
+        tally.empty * 3 <= tally.passed,
+        "{} of {} are empty",
+        tally.empty,
+        tally.passed
+    );
+}
+
+/// Cases over one data set, up to the first failure.
+fn one_set(seed: u64, set: u64, tally: &mut Tally) -> Option<String> {
+    let mut random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(set));
+    let data = Data::random(&mut random);
+    let bench = Bench::new(data.clone()).expect("random data can be loaded");
+    while tally.passed < CASES_PER_DATA {
+        let query = Generator::new(&mut random, &data).query();
+        let naive = 1 + random.below(2);
+        let other = 3 + random.below(CONFIGURATIONS - 3);
+        // Empty answers are cheap to find; a quarter of them is enough.
+        let empty_allowed = tally.empty * 4 < tally.passed;
+        match bench.check(&query, &[0, naive, other], empty_allowed, tally) {
+            Verdict::Passed => {}
+            Verdict::Skipped(reason) => *tally.skipped.entry(reason).or_default() += 1,
+            Verdict::Failed(who, said) => {
+                let small = smaller(&bench, &query, who).expect("scratch databases can be made");
+                return Some(format!(
+                    "{who} differs in set {set} with {}\n{said}\nsmaller:\n{small}",
+                    print::query(&query)
+                ));
+            }
+        }
+    }
+    None
+}
+
+fn zeros(tally: &Tally) -> Vec<&'static str> {
+    let counted = ALGEBRA
+        .iter()
+        .chain(FUNCTIONS)
+        .chain(CASTS)
+        .map(|name| (name, &tally.counts));
+    counted
+        .chain(OPERATORS.iter().map(|name| (name, &tally.operators)))
+        .filter(|(name, counts)| counts.get(**name).is_none_or(|count| *count == 0))
+        .map(|(name, _)| *name)
+        .collect()
+}
+
+fn report(tally: &Tally) {
+    let list = |counts: &BTreeMap<String, u64>| {
+        counts
+            .iter()
+            .map(|(name, count)| format!("{name} {count}"))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    println!(
+        "{} cases, {} with an empty answer",
+        tally.passed, tally.empty
+    );
+    println!("algebra and functions: {}", list(&tally.counts));
+    println!("operators: {}", list(&tally.operators));
+    println!("no test: {:?}", tally.skipped);
+    for known in DIFFERENCES {
+        let count = tally.excused.get(known.name).copied().unwrap_or(0);
+        println!("spareval differs in {count} cases: {}", known.name);
+    }
+}
