@@ -1,6 +1,8 @@
 //! Term ids, inline values, and the order and equality of values.
 
 pub mod datatype;
+#[cfg(test)]
+mod format_document;
 mod id;
 pub mod inline;
 pub mod key;
