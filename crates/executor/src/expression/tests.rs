@@ -260,7 +260,7 @@ fn filters_take_errors_for_false() {
         ("?a < 5 && ?a > 0", 1),
         ("isLiteral(?a) && strlen(?a) > 3", 2),
         ("langMatches(lang(?a), \"EN\")", 1),
-        ("?a", 4),
+        ("?a", 5),
         ("regex(str(?a), \"TEXT\", \"i\")", 2),
         ("xsd:double(str(?a)) < 5", 1),
         ("datatype(?a) = xsd:integer", 1),
