@@ -134,6 +134,14 @@ impl<'a> Evaluator<'a> {
                 for solution in self.evaluate(inner, graph)? {
                     keyed.push((self.keys(keys, &solution, graph)?, solution));
                 }
+                let open = |(a, _): &(Solution, _), (b, _): &(Solution, _)| {
+                    a.iter()
+                        .zip(b)
+                        .any(|(a, b)| order::specified(a.as_deref(), b.as_deref()).is_none())
+                };
+                if keyed.len() > 300 || keyed.iter().any(|a| keyed.iter().any(|b| open(a, b))) {
+                    self.seen.note(super::reference::PANIC);
+                }
                 keyed.sort_by(|(a, _), (b, _)| {
                     keys.iter().zip(a.iter().zip(b)).fold(
                         std::cmp::Ordering::Equal,
@@ -255,6 +263,9 @@ impl<'a> Evaluator<'a> {
         } else {
             "LeftJoin"
         });
+        if has_left_join(right) {
+            self.seen.note("OPTIONAL within OPTIONAL");
+        }
         let left = self.evaluate(left, graph)?;
         let right = self.evaluate(right, graph)?;
         self.work(left.len() * right.len())?;
@@ -462,6 +473,9 @@ impl<'a> Evaluator<'a> {
     ) -> Outcome<bool> {
         self.seen.count("exists");
         let substituted = substitute(pattern, solution)?;
+        if !crate::random::ast::in_scope(&substituted).is_empty() {
+            self.seen.note("free variable in EXISTS");
+        }
         let algebra = Translator { next: self.width }.group(&substituted);
         Ok(!self.evaluate(&algebra, graph)?.is_empty())
     }
@@ -502,14 +516,25 @@ pub fn text(solution: &[Option<Rc<Term>>]) -> String {
     solution.iter().map(cell).collect::<Vec<_>>().join(" | ")
 }
 
-/// Whether there is a subquery inside, or a part without triple patterns.
+/// Whether there is an OPTIONAL inside.
+fn has_left_join(pattern: &Algebra) -> bool {
+    match pattern {
+        Algebra::LeftJoin(..) => true,
+        Algebra::Join(a, b) | Algebra::Union(a, b) | Algebra::Minus(a, b) => {
+            has_left_join(a) || has_left_join(b)
+        }
+        Algebra::Filter(_, a) | Algebra::Graph(_, a) | Algebra::Extend(a, ..) => has_left_join(a),
+        _ => false,
+    }
+}
+
+/// Whether there is a MINUS or subquery inside, or a part without triple patterns.
 fn triples_are_lacking(pattern: &Algebra) -> bool {
     match pattern {
         Algebra::Bgp(triples) => triples.is_empty(),
-        Algebra::Join(a, b)
-        | Algebra::LeftJoin(a, b, _)
-        | Algebra::Union(a, b)
-        | Algebra::Minus(a, b) => triples_are_lacking(a) || triples_are_lacking(b),
+        Algebra::Join(a, b) | Algebra::LeftJoin(a, b, _) | Algebra::Union(a, b) => {
+            triples_are_lacking(a) || triples_are_lacking(b)
+        }
         Algebra::Filter(_, a) | Algebra::Graph(_, a) | Algebra::Extend(a, ..) => {
             triples_are_lacking(a)
         }

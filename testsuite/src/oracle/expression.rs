@@ -119,18 +119,20 @@ impl Evaluator<'_> {
         let truth = |argument: &Expr| evaluate(argument).and_then(|value| self.truth(&value));
         match (name, arguments) {
             // 17.2: the truth table of errors.
-            ("||", [a, b]) => match (truth(a), truth(b)) {
-                (Ok(true), Ok(_) | Err(Fault::Error)) | (Ok(_) | Err(Fault::Error), Ok(true)) => {
-                    Ok(boolean(true))
+            ("||" | "&&", [a, b]) => {
+                let decisive = name == "||";
+                let (a, b) = (truth(a), truth(b));
+                for side in [&a, &b] {
+                    match side {
+                        Ok(_) | Err(Fault::Error) => {}
+                        Err(other) => return Err(other.clone()),
+                    }
                 }
-                (a, b) => Ok(boolean(a? || b?)),
-            },
-            ("&&", [a, b]) => match (truth(a), truth(b)) {
-                (Ok(false), Ok(_) | Err(Fault::Error)) | (Ok(_) | Err(Fault::Error), Ok(false)) => {
-                    Ok(boolean(false))
+                if a == Ok(decisive) || b == Ok(decisive) {
+                    return Ok(boolean(decisive));
                 }
-                (a, b) => Ok(boolean(a? && b?)),
-            },
+                a.and(b).map(boolean)
+            }
             ("!", [a]) => Ok(boolean(!truth(a)?)),
             ("BOUND", [Expr::Var(var)]) => {
                 Ok(boolean(solution.get(*var).is_some_and(Option::is_some)))
@@ -170,7 +172,9 @@ impl Evaluator<'_> {
                 let mut found = Ok(false);
                 for candidate in list {
                     let equal = match (&needle, evaluate(candidate)) {
-                        (Ok(a), Ok(b)) => order::equal(a, &b),
+                        (Ok(a), Ok(b)) => self
+                            .operator("=", &[Rc::clone(a), b])
+                            .map(|t| t == boolean(true)),
                         (Err(Fault::Error), Err(other)) | (_, Err(other)) => Err(other),
                         (Err(other), _) => Err(other.clone()),
                     };
@@ -201,6 +205,13 @@ impl Evaluator<'_> {
             && order::less(a, b) == Err(Fault::Error)
         {
             self.seen.note("same terms without order");
+        }
+        if let ("=" | "!=" | "<" | "<=" | ">" | ">=", [a, b]) = (name, values)
+            && is_time(a)
+            && is_time(b)
+            && order::equal(a, b) == Err(Fault::Error)
+        {
+            self.seen.note("times without order");
         }
         let result = match (name, values) {
             ("=", [a, b]) => boolean(order::equal(a, b)?),

@@ -19,6 +19,7 @@ pub fn equal(a: &Term, b: &Term) -> Outcome<bool> {
     match (value(left), value(right)) {
         (Value::Number(a), Value::Number(b)) => Ok(a.compare(b) == Some(Ordering::Equal)),
         (Value::Boolean(a), Value::Boolean(b)) => Ok(a == b),
+        (Value::Duration(a), Value::Duration(b)) => Ok(a == b),
         (Value::String, Value::String) => Ok(left.value() == right.value()),
         (Value::DateTime(a), Value::DateTime(b)) => a
             .partial_cmp(&b)
@@ -63,6 +64,7 @@ pub fn less(a: &Term, b: &Term) -> Outcome<Option<Ordering>> {
         (Value::Lang, Value::Lang) if left.language() == right.language() => {
             Err(Fault::Open("order of language strings"))
         }
+        (Value::Duration(_), Value::Duration(_)) => Err(Fault::Open("order of durations")),
         _ => Err(Fault::Error),
     }
 }
@@ -115,7 +117,8 @@ pub fn total(a: Option<&Term>, b: Option<&Term>) -> Ordering {
         Value::Lang => 3,
         Value::DateTime(_) => 4,
         Value::Date(_) => 5,
-        Value::Unknown => 6,
+        Value::Duration(_) => 6,
+        Value::Unknown => 7,
     };
     let (va, vb) = (value(left), value(right));
     let by_value = match (&va, &vb) {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use oxrdf::vocab::{rdf, xsd};
 use oxrdf::{Literal, Term};
-use oxsdatatypes::{Boolean, Date, DateTime, Decimal, Double, Float, Integer};
+use oxsdatatypes::{Boolean, Date, DateTime, DayTimeDuration, Decimal, Double, Float, Integer};
 
 use super::{Fault, Outcome};
 
@@ -24,6 +24,8 @@ pub enum Value {
     DateTime(DateTime),
     /// xsd:date.
     Date(Date),
+    /// xsd:dayTimeDuration, which TIMEZONE gives.
+    Duration(DayTimeDuration),
     /// Ill-typed, or of a datatype that operators do not know.
     Unknown,
 }
@@ -59,6 +61,8 @@ pub fn value(literal: &Literal) -> Value {
         text.parse().ok().map(Value::DateTime)
     } else if datatype == xsd::DATE {
         text.parse().ok().map(Value::Date)
+    } else if datatype == xsd::DAY_TIME_DURATION {
+        text.parse().ok().map(Value::Duration)
     } else {
         number(literal).map(Value::Number)
     };
