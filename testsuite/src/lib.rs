@@ -2,7 +2,11 @@
 //! comparing of results, the W3C test runner.
 
 pub mod answer;
+pub mod case;
 pub mod compare;
+pub mod data;
 pub mod oracle;
 pub mod random;
+pub mod result_file;
 pub mod scratch;
+pub mod w3c;

@@ -1,0 +1,300 @@
+//! `.test` files: data, queries and what they must answer, as text.
+//!
+//! ```text
+//! # What the file shows.
+//!
+//! data ttl [<http://example.org/graph>]
+//! :a :p 1 .
+//!
+//! query [ordered]
+//! SELECT ?o { :a :p ?o }
+//! ----
+//! ?o
+//! 1
+//! ```
+//!
+//! Sections end at an empty line. Data and queries know the prefixes of [`PREFIXES`]. What is
+//! expected is a header of variables and rows of terms in Turtle, separated by tabs or two blanks
+//! (`-` where unbound), or `true`, `false`, `error: part of the message`, or `graph` and Turtle.
+//! `ordered` makes the order of rows count. Every file runs in every [`Configuration`].
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+use oxrdf::{Dataset, GraphName, Quad, Term};
+use stoa_database::{ForcedJoin, GraphFormat, QueryOptions};
+
+use crate::answer::answer;
+use crate::compare::{self, Answer, Rules, Solutions};
+use crate::scratch::Scratch;
+
+/// What data and queries are prefixed with.
+pub const PREFIXES: [(&str, &str); 5] = [
+    ("", "http://example.org/"),
+    ("xsd", "http://www.w3.org/2001/XMLSchema#"),
+    ("rdf", "http://www.w3.org/1999/02/22-rdf-syntax-ns#"),
+    ("rdfs", "http://www.w3.org/2000/01/rdf-schema#"),
+    ("foaf", "http://xmlns.com/foaf/0.1/"),
+];
+
+/// How a file is run.
+#[derive(Clone, Debug, Default)]
+pub struct Configuration {
+    /// What messages call it.
+    pub name: &'static str,
+    /// Rows of a batch.
+    pub batch_rows: Option<usize>,
+    /// Whether there is but one thread.
+    pub one_thread: bool,
+    /// Whether plans are not optimized.
+    pub naive: bool,
+    /// The join that is chosen wherever it can be.
+    pub force_join: Option<ForcedJoin>,
+    /// Whether the database is opened again before each query.
+    pub reopen: bool,
+    /// Whether the data is loaded in three parts.
+    pub three_parts: bool,
+}
+
+/// What a run of a file showed, for configurations to prove themselves.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Queries that were answered.
+    pub queries: usize,
+    /// The largest batch.
+    pub largest_batch: usize,
+    /// The plans, one after another.
+    pub plans: String,
+    /// How many loads there were.
+    pub loads: usize,
+}
+
+/// A parsed file.
+#[derive(Clone, Debug)]
+pub struct Case {
+    path: PathBuf,
+    data: Vec<Data>,
+    queries: Vec<Query>,
+}
+
+#[derive(Clone, Debug)]
+struct Data {
+    format: GraphFormat,
+    graph: Option<String>,
+    text: String,
+}
+
+#[derive(Clone, Debug)]
+struct Query {
+    line: usize,
+    text: String,
+    ordered: bool,
+    expected: Expected,
+}
+
+#[derive(Clone, Debug)]
+enum Expected {
+    Answer(Answer),
+    Error(String),
+}
+
+impl Case {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it does not follow the format.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let mut case = Self { path: path.to_path_buf(), data: Vec::new(), queries: Vec::new() };
+        let mut lines = text.lines().zip(1..).peekable();
+        while let Some((line, number)) = lines.next() {
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let mut section = String::new();
+            let mut expected: Option<String> = None;
+            while let Some((line, _)) = lines.next_if(|(line, _)| !line.is_empty()) {
+                match &mut expected {
+                    None if line == "----" => expected = Some(String::new()),
+                    Some(text) => writeln!(text, "{line}")?,
+                    None => writeln!(section, "{line}")?,
+                }
+            }
+            let place = || format!("{}:{number}", path.display());
+            let mut words = line.split_whitespace();
+            match (words.next(), expected) {
+                (Some("data"), None) => {
+                    let format = words.next().and_then(GraphFormat::from_name);
+                    let graph = words.next().map(|iri| iri.trim_matches(['<', '>']).to_owned());
+                    case.data.push(Data {
+                        format: format.with_context(place)?,
+                        graph,
+                        text: section,
+                    });
+                }
+                (Some("query"), Some(expected)) => case.queries.push(Query {
+                    line: number,
+                    text: prologue(false) + &section,
+                    ordered: words.next() == Some("ordered"),
+                    expected: parse_expected(&expected).with_context(place)?,
+                }),
+                _ => bail!("{}: neither `data FORMAT` nor `query` with `----`", place()),
+            }
+        }
+        Ok(case)
+    }
+
+    /// Runs the file.
+    ///
+    /// # Errors
+    /// The first query whose answer is not the expected one.
+    pub fn run(&self, configuration: &Configuration, seen: &mut Seen) -> anyhow::Result<()> {
+        let mut scratch = Scratch::with_threads(if configuration.one_thread { 1 } else { 2 });
+        self.load(&scratch, configuration, seen)
+            .with_context(|| format!("{} ({})", self.path.display(), configuration.name))?;
+        for query in &self.queries {
+            if configuration.reopen {
+                scratch.reopen();
+            }
+            self.ask(&scratch, query, configuration, seen).with_context(|| {
+                format!("{}:{} ({})", self.path.display(), query.line, configuration.name)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn load(
+        &self,
+        scratch: &Scratch,
+        configuration: &Configuration,
+        seen: &mut Seen,
+    ) -> anyhow::Result<()> {
+        for data in &self.data {
+            let turtle = matches!(data.format, GraphFormat::Turtle | GraphFormat::TriG);
+            let head = if turtle { prologue(true) } else { String::new() };
+            let mut parts = vec![head.clone()];
+            if configuration.three_parts {
+                parts = vec![head; 3];
+            }
+            // Only lines that end a statement can be cut after; blank nodes would come apart.
+            let whole = data.text.contains("_:") || data.format == GraphFormat::TriG;
+            let count = parts.len();
+            let mut at = 0;
+            for line in data.text.lines() {
+                parts[at % count].push_str(line);
+                parts[at % count].push('\n');
+                if line.trim_end().ends_with('.') && !whole {
+                    at += 1;
+                }
+            }
+            for part in parts {
+                scratch.load(part, data.format, Some("http://example.org/"), data.graph.as_deref())?;
+                seen.loads += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(
+        &self,
+        scratch: &Scratch,
+        query: &Query,
+        configuration: &Configuration,
+        seen: &mut Seen,
+    ) -> anyhow::Result<()> {
+        let options = QueryOptions {
+            batch_rows: configuration.batch_rows,
+            naive: configuration.naive,
+            force_join: configuration.force_join,
+            ..QueryOptions::default()
+        };
+        let actual = scratch.database().prepare(&query.text, &options).and_then(|prepared| {
+            seen.plans += &prepared.explain();
+            answer(prepared, &mut seen.largest_batch)
+        });
+        seen.queries += 1;
+        match (&query.expected, actual) {
+            (Expected::Error(part), Err(error)) => {
+                let message = error.to_string();
+                if message.contains(part) { Ok(()) } else { bail!("another error: {message}") }
+            }
+            (Expected::Error(part), Ok(_)) => bail!("no error, expected: {part}"),
+            (Expected::Answer(_), Err(error)) => Err(error.into()),
+            (Expected::Answer(expected), Ok(actual)) => {
+                let rules = Rules { ordered: query.ordered, ..Rules::default() };
+                compare::answers(expected, &actual, rules).map_err(anyhow::Error::msg)
+            }
+        }
+    }
+}
+
+fn prologue(turtle: bool) -> String {
+    let mut text = String::new();
+    for (prefix, namespace) in PREFIXES {
+        if turtle {
+            text += &format!("@prefix {prefix}: <{namespace}> .\n");
+        } else {
+            text += &format!("PREFIX {prefix}: <{namespace}>\n");
+        }
+    }
+    text
+}
+
+fn parse_expected(text: &str) -> anyhow::Result<Expected> {
+    let mut lines = text.lines();
+    let first = lines.next().unwrap_or("");
+    if let Some(part) = first.strip_prefix("error:") {
+        return Ok(Expected::Error(part.trim().to_owned()));
+    }
+    Ok(Expected::Answer(match first {
+        "true" => Answer::Boolean(true),
+        "false" => Answer::Boolean(false),
+        "graph" => {
+            let rest: Vec<&str> = lines.collect();
+            Answer::Graph(Box::new(turtle(&rest.join("\n"))?))
+        }
+        header => {
+            let variables: Vec<String> = header
+                .split_whitespace()
+                .map(|name| name.trim_start_matches('?').to_owned())
+                .collect();
+            let mut rows = Vec::new();
+            for line in lines {
+                let cells = split_cells(line);
+                let expected = variables.len();
+                if cells.len() != expected && !(expected == 0 && line.trim() == "()") {
+                    bail!("{} cells, expected {expected}: {line}", cells.len());
+                }
+                let cells = if expected == 0 { Vec::new() } else { cells };
+                rows.push(cells.iter().map(|cell| term(cell)).collect::<anyhow::Result<_>>()?);
+            }
+            Answer::Solutions(Solutions { variables, rows })
+        }
+    }))
+}
+
+/// The cells of a row: separated by tabs or at least two blanks.
+fn split_cells(line: &str) -> Vec<String> {
+    let line = line.replace('\t', "  ");
+    line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
+}
+
+fn term(cell: &str) -> anyhow::Result<Option<Term>> {
+    if cell == "-" {
+        return Ok(None);
+    }
+    let dataset = turtle(&format!("[] rdf:value {cell} ."))?;
+    let quad = dataset.iter().next().context("no term")?;
+    Ok(Some(quad.object.into_owned()))
+}
+
+fn turtle(text: &str) -> anyhow::Result<Dataset> {
+    oxttl::TurtleParser::new()
+        .for_slice(&format!("{}{text}", prologue(true)))
+        .map(|triple| {
+            let t = triple.with_context(|| text.to_owned())?;
+            Ok(Quad::new(t.subject, t.predicate, t.object, GraphName::DefaultGraph))
+        })
+        .collect()
+}

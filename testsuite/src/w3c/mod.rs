@@ -1,0 +1,63 @@
+//! The runner of the W3C test suites: reads their manifests and runs what this version knows.
+
+mod manifest;
+mod rdf;
+mod sparql;
+
+pub use manifest::{Manifest, Test};
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What became of a test.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Outcome {
+    /// The result is the expected one.
+    Passed,
+    /// It is not, and how.
+    Failed(String),
+    /// Nothing could be compared, and why.
+    Skipped(String),
+}
+
+/// The outcomes of the tests of one manifest.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// How many passed.
+    pub passed: usize,
+    /// Names and reasons of those that failed.
+    pub failed: Vec<(String, String)>,
+    /// Names and reasons of those that were skipped.
+    pub skipped: Vec<(String, String)>,
+}
+
+/// Runs all tests of a manifest, those that it includes too; one tally for each file.
+///
+/// # Errors
+/// If a manifest cannot be read.
+pub fn run(root: &Path, manifest: &str) -> anyhow::Result<BTreeMap<String, Tally>> {
+    let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
+    let manifest = Manifest::read(root, manifest)?;
+    for test in &manifest.tests {
+        let tally = tallies.entry(test.manifest.clone()).or_default();
+        match run_test(root, test) {
+            Outcome::Passed => tally.passed += 1,
+            Outcome::Failed(reason) => tally.failed.push((test.name.clone(), reason)),
+            Outcome::Skipped(reason) => tally.skipped.push((test.name.clone(), reason)),
+        }
+    }
+    Ok(tallies)
+}
+
+fn run_test(root: &Path, test: &Test) -> Outcome {
+    if test.is_deprecated {
+        return Outcome::Skipped("deprecated".to_owned());
+    }
+    let kind = test.kind.as_str();
+    let result = if kind.starts_with("TestN") || kind.starts_with("TestT") {
+        rdf::run(root, test)
+    } else {
+        sparql::run(root, test)
+    };
+    result.unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+}

@@ -1,0 +1,90 @@
+//! Every file of `testsuite/query` in every configuration.
+
+use std::path::{Path, PathBuf};
+
+use stoa_database::ForcedJoin;
+use stoa_testsuite::case::{Case, Configuration, Seen};
+
+fn files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("query")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "test") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    assert!(files.len() >= 8, "the .test files are missing");
+    files
+}
+
+/// Runs all files and reports all failures at once.
+fn run(configuration: &Configuration) -> Seen {
+    let mut seen = Seen::default();
+    let mut failures = Vec::new();
+    for path in files() {
+        let outcome = Case::read(&path).and_then(|case| case.run(configuration, &mut seen));
+        if let Err(error) = outcome {
+            failures.push(format!("{error:#}"));
+        }
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
+    println!("{}: {} queries", configuration.name, seen.queries);
+    seen
+}
+
+#[test]
+fn as_usual() {
+    let seen = run(&Configuration { name: "as usual", ..Configuration::default() });
+    assert!(seen.queries > 20);
+}
+
+#[test]
+fn batches_of_three() {
+    let configuration =
+        Configuration { name: "batches of three", batch_rows: Some(3), ..Configuration::default() };
+    assert_eq!(run(&configuration).largest_batch, 3);
+}
+
+#[test]
+fn one_thread() {
+    run(&Configuration { name: "one thread", one_thread: true, ..Configuration::default() });
+}
+
+#[test]
+fn not_optimized() {
+    let configuration = Configuration { name: "not optimized", naive: true, ..Configuration::default() };
+    let plans = run(&configuration).plans;
+    assert!(plans.contains("hash_join") && !plans.contains("index_nested_loop_join"));
+}
+
+#[test]
+fn each_join_forced() {
+    for (join, name) in [
+        (ForcedJoin::Hash, "hash_join"),
+        (ForcedJoin::Merge, "merge_join"),
+        (ForcedJoin::IndexNestedLoop, "index_nested_loop_join"),
+    ] {
+        let configuration =
+            Configuration { name, force_join: Some(join), ..Configuration::default() };
+        assert!(run(&configuration).plans.contains(name), "{name} was never chosen");
+    }
+}
+
+#[test]
+fn opened_again_before_each_query() {
+    run(&Configuration { name: "reopened", reopen: true, ..Configuration::default() });
+}
+
+#[test]
+fn loaded_in_three_parts() {
+    let usual = run(&Configuration { name: "one part", ..Configuration::default() }).loads;
+    let configuration =
+        Configuration { name: "three parts", three_parts: true, ..Configuration::default() };
+    assert!(run(&configuration).loads > usual);
+}

@@ -1,0 +1,91 @@
+//! The W3C test suites.
+//!
+//! How many tests of each manifest pass stands in `testsuite/w3c-passed.txt`; the numbers may only
+//! rise (`UPDATE=1` writes the new ones). The suites of the RDF formats must pass entirely.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use stoa_testsuite::data;
+use stoa_testsuite::w3c::{Tally, run};
+
+const RDF: [&str; 8] = [
+    "rdf/rdf11/rdf-n-triples/manifest.ttl",
+    "rdf/rdf11/rdf-n-quads/manifest.ttl",
+    "rdf/rdf11/rdf-turtle/manifest.ttl",
+    "rdf/rdf11/rdf-trig/manifest.ttl",
+    "rdf/rdf12/rdf-n-triples/manifest.ttl",
+    "rdf/rdf12/rdf-n-quads/manifest.ttl",
+    "rdf/rdf12/rdf-turtle/manifest.ttl",
+    "rdf/rdf12/rdf-trig/manifest.ttl",
+];
+
+const SPARQL: [&str; 5] = [
+    "sparql/sparql10/manifest-evaluation.ttl",
+    "sparql/sparql10/manifest-syntax.ttl",
+    "sparql/sparql11/manifest-sparql11-query.ttl",
+    "sparql/sparql11/manifest-sparql11-results.ttl",
+    "sparql/sparql12/manifest.ttl",
+];
+
+fn tallies(manifests: &[&str]) -> Option<BTreeMap<String, Tally>> {
+    let root = data::w3c()?;
+    let mut all = BTreeMap::new();
+    for manifest in manifests {
+        all.extend(run(&root, manifest).unwrap());
+    }
+    let mut totals = (0, 0, 0);
+    for (manifest, tally) in &all {
+        let (failed, skipped) = (tally.failed.len(), tally.skipped.len());
+        println!("{manifest}: {} passed, {failed} failed, {skipped} skipped", tally.passed);
+        for (name, reason) in &tally.failed {
+            println!("  FAILED {name}: {reason}");
+        }
+        totals = (totals.0 + tally.passed, totals.1 + failed, totals.2 + skipped);
+    }
+    println!("{} passed, {} failed, {} skipped", totals.0, totals.1, totals.2);
+    Some(all)
+}
+
+#[test]
+fn rdf_formats_pass_entirely() {
+    let Some(tallies) = tallies(&RDF) else { return };
+    let failed: usize = tallies.values().map(|tally| tally.failed.len()).sum();
+    let passed: usize = tallies.values().map(|tally| tally.passed).sum();
+    assert_eq!(failed, 0, "see the list above");
+    assert!(passed >= 1_100, "only {passed} tests were run");
+}
+
+fn record() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("w3c-passed.txt")
+}
+
+#[test]
+fn queries_pass_at_least_as_many_as_before() {
+    let Some(tallies) = tallies(&SPARQL) else { return };
+    let recorded: BTreeMap<String, usize> = std::fs::read_to_string(record())
+        .unwrap_or_default()
+        .lines()
+        .filter_map(|line| {
+            let (count, manifest) = line.split_once(' ')?;
+            Some((manifest.to_owned(), count.parse().ok()?))
+        })
+        .collect();
+    let mut fewer = Vec::new();
+    let mut text = String::new();
+    for (manifest, tally) in &tallies {
+        let before = recorded.get(manifest).copied().unwrap_or(0);
+        if tally.passed < before {
+            fewer.push(format!("{manifest}: {} pass, {before} did", tally.passed));
+        }
+        writeln!(text, "{} {manifest}", tally.passed.max(before)).unwrap();
+    }
+    assert!(fewer.is_empty(), "\n{}", fewer.join("\n"));
+    for manifest in recorded.keys() {
+        assert!(tallies.contains_key(manifest), "{manifest} was not run");
+    }
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(record(), text).unwrap();
+    }
+}
