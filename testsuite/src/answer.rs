@@ -17,7 +17,11 @@ pub fn answer(query: Query, largest_batch: &mut usize) -> Result<Answer> {
     Ok(match query.run()? {
         QueryResult::Boolean(value) => Answer::Boolean(value),
         QueryResult::Solutions(mut solutions) => {
-            let variables = solutions.variables().iter().map(|v| v.as_str().to_owned()).collect();
+            let variables = solutions
+                .variables()
+                .iter()
+                .map(|v| v.as_str().to_owned())
+                .collect();
             let mut rows = Vec::new();
             for solution in solutions.by_ref() {
                 rows.push(solution?.values().to_vec());
@@ -29,7 +33,12 @@ pub fn answer(query: Query, largest_batch: &mut usize) -> Result<Answer> {
             let mut dataset = Dataset::new();
             for triple in triples {
                 let t = triple?;
-                dataset.insert(&Quad::new(t.subject, t.predicate, t.object, GraphName::DefaultGraph));
+                dataset.insert(&Quad::new(
+                    t.subject,
+                    t.predicate,
+                    t.object,
+                    GraphName::DefaultGraph,
+                ));
             }
             Answer::Graph(Box::new(dataset))
         }

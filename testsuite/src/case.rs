@@ -106,7 +106,11 @@ impl Case {
     /// If it does not follow the format.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
-        let mut case = Self { path: path.to_path_buf(), data: Vec::new(), queries: Vec::new() };
+        let mut case = Self {
+            path: path.to_path_buf(),
+            data: Vec::new(),
+            queries: Vec::new(),
+        };
         let mut lines = text.lines().zip(1..).peekable();
         while let Some((line, number)) = lines.next() {
             if line.is_empty() || line.starts_with('#') {
@@ -126,7 +130,9 @@ impl Case {
             match (words.next(), expected) {
                 (Some("data"), None) => {
                     let format = words.next().and_then(GraphFormat::from_name);
-                    let graph = words.next().map(|iri| iri.trim_matches(['<', '>']).to_owned());
+                    let graph = words
+                        .next()
+                        .map(|iri| iri.trim_matches(['<', '>']).to_owned());
                     case.data.push(Data {
                         format: format.with_context(place)?,
                         graph,
@@ -157,9 +163,15 @@ impl Case {
             if configuration.reopen {
                 scratch.reopen();
             }
-            self.ask(&scratch, query, configuration, seen).with_context(|| {
-                format!("{}:{} ({})", self.path.display(), query.line, configuration.name)
-            })?;
+            self.ask(&scratch, query, configuration, seen)
+                .with_context(|| {
+                    format!(
+                        "{}:{} ({})",
+                        self.path.display(),
+                        query.line,
+                        configuration.name
+                    )
+                })?;
         }
         Ok(())
     }
@@ -172,7 +184,11 @@ impl Case {
     ) -> anyhow::Result<()> {
         for data in &self.data {
             let turtle = matches!(data.format, GraphFormat::Turtle | GraphFormat::TriG);
-            let head = if turtle { prologue(true) } else { String::new() };
+            let head = if turtle {
+                prologue(true)
+            } else {
+                String::new()
+            };
             let mut parts = vec![head.clone()];
             if configuration.three_parts {
                 parts = vec![head; 3];
@@ -189,7 +205,12 @@ impl Case {
                 }
             }
             for part in parts {
-                scratch.load(part, data.format, Some("http://example.org/"), data.graph.as_deref())?;
+                scratch.load(
+                    part,
+                    data.format,
+                    Some("http://example.org/"),
+                    data.graph.as_deref(),
+                )?;
                 seen.loads += 1;
             }
         }
@@ -209,20 +230,30 @@ impl Case {
             force_join: configuration.force_join,
             ..QueryOptions::default()
         };
-        let actual = scratch.database().prepare(&query.text, &options).and_then(|prepared| {
-            seen.plans += &prepared.explain();
-            answer(prepared, &mut seen.largest_batch)
-        });
+        let actual = scratch
+            .database()
+            .prepare(&query.text, &options)
+            .and_then(|prepared| {
+                seen.plans += &prepared.explain();
+                answer(prepared, &mut seen.largest_batch)
+            });
         seen.queries += 1;
         match (&query.expected, actual) {
             (Expected::Error(part), Err(error)) => {
                 let message = error.to_string();
-                if message.contains(part) { Ok(()) } else { bail!("another error: {message}") }
+                if message.contains(part) {
+                    Ok(())
+                } else {
+                    bail!("another error: {message}")
+                }
             }
             (Expected::Error(part), Ok(_)) => bail!("no error, expected: {part}"),
             (Expected::Answer(_), Err(error)) => Err(error.into()),
             (Expected::Answer(expected), Ok(actual)) => {
-                let rules = Rules { ordered: query.ordered, ..Rules::default() };
+                let rules = Rules {
+                    ordered: query.ordered,
+                    ..Rules::default()
+                };
                 compare::answers(expected, &actual, rules).map_err(anyhow::Error::msg)
             }
         }
@@ -267,7 +298,12 @@ fn parse_expected(text: &str) -> anyhow::Result<Expected> {
                     bail!("{} cells, expected {expected}: {line}", cells.len());
                 }
                 let cells = if expected == 0 { Vec::new() } else { cells };
-                rows.push(cells.iter().map(|cell| term(cell)).collect::<anyhow::Result<_>>()?);
+                rows.push(
+                    cells
+                        .iter()
+                        .map(|cell| term(cell))
+                        .collect::<anyhow::Result<_>>()?,
+                );
             }
             Answer::Solutions(Solutions { variables, rows })
         }
@@ -277,7 +313,11 @@ fn parse_expected(text: &str) -> anyhow::Result<Expected> {
 /// The cells of a row: separated by tabs or at least two blanks.
 fn split_cells(line: &str) -> Vec<String> {
     let line = line.replace('\t', "  ");
-    line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
+    line.split("  ")
+        .map(str::trim)
+        .filter(|cell| !cell.is_empty())
+        .map(str::to_owned)
+        .collect()
 }
 
 fn term(cell: &str) -> anyhow::Result<Option<Term>> {
@@ -294,7 +334,12 @@ fn turtle(text: &str) -> anyhow::Result<Dataset> {
         .for_slice(&format!("{}{text}", prologue(true)))
         .map(|triple| {
             let t = triple.with_context(|| text.to_owned())?;
-            Ok(Quad::new(t.subject, t.predicate, t.object, GraphName::DefaultGraph))
+            Ok(Quad::new(
+                t.subject,
+                t.predicate,
+                t.object,
+                GraphName::DefaultGraph,
+            ))
         })
         .collect()
 }

@@ -64,8 +64,11 @@ pub fn datasets(expected: &Dataset, actual: &Dataset) -> Result<(), String> {
         return Ok(());
     }
     let lines = |dataset: &Dataset, other: &Dataset| {
-        let mut lines: Vec<String> =
-            dataset.iter().filter(|q| !other.contains(*q)).map(|q| q.to_string()).collect();
+        let mut lines: Vec<String> = dataset
+            .iter()
+            .filter(|q| !other.contains(*q))
+            .map(|q| q.to_string())
+            .collect();
         lines.sort();
         lines.truncate(10);
         lines.join("\n  ")
@@ -86,10 +89,16 @@ pub fn datasets(expected: &Dataset, actual: &Dataset) -> Result<(), String> {
 pub fn solutions(expected: &Solutions, actual: &Solutions, rules: Rules) -> Result<(), String> {
     let names = |s: &Solutions| s.variables.iter().cloned().collect::<BTreeSet<_>>();
     if rules.variable_order && expected.variables != actual.variables {
-        return Err(format!("variables {:?}, got {:?}", expected.variables, actual.variables));
+        return Err(format!(
+            "variables {:?}, got {:?}",
+            expected.variables, actual.variables
+        ));
     }
     if names(expected) != names(actual) {
-        return Err(format!("variables {:?}, got {:?}", expected.variables, actual.variables));
+        return Err(format!(
+            "variables {:?}, got {:?}",
+            expected.variables, actual.variables
+        ));
     }
     // Bring the columns of both into the same order.
     let order: Vec<usize> = expected
@@ -101,7 +110,12 @@ pub fn solutions(expected: &Solutions, actual: &Solutions, rules: Rules) -> Resu
     let mut right: Vec<Vec<Option<Term>>> = actual
         .rows
         .iter()
-        .map(|row| order.iter().map(|&at| row.get(at).cloned().flatten()).collect())
+        .map(|row| {
+            order
+                .iter()
+                .map(|&at| row.get(at).cloned().flatten())
+                .collect()
+        })
         .collect();
     if rules.lax_cardinality {
         for rows in [&mut left, &mut right] {
@@ -127,12 +141,18 @@ pub fn solutions(expected: &Solutions, actual: &Solutions, rules: Rules) -> Resu
     if found {
         return Ok(());
     }
-    Err(format!("rows differ\nexpected:\n{}got:\n{}", listing(&left), listing(&right)))
+    Err(format!(
+        "rows differ\nexpected:\n{}got:\n{}",
+        listing(&left),
+        listing(&right)
+    ))
 }
 
 fn listing(rows: &[Vec<Option<Term>>]) -> String {
-    let mut lines: Vec<String> =
-        rows.iter().map(|row| format!("  {}\n", signature(row, true))).collect();
+    let mut lines: Vec<String> = rows
+        .iter()
+        .map(|row| format!("  {}\n", signature(row, true)))
+        .collect();
     lines.sort();
     lines.truncate(20);
     lines.concat()
@@ -207,16 +227,26 @@ fn matches_unordered(left: &[Vec<Option<Term>>], right: &[Vec<Option<Term>>]) ->
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for row in left {
         let signature = signature(row, false);
-        let Some(group) = groups.get(&signature) else { return false };
+        let Some(group) = groups.get(&signature) else {
+            return false;
+        };
         *counts.entry(signature).or_default() += 1;
         order.push((row, group));
     }
-    if counts.iter().any(|(signature, count)| groups.get(signature).map(Vec::len) != Some(*count)) {
+    if counts
+        .iter()
+        .any(|(signature, count)| groups.get(signature).map(Vec::len) != Some(*count))
+    {
         return false;
     }
     // The most certain rows first, so that the search hardly ever goes back.
     order.sort_by_key(|(_, group)| group.len());
-    search(&order, right, &mut vec![false; right.len()], &Mapping::default())
+    search(
+        &order,
+        right,
+        &mut vec![false; right.len()],
+        &Mapping::default(),
+    )
 }
 
 fn search(
@@ -225,7 +255,9 @@ fn search(
     taken: &mut [bool],
     mapping: &Mapping,
 ) -> bool {
-    let Some(((row, candidates), rest)) = order.split_first() else { return true };
+    let Some(((row, candidates), rest)) = order.split_first() else {
+        return true;
+    };
     for &candidate in *candidates {
         if taken[candidate] {
             continue;
@@ -257,7 +289,10 @@ mod tests {
     fn table(rows: &[&[Term]]) -> Solutions {
         Solutions {
             variables: vec!["a".to_owned(), "b".to_owned()],
-            rows: rows.iter().map(|row| row.iter().cloned().map(Some).collect()).collect(),
+            rows: rows
+                .iter()
+                .map(|row| row.iter().cloned().map(Some).collect())
+                .collect(),
         }
     }
 
@@ -279,7 +314,10 @@ mod tests {
         let one = table(&[&[text("x"), text("y")]]);
         assert!(solutions(&two, &one, Rules::default()).is_err());
         assert!(solutions(&one, &two, Rules::default()).is_err());
-        let lax = Rules { lax_cardinality: true, ..Rules::default() };
+        let lax = Rules {
+            lax_cardinality: true,
+            ..Rules::default()
+        };
         assert!(solutions(&one, &two, lax).is_ok());
     }
 
@@ -287,7 +325,14 @@ mod tests {
     fn finds_a_wrong_datatype_and_a_wrong_lexical_form() {
         let right = table(&[&[number("1"), text("y")]]);
         assert!(solutions(&right, &table(&[&[text("1"), text("y")]]), Rules::default()).is_err());
-        assert!(solutions(&right, &table(&[&[number("01"), text("y")]]), Rules::default()).is_err());
+        assert!(
+            solutions(
+                &right,
+                &table(&[&[number("01"), text("y")]]),
+                Rules::default()
+            )
+            .is_err()
+        );
         assert!(solutions(&right, &right.clone(), Rules::default()).is_ok());
     }
 
@@ -296,7 +341,17 @@ mod tests {
         let a = table(&[&[number("1"), text("y")], &[number("2"), text("y")]]);
         let b = table(&[&[number("2"), text("y")], &[number("1"), text("y")]]);
         assert!(solutions(&a, &b, Rules::default()).is_ok());
-        assert!(solutions(&a, &b, Rules { ordered: true, ..Rules::default() }).is_err());
+        assert!(
+            solutions(
+                &a,
+                &b,
+                Rules {
+                    ordered: true,
+                    ..Rules::default()
+                }
+            )
+            .is_err()
+        );
     }
 
     #[test]
@@ -312,12 +367,28 @@ mod tests {
 
     #[test]
     fn blank_nodes_are_compared_by_isomorphism() {
-        let a = table(&[&[node("x"), node("y")], &[node("y"), node("z")], &[node("z"), node("x")]]);
-        let b = table(&[&[node("3"), node("1")], &[node("1"), node("2")], &[node("2"), node("3")]]);
-        let c = table(&[&[node("1"), node("2")], &[node("2"), node("1")], &[node("3"), node("3")]]);
+        let a = table(&[
+            &[node("x"), node("y")],
+            &[node("y"), node("z")],
+            &[node("z"), node("x")],
+        ]);
+        let b = table(&[
+            &[node("3"), node("1")],
+            &[node("1"), node("2")],
+            &[node("2"), node("3")],
+        ]);
+        let c = table(&[
+            &[node("1"), node("2")],
+            &[node("2"), node("1")],
+            &[node("3"), node("3")],
+        ]);
         assert!(solutions(&a, &b, Rules::default()).is_ok());
         assert!(solutions(&a, &c, Rules::default()).is_err());
-        let merged = table(&[&[node("x"), node("x")], &[node("x"), node("x")], &[node("x"), node("x")]]);
+        let merged = table(&[
+            &[node("x"), node("x")],
+            &[node("x"), node("x")],
+            &[node("x"), node("x")],
+        ]);
         assert!(solutions(&a, &merged, Rules::default()).is_err());
         assert!(solutions(&merged, &a, Rules::default()).is_err());
     }
@@ -325,7 +396,10 @@ mod tests {
     #[test]
     fn graphs_are_compared_by_isomorphism() {
         let parse = |text: &str| -> Dataset {
-            oxttl::NQuadsParser::new().for_slice(text).map(Result::unwrap).collect()
+            oxttl::NQuadsParser::new()
+                .for_slice(text)
+                .map(Result::unwrap)
+                .collect()
         };
         let a = parse("_:a <http://p> _:b .\n_:b <http://p> \"1\" .\n");
         let b = parse("_:y <http://p> \"1\" .\n_:x <http://p> _:y .\n");

@@ -15,7 +15,10 @@ pub fn datasets() -> Option<PathBuf> {
     find("STOA_DATA", "data", "the sources named in docs/design")
 }
 
-#[expect(clippy::print_stderr, reason = "a skip must be seen in the output of a test run")]
+#[expect(
+    clippy::print_stderr,
+    reason = "a skip must be seen in the output of a test run"
+)]
 fn find(variable: &str, folder: &str, source: &str) -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?;
     let path = std::env::var_os(variable)
@@ -23,6 +26,9 @@ fn find(variable: &str, folder: &str, source: &str) -> Option<PathBuf> {
     if path.is_dir() {
         return path.canonicalize().ok();
     }
-    eprintln!("skipped: {} is missing; set {variable} (get it from {source})", path.display());
+    eprintln!(
+        "skipped: {} is missing; set {variable} (get it from {source})",
+        path.display()
+    );
     None
 }

@@ -1,5 +1,9 @@
 //! Tests that cross crates, and the tools they share: where test data lies, scratch databases,
 //! comparing of results, the W3C test runner.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "tools of tests: a wrong index is a failing test"
+)]
 
 pub mod answer;
 pub mod case;

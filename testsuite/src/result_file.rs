@@ -23,8 +23,10 @@ pub fn read(path: &Path, base: &str) -> anyhow::Result<(Answer, bool)> {
         Some(format) if extension != "ttl" => Ok((parse(&bytes, format)?, false)),
         _ => {
             let dataset = read_rdf(path, base)?;
-            let graph: Graph =
-                dataset.iter().map(|quad| oxrdf::TripleRef::new(quad.subject, quad.predicate, quad.object)).collect();
+            let graph: Graph = dataset
+                .iter()
+                .map(|quad| oxrdf::TripleRef::new(quad.subject, quad.predicate, quad.object))
+                .collect();
             match result_set(&graph)? {
                 Some(found) => Ok(found),
                 None => Ok((Answer::Graph(Box::new(dataset)), false)),
@@ -63,7 +65,9 @@ pub fn read_rdf(path: &Path, base: &str) -> anyhow::Result<Dataset> {
     let format = RdfFormat::from_extension(extension)
         .with_context(|| format!("{}: unknown format", path.display()))?;
     let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-    let parser = RdfParser::from_format(format).with_base_iri(base)?.lenient();
+    let parser = RdfParser::from_format(format)
+        .with_base_iri(base)?
+        .lenient();
     parser
         .for_slice(&bytes)
         .collect::<Result<Dataset, _>>()
@@ -77,7 +81,8 @@ fn result_set(graph: &Graph) -> anyhow::Result<Option<(Answer, bool)>> {
     let Some(set) = graph.subject_for_predicate_object(oxrdf::vocab::rdf::TYPE, &class) else {
         return Ok(None);
     };
-    if let Some(TermRef::Literal(value)) = graph.object_for_subject_predicate(set, &iri("boolean")) {
+    if let Some(TermRef::Literal(value)) = graph.object_for_subject_predicate(set, &iri("boolean"))
+    {
         return Ok(Some((Answer::Boolean(value.value() == "true"), false)));
     }
     let variables: Vec<String> = graph
@@ -94,18 +99,28 @@ fn result_set(graph: &Graph) -> anyhow::Result<Option<(Answer, bool)>> {
             let name = graph.object_for_subject_predicate(&binding, &iri("variable"));
             let name = literal(name.context("a binding without variable")?)?;
             let value = graph.object_for_subject_predicate(&binding, &iri("value"));
-            let at = variables.iter().position(|v| *v == name).context("an unknown variable")?;
+            let at = variables
+                .iter()
+                .position(|v| *v == name)
+                .context("an unknown variable")?;
             row[at] = value.map(TermRef::into_owned);
         }
         let index = graph.object_for_subject_predicate(&solution, &iri("index"));
         numbered &= index.is_some();
-        let index = index.map(literal).transpose()?.and_then(|i| i.parse().ok()).unwrap_or(0);
+        let index = index
+            .map(literal)
+            .transpose()?
+            .and_then(|i| i.parse().ok())
+            .unwrap_or(0);
         rows.push((index, row));
     }
     numbered &= !rows.is_empty();
     rows.sort_by_key(|row| row.0);
     let rows = rows.into_iter().map(|row| row.1).collect();
-    Ok(Some((Answer::Solutions(Solutions { variables, rows }), numbered)))
+    Ok(Some((
+        Answer::Solutions(Solutions { variables, rows }),
+        numbered,
+    )))
 }
 
 fn literal(term: TermRef<'_>) -> anyhow::Result<String> {

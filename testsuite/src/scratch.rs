@@ -23,7 +23,11 @@ pub struct Scratch {
 #[must_use]
 pub fn folder() -> TempDir {
     let ram = Path::new("/dev/shm");
-    let made = if ram.is_dir() { TempDir::new_in(ram) } else { TempDir::new() };
+    let made = if ram.is_dir() {
+        TempDir::new_in(ram)
+    } else {
+        TempDir::new()
+    };
     made.expect("a temporary folder can be made")
 }
 
@@ -56,13 +60,20 @@ impl Scratch {
             ..RuntimeOptions::default()
         })
         .expect("a runtime can be made");
-        let mut scratch = Self { runtime, database: None, folder: folder() };
+        let mut scratch = Self {
+            runtime,
+            database: None,
+            folder: folder(),
+        };
         scratch.open();
         scratch
     }
 
     fn open(&mut self) {
-        let options = OpenOptions { access: Access::Exclusive, create: true };
+        let options = OpenOptions {
+            access: Access::Exclusive,
+            create: true,
+        };
         let path = self.folder.path().join("db");
         let database = Database::open(&self.runtime, path, &options);
         self.database = Some(database.expect("a scratch database opens"));
@@ -113,7 +124,8 @@ impl Scratch {
     /// As [`Database::dump`].
     pub fn dump(&self, format: DumpFormat) -> stoa_database::Result<Vec<u8>> {
         let mut out = Vec::new();
-        self.database().dump(format, &mut out, &stoa_database::CancelHandle::new())?;
+        self.database()
+            .dump(format, &mut out, &stoa_database::CancelHandle::new())?;
         Ok(out)
     }
 }

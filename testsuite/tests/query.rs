@@ -1,4 +1,5 @@
 //! Every file of `testsuite/query` in every configuration.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,10 @@ fn files() -> Vec<PathBuf> {
             let path = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "test") {
+            } else if path
+                .extension()
+                .is_some_and(|extension| extension == "test")
+            {
                 files.push(path);
             }
         }
@@ -40,25 +44,39 @@ fn run(configuration: &Configuration) -> Seen {
 
 #[test]
 fn as_usual() {
-    let seen = run(&Configuration { name: "as usual", ..Configuration::default() });
+    let seen = run(&Configuration {
+        name: "as usual",
+        ..Configuration::default()
+    });
     assert!(seen.queries > 20);
 }
 
 #[test]
 fn batches_of_three() {
-    let configuration =
-        Configuration { name: "batches of three", batch_rows: Some(3), ..Configuration::default() };
+    let configuration = Configuration {
+        name: "batches of three",
+        batch_rows: Some(3),
+        ..Configuration::default()
+    };
     assert_eq!(run(&configuration).largest_batch, 3);
 }
 
 #[test]
 fn one_thread() {
-    run(&Configuration { name: "one thread", one_thread: true, ..Configuration::default() });
+    run(&Configuration {
+        name: "one thread",
+        one_thread: true,
+        ..Configuration::default()
+    });
 }
 
 #[test]
 fn not_optimized() {
-    let configuration = Configuration { name: "not optimized", naive: true, ..Configuration::default() };
+    let configuration = Configuration {
+        name: "not optimized",
+        naive: true,
+        ..Configuration::default()
+    };
     let plans = run(&configuration).plans;
     assert!(plans.contains("hash_join") && !plans.contains("index_nested_loop_join"));
 }
@@ -70,21 +88,38 @@ fn each_join_forced() {
         (ForcedJoin::Merge, "merge_join"),
         (ForcedJoin::IndexNestedLoop, "index_nested_loop_join"),
     ] {
-        let configuration =
-            Configuration { name, force_join: Some(join), ..Configuration::default() };
-        assert!(run(&configuration).plans.contains(name), "{name} was never chosen");
+        let configuration = Configuration {
+            name,
+            force_join: Some(join),
+            ..Configuration::default()
+        };
+        assert!(
+            run(&configuration).plans.contains(name),
+            "{name} was never chosen"
+        );
     }
 }
 
 #[test]
 fn opened_again_before_each_query() {
-    run(&Configuration { name: "reopened", reopen: true, ..Configuration::default() });
+    run(&Configuration {
+        name: "reopened",
+        reopen: true,
+        ..Configuration::default()
+    });
 }
 
 #[test]
 fn loaded_in_three_parts() {
-    let usual = run(&Configuration { name: "one part", ..Configuration::default() }).loads;
-    let configuration =
-        Configuration { name: "three parts", three_parts: true, ..Configuration::default() };
+    let usual = run(&Configuration {
+        name: "one part",
+        ..Configuration::default()
+    })
+    .loads;
+    let configuration = Configuration {
+        name: "three parts",
+        three_parts: true,
+        ..Configuration::default()
+    };
     assert!(run(&configuration).loads > usual);
 }

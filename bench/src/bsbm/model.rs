@@ -107,7 +107,7 @@ impl Model {
             persons: persons(&sites, seed),
             sites,
             types,
-            words: Words::words(seed),
+            words: Words::of_texts(seed),
             names: Words::names(seed),
         }
     }
@@ -175,8 +175,11 @@ fn persons(sites: &Owners, seed: u64) -> Owners {
 fn type_tree(products: u64, seed: u64) -> (Vec<ProductType>, u64, u64) {
     let log = real(products.max(10)).log10();
     let depth = whole((log / 2.0).round()) + 1;
-    let last_branching =
-        [2, 4, 8][usize::try_from(whole((1.5 * log + 1.0).round()) % 3).unwrap_or(0)];
+    let last_branching = match whole((1.5 * log + 1.0).round()) % 3 {
+        0 => 2,
+        1 => 4,
+        _ => 8,
+    };
     let mut types = vec![ProductType {
         parent: 0,
         depth: 0,

@@ -31,7 +31,7 @@ fn within(measured: f64, expected: f64, tolerance: f64) {
 
 #[test]
 fn sizes_are_those_of_the_table() {
-    for (products, types, features, triples_of_owner) in [
+    for (products, types, features, producers) in [
         (1_000, 151, 4_745.0, 22.0),
         (2_848, 151, 4_745.0, 61.0),
         (28_482, 585, 19_054.0, 578.0),
@@ -39,7 +39,9 @@ fn sizes_are_those_of_the_table() {
         let model = Model::new(products, 53_223_436, true);
         assert_eq!(model.types.len(), types);
         within(model.features as f64, features, 0.08);
-        within(model.producers.count() as f64, triples_of_owner, 0.12);
+        // Both counts are sums of draws with a deviation of a third of their mean.
+        let spread = 3.0 * 0.33 * (2.0 / producers).sqrt();
+        within(model.producers.count() as f64, producers, spread);
         within(model.vendors.count() as f64, products as f64 / 98.0, 0.25);
         within(
             model.persons.count() as f64,
@@ -143,7 +145,7 @@ fn leaf_types_leave_the_ancestors_out() {
 
 #[test]
 fn word_lengths_are_those_of_the_list() {
-    let words = super::words::Words::words(1);
+    let words = super::words::Words::of_texts(1);
     let lengths: Vec<usize> = words.lengths().collect();
     assert_eq!(lengths.len(), 89_523);
     within(

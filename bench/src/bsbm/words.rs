@@ -34,7 +34,7 @@ pub(super) struct Words {
 
 impl Words {
     /// The list for labels, comments, titles and texts.
-    pub(super) fn words(seed: u64) -> Self {
+    pub(super) fn of_texts(seed: u64) -> Self {
         let mut random = Random::new(seed, Stream::Words, 0);
         Self::distinct(WORDS, || word(&mut random))
     }

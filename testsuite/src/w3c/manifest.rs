@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use oxrdf::{Graph, NamedNode, NamedNodeRef, NamedOrBlankNode, NamedOrBlankNodeRef, Term, TermRef};
+use oxrdf::{Graph, NamedNode, NamedOrBlankNode, NamedOrBlankNodeRef, Term, TermRef};
 use oxttl::TurtleParser;
 
 /// Where the suites lie on the web; IRIs of tests are built on it.
-pub const SITE: &str = "https://w3c.github.io/rdf-tests/";
+pub(super) const SITE: &str = "https://w3c.github.io/rdf-tests/";
 
 const MF: &str = "http://www.w3.org/2001/sw/DataAccess/tests/test-manifest#";
 const QT: &str = "http://www.w3.org/2001/sw/DataAccess/tests/test-query#";
@@ -47,8 +47,10 @@ pub struct Test {
 }
 
 /// The file behind an IRI of the suites.
-pub fn path_of(root: &Path, iri: &str) -> anyhow::Result<PathBuf> {
-    let below = iri.strip_prefix(SITE).with_context(|| format!("{iri} is not of the suites"))?;
+pub(super) fn path_of(root: &Path, iri: &str) -> anyhow::Result<PathBuf> {
+    let below = iri
+        .strip_prefix(SITE)
+        .with_context(|| format!("{iri} is not of the suites"))?;
     Ok(root.join(below))
 }
 
@@ -80,11 +82,16 @@ impl Manifest {
                 .map(|triple| triple.object.into_owned())
                 .collect();
             for item in lists.iter().flat_map(|list| reader.list(list)) {
-                let Term::NamedNode(item) = item else { continue };
+                let Term::NamedNode(item) = item else {
+                    continue;
+                };
                 if is_test {
                     self.tests.push(reader.test(&item, path, &base));
                 } else {
-                    let below = item.as_str().strip_prefix(SITE).context("an include elsewhere")?;
+                    let below = item
+                        .as_str()
+                        .strip_prefix(SITE)
+                        .context("an include elsewhere")?;
                     self.add(root, below)?;
                 }
             }
@@ -114,8 +121,8 @@ impl Reader<'_> {
         let mut items = Vec::new();
         let mut current = head.clone();
         while let Some(node) = as_subject(&current) {
-            let first = NamedNodeRef::from(oxrdf::vocab::rdf::FIRST).into_owned();
-            let rest = NamedNodeRef::from(oxrdf::vocab::rdf::REST).into_owned();
+            let first = oxrdf::vocab::rdf::FIRST.into_owned();
+            let rest = oxrdf::vocab::rdf::REST.into_owned();
             items.extend(self.objects(&node, &first));
             match self.objects(&node, &rest).into_iter().next() {
                 Some(next) => current = next,
@@ -139,9 +146,16 @@ impl Reader<'_> {
         let deprecated = ["Deprecated", "Rejected", "Withdrawn", "Obsoleted"];
         let mut test = Test {
             manifest: manifest.to_owned(),
-            name: node.as_str().rsplit(['#', '/']).next().unwrap_or_default().to_owned(),
+            name: node
+                .as_str()
+                .rsplit(['#', '/'])
+                .next()
+                .unwrap_or_default()
+                .to_owned(),
             kind: local_name(&kind.unwrap_or_default()),
-            is_deprecated: approvals.iter().any(|a| deprecated.iter().any(|d| text(a).ends_with(d))),
+            is_deprecated: approvals
+                .iter()
+                .any(|a| deprecated.iter().any(|d| text(a).ends_with(d))),
             lax_cardinality: first(iri(MF, "resultCardinality"))
                 .is_some_and(|term| text(&term).ends_with("LaxCardinality")),
             result: first(iri(MF, "result")).map(|term| text(&term)),
@@ -173,7 +187,7 @@ impl Reader<'_> {
                 test.graph_data.push((text(&graph), text(&graph)));
                 continue;
             };
-            let label = NamedNodeRef::from(oxrdf::vocab::rdfs::LABEL).into_owned();
+            let label = oxrdf::vocab::rdfs::LABEL.into_owned();
             let file = self.objects(&node, &iri(QT, "graph"));
             if let (Some(name), Some(file)) = (self.objects(&node, &label).first(), file.first()) {
                 test.graph_data.push((text(name), text(file)));

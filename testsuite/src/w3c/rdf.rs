@@ -7,8 +7,8 @@ use oxrdf::Dataset;
 use oxttl::NQuadsParser;
 use stoa_database::{DumpFormat, Error, GraphFormat};
 
-use super::manifest::{Test, path_of};
 use super::Outcome;
+use super::manifest::{Test, path_of};
 use crate::compare;
 use crate::result_file;
 use crate::scratch::Scratch;
@@ -33,8 +33,12 @@ pub(super) fn run(root: &Path, test: &Test) -> anyhow::Result<Outcome> {
     }
     loaded?;
     let dump = scratch.dump(DumpFormat::NQuads)?;
-    let actual: Dataset = NQuadsParser::new().for_slice(&dump).collect::<Result<_, _>>()?;
-    let Some(result) = &test.result else { return Ok(Outcome::Passed) };
+    let actual: Dataset = NQuadsParser::new()
+        .for_slice(&dump)
+        .collect::<Result<_, _>>()?;
+    let Some(result) = &test.result else {
+        return Ok(Outcome::Passed);
+    };
     let result = path_of(root, result)?;
     if test.kind.ends_with("C14N") {
         return Ok(canonical(&std::fs::read(result)?, &dump));
@@ -51,9 +55,12 @@ pub(super) fn run(root: &Path, test: &Test) -> anyhow::Result<Outcome> {
 fn canonical(expected: &[u8], dump: &[u8]) -> Outcome {
     let lines = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes).into_owned();
-        let label = regex::Regex::new(r"_:[A-Za-z0-9_.]*[A-Za-z0-9_]").expect("the pattern is right");
-        let mut lines: Vec<String> =
-            text.lines().map(|line| label.replace_all(line, "_:").into_owned()).collect();
+        let label =
+            regex::Regex::new(r"_:[A-Za-z0-9_.]*[A-Za-z0-9_]").expect("the pattern is right");
+        let mut lines: Vec<String> = text
+            .lines()
+            .map(|line| label.replace_all(line, "_:").into_owned())
+            .collect();
         lines.sort();
         lines
     };

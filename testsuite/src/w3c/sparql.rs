@@ -25,7 +25,10 @@ pub(super) fn run(root: &Path, test: &Test) -> anyhow::Result<Outcome> {
 }
 
 fn options(test: &Test) -> QueryOptions {
-    QueryOptions { base: Some(test.base.clone()), ..QueryOptions::default() }
+    QueryOptions {
+        base: Some(test.base.clone()),
+        ..QueryOptions::default()
+    }
 }
 
 fn syntax(root: &Path, test: &Test, positive: bool) -> anyhow::Result<Outcome> {
@@ -90,8 +93,12 @@ fn load(root: &Path, test: &Test, text: &str, scratch: &Scratch) -> anyhow::Resu
             && let Some(dataset) = query.dataset()
         {
             let named = dataset.named.iter().flatten();
-            let mut names: Vec<String> =
-                dataset.default.iter().chain(named).map(|iri| iri.as_str().to_owned()).collect();
+            let mut names: Vec<String> = dataset
+                .default
+                .iter()
+                .chain(named)
+                .map(|iri| iri.as_str().to_owned())
+                .collect();
             names.sort();
             names.dedup();
             graphs.extend(names.into_iter().map(|name| (name.clone(), name)));
@@ -134,7 +141,9 @@ fn answer(query: stoa_database::Query, turn: usize) -> anyhow::Result<Answer> {
             let triples = oxttl::TurtleParser::new().for_slice(&bytes);
             let dataset: Dataset = triples
                 .map(|triple| {
-                    triple.map(|t| Quad::new(t.subject, t.predicate, t.object, GraphName::DefaultGraph))
+                    triple.map(|t| {
+                        Quad::new(t.subject, t.predicate, t.object, GraphName::DefaultGraph)
+                    })
                 })
                 .collect::<Result<_, _>>()
                 .with_context(|| String::from_utf8_lossy(&bytes).into_owned())?;
@@ -171,14 +180,20 @@ fn csv(expected: &[u8], actual: &[u8]) -> Outcome {
     let label = regex::Regex::new("_:[A-Za-z0-9]+").expect("the pattern is right");
     let lines = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes).into_owned();
-        let mut lines: Vec<String> =
-            text.lines().map(|line| label.replace_all(line, "_:").into_owned()).collect();
+        let mut lines: Vec<String> = text
+            .lines()
+            .map(|line| label.replace_all(line, "_:").into_owned())
+            .collect();
         lines.sort();
         lines
     };
     if lines(expected) == lines(actual) {
         Outcome::Passed
     } else {
-        Outcome::Failed(format!("expected {:?}, got {:?}", lines(expected), lines(actual)))
+        Outcome::Failed(format!(
+            "expected {:?}, got {:?}",
+            lines(expected),
+            lines(actual)
+        ))
     }
 }

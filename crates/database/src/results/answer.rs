@@ -22,9 +22,9 @@ pub struct Answer {
 }
 
 enum Writer {
-    Solutions(SolutionsWriter),
+    Solutions(Box<SolutionsWriter>),
     Boolean(SolutionsFormat),
-    Graph(GraphWriter),
+    Graph(Box<GraphWriter>),
 }
 
 impl Answer {
@@ -44,14 +44,14 @@ impl Answer {
                     .iter()
                     .map(|v| v.as_str().to_owned())
                     .collect();
-                Writer::Solutions(SolutionsWriter::new(format, names))
+                Writer::Solutions(Box::new(SolutionsWriter::new(format, names)))
             }
             (QueryKind::Boolean, ResultFormat::Solutions(format)) => Writer::Boolean(format),
             (QueryKind::Graph, ResultFormat::Graph(GraphFormat::JsonLd)) => {
                 return Err(Error::Unsupported("writing JSON-LD".to_owned()));
             }
             (QueryKind::Graph, ResultFormat::Graph(format)) => {
-                Writer::Graph(GraphWriter::new(format))
+                Writer::Graph(Box::new(GraphWriter::new(format)))
             }
             (QueryKind::Graph, ResultFormat::Solutions(_)) => {
                 return Err(wrong("a graph: take nt, nq, ttl, trig or rdf"));

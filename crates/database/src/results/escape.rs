@@ -1,9 +1,30 @@
 //! Escapes of the formats: N-Triples and Turtle strings and IRIs, JSON, XML, CSV.
 
 /// Appends `text` between quotes as N-Triples and Turtle write it, in canonical form: only `"`,
-/// `\`, and control characters are escaped.
+/// `\`, control characters and the noncharacters U+FFFE and U+FFFF are escaped.
 pub(crate) fn turtle_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
+    let mut rest = text;
+    // Both begin with this byte in UTF-8, which most texts do not have.
+    while rest.as_bytes().contains(&0xEF)
+        && let Some(at) = rest.find(['\u{FFFE}', '\u{FFFF}'])
+    {
+        let (plain, tail) = rest.split_at(at);
+        turtle_characters(plain, out);
+        let mut tail = tail.chars();
+        let escaped: &[u8] = if tail.next() == Some('\u{FFFE}') {
+            b"\\uFFFE"
+        } else {
+            b"\\uFFFF"
+        };
+        out.extend_from_slice(escaped);
+        rest = tail.as_str();
+    }
+    turtle_characters(rest, out);
+    out.push(b'"');
+}
+
+fn turtle_characters(text: &str, out: &mut Vec<u8>) {
     copy_escaped(
         text,
         out,
@@ -19,7 +40,6 @@ pub(crate) fn turtle_string(text: &str, out: &mut Vec<u8>) {
         },
         |byte| byte < 0x20 || byte == b'"' || byte == b'\\' || byte == 0x7F,
     );
-    out.push(b'"');
 }
 
 /// Appends an IRI between `<` and `>`; characters that the grammar does not allow are escaped.

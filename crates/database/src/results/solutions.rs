@@ -76,7 +76,7 @@ impl SolutionsWriter {
                 out.extend_from_slice(b"</head>\n<results>\n");
             }
             SolutionsFormat::Csv => {
-                self.separated(out, b",", |name, out| escape::csv(name, out));
+                self.separated(out, b",", escape::csv);
                 out.extend_from_slice(b"\r\n");
             }
             SolutionsFormat::Tsv => {

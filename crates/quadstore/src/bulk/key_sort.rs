@@ -9,7 +9,7 @@
     reason = "depths never exceed the length of a key, bounds of groups come from the slice itself"
 )]
 
-use super::vocabulary::{RecordPosition, Vocabulary};
+use super::vocabulary::{RecordPosition, TermTable};
 
 /// Groups up to this size are sorted by comparing whole keys.
 const SMALL: usize = 16;
@@ -22,7 +22,7 @@ struct Cached {
 }
 
 /// Sorts `positions` by their keys in `vocabulary`, which must differ from one another.
-pub(super) fn sort_by_key(positions: &mut [RecordPosition], vocabulary: &Vocabulary) {
+pub(super) fn sort_by_key(positions: &mut [RecordPosition], vocabulary: &TermTable) {
     let mut refs: Vec<Cached> = positions
         .iter()
         .map(|&position| Cached { bytes: 0, position })
@@ -43,7 +43,7 @@ fn sort_group(
     refs: &mut [Cached],
     start: usize,
     depth: usize,
-    vocabulary: &Vocabulary,
+    vocabulary: &TermTable,
     groups: &mut Vec<(usize, usize, usize)>,
 ) {
     if refs.len() <= SMALL {
@@ -83,7 +83,7 @@ fn sort_group(
 }
 
 /// How many bytes all keys of the group share, at least `depth`.
-fn common_prefix(refs: &[Cached], depth: usize, vocabulary: &Vocabulary) -> usize {
+fn common_prefix(refs: &[Cached], depth: usize, vocabulary: &TermTable) -> usize {
     let first = vocabulary.key(refs[0].position);
     let mut common = first.len();
     for cached in &refs[1..] {
@@ -127,7 +127,7 @@ mod tests {
     fn check(keys: &BTreeSet<Vec<u8>>, shuffle: u64) {
         let mut shuffled: Vec<&Vec<u8>> = keys.iter().collect();
         shuffled.sort_by_key(|key| rapidhash::v3::rapidhash_v3(key) ^ shuffle);
-        let mut vocabulary = Vocabulary::new(1 << 12);
+        let mut vocabulary = TermTable::new(1 << 12);
         for key in &shuffled {
             vocabulary.intern(Kind::Literal, key).unwrap();
         }

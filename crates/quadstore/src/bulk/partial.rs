@@ -17,7 +17,7 @@ use stoa_terms::{Kind, TermId};
 use super::key_sort::sort_by_key;
 use super::quad_buffer::LocalTerm;
 use super::spill::{BlockRef, SpillFile, Stream, StreamReader, StreamWriter, push_varint};
-use super::vocabulary::{RecordPosition, Vocabulary};
+use super::vocabulary::{RecordPosition, TermTable};
 use crate::{Error, Result};
 
 /// The kinds whose terms are merged by their keys.
@@ -48,7 +48,7 @@ pub(super) struct Partial {
 }
 
 enum SortedKeys {
-    Memory(Arc<Vocabulary>, Vec<RecordPosition>),
+    Memory(Arc<TermTable>, Vec<RecordPosition>),
     File(Stream),
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Contents {
 impl Partial {
     /// Sorts the terms, and writes them to `file` if they are not to stay in memory.
     pub(super) fn seal(
-        mut vocabulary: Vocabulary,
+        mut vocabulary: TermTable,
         contents: Contents,
         keep_in_memory: bool,
         file: &Arc<SpillFile>,
@@ -117,11 +117,11 @@ impl Partial {
 
     /// A cursor at the first key of `KEYED_KINDS[list]`. The list is given up: it is read once.
     pub(super) fn take_cursor(&mut self, list: usize) -> Result<KeyCursor> {
-        let empty = SortedKeys::Memory(Arc::new(Vocabulary::new(0)), Vec::new());
+        let empty = SortedKeys::Memory(Arc::new(TermTable::new(0)), Vec::new());
         let keys = self.keys.get_mut(list).map_or(empty, |keys| {
             std::mem::replace(
                 keys,
-                SortedKeys::Memory(Arc::new(Vocabulary::new(0)), Vec::new()),
+                SortedKeys::Memory(Arc::new(TermTable::new(0)), Vec::new()),
             )
         });
         let mut cursor = KeyCursor {
@@ -214,7 +214,7 @@ pub(super) fn read_triple(reader: &mut StreamReader) -> Result<Option<(u32, [Loc
 
 fn write_keys(
     positions: &[RecordPosition],
-    vocabulary: &Vocabulary,
+    vocabulary: &TermTable,
     file: &Arc<SpillFile>,
 ) -> Result<Stream> {
     let mut writer = StreamWriter::new(file, true);
@@ -249,7 +249,7 @@ pub(super) struct KeyCursor {
 
 enum Source {
     Memory {
-        vocabulary: Arc<Vocabulary>,
+        vocabulary: Arc<TermTable>,
         positions: std::vec::IntoIter<RecordPosition>,
         current: RecordPosition,
     },

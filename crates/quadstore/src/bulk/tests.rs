@@ -11,7 +11,7 @@ use super::partial::{Contents, KEYED_KINDS, Partial};
 use super::quad_buffer::{LocalTerm, QuadBuffer, for_each_quad};
 use super::quad_sort::{MergedRuns, RunBuilder};
 use super::spill::{SpillFile, StreamWriter, push_varint};
-use super::vocabulary::Vocabulary;
+use super::vocabulary::TermTable;
 
 fn spill_file() -> Arc<SpillFile> {
     let cache = Cache::new(&MemoryBudget::new(1 << 20), 1 << 20);
@@ -40,7 +40,7 @@ proptest! {
         let mut terms = terms;
         terms.insert((0, vec![7; long]));
         for keep_in_memory in [false, true] {
-            let mut vocabulary = Vocabulary::new(1 << 10);
+            let mut vocabulary = TermTable::new(1 << 10);
             let mut locals = BTreeMap::new();
             for (list, key) in terms.iter().rev() {
                 let local = vocabulary.intern(KEYED_KINDS[*list], key).unwrap();

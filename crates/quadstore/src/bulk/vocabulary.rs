@@ -42,7 +42,7 @@ pub(super) struct Record<'a> {
 }
 
 /// See the module header.
-pub(super) struct Vocabulary {
+pub(super) struct TermTable {
     blocks: Vec<Vec<u8>>,
     /// Offsets within a block have this many bits (in units of [`ALIGN`] bytes).
     block_shift: u32,
@@ -52,7 +52,7 @@ pub(super) struct Vocabulary {
     arena_bytes: usize,
 }
 
-impl Vocabulary {
+impl TermTable {
     /// An empty vocabulary whose arena grows by blocks of about `block_bytes`.
     pub(super) fn new(block_bytes: usize) -> Self {
         let units = (block_bytes / ALIGN).max(64).next_power_of_two();
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn equal_terms_share_a_number_and_kinds_are_apart() {
-        let mut vocabulary = Vocabulary::new(256);
+        let mut vocabulary = TermTable::new(256);
         let mut expected = Vec::new();
         for round in 0..2 {
             for number in 0..1_000_u32 {

@@ -12,7 +12,7 @@ use stoa_terms::{Kind, TermId};
 use super::Shared;
 use super::partial::{Contents, Partial};
 use super::quad_buffer::{LocalTerm, QuadBuffer};
-use super::vocabulary::{KEY_BYTES_MAX, Vocabulary};
+use super::vocabulary::{KEY_BYTES_MAX, TermTable};
 use crate::{Error, Result};
 
 /// After this many quads a writer looks at the cancel flag and reports its progress.
@@ -21,7 +21,7 @@ const QUADS_BETWEEN_CHECKS: u32 = 4096;
 /// Takes the terms and quads that one thread reads; see the module header.
 pub struct BulkWriter {
     shared: Arc<Shared>,
-    vocabulary: Vocabulary,
+    vocabulary: TermTable,
     quads: QuadBuffer,
     epoch: u64,
     /// Local numbers that occur as predicates, and as graphs, of this epoch.
@@ -41,7 +41,7 @@ impl BulkWriter {
         let block_bytes = (shared.writer_bytes / 16).min(1 << 20);
         Self {
             shared,
-            vocabulary: Vocabulary::new(block_bytes),
+            vocabulary: TermTable::new(block_bytes),
             quads: QuadBuffer::new(),
             epoch: 0,
             predicates: TermSet::default(),
@@ -183,7 +183,7 @@ impl BulkWriter {
         let shared = &self.shared;
         let (quads, count) = self.quads.take(&shared.quads_file)?;
         let block_bytes = (shared.writer_bytes / 16).min(1 << 20);
-        let vocabulary = std::mem::replace(&mut self.vocabulary, Vocabulary::new(block_bytes));
+        let vocabulary = std::mem::replace(&mut self.vocabulary, TermTable::new(block_bytes));
         let epoch = self.epoch;
         self.epoch += 1;
         let contents = Contents {
@@ -217,7 +217,7 @@ impl Drop for BulkWriter {
     }
 }
 
-fn intern(vocabulary: &mut Vocabulary, kind: Kind, key: &[u8]) -> Result<u32> {
+fn intern(vocabulary: &mut TermTable, kind: Kind, key: &[u8]) -> Result<u32> {
     vocabulary.intern(kind, key).ok_or_else(|| {
         let (limit, found) = (KEY_BYTES_MAX as u64, key.len() as u64);
         let what = if found > limit {

@@ -18,7 +18,7 @@ pub(super) fn parse_bytes(text: &str) -> Result<u64, String> {
     };
     let value: f64 = number.trim().parse().map_err(|_| wrong(text))?;
     let bytes = value * f64::from(1_u32 << (shift / 2)) * f64::from(1_u32 << (shift - shift / 2));
-    if !(bytes >= 1.0 && bytes < 9e18) {
+    if !(1.0..9e18).contains(&bytes) {
         return Err(wrong(text));
     }
     #[expect(

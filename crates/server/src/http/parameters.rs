@@ -29,11 +29,10 @@ impl Parameters {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name)?, decode(value)?);
             match name.as_str() {
-                "query" => {
-                    if self.query.replace(value).is_some() {
-                        return Err(Problem::bad_request("the parameter query is given twice"));
-                    }
+                "query" if self.query.is_some() => {
+                    return Err(Problem::bad_request("the parameter query is given twice"));
                 }
+                "query" => self.query = Some(value),
                 "update" => self.update = true,
                 "default-graph-uri" => self.default_graphs.push(value),
                 "named-graph-uri" => self.named_graphs.push(value),
