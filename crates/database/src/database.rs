@@ -147,6 +147,26 @@ impl Database {
 
     /// Loads files into the database as one commit: all of them or, after an error, nothing.
     ///
+    /// ```
+    /// # use stoa_database::*;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// # let writing = OpenOptions { access: Access::Exclusive, create: true };
+    /// # let database = Database::open(&runtime, folder.path().join("db"), &writing)?;
+    /// # std::fs::write(folder.path().join("bad.nt"), "<http://a/s> <http://a/p> .\n").unwrap();
+    /// let options = LoadOptions {
+    ///     inputs: vec![folder.path().join("bad.nt").into()],
+    ///     graph: Some("http://example.org/graph".to_owned()),
+    ///     ..LoadOptions::default()
+    /// };
+    /// let Err(Error::Data(error)) = database.load(options, &()) else {
+    ///     unreachable!("the object is missing");
+    /// };
+    /// assert_eq!((error.line, error.column), (1, 27));
+    /// assert_eq!(database.quads(), 0);
+    /// # Ok::<_, Error>(())
+    /// ```
+    ///
     /// # Errors
     /// `Data` for a damaged file, `Input` for one that cannot be read, `UnknownFormat`, `Cancelled`,
     /// `ReadOnly`, and what the disk gives.
@@ -157,7 +177,25 @@ impl Database {
         load::load(&self.shared.runtime, &self.shared.store, &options, progress)
     }
 
-    /// Answers a query.
+    /// Answers a query. Solutions and triples are computed while they are taken, all over the state
+    /// that the database has now.
+    ///
+    /// ```
+    /// # use stoa_database::*;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// # let writing = OpenOptions { access: Access::Exclusive, create: true };
+    /// # let database = Database::open(&runtime, folder.path().join("db"), &writing)?;
+    /// let Err(Error::Syntax(error)) = database.query("SELECT ?x {\n ?x ?y }", &QueryOptions::default())
+    /// else {
+    ///     unreachable!("an object is missing");
+    /// };
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "syntax error at line 2, column 8: unexpected }\n   ?x ?y }\n         ^"
+    /// );
+    /// # Ok::<_, Error>(())
+    /// ```
     ///
     /// # Errors
     /// `Syntax`, `Unsupported`, `LimitExceeded` before it runs; `Timeout`, `Cancelled`,
@@ -189,7 +227,13 @@ impl Database {
         out: &mut dyn Write,
         cancel: &CancelHandle,
     ) -> Result<u64> {
-        dump::dump(&self.shared.store.snapshot(), format, out, cancel)
+        dump::dump(
+            &self.shared.runtime,
+            &self.shared.store.snapshot(),
+            format,
+            out,
+            cancel,
+        )
     }
 
     /// What is in the database and how it lies on disk.

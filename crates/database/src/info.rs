@@ -64,7 +64,12 @@ impl Info {
             quads: info.quads,
             // The catalogue lists the default graph, too, if it holds quads.
             named_graphs: info.graphs.saturating_sub(u64::from(default_quads > 0)),
-            terms: dictionary.iter().map(|part| part.entries).sum(),
+            // Long texts are counted with their kind already.
+            terms: dictionary
+                .iter()
+                .filter(|part| !part.name.starts_with(LONG_TEXTS))
+                .map(|part| part.entries)
+                .sum(),
             inline_share: share(&info.object_kinds, |_| true),
             inline_value_share: share(&info.object_kinds, |kind| {
                 !matches!(kind, Kind::Special | Kind::ShortString | Kind::Literal)
@@ -88,6 +93,9 @@ impl Info {
         (self.quads > 0).then(|| self.data_bytes as f64 / self.quads as f64)
     }
 }
+
+/// How names of those parts of the dictionary begin that hold the texts of other parts.
+const LONG_TEXTS: &str = "long texts";
 
 /// The inline ones among quads whose objects are literals of the kinds that count.
 #[expect(clippy::cast_precision_loss, reason = "a figure for people")]

@@ -7,6 +7,41 @@
 //!
 //! Terms are those of [`oxrdf`], which is re-exported.
 //!
+//! # Example
+//! ```
+//! use stoa_database::{
+//!     Access, CancelHandle, Database, DumpFormat, Input, LoadOptions, OpenOptions, QueryOptions,
+//!     QueryResult, Runtime, RuntimeOptions,
+//! };
+//!
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("db");
+//! let runtime = Runtime::new(RuntimeOptions::default())?;
+//! let writing = OpenOptions { access: Access::Exclusive, create: true };
+//! let database = Database::open(&runtime, &path, &writing)?;
+//!
+//! // Files, folders, `-` for standard input, or bytes from anywhere.
+//! let quads = "<http://example.org/s> <http://example.org/p> \"1\" <http://example.org/g> .\n";
+//! let options = LoadOptions {
+//!     inputs: vec![Input::from_bytes("example.nq", quads)],
+//!     ..LoadOptions::default()
+//! };
+//! database.load(options, &())?;
+//!
+//! // Graphs can be asked one by one, or all together as the default graph.
+//! let union = QueryOptions { default_graph_union: true, ..QueryOptions::default() };
+//! let construct = "CONSTRUCT { ?o <http://example.org/of> ?s } { ?s ?p ?o FILTER(isIRI(?o)) }";
+//! if let QueryResult::Graph(triples) = database.query(construct, &union)? {
+//!     assert_eq!(triples.count(), 0);
+//! }
+//! assert!(matches!(database.query("ASK { ?s ?p ?o }", &union)?, QueryResult::Boolean(true)));
+//!
+//! let mut dump = Vec::new();
+//! database.dump(DumpFormat::NQuads, &mut dump, &CancelHandle::new())?;
+//! assert_eq!(dump, quads.as_bytes());
+//! # Ok::<_, stoa_database::Error>(())
+//! ```
+//!
 //! # Concurrency
 //! All types are `Send`; `Runtime` and `Database` are cheap to clone and `Sync`. Readers never wait
 //! for a load: they go on with the commit they started from.

@@ -22,8 +22,15 @@ pub const SNIFF_BYTES: usize = 64 << 10;
 /// The longest piece of a line that is repeated in a message, in characters.
 pub const EXCERPT_CHARACTERS_MAX: usize = 120;
 
-/// Solutions that the dump takes from the store at once.
-pub const DUMP_BATCH_ROWS: usize = 4_096;
+/// Quads that one thread of a dump takes from the store at once: more of them share blocks of the
+/// dictionary.
+pub const DUMP_BATCH_ROWS: usize = 1 << 15;
+
+/// What a batch of a dump is expected to take of memory, texts and output included, in bytes.
+pub const DUMP_BATCH_BYTES: u64 = 24 << 20;
+
+/// The most threads that a dump uses.
+pub const DUMP_THREADS_MAX: usize = 8;
 
 /// How many folders deep the inputs of a load may lie below the folder that was named.
 pub const FOLDER_DEPTH_MAX: usize = 64;

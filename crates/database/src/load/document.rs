@@ -110,7 +110,9 @@ pub(crate) fn parse<S: QuadSink>(
         let mut quads = 0;
         while let Some(quad) = parser.next() {
             match quad {
-                Ok(quad) => terms.hand_over(&quad, sink, stream, place)?,
+                Ok(quad) => terms
+                    .hand_over(&quad, sink, stream, place)
+                    .map_err(|error| stream.source.refused(place.0, error))?,
                 Err(error) => {
                     let start = error.location().start;
                     return Err(stream.source.damaged(

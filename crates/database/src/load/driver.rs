@@ -349,7 +349,9 @@ impl<S: QuadSink> Worker<'_, S> {
         }
         match parsed {
             Ok(quads) => self.shared.advance(quads),
-            Err(Failure::Sink(error)) => Err(error),
+            Err(Failure::Sink { line, error }) => {
+                Err(self.source(file).refused(place.line + line, error))
+            }
             Err(Failure::Syntax {
                 line,
                 column,

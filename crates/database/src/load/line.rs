@@ -40,8 +40,8 @@ pub(crate) enum Failure {
         /// What is wrong there.
         reason: String,
     },
-    /// The sink failed.
-    Sink(Error),
+    /// The sink failed at this line within the piece, from 0.
+    Sink { line: u64, error: Error },
 }
 
 /// A mistake within a line.
@@ -239,7 +239,12 @@ impl<S: QuadSink> LineParser<S> {
             let line = &text[start..end.unwrap_or(bytes.len())];
             match self.parse_line(line, with_graphs, sink) {
                 Ok(statement) => statements += u64::from(statement),
-                Err(Mistake::Sink(error)) => return Err(Failure::Sink(error)),
+                Err(Mistake::Sink(error)) => {
+                    return Err(Failure::Sink {
+                        line: number,
+                        error,
+                    });
+                }
                 Err(Mistake::Syntax { offset, reason }) => {
                     return Err(Failure::Syntax {
                         line: number,

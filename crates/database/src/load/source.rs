@@ -109,6 +109,14 @@ impl Source {
         }
     }
 
+    /// The error of a sink; where it is about the size of a term, with its place.
+    pub(crate) fn refused(&self, line: u64, error: Error) -> Error {
+        match error {
+            Error::LimitExceeded { .. } => self.damaged(line, 1, error.to_string()),
+            other => other,
+        }
+    }
+
     pub(crate) fn damaged(&self, line: u64, column: u64, reason: impl Into<String>) -> Error {
         Error::Data(DataError {
             input: self.name.clone(),

@@ -20,7 +20,7 @@ fn ours(text: &[u8], with_graphs: bool) -> Result<Vec<Quad>, (u64, u64, String)>
             column,
             reason,
         }) => Err((line + 1, column, reason)),
-        Err(Failure::Sink(error)) => panic!("{error}"),
+        Err(Failure::Sink { error, .. }) => panic!("{error}"),
     }
 }
 
