@@ -98,7 +98,7 @@ pub(super) fn info(arguments: &Folder) -> anyhow::Result<ExitCode> {
 
 fn info_text(info: &Info) -> String {
     let mut text = String::new();
-    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<18}{value}\n"));
+    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<30}{value}\n"));
     line("quads", count(info.quads));
     line("named graphs", count(info.named_graphs));
     line("terms", format!("{} in the dictionary", count(info.terms)));

@@ -1,0 +1,159 @@
+//! The server over real sockets: the protocol, its errors, and clients that stop reading.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+struct Server {
+    process: Child,
+    address: String,
+    _folder: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.process.kill().unwrap_or_default();
+        self.process.wait().map(drop).unwrap_or_default();
+    }
+}
+
+/// Serves `triples` triples on a free port.
+fn serve(triples: usize) -> Server {
+    let folder = TempDir::new().unwrap();
+    let data: String = (0..triples)
+        .map(|n| format!("<http://a/s{n}> <http://a/p> \"a value of some length, number {n}\" .\n"))
+        .collect();
+    std::fs::write(folder.path().join("data.nt"), data).unwrap();
+    let stoa = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_stoa"));
+        command.current_dir(folder.path()).stderr(Stdio::piped());
+        command
+    };
+    let loaded = stoa()
+        .args(["load", "--db", "db", "data.nt"])
+        .output()
+        .unwrap();
+    assert!(loaded.status.success());
+    let mut process = stoa()
+        .args(["serve", "--db", "db", "--bind", "127.0.0.1:0"])
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(process.stderr.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    let address = line
+        .trim()
+        .strip_prefix("listening on http://")
+        .unwrap()
+        .to_owned();
+    Server {
+        process,
+        address,
+        _folder: folder,
+    }
+}
+
+impl Server {
+    fn send(&self, head: &str, body: &str) -> TcpStream {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        write!(
+            stream,
+            "{head}\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        stream
+    }
+
+    fn ask(&self, head: &str, body: &str) -> String {
+        let mut answer = Vec::new();
+        self.send(head, body).read_to_end(&mut answer).unwrap();
+        String::from_utf8(answer).unwrap()
+    }
+}
+
+const QUERY: &str = "POST /sparql HTTP/1.1\r\nContent-Type: application/sparql-query";
+
+#[test]
+fn queries_are_answered_in_the_format_that_is_asked_for() {
+    let server = serve(2);
+    let select = "SELECT ?o { <http://a/s1> ?p ?o }";
+    let json = server.ask(QUERY, select);
+    assert!(json.starts_with("HTTP/1.1 200") && json.contains("\"value\":\"a value of some"));
+    let csv = server.ask(&format!("{QUERY}\r\nAccept: text/csv"), select);
+    assert!(csv.contains("text/csv") && csv.contains("o\r\n\"a value of some length, number 1\""));
+    let get = server.ask(
+        "GET /sparql?query=ASK%20%7B%20%3Fs+%3Fp+%3Fo%20%7D HTTP/1.1",
+        "",
+    );
+    assert!(get.contains("\"boolean\":true"), "{get}");
+    let turtle = server.ask(QUERY, "CONSTRUCT WHERE { <http://a/s1> ?p ?o }");
+    assert!(turtle.contains("text/turtle") && turtle.contains("<http://a/s1> <http://a/p>"));
+    assert!(server.ask("GET /health HTTP/1.1", "").ends_with("ok\n"));
+    assert!(server.ask("GET / HTTP/1.1", "").contains("<textarea"));
+}
+
+#[test]
+fn errors_are_problem_documents() {
+    let server = serve(1);
+    for (head, body, status, part) in [
+        (QUERY, "SELECT * {", "400", "\"line\":1"),
+        (
+            QUERY,
+            "SELECT * { ?s <http://a/p>* ?o }",
+            "400",
+            "not supported yet",
+        ),
+        (
+            "POST /sparql HTTP/1.1\r\nContent-Type: text/plain",
+            "ASK {}",
+            "415",
+            "sparql-query",
+        ),
+        ("DELETE /sparql HTTP/1.1", "", "405", "GET, HEAD, POST"),
+        ("GET /sparql HTTP/1.1", "", "400", "query is missing"),
+        ("GET /nothing HTTP/1.1", "", "404", "/sparql"),
+        (
+            "POST /sparql HTTP/1.1\r\nAccept: image/png\r\nContent-Type: application/sparql-query",
+            "ASK {}",
+            "406",
+            "sparql-results+json",
+        ),
+    ] {
+        let answer = server.ask(head, body);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{head}: {answer}"
+        );
+        assert!(
+            answer.contains("application/problem+json") && answer.contains(part),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
+fn clients_that_stop_reading_keep_nobody_from_an_answer() {
+    let server = serve(60_000);
+    let all = "SELECT * { ?s ?p ?o }";
+    let mut stopped: Vec<TcpStream> = (0..50)
+        .map(|_| {
+            let mut stream = server.send(QUERY, all);
+            let mut start = [0; 64];
+            stream.read_exact(&mut start).unwrap();
+            assert!(start.starts_with(b"HTTP/1.1 200"));
+            stream
+        })
+        .collect();
+    let one = server.ask(QUERY, "SELECT ?o { <http://a/s7> ?p ?o }");
+    assert!(one.contains("number 7"), "{one}");
+    // One that goes on reading still gets all of its answer.
+    let mut rest = String::new();
+    stopped.pop().unwrap().read_to_string(&mut rest).unwrap();
+    assert_eq!(rest.matches("\"s\":").count(), 60_000);
+    assert!(rest.trim_end().ends_with("0"), "the last chunk is there");
+}
