@@ -40,7 +40,7 @@ fn sizes_are_those_of_the_table() {
         assert_eq!(model.types.len(), types);
         within(model.features as f64, features, 0.08);
         // Both counts are sums of draws with a deviation of a third of their mean.
-        let spread = 3.0 * 0.33 * (2.0 / producers).sqrt();
+        let spread = 3.0 * 0.33 * (2.0_f64 / producers).sqrt();
         within(model.producers.count() as f64, producers, spread);
         within(model.vendors.count() as f64, products as f64 / 98.0, 0.25);
         within(

@@ -3,7 +3,7 @@
 //! The naive evaluator follows section 18 of SPARQL 1.1 Query line by line, over lists of terms:
 //! [`translate`] is 18.2, [`evaluate`] 18.3 to 18.6, [`expression`] and [`function`] are section 17,
 //! [`order`] is 15.1. It reads the tree of [`crate::random::ast`], so it shares neither parser nor
-//! algebra with the product. [`reference`] asks spareval, and holds the table of places where it is
+//! algebra with the product. [`mod@reference`] asks spareval, and holds the table of places where it is
 //! known to differ from the specification. [`differential`] compares both with the product.
 
 pub mod aggregate;
@@ -94,7 +94,7 @@ impl Dataset {
     }
 }
 
-/// What an evaluation met, for coverage and for the table of [`reference`].
+/// What an evaluation met, for coverage and for the table of [`mod@reference`].
 #[derive(Debug, Default)]
 pub struct Seen {
     /// How often each algebra node, modifier and function was run.
@@ -103,7 +103,7 @@ pub struct Seen {
     pub computed_float: std::cell::Cell<bool>,
     /// Whether an expression read a literal that is not in canonical form.
     pub odd_literal: std::cell::Cell<bool>,
-    /// Other things that [`reference`] wants to know.
+    /// Other things that [`mod@reference`] wants to know.
     pub notes: RefCell<std::collections::BTreeSet<&'static str>>,
 }
 

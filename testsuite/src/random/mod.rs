@@ -1,7 +1,7 @@
 //! Random data and queries for the differential tests, from a seed.
 //!
 //! [`data`] makes small data over a tiny universe of terms, so that joins meet. [`query`] makes a
-//! query as a tree of its own ([`ast`]), which [`print`] writes as SPARQL; the naive evaluator of
+//! query as a tree of its own ([`ast`]), which [`mod@print`] writes as SPARQL; the naive evaluator of
 //! [`crate::oracle`] reads the same tree, so that no parser is shared. [`shrink`] makes a failing
 //! query smaller.
 

@@ -92,7 +92,7 @@ impl GraphWriter {
     /// Writes what comes after the last triple.
     ///
     /// # Errors
-    /// [`Error::Internal`] if the RDF/XML document cannot be ended.
+    /// [`crate::Error::Internal`] if the RDF/XML document cannot be ended.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {
         match self.format {
             GraphFormat::NTriples | GraphFormat::NQuads | GraphFormat::JsonLd => {}

@@ -102,7 +102,7 @@ impl SolutionsWriter {
     /// Writes `rows` solutions whose terms lie in `views` row by row, one for each variable.
     ///
     /// # Errors
-    /// [`Error::Internal`] if a term cannot be decoded.
+    /// [`crate::Error::Internal`] if a term cannot be decoded.
     pub fn rows_of(&mut self, views: &TermViews, rows: usize, out: &mut Vec<u8>) -> Result<()> {
         for row in 0..rows {
             let at = row * self.variables.len();

@@ -132,7 +132,7 @@ impl TermViews {
     /// The term at `position`; `None` where it is unbound (or the default graph).
     ///
     /// # Errors
-    /// [`Error::Internal`] if a key of the dictionary does not have the form of one.
+    /// [`crate::Error::Internal`] if a key of the dictionary does not have the form of one.
     pub fn get(&self, position: usize) -> Result<Option<TermView<'_>>> {
         let (Some(&id), Some(&kind)) = (self.ids.get(position), self.kinds.get(position)) else {
             return Ok(None);

@@ -40,7 +40,7 @@ pub trait Accumulator: Send {
 /// The accumulator of an aggregate. `COUNT(*)` is the count of a value that is never unbound.
 ///
 /// # Errors
-/// [`Error::Unsupported`]
+/// [`crate::Error::Unsupported`]
 pub fn accumulator(function: &AggregateFunction) -> Result<Box<dyn Accumulator>> {
     Ok(match function {
         AggregateFunction::Count => Box::new(Count { counts: Vec::new() }),
