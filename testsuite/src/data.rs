@@ -12,7 +12,8 @@ pub fn w3c() -> Option<PathBuf> {
 /// The folder of real datasets: `STOA_DATA`, by default `../shared/data`.
 #[must_use]
 pub fn datasets() -> Option<PathBuf> {
-    find("STOA_DATA", "data", "the sources named in docs/design")
+    let sources = "American Art's SAAM, schema.org, FIBO, QUDT and DBpedia";
+    find("STOA_DATA", "data", sources)
 }
 
 #[expect(
