@@ -13,7 +13,7 @@ use stoa_database::{
 
 use super::arguments::{Dump, Folder, Load};
 use super::progress::Drawn;
-use super::sizes::{bytes, count, to_f64};
+use super::sizes::{bytes, count, rate, to_f64};
 
 /// Bytes that are gathered before they go to standard output.
 const OUTPUT_BUFFER_BYTES: usize = 1 << 18;
@@ -57,7 +57,7 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
         count(summary.inputs),
         if summary.inputs == 1 { "" } else { "s" },
         bytes(summary.bytes_read),
-        count(whole(to_f64(summary.quads_read) / seconds)),
+        rate(summary.quads_read, seconds),
     ));
     say(&format!(
         "{} quads and {} terms were new; commit {}; temporary files took at most {}",
@@ -192,14 +192,4 @@ fn open_to_read(arguments: &Folder) -> anyhow::Result<Database> {
 )]
 pub(super) fn say(text: &str) {
     eprintln!("{text}");
-}
-
-/// The whole part of a figure for people.
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a rate, positive and far below 2^63"
-)]
-fn whole(value: f64) -> u64 {
-    value as u64
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use stoa_database::{Clock, Progress};
 
-use super::sizes::{bytes, count, to_f64};
+use super::sizes::{bytes, count, rate, to_f64};
 
 /// How often a plain line is written.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
@@ -31,7 +31,8 @@ struct State {
 impl Drawn {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(0);
+            // Drawn before the first phase is told, so it must not look like a full bar.
+            let bar = ProgressBar::new_spinner();
             bar.enable_steady_tick(Duration::from_millis(120));
             bar
         });
@@ -81,11 +82,10 @@ impl Progress for Drawn {
                 let style = ProgressStyle::with_template(template)
                     .unwrap_or_else(|_| ProgressStyle::default_bar())
                     .progress_chars("=> ");
-                bar.reset();
                 bar.set_style(style);
-                bar.set_length(total.unwrap_or(0));
                 bar.set_prefix(name.to_owned());
-                bar.set_message("");
+                bar.set_length(total.unwrap_or(0));
+                bar.reset();
             }
             None => self.line(name),
         }
@@ -98,8 +98,11 @@ impl Progress for Drawn {
         if let Some(bar) = &self.bar {
             bar.set_position(done);
             if state.reading {
-                let rate = to_f64(quads) / seconds;
-                bar.set_message(format!("{} triples, {rate:.0}/s", count(quads)));
+                bar.set_message(format!(
+                    "{} triples, {}/s",
+                    count(quads),
+                    rate(quads, seconds)
+                ));
             }
             return;
         }
@@ -125,11 +128,7 @@ impl Progress for Drawn {
             );
         }
         if state.reading {
-            text += &format!(
-                ", {} triples, {:.0}/s",
-                count(quads),
-                to_f64(quads) / seconds
-            );
+            text += &format!(", {} triples, {}/s", count(quads), rate(quads, seconds));
         }
         drop(state);
         self.line(&text);

@@ -90,6 +90,16 @@ pub(super) fn to_f64(count: u64) -> f64 {
     count as f64
 }
 
+/// How many of something went by in a second, for people; `seconds` is above zero.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a rate, positive and far below 2^63"
+)]
+pub(super) fn rate(done: u64, seconds: f64) -> String {
+    count((to_f64(done) / seconds) as u64)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
