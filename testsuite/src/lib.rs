@@ -6,6 +6,7 @@
 )]
 
 pub mod answer;
+pub mod canonical;
 pub mod case;
 pub mod compare;
 pub mod data;
