@@ -180,8 +180,13 @@ impl<'a> Printer<'a> {
                 self.put(format_args!("top_k {limit}"));
                 self.keys(keys);
             }
-            Operator::Slice { offset, limit, .. } => {
+            Operator::Slice {
+                by, offset, limit, ..
+            } => {
                 self.text.push_str("slice");
+                if !by.is_empty() {
+                    self.list(" by ", by);
+                }
                 if *offset > 0 {
                     self.put(format_args!(" offset {offset}"));
                 }
@@ -209,7 +214,7 @@ impl<'a> Printer<'a> {
             }
             JoinKind::Semi => self.text.push_str(" semi"),
             JoinKind::Anti => self.text.push_str(" anti"),
-            JoinKind::Minus => self.text.push_str(" minus"),
+            JoinKind::Minus { .. } => self.text.push_str(" minus"),
             JoinKind::Mark(mark) => {
                 self.text.push_str(" mark");
                 self.list(" ", &[*mark]);

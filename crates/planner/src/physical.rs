@@ -119,7 +119,11 @@ pub enum JoinKind {
     /// Those of the left side that have no partner: FILTER NOT EXISTS.
     Anti,
     /// MINUS: those of the left side without a compatible partner that shares a bound variable.
-    Minus,
+    Minus {
+        /// Variables that must agree but do not count as shared, as they come from the context: the
+        /// graph of GRAPH ?g, the outer bindings of EXISTS.
+        ambient: Vec<Variable>,
+    },
     /// All of the left side, once, with whether there is a partner in this variable: EXISTS inside
     /// a larger expression.
     Mark(Variable),
@@ -264,10 +268,13 @@ pub enum Operator {
         /// How many are kept (LIMIT plus OFFSET).
         limit: u64,
     },
-    /// OFFSET and LIMIT.
+    /// OFFSET and LIMIT, for each binding of `by` apart.
     Slice {
         /// The input.
         input: Box<Plan>,
+        /// Columns of the input that tell apart what is sliced on its own, such as the graph of
+        /// GRAPH ?g; usually none.
+        by: Vec<Variable>,
         /// How many are left out first.
         offset: u64,
         /// How many are returned at most.

@@ -129,6 +129,7 @@ fn finish(planned: Planned, form: &QueryForm) -> Plan {
                 estimated_rows,
                 operator: Operator::Slice {
                     input: Box::new(plan),
+                    by: Vec::new(),
                     offset: 0,
                     limit: Some(1),
                 },

@@ -102,7 +102,7 @@ impl Combiner {
                 JoinKind::Inner => Kind::Inner,
                 JoinKind::Left { .. } => Kind::Left,
                 JoinKind::Semi => Kind::Semi,
-                JoinKind::Anti | JoinKind::Minus => Kind::Anti,
+                JoinKind::Anti | JoinKind::Minus { .. } => Kind::Anti,
                 JoinKind::Mark(_) => Kind::Mark,
             },
             sources: output

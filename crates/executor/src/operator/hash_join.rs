@@ -31,11 +31,19 @@ struct HashJoin {
     parts: Vec<Part>,
     columns: KeyColumns,
     combiner: Combiner,
-    /// MINUS: partners must share a bound variable.
-    minus: bool,
+    /// MINUS: partners must share a bound variable of these.
+    minus: Option<Counting>,
     probe: Option<Probe>,
     table_memory: Memory,
     table_bytes: u64,
+}
+
+/// Which shared variables MINUS counts.
+struct Counting {
+    /// Whether one of the keys, which are always bound.
+    key: bool,
+    /// The compatible variables.
+    compatible: u64,
 }
 
 /// The key's columns on both sides.
@@ -105,7 +113,7 @@ pub(super) fn build(
         build: RowStore::new(right.columns.len(), context.memory("hash_join")),
         parts: Vec::new(),
         columns,
-        minus: *kind == JoinKind::Minus,
+        minus: Counting::new(kind, keys, compatible),
         probe: None,
         table_memory: context.memory("hash_join"),
         table_bytes: 0,
@@ -202,7 +210,10 @@ impl HashJoin {
             return Ok(());
         };
         let shared = part.bound & probe.bound.get(probe.row).copied().unwrap_or(0);
-        if self.minus && shared == 0 && self.columns.keys.is_empty() {
+        if let Some(minus) = &self.minus
+            && !minus.key
+            && shared & minus.compatible == 0
+        {
             probe.next_part();
             return Ok(());
         }
@@ -287,6 +298,22 @@ impl HashJoin {
             Some(hash) => table.first(&right, &left, probe.row, *hash),
             None => NONE,
         }
+    }
+}
+
+impl Counting {
+    fn new(kind: &JoinKind, keys: &[Variable], compatible: &[Variable]) -> Option<Self> {
+        let JoinKind::Minus { ambient } = kind else {
+            return None;
+        };
+        let counts = |variable: &Variable| !ambient.contains(variable);
+        Some(Self {
+            key: keys.iter().any(counts),
+            compatible: (0..)
+                .zip(compatible)
+                .filter(|(_, variable)| counts(variable))
+                .fold(0, |set, (bit, _)| set | 1_u64 << bit),
+        })
     }
 }
 

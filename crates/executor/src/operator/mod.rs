@@ -192,15 +192,20 @@ impl Builder<'_> {
             }
             PlanOperator::Slice {
                 input,
+                by,
                 offset,
                 limit,
             } => {
                 let scope = match limit {
+                    Some(_) if !by.is_empty() => scope.unlimited(),
                     Some(limit) if limit.saturating_add(*offset) <= LIMITED_ROWS => scope.limited(),
                     _ => scope,
                 };
                 let node = self.build(input, scope, Some(counters))?;
-                slice::build(node, plan, input, *offset, *limit)
+                match by.as_slice() {
+                    [] => slice::build(node, plan, input, *offset, *limit),
+                    by => slice::build_by(node, plan, input, by, *offset, *limit, self.context),
+                }
             }
             PlanOperator::Project(input) => {
                 let node = self.build(input, scope, Some(counters))?;

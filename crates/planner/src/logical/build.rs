@@ -265,7 +265,13 @@ impl Builder {
         wrap(input, |input| Op::Sort { input, keys })
     }
 
-    pub(crate) fn slice(self, input: Node, offset: u64, limit: Option<u64>) -> Node {
+    pub(crate) fn slice(
+        self,
+        input: Node,
+        by: Vec<Variable>,
+        offset: u64,
+        limit: Option<u64>,
+    ) -> Node {
         if limit == Some(0) {
             return Node::empty();
         }
@@ -274,6 +280,7 @@ impl Builder {
         }
         wrap(input, |input| Op::Slice {
             input,
+            by,
             offset,
             limit,
         })

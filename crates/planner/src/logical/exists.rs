@@ -8,10 +8,8 @@
 //! ([`substitute`]), so that filters anywhere in it see them.
 
 use super::expression::visit_expression;
-use super::rename::rename;
-use super::{Builder, ExistsKind, Node, Op, expression_variables, pattern_variables};
-use crate::error::Error;
-use crate::expression::{Aggregate, Comparison, Expression};
+use super::{Builder, Node, Op, expression_variables, pattern_variables};
+use crate::expression::{Aggregate, AggregateFunction, Comparison, Constant, Expression};
 use crate::physical::Variable;
 use crate::variable_set::VariableSet;
 
@@ -102,27 +100,70 @@ fn collect(node: &Node, into: &mut VariableSet) {
     }
 }
 
-/// Whether a node reads the bindings of the `apply` around it. It must not be put into the inner
-/// plan of another one then.
-pub(crate) fn uses_outer(node: &Node) -> bool {
-    match &node.op {
-        Op::OuterBindings(_) => true,
-        Op::Empty | Op::Pattern(_) | Op::Values { .. } | Op::GraphScan { .. } => false,
-        Op::Join(items) | Op::Union(items) => items.iter().any(uses_outer),
-        Op::LeftJoin { left, right, .. } | Op::Minus { left, right, .. } => {
-            uses_outer(left) || uses_outer(right)
+/// The variables of the bindings of the `apply` around a node that it reads. It must not be put into
+/// the inner plan of another one then, unless it is tied to that by [`retie`].
+pub(crate) fn handed(node: &Node) -> VariableSet {
+    let mut all = VariableSet::new();
+    let mut open = vec![node];
+    while let Some(node) = open.pop() {
+        match &node.op {
+            Op::OuterBindings(variables) => all.extend(variables.iter().copied()),
+            Op::Empty | Op::Pattern(_) | Op::Values { .. } | Op::GraphScan { .. } => {}
+            Op::Join(items) | Op::Union(items) => open.extend(items),
+            Op::LeftJoin { left, right, .. } | Op::Minus { left, right, .. } => {
+                open.extend([&**left, &**right]);
+            }
+            // Patterns of EXISTS are never put bindings into before they are lowered.
+            Op::Exists { input, .. }
+            | Op::Filter { input, .. }
+            | Op::Extend { input, .. }
+            | Op::Group { input, .. }
+            | Op::Distinct(input)
+            | Op::Reduced(input)
+            | Op::Sort { input, .. }
+            | Op::Slice { input, .. }
+            | Op::Project { input, .. } => open.push(input),
         }
-        // Patterns of EXISTS are never put bindings into before they are lowered.
-        Op::Exists { input, .. }
-        | Op::Filter { input, .. }
-        | Op::Extend { input, .. }
-        | Op::Group { input, .. }
-        | Op::Distinct(input)
-        | Op::Reduced(input)
-        | Op::Sort { input, .. }
-        | Op::Slice { input, .. }
-        | Op::Project { input, .. } => uses_outer(input),
     }
+    all
+}
+
+/// Makes a node that reads the bindings of one `apply` read those of another one, whose `variables`
+/// are those and maybe more. What the first one hands in is distinct, so it must be made so again.
+pub(crate) fn retie(build: Builder, node: Node, variables: &[Variable]) -> Node {
+    let mut node = node;
+    let mut open = vec![&mut node];
+    while let Some(node) = open.pop() {
+        if let Op::OuterBindings(own) = &node.op {
+            if own.len() < variables.len() {
+                let own = own.clone();
+                let handed = Node::outer_bindings(variables.to_vec());
+                *node = build.distinct(build.project(handed, own));
+            }
+            continue;
+        }
+        match &mut node.op {
+            Op::OuterBindings(_)
+            | Op::Empty
+            | Op::Pattern(_)
+            | Op::Values { .. }
+            | Op::GraphScan { .. } => {}
+            Op::Join(items) | Op::Union(items) => open.extend(items),
+            Op::LeftJoin { left, right, .. } | Op::Minus { left, right, .. } => {
+                open.extend([&mut **left, &mut **right]);
+            }
+            Op::Exists { input, .. }
+            | Op::Filter { input, .. }
+            | Op::Extend { input, .. }
+            | Op::Group { input, .. }
+            | Op::Distinct(input)
+            | Op::Reduced(input)
+            | Op::Sort { input, .. }
+            | Op::Slice { input, .. }
+            | Op::Project { input, .. } => open.push(input),
+        }
+    }
+    node
 }
 
 /// Whether putting bindings of `outer` into a pattern gives the solutions that joining them with
@@ -179,7 +220,9 @@ pub(crate) fn is_safe(node: &Node, outer: &VariableSet) -> bool {
                 &certain_keys(keys, &input.certain),
             ) && is_safe(input, outer)
         }
-        Op::Slice { input, .. } => mentioned(input).is_disjoint(outer),
+        Op::Slice { input, by, .. } => {
+            bound(&mentioned(input), &certain_keys(by, &input.certain)) && is_safe(input, outer)
+        }
         Op::Distinct(input)
         | Op::Reduced(input)
         | Op::Sort { input, .. }
@@ -223,6 +266,7 @@ pub(crate) fn existence_only(node: Node) -> Node {
                 input,
                 offset: 0,
                 limit: Some(1..) | None,
+                ..
             }
             | Op::Project { input, .. } => *input,
             _ => return node,
@@ -231,13 +275,15 @@ pub(crate) fn existence_only(node: Node) -> Node {
 }
 
 /// Joins `leaf`, which binds the outer variables, into every group of a pattern.
-///
-/// # Errors
-/// [`Error::Unsupported`] where that is not possible.
 #[expect(clippy::too_many_lines, reason = "one match over all operators")]
-pub(crate) fn substitute(build: Builder, node: Node, leaf: &Node) -> Result<Node, Error> {
+pub(crate) fn substitute(
+    build: Builder,
+    node: Node,
+    leaf: &Node,
+    fresh: &mut dyn FnMut() -> Variable,
+) -> Node {
     let outer = &leaf.possible;
-    Ok(match node.op {
+    match node.op {
         Op::Empty => node,
         Op::Pattern(_) | Op::Values { .. } | Op::GraphScan { .. } | Op::OuterBindings(_) => {
             build.join(vec![leaf.clone(), node])
@@ -245,28 +291,27 @@ pub(crate) fn substitute(build: Builder, node: Node, leaf: &Node) -> Result<Node
         Op::Join(items) => {
             let mut joined = vec![leaf.clone()];
             for item in items {
-                joined.push(unless_safe(build, item, leaf)?);
+                joined.push(unless_safe(build, item, leaf, fresh));
             }
             build.join(joined)
         }
         Op::Filter { input, conditions } => {
-            build.filter(substitute(build, *input, leaf)?, conditions)
+            build.filter(substitute(build, *input, leaf, fresh), conditions)
         }
-        Op::Union(branches) => {
-            let branches: Result<Vec<_>, _> = branches
+        Op::Union(branches) => build.union(
+            branches
                 .into_iter()
-                .map(|branch| substitute(build, branch, leaf))
-                .collect();
-            build.union(branches?)
-        }
+                .map(|branch| substitute(build, branch, leaf, fresh))
+                .collect(),
+        ),
         Op::LeftJoin {
             left,
             right,
             conditions,
             marks,
         } => {
-            let left = substitute(build, *left, leaf)?;
-            let right = unless_safe(build, *right, leaf)?;
+            let left = substitute(build, *left, leaf, fresh);
+            let right = unless_safe(build, *right, leaf, fresh);
             build.left_join(left, right, conditions, marks)
         }
         Op::Minus {
@@ -276,60 +321,166 @@ pub(crate) fn substitute(build: Builder, node: Node, leaf: &Node) -> Result<Node
         } => {
             let both = left.possible.intersection(&right.possible);
             ambient.union_with(&outer.difference(&both));
-            let left = substitute(build, *left, leaf)?;
-            let right = unless_safe(build, *right, leaf)?;
+            let left = substitute(build, *left, leaf, fresh);
+            let right = unless_safe(build, *right, leaf, fresh);
             build.minus(left, right, ambient)
         }
         Op::Exists {
             input,
             pattern,
             kind,
-        } => build.exists(substitute(build, *input, leaf)?, *pattern, kind),
-        Op::Extend { variable, .. } if outer.contains(variable) => barrier(build, node, leaf)?,
+        } => build.exists(substitute(build, *input, leaf, fresh), *pattern, kind),
         Op::Extend {
             input,
             variable,
             expression,
-        } => build.extend(substitute(build, *input, leaf)?, variable, *expression),
-        Op::Group { ref keys, .. } if keys.is_empty() => barrier(build, node, leaf)?,
+        } => {
+            let input = substitute(build, *input, leaf, fresh);
+            if outer.contains(variable) {
+                assign_again(build, input, variable, *expression, leaf, fresh)
+            } else {
+                build.extend(input, variable, *expression)
+            }
+        }
         Op::Group {
             input,
             mut keys,
             aggregates,
         } => {
+            let input = substitute(build, *input, leaf, fresh);
+            let whole = keys.is_empty();
             add(&mut keys, outer);
-            build.group(substitute(build, *input, leaf)?, keys, aggregates)
+            if whole {
+                one_group_each(build, leaf.clone(), input, keys, aggregates, fresh)
+            } else {
+                build.group(input, keys, aggregates)
+            }
         }
-        Op::Distinct(input) => build.distinct(substitute(build, *input, leaf)?),
-        Op::Reduced(input) => build.reduced(substitute(build, *input, leaf)?),
-        Op::Sort { input, .. } => substitute(build, *input, leaf)?,
-        Op::Slice { .. } => barrier(build, node, leaf)?,
+        Op::Distinct(input) => build.distinct(substitute(build, *input, leaf, fresh)),
+        Op::Reduced(input) => build.reduced(substitute(build, *input, leaf, fresh)),
+        Op::Sort { input, keys } => build.sort(substitute(build, *input, leaf, fresh), keys),
+        Op::Slice {
+            input,
+            mut by,
+            offset,
+            limit,
+        } => {
+            add(&mut by, &leaf.certain);
+            build.slice(substitute(build, *input, leaf, fresh), by, offset, limit)
+        }
         Op::Project {
             input,
             mut variables,
         } => {
             add(&mut variables, outer);
-            build.project(substitute(build, *input, leaf)?, variables)
+            build.project(substitute(build, *input, leaf, fresh), variables)
         }
-    })
+    }
 }
 
-fn unless_safe(build: Builder, node: Node, leaf: &Node) -> Result<Node, Error> {
+fn unless_safe(
+    build: Builder,
+    node: Node,
+    leaf: &Node,
+    fresh: &mut dyn FnMut() -> Variable,
+) -> Node {
     if is_safe(&node, &leaf.possible) {
-        Ok(node)
+        node
     } else {
-        substitute(build, node, leaf)
+        substitute(build, node, leaf, fresh)
     }
 }
 
-/// Joins beside a node that bindings cannot be put into.
-fn barrier(build: Builder, node: Node, leaf: &Node) -> Result<Node, Error> {
-    if is_safe(&node, &leaf.possible) {
-        return Ok(build.join(vec![leaf.clone(), node]));
+/// BIND of a variable that the outer bindings may bind already: the value must be the same then.
+fn assign_again(
+    build: Builder,
+    input: Node,
+    variable: Variable,
+    expression: Expression,
+    leaf: &Node,
+    fresh: &mut dyn FnMut() -> Variable,
+) -> Node {
+    let value = fresh();
+    let node = build.extend(input, value, expression);
+    let same = Expression::Or(vec![
+        Expression::Not(Box::new(Expression::Bound(value))),
+        Expression::Not(Box::new(Expression::Bound(variable))),
+        Expression::Compare(
+            Comparison::SameTerm,
+            Box::new(Expression::Variable(value)),
+            Box::new(Expression::Variable(variable)),
+        ),
+    ]);
+    let node = build.filter(node, vec![same]);
+    if leaf.certain.contains(variable) || node.is_empty() {
+        return node;
     }
-    Err(Error::Unsupported(
-        "EXISTS whose subquery or BIND uses variables of the surrounding group".to_owned(),
-    ))
+    // Where the outer one is unbound, the variable takes the value.
+    let either = fresh();
+    let values = [variable, value].map(Expression::Variable).to_vec();
+    let node = build.extend(node, either, Expression::Coalesce(values));
+    let mut kept = node.possible.clone();
+    kept.remove(variable);
+    let node = build.project(node, kept.iter().collect());
+    build.extend(node, variable, Expression::Variable(either))
+}
+
+/// Aggregates without GROUP BY: exactly one group for every solution of `each`, also for one that no
+/// solution of `input` belongs to. The `keys` are what the two share.
+pub(super) fn one_group_each(
+    build: Builder,
+    each: Node,
+    input: Node,
+    keys: Vec<Variable>,
+    mut aggregates: Vec<Aggregate>,
+    fresh: &mut dyn FnMut() -> Variable,
+) -> Node {
+    let mut outputs = Vec::with_capacity(aggregates.len());
+    for aggregate in &mut aggregates {
+        let inner = fresh();
+        outputs.push((
+            std::mem::replace(&mut aggregate.output, inner),
+            inner,
+            of_nothing(&aggregate.function),
+        ));
+    }
+    let exists = fresh();
+    aggregates.push(Aggregate {
+        function: AggregateFunction::Count,
+        argument: None,
+        distinct: false,
+        output: exists,
+    });
+    let grouped = build.group(input, keys, aggregates);
+    let mut node = build.left_join(each, grouped, Vec::new(), Vec::new());
+    for (output, inner, nothing) in outputs {
+        let value = Expression::If(
+            Box::new(Expression::Bound(exists)),
+            Box::new(Expression::Variable(inner)),
+            Box::new(nothing),
+        );
+        node = build.extend(node, output, value);
+    }
+    node
+}
+
+/// What an aggregate gives for an empty group.
+fn of_nothing(function: &AggregateFunction) -> Expression {
+    match function {
+        AggregateFunction::Count | AggregateFunction::Sum | AggregateFunction::Avg => {
+            Expression::Constant(Constant {
+                term: oxrdf::Literal::from(0).into(),
+                id: None,
+            })
+        }
+        AggregateFunction::GroupConcat(_) => Expression::Constant(Constant {
+            term: oxrdf::Literal::new_simple_literal("").into(),
+            id: None,
+        }),
+        AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Sample => {
+            Expression::Coalesce(Vec::new())
+        }
+    }
 }
 
 /// Adds what `set` has and `list` has not.
@@ -339,44 +490,4 @@ pub(super) fn add(list: &mut Vec<Variable>, set: &VariableSet) {
             list.push(variable);
         }
     }
-}
-
-/// MINUS in general, as NOT EXISTS of the right side under other names with the condition that
-/// something is shared and nothing contradicts. For shared variables that may be unbound.
-pub(crate) fn minus_as_exists(
-    build: Builder,
-    left: Node,
-    right: Node,
-    ambient: &VariableSet,
-    mut fresh: impl FnMut() -> Variable,
-) -> Node {
-    let shared = left
-        .possible
-        .intersection(&right.possible)
-        .difference(ambient);
-    let pairs: Vec<(Variable, Variable)> = shared.iter().map(|v| (v, fresh())).collect();
-    let mut right = right;
-    rename(&mut right, &pairs);
-    let mut conditions = Vec::new();
-    let mut meets = Vec::new();
-    for &(variable, other) in &pairs {
-        let bound = Expression::Bound;
-        conditions.push(Expression::Or(vec![
-            Expression::Not(Box::new(bound(variable))),
-            Expression::Not(Box::new(bound(other))),
-            Expression::Compare(
-                Comparison::SameTerm,
-                Box::new(Expression::Variable(variable)),
-                Box::new(Expression::Variable(other)),
-            ),
-        ]));
-        meets.push(Expression::And(vec![bound(variable), bound(other)]));
-    }
-    conditions.push(if meets.len() == 1 {
-        meets.pop().unwrap_or(Expression::Coalesce(Vec::new()))
-    } else {
-        Expression::Or(meets)
-    });
-    let plain = Builder { optimize: false };
-    build.exists(left, plain.filter(right, conditions), ExistsKind::Anti)
 }

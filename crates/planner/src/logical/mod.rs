@@ -14,14 +14,11 @@ mod dataset;
 mod exists;
 mod expression;
 mod path;
-mod rename;
 mod seed;
 mod translate;
 
 pub(crate) use build::Builder;
-pub(crate) use exists::{
-    existence_only, is_safe, mentioned, minus_as_exists, substitute, uses_outer,
-};
+pub(crate) use exists::{existence_only, handed, is_safe, mentioned, retie, substitute};
 pub(crate) use expression::{expression_variables, is_volatile, unbound_marker, visit_expression};
 pub(crate) use seed::seed;
 pub(crate) use translate::translate;
@@ -124,8 +121,10 @@ pub(crate) enum Op {
         input: Box<Node>,
         keys: Vec<SortKey>,
     },
+    /// OFFSET and LIMIT, for each binding of `by` apart.
     Slice {
         input: Box<Node>,
+        by: Vec<Variable>,
         offset: u64,
         limit: Option<u64>,
     },

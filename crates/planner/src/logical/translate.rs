@@ -16,6 +16,7 @@ use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
 use stoa_terms::{GraphSet, TermId};
 
 use super::dataset::{ActiveGraph, Dataset};
+use super::exists::one_group_each;
 use super::expression::conjuncts;
 use super::{Builder, ExistsKind, Mark, Node, Op};
 use crate::PlannerOptions;
@@ -423,11 +424,8 @@ impl<'a> Translator<'a> {
                 descending,
             });
         }
-        let node = if marks.is_empty() {
-            node
-        } else {
-            self.in_graph(node)
-        };
+        // A join above would lose the order.
+        let node = self.in_graph(node);
         let node = self.build.mark(node, marks);
         Ok(self.build.sort(node, keys))
     }
@@ -470,14 +468,16 @@ impl<'a> Translator<'a> {
         start: usize,
         length: Option<usize>,
     ) -> Result<Node, Error> {
-        if matches!(self.graph, ActiveGraph::Variable(_)) {
-            return Err(Error::Unsupported(
-                "LIMIT or OFFSET of a subquery inside GRAPH with a variable".to_owned(),
-            ));
-        }
         let node = self.pattern(inner)?;
+        let node = self.in_graph(node);
+        // GRAPH ?g runs the subquery for each graph.
+        let by = match self.graph {
+            ActiveGraph::Variable(graph) => vec![graph],
+            _ => Vec::new(),
+        };
         let number = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
-        Ok(self.build.slice(node, number(start), length.map(number)))
+        let (start, length) = (number(start), length.map(number));
+        Ok(self.build.slice(node, by, start, length))
     }
 
     #[inline(never)]
@@ -516,7 +516,12 @@ impl<'a> Translator<'a> {
         };
         let node = self.in_graph(node);
         if keys.is_empty() {
-            return Ok(self.one_group_a_graph(node, graph, outputs));
+            let graphs = Node::graph_scan(self.dataset.named.clone(), graph);
+            let (build, keys) = (self.build, vec![graph]);
+            let mut fresh = || self.fresh_variable();
+            return Ok(one_group_each(
+                build, graphs, node, keys, outputs, &mut fresh,
+            ));
         }
         keys.push(graph);
         Ok(self.build.group(node, keys, outputs))
@@ -579,46 +584,6 @@ impl<'a> Translator<'a> {
             distinct,
             output,
         })
-    }
-
-    /// Aggregates without GROUP BY inside GRAPH ?g: exactly one group for every graph, also for one
-    /// in which nothing matches.
-    fn one_group_a_graph(
-        &mut self,
-        node: Node,
-        graph: Variable,
-        mut aggregates: Vec<Aggregate>,
-    ) -> Node {
-        let graphs = Node::graph_scan(self.dataset.named.clone(), graph);
-        let mut outputs = Vec::with_capacity(aggregates.len());
-        for aggregate in &mut aggregates {
-            let inner = self.fresh_variable();
-            outputs.push((
-                std::mem::replace(&mut aggregate.output, inner),
-                inner,
-                of_nothing(&aggregate.function),
-            ));
-        }
-        let exists = self.fresh_variable();
-        aggregates.push(Aggregate {
-            function: AggregateFunction::Count,
-            argument: None,
-            distinct: false,
-            output: exists,
-        });
-        let grouped = self.build.group(node, vec![graph], aggregates);
-        let mut node = self
-            .build
-            .left_join(graphs, grouped, Vec::new(), Vec::new());
-        for (output, inner, nothing) in outputs {
-            let value = Expression::If(
-                Box::new(Expression::Bound(exists)),
-                Box::new(Expression::Variable(inner)),
-                Box::new(nothing),
-            );
-            node = self.build.extend(node, output, value);
-        }
-        node
     }
 
     /// GRAPH
@@ -744,25 +709,6 @@ fn ground(pattern: &TriplePattern) -> Option<Triple> {
         TermPattern::BlankNode(_) | TermPattern::Variable(_) => return None,
     };
     Some(Triple::new(subject.clone(), predicate.clone(), object))
-}
-
-/// What an aggregate gives for an empty group.
-fn of_nothing(function: &AggregateFunction) -> Expression {
-    match function {
-        AggregateFunction::Count | AggregateFunction::Sum | AggregateFunction::Avg => {
-            Expression::Constant(Constant {
-                term: oxrdf::Literal::from(0).into(),
-                id: None,
-            })
-        }
-        AggregateFunction::GroupConcat(_) => Expression::Constant(Constant {
-            term: oxrdf::Literal::new_simple_literal("").into(),
-            id: None,
-        }),
-        AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Sample => {
-            Expression::Coalesce(Vec::new())
-        }
-    }
 }
 
 /// Whether every solution of a node needs a quad of this graph.

@@ -679,7 +679,7 @@ fn output(left: &Planned, right: &[Variable], kind: &JoinKind) -> (Vec<Variable>
             let columns = joined_columns(left, right.iter().copied());
             (columns, left.certain.clone())
         }
-        JoinKind::Semi | JoinKind::Anti | JoinKind::Minus => {
+        JoinKind::Semi | JoinKind::Anti | JoinKind::Minus { .. } => {
             (left.plan.columns.clone(), left.certain.clone())
         }
         JoinKind::Mark(mark) => {

@@ -7,7 +7,9 @@ use crate::access_path::{lookup, positions_of};
 use crate::cost;
 use crate::error::Error;
 use crate::expression::{Comparison, Constant, Expression};
-use crate::logical::{Mark, Node, Op, expression_variables, mentioned, seed, unbound_marker};
+use crate::logical::{
+    Mark, Node, Op, expression_variables, handed, mentioned, retie, seed, unbound_marker,
+};
 use crate::physical::{JoinKind, Operator, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
 
@@ -205,12 +207,8 @@ impl Lowering<'_> {
         conditions: Vec<Expression>,
         marks: Vec<Mark>,
     ) -> Result<Planned, Error> {
-        if self.is_tied(&right) {
-            return Err(Error::Unsupported(
-                "EXISTS in the condition of an OPTIONAL inside such an EXISTS".to_owned(),
-            ));
-        }
-        let mut needed = mentioned(&right);
+        let tied = handed(&right);
+        let mut needed = mentioned(&right).union(&tied);
         for condition in &conditions {
             needed.union_with(&expression_variables(condition));
         }
@@ -218,6 +216,7 @@ impl Lowering<'_> {
             needed.union_with(&mentioned(pattern));
         }
         let outer = self.hand_in(left, &needed);
+        let right = retie(self.build, right, &outer.variables);
         let joined = self.build.join(vec![outer.leaf.clone(), right]);
         let marked = self.build.mark(joined, marks);
         let node = self.build.filter(marked, conditions);
@@ -332,7 +331,7 @@ pub(super) fn apply(
             columns.push(*mark);
             certain.insert(*mark);
         }
-        JoinKind::Semi | JoinKind::Anti | JoinKind::Minus => {}
+        JoinKind::Semi | JoinKind::Anti | JoinKind::Minus { .. } => {}
     }
     let cost = left.cost + cost + rows * cost::OUTPUT_ROW;
     // An inner plan without solutions need not have the columns that it is joined by.

@@ -17,7 +17,7 @@ use crate::cardinality::Cache;
 use crate::cost;
 use crate::error::Error;
 use crate::expression::{Constant, Expression};
-use crate::logical::{Builder, Node, Op, uses_outer, visit_expression};
+use crate::logical::{Builder, Node, Op, handed, visit_expression};
 use crate::physical::{Operator, Plan, Variable};
 use crate::variable_set::VariableSet;
 use crate::{ForcedJoin, PlannerOptions};
@@ -120,9 +120,10 @@ impl<'a> Lowering<'a> {
             Op::Sort { input, keys } => self.sort(*input, keys),
             Op::Slice {
                 input,
+                by,
                 offset,
                 limit,
-            } => self.slice(*input, offset, limit),
+            } => self.slice(*input, by, offset, limit),
             Op::Project {
                 input,
                 mut variables,
@@ -137,7 +138,7 @@ impl<'a> Lowering<'a> {
 
     /// Whether a node reads outer bindings, so that it cannot be run by another `apply`.
     fn is_tied(&self, node: &Node) -> bool {
-        self.inside > 0 && uses_outer(node)
+        self.inside > 0 && !handed(node).is_empty()
     }
 
     /// A variable that the query does not name.

@@ -111,12 +111,13 @@ impl Lowering<'_> {
     pub(super) fn slice(
         &mut self,
         mut input: Node,
+        by: Vec<Variable>,
         offset: u64,
         limit: Option<u64>,
     ) -> Result<Planned, Error> {
         let kept = limit
             .and_then(|limit| limit.checked_add(offset))
-            .filter(|&kept| self.build.optimize && kept <= TOP_K_MAX);
+            .filter(|&kept| self.build.optimize && by.is_empty() && kept <= TOP_K_MAX);
         if kept.is_some() {
             input = sort_last(input);
         }
@@ -147,9 +148,13 @@ impl Lowering<'_> {
         let columns = input.plan.columns.clone();
         let order = input.plan.sorted_by.clone();
         let left = (input.plan.estimated_rows - float(offset)).max(0.0);
-        let rows = limit.map_or(left, |limit| left.min(float(limit)));
+        let rows = match limit {
+            Some(limit) if by.is_empty() => left.min(float(limit)),
+            _ => left,
+        };
         let operator = Operator::Slice {
             input: Box::new(input.plan),
+            by,
             offset,
             limit,
         };

@@ -110,7 +110,11 @@ pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
             }
             prune(input, &below);
         }
-        Operator::Slice { input, .. } => prune(input, needed),
+        Operator::Slice { input, by, .. } => {
+            let mut below = needed.clone();
+            below.extend(by.iter().copied());
+            prune(input, &below);
+        }
         Operator::Project(input) => {
             let below = plan
                 .columns
@@ -143,7 +147,7 @@ fn prune_sides(left: &mut Plan, right: &mut Plan, kind: &JoinKind, needed: &Vari
     prune(left, &below);
     let one_side = matches!(
         kind,
-        JoinKind::Semi | JoinKind::Anti | JoinKind::Minus | JoinKind::Mark(_)
+        JoinKind::Semi | JoinKind::Anti | JoinKind::Minus { .. } | JoinKind::Mark(_)
     );
     prune(right, if one_side { &shared } else { &below });
 }

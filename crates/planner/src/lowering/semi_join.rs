@@ -9,9 +9,9 @@ use crate::access_path::lookup;
 use crate::cost;
 use crate::error::Error;
 use crate::logical::{
-    ExistsKind, Node, Op, existence_only, is_safe, mentioned, minus_as_exists, substitute,
+    ExistsKind, Node, Op, existence_only, handed, is_safe, mentioned, substitute,
 };
-use crate::physical::{JoinKind, Operator};
+use crate::physical::{JoinKind, Operator, Variable};
 use crate::variable_set::VariableSet;
 
 /// An inner plan that costs less than this (nanoseconds) is taken without looking for another.
@@ -41,13 +41,11 @@ impl Lowering<'_> {
         if is_safe(&pattern, &outer) {
             return self.semi_join(input, pattern, kind);
         }
-        if self.is_tied(&pattern) {
-            return Err(Error::Unsupported(
-                "MINUS on variables that may be unbound inside EXISTS".to_owned(),
-            ));
-        }
+        // Patterns of EXISTS get their bindings here, so none is in there yet.
+        debug_assert!(handed(&pattern).is_empty());
         let outer = self.hand_in(input, &outer);
-        let node = substitute(self.build, pattern, &outer.leaf)?;
+        let build = self.build;
+        let node = substitute(build, pattern, &outer.leaf, &mut || self.fresh());
         let (inner, cost) = self.inner(&outer.left, node)?;
         let rows = kept(&outer.left, &kind);
         Ok(apply(outer.left, inner, outer.variables, kind, rows, cost))
@@ -73,26 +71,15 @@ impl Lowering<'_> {
                 return self.semi_join(left, right, JoinKind::Anti);
             }
             let right = self.lower(right)?;
-            return Ok(minus_join(left, right));
+            return Ok(minus_join(left, right, Vec::new()));
         }
-        if both.is_disjoint(ambient) {
-            let left = self.lower(left)?;
-            if left.plan.operator == Operator::Empty {
-                return Ok(left);
-            }
-            let right = self.lower(right)?;
-            return Ok(minus_join(left, right));
+        let left = self.lower(left)?;
+        if left.plan.operator == Operator::Empty {
+            return Ok(left);
         }
-        let build = self.build;
-        let node = minus_as_exists(build, left, right, ambient, || self.fresh());
-        match node.op {
-            Op::Exists {
-                input,
-                pattern,
-                kind,
-            } => self.exists(*input, *pattern, kind),
-            _ => self.lower(node),
-        }
+        let right = self.lower(right)?;
+        let ambient = both.intersection(ambient).iter().collect();
+        Ok(minus_join(left, right, ambient))
     }
 
     /// Tests solutions against a pattern that is evaluated on its own.
@@ -197,12 +184,13 @@ impl Lowering<'_> {
     }
 }
 
-fn minus_join(left: Planned, right: Planned) -> Planned {
+fn minus_join(left: Planned, right: Planned, ambient: Vec<Variable>) -> Planned {
     if right.plan.operator == Operator::Empty {
         return left;
     }
-    let rows = kept(&left, &JoinKind::Minus);
-    hash_join(left, right, JoinKind::Minus, rows)
+    let kind = JoinKind::Minus { ambient };
+    let rows = kept(&left, &kind);
+    hash_join(left, right, kind, rows)
 }
 
 /// The first solution, which is as good as all where only existence counts.
@@ -211,6 +199,7 @@ fn first(input: Planned) -> Planned {
     let rows = input.plan.estimated_rows.min(1.0);
     let operator = Operator::Slice {
         input: Box::new(input.plan),
+        by: Vec::new(),
         offset: 0,
         limit: Some(1),
     };

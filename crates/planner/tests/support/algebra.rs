@@ -105,11 +105,17 @@ impl Context<'_> {
                 expression,
             } => {
                 let mut rows = self.eval(inner, graph, env);
-                for row in &mut rows {
-                    if let Some(term) = self.value(expression, row, graph, env) {
-                        row.insert(variable.as_str().to_owned(), term);
+                let name = variable.as_str();
+                rows.retain_mut(|row| {
+                    let value = self.value(expression, row, graph, env);
+                    // What is put in must be the value.
+                    let outer = env.get(name);
+                    let agrees = value.is_none() || outer.is_none() || value.as_ref() == outer;
+                    if let Some(term) = value.or_else(|| outer.cloned()) {
+                        row.insert(name.to_owned(), term);
                     }
-                }
+                    agrees
+                });
                 rows
             }
             GraphPattern::Minus { left, right } => {

@@ -334,13 +334,25 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
         }
         Operator::Slice {
             input,
+            by,
             offset,
             limit,
-        } => run(input, store, outer)
-            .into_iter()
-            .skip(usize::try_from(*offset).expect("few rows"))
-            .take(limit.map_or(usize::MAX, |limit| usize::try_from(limit).expect("few")))
-            .collect(),
+        } => {
+            let mut counts: Vec<(Vec<Option<Term>>, u64)> = Vec::new();
+            let mut rows = run(input, store, outer);
+            rows.retain(|row| {
+                let key: Vec<_> = by.iter().map(|v| row.get(v).cloned()).collect();
+                let at = counts.iter().position(|(known, _)| *known == key);
+                let at = at.unwrap_or_else(|| {
+                    counts.push((key, 0));
+                    counts.len() - 1
+                });
+                counts[at].1 += 1;
+                let before = counts[at].1 - 1;
+                before >= *offset && limit.is_none_or(|limit| before - *offset < limit)
+            });
+            rows
+        }
         Operator::Project(input) => only(run(input, store, outer)),
     }
 }
@@ -442,8 +454,11 @@ fn join(
                 continue;
             }
             let meets = |v: &Variable| row.contains_key(v) && other.contains_key(v);
-            if *kind == JoinKind::Minus && !keys.iter().chain(compatible).any(meets) {
-                continue;
+            if let JoinKind::Minus { ambient } = kind {
+                let mut counted = keys.iter().chain(compatible);
+                if !counted.any(|v| !ambient.contains(v) && meets(v)) {
+                    continue;
+                }
             }
             let mut merged = row.clone();
             for (variable, term) in other {
@@ -469,7 +484,7 @@ fn combine(row: &Row, mut partners: Vec<Row>, kind: &JoinKind, result: &mut Vec<
             result.append(&mut partners);
         }
         JoinKind::Semi => result.extend((!partners.is_empty()).then(|| row.clone())),
-        JoinKind::Anti | JoinKind::Minus => {
+        JoinKind::Anti | JoinKind::Minus { .. } => {
             result.extend(partners.is_empty().then(|| row.clone()));
         }
         JoinKind::Mark(mark) => {

@@ -101,6 +101,7 @@ fn memory_errors_name_the_operator_and_the_option() {
 fn a_limit_stops_what_is_below() {
     let slice = plan(
         Operator::Slice {
+            by: Vec::new(),
             input: Box::new(values(&[0], &numbers(1000))),
             offset: 4,
             limit: Some(2),
@@ -153,6 +154,7 @@ fn deep_plans_run_on_the_stack_of_a_worker() {
         let operator = match depth % 3 {
             0 => Operator::Reduced(input),
             1 => Operator::Slice {
+                by: Vec::new(),
                 input,
                 offset: 0,
                 limit: None,

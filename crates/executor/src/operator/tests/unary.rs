@@ -82,7 +82,7 @@ proptest! {
         let count = usize::try_from(limit).unwrap().min(rows.len());
         prop_assert_eq!(&run_all(&top), &expected[..count]);
         let slice = plan(
-            Operator::Slice { input: Box::new(sort), offset, limit: Some(limit) },
+            Operator::Slice { input: Box::new(sort), by: Vec::new(), offset, limit: Some(limit) },
             &[2, 0],
         );
         let expected: Vec<Row> = expected
@@ -90,6 +90,30 @@ proptest! {
             .skip(usize::try_from(offset).unwrap())
             .take(usize::try_from(limit).unwrap())
             .map(|row| vec![row[2], row[0]])
+            .collect();
+        prop_assert_eq!(run_all(&slice), expected);
+    }
+
+    #[test]
+    fn slice_by_binding(rows in rows(3, &[], 4, 60), offset in 0_usize..5, limit in 0_usize..5) {
+        let slice = plan(
+            Operator::Slice {
+                input: boxed(&[0, 1, 2], &rows),
+                by: variables(&[2, 0]),
+                offset: offset as u64,
+                limit: Some(limit as u64),
+            },
+            &[1, 2],
+        );
+        let expected: Vec<Row> = rows
+            .iter()
+            .enumerate()
+            .filter(|(at, row)| {
+                let same = |other: &&Row| (other[0], other[2]) == (row[0], row[2]);
+                let before = rows[..*at].iter().filter(same).count();
+                (offset..offset + limit).contains(&before)
+            })
+            .map(|(_, row)| vec![row[1], row[2]])
             .collect();
         prop_assert_eq!(run_all(&slice), expected);
     }
