@@ -188,9 +188,10 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Input { source, .. } | Self::Threads(source) | Self::Output(source) => {
-                Some(source)
-            }
+            Self::Input { source, .. }
+            | Self::Io { source, .. }
+            | Self::Threads(source)
+            | Self::Output(source) => Some(source),
             _ => None,
         }
     }

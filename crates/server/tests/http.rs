@@ -1,86 +1,29 @@
 //! The server over real sockets: the protocol, its errors, and clients that stop reading.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Read as _;
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
 
 use tempfile::TempDir;
 
-struct Server {
-    process: Child,
-    address: String,
-    _folder: TempDir,
-}
+use support::{QUERY, Server, output};
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.process.kill().unwrap_or_default();
-        self.process.wait().map(drop).unwrap_or_default();
-    }
-}
+mod support;
 
-/// Serves `triples` triples on a free port.
-fn serve(triples: usize) -> Server {
+/// Serves `triples` triples.
+fn serve(triples: usize) -> (Server, TempDir) {
     let folder = TempDir::new().unwrap();
     let data: String = (0..triples)
         .map(|n| format!("<http://a/s{n}> <http://a/p> \"a value of some length, number {n}\" .\n"))
         .collect();
     std::fs::write(folder.path().join("data.nt"), data).unwrap();
-    let stoa = || {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_stoa"));
-        command.current_dir(folder.path()).stderr(Stdio::piped());
-        command
-    };
-    let loaded = stoa()
-        .args(["load", "--db", "db", "data.nt"])
-        .output()
-        .unwrap();
-    assert!(loaded.status.success());
-    let mut process = stoa()
-        .args(["serve", "--db", "db", "--bind", "127.0.0.1:0"])
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    BufReader::new(process.stderr.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
-    let address = line
-        .trim()
-        .strip_prefix("listening on http://")
-        .unwrap()
-        .to_owned();
-    Server {
-        process,
-        address,
-        _folder: folder,
-    }
+    output(folder.path(), &["load", "--db", "db", "data.nt"]);
+    (Server::start(folder.path(), &[]), folder)
 }
-
-impl Server {
-    fn send(&self, head: &str, body: &str) -> TcpStream {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let length = body.len();
-        write!(
-            stream,
-            "{head}\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
-        )
-        .unwrap();
-        stream
-    }
-
-    fn ask(&self, head: &str, body: &str) -> String {
-        let mut answer = Vec::new();
-        self.send(head, body).read_to_end(&mut answer).unwrap();
-        String::from_utf8(answer).unwrap()
-    }
-}
-
-const QUERY: &str = "POST /sparql HTTP/1.1\r\nContent-Type: application/sparql-query";
 
 #[test]
 fn queries_are_answered_in_the_format_that_is_asked_for() {
-    let server = serve(2);
+    let (server, _folder) = serve(2);
     let select = "SELECT ?o { <http://a/s1> ?p ?o }";
     let json = server.ask(QUERY, select);
     assert!(json.starts_with("HTTP/1.1 200") && json.contains("\"value\":\"a value of some"));
@@ -99,7 +42,7 @@ fn queries_are_answered_in_the_format_that_is_asked_for() {
 
 #[test]
 fn errors_are_problem_documents() {
-    let server = serve(1);
+    let (server, _folder) = serve(1);
     for (head, body, status, part) in [
         (QUERY, "SELECT * {", "400", "\"line\":1"),
         (
@@ -138,7 +81,7 @@ fn errors_are_problem_documents() {
 
 #[test]
 fn clients_that_stop_reading_keep_nobody_from_an_answer() {
-    let server = serve(60_000);
+    let (server, _folder) = serve(60_000);
     let all = "SELECT * { ?s ?p ?o }";
     let mut stopped: Vec<TcpStream> = (0..50)
         .map(|_| {

@@ -328,7 +328,7 @@ mod tests {
         let input = Input::from_bytes("x", text);
         let source = source::expand(&[input], &()).unwrap().remove(0);
         let mut sink = RecordingSink::default();
-        let mut stream = source.open(Arc::default()).unwrap();
+        let mut stream = source.open(Arc::default(), &Default::default()).unwrap();
         let mut counted = 0;
         parse(
             &mut stream,

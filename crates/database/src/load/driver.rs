@@ -27,6 +27,7 @@ use crate::load::Progress;
 use crate::load::detect::detect;
 use crate::load::document;
 use crate::load::line::{Failure, LineParser};
+use crate::load::patient::Halt;
 use crate::load::pieces::{Pieces, Place};
 use crate::load::sink::QuadSink;
 use crate::load::source::{LOADABLE, Source, Stream};
@@ -105,7 +106,8 @@ struct Lines {
 struct Shared<'a> {
     job: &'a Job<'a>,
     queue: Mutex<Queue>,
-    failed: AtomicBool,
+    /// Whether to go on; `failed` is set with `failure`.
+    halt: Halt,
     failure: Mutex<Option<(FailurePlace, Error)>>,
     bytes_read: Arc<AtomicU64>,
     quads: AtomicU64,
@@ -140,7 +142,10 @@ pub(crate) fn run<S: QuadSink>(
             next: 0,
             opened: VecDeque::new(),
         }),
-        failed: AtomicBool::new(false),
+        halt: Halt {
+            cancel: job.cancel.clone(),
+            failed: CancelHandle::new(),
+        },
         failure: Mutex::new(None),
         bytes_read: Arc::default(),
         quads: AtomicU64::new(0),
@@ -164,7 +169,10 @@ pub(crate) fn run<S: QuadSink>(
             }
         }
     });
+    let is_cancelled = job.cancel.is_cancelled();
     match shared.failure.into_inner() {
+        // What was met while the load was being cancelled may be a consequence of that.
+        Ok(Some(_)) if is_cancelled => Err(Error::Cancelled),
         Ok(Some((_, error))) => Err(error),
         Ok(None) if shared.ended.into_inner() != job.sources.len() => Err(Error::Internal(
             "an input was not read to its end".to_owned(),
@@ -193,7 +201,7 @@ fn work<S: QuadSink>(
     while let Some(opened) = shared.take() {
         worker.share(&opened);
     }
-    if shared.failed.load(Ordering::Acquire) {
+    if shared.is_stopped() {
         return Ok(());
     }
     finish(worker.sink)
@@ -209,16 +217,21 @@ enum Taken {
 
 impl Shared<'_> {
     fn fail(&self, place: FailurePlace, error: Error) {
+        // A thread that gave up because another one failed must not hide why that one did.
+        let place = match error {
+            Error::Cancelled => (usize::MAX, u64::MAX),
+            _ => place,
+        };
         let mut failure = lock(&self.failure);
         if failure.as_ref().is_none_or(|(first, _)| place < *first) {
             *failure = Some((place, error));
         }
         drop(failure);
-        self.failed.store(true, Ordering::Release);
+        self.halt.failed.cancel();
     }
 
     fn is_stopped(&self) -> bool {
-        self.failed.load(Ordering::Acquire)
+        self.halt.failed.is_cancelled()
     }
 
     /// A source was read to its end.
@@ -403,7 +416,7 @@ impl<S: QuadSink> Worker<'_, S> {
     fn open(&self, file: usize) -> Result<Open> {
         let job = self.shared.job;
         let source = self.source(file);
-        let mut stream = source.open(Arc::clone(&self.shared.bytes_read))?;
+        let mut stream = source.open(Arc::clone(&self.shared.bytes_read), &self.shared.halt)?;
         let format = match job.format.or(source.format) {
             Some(format) => format,
             None => {

@@ -6,6 +6,7 @@ mod driver;
 mod iri;
 mod language;
 mod line;
+mod patient;
 mod pieces;
 mod sink;
 mod source;

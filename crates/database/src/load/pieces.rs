@@ -145,7 +145,10 @@ mod tests {
     fn pieces(text: &[u8], line_bytes_max: usize) -> Pieces {
         let input = Input::from_bytes("x.nt", text);
         let source = source::expand(&[input], &()).unwrap().remove(0);
-        Pieces::new(source.open(Arc::default()).unwrap(), line_bytes_max)
+        Pieces::new(
+            source.open(Arc::default(), &Default::default()).unwrap(),
+            line_bytes_max,
+        )
     }
 
     fn all(text: &[u8]) -> Vec<(Place, Vec<u8>)> {

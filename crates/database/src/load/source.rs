@@ -16,6 +16,7 @@ use flate2::bufread::MultiGzDecoder;
 use crate::error::{DataError, Error, Result};
 use crate::format::{Compression, GraphFormat};
 use crate::limits::FOLDER_DEPTH_MAX;
+use crate::load::patient::{self, Halt, Patient};
 use crate::load::{Input, Progress};
 
 /// Formats that can be loaded.
@@ -50,17 +51,25 @@ impl Source {
         file_url(&std::path::absolute(path).ok()?)
     }
 
-    fn open_raw(&self) -> io::Result<Box<dyn Read + Send>> {
+    fn open_raw(&self, halt: &Halt) -> io::Result<Box<dyn Read + Send>> {
         match &self.input {
-            #[expect(clippy::disallowed_methods, reason = "the one place for input files")]
             Input::Path(path) => {
-                let file = fs::File::open(path)?;
-                if file.metadata()?.is_dir() {
+                let metadata = fs::metadata(path)?;
+                if metadata.is_dir() {
                     return Err(ErrorKind::IsADirectory.into());
                 }
-                Ok(Box::new(file))
+                let path = path.clone();
+                #[expect(clippy::disallowed_methods, reason = "the one place for input files")]
+                let open = move || fs::File::open(path);
+                if metadata.is_file() {
+                    return Ok(Box::new(open()?));
+                }
+                Ok(Box::new(Patient::start(open, halt.clone())?))
             }
-            Input::Stdin => Ok(Box::new(io::stdin())),
+            Input::Stdin => {
+                let open = || Ok(io::stdin());
+                Ok(Box::new(Patient::start(open, halt.clone())?))
+            }
             Input::Reader { reader, .. } => reader
                 .lock()
                 .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -70,10 +79,10 @@ impl Source {
     }
 
     /// Opens the source and reads its first bytes to tell how it is compressed. What is read from
-    /// disk is added to `bytes_read`.
-    pub(crate) fn open(&self, bytes_read: Arc<AtomicU64>) -> Result<Stream> {
+    /// disk is added to `bytes_read`. An input that keeps its reader waiting fails after `halt`.
+    pub(crate) fn open(&self, bytes_read: Arc<AtomicU64>, halt: &Halt) -> Result<Stream> {
         let broken = Arc::new(AtomicBool::new(false));
-        let opened = self.open_raw().and_then(|inner| {
+        let opened = self.open_raw(halt).and_then(|inner| {
             let mut raw = RawReader {
                 inner,
                 bytes_read,
@@ -103,6 +112,9 @@ impl Source {
     }
 
     pub(crate) fn unreadable(&self, source: io::Error) -> Error {
+        if patient::is_ended(&source) {
+            return Error::Cancelled;
+        }
         Error::Input {
             input: self.name.clone(),
             source,
@@ -269,7 +281,7 @@ fn expand_path(path: &Path, progress: &dyn Progress, sources: &mut Vec<Source>) 
         let source = source_of(path, &metadata);
         // Whether it may be read is asked now; not of pipes, which can be opened once only.
         if metadata.is_file() {
-            source.open_raw().map_err(unreadable)?;
+            source.open_raw(&Halt::default()).map_err(unreadable)?;
         }
         sources.push(source);
         return Ok(());
@@ -321,7 +333,9 @@ fn expand_folder(
         }
         let source = source_of(&path, &metadata);
         if metadata.is_file() && source.format.is_some_and(|f| LOADABLE.contains(&f)) {
-            source.open_raw().map_err(unreadable(&path))?;
+            source
+                .open_raw(&Halt::default())
+                .map_err(unreadable(&path))?;
             sources.push(source);
         } else {
             skipped.push(path);

@@ -101,8 +101,9 @@ impl QuadSink for StoreSink<'_> {
     }
 }
 
-/// The share of the memory that one line or token may take.
-const LINE_SHARE: u64 = 4;
+/// The share of the memory that one line or token may take: there are several copies of it at a time,
+/// such as the line, the key of its term, and its block of the dictionary.
+const LINE_SHARE: u64 = 8;
 
 /// Loads all inputs as one commit.
 pub(crate) fn load(

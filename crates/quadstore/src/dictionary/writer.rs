@@ -33,6 +33,9 @@ const UNIT_BYTES: usize = 2 << 20;
 const SAMPLE_BYTES: usize = 8 << 20;
 /// If the sample is not all, how many times as much is thought to come.
 const SAMPLE_SCALE: u64 = 4;
+/// Larger blocks, which hold one very long text, are not trained on: there is little in them that
+/// other blocks share, and training takes several times their size of memory.
+const SAMPLE_BLOCK_BYTES: usize = 1 << 20;
 /// The most models of a partition: blocks name theirs in a byte.
 const MODELS_MAX: usize = 255;
 /// Blocks of a unit that are looked at for drift.
@@ -272,7 +275,10 @@ impl<'scope> PartitionWriter<'scope> {
             .waiting
             .iter()
             .flat_map(|unit| unit.blocks.iter().chain(&unit.texts));
-        let sample: Vec<&Entries> = blocks.map(|block| &block.entries).collect();
+        let sample: Vec<&Entries> = blocks
+            .map(|block| &block.entries)
+            .filter(|entries| entries.bytes().len() <= SAMPLE_BLOCK_BYTES)
+            .collect();
         let trained = Model::train(&sample, scale, self.model.as_deref());
         match trained {
             Some(model) => {

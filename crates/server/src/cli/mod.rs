@@ -77,8 +77,11 @@ fn failed(error: &anyhow::Error) -> ExitCode {
 }
 
 /// Sets a flag at the first signal that asks the process to end; the second one ends it at once.
+///
+/// The signal that comes with a write beyond the limit on the size of files (`ulimit -f`) is caught,
+/// so that the write fails with a message instead.
 fn watch_signals() -> std::io::Result<Arc<AtomicBool>> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
         // The order matters: while the flag is still clear the first handler does nothing.
@@ -89,6 +92,7 @@ fn watch_signals() -> std::io::Result<Arc<AtomicBool>> {
         )?;
         signal_hook::flag::register(signal, Arc::clone(&flag))?;
     }
+    signal_hook::flag::register(SIGXFSZ, Arc::default())?;
     Ok(flag)
 }
 

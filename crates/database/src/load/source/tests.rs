@@ -18,7 +18,7 @@ impl Progress for Notes {
 }
 
 fn all(source: &Source) -> Result<Vec<u8>> {
-    let mut stream = source.open(Arc::default())?;
+    let mut stream = source.open(Arc::default(), &Default::default())?;
     let mut out = Vec::new();
     loop {
         match stream.read(5, &mut out) {
@@ -122,7 +122,7 @@ fn urls_of_files_are_valid() {
 #[test]
 fn looking_ahead_takes_nothing_away() {
     let mut stream = source("a", b"abcdef".to_vec())
-        .open(Arc::default())
+        .open(Arc::default(), &Default::default())
         .unwrap();
     assert_eq!(stream.look_ahead(3).unwrap(), (b"abc".as_slice(), false));
     assert_eq!(stream.look_ahead(9).unwrap(), (b"abcdef".as_slice(), true));
