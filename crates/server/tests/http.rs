@@ -100,3 +100,59 @@ fn clients_that_stop_reading_keep_nobody_from_an_answer() {
     assert_eq!(rest.matches("\"s\":").count(), 60_000);
     assert!(rest.trim_end().ends_with("0"), "the last chunk is there");
 }
+
+/// Resident memory of a process now, in bytes.
+fn resident_bytes(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kilobytes = line.unwrap().split_whitespace().nth(1).unwrap();
+    kilobytes.parse::<u64>().unwrap() * 1024
+}
+
+/// What a stopped client may cost the server: a batch with its texts, and what waits to be sent.
+const CLIENT_BYTES_MAX: u64 = 8 << 20;
+
+#[test]
+fn clients_that_stop_reading_do_not_grow_memory() {
+    let (server, _folder) = serve(3_000);
+    let one_row = || {
+        let answer = server.ask(QUERY, "SELECT ?o { <http://a/s7> ?p ?o }");
+        assert!(answer.contains("number 7"), "{answer}");
+    };
+    one_row();
+    let process = server.process.0.id();
+    let before = resident_bytes(process);
+    // Some 3 GB for each client, of which the sockets take a few megabytes.
+    let large = "SELECT * { ?a ?b ?c . ?d ?e ?f }";
+    let clients: u64 = 50;
+    let mut stopped: Vec<TcpStream> = (0..clients)
+        .map(|_| {
+            let mut stream = server.send(QUERY, large);
+            let mut start = [0; 64];
+            stream.read_exact(&mut start).unwrap();
+            assert!(start.starts_with(b"HTTP/1.1 200"));
+            stream
+        })
+        .collect();
+    // Until nothing arrives any more at any of them: the server has written all that it can.
+    let (mut arrived, mut unchanged) = (0, 0);
+    while unchanged < 100 {
+        one_row();
+        let now = stopped
+            .iter()
+            .map(|stream| rustix::io::ioctl_fionread(stream).unwrap())
+            .sum();
+        unchanged = if now == arrived { unchanged + 1 } else { 0 };
+        arrived = now;
+        let grown = resident_bytes(process).saturating_sub(before);
+        assert!(
+            grown <= clients * CLIENT_BYTES_MAX,
+            "{} MB for {clients} clients",
+            grown >> 20
+        );
+    }
+    assert!(arrived >= clients << 10, "{arrived}");
+    // They have been left where they stopped, not cut off.
+    let mut more = vec![0; 16 << 20];
+    stopped.pop().unwrap().read_exact(&mut more).unwrap();
+}

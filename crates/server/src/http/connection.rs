@@ -34,7 +34,6 @@ pub(super) async fn serve(stream: TcpStream, service: Arc<Service>) {
     let outcome = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
-        .pipeline_flush(true)
         .serve_connection(TokioIo::new(stream), answer)
         .await;
     // A client that broke off, or an answer that had to be broken off: there is nobody to tell.
