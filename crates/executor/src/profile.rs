@@ -97,6 +97,7 @@ pub(crate) fn children(operator: &Operator) -> Vec<&Plan> {
         | Operator::OuterBindings
         | Operator::IndexScan { .. }
         | Operator::GraphScan { .. } => Vec::new(),
+        Operator::PathSearch { input, .. } => input.as_deref().into_iter().collect(),
         Operator::IndexNestedLoopJoin { input, .. }
         | Operator::Filter { input, .. }
         | Operator::Extend { input, .. }
@@ -133,6 +134,7 @@ pub(crate) const fn operator_name(operator: &Operator) -> &'static str {
         Operator::IndexScan { .. } => "index_scan",
         Operator::GraphScan { .. } => "graph_scan",
         Operator::IndexNestedLoopJoin { .. } => "index_nested_loop_join",
+        Operator::PathSearch { .. } => "path_search",
         Operator::Apply { .. } => "apply",
         Operator::MergeJoin { .. } => "merge_join",
         Operator::HashJoin { .. } => "hash_join",

@@ -140,6 +140,20 @@ impl<'a> Cache<'a> {
         Ok(self.distinct(triple, position, &pattern.graphs)?.min(rows))
     }
 
+    /// Quads with a predicate, `None` for any, and how many different subjects and objects they
+    /// have.
+    pub(crate) fn predicate(
+        &self,
+        predicate: Option<TermId>,
+        graphs: &GraphSet,
+    ) -> Result<(f64, f64, f64), Error> {
+        let triple = [None, predicate, None];
+        let rows = self.count(triple, graphs)?;
+        let subjects = self.distinct(triple, Position::Subject, graphs)?.min(rows);
+        let objects = self.distinct(triple, Position::Object, graphs)?.min(rows);
+        Ok((rows, subjects, objects))
+    }
+
     fn distinct(
         &self,
         triple: Triple,

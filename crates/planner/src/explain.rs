@@ -9,7 +9,8 @@ use crate::expression::{
     Aggregate, AggregateFunction, ArithmeticOperator, Comparison, Constant, Expression,
 };
 use crate::physical::{
-    JoinKind, Operator, PatternTerm, Plan, QuadPattern, QueryForm, QueryPlan, SortKey, Variable,
+    JoinKind, Operator, PathPattern, PathStart, PathStep, PatternTerm, Plan, PredicateSet,
+    QuadPattern, QueryForm, QueryPlan, SortKey, Variable,
 };
 use crate::query::is_made_up;
 
@@ -121,6 +122,22 @@ impl<'a> Printer<'a> {
                 self.kind(kind);
                 self.put(format_args!(" {}/{key_length} ", permutation.name()));
                 self.pattern(pattern);
+            }
+            Operator::PathSearch {
+                pattern,
+                start,
+                checked,
+                ..
+            } => {
+                self.text.push_str(match start {
+                    PathStart::Subject => "path_search from subject ",
+                    PathStart::Object => "path_search from object ",
+                    PathStart::Both => "path_search from both ",
+                });
+                self.path(pattern);
+                if *checked {
+                    self.text.push_str(" of nodes");
+                }
             }
             Operator::Apply { outer, kind, .. } => {
                 self.text.push_str("apply");
@@ -260,15 +277,91 @@ impl<'a> Printer<'a> {
             if position > 0 {
                 self.text.push(' ');
             }
-            match term {
-                PatternTerm::Constant(id) => self.id(*id),
-                PatternTerm::Variable(variable) => self.list("", &[*variable]),
-            }
+            self.term(*term);
         }
         if let Some(graph) = pattern.graph_variable {
             self.list(" graph ", &[graph]);
         }
         self.graphs(&pattern.graphs);
+    }
+
+    fn term(&mut self, term: PatternTerm) {
+        match term {
+            PatternTerm::Constant(id) => self.id(id),
+            PatternTerm::Variable(variable) => self.list("", &[variable]),
+        }
+    }
+
+    fn path(&mut self, pattern: &PathPattern) {
+        self.term(pattern.subject);
+        self.text.push(' ');
+        self.repeated(&pattern.step, pattern.zero, pattern.repeats);
+        self.text.push(' ');
+        self.term(pattern.object);
+        if let Some(graph) = pattern.graph_variable {
+            self.list(" graph ", &[graph]);
+        }
+        self.graphs(&pattern.graphs);
+    }
+
+    fn repeated(&mut self, step: &PathStep, zero: bool, repeats: bool) {
+        self.step(step);
+        self.text.push(match (zero, repeats) {
+            (true, true) => '*',
+            (true, false) => '?',
+            (false, _) => '+',
+        });
+    }
+
+    fn step(&mut self, step: &PathStep) {
+        let (between, parts) = match step {
+            PathStep::Edge {
+                predicates,
+                inverse,
+            } => return self.edge(predicates, *inverse),
+            PathStep::Closure {
+                step,
+                zero,
+                repeats,
+            } => return self.repeated(step, *zero, *repeats),
+            PathStep::Sequence(parts) => ('/', parts),
+            PathStep::Alternative(parts) => ('|', parts),
+        };
+        self.text.push('(');
+        for (number, part) in parts.iter().enumerate() {
+            if number > 0 {
+                self.text.push(between);
+            }
+            self.step(part);
+        }
+        self.text.push(')');
+    }
+
+    fn edge(&mut self, predicates: &PredicateSet, inverse: bool) {
+        let (sign, ids) = match predicates {
+            PredicateSet::Of(ids) => ("", ids),
+            PredicateSet::AllBut(ids) => ("!", ids),
+        };
+        self.text.push_str(sign);
+        let alone = ids.len() == 1;
+        if !alone {
+            self.text.push('(');
+        }
+        for (number, id) in ids.iter().enumerate() {
+            if number > 0 {
+                self.text.push('|');
+            }
+            if inverse {
+                self.text.push('^');
+            }
+            self.id(*id);
+        }
+        if !alone {
+            self.text.push(')');
+        }
+        if inverse && ids.is_empty() {
+            self.text.push('^');
+        }
     }
 
     fn graphs(&mut self, graphs: &GraphSet) {
@@ -419,6 +512,7 @@ fn inputs(plan: &Plan) -> Vec<&Plan> {
         | Operator::OuterBindings
         | Operator::IndexScan { .. }
         | Operator::GraphScan { .. } => Vec::new(),
+        Operator::PathSearch { input, .. } => input.as_deref().into_iter().collect(),
         Operator::IndexNestedLoopJoin { input, .. }
         | Operator::Filter { input, .. }
         | Operator::Extend { input, .. }

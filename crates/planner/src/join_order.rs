@@ -15,6 +15,7 @@
 use crate::ForcedJoin;
 use crate::access_path::{Access, lookup};
 use crate::cost;
+use crate::lowering::PathFigures;
 use crate::physical::{QuadPattern, Variable};
 use crate::variable_set::VariableSet;
 
@@ -58,6 +59,11 @@ pub(crate) enum Source {
     },
     /// A plan that is ready.
     Plan { cost: f64, sorted: Option<Variable> },
+    /// A path, with what its plan costs on its own.
+    Path {
+        cost: f64,
+        figures: Box<PathFigures>,
+    },
 }
 
 /// One way to read a pattern.
@@ -118,6 +124,11 @@ pub(crate) enum Step {
     },
     /// Looks the pattern of an item up for each solution of the left side.
     Lookup {
+        left: usize,
+        item: usize,
+    },
+    /// Searches the path of an item from what the left side binds.
+    Search {
         left: usize,
         item: usize,
     },
@@ -287,6 +298,9 @@ impl Search<'_> {
             Source::Plan { cost, sorted } => {
                 into.push(tree(*cost, *sorted, Step::Plan { item: number }));
             }
+            Source::Path { cost, .. } => {
+                into.push(tree(*cost, None, Step::Plan { item: number }));
+            }
             Source::Pattern {
                 accesses,
                 conditions,
@@ -342,11 +356,16 @@ impl Search<'_> {
                 let cost = a.cost + cost + output;
                 tree(cost, a.sorted, Step::Lookup { left, item })
             });
+        let searched = bound
+            .then(|| self.search(a, b, &left_certain))
+            .flatten()
+            .map(|(item, cost)| tree(a.cost + cost + output, None, Step::Search { left, item }));
         let hashed = tree(
             a.cost + b.cost + cost::hash(b.rows, a.rows) + output,
             a.sorted,
             Step::Hash { left, right },
         );
+        let probed = probed.into_iter().chain(searched);
         for tree in merge.into_iter().chain(probed).chain([hashed]) {
             if self.forced.is_some() {
                 // Sorted out by `enforce`.
@@ -390,6 +409,17 @@ impl Search<'_> {
             cost += left.rows * cost::CONDITION_ROW;
         }
         Some((item, cost))
+    }
+
+    /// What searching the path of `right` from what `left` binds costs, if `right` is a path.
+    fn search(&self, left: &Tree, right: &Tree, certain: &VariableSet) -> Option<(usize, f64)> {
+        let Step::Plan { item } = right.step else {
+            return None;
+        };
+        let Source::Path { figures, .. } = &self.items.get(item)?.source else {
+            return None;
+        };
+        Some((item, figures.cost_from(left.rows, certain)?))
     }
 
     /// Left-deep, each time the item that makes the least of it.
@@ -508,7 +538,7 @@ impl Search<'_> {
         let is_forced = |tree: &Tree| match tree.step {
             Step::Merge { .. } => forced == ForcedJoin::Merge,
             Step::Hash { .. } => forced == ForcedJoin::Hash,
-            Step::Lookup { .. } => forced == ForcedJoin::IndexNestedLoop,
+            Step::Lookup { .. } | Step::Search { .. } => forced == ForcedJoin::IndexNestedLoop,
             Step::Read { .. } | Step::Plan { .. } => false,
         };
         if trees.iter().any(is_forced) {

@@ -104,6 +104,70 @@ pub struct QuadPattern {
     pub graph_variable: Option<Variable>,
 }
 
+/// Predicates that one step of a path may take.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum PredicateSet {
+    /// These, ascending, without repetition.
+    Of(Vec<TermId>),
+    /// All but these (ascending, without repetition): a negated property set.
+    AllBut(Vec<TermId>),
+}
+
+/// A set of pairs of nodes: what is repeated in a [`PathPattern`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum PathStep {
+    /// Subject and object of the triples with one of these predicates, or object and subject.
+    Edge {
+        /// The predicates.
+        predicates: PredicateSet,
+        /// Whether it leads from object to subject.
+        inverse: bool,
+    },
+    /// One after the other; at least two.
+    Sequence(Vec<PathStep>),
+    /// Any of them; none at all leads nowhere.
+    Alternative(Vec<PathStep>),
+    /// Repetition.
+    Closure {
+        /// What is repeated.
+        step: Box<PathStep>,
+        /// Whether a node is connected with itself without any step.
+        zero: bool,
+        /// Whether there may be more than one step.
+        repeats: bool,
+    },
+}
+
+/// A property path with `?`, `*` or `+` between two ends. Its pairs of terms are distinct.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PathPattern {
+    /// Where it begins.
+    pub subject: PatternTerm,
+    /// What is taken once, or repeatedly.
+    pub step: PathStep,
+    /// Whether both ends may be the same node without any step.
+    pub zero: bool,
+    /// Whether there may be more than one step.
+    pub repeats: bool,
+    /// Where it ends.
+    pub object: PatternTerm,
+    /// The graphs that are read; a path may change between them if there is no `graph_variable`.
+    pub graphs: GraphSet,
+    /// The variable of `GRAPH ?g`: a path lies in one graph, which is bound to it.
+    pub graph_variable: Option<Variable>,
+}
+
+/// The end that a search begins at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PathStart {
+    /// At the subject, along the path.
+    Subject,
+    /// At the object, against the path.
+    Object,
+    /// At both ends, which are known.
+    Both,
+}
+
 /// Which solutions a join returns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JoinKind {
@@ -181,6 +245,20 @@ pub enum Operator {
         key_length: usize,
         /// `Inner`, `Left`, `Semi` or `Anti`.
         kind: JoinKind,
+    },
+    /// For each solution of the input, the pairs of terms that a path connects with what is known of
+    /// its ends put in.
+    PathSearch {
+        /// The left side; `None` stands for one solution that binds nothing.
+        input: Option<Box<Plan>>,
+        /// The path.
+        pattern: PathPattern,
+        /// Where the search begins. An end that is neither a constant nor a column of the input
+        /// begins at all terms that it can have; there is no input then.
+        start: PathStart,
+        /// Whether a term that is known must occur in a triple of the graph to be connected with
+        /// itself without any step.
+        checked: bool,
     },
     /// Runs the inner plan once for each batch of the left side, with the distinct bindings of
     /// `outer` in its [`Operator::OuterBindings`], and joins the result with the batch on `outer`

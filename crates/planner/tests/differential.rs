@@ -69,8 +69,7 @@ impl Generator {
             let subject = self.term(NODES);
             let predicate = match self.random.below(14) {
                 0 => self.random.one(VARIABLES).to_owned(),
-                1 => format!("(<urn:p>|^{})", self.random.one(PREDICATES)),
-                2 => format!("<urn:q>/{}", self.random.one(PREDICATES)),
+                1..=3 => self.path(3),
                 _ => self.random.one(PREDICATES).to_owned(),
             };
             let object = match self.random.below(12) {
@@ -80,6 +79,35 @@ impl Generator {
             writeln!(text, "{subject} {predicate} {object} .").unwrap();
         }
         text
+    }
+
+    fn path(&mut self, depth: u32) -> String {
+        if depth == 0 {
+            return self
+                .random
+                .one(&["<urn:p>", "<urn:q>", "<urn:none>", "<urn:p>"])
+                .to_owned();
+        }
+        let below = depth - 1;
+        match self.random.below(12) {
+            0 | 1 => format!("({}|{})", self.path(below), self.path(below)),
+            2 | 3 => format!("({}/{})", self.path(below), self.path(below)),
+            4 => format!("^({})", self.path(below)),
+            5 | 6 => format!("({})*", self.path(below)),
+            7 => format!("({})+", self.path(below)),
+            8 => format!("({})?", self.path(below)),
+            9 => self
+                .random
+                .one(&[
+                    "!<urn:p>",
+                    "!(<urn:p>|^<urn:q>)",
+                    "!()",
+                    "!^<urn:none>",
+                    "!(^<urn:p>|<urn:p>)",
+                ])
+                .to_owned(),
+            _ => self.path(0),
+        }
     }
 
     fn expression(&mut self, depth: u32) -> String {
@@ -355,6 +383,16 @@ fn operators(plan: &Plan, counts: &mut BTreeMap<String, usize>) {
             operators(input, counts);
             operators(inner, counts);
         }
+        Operator::PathSearch { input, start, .. } => {
+            let from = match input {
+                Some(_) => "bindings",
+                None => "nothing",
+            };
+            *counts.entry(format!("path {start:?} {from}")).or_default() += 1;
+            if let Some(input) = input {
+                operators(input, counts);
+            }
+        }
         Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
             operators(left, counts);
             operators(right, counts);
@@ -494,6 +532,12 @@ fn plans_give_what_the_specification_says() {
         "Distinct",
         "Values",
         "OuterBindings",
+        "path Subject nothing",
+        "path Object nothing",
+        "path Both nothing",
+        "path Subject bindings",
+        "path Object bindings",
+        "path Both bindings",
     ] {
         assert!(
             counts.contains_key(operator),

@@ -32,6 +32,7 @@ mod index_nested_loop_join;
 mod index_scan;
 mod merge_join;
 mod outer_bindings;
+mod path_search;
 mod pattern;
 mod project;
 mod reduced;
@@ -162,6 +163,7 @@ impl Builder<'_> {
             PlanOperator::IndexNestedLoopJoin { .. } => {
                 index_nested_loop_join::build(plan, self, scope, counters)
             }
+            PlanOperator::PathSearch { .. } => path_search::build(plan, self, scope, counters),
             PlanOperator::Apply { .. } => apply::build(plan, self, scope, counters),
             PlanOperator::MergeJoin { .. } => merge_join::build(plan, self, scope, counters),
             PlanOperator::HashJoin { .. } => hash_join::build(plan, self, scope, counters),

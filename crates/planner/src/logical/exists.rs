@@ -8,7 +8,7 @@
 //! ([`substitute`]), so that filters anywhere in it see them.
 
 use super::expression::visit_expression;
-use super::{Builder, Node, Op, expression_variables, pattern_variables};
+use super::{Builder, Node, Op, PathSearch, expression_variables, pattern_variables};
 use crate::expression::{Aggregate, AggregateFunction, Comparison, Constant, Expression};
 use crate::physical::Variable;
 use crate::variable_set::VariableSet;
@@ -35,6 +35,11 @@ fn collect(node: &Node, into: &mut VariableSet) {
         Op::Pattern(pattern) => {
             for variable in pattern_variables(pattern) {
                 into.insert(variable);
+            }
+        }
+        Op::PathSearch(search) => {
+            if let Some(input) = &search.input {
+                collect(input, into);
             }
         }
         Op::Join(items) | Op::Union(items) => {
@@ -109,6 +114,7 @@ pub(crate) fn handed(node: &Node) -> VariableSet {
         match &node.op {
             Op::OuterBindings(variables) => all.extend(variables.iter().copied()),
             Op::Empty | Op::Pattern(_) | Op::Values { .. } | Op::GraphScan { .. } => {}
+            Op::PathSearch(search) => open.extend(&search.input),
             Op::Join(items) | Op::Union(items) => open.extend(items),
             Op::LeftJoin { left, right, .. } | Op::Minus { left, right, .. } => {
                 open.extend([&**left, &**right]);
@@ -148,6 +154,7 @@ pub(crate) fn retie(build: Builder, node: Node, variables: &[Variable]) -> Node 
             | Op::Pattern(_)
             | Op::Values { .. }
             | Op::GraphScan { .. } => {}
+            Op::PathSearch(search) => open.extend(&mut search.input),
             Op::Join(items) | Op::Union(items) => open.extend(items),
             Op::LeftJoin { left, right, .. } | Op::Minus { left, right, .. } => {
                 open.extend([&mut **left, &mut **right]);
@@ -178,6 +185,7 @@ pub(crate) fn is_safe(node: &Node, outer: &VariableSet) -> bool {
         | Op::Values { .. }
         | Op::GraphScan { .. }
         | Op::OuterBindings(_) => true,
+        Op::PathSearch(search) => search.is_safe(outer),
         Op::Join(items) | Op::Union(items) => items.iter().all(|item| is_safe(item, outer)),
         Op::Filter { input, conditions } => {
             conditions
@@ -288,6 +296,7 @@ pub(crate) fn substitute(
         Op::Pattern(_) | Op::Values { .. } | Op::GraphScan { .. } | Op::OuterBindings(_) => {
             build.join(vec![leaf.clone(), node])
         }
+        Op::PathSearch(search) => substitute_path(build, *search, leaf),
         Op::Join(items) => {
             let mut joined = vec![leaf.clone()];
             for item in items {
@@ -376,6 +385,19 @@ pub(crate) fn substitute(
             build.project(substitute(build, *input, leaf, fresh), variables)
         }
     }
+}
+
+/// A path between terms that are put in: those connect with themselves even where they are no nodes.
+fn substitute_path(build: Builder, mut search: PathSearch, leaf: &Node) -> Node {
+    if search.is_safe(&leaf.possible) {
+        return build.join(vec![leaf.clone(), Node::path_search(search)]);
+    }
+    let input = match search.input.take() {
+        Some(input) => build.join(vec![leaf.clone(), input]),
+        None => leaf.clone(),
+    };
+    search.input = Some(input);
+    Node::path_search(search)
 }
 
 fn unless_safe(

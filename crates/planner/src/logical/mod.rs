@@ -14,19 +14,22 @@ mod dataset;
 mod exists;
 mod expression;
 mod path;
+mod path_step;
 mod seed;
 mod translate;
 
 pub(crate) use build::Builder;
 pub(crate) use exists::{existence_only, handed, is_safe, mentioned, retie, substitute};
 pub(crate) use expression::{expression_variables, is_volatile, unbound_marker, visit_expression};
+pub(crate) use path::PathSearch;
+pub(crate) use path_step::may_be_nothing;
 pub(crate) use seed::seed;
 pub(crate) use translate::translate;
 
 use stoa_terms::GraphSet;
 
 use crate::expression::{Aggregate, Constant, Expression};
-use crate::physical::{PatternTerm, QuadPattern, SortKey, Variable};
+use crate::physical::{PathPattern, PatternTerm, QuadPattern, SortKey, Variable};
 use crate::variable_set::VariableSet;
 
 /// A logical plan.
@@ -60,6 +63,8 @@ pub(crate) enum Op {
     Empty,
     /// One quad pattern.
     Pattern(Box<QuadPattern>),
+    /// A property path with `?`, `*` or `+`.
+    PathSearch(Box<PathSearch>),
     /// VALUES
     Values {
         variables: Vec<Variable>,
@@ -165,6 +170,16 @@ impl Node {
         Self::new(Op::Pattern(Box::new(pattern)), variables.clone(), variables)
     }
 
+    pub(crate) fn path_search(search: PathSearch) -> Self {
+        let mut possible: VariableSet = path_variables(&search.pattern).collect();
+        let mut certain = possible.clone();
+        if let Some(input) = &search.input {
+            possible.union_with(&input.possible);
+            certain.union_with(&input.certain);
+        }
+        Self::new(Op::PathSearch(Box::new(search)), certain, possible)
+    }
+
     pub(crate) fn values(variables: Vec<Variable>, rows: Vec<Vec<Option<Constant>>>) -> Self {
         let possible: VariableSet = variables.iter().copied().collect();
         let certain = variables
@@ -213,6 +228,17 @@ pub(crate) fn pattern_variables(pattern: &QuadPattern) -> impl Iterator<Item = V
         .iter()
         .filter_map(|term| match term {
             PatternTerm::Variable(variable) => Some(*variable),
+            PatternTerm::Constant(_) => None,
+        })
+        .chain(pattern.graph_variable)
+}
+
+/// The variables of a path, with repetitions.
+pub(crate) fn path_variables(pattern: &PathPattern) -> impl Iterator<Item = Variable> + '_ {
+    [pattern.subject, pattern.object]
+        .into_iter()
+        .filter_map(|end| match end {
+            PatternTerm::Variable(variable) => Some(variable),
             PatternTerm::Constant(_) => None,
         })
         .chain(pattern.graph_variable)

@@ -78,7 +78,10 @@ pub(crate) fn seed(build: Builder, node: Node, leaf: &Node) -> Node {
             add(&mut keys, outer);
             build.group(seed(build, *input, leaf), keys, aggregates)
         }
-        Op::Distinct(input) => build.distinct(seed(build, *input, leaf)),
+        // A solution that leaves a variable unbound is one more beside the one that binds it.
+        Op::Distinct(input) if fixed(&input.possible, &input.certain) => {
+            build.distinct(seed(build, *input, leaf))
+        }
         Op::Reduced(input) => build.reduced(seed(build, *input, leaf)),
         Op::Sort { input, .. } => seed(build, *input, leaf),
         Op::Project {
@@ -89,5 +92,29 @@ pub(crate) fn seed(build: Builder, node: Node, leaf: &Node) -> Node {
             build.project(seed(build, *input, leaf), variables)
         }
         _ => build.join(vec![leaf.clone(), node]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expression::Constant;
+    use crate::physical::Variable;
+
+    #[test]
+    fn distinct_keeps_solutions_that_bind_nothing() {
+        let build = Builder { optimize: true };
+        let variable = Variable(0);
+        let row = vec![Some(Constant {
+            term: oxrdf::Literal::from(1).into(),
+            id: None,
+        })];
+        let values = Node::values(vec![variable], vec![row]);
+        let leaf = Node::outer_bindings(vec![variable]);
+        let always = build.distinct(values.clone());
+        assert!(matches!(seed(build, always, &leaf).op, Op::Distinct(_)));
+        // {?v = 1} and {}: joined with ?v = 1 two solutions, which are equal.
+        let sometimes = build.distinct(build.union(vec![values, Node::unit()]));
+        assert!(matches!(seed(build, sometimes, &leaf).op, Op::Join(_)));
     }
 }

@@ -18,6 +18,7 @@ use stoa_terms::{GraphSet, TermId};
 use super::dataset::{ActiveGraph, Dataset};
 use super::exists::one_group_each;
 use super::expression::conjuncts;
+use super::path::path_terms;
 use super::{Builder, ExistsKind, Mark, Node, Op};
 use crate::PlannerOptions;
 use crate::cardinality::Cache;
@@ -113,6 +114,11 @@ fn prefetch(pattern: &GraphPattern, cache: &Cache<'_>) -> Result<(), Error> {
                 triple(pattern, &mut terms);
             }
         }
+        Visit::Pattern(GraphPattern::Path {
+            subject,
+            path,
+            object,
+        }) => path_terms(subject, path, object, &mut terms),
         Visit::Pattern(GraphPattern::Values { bindings, .. }) => {
             terms.extend(bindings.iter().flatten().flatten().cloned().map(Term::from));
         }
@@ -222,11 +228,8 @@ impl<'a> Translator<'a> {
         let [Some(subject), Some(predicate), Some(object)] = terms else {
             return Node::empty();
         };
-        let (graphs, graph_variable) = match &self.graph {
-            ActiveGraph::Default => (self.dataset.default.clone(), None),
-            ActiveGraph::One(graph) => (GraphSet::One(*graph), None),
-            ActiveGraph::Missing => return Node::empty(),
-            ActiveGraph::Variable(variable) => (self.dataset.named.clone(), Some(*variable)),
+        let Some((graphs, graph_variable)) = self.active_graphs() else {
+            return Node::empty();
         };
         if graphs == GraphSet::Some(Vec::new()) {
             return Node::empty();
@@ -236,6 +239,17 @@ impl<'a> Translator<'a> {
             graphs,
             graph_variable,
         })
+    }
+
+    /// The graphs that are matched with, and the variable of GRAPH; `None` for a graph that is not
+    /// in the dataset.
+    pub(super) fn active_graphs(&self) -> Option<(GraphSet, Option<Variable>)> {
+        match &self.graph {
+            ActiveGraph::Default => Some((self.dataset.default.clone(), None)),
+            ActiveGraph::One(graph) => Some((GraphSet::One(*graph), None)),
+            ActiveGraph::Missing => None,
+            ActiveGraph::Variable(variable) => Some((self.dataset.named.clone(), Some(*variable))),
+        }
     }
 
     /// A term of a pattern; `None` if it is in no quad.
@@ -656,7 +670,7 @@ impl<'a> Translator<'a> {
     }
 
     /// Under GRAPH ?g, makes every solution belong to a graph.
-    fn in_graph(&self, node: Node) -> Node {
+    pub(super) fn in_graph(&self, node: Node) -> Node {
         match self.graph {
             ActiveGraph::Variable(graph) if !node.certain.contains(graph) => {
                 let graphs = Node::graph_scan(self.dataset.named.clone(), graph);
@@ -695,7 +709,7 @@ fn exists_of(condition: &Source) -> Option<(&GraphPattern, ExistsKind)> {
 }
 
 /// A triple term without variables.
-fn ground(pattern: &TriplePattern) -> Option<Triple> {
+pub(super) fn ground(pattern: &TriplePattern) -> Option<Triple> {
     let NamedNodePattern::NamedNode(predicate) = &pattern.predicate else {
         return None;
     };
@@ -718,6 +732,9 @@ fn reads(node: &Node, graph: TermId) -> bool {
         Op::Pattern(pattern) => pattern.graphs == GraphSet::One(graph),
         Op::GraphScan { graphs, .. } => **graphs == GraphSet::One(graph),
         Op::Values { .. } | Op::OuterBindings(_) => false,
+        Op::PathSearch(search) => {
+            search.reads_quads() && search.pattern.graphs == GraphSet::One(graph)
+        }
         Op::Join(items) => items.iter().any(|item| reads(item, graph)),
         Op::Union(branches) => branches.iter().all(|branch| reads(branch, graph)),
         Op::LeftJoin { left: input, .. }

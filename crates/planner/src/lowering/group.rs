@@ -9,9 +9,10 @@
 
 use std::mem::take;
 
-use stoa_terms::IdRange;
+use stoa_terms::{GraphSet, IdRange};
 
 use super::left_join::{APPLY_ROWS, apply};
+use super::path_search::{PathFigures, path_from};
 use super::{CHOICES_MAX, Lowering, Planned, empty, filter_to, planned, seen_all, unit};
 use crate::access_path::{
     Access, Ranges, accesses, intersect, lookup, positions_of, ranges_of, term_at,
@@ -21,7 +22,7 @@ use crate::cost;
 use crate::error::Error;
 use crate::expression::Expression;
 use crate::join_order::{Condition, ITEMS_MAX, Item, Order, Read, Source, Step, order};
-use crate::logical::{Node, Op, expression_variables, is_volatile};
+use crate::logical::{Node, Op, PathSearch, expression_variables, is_volatile};
 use crate::physical::{JoinKind, Operator, PatternTerm, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
 
@@ -39,6 +40,8 @@ enum PartSource {
     /// A plan that is ready; taken out when it is placed. With the node that it was made of, if it
     /// may be worth planning it again for the bindings of the other parts.
     Plan(Option<Box<Planned>>, Option<Box<Node>>),
+    /// A path, with its plan on its own and what it costs otherwise.
+    Path(Box<PathSearch>, Box<Planned>, Box<PathFigures>),
 }
 
 /// A part that is planned again for the bindings of the others.
@@ -72,6 +75,8 @@ impl Lowering<'_> {
             return self.plain_group(nodes, conditions);
         }
         let mut parts = Vec::with_capacity(nodes.len());
+        let mut nodes = nodes;
+        mark_nodes(&mut nodes);
         for node in nodes {
             let Some(part) = self.part(node)? else {
                 return Ok(empty(Vec::new()));
@@ -126,6 +131,9 @@ impl Lowering<'_> {
                 conditions,
             }));
         }
+        if matches!(&node.op, Op::PathSearch(search) if search.input.is_none()) {
+            return self.path_part(node);
+        }
         let again = self.choices < CHOICES_MAX
             && self.forced.is_none()
             && !self.is_tied(&node)
@@ -144,6 +152,22 @@ impl Lowering<'_> {
             possible: plan.possible.clone(),
             source: PartSource::Plan(Some(Box::new(plan)), copy),
             conditions,
+        }))
+    }
+
+    /// A path as a part of a group.
+    fn path_part(&mut self, node: Node) -> Result<Option<Part>, Error> {
+        let (certain, possible) = (node.certain, node.possible);
+        let Op::PathSearch(search) = node.op else {
+            return Ok(None);
+        };
+        let figures = self.path_figures(&search)?;
+        let alone = self.path_search((*search).clone())?;
+        Ok(Some(Part {
+            source: PartSource::Path(search, Box::new(alone), Box::new(figures)),
+            certain,
+            possible,
+            conditions: Vec::new(),
         }))
     }
 
@@ -296,6 +320,7 @@ impl Lowering<'_> {
     fn item(&self, part: &Part, ranges: &[Ranges], shared: &VariableSet) -> Result<Item, Error> {
         let pattern = match &part.source {
             PartSource::Plan(plan, _) => return Ok(plan_item(part, plan.as_deref())),
+            PartSource::Path(_, alone, figures) => return Ok(path_item(part, alone, figures)),
             PartSource::Pattern(pattern) => pattern,
         };
         let all = self.cache.pattern_rows(pattern)?;
@@ -369,6 +394,59 @@ fn plan_item(part: &Part, plan: Option<&Planned>) -> Item {
         rows: rows * kept,
         distinct: Vec::new(),
         source: Source::Plan { cost, sorted },
+    }
+}
+
+/// What is known about a path.
+fn path_item(part: &Part, alone: &Planned, figures: &PathFigures) -> Item {
+    let kept: f64 = part.conditions.iter().map(selectivity).product();
+    Item {
+        certain: part.certain.clone(),
+        possible: part.possible.clone(),
+        rows: alone.plan.estimated_rows * kept,
+        distinct: figures.distinct(),
+        source: Source::Path {
+            cost: alone.cost,
+            figures: Box::new(figures.clone()),
+        },
+    }
+}
+
+/// Notes for each path whether a pattern beside it makes sure that one of its ends is a node.
+fn mark_nodes(nodes: &mut [Node]) {
+    let mut known: Vec<(GraphSet, Option<Variable>, VariableSet)> = Vec::new();
+    for node in nodes.iter() {
+        let pattern = match &node.op {
+            Op::Pattern(pattern) => pattern,
+            Op::Filter { input, .. } => match &input.op {
+                Op::Pattern(pattern) => pattern,
+                _ => continue,
+            },
+            _ => continue,
+        };
+        let [subject, _, object] = pattern.triple;
+        let ends = [subject, object].into_iter().filter_map(|term| match term {
+            PatternTerm::Variable(variable) => Some(variable),
+            PatternTerm::Constant(_) => None,
+        });
+        let graph = (&pattern.graphs, &pattern.graph_variable);
+        match known.iter_mut().find(|known| (&known.0, &known.1) == graph) {
+            Some(known) => known.2.extend(ends),
+            None => known.push((graph.0.clone(), *graph.1, ends.collect())),
+        }
+    }
+    for node in nodes {
+        if let Op::PathSearch(search) = &mut node.op {
+            let pattern = &search.pattern;
+            search.is_node |= known.iter().any(|(graphs, graph, nodes)| {
+                let end = |end: PatternTerm| {
+                    matches!(end, PatternTerm::Variable(variable) if nodes.contains(variable))
+                };
+                *graphs == pattern.graphs
+                    && *graph == pattern.graph_variable
+                    && (end(pattern.subject) || end(pattern.object))
+            });
+        }
     }
 }
 
@@ -564,6 +642,10 @@ impl Materialize<'_> {
                 let left = self.plan(left, wanted);
                 self.look_up(left, item, wanted, tree.rows)
             }
+            Step::Search { left, item } => {
+                let left = self.plan(left, None);
+                self.search(left, item, tree.rows)
+            }
         };
         let mut conditions = Vec::new();
         for (condition, expression) in self.over.iter().zip(&mut self.conditions) {
@@ -617,8 +699,23 @@ impl Materialize<'_> {
                 let plan = plan.take().map_or_else(|| empty(Vec::new()), |plan| *plan);
                 filter_to(plan, conditions, rows)
             }
+            PartSource::Path(_, alone, _) => {
+                let alone = std::mem::replace(&mut **alone, empty(Vec::new()));
+                filter_to(alone, conditions, rows)
+            }
             PartSource::Pattern(_) => empty(Vec::new()),
         }
+    }
+
+    fn search(&mut self, left: Planned, item: usize, rows: f64) -> Planned {
+        let Some(part) = self.parts.get_mut(item) else {
+            return empty(Vec::new());
+        };
+        let conditions = take(&mut part.conditions);
+        let PartSource::Path(search, ..) = &part.source else {
+            return empty(Vec::new());
+        };
+        filter_to(path_from(left, search, rows), conditions, rows)
     }
 
     fn look_up(

@@ -6,9 +6,11 @@
 mod group;
 mod left_join;
 mod modifiers;
+mod path_search;
 mod prune;
 mod semi_join;
 
+pub(crate) use path_search::PathFigures;
 pub(crate) use prune::prune;
 
 use stoa_terms::TermId;
@@ -76,6 +78,7 @@ impl<'a> Lowering<'a> {
                     Ok(self.filter(input, conditions))
                 }
             },
+            Op::PathSearch(search) => self.path_search(*search),
             Op::Values { variables, rows } => Ok(values(variables, rows)),
             Op::GraphScan { graphs, variable } => {
                 let rows = match &*graphs {

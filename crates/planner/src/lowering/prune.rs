@@ -1,7 +1,7 @@
 //! Takes columns out of a plan that nothing above uses, so that they are not decoded and carried.
 
 use crate::expression::Expression;
-use crate::logical::visit_expression;
+use crate::logical::{path_variables, visit_expression};
 use crate::physical::{JoinKind, Operator, PatternTerm, Plan, Variable};
 use crate::variable_set::VariableSet;
 
@@ -31,6 +31,13 @@ pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
             below.extend(pattern.graph_variable);
             add_condition(kind, &mut below);
             prune(input, &below);
+        }
+        Operator::PathSearch { input, pattern, .. } => {
+            if let Some(input) = input {
+                let mut below = needed.clone();
+                below.extend(path_variables(pattern));
+                prune(input, &below);
+            }
         }
         Operator::Apply {
             input,

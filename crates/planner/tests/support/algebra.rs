@@ -50,9 +50,7 @@ impl Context<'_> {
                         .flat_map(|row| self.matches(terms, graph, env, row))
                         .collect();
                 }
-                for row in &mut rows {
-                    row.retain(|name, _| !name.starts_with("_:"));
-                }
+                // Blank nodes stay, as paths of the same group may share them, and go with projection.
                 rows
             }
             GraphPattern::Path {
@@ -327,8 +325,131 @@ impl Context<'_> {
                 }
                 rows
             }
-            other => panic!("the tests do not use {other}"),
+            PropertyPathExpression::NegatedPropertySet(iris) => {
+                let any = spargebra::term::Variable::new_unchecked(" predicate");
+                let predicate = TermPattern::Variable(any);
+                let mut rows = self.matches([subject, &predicate, object], graph, env, &Row::new());
+                rows.retain_mut(|row| {
+                    let taken = row.remove(" predicate");
+                    !iris.iter().any(|iri| taken == Some(iri.clone().into()))
+                });
+                rows
+            }
+            PropertyPathExpression::ZeroOrOne(inner) => {
+                self.closure(subject, (inner, true, false), object, graph, env)
+            }
+            PropertyPathExpression::ZeroOrMore(inner) => {
+                self.closure(subject, (inner, true, true), object, graph, env)
+            }
+            PropertyPathExpression::OneOrMore(inner) => {
+                self.closure(subject, (inner, false, true), object, graph, env)
+            }
         }
+    }
+
+    /// The terms of a graph that are subjects or objects.
+    fn nodes(&self, graph: Option<TermId>) -> Vec<Term> {
+        let graphs = graph.map_or_else(|| self.default.clone(), GraphSet::One);
+        let mut nodes: Vec<TermId> = self
+            .store
+            .matching([None; 3], &graphs)
+            .flat_map(|[s, _, o, _]| [s, o])
+            .collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes.into_iter().map(|id| self.store.term(id)).collect()
+    }
+
+    /// `?`, `*` and `+`, after ALP of section 18.4: from a term that is written or put in, or from
+    /// every node.
+    fn closure(
+        &self,
+        subject: &TermPattern,
+        (path, zero, repeats): (&PropertyPathExpression, bool, bool),
+        object: &TermPattern,
+        graph: Option<TermId>,
+        env: &Row,
+    ) -> Vec<Row> {
+        let name = |end: &TermPattern| match end {
+            TermPattern::Variable(v) => Some(v.as_str().to_owned()),
+            TermPattern::BlankNode(node) => Some(format!("_:{}", node.as_str())),
+            _ => None,
+        };
+        let known = |end: &TermPattern| match end {
+            TermPattern::NamedNode(iri) => Some(Term::from(iri.clone())),
+            TermPattern::Literal(literal) => Some(literal.clone().into()),
+            _ => name(end).and_then(|name| env.get(&name).cloned()),
+        };
+        // Against the path only where that is known and the other end is not.
+        let back = known(subject).is_none() && known(object).is_some();
+        let (from, to) = if back {
+            (object, subject)
+        } else {
+            (subject, object)
+        };
+        let starts = known(from).map_or_else(|| self.nodes(graph), |term| vec![term]);
+        let mut rows = Vec::new();
+        for start in starts {
+            for end in self.reached(&start, (path, zero, repeats), back, graph) {
+                if known(to).is_some_and(|wanted| wanted != end) {
+                    continue;
+                }
+                let mut row = Row::new();
+                let fits = [(from, start.clone()), (to, end)]
+                    .into_iter()
+                    .all(|(end, term)| {
+                        name(end).is_none_or(|name| {
+                            row.insert(name, term.clone())
+                                .is_none_or(|before| before == term)
+                        })
+                    });
+                if fits {
+                    rows.push(row);
+                }
+            }
+        }
+        rows
+    }
+
+    /// ALP: the terms that a path reaches from one.
+    fn reached(
+        &self,
+        start: &Term,
+        (path, zero, repeats): (&PropertyPathExpression, bool, bool),
+        back: bool,
+        graph: Option<TermId>,
+    ) -> Vec<Term> {
+        // The start is put in as a binding, so that literals can be subjects.
+        let here = TermPattern::Variable(spargebra::term::Variable::new_unchecked(" here"));
+        let there = TermPattern::Variable(spargebra::term::Variable::new_unchecked(" there"));
+        let step = |term: &Term| -> Vec<Term> {
+            let env = Row::from([(" here".to_owned(), term.clone())]);
+            let (from, to) = if back {
+                (&there, &here)
+            } else {
+                (&here, &there)
+            };
+            let rows = self.path(from, path, to, graph, &env);
+            rows.into_iter()
+                .map(|mut row| row.remove(" there").expect("an end"))
+                .collect()
+        };
+        let mut found: Vec<Term> = Vec::new();
+        let mut open = vec![start.clone()];
+        if zero {
+            found.push(start.clone());
+        }
+        while let Some(term) = open.pop() {
+            for next in step(&term) {
+                if !found.contains(&next) {
+                    found.push(next.clone());
+                    if repeats {
+                        open.push(next);
+                    }
+                }
+            }
+        }
+        found
     }
 
     /// Extensions of a row by the quads that match.

@@ -8,8 +8,8 @@ use stoa_planner::expression::{AggregateFunction, Comparison, Expression};
 use stoa_planner::physical::{JoinKind, Operator, PatternTerm, Plan, QuadPattern, Variable};
 use stoa_terms::{Permutation, Position, TermId};
 
-use super::Store;
 use super::values::{boolean, compare, evaluate, of};
+use super::{Store, path};
 
 pub(crate) type Row = BTreeMap<Variable, Term>;
 
@@ -133,6 +133,20 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
                 result.reverse();
             }
             only(result)
+        }
+        Operator::PathSearch {
+            input,
+            pattern,
+            start,
+            checked,
+        } => {
+            let input = input.as_deref();
+            let rows = input.map_or_else(|| vec![Row::new()], |input| run(input, store, outer));
+            only(
+                rows.iter()
+                    .flat_map(|row| path::search(store, input, pattern, *start, *checked, row))
+                    .collect(),
+            )
         }
         Operator::Apply {
             input,

@@ -3,6 +3,7 @@
 
 pub(crate) mod algebra;
 pub(crate) mod interpret;
+pub(crate) mod path;
 pub(crate) mod values;
 
 use std::cell::RefCell;

@@ -1,0 +1,377 @@
+//! Path search: breadth-first searches along a property path, many at once.
+//!
+//! The input is collected; each different binding of the ends that are known (and of the graph) is a
+//! search of its own, and a few of them, later thousands, run together: a level of all of them is one
+//! batch of look-ups ([`edges`]). Pairs go out as they are found.
+//!
+//! Where both ends are known, searches from both meet in the middle: the one with the smaller frontier
+//! goes on. Where many ends share few starts, there is one search from each start, which ends when all
+//! its ends are found. Where no end is known, the searches begin at all terms that the path can begin
+//! with ([`sources`]).
+//!
+//! Input order: any. Output order: none.
+//!
+//! # Limits
+//! What searches have found is held and reserved, at least a bit for each node of a single search.
+//! Searches run together as long as they find little. Cancellation is checked by each read.
+//!
+//! # References
+//! SPARQL 1.1, section 18.4. Then et al.: The More the Merrier: Efficient Multi-Source Graph Traversal
+//! (VLDB 2014).
+
+use std::sync::Arc;
+
+use stoa_planner::physical::{
+    Operator as PlanOperator, PathPattern, PathStart, PathStep, PatternTerm, Plan, Variable,
+};
+
+use super::combiner::Combiner;
+use super::{Builder, Node, Operator, Scope, position};
+use crate::batch::{Batch, Step};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+use crate::profile::Counters;
+
+mod bindings;
+mod edges;
+mod items;
+mod machine;
+mod run;
+mod sources;
+
+use bindings::{Bindings, Known};
+use edges::Shared;
+use items::Nodes;
+use machine::Machine;
+use run::{Advanced, Emitter, Run};
+use sources::{Enumerator, NodeCheck};
+
+/// Up to how many rows of the input are collected.
+const INPUT_ROWS_MAX: usize = 16 * 1024;
+/// How much is done in one call: reads count as many items, found items as one.
+const WORK_MAX: usize = 128 * 1024;
+const WORK_OF_READ: usize = 512;
+/// How many searches run together at most.
+const TOGETHER_MAX: usize = 4096;
+/// Fewer found items in all: more searches run together next time. More: fewer.
+const FOUND_FEW: usize = 256 * 1024;
+const FOUND_MANY: usize = 4 << 20;
+
+struct PathSearch {
+    input: Option<Node>,
+    input_done: bool,
+    rows: usize,
+    rows_max: usize,
+    searcher: Searcher,
+    combiner: Combiner,
+    state: State,
+    memory: Memory,
+}
+
+/// What is needed to search, apart from what is searched for.
+struct Searcher {
+    zero: bool,
+    start: PathStart,
+    known: Known,
+    /// Both ends are one variable that nothing binds.
+    is_loop: bool,
+    /// From subjects along the path, and from objects against it.
+    machines: [Option<Machine>; 2],
+    check: Option<NodeCheck>,
+    shared: Shared,
+    /// How many searches run together next time.
+    together: usize,
+}
+
+enum State {
+    Collecting(Batch),
+    Searching(Box<Searching>),
+    Done,
+}
+
+/// The searches for one batch of the input.
+struct Searching {
+    left: Batch,
+    bindings: Bindings,
+    run: Option<Run>,
+    emitter: Emitter,
+}
+
+pub(super) fn build(
+    plan: &Plan,
+    builder: &mut Builder<'_>,
+    scope: Scope<'_>,
+    counters: &Arc<Counters>,
+) -> Result<Box<dyn Operator>> {
+    let PlanOperator::PathSearch {
+        input,
+        pattern,
+        start,
+        checked,
+    } = &plan.operator
+    else {
+        return Err(Error::Internal("not a path search"));
+    };
+    let context = builder.context;
+    let columns: &[Variable] = input.as_ref().map_or(&[], |input| &input.columns);
+    let combiner = Combiner::new(
+        &plan.columns,
+        columns,
+        &right_columns(pattern, columns),
+        &stoa_planner::physical::JoinKind::Inner,
+        context,
+    )?;
+    let searcher = Searcher::new(pattern, *start, *checked, columns, counters, context)?;
+    let first = match input {
+        Some(input) => Batch::with_columns(input.columns.len()),
+        // One solution that binds nothing.
+        None => Batch {
+            columns: Vec::new(),
+            rows: 1,
+        },
+    };
+    let rows = context.batch_rows();
+    Ok(Box::new(PathSearch {
+        input_done: input.is_none(),
+        input: match input {
+            Some(input) => Some(builder.build(input, scope, Some(counters))?),
+            None => None,
+        },
+        rows,
+        rows_max: match scope.limited {
+            true => rows,
+            false => INPUT_ROWS_MAX.max(rows),
+        },
+        searcher,
+        combiner,
+        state: State::Collecting(first),
+        memory: context.memory("path_search"),
+    }))
+}
+
+/// The names of subject, object and graph as columns that are found; those of the input are there.
+fn right_columns(pattern: &PathPattern, input: &[Variable]) -> [Option<Variable>; 3] {
+    let new = |variable: Variable| position(input, variable).is_none().then_some(variable);
+    let end = |end: PatternTerm| match end {
+        PatternTerm::Variable(variable) => new(variable),
+        PatternTerm::Constant(_) => None,
+    };
+    let object = end(pattern.object).filter(|_| pattern.object != pattern.subject);
+    [
+        end(pattern.subject),
+        object,
+        pattern.graph_variable.and_then(new),
+    ]
+}
+
+impl Searcher {
+    fn new(
+        pattern: &PathPattern,
+        start: PathStart,
+        checked: bool,
+        input: &[Variable],
+        counters: &Arc<Counters>,
+        context: &QueryContext,
+    ) -> Result<Self> {
+        let known = Known::new(pattern, input, context)?;
+        let is_loop = pattern.subject == pattern.object && known.ends.iter().all(Option::is_none);
+        let with_graph = pattern.graph_variable.is_some();
+        let machine = |step: &PathStep| {
+            Machine::new(step, pattern.repeats, &pattern.graphs, with_graph, context)
+        };
+        let ahead = start != PathStart::Object || is_loop;
+        let back = start != PathStart::Subject || is_loop;
+        let zero_checked = pattern.zero && checked;
+        Ok(Self {
+            zero: pattern.zero,
+            start,
+            known,
+            is_loop,
+            machines: [
+                if ahead {
+                    Some(machine(&pattern.step)?)
+                } else {
+                    None
+                },
+                if back {
+                    Some(machine(&reversed(&pattern.step))?)
+                } else {
+                    None
+                },
+            ],
+            check: match zero_checked {
+                true => Some(NodeCheck::new(&pattern.graphs, with_graph, context)?),
+                false => None,
+            },
+            shared: Shared {
+                nodes: Nodes::new(),
+                graphs: Vec::new(),
+                counters: Arc::clone(counters),
+            },
+            together: 1,
+        })
+    }
+
+    /// All terms that the path can begin with, if no end is known.
+    fn enumerator(&self, pattern: &PathPattern, context: &QueryContext) -> Result<Enumerator> {
+        let with_graph = pattern.graph_variable.is_some();
+        let step = match self.start {
+            PathStart::Object => &reversed(&pattern.step),
+            _ => &pattern.step,
+        };
+        Enumerator::new(step, pattern.zero, &pattern.graphs, with_graph, context)
+    }
+
+    /// Forgets nodes that no adjacency needs, before another run.
+    fn forget(&mut self) {
+        let holds = |machine: &Machine| machine.holds_numbers();
+        if !self.machines.iter().flatten().any(holds) {
+            self.shared.nodes = Nodes::new();
+        }
+    }
+
+    /// Learns from a run how many searches should run together.
+    fn learn(&mut self) {
+        let found: usize = self.machines.iter().flatten().map(Machine::found).sum();
+        if found < FOUND_FEW {
+            self.together = (self.together * 4).min(TOGETHER_MAX);
+        } else if found > FOUND_MANY {
+            self.together = (self.together / 2).max(1);
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        let nodes = self.shared.nodes.len();
+        let machines = self.machines.iter().flatten();
+        machines.map(|machine| machine.bytes(nodes)).sum::<u64>() + self.shared.nodes.bytes()
+    }
+}
+
+impl Operator for PathSearch {
+    fn next(&mut self, context: &QueryContext) -> Result<Step> {
+        match std::mem::replace(&mut self.state, State::Done) {
+            State::Collecting(left) => self.collect(left, context),
+            State::Searching(mut searching) => {
+                let (step, done) = self.search(&mut searching, context)?;
+                self.state = if done {
+                    self.memory.release();
+                    State::Collecting(Batch::with_columns(searching.left.columns.len()))
+                } else {
+                    State::Searching(searching)
+                };
+                Ok(step)
+            }
+            State::Done => Ok(Step::Done),
+        }
+    }
+}
+
+impl PathSearch {
+    fn collect(&mut self, mut left: Batch, context: &QueryContext) -> Result<Step> {
+        if let Some(input) = self.input.as_mut().filter(|_| !self.input_done) {
+            match input.next(context)? {
+                Step::Batch(batch) if left.is_empty() => left = batch,
+                Step::Batch(batch) => {
+                    self.memory.require(2 * (left.bytes() + batch.bytes()))?;
+                    left.append(&batch);
+                }
+                Step::Yield => (),
+                Step::Done => self.input_done = true,
+            }
+        }
+        if left.is_empty() && self.input_done {
+            return Ok(Step::Done);
+        }
+        if left.rows < self.rows && !self.input_done {
+            self.state = State::Collecting(left);
+            return Ok(Step::Yield);
+        }
+        self.rows = (self.rows * 2).min(self.rows_max);
+        self.memory.require(8 * left.bytes())?;
+        let bindings = Bindings::new(&left, &self.searcher, context)?;
+        self.state = State::Searching(Box::new(Searching {
+            left,
+            bindings,
+            run: None,
+            emitter: Emitter::default(),
+        }));
+        Ok(Step::Yield)
+    }
+
+    /// Searches for a while; says whether the batch is done.
+    fn search(
+        &mut self,
+        searching: &mut Searching,
+        context: &QueryContext,
+    ) -> Result<(Step, bool)> {
+        let Searching {
+            left,
+            bindings,
+            run,
+            emitter,
+        } = searching;
+        let mut work = 0;
+        let mut done = false;
+        while work < WORK_MAX && !done {
+            context.check()?;
+            work += WORK_OF_READ;
+            if let Some(current) = run {
+                if !emitter.put(current, bindings, &self.searcher, context.batch_rows()) {
+                    break;
+                }
+                let running = self.searcher.bytes() + current.bytes() + emitter.bytes();
+                self.memory
+                    .require(left.bytes() + bindings.bytes() + running)?;
+                match current.advance(&mut self.searcher, context)? {
+                    Advanced::Working(found) => work += found,
+                    Advanced::Done => {
+                        self.searcher.learn();
+                        *run = None;
+                    }
+                }
+            } else {
+                match bindings.next(self.searcher.together, context)? {
+                    None => {}
+                    Some(sources) if sources.is_empty() => done = true,
+                    Some(sources) => {
+                        self.searcher.forget();
+                        *run = Some(Run::new(sources, bindings, &mut self.searcher, context)?);
+                    }
+                }
+            }
+        }
+        let batch = emitter.take(left, &mut self.combiner, context)?;
+        let step = match batch.is_empty() {
+            true => Step::Yield,
+            false => Step::Batch(batch),
+        };
+        Ok((step, done))
+    }
+}
+
+/// A step in the opposite direction.
+fn reversed(step: &PathStep) -> PathStep {
+    match step {
+        PathStep::Edge {
+            predicates,
+            inverse,
+        } => PathStep::Edge {
+            predicates: predicates.clone(),
+            inverse: !inverse,
+        },
+        PathStep::Sequence(parts) => PathStep::Sequence(parts.iter().rev().map(reversed).collect()),
+        PathStep::Alternative(branches) => {
+            PathStep::Alternative(branches.iter().map(reversed).collect())
+        }
+        PathStep::Closure {
+            step,
+            zero,
+            repeats,
+        } => PathStep::Closure {
+            step: Box::new(reversed(step)),
+            zero: *zero,
+            repeats: *repeats,
+        },
+    }
+}

@@ -1,0 +1,380 @@
+//! A search: all terms that a path reaches from given ones, level by level.
+//!
+//! A path is a tree of steps. What is being done stands on a stack: each frame hands items to the
+//! frame of a part and takes in what that reaches, a sequence to pass it on to its next part, a
+//! repetition to go on with what is new. So a search can stop between any two reads, whatever the path
+//! is made of. The repetition at the root is kept apart: what is new there is found.
+//!
+//! # Invariants
+//! 1. Only the topmost frame reads, and only a frame of edges does; so each step of the path has one
+//!    read at a time.
+//! 2. An item is found once (`ItemSet`).
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "parts of a path are numbered when they are compiled"
+)]
+
+use stoa_planner::physical::PathStep;
+use stoa_terms::GraphSet;
+
+use super::edges::{Edges, Shared};
+use super::items::{Collected, Item, ItemSet, bytes_of};
+use crate::context::QueryContext;
+use crate::error::Result;
+
+/// A part of a path; numbers are places in [`Machine::parts`].
+enum Part {
+    Edges(Box<Edges>),
+    Sequence(Vec<usize>),
+    Alternative(Vec<usize>),
+    Closure {
+        step: usize,
+        zero: bool,
+        repeats: bool,
+    },
+}
+
+enum Frame {
+    Edges(usize),
+    Sequence {
+        part: usize,
+        /// How many parts were begun.
+        begun: usize,
+        /// For the next one.
+        items: Collected,
+    },
+    Alternative {
+        part: usize,
+        begun: usize,
+        items: Vec<Item>,
+    },
+    Closure {
+        step: usize,
+        repeats: bool,
+        begun: bool,
+        known: ItemSet,
+        /// What is new since the last step.
+        items: Vec<Item>,
+    },
+}
+
+/// How far a search is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Progress {
+    /// It goes on.
+    Working,
+    /// A level is done; the next one has not begun.
+    Level,
+    /// There is nothing more to find.
+    Done,
+}
+
+/// A search for one set of starts after the other.
+pub(super) struct Machine {
+    parts: Vec<Part>,
+    root: usize,
+    repeats: bool,
+    tags: usize,
+    stack: Vec<Frame>,
+    known: ItemSet,
+    frontier: Vec<Item>,
+    begun: bool,
+    chunk: Vec<Item>,
+}
+
+impl Machine {
+    pub(super) fn new(
+        step: &PathStep,
+        repeats: bool,
+        graphs: &GraphSet,
+        with_graph: bool,
+        context: &QueryContext,
+    ) -> Result<Self> {
+        let mut machine = Self {
+            parts: Vec::new(),
+            root: 0,
+            repeats,
+            tags: 0,
+            stack: Vec::new(),
+            known: ItemSet::new(0),
+            frontier: Vec::new(),
+            begun: false,
+            chunk: Vec::new(),
+        };
+        machine.root = machine.compile(step, graphs, with_graph, context)?;
+        Ok(machine)
+    }
+
+    fn compile(
+        &mut self,
+        step: &PathStep,
+        graphs: &GraphSet,
+        with_graph: bool,
+        context: &QueryContext,
+    ) -> Result<usize> {
+        let mut all = |steps: &[PathStep]| {
+            steps
+                .iter()
+                .map(|step| self.compile(step, graphs, with_graph, context))
+                .collect::<Result<Vec<_>>>()
+        };
+        let part = match step {
+            PathStep::Edge {
+                predicates,
+                inverse,
+            } => {
+                let edges = Edges::new(predicates, *inverse, graphs, with_graph, context)?;
+                Part::Edges(Box::new(edges))
+            }
+            PathStep::Sequence(steps) => Part::Sequence(all(steps)?),
+            PathStep::Alternative(steps) => Part::Alternative(all(steps)?),
+            PathStep::Closure {
+                step,
+                zero,
+                repeats,
+            } => Part::Closure {
+                step: self.compile(step, graphs, with_graph, context)?,
+                zero: *zero,
+                repeats: *repeats,
+            },
+        };
+        self.parts.push(part);
+        Ok(self.parts.len() - 1)
+    }
+
+    /// Begins anew from `items`, of so many searches; `found` if these are found without any step.
+    pub(super) fn start(&mut self, items: Vec<Item>, tags: usize, found: bool) {
+        self.stack.clear();
+        self.tags = tags;
+        self.known = ItemSet::new(tags);
+        if found {
+            for item in &items {
+                self.known.insert(*item);
+            }
+        }
+        self.frontier = items;
+        self.begun = false;
+    }
+
+    /// Whether nodes must keep their numbers.
+    pub(super) fn holds_numbers(&self) -> bool {
+        self.parts
+            .iter()
+            .any(|part| matches!(part, Part::Edges(edges) if edges.holds_numbers()))
+    }
+
+    /// What is found but not gone on from.
+    pub(super) const fn frontier(&self) -> &Vec<Item> {
+        &self.frontier
+    }
+
+    /// Goes on from some of the frontier only; between two levels.
+    pub(super) fn retain(&mut self, keep: impl Fn(Item) -> bool) {
+        self.frontier.retain(|item| keep(*item));
+    }
+
+    /// Whether an item was found.
+    pub(super) fn is_known(&self, item: Item) -> bool {
+        self.known.contains(item)
+    }
+
+    /// How many items were found.
+    pub(super) const fn found(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Does one read or the like; what is found goes to `found`.
+    pub(super) fn advance(
+        &mut self,
+        shared: &mut Shared,
+        context: &QueryContext,
+        found: &mut Vec<Item>,
+    ) -> Result<Progress> {
+        if self.stack.is_empty() {
+            if self.frontier.is_empty() || (self.begun && !self.repeats) {
+                return Ok(Progress::Done);
+            }
+            self.begun = true;
+            let mut items = std::mem::take(&mut self.frontier);
+            items.sort_unstable();
+            self.push(self.root, items, context, found)?;
+        }
+        if let Some(Frame::Edges(part)) = self.stack.last() {
+            let mut chunk = std::mem::take(&mut self.chunk);
+            if let Part::Edges(edges) = &mut self.parts[*part]
+                && !edges.next(shared, context, &mut chunk)?
+            {
+                self.stack.pop();
+                self.deliver(self.stack.len(), &mut chunk, found);
+            } else {
+                self.deliver(self.stack.len() - 1, &mut chunk, found);
+            }
+            chunk.clear();
+            self.chunk = chunk;
+        } else {
+            self.go_on(context, found)?;
+        }
+        Ok(match self.stack.is_empty() {
+            true => Progress::Level,
+            false => Progress::Working,
+        })
+    }
+
+    /// Lets the topmost frame begin its next part, or ends it.
+    fn go_on(&mut self, context: &QueryContext, found: &mut Vec<Item>) -> Result<()> {
+        let next = match self.stack.last_mut() {
+            Some(Frame::Sequence { part, begun, items }) => match &self.parts[*part] {
+                Part::Sequence(parts) if *begun < parts.len() => {
+                    *begun += 1;
+                    let items = items.take();
+                    (!items.is_empty()).then(|| (parts[*begun - 1], items))
+                }
+                _ => None,
+            },
+            Some(Frame::Alternative { part, begun, items }) => match &self.parts[*part] {
+                Part::Alternative(parts) if *begun < parts.len() => {
+                    *begun += 1;
+                    let last = *begun == parts.len();
+                    let items = if last {
+                        std::mem::take(items)
+                    } else {
+                        items.clone()
+                    };
+                    Some((parts[*begun - 1], items))
+                }
+                _ => None,
+            },
+            Some(Frame::Closure {
+                step,
+                repeats,
+                begun,
+                items,
+                ..
+            }) if !items.is_empty() && (*repeats || !*begun) => {
+                *begun = true;
+                let mut items = std::mem::take(items);
+                items.sort_unstable();
+                Some((*step, items))
+            }
+            _ => None,
+        };
+        match next {
+            Some((part, items)) => self.push(part, items, context, found),
+            None => {
+                self.stack.pop();
+                Ok(())
+            }
+        }
+    }
+
+    /// Puts a part on the stack with the items that it begins with, sorted and different.
+    fn push(
+        &mut self,
+        part: usize,
+        items: Vec<Item>,
+        context: &QueryContext,
+        found: &mut Vec<Item>,
+    ) -> Result<()> {
+        let frame = match &mut self.parts[part] {
+            Part::Edges(edges) => {
+                edges.start(items, context)?;
+                Frame::Edges(part)
+            }
+            Part::Sequence(_) => Frame::Sequence {
+                part,
+                begun: 0,
+                items: Collected::of(items),
+            },
+            Part::Alternative(_) => Frame::Alternative {
+                part,
+                begun: 0,
+                items,
+            },
+            Part::Closure {
+                step,
+                zero,
+                repeats,
+            } => {
+                let mut known = ItemSet::new(self.tags);
+                let (step, repeats) = (*step, *repeats);
+                if *zero {
+                    for item in &items {
+                        known.insert(*item);
+                    }
+                    let mut itself = items.clone();
+                    self.deliver(self.stack.len(), &mut itself, found);
+                }
+                Frame::Closure {
+                    step,
+                    repeats,
+                    begun: false,
+                    known,
+                    items,
+                }
+            }
+        };
+        self.stack.push(frame);
+        Ok(())
+    }
+
+    /// Hands what was reached to the lowest `frames` of the stack, from the top down to the root.
+    fn deliver(&mut self, frames: usize, chunk: &mut Vec<Item>, found: &mut Vec<Item>) {
+        for frame in self.stack[..frames].iter_mut().rev() {
+            if chunk.is_empty() {
+                return;
+            }
+            match frame {
+                Frame::Edges(_) | Frame::Alternative { .. } => {}
+                Frame::Sequence { part, begun, items } => {
+                    let last = match &self.parts[*part] {
+                        Part::Sequence(parts) => *begun == parts.len(),
+                        _ => true,
+                    };
+                    if !last {
+                        items.extend(chunk);
+                        return;
+                    }
+                }
+                Frame::Closure {
+                    repeats,
+                    known,
+                    items,
+                    ..
+                } => {
+                    chunk.retain(|item| known.insert(*item));
+                    if *repeats {
+                        items.extend_from_slice(chunk);
+                    }
+                }
+            }
+        }
+        chunk.retain(|item| self.known.insert(*item));
+        if self.repeats {
+            self.frontier.extend_from_slice(chunk);
+        }
+        found.extend_from_slice(chunk);
+    }
+
+    /// What it holds, or will after the next read.
+    pub(super) fn bytes(&self, nodes: usize) -> u64 {
+        let rows = self.chunk.capacity();
+        let mut bytes = self.known.bytes_with(rows, nodes)
+            + 2 * bytes_of(&self.frontier)
+            + 2 * bytes_of(&self.chunk);
+        for frame in &self.stack {
+            bytes += match frame {
+                Frame::Edges(part) => match &self.parts[*part] {
+                    Part::Edges(edges) => edges.bytes(),
+                    _ => 0,
+                },
+                Frame::Sequence { items, .. } => 2 * items.bytes(),
+                Frame::Alternative { items, .. } => 2 * bytes_of(items),
+                Frame::Closure { known, items, .. } => {
+                    known.bytes_with(rows, nodes) + 2 * bytes_of(items)
+                }
+            };
+        }
+        bytes
+    }
+}

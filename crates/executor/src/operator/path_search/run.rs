@@ -1,0 +1,304 @@
+//! Some searches that run together, and the rows that come of what they find.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "kernels: searches, groups and rows are numbered by these very structures"
+)]
+
+use stoa_terms::TermId;
+
+use super::Searcher;
+use super::bindings::{Bindings, Graph, Mode, Source};
+use super::items::{Item, bytes_of, item, node_of, tag_of};
+use super::machine::Progress;
+use crate::batch::Batch;
+use crate::context::QueryContext;
+use crate::error::Result;
+use crate::operator::combiner::{Combiner, Pair};
+use crate::table::NONE;
+
+/// Searches that run together; their places are their tags.
+pub(super) struct Run {
+    mode: Mode,
+    sources: Vec<Source>,
+    /// The numbers of their ends, where known.
+    nodes: [Vec<u32>; 2],
+    /// Which of them look for nothing any more.
+    closed: Vec<bool>,
+    /// The machine whose turn it is.
+    active: usize,
+    /// What was found and is not put out yet.
+    found: Vec<Item>,
+    chunk: Vec<Item>,
+}
+
+/// What a run did.
+pub(super) enum Advanced {
+    /// So many items were found.
+    Working(usize),
+    /// Everything is found.
+    Done,
+}
+
+impl Run {
+    pub(super) fn new(
+        mut sources: Vec<Source>,
+        bindings: &Bindings,
+        searcher: &mut Searcher,
+        context: &QueryContext,
+    ) -> Result<Self> {
+        let mode = bindings.mode;
+        if let Some(check) = &mut searcher.check {
+            // A term that is no node of the graph is connected with nothing.
+            let side = match mode {
+                Mode::All(side) | Mode::Wanted(side) => side,
+                Mode::Meeting => 0,
+            };
+            let is_open =
+                |source: &Source| mode != Mode::Meeting || source.ends[0] == source.ends[1];
+            let open: Vec<_> = sources
+                .iter()
+                .filter(|source| is_open(source))
+                .map(|source| (source.graph, source.ends[side]))
+                .collect();
+            let mut nodes = check.check(&open, context)?.into_iter();
+            sources.retain(|source| !is_open(source) || nodes.next() == Some(true));
+        }
+        let shared = &mut searcher.shared;
+        shared.graphs.clear();
+        if searcher.known.pattern.graph_variable.is_some() {
+            shared
+                .graphs
+                .extend(sources.iter().map(|source| source.graph));
+        }
+        let mut nodes = [Vec::new(), Vec::new()];
+        for (side, nodes) in nodes.iter_mut().enumerate() {
+            let ids: Vec<TermId> = sources.iter().map(|source| source.ends[side]).collect();
+            if ids.iter().all(|id| !id.is_unbound()) {
+                shared.nodes.insert(&ids, nodes)?;
+            }
+        }
+        let mut run = Self {
+            mode,
+            closed: vec![false; sources.len()],
+            sources,
+            nodes,
+            active: 0,
+            found: Vec::new(),
+            chunk: Vec::new(),
+        };
+        run.start(searcher);
+        Ok(run)
+    }
+
+    fn start(&mut self, searcher: &mut Searcher) {
+        let starts = |nodes: &Vec<u32>, closed: &[bool]| -> Vec<Item> {
+            let tags = 0_u32..;
+            let all = nodes.iter().zip(tags).map(|(node, tag)| item(*node, tag));
+            all.filter(|item| !closed[tag_of(*item) as usize]).collect()
+        };
+        let (tags, zero) = (self.sources.len(), searcher.zero);
+        match self.mode {
+            Mode::All(side) | Mode::Wanted(side) => {
+                self.active = side;
+                let items = starts(&self.nodes[side], &self.closed);
+                if zero {
+                    self.found.extend_from_slice(&items);
+                }
+                if let Some(machine) = &mut searcher.machines[side] {
+                    machine.start(items, tags, zero);
+                }
+            }
+            Mode::Meeting => {
+                if zero {
+                    for tag in 0..tags {
+                        if self.nodes[0][tag] == self.nodes[1][tag] {
+                            self.closed[tag] = true;
+                            self.found.push(item(self.nodes[1][tag], tag as u32));
+                        }
+                    }
+                }
+                for (side, machine) in searcher.machines.iter_mut().enumerate() {
+                    if let Some(machine) = machine {
+                        let items = starts(&self.nodes[side], &self.closed);
+                        machine.start(items, tags, zero);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Does one read or the like. What was found before must be put out already.
+    pub(super) fn advance(
+        &mut self,
+        searcher: &mut Searcher,
+        context: &QueryContext,
+    ) -> Result<Advanced> {
+        self.found.clear();
+        self.chunk.clear();
+        let Some(machine) = &mut searcher.machines[self.active] else {
+            return Ok(Advanced::Done);
+        };
+        let mut chunk = std::mem::take(&mut self.chunk);
+        let progress = machine.advance(&mut searcher.shared, context, &mut chunk)?;
+        let work = chunk.len();
+        if self.mode == Mode::Meeting {
+            self.meet(searcher, &chunk);
+            self.chunk = chunk;
+            if progress != Progress::Working && !self.turn(searcher) {
+                // What was found last is put out first.
+                return Ok(match self.found.is_empty() {
+                    true => Advanced::Done,
+                    false => Advanced::Working(work),
+                });
+            }
+            return Ok(Advanced::Working(work));
+        }
+        std::mem::swap(&mut self.found, &mut chunk);
+        self.chunk = chunk;
+        if progress == Progress::Level {
+            let closed = &self.closed;
+            machine.retain(|item| !closed[tag_of(item) as usize]);
+        }
+        Ok(match progress {
+            Progress::Done => Advanced::Done,
+            _ => Advanced::Working(work),
+        })
+    }
+
+    /// Closes searches whose other half has been where this one has come to.
+    fn meet(&mut self, searcher: &Searcher, chunk: &[Item]) {
+        let other = 1 - self.active;
+        let Some(half) = &searcher.machines[other] else {
+            return;
+        };
+        for reached in chunk {
+            let tag = tag_of(*reached) as usize;
+            let at_end = self.nodes[other][tag] == node_of(*reached);
+            if !self.closed[tag] && (at_end || half.is_known(*reached)) {
+                self.closed[tag] = true;
+                self.found.push(item(self.nodes[1][tag], tag as u32));
+            }
+        }
+    }
+
+    /// Between two levels: gives up searches one half of which is at its end, and lets the half go
+    /// on that has less to do. `false` if there is nothing more to do.
+    fn turn(&mut self, searcher: &mut Searcher) -> bool {
+        let [Some(ahead), Some(back)] = &mut searcher.machines else {
+            return false;
+        };
+        let half = if self.active == 0 { &*ahead } else { &*back };
+        let mut alive = vec![false; self.closed.len()];
+        for item in half.frontier() {
+            alive[tag_of(*item) as usize] = true;
+        }
+        for (closed, alive) in self.closed.iter_mut().zip(alive) {
+            *closed |= !alive;
+        }
+        for machine in [&mut *ahead, &mut *back] {
+            machine.retain(|item| !self.closed[tag_of(item) as usize]);
+        }
+        self.active = usize::from(back.frontier().len() < ahead.frontier().len());
+        !ahead.frontier().is_empty() && !back.frontier().is_empty()
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let [subjects, objects] = &self.nodes;
+        bytes_of(&self.sources)
+            + bytes_of(subjects)
+            + bytes_of(objects)
+            + 2 * bytes_of(&self.found)
+            + 2 * bytes_of(&self.chunk)
+    }
+}
+
+/// Rows of the output, made from what a run has found.
+#[derive(Default)]
+pub(super) struct Emitter {
+    /// How many found items are put out, and the next row of the one that is being put out.
+    given: usize,
+    row: Option<u32>,
+    /// Subjects, objects, graphs; and the rows of the input that they belong to.
+    right: [Vec<TermId>; 3],
+    pairs: Vec<Pair>,
+}
+
+impl Emitter {
+    /// Puts out what was found; `false` if the batch is full before that.
+    pub(super) fn put(
+        &mut self,
+        run: &mut Run,
+        bindings: &Bindings,
+        searcher: &Searcher,
+        rows: usize,
+    ) -> bool {
+        while self.given < run.found.len() {
+            if self.pairs.len() >= rows {
+                return false;
+            }
+            let found = run.found[self.given];
+            let tag = tag_of(found) as usize;
+            let source = run.sources[tag];
+            let mut ends = source.ends;
+            if let Mode::All(side) | Mode::Wanted(side) = run.mode {
+                ends[1 - side] = searcher.shared.nodes.id(node_of(found));
+            }
+            let mut row = match self.row.take() {
+                Some(row) => row,
+                None => match run.mode {
+                    Mode::Wanted(_) => {
+                        let graph = match searcher.known.graph {
+                            Graph::Column(_) => source.graph,
+                            _ => TermId::UNBOUND,
+                        };
+                        let Some(group) = bindings.wanted(graph, ends) else {
+                            self.given += 1;
+                            continue;
+                        };
+                        let open = &mut run.sources[tag].open;
+                        *open -= 1;
+                        run.closed[tag] |= *open == 0;
+                        bindings.first(group)
+                    }
+                    _ => bindings.first(source.group),
+                },
+            };
+            let number = self.right[0].len() as u32;
+            for (column, id) in self.right.iter_mut().zip([ends[0], ends[1], source.graph]) {
+                column.push(id);
+            }
+            while row != NONE && self.pairs.len() < rows {
+                self.pairs.push((row, number));
+                row = bindings.following(row);
+            }
+            if row == NONE {
+                self.given += 1;
+            } else {
+                self.row = Some(row);
+            }
+        }
+        self.given = 0;
+        run.found.clear();
+        true
+    }
+
+    /// The rows that were put out.
+    pub(super) fn take(
+        &mut self,
+        left: &Batch,
+        combiner: &mut Combiner,
+        context: &QueryContext,
+    ) -> Result<Batch> {
+        let right: Vec<&[TermId]> = self.right.iter().map(Vec::as_slice).collect();
+        let batch = combiner.combine(left, &right, &self.pairs, context)?;
+        self.right.iter_mut().for_each(Vec::clear);
+        self.pairs.clear();
+        Ok(batch)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.right.iter().map(bytes_of).sum::<u64>() + bytes_of(&self.pairs)
+    }
+}
