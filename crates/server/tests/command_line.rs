@@ -20,6 +20,20 @@ fn a_dump_equals_the_load_and_loading_again_adds_nothing() {
 }
 
 #[test]
+fn a_load_goes_on_when_nobody_reads_what_it_says() {
+    let folder = loaded();
+    std::fs::write(folder.path().join("two.nt"), "<a:s> <a:p> <a:o> .\n").unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = support::command(folder.path())
+        .args(["load", "--db", "db", "two.nt"])
+        .stderr(writer)
+        .status();
+    assert!(status.unwrap().success());
+    assert_eq!(dump(folder.path()).lines().count(), 2);
+}
+
+#[test]
 fn standard_input_and_formats() {
     let folder = TempDir::new().unwrap();
     let mut child = Command::new(env!("CARGO_BIN_EXE_stoa"))

@@ -74,13 +74,16 @@ impl Answer {
     /// What ends a query: `Timeout`, `Cancelled`, `MemoryExceeded`, damage on disk. What was
     /// appended before is then no complete document.
     pub fn step(&mut self, out: &mut Vec<u8>) -> Result<bool> {
-        if !self.started {
+        let step = self.query.next()?;
+        // Not before there is something to tell: a query that fails first has no answer at all, and
+        // over HTTP a status of its own.
+        if !self.started && !matches!(step, Step::Yield) {
             self.started = true;
             if let Writer::Solutions(writer) = &mut self.writer {
                 writer.start(out);
             }
         }
-        match self.query.next()? {
+        match step {
             Step::Yield => Ok(true),
             Step::Batch(batch) => self.batch(&batch, out),
             Step::Done => {

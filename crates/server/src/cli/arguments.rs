@@ -116,9 +116,6 @@ pub(super) struct Query {
     pub(super) format: Option<ResultFormat>,
     #[command(flatten)]
     pub(super) limits: QueryLimits,
-    /// Threads; by default one for each core
-    #[arg(long, value_name = "N", env = "STOA_THREADS", value_parser = parse_threads)]
-    pub(super) threads: Option<usize>,
     /// Show the plan instead of running it
     #[arg(long)]
     pub(super) explain: bool,
@@ -221,25 +218,57 @@ fn parse_dump_format(text: &str) -> Result<DumpFormat, String> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use clap::{Command, CommandFactory, Parser as _};
 
     use super::Arguments;
 
+    /// The words of a command line as a shell cuts it, up to a pipe or a redirection.
+    fn words(line: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let mut quoted = false;
+        for c in line.chars() {
+            match c {
+                '\'' => quoted = !quoted,
+                ' ' if !quoted => words.push(String::new()),
+                '|' | '>' if !quoted => break,
+                c => words.last_mut().unwrap().push(c),
+            }
+        }
+        assert!(!quoted, "{line}");
+        words.retain(|word| !word.is_empty());
+        words
+    }
+
+    /// Asserts that a help has examples of the command, all of which are understood.
+    fn assert_examples(command: &mut Command, of: &str) {
+        let help = command.render_help().to_string();
+        let (_, examples) = help.split_once("\nExample").expect(of);
+        let lines = examples
+            .lines()
+            .filter_map(|line| line.find("stoa ").map(|at| &line[at..]));
+        let mut found = false;
+        for line in lines {
+            found |= line.starts_with(of);
+            let parsed = Arguments::try_parse_from(words(line));
+            assert!(parsed.is_ok(), "{line}: {parsed:?}");
+        }
+        assert!(found, "no example of {of}");
+    }
+
     #[test]
-    fn arguments_are_consistent_and_every_help_has_an_example() {
+    fn arguments_are_consistent_and_every_help_has_examples_that_work() {
         let mut command = Arguments::command();
         command.clone().debug_assert();
-        assert!(command.render_help().to_string().contains("Example"));
-        for name in ["load", "query", "serve", "dump", "info", "check"] {
-            let help = command
-                .find_subcommand_mut(name)
-                .unwrap()
-                .render_help()
-                .to_string();
-            assert!(
-                help.contains("Example") && help.contains(&format!("stoa {name}")),
-                "{name}"
-            );
+        assert_examples(&mut command, "stoa");
+        let names: Vec<String> = command
+            .get_subcommands()
+            .map(|sub| sub.get_name().to_owned())
+            .filter(|name| name != "help")
+            .collect();
+        assert!(names.len() >= 6);
+        for name in names {
+            let sub = command.find_subcommand_mut(&name).unwrap();
+            assert_examples(sub, &format!("stoa {name}"));
         }
     }
 }

@@ -12,6 +12,7 @@ use stoa_database::{
 };
 
 use super::arguments::{Dump, Folder, Load};
+use super::output::say;
 use super::progress::Drawn;
 use super::sizes::{bytes, count, rate, to_f64};
 
@@ -183,13 +184,4 @@ fn open_to_read(arguments: &Folder) -> anyhow::Result<Database> {
         &arguments.db,
         &OpenOptions::default(),
     )?)
-}
-
-/// One line on standard error.
-#[expect(
-    clippy::print_stderr,
-    reason = "what is not data goes to standard error"
-)]
-pub(super) fn say(text: &str) {
-    eprintln!("{text}");
 }

@@ -58,10 +58,6 @@ pub(crate) fn run() -> ExitCode {
 }
 
 /// Prints an error and its causes on one line, but for a syntax error, which has lines of its own.
-#[expect(
-    clippy::print_stderr,
-    reason = "standard error is where a command says what went wrong"
-)]
 fn failed(error: &anyhow::Error) -> ExitCode {
     let mut text = error.to_string();
     for cause in error.chain().skip(1) {
@@ -72,7 +68,7 @@ fn failed(error: &anyhow::Error) -> ExitCode {
             text.push_str(&cause);
         }
     }
-    eprintln!("stoa: {text}");
+    output::say(&format!("stoa: {text}"));
     ExitCode::FAILURE
 }
 

@@ -1,8 +1,14 @@
-//! Standard output: data only, and no complaint when its reader has gone.
+//! Standard output and standard error: data on the one, all else on the other, and no complaint when
+//! a reader has gone.
 
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 
 use stoa_database::Error;
+
+/// One line on standard error. That nobody may read it is no reason to fail.
+pub(super) fn say(text: &str) {
+    drop(io::stderr().write_all(format!("{text}\n").as_bytes()));
+}
 
 /// Whether the error is that nobody reads standard output any more, as in `stoa dump | head`.
 pub(super) fn is_closed_pipe(error: &anyhow::Error) -> bool {

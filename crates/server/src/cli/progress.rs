@@ -7,6 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use stoa_database::{Clock, Progress};
 
+use super::output::say;
 use super::sizes::{bytes, count, rate, to_f64};
 
 /// How often a plain line is written.
@@ -50,11 +51,10 @@ impl Drawn {
         }
     }
 
-    #[expect(clippy::print_stderr, reason = "progress belongs on standard error")]
     fn line(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(text),
-            None => eprintln!("{text}"),
+            None => say(text),
         }
     }
 }

@@ -14,7 +14,7 @@ use stoa_database::{
 };
 
 use super::arguments::{DefaultGraph, Query};
-use super::commands::say;
+use super::output::say;
 
 /// Output is handed to the operating system in pieces of about this size.
 const WRITE_BYTES: usize = 1 << 16;
@@ -27,7 +27,6 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
     };
     let runtime = Runtime::new(RuntimeOptions {
         memory_bytes: arguments.limits.memory,
-        threads: arguments.threads,
         ..RuntimeOptions::default()
     })?;
     let database = Database::open(&runtime, &arguments.folder.db, &OpenOptions::default())?;

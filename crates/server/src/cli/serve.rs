@@ -13,7 +13,7 @@ use stoa_database::{
 };
 
 use super::arguments::{DefaultGraph, Serve};
-use super::commands::say;
+use super::output::say;
 use crate::http::{Server, Service, Settings};
 
 /// How long a query may run unless the command line says otherwise.

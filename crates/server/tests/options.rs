@@ -1,0 +1,295 @@
+//! Every option that a help shows does something.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+use support::{
+    ONE, QUERY, Running, Server, assert_failed, command, dump, loaded, output, stoa, text,
+};
+
+mod support;
+
+/// The options that the tests below see at work.
+const SHOWN: [(&str, &[&str]); 6] = [
+    (
+        "load",
+        &[
+            "--base",
+            "--db",
+            "--format",
+            "--graph",
+            "--memory",
+            "--threads",
+        ],
+    ),
+    (
+        "query",
+        &[
+            "--db",
+            "--default-graph",
+            "--explain",
+            "--file",
+            "--format",
+            "--memory",
+            "--timeout",
+        ],
+    ),
+    (
+        "serve",
+        &[
+            "--bind",
+            "--client-timeout",
+            "--db",
+            "--default-graph",
+            "--memory",
+            "--threads",
+            "--timeout",
+        ],
+    ),
+    ("dump", &["--db", "--format"]),
+    ("info", &["--db"]),
+    ("check", &["--db"]),
+];
+
+/// The options that a help describes.
+fn options(help: &str) -> BTreeSet<String> {
+    help.lines()
+        .filter(|line| line.starts_with("  ") && line.trim_start().starts_with('-'))
+        .filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The commands that a help lists.
+fn commands(help: &str) -> BTreeSet<String> {
+    help.lines()
+        .skip_while(|line| *line != "Commands:")
+        .skip(1)
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn every_option_in_a_help_is_seen_at_work() {
+    let here = Path::new(".");
+    let help = output(here, &["--help"]);
+    let mut commands = commands(&help);
+    assert!(commands.remove("help"));
+    let shown: BTreeSet<String> = SHOWN.iter().map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(commands, shown);
+    for (name, names) in SHOWN {
+        let help = output(here, &[name, "--help"]);
+        let mut described = options(&help);
+        assert!(described.remove("--help"), "{help}");
+        let seen: BTreeSet<String> = names.iter().map(|&name| name.to_owned()).collect();
+        assert_eq!(described, seen, "{name}");
+    }
+}
+
+/// Loads 3,000 quads into a named graph of `db`.
+fn load_more(folder: &Path) {
+    let mut data = String::new();
+    for n in 0..3_000 {
+        data += &format!("<http://a/s{n}> <http://a/p> \"some value, {n}\" <http://a/g> .\n");
+    }
+    fs::write(folder.join("more.nq"), data).unwrap();
+    output(folder, &["load", "--db", "db", "more.nq"]);
+}
+
+/// A query that takes hours.
+const SLOW: &str =
+    "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l FILTER(?c < ?f) }";
+
+fn query(folder: &Path, options: &[&str]) -> Output {
+    stoa(folder, &[&["query", "--db", "db"], options].concat())
+}
+
+#[test]
+fn the_options_of_load() {
+    let folder = loaded();
+    let folder = folder.path();
+    fs::write(folder.join("relative.txt"), "<s> <p> <o> .").unwrap();
+    let options = [
+        "--format",
+        "ttl",
+        "--base",
+        "http://b/",
+        "--graph",
+        "http://a/g",
+    ];
+    let load = [
+        &["load", "--db", "other"],
+        options.as_slice(),
+        &["relative.txt"],
+    ]
+    .concat();
+    output(folder, &load);
+    assert_eq!(
+        output(folder, &["dump", "--db", "other"]),
+        "<http://b/s> <http://b/p> <http://b/o> <http://a/g> .\n"
+    );
+    // A line may take an eighth of the memory.
+    let long = format!("<http://a/s> <http://a/p> \"{}\" .\n", "x".repeat(6 << 20));
+    fs::write(folder.join("long.nt"), long).unwrap();
+    let refused = stoa(
+        folder,
+        &["load", "--db", "db", "--memory", "16M", "long.nt"],
+    );
+    assert_failed(&refused, 1, &["long.nt", "2097152 bytes", "--memory"]);
+    output(
+        folder,
+        &["load", "--db", "db", "--memory", "512M", "long.nt"],
+    );
+    // While a load waits for its input all its threads are there.
+    let mut child = command(folder)
+        .args([
+            "load",
+            "--db",
+            "other",
+            "--format",
+            "ttl",
+            "--threads",
+            "5",
+            "-",
+        ])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (stdin, stderr) = (child.stdin.take().unwrap(), child.stderr.take().unwrap());
+    let mut running = Running(child);
+    for line in BufReader::new(stderr).lines() {
+        if line.unwrap() == "reading" {
+            break;
+        }
+    }
+    // The threads start one after the other.
+    let threads = || threads_named(running.0.id(), "load ");
+    while threads() < 6 {
+        assert!(Path::new(&format!("/proc/{}", running.0.id())).exists());
+        std::thread::yield_now();
+    }
+    assert_eq!(threads(), 6, "five, and one that reads");
+    drop(stdin);
+    assert!(running.0.wait().unwrap().success());
+}
+
+/// How many threads of a process have a name that starts so.
+fn threads_named(process: u32, start: &str) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    tasks
+        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok())
+        .filter(|name| name.starts_with(start))
+        .count()
+}
+
+#[test]
+fn the_options_of_query_and_dump() {
+    let folder = loaded();
+    let folder = folder.path();
+    load_more(folder);
+    fs::write(
+        folder.join("count.rq"),
+        "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }",
+    )
+    .unwrap();
+    let count = ["--file", "count.rq", "--format", "csv"];
+    assert_eq!(text(&query(folder, &count).stdout), "n\r\n1\r\n");
+    let union = [count.as_slice(), &["--default-graph", "union"]].concat();
+    assert_eq!(text(&query(folder, &union).stdout), "n\r\n3001\r\n");
+    let explained = query(folder, &["--explain", "ASK { ?s ?p ?o }"]);
+    assert!(text(&explained.stdout).contains("index_scan"));
+
+    let slow = query(
+        folder,
+        &["--default-graph", "union", "--timeout", "50ms", SLOW],
+    );
+    assert_failed(&slow, 1, &["ran longer than --timeout allows"]);
+    let large = "SELECT * { ?a ?b ?c . ?d ?e ?f } ORDER BY ?c";
+    let large = query(
+        folder,
+        &["--default-graph", "union", "--memory", "16M", large],
+    );
+    assert_failed(&large, 1, &["--memory", "16777216 bytes"]);
+
+    let trig = output(folder, &["dump", "--db", "db", "--format", "trig"]);
+    assert!(trig.contains("<http://a/g> {"), "{trig}");
+    assert!(dump(folder).starts_with(ONE));
+}
+
+fn sockets(process: u32) -> usize {
+    let files = fs::read_dir(format!("/proc/{process}/fd")).unwrap();
+    files
+        .filter_map(|file| fs::read_link(file.ok()?.path()).ok())
+        .filter(|target| target.to_string_lossy().starts_with("socket:"))
+        .count()
+}
+
+#[test]
+fn the_options_of_serve() {
+    let folder = loaded();
+    let folder = folder.path();
+    load_more(folder);
+    let pairs = "SELECT * { ?a ?b ?c . ?d ?e ?f } ORDER BY ?c";
+    let options = [
+        "--threads",
+        "3",
+        "--timeout",
+        "100ms",
+        "--default-graph",
+        "union",
+    ];
+    let server = Server::start(folder, &options);
+    // A thread takes its name when it begins to run.
+    let workers = || threads_named(server.process.0.id(), "stoa-worker-");
+    while workers() < 3 {
+        std::thread::yield_now();
+    }
+    assert_eq!(workers(), 3);
+    let count = server.ask(QUERY, "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }");
+    assert!(count.contains("\"3001\""), "{count}");
+    let slow = server.ask(QUERY, SLOW);
+    assert!(
+        slow.starts_with("HTTP/1.1 503") && slow.contains("--timeout"),
+        "{slow}"
+    );
+    drop(server);
+
+    let options = [
+        "--memory",
+        "16M",
+        "--client-timeout",
+        "100ms",
+        "--default-graph",
+        "union",
+    ];
+    let server = Server::start(folder, &options);
+    let process = server.process.0.id();
+    let idle = sockets(process);
+    let until_idle = || {
+        while sockets(process) > idle {
+            std::thread::yield_now();
+        }
+    };
+    let large = server.ask(QUERY, pairs);
+    assert!(
+        large.starts_with("HTTP/1.1 503") && large.contains("16777216 bytes"),
+        "{large}"
+    );
+
+    // A client that takes nothing is cut off, and the end of the answer is missing.
+    until_idle();
+    let mut stream = server.send(QUERY, "SELECT * { ?a ?b ?c . ?d ?e ?f }");
+    let mut start = [0; 64];
+    stream.read_exact(&mut start).unwrap();
+    until_idle();
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).unwrap_or_default();
+    assert!(!rest.ends_with(b"\r\n0\r\n\r\n"));
+}
