@@ -79,6 +79,14 @@ impl Tally {
                     name = format!("{operator} {kind}");
                 }
             }
+            if operator == "path_search" {
+                let start = words.nth(1).unwrap_or("");
+                name = format!("path_search from {start}");
+                if line.contains(" of nodes ") {
+                    let checked = "path_search of nodes".to_owned();
+                    *self.operators.entry(checked).or_default() += 1;
+                }
+            }
             *self.operators.entry(name).or_default() += 1;
         }
     }

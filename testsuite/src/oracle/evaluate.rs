@@ -7,8 +7,8 @@ use std::rc::Rc;
 use oxrdf::Term;
 
 use super::translate::{Algebra, Translator};
-use super::{Dataset, Fault, Graph, Outcome, Seen, Solution, aggregate, order};
-use crate::random::ast::{Aggregate, Element, Expr, Group, Slot, Triple, Var};
+use super::{Dataset, Fault, Graph, Outcome, Seen, Solution, aggregate, order, path};
+use crate::random::ast::{Aggregate, Element, Expr, Group, Path, Slot, Triple, Var};
 
 /// The most solutions that a case may have in between.
 const SOLUTIONS_MAX: usize = 6_000;
@@ -39,7 +39,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn work(&self, steps: usize) -> Outcome<()> {
+    pub(super) fn work(&self, steps: usize) -> Outcome<()> {
         self.work.set(self.work.get().saturating_add(steps));
         if self.work.get() > WORK_MAX {
             Err(Fault::TooLarge)
@@ -63,6 +63,7 @@ impl<'a> Evaluator<'a> {
     fn node(&self, pattern: &Algebra, graph: &Graph) -> Outcome<Vec<Solution>> {
         match pattern {
             Algebra::Bgp(triples) => self.bgp(triples, graph),
+            Algebra::Path(x, path, y) => self.path(x, path, y, graph),
             Algebra::Join(left, right) => {
                 self.seen.count("Join");
                 let left = self.evaluate(left, graph)?;
@@ -222,6 +223,34 @@ impl<'a> Evaluator<'a> {
             solutions = extended;
         }
         for slot in triples.iter().flatten() {
+            if let Slot::Blank(var) = slot {
+                self.seen.count("blank node");
+                self.seen.note("blank node");
+                solutions
+                    .iter_mut()
+                    .for_each(|solution| set(solution, *var, None));
+            }
+        }
+        Ok(solutions)
+    }
+
+    /// Path (18.4): the pairs as mappings of the ends that are variables.
+    fn path(&self, x: &Slot, path: &Path, y: &Slot, graph: &Graph) -> Outcome<Vec<Solution>> {
+        self.seen.count("Path");
+        let term = |slot: &Slot| match slot {
+            Slot::Term(term) => Some(Rc::new(term.clone())),
+            Slot::Var(_) | Slot::Blank(_) => None,
+        };
+        let (start, end) = (term(x), term(y));
+        let pairs = path::pairs(self, start.as_ref(), path, end.as_ref(), graph)?;
+        let mut solutions = Vec::new();
+        for (a, b) in &pairs {
+            let mut solution = self.empty();
+            if bind(&mut solution, x, a) && bind(&mut solution, y, b) {
+                solutions.push(solution);
+            }
+        }
+        for slot in [x, y] {
             if let Slot::Blank(var) = slot {
                 self.seen.count("blank node");
                 self.seen.note("blank node");
@@ -532,6 +561,7 @@ fn has_left_join(pattern: &Algebra) -> bool {
 fn triples_are_lacking(pattern: &Algebra) -> bool {
     match pattern {
         Algebra::Bgp(triples) => triples.is_empty(),
+        Algebra::Path(..) => false,
         Algebra::Join(a, b) | Algebra::LeftJoin(a, b, _) | Algebra::Union(a, b) => {
             triples_are_lacking(a) || triples_are_lacking(b)
         }
@@ -591,6 +621,7 @@ fn substitute(group: &Group, solution: &Solution) -> Outcome<Group> {
     for element in &group.elements {
         elements.push(match element {
             Element::Triples(triples) => Element::Triples(triples.iter().map(triple).collect()),
+            Element::Path(x, path, y) => Element::Path(slot(x), path.clone(), slot(y)),
             Element::Filter(condition) => Element::Filter(in_expression(condition, solution)?),
             Element::Optional(inner) => Element::Optional(substitute(inner, solution)?),
             Element::Union(branches) => Element::Union(

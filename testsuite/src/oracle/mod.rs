@@ -2,7 +2,7 @@
 //!
 //! The naive evaluator follows section 18 of SPARQL 1.1 Query line by line, over lists of terms:
 //! [`translate`] is 18.2, [`evaluate`] 18.3 to 18.6, [`expression`] and [`function`] are section 17,
-//! [`order`] is 15.1. It reads the tree of [`crate::random::ast`], so it shares neither parser nor
+//! [`path`] is 18.4, [`order`] is 15.1. It reads the tree of [`crate::random::ast`], so it shares neither parser nor
 //! algebra with the product. [`mod@reference`] asks spareval, and holds the table of places where it is
 //! known to differ from the specification. [`differential`] compares both with the product.
 
@@ -13,6 +13,7 @@ pub mod evaluate;
 pub mod expression;
 pub mod function;
 pub mod order;
+pub mod path;
 pub mod reference;
 pub mod text;
 pub mod translate;

@@ -98,6 +98,18 @@ pub const DIFFERENCES: &[Difference] = &[
         applies: |_, seen| seen.noted("OPTIONAL within OPTIONAL"),
     },
     Difference {
+        name: "alternatives that connect a pair twice",
+        sentence: "18.4: eval(Path(X, alt(P,Q), Y)) = Union(eval(Path(X, P, Y)), eval(Path(X, Q, Y))), and \
+                   Union adds cardinalities. spareval gives each pair once",
+        applies: |_, seen| seen.noted("alternatives that connect a pair twice"),
+    },
+    Difference {
+        name: "paths of no step from a term that is no node",
+        sentence: "18.4: eval(Path(X:term, ZeroOrOnePath(P), Y:var)) = {(Y, X)} and more: a term that is \
+                   written connects with itself whatever the graph. spareval: nodes of the graph alone",
+        applies: |_, seen| seen.noted("path from no node"),
+    },
+    Difference {
         name: "IN of nothing",
         sentence: "17.4.1.9: the list of terms may be empty, and then IN is false and NOT IN true. \
                    spareval: an error",

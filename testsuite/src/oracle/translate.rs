@@ -1,7 +1,7 @@
 //! From the tree of a query to the algebra (18.2).
 
 use crate::random::ast::{
-    Aggregate, Duplicates, Element, Expr, Group, Rows, Select, Slot, Triple, Var,
+    Aggregate, Duplicates, Element, Expr, Group, Path, Rows, Select, Slot, Triple, Var,
 };
 
 /// The symbols of the algebra (18.2).
@@ -9,6 +9,8 @@ use crate::random::ast::{
 pub enum Algebra {
     /// A basic graph pattern; the empty one is Z.
     Bgp(Vec<Triple>),
+    /// Path.
+    Path(Slot, Path, Slot),
     /// Join.
     Join(Box<Algebra>, Box<Algebra>),
     /// LeftJoin; no expression is `true`.
@@ -86,6 +88,10 @@ impl Translator {
                 Element::Bind(value, var) => Algebra::Extend(Box::new(g), *var, value.clone()),
                 // "If E is any other form: Let A := Translate(E). G := Join(G, A)."
                 Element::Triples(triples) => self.join(g, Algebra::Bgp(triples.clone())),
+                // 18.2.2.4 makes triple patterns of predicates and sequences, which mean the same.
+                Element::Path(x, path, y) => {
+                    self.join(g, Algebra::Path(x.clone(), path.clone(), y.clone()))
+                }
                 Element::Union(branches) => {
                     let union = self.union(branches);
                     self.join(g, union)
@@ -115,7 +121,7 @@ impl Translator {
     /// dawg-optional-filter-005-not-simplified says that the inner filter stays inside.
     fn join(&self, g: Algebra, a: Algebra) -> Algebra {
         match (&g, &a) {
-            (Algebra::Bgp(triples), Algebra::Bgp(_)) if triples.is_empty() => a,
+            (Algebra::Bgp(triples), Algebra::Bgp(_) | Algebra::Path(..)) if triples.is_empty() => a,
             _ => Algebra::Join(Box::new(g), Box::new(a)),
         }
     }

@@ -28,6 +28,27 @@ pub enum Slot {
 /// A triple pattern.
 pub type Triple = [Slot; 3];
 
+/// A property path (9.1).
+#[derive(Clone, Debug, PartialEq)]
+pub enum Path {
+    /// A predicate.
+    Iri(NamedNode),
+    /// `^`
+    Inverse(Box<Path>),
+    /// `/`
+    Sequence(Box<Path>, Box<Path>),
+    /// `|`
+    Alternative(Box<Path>, Box<Path>),
+    /// `?`
+    ZeroOrOne(Box<Path>),
+    /// `*`
+    ZeroOrMore(Box<Path>),
+    /// `+`
+    OneOrMore(Box<Path>),
+    /// `!(a|^b)`: predicates, and those of the inverse; not both empty.
+    Negated(Vec<NamedNode>, Vec<NamedNode>),
+}
+
 /// `{ ... }`
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Group {
@@ -43,6 +64,8 @@ pub type Rows = Vec<Vec<Option<Term>>>;
 pub enum Element {
     /// Triple patterns.
     Triples(Vec<Triple>),
+    /// A property path between two ends.
+    Path(Slot, Path, Slot),
     /// FILTER.
     Filter(Expr),
     /// OPTIONAL.
@@ -188,6 +211,13 @@ pub fn in_scope(group: &Group) -> BTreeSet<Var> {
         match element {
             Element::Triples(triples) => {
                 for slot in triples.iter().flatten() {
+                    if let Slot::Var(var) = slot {
+                        scope.insert(*var);
+                    }
+                }
+            }
+            Element::Path(subject, _, object) => {
+                for slot in [subject, object] {
                     if let Slot::Var(var) = slot {
                         scope.insert(*var);
                     }

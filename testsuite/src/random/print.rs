@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::ast::{
-    Duplicates, Element, Expr, Form, Group, Query, Rows, Select, Slot, Triple, Var, name,
+    Duplicates, Element, Expr, Form, Group, Path, Query, Rows, Select, Slot, Triple, Var, name,
 };
 
 const XSD: &str = "http://www.w3.org/2001/XMLSchema#";
@@ -139,6 +139,13 @@ impl Printer {
     fn element(&mut self, element: &Element) {
         match element {
             Element::Triples(triples) => self.triples(triples),
+            Element::Path(subject, path, object) => {
+                self.slot(subject);
+                self.path(path);
+                self.put(" ");
+                self.slot(object);
+                self.put(". ");
+            }
             Element::Filter(condition) => {
                 self.put("FILTER ");
                 self.bracketed(condition);
@@ -204,6 +211,43 @@ impl Printer {
             }
             self.put(". ");
         }
+    }
+
+    fn path(&mut self, path: &Path) {
+        let mut between = |first: &Path, sign: &str, second: &Path| {
+            self.put("(");
+            self.path(first);
+            self.put(sign);
+            self.path(second);
+            self.put(")");
+        };
+        match path {
+            Path::Iri(iri) => {
+                let _ = write!(self.0, "{iri}");
+            }
+            Path::Sequence(first, second) => between(first, "/", second),
+            Path::Alternative(first, second) => between(first, "|", second),
+            Path::Inverse(inner) => {
+                self.put("^");
+                self.in_brackets(inner, "");
+            }
+            Path::ZeroOrOne(inner) => self.in_brackets(inner, "?"),
+            Path::ZeroOrMore(inner) => self.in_brackets(inner, "*"),
+            Path::OneOrMore(inner) => self.in_brackets(inner, "+"),
+            Path::Negated(ahead, back) => {
+                let ahead = ahead.iter().map(ToString::to_string);
+                let back = back.iter().map(|iri| format!("^{iri}"));
+                let all: Vec<String> = ahead.chain(back).collect();
+                let _ = write!(self.0, "!({})", all.join("|"));
+            }
+        }
+    }
+
+    fn in_brackets(&mut self, path: &Path, sign: &str) {
+        self.put("(");
+        self.path(path);
+        self.put(")");
+        self.put(sign);
     }
 
     fn slot(&mut self, slot: &Slot) {

@@ -8,7 +8,7 @@ use oxrdf::{NamedNode, Term};
 
 use super::Random;
 use super::ast::{
-    Duplicates, Element, Expr, Form, Group, Query, Rows, Select, Slot, Triple, Var, in_scope,
+    Duplicates, Element, Expr, Form, Group, Path, Query, Rows, Select, Slot, Triple, Var, in_scope,
 };
 use super::data::{Data, iri};
 
@@ -122,7 +122,60 @@ impl<'a> Generator<'a> {
         [subject, predicate, object]
     }
 
+    /// A property path; like `triple` but with a path.
+    fn path_pattern(&mut self, scope: &[Var]) -> Element {
+        let [mut subject, _, mut object] = self.triple(scope, None);
+        match self.random.below(100) {
+            // A literal, which a path against the predicate may begin with.
+            0..=5 => subject = Slot::Term(self.random.pick(&self.data.literals).clone().into()),
+            6..=11 => object = Slot::Blank(self.new_variable()),
+            // A term that the data does not have as subject or object.
+            12..=19 => subject = Slot::Term(iri(self.random.pick(&["nowhere", "p0"])).into()),
+            20..=25 => object = Slot::Term(iri(self.random.pick(&["nowhere", "p0"])).into()),
+            26..=30 => object = subject.clone(),
+            _ => {}
+        }
+        Element::Path(subject, self.path(3), object)
+    }
+
+    fn path(&mut self, depth: usize) -> Path {
+        if depth == 0 || self.random.chance(15) {
+            return Path::Iri(self.path_predicate());
+        }
+        let inner = Box::new(self.path(depth - 1));
+        match self.random.below(10) {
+            0 => Path::Inverse(inner),
+            1 | 2 => Path::Sequence(inner, Box::new(self.path(depth - 1))),
+            3 | 4 => Path::Alternative(inner, Box::new(self.path(depth - 1))),
+            5 => Path::ZeroOrOne(inner),
+            6 => Path::ZeroOrMore(inner),
+            7 | 8 => Path::OneOrMore(inner),
+            _ => {
+                let ahead = self.random.below(3);
+                let back = self.random.below(3);
+                let ahead: Vec<_> = (0..ahead).map(|_| self.path_predicate()).collect();
+                let mut back: Vec<_> = (0..back).map(|_| self.path_predicate()).collect();
+                if ahead.is_empty() && back.is_empty() {
+                    back.push(self.path_predicate());
+                }
+                Path::Negated(ahead, back)
+            }
+        }
+    }
+
+    /// Rather one that links nodes, sometimes one that the data does not have.
+    fn path_predicate(&mut self) -> NamedNode {
+        match self.random.below(10) {
+            0 => iri("nowhere"),
+            1..=5 => iri("p0"),
+            _ => self.random.pick(&self.data.predicates).clone(),
+        }
+    }
+
     fn triples(&mut self, scope: &[Var]) -> Element {
+        if self.random.chance(15) {
+            return self.path_pattern(scope);
+        }
         let blank = self.random.chance(10).then(|| self.new_variable());
         let many = match self.random.below(10) {
             0..=5 => 1,

@@ -1,6 +1,6 @@
 //! Queries with one thing less, for making a failing query smaller.
 
-use super::ast::{Duplicates, Element, Expr, Form, Group, Query, Select};
+use super::ast::{Duplicates, Element, Expr, Form, Group, Path, Query, Select};
 
 /// Smaller queries, the boldest cuts first. Some of them may not be valid SPARQL.
 #[must_use]
@@ -112,6 +112,7 @@ fn group(whole: &Group) -> Vec<Group> {
 }
 
 /// What may stand instead of an element.
+#[expect(clippy::too_many_lines, reason = "one match over all elements")]
 fn element(whole: &Element) -> Vec<Vec<Element>> {
     let mut smaller: Vec<Vec<Element>> = Vec::new();
     let mut one = |element: Element| smaller.push(vec![element]);
@@ -122,6 +123,11 @@ fn element(whole: &Element) -> Vec<Vec<Element>> {
                 .for_each(|t| one(Element::Triples(t)));
         }
         Element::Triples(_) => {}
+        Element::Path(subject, inner, object) => {
+            path(inner)
+                .into_iter()
+                .for_each(|p| one(Element::Path(subject.clone(), p, object.clone())));
+        }
         Element::Filter(condition) => {
             expression(condition)
                 .into_iter()
@@ -179,6 +185,41 @@ fn element(whole: &Element) -> Vec<Vec<Element>> {
         }
     }
     smaller
+}
+
+fn path(whole: &Path) -> Vec<Path> {
+    let one = |inner: &Path, make: fn(Box<Path>) -> Path| {
+        let mut smaller = vec![inner.clone()];
+        smaller.extend(path(inner).into_iter().map(|inner| make(Box::new(inner))));
+        smaller
+    };
+    let two = |a: &Path, b: &Path, make: fn(Box<Path>, Box<Path>) -> Path| {
+        let mut smaller = vec![a.clone(), b.clone()];
+        let (left, right) = (path(a).into_iter(), path(b).into_iter());
+        smaller.extend(left.map(|a| make(Box::new(a), Box::new(b.clone()))));
+        smaller.extend(right.map(|b| make(Box::new(a.clone()), Box::new(b))));
+        smaller
+    };
+    match whole {
+        Path::Iri(_) => Vec::new(),
+        Path::Inverse(inner) => one(inner, Path::Inverse),
+        Path::Sequence(a, b) => two(a, b, Path::Sequence),
+        Path::Alternative(a, b) => two(a, b, Path::Alternative),
+        Path::ZeroOrOne(inner) => one(inner, Path::ZeroOrOne),
+        Path::ZeroOrMore(inner) => one(inner, Path::ZeroOrMore),
+        Path::OneOrMore(inner) => one(inner, Path::OneOrMore),
+        Path::Negated(ahead, back) => {
+            let mut smaller = Vec::new();
+            for list in without(ahead) {
+                smaller.push(Path::Negated(list, back.clone()));
+            }
+            for list in without(back) {
+                smaller.push(Path::Negated(ahead.clone(), list));
+            }
+            smaller.retain(|p| !matches!(p, Path::Negated(a, b) if a.is_empty() && b.is_empty()));
+            smaller
+        }
+    }
 }
 
 fn expression(whole: &Expr) -> Vec<Expr> {

@@ -82,7 +82,10 @@ impl Builder {
         repeats: bool,
     ) -> (PathStep, bool, bool) {
         let (mut step, mut zero, mut repeats) = (step, zero, repeats);
-        while self.optimize {
+        if !self.optimize {
+            return (step, zero, repeats);
+        }
+        loop {
             step = match step {
                 PathStep::Closure {
                     step: inner,
@@ -129,7 +132,6 @@ impl Builder {
                 step => return (step, zero, repeats),
             };
         }
-        (step, zero, repeats)
     }
 }
 

@@ -141,12 +141,10 @@ fn pairs_of(step: &PathStep, triples: &BTreeSet<[TermId; 3]>, nodes: &BTreeSet<T
 
 fn closure(once: Pairs, zero: bool, repeats: bool, nodes: &BTreeSet<TermId>) -> Pairs {
     let mut all = once.clone();
-    while repeats {
-        let before = all.len();
+    let mut before = 0;
+    while repeats && all.len() > before {
+        before = all.len();
         all.extend(compose(&all, &once));
-        if all.len() == before {
-            break;
-        }
     }
     if zero {
         all.extend(nodes.iter().map(|node| (*node, *node)));
