@@ -5,11 +5,14 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
+use oxrdf::NamedNode;
 use stoa_quadstore::QuadStore;
 use stoa_storage::{Disk, Identity, RealDisk, Store};
 
-use crate::dump;
+use crate::dataset_statistics::DatasetStatistics;
+use crate::dump::{self, Dump, DumpScope};
 use crate::error::{Error, Result};
+use crate::format::GraphFormat;
 use crate::info::{CheckSummary, Info};
 use crate::load::{self, LoadSummary, Progress};
 use crate::options::{Access, DumpFormat, LoadOptions, OpenOptions, QueryOptions};
@@ -127,12 +130,6 @@ impl Database {
         self.shared.is_new
     }
 
-    /// The source of time as a worker pool wants it.
-    #[must_use]
-    pub fn executor_clock(&self) -> Arc<dyn stoa_executor::Clock> {
-        self.shared.runtime.executor_clock()
-    }
-
     /// The number of the last commit.
     #[must_use]
     pub fn commit(&self) -> u64 {
@@ -234,6 +231,47 @@ impl Database {
             out,
             cancel,
         )
+    }
+
+    /// Begins a dump that is written piece by piece: of everything in a format that has graphs, or of
+    /// one graph in any. A graph that does not exist is empty; see [`Database::graph_exists`].
+    ///
+    /// # Errors
+    /// `InvalidOption` if the format has no graphs but the dump has, and what the disk gives.
+    pub fn start_dump(
+        &self,
+        format: GraphFormat,
+        scope: &DumpScope,
+        cancel: &CancelHandle,
+    ) -> Result<Dump> {
+        let snapshot = self.shared.store.snapshot();
+        Dump::new(
+            &self.shared.runtime,
+            snapshot,
+            format,
+            scope,
+            cancel.clone(),
+        )
+    }
+
+    /// Whether a named graph holds quads or was created empty.
+    ///
+    /// # Errors
+    /// What the disk gives.
+    pub fn graph_exists(&self, graph: &NamedNode) -> Result<bool> {
+        let snapshot = self.shared.store.snapshot();
+        Ok(match snapshot.term_id(graph.as_ref().into())? {
+            Some(id) => snapshot.graph_exists(id)?,
+            None => false,
+        })
+    }
+
+    /// Counts quads by graph, predicate and class.
+    ///
+    /// # Errors
+    /// `Cancelled`, and what the disk gives.
+    pub fn statistics(&self, cancel: &CancelHandle) -> Result<DatasetStatistics> {
+        DatasetStatistics::of(&self.shared.store.snapshot(), cancel)
     }
 
     /// What is in the database and how it lies on disk.

@@ -1,8 +1,9 @@
-//! Writes all quads of a database, a batch at a time.
+//! Writes all quads of a database or of one graph, a batch at a time.
 //!
-//! N-Quads come in the order of SPOG; several threads decode a batch each. TriG comes graph by graph,
-//! the default graph first: a graph that holds much of the database is filtered out of SPOG, the
-//! subjects of a smaller one are looked up there.
+//! [`Dump`] goes step by step, so that it can be left and taken up again. N-Quads come in the order of
+//! SPOG; what has blocks for graphs comes graph by graph, the default graph first: a graph that holds
+//! much of the database is filtered out of SPOG, the subjects of a smaller one are looked up there.
+//! A dump of everything as N-Quads that need not pause decodes on several threads.
 //!
 //! # Limits
 //! Memory: one batch for each thread, reserved from the budget; with too little of it, one batch.
@@ -10,7 +11,11 @@
 
 use std::io::Write;
 
-use stoa_quadstore::{Columns, LookupRows, LookupSpec, QuadColumns, Scan, ScanSpec, Snapshot};
+use oxrdf::NamedNode;
+use stoa_quadstore::{
+    Columns, GraphEntry, Lookup, LookupRows, LookupSpec, QuadColumns, Scan, ScanSpec, Snapshot,
+};
+use stoa_storage::Reservation;
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use crate::error::{Error, Result};
@@ -34,7 +39,23 @@ pub(crate) fn dump(
 ) -> Result<u64> {
     match format {
         DumpFormat::NQuads => n_quads(runtime, snapshot, out, cancel),
-        DumpFormat::TriG => trig(snapshot, out, cancel),
+        DumpFormat::TriG => {
+            let scope = DumpScope::All;
+            let mut dump = Dump::new(
+                runtime,
+                snapshot.clone(),
+                GraphFormat::TriG,
+                &scope,
+                cancel.clone(),
+            )?;
+            let mut bytes = Vec::new();
+            while dump.step(&mut bytes)? {
+                out.write_all(&bytes).map_err(Error::Output)?;
+                bytes.clear();
+            }
+            out.write_all(&bytes).map_err(Error::Output)?;
+            Ok(dump.quads())
+        }
     }
 }
 
@@ -69,7 +90,7 @@ fn n_quads(
     let reserved = runtime.memory().try_reserve(wanted);
     let threads = if reserved.is_ok() { threads } else { 1 };
     let mut encoders: Vec<Encoder> = (0..threads)
-        .map(|_| Encoder::new(GraphFormat::NQuads))
+        .map(|_| Encoder::new(GraphFormat::NQuads, true))
         .collect();
     let mut scan = scan(snapshot, GraphSet::All)?;
     let mut quads = 0;
@@ -128,12 +149,15 @@ struct Encoder {
     views: TermViews,
     bytes: Vec<u8>,
     quads: u64,
+    /// Whether quads are written with their graph; else as triples.
+    with_graph: bool,
 }
 
 impl Encoder {
-    fn new(format: GraphFormat) -> Self {
+    fn new(format: GraphFormat, with_graph: bool) -> Self {
         Self {
             writer: GraphWriter::new(format),
+            with_graph,
             batch: QuadColumns::default(),
             views: TermViews::default(),
             bytes: Vec::new(),
@@ -162,7 +186,7 @@ impl Encoder {
             ) else {
                 return Err(Error::Internal("a quad without a term".to_owned()));
             };
-            let graph = self.views.get(first + 3)?;
+            let graph = self.views.get(first + 3)?.filter(|_| self.with_graph);
             self.writer.quad(
                 [&subject, &predicate, &object],
                 graph.as_ref(),
@@ -174,72 +198,177 @@ impl Encoder {
     }
 }
 
-fn trig(snapshot: &Snapshot, out: &mut dyn Write, cancel: &CancelHandle) -> Result<u64> {
-    let mut dump = TrigDump {
-        snapshot,
-        out,
-        cancel,
-        encoder: Encoder::new(GraphFormat::TriG),
-    };
-    let default_quads = snapshot.graph_quads(TermId::DEFAULT_GRAPH)?;
-    dump.graph(TermId::DEFAULT_GRAPH, default_quads)?;
-    for entry in snapshot.graphs()? {
-        if entry.graph != TermId::DEFAULT_GRAPH {
-            dump.graph(entry.graph, entry.quads)?;
-        }
-    }
-    dump.encoder.writer.finish(&mut dump.encoder.bytes)?;
-    dump.flush()?;
-    Ok(dump.encoder.quads)
+/// What a dump holds.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum DumpScope {
+    /// All quads of all graphs.
+    #[default]
+    All,
+    /// The triples of the default graph.
+    DefaultGraph,
+    /// The triples of one named graph.
+    Graph(NamedNode),
 }
 
-struct TrigDump<'a> {
-    snapshot: &'a Snapshot,
-    out: &'a mut dyn Write,
-    cancel: &'a CancelHandle,
+/// A dump that is written piece by piece, all of it from one snapshot.
+pub struct Dump {
+    snapshot: Snapshot,
+    cancel: CancelHandle,
     encoder: Encoder,
+    /// Graphs that are still to come.
+    waiting: std::vec::IntoIter<GraphEntry>,
+    current: Option<Source>,
+    rows: LookupRows,
+    _memory: Option<Reservation>,
 }
 
-impl TrigDump<'_> {
-    fn graph(&mut self, graph: TermId, quads: u64) -> Result<()> {
-        let mut batch = QuadColumns::default();
-        if quads.saturating_mul(SCANNED_SHARE) >= self.snapshot.quads() {
-            let mut scan = scan(self.snapshot, GraphSet::One(graph))?;
-            while scan.next(DUMP_BATCH_ROWS, &mut batch)? {
-                self.write(&batch)?;
-            }
-            return Ok(());
+/// Where the quads of the current graph, or all quads, come from.
+enum Source {
+    Scan(Scan),
+    /// The subjects of a graph, looked up in SPOG batch by batch.
+    Subjects {
+        subjects: Scan,
+        lookup: Box<Lookup>,
+        /// Whether the look-up of the last batch of subjects may have more.
+        is_open: bool,
+    },
+}
+
+impl Dump {
+    pub(crate) fn new(
+        runtime: &Runtime,
+        snapshot: Snapshot,
+        format: GraphFormat,
+        scope: &DumpScope,
+        cancel: CancelHandle,
+    ) -> Result<Self> {
+        let is_all = *scope == DumpScope::All;
+        if is_all && !format.has_graphs() {
+            return Err(Error::InvalidOption {
+                option: "--format",
+                reason: format!("{format} has no graphs: take nq or trig"),
+            });
         }
-        let mut lookup = self.snapshot.lookup(&LookupSpec {
+        let (mut graphs, mut current) = (Vec::new(), None);
+        match scope {
+            DumpScope::All if format == GraphFormat::NQuads => {
+                current = Some(Source::Scan(scan(&snapshot, GraphSet::All)?));
+            }
+            DumpScope::All => {
+                graphs = snapshot.graphs()?;
+                graphs.retain(|entry| entry.graph != TermId::DEFAULT_GRAPH);
+                graphs.insert(0, entry(&snapshot, TermId::DEFAULT_GRAPH)?);
+            }
+            DumpScope::DefaultGraph => graphs.push(entry(&snapshot, TermId::DEFAULT_GRAPH)?),
+            DumpScope::Graph(name) => {
+                if let Some(graph) = snapshot.term_id(name.as_ref().into())? {
+                    graphs.push(entry(&snapshot, graph)?);
+                }
+            }
+        }
+        let memory = runtime.memory().try_reserve(DUMP_BATCH_BYTES).ok();
+        Ok(Self {
+            snapshot,
+            cancel,
+            encoder: Encoder::new(format, is_all),
+            waiting: graphs.into_iter(),
+            current,
+            rows: LookupRows::default(),
+            _memory: memory,
+        })
+    }
+
+    /// How many quads were written so far.
+    #[must_use]
+    pub fn quads(&self) -> u64 {
+        self.encoder.quads
+    }
+
+    /// Appends the next batch of quads. Returns whether there is more.
+    ///
+    /// # Errors
+    /// `Cancelled`, `Unsupported` if the format cannot write a term, and what the disk gives.
+    pub fn step(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        check(&self.cancel)?;
+        let more = match &mut self.current {
+            Some(source) => {
+                let mut batch = std::mem::take(&mut self.encoder.batch);
+                let more = source.next(&mut batch, &mut self.rows)?;
+                let done = self.encoder.encode(&batch, &self.snapshot);
+                self.encoder.batch = batch;
+                done?;
+                if !more {
+                    self.current = None;
+                }
+                true
+            }
+            None => match self.waiting.next() {
+                Some(entry) => {
+                    self.current = Some(Source::of(&self.snapshot, &entry)?);
+                    true
+                }
+                None => {
+                    self.encoder.writer.finish(&mut self.encoder.bytes)?;
+                    false
+                }
+            },
+        };
+        out.append(&mut self.encoder.bytes);
+        Ok(more)
+    }
+}
+
+fn entry(snapshot: &Snapshot, graph: TermId) -> Result<GraphEntry> {
+    Ok(GraphEntry {
+        graph,
+        quads: snapshot.graph_quads(graph)?,
+    })
+}
+
+impl Source {
+    fn of(snapshot: &Snapshot, entry: &GraphEntry) -> Result<Self> {
+        if entry.quads.saturating_mul(SCANNED_SHARE) >= snapshot.quads() {
+            return Ok(Self::Scan(scan(snapshot, GraphSet::One(entry.graph))?));
+        }
+        let lookup = snapshot.lookup(&LookupSpec {
             permutation: Permutation::Spog,
             key_length: 1,
-            graphs: GraphSet::One(graph),
+            graphs: GraphSet::One(entry.graph),
             columns: Columns::ALL,
             with_graph: true,
         })?;
-        let mut subjects = self.snapshot.scan_graph_subjects(graph)?;
-        let mut rows = LookupRows::default();
-        while subjects.next(DUMP_BATCH_ROWS, &mut batch)? {
-            let [_, keys, _, _] = &batch.columns;
-            lookup.start(&[keys])?;
-            while lookup.next(DUMP_BATCH_ROWS, &mut rows)? {
-                self.write(&rows.columns)?;
+        Ok(Self::Subjects {
+            subjects: snapshot.scan_graph_subjects(entry.graph)?,
+            lookup: Box::new(lookup),
+            is_open: false,
+        })
+    }
+
+    /// Replaces `batch` by the next quads; false if there are no more.
+    fn next(&mut self, batch: &mut QuadColumns, rows: &mut LookupRows) -> Result<bool> {
+        match self {
+            Self::Scan(scan) => Ok(scan.next(DUMP_BATCH_ROWS, batch)?),
+            Self::Subjects {
+                subjects,
+                lookup,
+                is_open,
+            } => {
+                if !*is_open {
+                    if !subjects.next(DUMP_BATCH_ROWS, batch)? {
+                        batch.clear();
+                        return Ok(false);
+                    }
+                    let [_, keys, _, _] = &batch.columns;
+                    lookup.start(&[keys])?;
+                }
+                *is_open = lookup.next(DUMP_BATCH_ROWS, rows)?;
+                if *is_open {
+                    std::mem::swap(batch, &mut rows.columns);
+                } else {
+                    batch.clear();
+                }
+                Ok(true)
             }
         }
-        Ok(())
-    }
-
-    fn write(&mut self, batch: &QuadColumns) -> Result<()> {
-        check(self.cancel)?;
-        self.encoder.encode(batch, self.snapshot)?;
-        self.flush()
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        self.out
-            .write_all(&self.encoder.bytes)
-            .map_err(Error::Output)?;
-        self.encoder.bytes.clear();
-        Ok(())
     }
 }

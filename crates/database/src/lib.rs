@@ -49,6 +49,7 @@
 #![warn(missing_docs)]
 
 mod database;
+mod dataset_statistics;
 mod dump;
 mod error;
 mod format;
@@ -62,6 +63,8 @@ mod runtime;
 mod statistics;
 
 pub use database::Database;
+pub use dataset_statistics::{DatasetStatistics, Partitions};
+pub use dump::{Dump, DumpScope};
 pub use error::{DataError, Error, Result, SyntaxError};
 pub use format::{Compression, GraphFormat};
 pub use info::{CheckSummary, Info, PartInfo};

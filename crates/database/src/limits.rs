@@ -34,3 +34,9 @@ pub const DUMP_THREADS_MAX: usize = 8;
 
 /// How many folders deep the inputs of a load may lie below the folder that was named.
 pub const FOLDER_DEPTH_MAX: usize = 64;
+
+/// Predicates, classes or graphs beyond this many are not counted one by one for statistics.
+pub const PARTITIONS_COUNTED_MAX: usize = 100_000;
+
+/// Statistics list at most this many predicates, classes and graphs, the largest.
+pub const PARTITIONS_LISTED_MAX: usize = 1_000;

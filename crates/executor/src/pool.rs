@@ -49,7 +49,8 @@ pub trait Task: Send + 'static {
     /// Does a bounded piece of work and appends what it produces. Returns whether there is more.
     ///
     /// # Errors
-    /// Whatever ends the task; what was appended before still reaches the reader.
+    /// Whatever ends the task. What was appended since the last chunk is dropped, so a reader that has
+    /// nothing yet gets the error alone.
     fn step(&mut self, out: &mut Vec<u8>) -> Result<bool, Self::Error>;
 
     /// The error that a reader gets if a step panics.
@@ -269,7 +270,11 @@ impl<T: Task> Shared<T> {
                 };
             }
             if self.clock.now_ns().saturating_sub(start) >= SLICE_NS {
-                return After::Again(job);
+                // A reader need not wait for a full chunk while others have their turn.
+                if job.out.is_empty() {
+                    return After::Again(job);
+                }
+                return job.hand_on().map_or(After::Parked, After::Again);
             }
         }
     }
@@ -295,7 +300,7 @@ impl<T: Task> Job<T> {
 
     fn end(mut self, outcome: Result<(), T::Error>) -> After<T> {
         let mut state = lock(&self.stream.state);
-        if !self.out.is_empty() {
+        if outcome.is_ok() && !self.out.is_empty() {
             let chunk = std::mem::take(&mut self.out);
             state.bytes += chunk.len();
             state.chunks.push_back(chunk);

@@ -47,7 +47,7 @@ fn errors_are_problem_documents() {
         (QUERY, "SELECT * {", "400", "\"line\":1"),
         (
             QUERY,
-            "SELECT * { ?s <http://a/p>* ?o }",
+            "SELECT * { SERVICE <http://a/> { ?s ?p ?o } }",
             "400",
             "not supported yet",
         ),
@@ -57,8 +57,18 @@ fn errors_are_problem_documents() {
             "415",
             "sparql-query",
         ),
-        ("DELETE /sparql HTTP/1.1", "", "405", "GET, HEAD, POST"),
-        ("GET /sparql HTTP/1.1", "", "400", "query is missing"),
+        (
+            "DELETE /sparql HTTP/1.1",
+            "",
+            "405",
+            "GET, HEAD, POST, OPTIONS",
+        ),
+        (
+            "POST /sparql HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded",
+            "",
+            "400",
+            "query is missing",
+        ),
         ("GET /nothing HTTP/1.1", "", "404", "/sparql"),
         (
             "POST /sparql HTTP/1.1\r\nAccept: image/png\r\nContent-Type: application/sparql-query",

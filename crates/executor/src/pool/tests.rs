@@ -94,15 +94,19 @@ fn chunks_come_in_order() {
 }
 
 #[test]
-fn what_was_written_comes_before_the_error() {
+fn an_error_comes_alone_or_after_whole_chunks() {
     for (end, error) in [("no", "no"), ("panic", "panicked")] {
-        let pool = pool(1, 1, 0);
-        let mut stream = pool
-            .submit(pieces(1, end).0)
-            .unwrap_or_else(|_| panic!("room"));
-        assert_eq!(stream.next_chunk().unwrap().unwrap().len(), 10_000);
-        assert_eq!(stream.next_chunk(), Some(Err(error)));
-        assert_eq!(stream.next_chunk(), None);
+        for (steps, chunks) in [(0, 0), (1, 0), (3, 0), (4, 1)] {
+            let pool = pool(1, 1, 0);
+            let mut stream = pool
+                .submit(pieces(steps, end).0)
+                .unwrap_or_else(|_| panic!("room"));
+            for _ in 0..chunks {
+                assert_eq!(stream.next_chunk().unwrap().unwrap().len(), 40_000);
+            }
+            assert_eq!(stream.next_chunk(), Some(Err(error)), "{steps}");
+            assert_eq!(stream.next_chunk(), None);
+        }
     }
 }
 

@@ -7,6 +7,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use stoa_database::results::ResultFormat;
 use stoa_database::{DumpFormat, GraphFormat};
 
+use crate::http::{RESERVED, is_name};
+
 use super::sizes::{parse_bytes, parse_duration};
 
 /// A database for RDF: load it, ask it in SPARQL.
@@ -47,6 +49,7 @@ Examples:
 Examples:
   stoa serve --db mydb
   stoa serve --db mydb --bind 127.0.0.1:0 --timeout 10s --memory 4G
+  stoa serve --db people=db1 --db places=db2 --cors https://example.org
   curl -d 'query=SELECT * { ?s ?p ?o } LIMIT 3' http://127.0.0.1:7878/sparql")]
     Serve(Serve),
     /// Write all quads to standard output
@@ -111,6 +114,9 @@ pub(super) struct Query {
     /// Read the query from a file, - for standard input
     #[arg(short, long, value_name = "FILE")]
     pub(super) file: Option<PathBuf>,
+    /// Base of relative IRIs in the query
+    #[arg(long, value_name = "IRI", env = "STOA_BASE")]
+    pub(super) base: Option<String>,
     /// table, json, xml, csv, tsv for solutions; nt, nq, ttl, trig, rdf for graphs
     #[arg(long, env = "STOA_FORMAT", value_parser = parse_result_format)]
     pub(super) format: Option<ResultFormat>,
@@ -150,8 +156,15 @@ pub(super) enum DefaultGraph {
 
 #[derive(Args, Debug)]
 pub(super) struct Serve {
-    #[command(flatten)]
-    pub(super) folder: Folder,
+    /// The folder of a database, served at /sparql; or NAME=DIR for /NAME/sparql, repeatable
+    #[arg(
+        long,
+        required = true,
+        value_name = "[NAME=]DIR",
+        env = "STOA_DB",
+        value_parser = parse_served
+    )]
+    pub(super) db: Vec<Served>,
     /// Address and port to listen on; port 0 takes a free one
     #[arg(
         long,
@@ -168,6 +181,10 @@ pub(super) struct Serve {
     /// Cut off a client that takes nothing of its answer for this time
     #[arg(long, value_name = "TIME", env = "STOA_CLIENT_TIMEOUT", value_parser = parse_duration, default_value = "60s")]
     pub(super) client_timeout: Duration,
+    /// Let web pages of this origin read answers, such as https://example.org, or * for all;
+    /// repeatable
+    #[arg(long, value_name = "ORIGIN", env = "STOA_CORS", value_delimiter = ',', value_parser = parse_origin)]
+    pub(super) cors: Vec<String>,
 }
 
 #[derive(Args, Debug)]
@@ -177,6 +194,49 @@ pub(super) struct Dump {
     /// nq or trig
     #[arg(long, env = "STOA_FORMAT", value_parser = parse_dump_format, default_value = "nq")]
     pub(super) format: DumpFormat,
+}
+
+/// A database to serve: at the root, or under a name.
+#[derive(Clone, Debug)]
+pub(super) struct Served {
+    pub(super) name: Option<String>,
+    pub(super) folder: PathBuf,
+}
+
+/// `NAME=DIR` if what stands before the first `=` can be a name, else a folder.
+fn parse_served(text: &str) -> Result<Served, String> {
+    let folder = |folder: &str| {
+        if folder.is_empty() {
+            Err("the folder is missing".to_owned())
+        } else {
+            Ok(PathBuf::from(folder))
+        }
+    };
+    match text.split_once('=') {
+        Some((name, _)) if RESERVED.contains(&name) => Err(format!(
+            "'{name}' is an address of the server; take another name"
+        )),
+        Some((name, rest)) if is_name(name) => Ok(Served {
+            name: Some(name.to_owned()),
+            folder: folder(rest)?,
+        }),
+        _ => Ok(Served {
+            name: None,
+            folder: folder(text)?,
+        }),
+    }
+}
+
+fn parse_origin(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    let is_origin = text.split_once("://").is_some_and(|(scheme, host)| {
+        !scheme.is_empty() && !host.is_empty() && !host.contains('/')
+    });
+    if text == "*" || text == "null" || is_origin {
+        Ok(text.to_owned())
+    } else {
+        Err("an origin is a scheme and a host, such as https://example.org, or *".to_owned())
+    }
 }
 
 fn parse_threads(text: &str) -> Result<usize, String> {

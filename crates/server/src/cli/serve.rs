@@ -1,6 +1,7 @@
 //! `serve`: the HTTP server until a signal ends it.
 
 use std::net::{TcpListener, ToSocketAddrs as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,9 +13,9 @@ use stoa_database::{
     machine_memory_bytes,
 };
 
-use super::arguments::{DefaultGraph, Serve};
+use super::arguments::{DefaultGraph, Serve, Served};
 use super::output::say;
-use crate::http::{Server, Service, Settings};
+use crate::http::{Databases, Origins, Server, Service, Settings};
 
 /// How long a query may run unless the command line says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -47,41 +48,62 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         .with_context(|| format!("--bind {} is no address", arguments.bind))?;
     let listener = TcpListener::bind(address)
         .with_context(|| format!("cannot listen on {address}; choose another with --bind"))?;
-    let options = OpenOptions {
-        access: Access::Exclusive,
-        create: true,
-    };
-    let database = Database::open(&runtime, &arguments.folder.db, &options)?;
-    let is_new = database.is_new();
+    let (databases, created) = open_all(&runtime, &arguments.db)?;
     let limits = PoolLimits {
         threads: runtime.threads(),
         active_max: runtime.threads() * ACTIVE_PER_CORE,
         waiting_max: WAITING_MAX,
     };
-    let pool = WorkerPool::new(limits, database.executor_clock())
-        .context("cannot start worker threads")?;
+    let pool =
+        WorkerPool::new(limits, runtime.executor_clock()).context("cannot start worker threads")?;
     let settings = Settings {
         timeout: arguments.limits.timeout.unwrap_or(DEFAULT_TIMEOUT),
         client_timeout: arguments.client_timeout,
         default_graph_union: arguments.limits.default_graph == DefaultGraph::Union,
+        origins: Origins::new(arguments.cors),
     };
     let service = Service {
-        database,
+        databases,
         pool,
         settings,
     };
     let server =
         Server::start(service, listener, runtime.threads()).context("cannot start the server")?;
     say(&format!("listening on http://{}", server.address));
-    if is_new {
-        say(&format!(
-            "created the database {}",
-            arguments.folder.db.display()
-        ));
+    for folder in created {
+        say(&format!("created the database {}", folder.display()));
     }
     while !interrupted.load(Ordering::Relaxed) {
         std::thread::sleep(SIGNAL_POLL);
     }
     server.stop().context("the server did not end well")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens all databases, and tells which folders are new ones.
+fn open_all(runtime: &Runtime, served: &[Served]) -> anyhow::Result<(Databases, Vec<PathBuf>)> {
+    let options = OpenOptions {
+        access: Access::Exclusive,
+        create: true,
+    };
+    let (mut databases, mut created) = (Databases::default(), Vec::new());
+    for Served { name, folder } in served {
+        let is_taken = match name {
+            None => databases.root.is_some(),
+            Some(name) => databases.named.contains_key(name),
+        };
+        if is_taken {
+            let at = name.as_deref().unwrap_or("the root");
+            anyhow::bail!("two databases at {at}: give each a name of its own, --db NAME=DIR");
+        }
+        let database = Database::open(runtime, folder, &options)?;
+        if database.is_new() {
+            created.push(folder.clone());
+        }
+        match name {
+            None => databases.root = Some(database),
+            Some(name) => drop(databases.named.insert(name.clone(), database)),
+        }
+    }
+    Ok((databases, created))
 }

@@ -28,6 +28,31 @@ pub(crate) fn negotiate<T: Copy>(accept: Option<&str>, offers: &[(&str, T)]) -> 
     best.map(|(_, value)| value)
 }
 
+/// What a client makes of a token such as a content coding, in thousandths: that of the token
+/// itself, else that of `*`; `None` if neither occurs.
+pub(super) fn quality(accept: &str, token: &str) -> Option<u32> {
+    let mut rest = None;
+    for part in accept.split(',') {
+        let mut parts = part.split(';').map(str::trim);
+        let name = parts.next().unwrap_or("");
+        let quality = parts
+            .find_map(|parameter| {
+                parameter
+                    .strip_prefix("q=")
+                    .or(parameter.strip_prefix("Q="))
+            })
+            .map_or(Some(1000), parse_quality)
+            .unwrap_or(0);
+        if name.eq_ignore_ascii_case(token) {
+            return Some(quality);
+        }
+        if name == "*" {
+            rest = Some(quality);
+        }
+    }
+    rest
+}
+
 struct Range<'a> {
     kind: &'a str,
     subtype: &'a str,

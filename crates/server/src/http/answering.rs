@@ -1,34 +1,53 @@
-//! Answering a query in the worker pool, and the body that its bytes come through.
+//! Answers made in the worker pool, and the body that their bytes come through.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes, Frame};
+use stoa_database::oxrdf::NamedNode;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{
-    CancelHandle, Database, Error, GraphFormat, QueryKind, QueryOptions, Task, TaskStream,
+    CancelHandle, Database, Dump, Error, GraphFormat, QueryKind, QueryOptions, Task, TaskStream,
 };
 
 use super::accept::negotiate;
+use super::description::Description;
+use super::encoding::{Coding, ENCODED_BYTES_MIN, Encoder};
 use super::parameters::Parameters;
 use super::problem::Problem;
 
-/// A query from its text to the last byte of its answer.
-pub(crate) struct QueryTask {
-    state: State,
+/// An answer from its request to its last byte.
+pub(crate) struct AnswerTask {
+    work: Work,
+    /// What was written and is not encoded yet.
+    plain: Vec<u8>,
+    /// The coding that the client wants; used if the answer is long enough.
+    coding: Coding,
+    encoder: Option<Encoder>,
     /// Told to the reactor before the first chunk.
-    content_type: Arc<Mutex<Option<&'static str>>>,
+    head: Arc<Mutex<Head>>,
 }
 
-enum State {
-    Prepare(Box<Request>),
+/// What kinds of answers there are.
+pub(super) enum Work {
+    /// A query that is still to be parsed and planned.
+    Prepare(Box<QueryRequest>),
     Answer(Box<Answer>),
+    Dump(Box<Dump>, GraphFormat),
+    Description(Box<Description>),
+}
+
+/// What the head of a response says of its body.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    pub(super) content_type: &'static str,
+    pub(super) coding: Coding,
 }
 
 /// What a client asks for.
-pub(super) struct Request {
+pub(super) struct QueryRequest {
     pub(super) database: Database,
     pub(super) text: String,
     pub(super) options: QueryOptions,
@@ -36,41 +55,80 @@ pub(super) struct Request {
     pub(super) accept: Option<String>,
 }
 
-impl QueryTask {
-    pub(super) fn new(request: Request) -> (Self, Arc<Mutex<Option<&'static str>>>) {
-        let content_type = Arc::new(Mutex::new(None));
-        let state = State::Prepare(Box::new(request));
-        (
-            Self {
-                state,
-                content_type: Arc::clone(&content_type),
-            },
+impl AnswerTask {
+    pub(super) fn new(work: Work, coding: Coding) -> (Self, Arc<Mutex<Head>>) {
+        let content_type = match &work {
+            Work::Prepare(_) | Work::Answer(_) => "application/octet-stream",
+            Work::Dump(_, format) => graph_content_type(*format),
+            Work::Description(description) => graph_content_type(description.format),
+        };
+        let head = Arc::new(Mutex::new(Head {
             content_type,
-        )
+            coding: Coding::Identity,
+        }));
+        let task = Self {
+            work,
+            plain: Vec::new(),
+            coding,
+            encoder: None,
+            head: Arc::clone(&head),
+        };
+        (task, head)
     }
-}
 
-impl Task for QueryTask {
-    type Error = Problem;
+    fn head(&self) -> MutexGuard<'_, Head> {
+        self.head.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 
-    fn step(&mut self, out: &mut Vec<u8>) -> Result<bool, Problem> {
-        match &mut self.state {
-            State::Answer(answer) => answer.step(out).map_err(Problem::from),
-            State::Prepare(request) => {
+    /// A step of the work itself, into `plain`.
+    fn work(&mut self) -> Result<bool, Problem> {
+        match &mut self.work {
+            Work::Answer(answer) => answer.step(&mut self.plain).map_err(Problem::from),
+            Work::Dump(dump, _) => dump.step(&mut self.plain).map_err(Problem::from),
+            Work::Description(description) => {
+                description.write(&mut self.plain)?;
+                Ok(false)
+            }
+            Work::Prepare(request) => {
                 let query = request.database.prepare(&request.text, &request.options)?;
                 let format = choose_format(query.kind(), request)?;
                 let content_type = match format {
                     ResultFormat::Solutions(format) => format.content_type(),
                     ResultFormat::Graph(format) => graph_content_type(format),
                 };
-                *self
-                    .content_type
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner) = Some(content_type);
-                self.state = State::Answer(Box::new(Answer::new(query, format)?));
+                self.work = Work::Answer(Box::new(Answer::new(query, format)?));
+                self.head().content_type = content_type;
                 Ok(true)
             }
         }
+    }
+}
+
+impl Task for AnswerTask {
+    type Error = Problem;
+
+    fn step(&mut self, out: &mut Vec<u8>) -> Result<bool, Problem> {
+        let more = self.work()?;
+        if self.encoder.is_none() {
+            if more && self.plain.is_empty() {
+                return Ok(true);
+            }
+            let is_short = !more && self.plain.len() < ENCODED_BYTES_MIN;
+            let coding = if is_short {
+                Coding::Identity
+            } else {
+                self.coding
+            };
+            self.head().coding = coding;
+            self.encoder = Some(Encoder::new(coding).map_err(not_encoded)?);
+        }
+        if let Some(encoder) = &mut self.encoder {
+            encoder.push(&mut self.plain, out).map_err(not_encoded)?;
+            if !more {
+                encoder.finish(out).map_err(not_encoded)?;
+            }
+        }
+        Ok(more)
     }
 
     fn panicked() -> Problem {
@@ -82,7 +140,15 @@ impl Task for QueryTask {
     }
 }
 
-fn choose_format(kind: QueryKind, request: &Request) -> Result<ResultFormat, Problem> {
+fn not_encoded(error: std::io::Error) -> Problem {
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "internal",
+        format!("the answer could not be encoded: {error}"),
+    )
+}
+
+fn choose_format(kind: QueryKind, request: &QueryRequest) -> Result<ResultFormat, Problem> {
     if let Some(format) = request.format {
         return Ok(format);
     }
@@ -106,7 +172,15 @@ fn choose_format(kind: QueryKind, request: &Request) -> Result<ResultFormat, Pro
         offers.push(("application/xml", solutions(SolutionsFormat::Xml)));
         offers.push(("text/xml", solutions(SolutionsFormat::Xml)));
     }
-    negotiate(accept, &offers).ok_or_else(|| {
+    choose(accept, &offers)
+}
+
+/// The offer that the client wants most.
+///
+/// # Errors
+/// 406 with what is offered.
+pub(super) fn choose<T: Copy>(accept: Option<&str>, offers: &[(&str, T)]) -> Result<T, Problem> {
+    negotiate(accept, offers).ok_or_else(|| {
         let names: Vec<&str> = offers.iter().map(|offer| offer.0).collect();
         Problem::new(
             StatusCode::NOT_ACCEPTABLE,
@@ -123,14 +197,18 @@ fn graph_content_type(format: GraphFormat) -> &'static str {
     }
 }
 
-/// The options of a query as the server and the request say.
+/// The options of a query as the server and the request say; relative IRIs are relative to the
+/// address of the endpoint.
 pub(super) fn options(
     parameters: &Parameters,
+    endpoint: String,
     settings: &super::Settings,
     cancel: CancelHandle,
 ) -> QueryOptions {
     let asked = parameters.timeout.map(std::time::Duration::from_secs_f64);
     QueryOptions {
+        // A Host that is none gives no base.
+        base: NamedNode::new(endpoint).ok().map(NamedNode::into_string),
         timeout: Some(asked.map_or(settings.timeout, |asked| asked.min(settings.timeout))),
         default_graph_union: settings.default_graph_union,
         default_graphs: parameters.default_graphs.clone(),
@@ -144,14 +222,14 @@ pub(super) fn options(
 /// connection off without the last chunk, so that the answer cannot be taken for complete.
 pub(super) struct AnswerBody {
     first: Option<Vec<u8>>,
-    stream: Option<TaskStream<QueryTask>>,
+    stream: Option<TaskStream<AnswerTask>>,
     cancel: CancelHandle,
 }
 
 impl AnswerBody {
     pub(super) fn new(
         first: Option<Vec<u8>>,
-        stream: TaskStream<QueryTask>,
+        stream: TaskStream<AnswerTask>,
         cancel: CancelHandle,
     ) -> Self {
         Self {

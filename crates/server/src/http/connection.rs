@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::Service;
-use super::request;
+use super::route;
 
 /// How long a client may take to send the head of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -29,7 +29,7 @@ pub(super) async fn serve(stream: TcpStream, service: Arc<Service>) {
     let stream = PatientStream::new(stream, service.settings.client_timeout);
     let answer = service_fn(move |incoming| {
         let service = Arc::clone(&service);
-        async move { request::answer(incoming, &service).await }
+        async move { route::answer(incoming, &service).await }
     });
     let outcome = http1::Builder::new()
         .timer(TokioTimer::new())

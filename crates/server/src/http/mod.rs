@@ -1,18 +1,26 @@
-//! HTTP: the SPARQL Protocol for queries, the query page, `/health`.
+//! HTTP: the SPARQL Protocol for queries, the Graph Store Protocol for reading, service descriptions,
+//! the query page, `/health`.
 //!
 //! One reactor thread a core accepts and serves connections; it parses requests and moves bytes.
 //! Everything that may take time, planning included, runs as a task in the worker pool
 //! ([`answering`]), whose bounded buffer is the body of the response.
 //!
 //! # References
-//! SPARQL 1.1 Protocol; RFC 9110, RFC 9112.
+//! SPARQL 1.1 Protocol; SPARQL 1.1 Graph Store HTTP Protocol; RFC 9110, RFC 9112.
 
 mod accept;
 mod answering;
+mod body;
 mod connection;
+mod cors;
+mod databases;
+mod description;
+mod encoding;
 mod parameters;
 mod problem;
-mod request;
+mod route;
+mod sparql;
+mod store;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -21,17 +29,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use stoa_database::{Database, WorkerPool};
+use stoa_database::WorkerPool;
 
-use answering::QueryTask;
+pub(crate) use answering::AnswerTask;
+pub(crate) use cors::Origins;
+pub(crate) use databases::{Databases, RESERVED, is_name};
 
 /// How often a reactor looks whether the server is to end.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
 
 /// What all connections share.
 pub(crate) struct Service {
-    pub(crate) database: Database,
-    pub(crate) pool: WorkerPool<QueryTask>,
+    pub(crate) databases: Databases,
+    pub(crate) pool: WorkerPool<AnswerTask>,
     pub(crate) settings: Settings,
 }
 
@@ -43,6 +53,8 @@ pub(crate) struct Settings {
     /// How long a client may take nothing before it is cut off.
     pub(crate) client_timeout: Duration,
     pub(crate) default_graph_union: bool,
+    /// Origins whose pages may read answers.
+    pub(crate) origins: Origins,
 }
 
 /// A server that is running. Dropping it does not end it; see [`Server::stop`].

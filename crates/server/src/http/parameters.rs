@@ -25,9 +25,7 @@ impl Parameters {
     /// A 400 if the text is not form-encoded UTF-8, if `query` occurs twice, or if `timeout` is no
     /// positive number.
     pub(crate) fn add_form(&mut self, form: &str) -> Result<(), Problem> {
-        for pair in form.split('&').filter(|pair| !pair.is_empty()) {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let (name, value) = (decode(name)?, decode(value)?);
+        for (name, value) in pairs(form)? {
             match name.as_str() {
                 "query" if self.query.is_some() => {
                     return Err(Problem::bad_request("the parameter query is given twice"));
@@ -52,6 +50,20 @@ impl Parameters {
         }
         Ok(())
     }
+}
+
+/// The decoded names and values of a query string or a form, in their order.
+///
+/// # Errors
+/// A 400 if the text is not form-encoded UTF-8.
+pub(super) fn pairs(form: &str) -> Result<Vec<(String, String)>, Problem> {
+    form.split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Ok((decode(name)?, decode(value)?))
+        })
+        .collect()
 }
 
 /// Undoes `application/x-www-form-urlencoded`.

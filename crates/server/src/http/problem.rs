@@ -5,7 +5,7 @@
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde_json::json;
 
@@ -21,6 +21,8 @@ pub(crate) struct Problem {
     pub(crate) place: Option<(u64, u64, String)>,
     /// The methods of a 405.
     pub(crate) allow: Option<&'static str>,
+    /// Whether the response names the codings that requests may have.
+    pub(crate) accept_encoding: bool,
 }
 
 impl Problem {
@@ -31,6 +33,7 @@ impl Problem {
             detail: detail.into(),
             place: None,
             allow: None,
+            accept_encoding: false,
         }
     }
 
@@ -70,6 +73,9 @@ impl Problem {
         );
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.accept_encoding {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip, zstd"));
         }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -1,0 +1,129 @@
+//! The databases of a server, and which address belongs to which.
+//!
+//! One may stand at the root (`/sparql`), any number under their names (`/NAME/sparql`).
+
+use std::collections::BTreeMap;
+
+use stoa_database::Database;
+
+/// First parts of addresses that are never names of databases.
+pub(crate) const RESERVED: [&str; 6] = [
+    "sparql",
+    "store",
+    "health",
+    "status",
+    "metrics",
+    "repositories",
+];
+
+/// What a server serves.
+#[derive(Default)]
+pub(crate) struct Databases {
+    pub(crate) root: Option<Database>,
+    pub(crate) named: BTreeMap<String, Database>,
+}
+
+/// What stands at an address.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) enum Resource<'a> {
+    /// The query page of a database.
+    Page,
+    /// The SPARQL Protocol.
+    Sparql,
+    /// The Graph Store Protocol; a graph named by the address itself has a path below it.
+    Store {
+        below: Option<&'a str>,
+    },
+    /// The list of databases.
+    List,
+    Health,
+    /// The same address with a slash at its end.
+    AddSlash,
+}
+
+impl Databases {
+    /// The resource at a path, and the database it belongs to.
+    pub(super) fn resolve<'a>(&self, path: &'a str) -> Option<(Option<&Database>, Resource<'a>)> {
+        match path {
+            "/health" => return Some((None, Resource::Health)),
+            "/" if self.root.is_none() => return Some((None, Resource::List)),
+            _ => {}
+        }
+        let rest = path.strip_prefix('/')?;
+        if let Some(root) = &self.root
+            && let Some(resource) = resource(rest)
+        {
+            return Some((Some(root), resource));
+        }
+        let Some((name, rest)) = rest.split_once('/') else {
+            let database = self.named.get(rest)?;
+            return Some((Some(database), Resource::AddSlash));
+        };
+        let database = self.named.get(name)?;
+        Some((Some(database), resource(rest)?))
+    }
+
+    /// Where queries go, for messages.
+    pub(super) fn addresses(&self) -> String {
+        let root = self.root.iter().map(|_| "/sparql".to_owned());
+        let named = self.named.keys().map(|name| format!("/{name}/sparql"));
+        let all: Vec<String> = root.chain(named).collect();
+        all.join(", ")
+    }
+}
+
+fn resource(rest: &str) -> Option<Resource<'_>> {
+    match rest {
+        "" => Some(Resource::Page),
+        "sparql" => Some(Resource::Sparql),
+        "store" => Some(Resource::Store { below: None }),
+        _ => {
+            let below = rest.strip_prefix("store/")?;
+            Some(Resource::Store { below: Some(below) })
+        }
+    }
+}
+
+/// Whether a database may be served under this name: letters, digits, `-`, `_` and `.`, not at the
+/// beginning, and nothing that is an address of its own.
+pub(crate) fn is_name(name: &str) -> bool {
+    let starts_well = name
+        .bytes()
+        .next()
+        .is_some_and(|first| first.is_ascii_alphanumeric());
+    starts_well
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && !RESERVED.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Resource, is_name, resource};
+
+    #[test]
+    fn addresses_of_a_database() {
+        assert_eq!(resource(""), Some(Resource::Page));
+        assert_eq!(resource("sparql"), Some(Resource::Sparql));
+        assert_eq!(resource("store"), Some(Resource::Store { below: None }));
+        assert_eq!(
+            resource("store/person/1.ttl"),
+            Some(Resource::Store {
+                below: Some("person/1.ttl")
+            })
+        );
+        assert_eq!(resource("sparql/"), None);
+        assert_eq!(resource("stores"), None);
+    }
+
+    #[test]
+    fn names_are_plain_and_not_taken() {
+        for name in ["a", "wikidata-2026", "A_b.c", "7"] {
+            assert!(is_name(name), "{name}");
+        }
+        for name in ["", "sparql", "store", "a/b", ".", "-a", "a b", "\u{e4}"] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}

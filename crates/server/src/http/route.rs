@@ -1,0 +1,243 @@
+//! From a request to its response: addresses, methods, and what all responses have in common.
+
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::sync::{Arc, PoisonError};
+
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{
+    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
+    HeaderValue, LOCATION, VARY,
+};
+use hyper::{Method, Response, StatusCode, Version};
+use stoa_database::CancelHandle;
+
+use super::Service;
+use super::answering::{AnswerBody, AnswerTask, Work};
+use super::body::{ResponseBody, whole};
+use super::cors::Asked;
+use super::databases::Resource;
+use super::encoding::Coding;
+use super::problem::Problem;
+use super::sparql::sparql;
+use super::store::store;
+
+const PAGE: &str = include_str!("page.html");
+
+/// The longest answer to a client of HTTP/1.0, in bytes: there a connection that breaks off cannot be
+/// told from the end, so an answer is made whole before it is sent.
+const BUFFERED_BYTES_MAX: usize = 16 << 20;
+
+/// What of a request decides how its answer travels.
+pub(super) struct Client {
+    /// The coding that the client wants.
+    coding: Coding,
+    /// The address that was asked, without parameters, as the client names this server.
+    pub(super) endpoint: String,
+}
+
+/// Answers one request; what goes wrong becomes a problem document.
+pub(super) async fn answer(
+    request: hyper::Request<Incoming>,
+    service: &Arc<Service>,
+) -> Result<Response<ResponseBody>, Infallible> {
+    let asked = Asked::by(&request);
+    let is_old = request.version() < Version::HTTP_11;
+    let mut outcome = route(request, service).await;
+    if is_old && let Ok(response) = outcome {
+        outcome = buffered(response).await;
+    }
+    let mut response =
+        outcome.unwrap_or_else(|problem| problem.response().map(ResponseBody::Whole));
+    service
+        .settings
+        .origins
+        .mark(&asked, response.headers_mut());
+    Ok(response)
+}
+
+async fn route(
+    request: hyper::Request<Incoming>,
+    service: &Service,
+) -> Result<Response<ResponseBody>, Problem> {
+    let path = request.uri().path().to_owned();
+    let Some((database, resource)) = service.databases.resolve(&path) else {
+        return Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "no-such-address",
+            format!(
+                "there is nothing at {path}: queries go to {}",
+                service.databases.addresses()
+            ),
+        ));
+    };
+    let allow = match resource {
+        Resource::Sparql => "GET, HEAD, POST, OPTIONS",
+        _ => "GET, HEAD, OPTIONS",
+    };
+    let method = request.method().clone();
+    if method == Method::OPTIONS {
+        return Ok(options(allow));
+    }
+    if !matches!(resource, Resource::Sparql) && method != Method::GET && method != Method::HEAD {
+        return Err(Problem::method_not_allowed(allow));
+    }
+    let client = Client::of(&request)?;
+    match (resource, database) {
+        (Resource::Sparql, Some(database)) => sparql(request, &client, service, database).await,
+        (Resource::Store { below }, Some(database)) => {
+            store(&request, &client, service, database, below).await
+        }
+        (Resource::AddSlash, _) => redirect(&format!("{path}/")),
+        (Resource::Health, _) => Ok(whole("text/plain; charset=utf-8", "ok\n")),
+        (Resource::List, _) => Ok(whole("text/html; charset=utf-8", list(service))),
+        (Resource::Page | Resource::Sparql | Resource::Store { .. }, _) => {
+            Ok(whole("text/html; charset=utf-8", PAGE))
+        }
+    }
+}
+
+/// What may be done with an address.
+fn options(allow: &'static str) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Whole(Full::new(Bytes::new())));
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(allow));
+    response
+}
+
+fn redirect(to: &str) -> Result<Response<ResponseBody>, Problem> {
+    let to = HeaderValue::from_str(to)
+        .map_err(|_| Problem::bad_request("the address has bytes that are not ASCII"))?;
+    let mut response = whole("text/plain; charset=utf-8", "");
+    *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+    response.headers_mut().insert(LOCATION, to);
+    Ok(response)
+}
+
+/// The page that leads to the databases of the server; their names need no escaping.
+fn list(service: &Service) -> String {
+    let items: String = service
+        .databases
+        .named
+        .iter()
+        .map(|(name, database)| {
+            format!(
+                "<li><a href=\"{name}/\">{name}</a>, {} quads</li>\n",
+                database.quads()
+            )
+        })
+        .collect();
+    format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Stoa</title></head>\n\
+         <body><h1>Databases</h1>\n<ul>\n{items}</ul></body></html>\n"
+    )
+}
+
+impl Client {
+    fn of(request: &hyper::Request<Incoming>) -> Result<Self, Problem> {
+        let headers = request.headers();
+        let accepted = joined(headers, &ACCEPT_ENCODING)?;
+        let host = joined(headers, &HOST)?.unwrap_or_else(|| "localhost".to_owned());
+        Ok(Self {
+            coding: Coding::negotiate(accepted.as_deref()),
+            endpoint: format!("http://{host}{}", request.uri().path()),
+        })
+    }
+}
+
+/// Does the work in the pool. The response begins with the first chunk of the answer, so what goes
+/// wrong before it is a problem document with a status of its own.
+pub(super) async fn run(
+    service: &Service,
+    client: &Client,
+    work: Work,
+    cancel: CancelHandle,
+) -> Result<Response<ResponseBody>, Problem> {
+    let (task, head) = AnswerTask::new(work, client.coding);
+    let mut stream = service.pool.submit(task).map_err(|_| {
+        Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "busy",
+            "too many queries are running and waiting; try again in a moment",
+        )
+    })?;
+    // Dropped with this future when the client goes away while it waits.
+    let guard = CancelOnDrop(Some(cancel));
+    let first = poll_fn(|context| stream.poll_chunk(context))
+        .await
+        .transpose()?;
+    let cancel = guard.disarm();
+    let head = *head.lock().unwrap_or_else(PoisonError::into_inner);
+    let body = ResponseBody::Answer(AnswerBody::new(first, stream, cancel));
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(head.content_type));
+    headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
+    if let Some(coding) = head.coding.name() {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
+    }
+    Ok(response)
+}
+
+struct CancelOnDrop(Option<CancelHandle>);
+
+impl CancelOnDrop {
+    fn disarm(mut self) -> CancelHandle {
+        self.0.take().unwrap_or_default()
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(cancel) = &self.0 {
+            cancel.cancel();
+        }
+    }
+}
+
+/// Waits for the whole of an answer, so that its length goes before it.
+async fn buffered(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, Problem> {
+    let (head, body) = response.into_parts();
+    let whole = match body {
+        ResponseBody::Whole(body) => body,
+        ResponseBody::Answer(body) => {
+            let collected = Limited::new(body, BUFFERED_BYTES_MAX).collect().await;
+            let bytes = collected.map_err(|error| {
+                if error.is::<http_body_util::LengthLimitError>() {
+                    Problem::new(
+                        StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+                        "http-version",
+                        format!(
+                            "an answer of more than {BUFFERED_BYTES_MAX} bytes needs HTTP/1.1, \
+                             which can tell its end from a broken connection"
+                        ),
+                    )
+                } else {
+                    Problem::new(
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        "broken-off",
+                        error.to_string(),
+                    )
+                }
+            })?;
+            Full::new(bytes.to_bytes())
+        }
+    };
+    Ok(Response::from_parts(head, ResponseBody::Whole(whole)))
+}
+
+/// The values of a header that may occur several times, joined by commas.
+pub(super) fn joined(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, Problem> {
+    let mut joined: Option<String> = None;
+    for value in headers.get_all(name) {
+        let value = value
+            .to_str()
+            .map_err(|_| Problem::bad_request(format!("the header {name} is not ASCII")))?;
+        joined =
+            Some(joined.map_or_else(|| value.to_owned(), |before| format!("{before}, {value}")));
+    }
+    Ok(joined)
+}

@@ -1,0 +1,149 @@
+//! The query operation of the SPARQL Protocol.
+//!
+//! # References
+//! SPARQL 1.1 Protocol section 2.1.
+
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LOCATION};
+use hyper::{Method, Response, StatusCode};
+use stoa_database::results::ResultFormat;
+use stoa_database::{CancelHandle, Database};
+
+use super::Service;
+use super::answering::{QueryRequest, Work, options};
+use super::body::{ResponseBody, read_text, whole};
+use super::description;
+use super::parameters::Parameters;
+use super::problem::Problem;
+use super::route::{Client, joined, run};
+
+/// Answers a query, or describes the service where there is none.
+pub(super) async fn sparql(
+    request: hyper::Request<Incoming>,
+    client: &Client,
+    service: &Service,
+    database: &Database,
+) -> Result<Response<ResponseBody>, Problem> {
+    let accept = joined(request.headers(), &ACCEPT)?;
+    let endpoint = client.endpoint.clone();
+    let is_get = request.method() != Method::POST;
+    let parameters = parameters(request, service).await?;
+    if parameters.update {
+        return Err(Problem::new(
+            StatusCode::BAD_REQUEST,
+            "unsupported",
+            "not supported yet: SPARQL Update",
+        ));
+    }
+    let cancel = CancelHandle::new();
+    let Some(text) = parameters.query.clone() else {
+        if !is_get {
+            return Err(Problem::bad_request("the parameter query is missing"));
+        }
+        if accept
+            .as_deref()
+            .is_some_and(|accept| accept.contains("text/html"))
+        {
+            return Ok(to_page());
+        }
+        let work = description::work(
+            database.clone(),
+            endpoint,
+            accept.as_deref(),
+            &service.settings,
+            cancel.clone(),
+        )?;
+        return run(service, client, work, cancel).await;
+    };
+    let format = match &parameters.format {
+        None => None,
+        Some(name) => Some(ResultFormat::from_name(name).ok_or_else(|| {
+            Problem::bad_request(format!("the parameter format does not know '{name}'"))
+        })?),
+    };
+    let work = Work::Prepare(Box::new(QueryRequest {
+        database: database.clone(),
+        text,
+        options: options(&parameters, endpoint, &service.settings, cancel.clone()),
+        format,
+        accept,
+    }));
+    run(service, client, work, cancel).await
+}
+
+/// A browser that opens the endpoint wants the query page, which stands beside it.
+fn to_page() -> Response<ResponseBody> {
+    let mut response = whole("text/plain; charset=utf-8", "the query page is at ./\n");
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    response
+        .headers_mut()
+        .insert(LOCATION, HeaderValue::from_static("./"));
+    response
+}
+
+/// The parameters of a query request by GET, POST of a form, or POST of the query itself.
+async fn parameters(
+    request: hyper::Request<Incoming>,
+    service: &Service,
+) -> Result<Parameters, Problem> {
+    let mut parameters = Parameters::default();
+    let query = request.uri().query().unwrap_or("").to_owned();
+    parameters.add_form(&query)?;
+    match *request.method() {
+        Method::GET | Method::HEAD => {
+            if parameters.update {
+                return Err(Problem::bad_request("an update is sent by POST"));
+            }
+            return Ok(parameters);
+        }
+        Method::POST => {}
+        _ => return Err(Problem::method_not_allowed("GET, HEAD, POST, OPTIONS")),
+    }
+    let content_type = joined(request.headers(), &CONTENT_TYPE)?.unwrap_or_default();
+    let (media_type, charset) = split_content_type(&content_type);
+    if charset.is_some_and(|charset| !charset.eq_ignore_ascii_case("utf-8")) {
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-charset",
+            "a request is sent in UTF-8",
+        ));
+    }
+    let is_query = match media_type.as_str() {
+        "application/x-www-form-urlencoded" => false,
+        "application/sparql-query" => true,
+        "application/sparql-update" => {
+            parameters.update = true;
+            return Ok(parameters);
+        }
+        _ => {
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported-media-type",
+                "send application/x-www-form-urlencoded or application/sparql-query",
+            ));
+        }
+    };
+    let (head, body) = request.into_parts();
+    let body = read_text(&head.headers, body, service.settings.client_timeout).await?;
+    if is_query {
+        if parameters.query.replace(body).is_some() {
+            return Err(Problem::bad_request("the query is given twice"));
+        }
+    } else {
+        parameters.add_form(&body)?;
+    }
+    Ok(parameters)
+}
+
+/// The media type in lower case, and the charset if one is named.
+fn split_content_type(content_type: &str) -> (String, Option<&str>) {
+    let mut parts = content_type.split(';').map(str::trim);
+    let media_type = parts.next().unwrap_or("").to_ascii_lowercase();
+    let charset = parts.find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim()
+            .eq_ignore_ascii_case("charset")
+            .then(|| value.trim().trim_matches('"'))
+    });
+    (media_type, charset)
+}

@@ -1,0 +1,108 @@
+//! The Graph Store Protocol, as far as it reads.
+//!
+//! `?default` and `?graph=IRI` name a graph; below `/store/` the address itself does. Without any of
+//! them the whole dataset is meant.
+//!
+//! # References
+//! SPARQL 1.1 Graph Store HTTP Protocol sections 4 and 5.2.
+
+use hyper::body::Incoming;
+use hyper::header::ACCEPT;
+use hyper::{Response, StatusCode};
+use stoa_database::oxrdf::NamedNode;
+use stoa_database::{CancelHandle, Database, DumpScope, GraphFormat};
+
+use super::Service;
+use super::answering::{Work, choose};
+use super::body::ResponseBody;
+use super::parameters::pairs;
+use super::problem::Problem;
+use super::route::{Client, joined, run};
+
+/// Formats of one graph, in our order of preference.
+const GRAPH_FORMATS: [GraphFormat; 5] = [
+    GraphFormat::Turtle,
+    GraphFormat::NTriples,
+    GraphFormat::RdfXml,
+    GraphFormat::TriG,
+    GraphFormat::NQuads,
+];
+
+/// Formats of the whole dataset.
+const DATASET_FORMATS: [GraphFormat; 2] = [GraphFormat::NQuads, GraphFormat::TriG];
+
+/// Answers GET and HEAD.
+pub(super) async fn store(
+    request: &hyper::Request<Incoming>,
+    client: &Client,
+    service: &Service,
+    database: &Database,
+    below: Option<&str>,
+) -> Result<Response<ResponseBody>, Problem> {
+    let (scope, format_name) = scope(request.uri().query().unwrap_or(""), client, below)?;
+    if let DumpScope::Graph(graph) = &scope
+        && !database.graph_exists(graph)?
+    {
+        return Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "no-such-graph",
+            format!("there is no graph <{}>", graph.as_str()),
+        ));
+    }
+    let formats: &[GraphFormat] = if scope == DumpScope::All {
+        &DATASET_FORMATS
+    } else {
+        &GRAPH_FORMATS
+    };
+    let format = match format_name {
+        Some(name) => GraphFormat::from_name(&name)
+            .filter(|format| formats.contains(format))
+            .ok_or_else(|| {
+                Problem::bad_request(format!("the parameter format cannot be '{name}' here"))
+            })?,
+        None => {
+            let accept = joined(request.headers(), &ACCEPT)?;
+            let offers: Vec<(&str, GraphFormat)> = formats
+                .iter()
+                .map(|format| (format.media_type(), *format))
+                .collect();
+            choose(accept.as_deref(), &offers)?
+        }
+    };
+    let cancel = CancelHandle::new();
+    let dump = database.start_dump(format, &scope, &cancel)?;
+    run(service, client, Work::Dump(Box::new(dump), format), cancel).await
+}
+
+/// What a request means, and the format it names.
+fn scope(
+    query: &str,
+    client: &Client,
+    below: Option<&str>,
+) -> Result<(DumpScope, Option<String>), Problem> {
+    let mut format = None;
+    let mut scopes = Vec::new();
+    for (name, value) in pairs(query)? {
+        match name.as_str() {
+            "default" => scopes.push(DumpScope::DefaultGraph),
+            "graph" => scopes.push(DumpScope::Graph(graph(&value)?)),
+            "format" => format = Some(value),
+            _ => {}
+        }
+    }
+    if below.is_some() {
+        scopes.push(DumpScope::Graph(graph(&client.endpoint)?));
+    }
+    if scopes.len() > 1 {
+        return Err(Problem::bad_request(
+            "a request names one graph: by graph=IRI, by default, or by its address",
+        ));
+    }
+    Ok((scopes.pop().unwrap_or_default(), format))
+}
+
+fn graph(iri: &str) -> Result<NamedNode, Problem> {
+    NamedNode::new(iri).map_err(|error| {
+        Problem::bad_request(format!("the graph {iri} is not an absolute IRI: {error}"))
+    })
+}

@@ -1,0 +1,447 @@
+//! The server's protocols over real sockets: several databases, graphs, codings, origins, old clients.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+#[path = "support/http_client.rs"]
+mod http_client;
+mod support;
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Stdio;
+
+use http_client::{Response, request};
+use support::{Running, command, output};
+use tempfile::TempDir;
+
+const DATA: &str = "\
+<http://a/s> <http://a/p> \"default\" .
+<http://a/s> <http://a/p> \"one\" <http://a/g1> .
+<http://a/t> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://a/C> <http://a/g1> .
+<http://a/s> <http://a/p> \"two\" <http://a/g2> .
+";
+
+struct Server {
+    _process: Running,
+    address: String,
+}
+
+impl Server {
+    fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut process = command(folder)
+            .args(["serve", "--bind", "127.0.0.1:0"])
+            .args(arguments)
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stderr.take().unwrap())
+            .read_line(&mut line)
+            .unwrap();
+        let address = line.trim().strip_prefix("listening on http://");
+        Self {
+            address: address.unwrap().to_owned(),
+            _process: Running(process),
+        }
+    }
+
+    fn get(&self, target: &str, headers: &[(&str, &str)]) -> Response {
+        request(&self.address, "GET", target, headers, b"")
+    }
+
+    fn query(&self, query: &str, headers: &[(&str, &str)]) -> Response {
+        let mut all = vec![("Content-Type", "application/sparql-query")];
+        all.extend(headers);
+        request(&self.address, "POST", "/sparql", &all, query.as_bytes())
+    }
+}
+
+/// A folder with the database `db` of [`DATA`].
+fn loaded() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("data.nq"), DATA).unwrap();
+    output(folder.path(), &["load", "--db", "db", "data.nq"]);
+    folder
+}
+
+#[test]
+fn graphs_and_datasets_are_fetched() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    let nt = [("Accept", "application/n-triples")];
+    let graph = server.get("/store?graph=http%3A%2F%2Fa%2Fg2", &nt);
+    assert_eq!((graph.status, graph.is_whole), (200, true));
+    assert_eq!(graph.header("content-type"), Some("application/n-triples"));
+    assert_eq!(graph.text(), "<http://a/s> <http://a/p> \"two\" .\n");
+    let default = server.get("/store?default", &nt);
+    assert_eq!(default.text(), "<http://a/s> <http://a/p> \"default\" .\n");
+    let all = server.get("/store", &[]);
+    assert_eq!(all.header("content-type"), Some("application/n-quads"));
+    let mut lines: Vec<String> = all.text().lines().map(str::to_owned).collect();
+    let mut expected: Vec<String> = DATA.lines().map(str::to_owned).collect();
+    lines.sort();
+    expected.sort();
+    assert_eq!(lines, expected);
+    let trig = server.get("/store", &[("Accept", "application/trig")]);
+    assert!(trig.text().contains("<http://a/g1>"), "{}", trig.text());
+    let turtle = server.get("/store?graph=http://a/g1", &[]);
+    assert!(
+        turtle
+            .header("content-type")
+            .unwrap()
+            .starts_with("text/turtle")
+    );
+    assert!(turtle.text().contains("\"one\""));
+    let head = request(
+        &server.address,
+        "HEAD",
+        "/store?graph=http://a/g1",
+        &[],
+        b"",
+    );
+    assert_eq!((head.status, head.body.len()), (200, 0));
+    for (target, status, part) in [
+        ("/store?graph=http://a/nowhere", 404, "no-such-graph"),
+        ("/store/nowhere", 404, "no-such-graph"),
+        ("/store?graph=relative", 400, "absolute IRI"),
+        ("/store?graph=http://a/g1&default", 400, "names one graph"),
+        ("/store?default&format=csv", 400, "'csv'"),
+    ] {
+        let answer = server.get(target, &[]);
+        assert_eq!(answer.status, status, "{target}");
+        assert!(answer.text().contains(part), "{}", answer.text());
+    }
+    let refused = server.get("/store", &[("Accept", "text/turtle")]);
+    assert_eq!(refused.status, 406, "Turtle has no graphs");
+    let put = request(&server.address, "PUT", "/store?default", &[], b"");
+    assert_eq!(
+        (put.status, put.header("allow")),
+        (405, Some("GET, HEAD, OPTIONS"))
+    );
+}
+
+#[test]
+fn one_server_has_many_databases() {
+    let folder = loaded();
+    std::fs::write(
+        folder.path().join("b.nt"),
+        "<http://b/s> <http://b/p> <http://b/o> .\n",
+    )
+    .unwrap();
+    output(folder.path(), &["load", "--db", "second", "b.nt"]);
+    let server = Server::start(folder.path(), &["--db", "a=db", "--db", "b=second"]);
+    let ask = "query=SELECT+*+%7B+%3Fs+%3Fp+%3Fo+%7D";
+    let csv = [("Accept", "text/csv")];
+    let first = server.get(&format!("/a/sparql?{ask}"), &csv);
+    assert!(first.text().contains("default"), "{}", first.text());
+    let second = server.get(&format!("/b/sparql?{ask}"), &csv);
+    assert!(second.text().contains("http://b/o"));
+    assert!(server.get("/b/store", &[]).text().contains("<http://b/o>"));
+    assert!(server.get("/b/", &[]).text().contains("<textarea"));
+    assert_eq!(server.get("/b", &[]).header("location"), Some("/b/"));
+    assert!(
+        server
+            .get("/", &[])
+            .text()
+            .contains("<a href=\"a/\">a</a>, 4 quads")
+    );
+    let nothing = server.get("/sparql", &[]);
+    assert_eq!(nothing.status, 404);
+    assert!(nothing.text().contains("/a/sparql, /b/sparql"));
+}
+
+#[test]
+fn names_and_folders_of_databases_are_checked() {
+    let folder = loaded();
+    for (arguments, code, part) in [
+        (&["--db", "sparql=db"][..], 2, "take another name"),
+        (&["--db", "x="], 2, "the folder is missing"),
+        (
+            &["--db", "x=db", "--db", "x=other"],
+            1,
+            "give each a name of its own",
+        ),
+        (
+            &["--db", "db", "--cors", "example.org"],
+            2,
+            "https://example.org",
+        ),
+    ] {
+        let mut command = command(folder.path());
+        command
+            .args(["serve", "--bind", "127.0.0.1:0"])
+            .args(arguments);
+        support::assert_failed(&command.output().unwrap(), code, &[part]);
+    }
+}
+
+#[test]
+fn the_service_describes_itself() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    let description = server.get("/sparql", &[("Accept", "application/n-triples")]);
+    assert_eq!(description.status, 200);
+    let text = description.text();
+    let endpoint = format!("<http://{}/sparql>", server.address);
+    let sd = "http://www.w3.org/ns/sparql-service-description#";
+    for part in [
+        format!("{endpoint} <{sd}endpoint> {endpoint} ."),
+        format!("<{sd}name> <http://a/g1> ."),
+        "<http://rdfs.org/ns/void#property> <http://a/p> .".to_owned(),
+        "<http://rdfs.org/ns/void#class> <http://a/C> .".to_owned(),
+        "<http://rdfs.org/ns/void#properties> \"2\"".to_owned(),
+        "<http://rdfs.org/ns/void#triples> \"4\"".to_owned(),
+    ] {
+        assert!(text.contains(&part), "no {part} in {text}");
+    }
+    assert_eq!(text.matches(&format!("<{sd}name>")).count(), 2);
+    let browser = server.get("/sparql", &[("Accept", "text/html,*/*;q=0.8")]);
+    assert_eq!(
+        (browser.status, browser.header("location")),
+        (303, Some("./"))
+    );
+}
+
+#[test]
+fn answers_and_requests_are_compressed() {
+    let folder = TempDir::new().unwrap();
+    let data: String = (0..5_000)
+        .map(|n| format!("<http://a/s{n}> <http://a/p> \"value number {n}\" .\n"))
+        .collect();
+    std::fs::write(folder.path().join("data.nt"), data).unwrap();
+    output(folder.path(), &["load", "--db", "db", "data.nt"]);
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    let all = "SELECT ?s ?o { ?s ?p ?o } ORDER BY ?s";
+    let csv = ("Accept", "text/csv");
+    let plain = server.query(all, &[csv]);
+    assert_eq!(plain.header("content-encoding"), None);
+    for coding in ["gzip", "zstd"] {
+        let encoded = server.query(all, &[csv, ("Accept-Encoding", coding)]);
+        assert_eq!(encoded.header("content-encoding"), Some(coding));
+        assert!(encoded.body.len() * 2 < plain.body.len());
+        assert_eq!(decoded(coding, &encoded.body), plain.body, "{coding}");
+        // Small answers are not worth it.
+        let small = server.query("ASK {}", &[("Accept-Encoding", coding)]);
+        assert_eq!(small.header("content-encoding"), None);
+        let body = encode(coding, all.as_bytes());
+        let headers = [
+            csv,
+            ("Content-Type", "application/sparql-query"),
+            ("Content-Encoding", coding),
+        ];
+        let answer = request(&server.address, "POST", "/sparql", &headers, &body);
+        assert_eq!(answer.body, plain.body, "{coding}");
+        let damaged = request(
+            &server.address,
+            "POST",
+            "/sparql",
+            &headers,
+            &body[..body.len() / 2],
+        );
+        assert_eq!(damaged.status, 400);
+        // Few bytes that would become too many.
+        let bomb = encode(coding, &vec![b' '; 65 << 20]);
+        let refused = request(&server.address, "POST", "/sparql", &headers, &bomb);
+        assert_eq!(refused.status, 413);
+    }
+    let headers = [
+        ("Content-Type", "application/sparql-query"),
+        ("Content-Encoding", "br"),
+    ];
+    let unknown = request(&server.address, "POST", "/sparql", &headers, b"ASK {}");
+    assert_eq!(
+        (unknown.status, unknown.header("accept-encoding")),
+        (415, Some("gzip, zstd"))
+    );
+}
+
+fn encode(coding: &str, bytes: &[u8]) -> Vec<u8> {
+    if coding == "zstd" {
+        return zstd::encode_all(bytes, 1).unwrap();
+    }
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn decoded(coding: &str, bytes: &[u8]) -> Vec<u8> {
+    if coding == "zstd" {
+        return zstd::decode_all(bytes).unwrap();
+    }
+    let mut decoded = Vec::new();
+    flate2::read::GzDecoder::new(bytes)
+        .read_to_end(&mut decoded)
+        .unwrap();
+    decoded
+}
+
+#[test]
+fn pages_of_allowed_origins_may_read_answers() {
+    let folder = loaded();
+    let origin = [("Origin", "https://good.example")];
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    let closed = server.query("ASK {}", &origin);
+    assert_eq!(closed.header("access-control-allow-origin"), None);
+    drop(server);
+    let server = Server::start(
+        folder.path(),
+        &["--db", "db", "--cors", "https://good.example"],
+    );
+    let open = server.query("ASK {}", &origin);
+    assert_eq!(
+        open.header("access-control-allow-origin"),
+        Some("https://good.example")
+    );
+    let error = server.query("ASK {", &origin);
+    assert_eq!(error.status, 400);
+    assert!(
+        error.header("access-control-allow-origin").is_some(),
+        "errors can be read, too"
+    );
+    let foreign = server.query("ASK {}", &[("Origin", "https://bad.example")]);
+    assert_eq!(foreign.header("access-control-allow-origin"), None);
+    let preflight = [
+        origin[0],
+        ("Access-Control-Request-Method", "POST"),
+        ("Access-Control-Request-Headers", "content-type"),
+    ];
+    let answer = request(&server.address, "OPTIONS", "/sparql", &preflight, b"");
+    assert_eq!(answer.status, 204);
+    assert_eq!(
+        answer.header("access-control-allow-headers"),
+        Some("content-type")
+    );
+    assert!(
+        answer
+            .header("access-control-allow-methods")
+            .unwrap()
+            .contains("POST")
+    );
+}
+
+/// There a connection that breaks off cannot be told from the end of an answer.
+#[test]
+fn old_clients_get_answers_with_a_length() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let query = "SELECT * { ?s ?p ?o }";
+    write!(
+        stream,
+        "POST /sparql HTTP/1.0\r\nContent-Type: application/sparql-query\r\nContent-Length: {}\r\n\r\n{query}",
+        query.len()
+    )
+    .unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let answer = http_client::parse(&bytes, false);
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.header("content-length").unwrap(),
+        answer.body.len().to_string()
+    );
+}
+
+/// Four queries that never end would hold all places; the clients leave, and others are answered.
+#[test]
+fn a_client_that_leaves_ends_its_query() {
+    let folder = TempDir::new().unwrap();
+    let data: String = (0..3_000)
+        .map(|n| format!("<http://a/s{n}> <http://a/p> <http://a/o{n}> .\n"))
+        .collect();
+    std::fs::write(folder.path().join("data.nt"), data).unwrap();
+    output(folder.path(), &["load", "--db", "db", "data.nt"]);
+    let server = Server::start(
+        folder.path(),
+        &["--db", "db", "--threads", "1", "--timeout", "1h"],
+    );
+    let endless =
+        "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l FILTER(?a != ?j) }";
+    let clients: Vec<TcpStream> = (0..40)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&server.address).unwrap();
+            write!(
+                stream,
+                "POST /sparql HTTP/1.1\r\nHost: x\r\nContent-Type: application/sparql-query\r\n\
+                 Content-Length: {}\r\n\r\n{endless}",
+                endless.len()
+            )
+            .unwrap();
+            stream
+        })
+        .collect();
+    drop(clients);
+    let answer = server.query("ASK {}", &[]);
+    assert_eq!(answer.status, 200);
+}
+
+#[test]
+fn more_queries_than_may_wait_are_sent_away() {
+    let folder = TempDir::new().unwrap();
+    let data: String = (0..3_000)
+        .map(|n| format!("<http://a/s{n}> <http://a/p> <http://a/o{n}> .\n"))
+        .collect();
+    std::fs::write(folder.path().join("data.nt"), data).unwrap();
+    output(folder.path(), &["load", "--db", "db", "data.nt"]);
+    let server = Server::start(
+        folder.path(),
+        &["--db", "db", "--threads", "1", "--timeout", "1h"],
+    );
+    let endless =
+        "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l FILTER(?a != ?j) }";
+    // Two may run and a hundred may wait; the rest is refused at once.
+    let mut clients: Vec<TcpStream> = Vec::new();
+    let mut refused = 0;
+    for _ in 0..110 {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        write!(
+            stream,
+            "POST /sparql HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+             Content-Type: application/sparql-query\r\nContent-Length: {}\r\n\r\n{endless}",
+            endless.len()
+        )
+        .unwrap();
+        clients.push(stream);
+    }
+    while refused < 8 {
+        let answer = server.query(endless, &[]);
+        assert_eq!(answer.status, 503, "{}", answer.text());
+        assert_eq!(answer.header("retry-after"), Some("1"));
+        assert!(answer.text().contains("\"busy\""));
+        refused += 1;
+    }
+}
+
+#[test]
+fn large_requests_are_refused_before_they_are_read() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(
+        stream,
+        "POST /sparql HTTP/1.1\r\nHost: x\r\nContent-Type: application/sparql-query\r\n\
+         Content-Length: 1073741824\r\n\r\n"
+    )
+    .unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    assert!(line.starts_with("HTTP/1.1 413"), "{line}");
+}
+
+/// A request that never ends is given up, and holds nobody else meanwhile.
+#[test]
+fn slow_requests_end() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db", "--client-timeout", "1s"]);
+    let mut slow = TcpStream::connect(&server.address).unwrap();
+    write!(
+        slow,
+        "POST /sparql HTTP/1.1\r\nHost: x\r\nContent-Type: application/sparql-query\r\n\
+         Content-Length: 100\r\n\r\nA"
+    )
+    .unwrap();
+    assert_eq!(server.query("ASK {}", &[]).status, 200);
+    let mut line = String::new();
+    BufReader::new(slow).read_line(&mut line).unwrap();
+    assert!(line.starts_with("HTTP/1.1 408"), "{line}");
+}
