@@ -5,7 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use oxrdf::graph::CanonicalizationAlgorithm;
-use oxrdf::{Dataset, Term};
+use oxrdf::vocab::xsd;
+use oxrdf::{Dataset, Literal, Term};
+use oxsdatatypes::{Decimal, Double, Float, Integer};
 
 /// An answer of SELECT.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,6 +52,47 @@ pub fn answers(expected: &Answer, actual: &Answer, rules: Rules) -> Result<(), S
         (Answer::Solutions(a), Answer::Solutions(b)) => solutions(a, b, rules),
         _ => Err("an answer of another form".to_owned()),
     }
+}
+
+/// Brings the numbers of the `computed` variables into one lexical form for each value, datatypes kept.
+///
+/// For the W3C suites alone, where an exact comparison failed: they contradict each other about the
+/// lexical forms of computed numbers, so no implementation has all of them, and nothing in them says
+/// which are meant. `cast-double` wants the double zero as "0E0", "0" and "0.0" in one answer,
+/// `add-numbers-cast` a double "6", `agg-err-02` a double "2.5E0". What a pattern binds must come back
+/// as it is written.
+#[must_use]
+pub fn with_equal_numbers(answer: &Answer, computed: &BTreeSet<String>) -> Answer {
+    let Answer::Solutions(solutions) = answer else {
+        return answer.clone();
+    };
+    let mut solutions = solutions.clone();
+    for row in &mut solutions.rows {
+        for (cell, name) in row.iter_mut().zip(&solutions.variables) {
+            if computed.contains(name)
+                && let Some(number) = cell.as_ref().and_then(of_value)
+            {
+                *cell = Some(number);
+            }
+        }
+    }
+    Answer::Solutions(solutions)
+}
+
+/// A number in the form that stands for all of its value and datatype.
+fn of_value(term: &Term) -> Option<Term> {
+    let Term::Literal(literal) = term else {
+        return None;
+    };
+    let text = literal.value();
+    let form = match literal.datatype() {
+        xsd::INTEGER => text.parse::<Integer>().ok()?.to_string(),
+        xsd::DECIMAL => text.parse::<Decimal>().ok()?.to_string(),
+        xsd::FLOAT => text.parse::<Float>().ok()?.to_string(),
+        xsd::DOUBLE => text.parse::<Double>().ok()?.to_string(),
+        _ => return None,
+    };
+    Some(Literal::new_typed_literal(form, literal.datatype()).into())
 }
 
 /// Compares datasets by isomorphism.
@@ -281,130 +324,4 @@ fn search(
 }
 
 #[cfg(test)]
-mod tests {
-    use oxrdf::{BlankNode, Literal, vocab::xsd};
-
-    use super::*;
-
-    fn table(rows: &[&[Term]]) -> Solutions {
-        Solutions {
-            variables: vec!["a".to_owned(), "b".to_owned()],
-            rows: rows
-                .iter()
-                .map(|row| row.iter().cloned().map(Some).collect())
-                .collect(),
-        }
-    }
-
-    fn node(label: &str) -> Term {
-        BlankNode::new_unchecked(label).into()
-    }
-
-    fn text(value: &str) -> Term {
-        Literal::new_simple_literal(value).into()
-    }
-
-    fn number(value: &str) -> Term {
-        Literal::new_typed_literal(value, xsd::INTEGER).into()
-    }
-
-    #[test]
-    fn finds_a_missing_row_and_one_too_many() {
-        let two = table(&[&[text("x"), text("y")], &[text("x"), text("y")]]);
-        let one = table(&[&[text("x"), text("y")]]);
-        assert!(solutions(&two, &one, Rules::default()).is_err());
-        assert!(solutions(&one, &two, Rules::default()).is_err());
-        let lax = Rules {
-            lax_cardinality: true,
-            ..Rules::default()
-        };
-        assert!(solutions(&one, &two, lax).is_ok());
-    }
-
-    #[test]
-    fn finds_a_wrong_datatype_and_a_wrong_lexical_form() {
-        let right = table(&[&[number("1"), text("y")]]);
-        assert!(solutions(&right, &table(&[&[text("1"), text("y")]]), Rules::default()).is_err());
-        assert!(
-            solutions(
-                &right,
-                &table(&[&[number("01"), text("y")]]),
-                Rules::default()
-            )
-            .is_err()
-        );
-        assert!(solutions(&right, &right.clone(), Rules::default()).is_ok());
-    }
-
-    #[test]
-    fn finds_a_wrong_order_only_where_order_counts() {
-        let a = table(&[&[number("1"), text("y")], &[number("2"), text("y")]]);
-        let b = table(&[&[number("2"), text("y")], &[number("1"), text("y")]]);
-        assert!(solutions(&a, &b, Rules::default()).is_ok());
-        assert!(
-            solutions(
-                &a,
-                &b,
-                Rules {
-                    ordered: true,
-                    ..Rules::default()
-                }
-            )
-            .is_err()
-        );
-    }
-
-    #[test]
-    fn finds_other_variables_and_unbound_ones() {
-        let a = table(&[&[number("1"), text("y")]]);
-        let mut b = a.clone();
-        b.variables[1] = "c".to_owned();
-        assert!(solutions(&a, &b, Rules::default()).is_err());
-        let mut c = a.clone();
-        c.rows[0][1] = None;
-        assert!(solutions(&a, &c, Rules::default()).is_err());
-    }
-
-    #[test]
-    fn blank_nodes_are_compared_by_isomorphism() {
-        let a = table(&[
-            &[node("x"), node("y")],
-            &[node("y"), node("z")],
-            &[node("z"), node("x")],
-        ]);
-        let b = table(&[
-            &[node("3"), node("1")],
-            &[node("1"), node("2")],
-            &[node("2"), node("3")],
-        ]);
-        let c = table(&[
-            &[node("1"), node("2")],
-            &[node("2"), node("1")],
-            &[node("3"), node("3")],
-        ]);
-        assert!(solutions(&a, &b, Rules::default()).is_ok());
-        assert!(solutions(&a, &c, Rules::default()).is_err());
-        let merged = table(&[
-            &[node("x"), node("x")],
-            &[node("x"), node("x")],
-            &[node("x"), node("x")],
-        ]);
-        assert!(solutions(&a, &merged, Rules::default()).is_err());
-        assert!(solutions(&merged, &a, Rules::default()).is_err());
-    }
-
-    #[test]
-    fn graphs_are_compared_by_isomorphism() {
-        let parse = |text: &str| -> Dataset {
-            oxttl::NQuadsParser::new()
-                .for_slice(text)
-                .map(Result::unwrap)
-                .collect()
-        };
-        let a = parse("_:a <http://p> _:b .\n_:b <http://p> \"1\" .\n");
-        let b = parse("_:y <http://p> \"1\" .\n_:x <http://p> _:y .\n");
-        let c = parse("_:y <http://p> \"1\" .\n_:x <http://p> _:x .\n");
-        assert!(datasets(&a, &b).is_ok());
-        assert!(datasets(&a, &c).is_err());
-    }
-}
+mod tests;

@@ -37,15 +37,26 @@ fn tallies(manifests: &[&str]) -> Option<BTreeMap<String, Tally>> {
         all.extend(run(&root, manifest).unwrap());
     }
     let mut totals = (0, 0, 0);
+    let mut by_value = 0;
     for (manifest, tally) in &all {
         let (failed, skipped) = (tally.failed.len(), tally.skipped.len());
         println!(
             "{manifest}: {} passed, {failed} failed, {skipped} skipped",
             tally.passed
         );
+        if !tally.by_value.is_empty() {
+            println!(
+                "  by value of computed numbers: {}",
+                tally.by_value.join(", ")
+            );
+        }
+        for (name, reason) in &tally.skipped {
+            println!("  skipped {name}: {reason}");
+        }
         for (name, reason) in &tally.failed {
             println!("  FAILED {name}: {reason}");
         }
+        by_value += tally.by_value.len();
         totals = (
             totals.0 + tally.passed,
             totals.1 + failed,
@@ -53,7 +64,7 @@ fn tallies(manifests: &[&str]) -> Option<BTreeMap<String, Tally>> {
         );
     }
     println!(
-        "{} passed, {} failed, {} skipped",
+        "{} passed ({by_value} by value), {} failed, {} skipped",
         totals.0, totals.1, totals.2
     );
     Some(all)

@@ -1,11 +1,13 @@
 //! From the text of a query to its answer.
 //!
-//! A text is checked for nesting, parsed by spargebra, planned with the counts of a snapshot, and run
-//! by the executor over the same snapshot.
+//! A text is checked for nesting, rewritten where the parser would read it wrongly, parsed by
+//! spargebra, planned with the counts of a snapshot, and run by the executor over the same snapshot.
 
+mod rewrite;
 mod solutions;
 mod star;
 mod syntax;
+mod token;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -251,9 +253,11 @@ fn parse(text: &str, base: Option<&str>) -> Result<spargebra::Query> {
                 reason: format!("{base} is not an absolute IRI: {error}"),
             })?;
     }
+    let rewritten = rewrite::rewrite(text)
+        .map_err(|mistake| syntax::error_at(text, mistake.at, mistake.message))?;
     let mut query = parser
-        .parse_query(text)
-        .map_err(|error| Error::from(syntax::error(text, base, &error.to_string())))?;
+        .parse_query(&rewritten.text)
+        .map_err(|error| Error::from(syntax::error(text, &rewritten, base, &error.to_string())))?;
     star::order_variables(text, &mut query);
     Ok(query)
 }

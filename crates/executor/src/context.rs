@@ -185,6 +185,15 @@ impl QueryContext {
         self.local_terms.new_blank_node()
     }
 
+    /// The blank node that BNODE gives for a string in one solution, which a blank node of its own
+    /// names.
+    ///
+    /// # Errors
+    /// [`Error::MemoryExceeded`] if the query has more of them than it may hold.
+    pub(crate) fn labelled_blank_node(&self, solution: TermId, label: &str) -> Result<TermId> {
+        self.local_terms.labelled_blank_node(solution, label)
+    }
+
     /// The kind of the term behind `id`: that of the id, or for [`Kind::Local`] the kind that the
     /// term would have in the dictionary ([`Kind::Iri`], [`Kind::NumericLiteral`],
     /// [`Kind::TemporalLiteral`], [`Kind::Literal`], [`Kind::BlankNode`] or [`Kind::Triple`]).

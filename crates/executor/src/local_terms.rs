@@ -16,8 +16,9 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashTable};
 use oxrdf::{BlankNode, NamedNode, NamedOrBlankNode, Term, Triple};
+use rapidhash::fast::RandomState;
 use rapidhash::v3::rapidhash_v3;
 use stoa_quadstore::{Snapshot, TermTexts};
 use stoa_terms::{Kind, TermId, inline, key};
@@ -34,6 +35,9 @@ const BLANK_NODE_LABEL: char = 'q';
 
 /// What one entry costs beside its bytes: the entry and its slot in the table.
 const ENTRY_BYTES: usize = size_of::<Entry>() + 2 * size_of::<u32>();
+
+/// What a blank node with a label costs beside the label.
+const LABEL_BYTES: usize = size_of::<(TermId, Box<str>, TermId)>() + 1;
 
 pub(crate) struct LocalTerms {
     table: RwLock<Table>,
@@ -52,6 +56,9 @@ struct Table {
     bytes: Vec<u8>,
     /// Numbers of entries by the hash of kind and key, or of the triple.
     index: HashTable<u32>,
+    /// Blank nodes by the solution and the string that BNODE gave them for.
+    labelled: HashMap<(TermId, Box<str>), TermId, RandomState>,
+    labels_bytes: usize,
     memory: Memory,
 }
 
@@ -71,6 +78,8 @@ impl LocalTerms {
                 entries: Vec::new(),
                 bytes: Vec::new(),
                 index: HashTable::new(),
+                labelled: HashMap::default(),
+                labels_bytes: 0,
                 memory,
             }),
             blank_nodes: AtomicU64::new(0),
@@ -83,6 +92,16 @@ impl LocalTerms {
             Kind::Local,
             (number & (BLANK_NODE_BIT - 1)) | BLANK_NODE_BIT,
         )
+    }
+
+    /// [`QueryContext::labelled_blank_node`]
+    pub(crate) fn labelled_blank_node(&self, solution: TermId, label: &str) -> Result<TermId> {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.labels_bytes += label.len();
+        table.reserve(0)?;
+        let key = (solution, label.into());
+        let node = table.labelled.entry(key);
+        Ok(*node.or_insert_with(|| self.new_blank_node()))
     }
 
     /// The kind of the term behind a local id.
@@ -322,7 +341,8 @@ impl Table {
 
     fn reserve(&mut self, key_bytes: usize) -> Result<()> {
         let entries = (self.entries.len() + 1) * ENTRY_BYTES;
-        let bytes = self.bytes.len() + key_bytes + entries;
+        let labels = (self.labelled.len() + 1) * LABEL_BYTES + self.labels_bytes;
+        let bytes = self.bytes.len() + key_bytes + entries + labels;
         // Vectors double, so up to twice the bytes are taken.
         self.memory
             .require(u64::try_from(2 * bytes).unwrap_or(u64::MAX))

@@ -95,6 +95,7 @@ pub enum Function {
     HasLangDir,
     Datatype,
     Iri,
+    /// With a second argument, the solution's name: one node for one string and solution.
     BNode,
     StrDt,
     StrLang,

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
-use oxrdf::{Literal, Term};
+use oxrdf::Term;
 
 use super::evaluate::Evaluator;
 use super::value::{Number, Value, boolean, value};
@@ -26,26 +26,12 @@ pub fn effective(term: &Term) -> Outcome<bool> {
             let number = f64::from(number.double());
             Ok(!(number.is_nan() || number == 0.0))
         }
-        // "a plain literal or a typed literal with a datatype of xsd:string: false if the operand
-        // value has zero length".
-        Value::String | Value::Lang => Ok(!literal.value().is_empty()),
-        // "The EBV of any literal whose type is xsd:boolean or numeric is false if the lexical form
-        // is not valid for that datatype."
-        Value::Unknown if is_boolean_or_numeric(literal) => Ok(false),
+        // "a literal with a datatype of xsd:string: false if the operand value has zero length" (1.2).
+        Value::String => Ok(!literal.value().is_empty()),
+        // "If the argument is a literal with an invalid lexical form for the datatype, then raise an
+        // error" (1.2; 1.1 said false).
         _ => Err(Fault::Error),
     }
-}
-
-fn is_boolean_or_numeric(literal: &Literal) -> bool {
-    ["boolean", "integer", "int", "decimal", "float", "double"]
-        .iter()
-        .any(|name| {
-            literal
-                .datatype()
-                .as_str()
-                .strip_prefix("http://www.w3.org/2001/XMLSchema#")
-                == Some(name)
-        })
 }
 
 impl Evaluator<'_> {
@@ -84,10 +70,6 @@ impl Evaluator<'_> {
     /// # Errors
     /// As [`effective`].
     pub(super) fn truth(&self, term: &Term) -> Outcome<bool> {
-        if matches!(term, Term::Literal(literal) if matches!(value(literal), Value::Lang | Value::Unknown))
-        {
-            self.seen.note("truth of odd literals");
-        }
         effective(term)
     }
 

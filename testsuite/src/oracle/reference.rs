@@ -48,14 +48,6 @@ pub const DIFFERENCES: &[Difference] = &[
         applies: |_, seen| seen.noted(PANIC),
     },
     Difference {
-        name: "effective boolean value of language strings and ill-typed literals",
-        sentence: "17.2.2: if the argument is a plain literal or a typed literal with a datatype of \
-                   xsd:string, the EBV is false if the operand value has zero length; otherwise the \
-                   EBV is true; the EBV of any literal whose type is xsd:boolean or numeric is false \
-                   if the lexical form is not valid for that datatype. spareval: an error",
-        applies: |_, seen| seen.noted("truth of odd literals"),
-    },
-    Difference {
         name: "errors in aggregates",
         sentence: "18.5.1.2: N = Flatten(M), remove error elements from N, Count(M) = card[N]. \
                    spareval: COUNT is unbound if an expression other than a variable is an error",

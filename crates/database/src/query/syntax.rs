@@ -8,6 +8,8 @@
 
 use spargebra::SparqlParser;
 
+use super::rewrite::Rewritten;
+use super::token::{is_open_string, tokens};
 use crate::error::SyntaxError;
 
 /// More than the longest keyword, so that no rule can look behind the blanks.
@@ -16,17 +18,25 @@ const BLANKS: usize = 64;
 /// Longer texts are not searched.
 const SEARCHED_BYTES_MAX: usize = 256 << 10;
 
-/// The error for a text that the parser refused with `message`.
-pub(super) fn error(text: &str, base: Option<&str>, message: &str) -> SyntaxError {
-    let Some(reported) = place(message) else {
-        return SyntaxError::new(text, 1, 1, message);
+/// The error for a text that the parser refused with `message` after it was `rewritten`.
+pub(super) fn error(
+    original: &str,
+    rewritten: &Rewritten,
+    base: Option<&str>,
+    message: &str,
+) -> SyntaxError {
+    let text = rewritten.text.as_str();
+    let at_byte = |at: usize, message: String| {
+        let at = rewritten.original(at).min(original.len());
+        let (line, column) = line_and_column(original.get(..at).unwrap_or(original));
+        SyntaxError::new(original, line, column, message)
     };
-    // Escapes are resolved before parsing, so that positions are those of another text.
-    let searchable =
-        text.len() <= SEARCHED_BYTES_MAX && !text.contains("\\u") && !text.contains("\\U");
-    if !searchable {
-        let (line, column) = reported;
-        return SyntaxError::new(text, line, column, "the query ends or goes wrong here");
+    let Some(reported) = place(message) else {
+        return SyntaxError::new(original, 1, 1, message);
+    };
+    if text.len() > SEARCHED_BYTES_MAX {
+        let at = byte_of(text, reported);
+        return at_byte(at, "the query ends or goes wrong here".to_owned());
     }
     let tokens = tokens(text);
     // The number of tokens that make the longest good start.
@@ -49,14 +59,18 @@ pub(super) fn error(text: &str, base: Option<&str>, message: &str) -> SyntaxErro
         && text[open..].starts_with('<')
     {
         // The parser took it for an IRI.
-        let (line, column) = line_and_column(&text[..open]);
         let iri: String = text[open..=token.start].chars().take(60).collect();
-        return SyntaxError::new(text, line, column, format!("{iri} is not a valid IRI"));
+        return at_byte(open, format!("{iri} is not a valid IRI"));
     }
     let at = token.map_or(text.trim_end().len(), |token| token.start);
-    let (line, column) = line_and_column(&text[..at]);
-    let word = token.map(|token| &text[token.start..token.end]);
-    SyntaxError::new(text, line, column, explain(word, message))
+    let word = token.map(|token| rewritten.word(*token, original));
+    at_byte(at, explain(word, message))
+}
+
+/// The error for a text that the parser would take but that is wrong at this byte.
+pub(super) fn error_at(text: &str, at: usize, message: &str) -> SyntaxError {
+    let (line, column) = line_and_column(text.get(..at).unwrap_or(text));
+    SyntaxError::new(text, line, column, message)
 }
 
 /// What is wrong with a token, or with the end of the text.
@@ -124,126 +138,20 @@ fn place(message: &str) -> Option<(usize, usize)> {
     Some((line.parse().ok()?, column.parse().ok()?))
 }
 
+/// The byte at a line and column.
+fn byte_of(text: &str, (line, column): (usize, usize)) -> usize {
+    let before = text.split_inclusive('\n').take(line.saturating_sub(1));
+    let start: usize = before.map(str::len).sum();
+    let rest = text.get(start..).unwrap_or_default();
+    let within = rest.char_indices().nth(column.saturating_sub(1));
+    start + within.map_or(rest.len(), |(at, _)| at)
+}
+
 /// The line and column, both from 1, of what follows `before`.
 fn line_and_column(before: &str) -> (usize, usize) {
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     let line = 1 + before.bytes().filter(|b| *b == b'\n').count();
     (line, 1 + before[line_start..].chars().count())
-}
-
-struct Token {
-    start: usize,
-    end: usize,
-}
-
-/// Cuts a text roughly as SPARQL does: never within what the parser sees as one token.
-fn tokens(text: &str) -> Vec<Token> {
-    let mut tokens = Vec::new();
-    let mut at = 0;
-    while let Some(first) = text[at..].chars().next() {
-        let rest = &text[at..];
-        let length = match first {
-            '#' => {
-                at += rest.find(['\n', '\r']).unwrap_or(rest.len());
-                continue;
-            }
-            c if c.is_whitespace() => {
-                at += c.len_utf8();
-                continue;
-            }
-            '"' | '\'' => string_length(rest),
-            '<' => iri_length(rest).unwrap_or_else(|| symbol_length(rest)),
-            '?' | '$' | '@' => 1 + span(&rest[1..], |c| is_name(c) || (first == '@' && c == '-')),
-            c if c.is_ascii_digit() => span(rest, |c| c.is_ascii_alphanumeric() || c == '.').max(1),
-            c if is_name(c) || c == ':' => name_length(rest),
-            _ => symbol_length(rest),
-        };
-        tokens.push(Token {
-            start: at,
-            end: at + length,
-        });
-        at += length;
-    }
-    tokens
-}
-
-fn is_name(c: char) -> bool {
-    c.is_alphanumeric() || c == '_' || !c.is_ascii()
-}
-
-/// The bytes of the characters at the start that fit; dots at their end do not belong to them.
-fn span(text: &str, fits: impl Fn(char) -> bool) -> usize {
-    let end = text.find(|c| !fits(c)).unwrap_or(text.len());
-    text[..end].trim_end_matches('.').len()
-}
-
-/// A keyword or a prefixed name, with its escapes.
-fn name_length(text: &str) -> usize {
-    let mut end = 0;
-    while let Some(c) = text[end..].chars().next() {
-        if c == '\\' {
-            end += 1 + text[end + 1..].chars().next().map_or(0, char::len_utf8);
-        } else if is_name(c) || matches!(c, ':' | '-' | '.' | '%') {
-            end += c.len_utf8();
-        } else {
-            break;
-        }
-    }
-    text[..end].trim_end_matches('.').len().max(1)
-}
-
-fn iri_length(text: &str) -> Option<usize> {
-    let end = text[1..].find(|c: char| {
-        c <= ' ' || matches!(c, '<' | '>' | '"' | '{' | '}' | '|' | '^' | '`' | '\\')
-    })?;
-    text[1 + end..].starts_with('>').then_some(end + 2)
-}
-
-fn string_length(text: &str) -> usize {
-    let long = if text.starts_with("\"\"\"") {
-        Some("\"\"\"")
-    } else if text.starts_with("'''") {
-        Some("'''")
-    } else {
-        None
-    };
-    let quote = long.unwrap_or(&text[..1]);
-    let mut end = quote.len();
-    while let Some(c) = text[end..].chars().next() {
-        if text[end..].starts_with(quote) {
-            return end + quote.len();
-        }
-        if long.is_none() && matches!(c, '\n' | '\r') {
-            return end;
-        }
-        end += c.len_utf8();
-        if c == '\\' {
-            end += text[end..].chars().next().map_or(0, char::len_utf8);
-        }
-    }
-    text.len()
-}
-
-fn is_open_string(token: &str) -> bool {
-    token.starts_with(['"', '\'']) && (token.len() == 1 || !token.ends_with(&token[..1]))
-}
-
-fn symbol_length(text: &str) -> usize {
-    const LONG: [&str; 11] = [
-        "<<(", ")>>", "<<", ">>", "{|", "|}", "^^", "&&", "||", "!=", "<=",
-    ];
-    LONG.iter()
-        .find(|symbol| text.starts_with(**symbol))
-        .map_or_else(
-            || {
-                if text.starts_with(">=") {
-                    2
-                } else {
-                    text.chars().next().map_or(0, char::len_utf8)
-                }
-            },
-            |symbol| symbol.len(),
-        )
 }
 
 #[cfg(test)]
@@ -255,7 +163,7 @@ mod tests {
             .parse_query(text)
             .unwrap_err()
             .to_string();
-        let error = error(text, None, &message);
+        let error = error(text, &Rewritten::unchanged(text), None, &message);
         (error.line, error.column, error.message)
     }
 
@@ -338,35 +246,21 @@ mod tests {
         let text = "SELECT * WHERE {\n  ?s ?p ?o\n  ?x\n}";
         let message = SparqlParser::new().parse_query(text).unwrap_err();
         assert_eq!(
-            error(text, None, &message.to_string()).to_string(),
+            error(
+                text,
+                &Rewritten::unchanged(text),
+                None,
+                &message.to_string()
+            )
+            .to_string(),
             "syntax error at line 3, column 3: unexpected ?x\n    ?x\n    ^"
         );
     }
 
     #[test]
     fn odd_messages_are_passed_on() {
-        let error = error("x", None, "The blank node _:a cannot be shared");
+        let unchanged = Rewritten::unchanged("x");
+        let error = error("x", &unchanged, None, "The blank node _:a cannot be shared");
         assert_eq!(error.message, "The blank node _:a cannot be shared");
-    }
-
-    #[test]
-    fn anything_can_be_cut_into_tokens() {
-        for text in [
-            "",
-            "\\",
-            "'",
-            "\"\\",
-            "a\\",
-            "<",
-            "\u{e9}\u{1f600}",
-            "'''a''",
-            "1..",
-            "a:b\\",
-            "@",
-            "?",
-        ] {
-            let tokens = tokens(text);
-            assert!(tokens.iter().all(|token| token.start < token.end), "{text}");
-        }
     }
 }

@@ -60,11 +60,8 @@ fn subtract(left: &Value, right: &Value) -> Option<Value> {
     }
 }
 
-/// `+value` or `-value`
-pub(super) fn sign(value: &Value, negate: bool) -> Option<Value> {
-    if !negate {
-        return value.is_numeric().then(|| value.clone());
-    }
+/// `-value`
+pub(super) fn negate(value: &Value) -> Option<Value> {
     match value {
         Value::Integer(value) => value.checked_neg().map(Value::Integer),
         Value::Decimal(value) => value.checked_neg().map(Value::Decimal),

@@ -204,7 +204,8 @@ fn compare_ids(
             (Kind::Iri, Kind::Iri) | (Kind::BlankNode, Kind::BlankNode)
         ) =>
         {
-            Some(false)
+            // The same one only if it is a blank node that the query made.
+            Some(a == b)
         }
         // Of the dictionary's other literals no two are equal: a text of a datatype has one
         // spelling, and `true` and `false` have two, of which one is inline.

@@ -91,12 +91,12 @@ impl<'a> Evaluation<'a> {
                     arithmetic::calculate(*operator, &left, &right)
                 }))
             }
-            Node::Plus(inner) | Node::Minus(inner) => {
+            Node::Plus(inner) => Column::Ids(self.plus(inner)?.into(), None),
+            Node::Minus(inner) => {
                 let column = self.with_texts(inner, Texts::Dictionary)?;
-                let negate = matches!(node, Node::Minus(_));
                 Column::Values(self.each_row(|row| {
                     let value = column.cell(row, self.context).value()?;
-                    arithmetic::sign(&value, negate)
+                    arithmetic::negate(&value)
                 }))
             }
             Node::If(parts) => Column::Ids(self.choose(parts)?.into(), None),
@@ -106,6 +106,26 @@ impl<'a> Evaluation<'a> {
                 self.pattern(*function, arguments, regex.as_deref())?
             }
         })
+    }
+
+    /// Unary plus gives its operand, as it is written; one of a derived type gives its base type.
+    fn plus(&self, inner: &Node) -> Result<Vec<TermId>> {
+        let column = self.with_texts(inner, Texts::Dictionary)?;
+        let computed = self.each_row(|row| {
+            let cell = column.cell(row, self.context);
+            let value = cell.value().filter(|value| value.is_numeric());
+            let Some(literal) = value.and_then(|value| value.to_literal()) else {
+                return Computed::Unbound;
+            };
+            let mut datatype = String::new();
+            function::datatype(&[cell], &mut datatype);
+            if literal.datatype().as_str() == datatype {
+                cell.computed()
+            } else {
+                Computed::Term(literal.into())
+            }
+        });
+        self.context.resolve(computed)
     }
 
     fn each_row<T>(&self, value: impl FnMut(usize) -> T) -> Vec<T> {
@@ -339,7 +359,7 @@ impl<'a> Evaluation<'a> {
                     .collect::<Result<Vec<_>>>()?;
                 Column::Ids(call(&columns, self.context)?.into(), None)
             }
-            Implementation::BlankNode => Column::Ids(self.blank_nodes(&columns).into(), None),
+            Implementation::BlankNode => Column::Ids(self.blank_nodes(&columns)?.into(), None),
             Implementation::Pattern => self.dynamic_pattern(function, &columns),
         })
     }
@@ -354,8 +374,20 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    fn blank_nodes(&self, columns: &[Column<'_>]) -> Vec<TermId> {
-        self.each_row(|row| {
+    fn blank_nodes(&self, columns: &[Column<'_>]) -> Result<Vec<TermId>> {
+        if let [labels, solutions] = columns {
+            let give = |row| {
+                let label = labels.cell(row, self.context).plain();
+                match (label, solutions.cell(row, self.context)) {
+                    (Some(label), Cell::Id { id, .. }) => {
+                        self.context.labelled_blank_node(id, &label)
+                    }
+                    _ => Ok(TermId::UNBOUND),
+                }
+            };
+            return (0..self.rows()).map(give).collect();
+        }
+        Ok(self.each_row(|row| {
             let Some(column) = columns.first() else {
                 return self.context.new_blank_node();
             };
@@ -367,7 +399,7 @@ impl<'a> Evaluation<'a> {
                     .entry((row, label.into_owned()))
                     .or_insert_with(|| self.context.new_blank_node()),
             }
-        })
+        }))
     }
 
     /// REGEX and REPLACE with a constant pattern.

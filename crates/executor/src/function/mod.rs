@@ -14,6 +14,8 @@ mod term;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use term::datatype;
+
 use stoa_planner::expression::Function;
 use stoa_terms::TermId;
 use stoa_terms::value::Value;
@@ -98,7 +100,7 @@ pub(crate) fn implementation(function: Function) -> Implementation {
         Function::LangDir => I::String(term::lang_dir),
         Function::HasLang => I::Boolean(term::has_lang),
         Function::HasLangDir => I::Boolean(term::has_lang_dir),
-        Function::Datatype => I::String(term::datatype),
+        Function::Datatype => I::String(datatype),
         Function::Iri => I::Term(term::iri),
         Function::BNode => I::BlankNode,
         Function::StrDt => I::Term(term::str_dt),

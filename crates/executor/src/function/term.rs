@@ -90,7 +90,7 @@ pub(super) fn lang_matches(cells: &[Cell<'_>]) -> Option<bool> {
     )
 }
 
-pub(super) fn datatype<'c>(cells: &[Cell<'c>], out: &mut String) -> Option<Tag<'c>> {
+pub(crate) fn datatype<'c>(cells: &[Cell<'c>], out: &mut String) -> Option<Tag<'c>> {
     let known = |datatype: Datatype| datatype.iri();
     let iri: Cow<'_, str> = match *cells.first()? {
         Cell::Error | Cell::Text(_, Tag::Iri) => return None,

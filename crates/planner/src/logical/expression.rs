@@ -50,6 +50,16 @@ impl<'a> Translator<'a> {
                 self.expressions(list, marks)?,
             ),
             Source::If(a, b, c) => self.conditional(a, b, c, marks)?,
+            // BNODE gives one node for one string within a solution.
+            Source::FunctionCall(SourceFunction::BNode, arguments)
+                if arguments.len() == 1 && self.solution.is_some() =>
+            {
+                let mut arguments = self.expressions(arguments, marks)?;
+                arguments.extend(self.solution.map(Expression::Variable));
+                Expression::Call(Function::BNode, arguments)
+            }
+            // What has one alternative is that one; it may be a variable that is surely bound.
+            Source::Coalesce(list) if let [one] = list.as_slice() => self.expression(one, marks)?,
             Source::Coalesce(list) => Expression::Coalesce(self.expressions(list, marks)?),
             Source::FunctionCall(function, arguments) => Expression::Call(
                 self::function(function)?,
@@ -65,7 +75,9 @@ impl<'a> Translator<'a> {
         pattern: &'a spargebra::algebra::GraphPattern,
         marks: &mut Vec<Mark>,
     ) -> Result<Expression, Error> {
+        let solution = self.solution.take();
         let node = self.pattern(pattern)?;
+        self.solution = solution;
         let mark = self.fresh_variable();
         marks.push((mark, node));
         Ok(Expression::Variable(mark))

@@ -9,8 +9,8 @@ use oxrdf::{Term, Triple};
 use rapidhash::fast::RandomState;
 use spargebra::Query;
 use spargebra::algebra::{
-    AggregateExpression, AggregateFunction as SourceAggregate, Expression as Source, GraphPattern,
-    OrderExpression, QueryDataset,
+    AggregateExpression, AggregateFunction as SourceAggregate, Expression as Source,
+    Function as SourceFunction, GraphPattern, OrderExpression, QueryDataset,
 };
 use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
 use stoa_terms::{GraphSet, TermId};
@@ -23,7 +23,7 @@ use super::{Builder, ExistsKind, Mark, Node, Op};
 use crate::PlannerOptions;
 use crate::cardinality::Cache;
 use crate::error::Error;
-use crate::expression::{Aggregate, AggregateFunction, Constant, Expression};
+use crate::expression::{Aggregate, AggregateFunction, Comparison, Constant, Expression, Function};
 use crate::nesting::{Visit, pattern_of, walk};
 use crate::physical::{PatternTerm, QuadPattern, SortKey, Variable};
 use crate::variable_set::VariableSet;
@@ -55,6 +55,16 @@ pub(super) struct Translator<'a> {
     graph: ActiveGraph,
     /// `None` until the outermost projection was seen.
     selected: Option<Vec<Variable>>,
+    /// Triple terms with variables inside of the pattern that is translated, and what they are bound to.
+    triple_terms: Vec<(Variable, &'a TriplePattern)>,
+    /// Names the solution for which expressions call BNODE, where several calls must agree.
+    pub(super) solution: Option<Variable>,
+}
+
+/// A part of a triple term with variables inside.
+enum Part {
+    Constant(Term),
+    Variable(Variable),
 }
 
 /// Translates the WHERE part of a query, solution modifiers included.
@@ -78,6 +88,8 @@ pub(crate) fn translate(
         dataset,
         graph: ActiveGraph::Default,
         selected: None,
+        triple_terms: Vec::new(),
+        solution: None,
     };
     let root = translator.pattern(pattern)?;
     Ok(Logical {
@@ -141,7 +153,10 @@ impl<'a> Translator<'a> {
                 subject,
                 path,
                 object,
-            } => self.path(subject, path, object),
+            } => {
+                let node = self.path(subject, path, object)?;
+                self.take_apart(node)
+            }
             GraphPattern::Join { .. } => self.join(pattern),
             GraphPattern::LeftJoin {
                 left,
@@ -152,11 +167,7 @@ impl<'a> Translator<'a> {
             GraphPattern::Filter { expr, inner } => self.filter(expr, inner),
             GraphPattern::Union { .. } => self.union(pattern),
             GraphPattern::Graph { name, inner } => self.graph(name, inner),
-            GraphPattern::Extend {
-                inner,
-                variable,
-                expression,
-            } => self.extend(inner, variable.as_str(), expression),
+            GraphPattern::Extend { .. } => self.extend(pattern),
             GraphPattern::Minus { left, right } => self.minus(left, right),
             GraphPattern::Values {
                 variables,
@@ -218,7 +229,8 @@ impl<'a> Translator<'a> {
                 }
             };
             let object = self.term(&pattern.object)?;
-            nodes.push(self.quad_pattern([subject, predicate, object]));
+            let node = self.quad_pattern([subject, predicate, object]);
+            nodes.push(self.take_apart(node)?);
         }
         Ok(self.build.join(nodes))
     }
@@ -273,18 +285,78 @@ impl<'a> Translator<'a> {
                 Ok(Some(PatternTerm::Variable(variable)))
             }
             TermPattern::Triple(triple) => {
-                let Some(triple) = ground(triple) else {
-                    return Err(Error::Unsupported(
-                        "variables and blank nodes inside triple terms".to_owned(),
-                    ));
-                };
-                self.fixed(triple.into())
+                if let Some(triple) = ground(triple) {
+                    return self.fixed(triple.into());
+                }
+                let whole = self.fresh_variable();
+                self.triple_terms.push((whole, triple));
+                Ok(Some(PatternTerm::Variable(whole)))
             }
         }
     }
 
     pub(super) fn fixed(&self, term: Term) -> Result<Option<PatternTerm>, Error> {
         Ok(self.cache.term_id(&term)?.map(PatternTerm::Constant))
+    }
+
+    /// Matches the parts of the triple terms that the last pattern has with variables inside.
+    fn take_apart(&mut self, mut node: Node) -> Result<Node, Error> {
+        while let Some((whole, triple)) = self.triple_terms.pop() {
+            let of = |function| Expression::Call(function, vec![Expression::Variable(whole)]);
+            node = self.build.filter(node, vec![of(Function::IsTriple)]);
+            let subject = self.part(&triple.subject)?;
+            let predicate = match &triple.predicate {
+                NamedNodePattern::NamedNode(iri) => Part::Constant(iri.clone().into()),
+                NamedNodePattern::Variable(variable) => {
+                    Part::Variable(self.variable(variable.as_str()))
+                }
+            };
+            let object = self.part(&triple.object)?;
+            let parts = [
+                (subject, of(Function::Subject)),
+                (predicate, of(Function::Predicate)),
+                (object, of(Function::Object)),
+            ];
+            let mut conditions = Vec::new();
+            for (part, value) in parts {
+                let same = match part {
+                    Part::Constant(term) => Expression::Constant(self.constant(term)?),
+                    Part::Variable(variable) if node.possible.contains(variable) => {
+                        Expression::Variable(variable)
+                    }
+                    Part::Variable(variable) => {
+                        node = self.build.extend(node, variable, value);
+                        // A triple term has all its parts.
+                        node.certain
+                            .extend(node.possible.contains(variable).then_some(variable));
+                        continue;
+                    }
+                };
+                let (value, same) = (Box::new(value), Box::new(same));
+                conditions.push(Expression::Compare(Comparison::SameTerm, value, same));
+            }
+            node = self.build.filter(node, conditions);
+        }
+        Ok(node)
+    }
+
+    /// A part of a triple term.
+    fn part(&mut self, term: &'a TermPattern) -> Result<Part, Error> {
+        Ok(match term {
+            TermPattern::NamedNode(iri) => Part::Constant(iri.clone().into()),
+            TermPattern::Literal(literal) => Part::Constant(literal.clone().into()),
+            TermPattern::Triple(triple) if let Some(triple) = ground(triple) => {
+                Part::Constant(triple.into())
+            }
+            other => match self.term(other)? {
+                Some(PatternTerm::Variable(variable)) => Part::Variable(variable),
+                _ => {
+                    return Err(Error::Unsupported(
+                        "such a part of a triple term".to_owned(),
+                    ));
+                }
+            },
+        })
     }
 
     #[inline(never)]
@@ -363,21 +435,41 @@ impl<'a> Translator<'a> {
     }
 
     #[inline(never)]
-    fn extend(
-        &mut self,
-        inner: &'a GraphPattern,
-        variable: &'a str,
-        expression: &'a Source,
-    ) -> Result<Node, Error> {
-        let mut node = self.pattern(inner)?;
-        let mut marks = Vec::new();
-        let expression = self.expression(expression, &mut marks)?;
-        if !marks.is_empty() {
-            node = self.in_graph(node);
+    fn extend(&mut self, pattern: &'a GraphPattern) -> Result<Node, Error> {
+        let mut assignments = Vec::new();
+        let mut rest = pattern;
+        while let GraphPattern::Extend {
+            inner,
+            variable,
+            expression,
+        } = rest
+        {
+            assignments.push((variable.as_str(), expression));
+            rest = inner;
         }
-        let node = self.build.mark(node, marks);
-        let variable = self.variable(variable);
-        Ok(self.build.extend(node, variable, expression))
+        let mut node = self.pattern(rest)?;
+        let calls: usize = assignments
+            .iter()
+            .map(|(_, e)| labelled_blank_nodes(e))
+            .sum();
+        let solution = (calls > 1).then(|| self.fresh_variable());
+        if let Some(solution) = solution {
+            let name = Expression::Call(Function::BNode, Vec::new());
+            node = self.build.extend(node, solution, name);
+        }
+        let outside = std::mem::replace(&mut self.solution, solution);
+        for (variable, expression) in assignments.into_iter().rev() {
+            let mut marks = Vec::new();
+            let expression = self.expression(expression, &mut marks)?;
+            if !marks.is_empty() {
+                node = self.in_graph(node);
+            }
+            node = self.build.mark(node, marks);
+            let variable = self.variable(variable);
+            node = self.build.extend(node, variable, expression);
+        }
+        self.solution = outside;
+        Ok(node)
     }
 
     #[inline(never)]
@@ -708,6 +800,17 @@ fn exists_of(condition: &Source) -> Option<(&GraphPattern, ExistsKind)> {
     }
 }
 
+/// How many times an expression calls BNODE with a string.
+fn labelled_blank_nodes(expression: &Source) -> usize {
+    let mut calls = 0;
+    walk(Visit::Expression(expression), |item, _| {
+        if let Visit::Expression(Source::FunctionCall(SourceFunction::BNode, arguments)) = item {
+            calls += arguments.len();
+        }
+    });
+    calls
+}
+
 /// A triple term without variables.
 pub(super) fn ground(pattern: &TriplePattern) -> Option<Triple> {
     let NamedNodePattern::NamedNode(predicate) = &pattern.predicate else {
@@ -766,16 +869,26 @@ fn mentions(pattern: &GraphPattern, name: &str) -> bool {
     found
 }
 
+fn triple_names(triple: &TriplePattern, name: &str) -> bool {
+    term_names(&triple.subject, name)
+        || term_names(&triple.object, name)
+        || matches!(&triple.predicate, NamedNodePattern::Variable(variable)
+            if variable.as_str() == name)
+}
+
+fn term_names(term: &TermPattern, name: &str) -> bool {
+    match term {
+        TermPattern::Variable(variable) => variable.as_str() == name,
+        TermPattern::Triple(triple) => triple_names(triple, name),
+        _ => false,
+    }
+}
+
 fn names_variable(pattern: &GraphPattern, name: &str) -> bool {
     let is = |variable: &spargebra::term::Variable| variable.as_str() == name;
-    let in_term =
-        |term: &TermPattern| matches!(term, TermPattern::Variable(variable) if is(variable));
+    let in_term = |term: &TermPattern| term_names(term, name);
     match pattern {
-        GraphPattern::Bgp { patterns } => patterns.iter().any(|triple| {
-            in_term(&triple.subject)
-                || in_term(&triple.object)
-                || matches!(&triple.predicate, NamedNodePattern::Variable(variable) if is(variable))
-        }),
+        GraphPattern::Bgp { patterns } => patterns.iter().any(|triple| triple_names(triple, name)),
         GraphPattern::Path {
             subject, object, ..
         } => in_term(subject) || in_term(object),

@@ -1,0 +1,452 @@
+//! Changes the text of a query where the parser reads it wrongly, and refuses what it should.
+//!
+//! What is changed means the same before and after; places in the new text are mapped back, so that
+//! messages point into the user's own.
+//!
+//! | text | for the parser | why |
+//! |---|---|---|
+//! | `TRUE`, `False` | `true`, `false` | keywords are matched in any case (19.8, note 1) |
+//! | `GROUP BY (?v AS ?w)` | `(COALESCE(?v) AS ?w)` | it drops `?w` |
+//! | `SELECT (1 AS ?a) (?a + 1 AS ?b) ...` with aggregates | `(COALESCE(?a) + 1 AS ?b)` | it takes `?a` for one that is not grouped by, though 16.1.2 lets it be used to the right |
+//! | `?x<?a&&?b>?y` | the IRI `<\u003Fa&&?b>` | the longest token is taken (19.8), which is no comparison |
+//!
+//! Refused are aggregates inside aggregates (19.8, note 12 of SPARQL 1.2), and triple terms with a
+//! literal or triple term as subject in expressions (`ExprTripleTermSubject` of SPARQL 1.2). Escapes such as `\u0041`
+//! are left to the parser, which takes them in strings and IRIs only: so SPARQL 1.2 and the tests of
+//! the community group for 1.0 and 1.1 want it, while section 19.2 of SPARQL 1.1 had them anywhere.
+
+use super::token::{Token, tokens};
+
+const AGGREGATES: [&str; 7] = [
+    "count",
+    "sum",
+    "min",
+    "max",
+    "avg",
+    "sample",
+    "group_concat",
+];
+
+/// A text for the parser.
+#[derive(Debug)]
+pub(super) struct Rewritten {
+    pub(super) text: String,
+    /// Ascending: where each change begins and ends in the new text and in the original.
+    changes: Vec<Change>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    new: (usize, usize),
+    old: (usize, usize),
+}
+
+/// Something that the parser would take but that is not SPARQL.
+#[derive(Debug, Eq, PartialEq)]
+pub(super) struct Mistake {
+    /// The byte of the text.
+    pub(super) at: usize,
+    pub(super) message: &'static str,
+}
+
+impl Rewritten {
+    #[cfg(test)]
+    pub(super) fn unchanged(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            changes: Vec::new(),
+        }
+    }
+
+    /// What the user wrote where the new text has this token.
+    pub(super) fn word<'a>(&self, token: Token, original: &'a str) -> &'a str {
+        let within = |change: &&Change| change.new.0 < token.end && token.start < change.new.1;
+        let (start, end) = match self.changes.iter().find(within) {
+            Some(change) => change.old,
+            None => (self.original(token.start), self.original(token.end)),
+        };
+        original.get(start..end).unwrap_or_default()
+    }
+
+    /// The byte of the original that a byte of the new text stands for.
+    pub(super) fn original(&self, at: usize) -> usize {
+        let change = self.changes.iter().rev().find(|change| change.new.0 <= at);
+        match change {
+            None => at,
+            Some(change) if at >= change.new.1 => at - change.new.1 + change.old.1,
+            Some(change) => change.old.0,
+        }
+    }
+}
+
+/// Rewrites a text.
+///
+/// # Errors
+/// What is wrong in it that the parser would not find.
+pub(super) fn rewrite(text: &str) -> Result<Rewritten, Mistake> {
+    let tokens = tokens(text);
+    let words = Words {
+        text,
+        tokens: &tokens,
+    };
+    check(&words)?;
+    let mut edits: Vec<(Token, String)> = Vec::new();
+    for (number, &token) in tokens.iter().enumerate() {
+        let word = token.of(text);
+        let lower = word.to_ascii_lowercase();
+        match lower.as_str() {
+            "true" | "false" if lower != word => edits.push((token, lower)),
+            "group" if words.is(number + 1, "by") => group_by(&words, number + 2, &mut edits),
+            "select" => select(&words, number + 1, &mut edits),
+            _ if is_iri(word) && word.contains(['&', ',', '(', ')']) => {
+                edits.extend(escaped(word).map(|iri| (token, iri)));
+            }
+            _ => {}
+        }
+    }
+    edits.sort_by_key(|(token, _)| token.start);
+    Ok(apply(text, &edits))
+}
+
+fn apply(text: &str, edits: &[(Token, String)]) -> Rewritten {
+    let mut new = String::with_capacity(text.len());
+    let mut changes = Vec::with_capacity(edits.len());
+    let mut done = 0;
+    for (token, with) in edits {
+        new.push_str(text.get(done..token.start).unwrap_or_default());
+        let start = new.len();
+        new.push_str(with);
+        changes.push(Change {
+            new: (start, new.len()),
+            old: (token.start, token.end),
+        });
+        done = token.end;
+    }
+    new.push_str(text.get(done..).unwrap_or_default());
+    Rewritten { text: new, changes }
+}
+
+/// The tokens of a text.
+struct Words<'a> {
+    text: &'a str,
+    tokens: &'a [Token],
+}
+
+impl<'a> Words<'a> {
+    fn get(&self, number: usize) -> &'a str {
+        self.tokens
+            .get(number)
+            .map_or("", |token| token.of(self.text))
+    }
+
+    /// Whether a token is this keyword or symbol.
+    fn is(&self, number: usize, word: &str) -> bool {
+        self.get(number).eq_ignore_ascii_case(word)
+    }
+
+    fn is_variable(&self, number: usize) -> bool {
+        self.get(number).starts_with(['?', '$']) && self.get(number).len() > 1
+    }
+
+    /// The number of the token that closes the parenthesis at `open`.
+    fn closing(&self, open: usize) -> Option<usize> {
+        let mut depth = 0_usize;
+        for number in open..self.tokens.len() {
+            match self.get(number) {
+                "(" | "<<(" => depth += 1,
+                ")" | ")>>" => {
+                    depth = depth.checked_sub(1)?;
+                    if depth == 0 {
+                        return Some(number);
+                    }
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+}
+
+/// What is open at a place of the text.
+#[derive(Clone, Copy, Debug, Default)]
+struct Level {
+    /// Whether it is a group in braces, in which nothing of what is around counts.
+    group: bool,
+    /// Whether parentheses in it are those of expressions, not lists of nodes.
+    expression: bool,
+    /// Whether that holds for the next ones only.
+    once: bool,
+    /// Whether it is the argument of an aggregate.
+    aggregate: bool,
+}
+
+/// Finds what the parser does not refuse.
+fn check(words: &Words<'_>) -> Result<(), Mistake> {
+    let mut open = vec![Level::default()];
+    for (number, token) in words.tokens.iter().enumerate() {
+        let top = open.last().copied().unwrap_or_default();
+        let word = words.get(number);
+        let next = words.get(number + 1);
+        if next == "(" && is_aggregate(word) && in_aggregate(&open) {
+            return Err(Mistake {
+                at: token.start,
+                message: "an aggregate cannot stand inside another one",
+            });
+        }
+        if word == "<<(" && top.expression && (next.starts_with("<<") || is_literal(next)) {
+            return Err(Mistake {
+                at: words.tokens.get(number + 1).unwrap_or(token).start,
+                message: "a literal or triple term cannot be the subject of a triple term",
+            });
+        }
+        match word {
+            "{" => {
+                close_once(&mut open);
+                open.push(Level {
+                    group: true,
+                    ..Level::default()
+                });
+            }
+            "(" | "<<(" => {
+                close_once(&mut open);
+                let before = number.checked_sub(1).map_or("", |before| words.get(before));
+                open.push(Level {
+                    expression: top.expression,
+                    aggregate: word == "(" && is_aggregate(before),
+                    ..Level::default()
+                });
+            }
+            "}" | ")" | ")>>" if open.len() > 1 => {
+                open.pop();
+            }
+            _ => {
+                let is = |names: &[&str]| names.iter().any(|name| word.eq_ignore_ascii_case(name));
+                if let Some(top) = open.last_mut() {
+                    if is(&["filter", "bind"]) {
+                        (top.expression, top.once) = (true, true);
+                    } else if is(&["select", "having", "by"]) {
+                        (top.expression, top.once) = (true, false);
+                    } else if is(&["where", "values"]) {
+                        top.expression = false;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn close_once(open: &mut [Level]) {
+    if let Some(top) = open.last_mut().filter(|top| top.once) {
+        (top.expression, top.once) = (false, false);
+    }
+}
+
+fn is_aggregate(word: &str) -> bool {
+    AGGREGATES
+        .iter()
+        .any(|name| word.eq_ignore_ascii_case(name))
+}
+
+fn in_aggregate(open: &[Level]) -> bool {
+    let mut around = open.iter().rev().take_while(|level| !level.group);
+    around.any(|level| level.aggregate)
+}
+
+fn is_literal(word: &str) -> bool {
+    word.starts_with(['"', '\'', '+', '-'])
+        || word.starts_with(|c: char| c.is_ascii_digit())
+        || ["true", "false"]
+            .iter()
+            .any(|name| word.eq_ignore_ascii_case(name))
+}
+
+/// The conditions behind GROUP BY.
+fn group_by(words: &Words<'_>, first: usize, edits: &mut Vec<(Token, String)>) {
+    let mut number = first;
+    loop {
+        if words.is_variable(number) {
+            number += 1;
+        } else if words.is(number, "(") {
+            let Some(close) = words.closing(number) else {
+                return;
+            };
+            let is_alias = words.is_variable(close.saturating_sub(1))
+                && words.is(close.saturating_sub(2), "as");
+            if is_alias {
+                let inner = number + 1..close.saturating_sub(2);
+                let mut variables = inner.clone().filter(|&n| words.is_variable(n));
+                let rest = inner.filter(|&n| !words.is_variable(n));
+                if let (Some(variable), None) = (variables.next(), variables.next())
+                    && rest.into_iter().all(|n| matches!(words.get(n), "(" | ")"))
+                {
+                    edits.extend(wrapped(words, variable));
+                }
+            }
+            number = close + 1;
+        } else if words.is(number + 1, "(") && !words.is(number, "having") {
+            // A call of a function.
+            match words.closing(number + 1) {
+                Some(close) => number = close + 1,
+                None => return,
+            }
+        } else {
+            return;
+        }
+    }
+}
+
+/// The items behind SELECT.
+fn select(words: &Words<'_>, first: usize, edits: &mut Vec<(Token, String)>) {
+    let mut aliases: Vec<&str> = Vec::new();
+    let mut number = first;
+    loop {
+        if words.is(number, "distinct") || words.is(number, "reduced") || words.is_variable(number)
+        {
+            number += 1;
+            continue;
+        }
+        if !words.is(number, "(") {
+            return;
+        }
+        let Some(close) = words.closing(number) else {
+            return;
+        };
+        let alias = close.saturating_sub(1);
+        let mut groups = 0_usize;
+        for inner in number..alias {
+            match words.get(inner) {
+                "{" => groups += 1,
+                "}" => groups = groups.saturating_sub(1),
+                _ => {}
+            }
+            let known = words.is_variable(inner)
+                && aliases
+                    .iter()
+                    .any(|name| name.get(1..) == words.get(inner).get(1..));
+            let bound = inner
+                .checked_sub(2)
+                .is_some_and(|before| words.is(before, "bound") && words.is(before + 1, "("));
+            if known && groups == 0 && !bound {
+                edits.extend(wrapped(words, inner));
+            }
+        }
+        if words.is_variable(alias) && words.is(alias.saturating_sub(1), "as") {
+            aliases.push(words.get(alias));
+        }
+        number = close + 1;
+    }
+}
+
+/// A variable as an expression that is not a variable but has its value.
+fn wrapped(words: &Words<'_>, number: usize) -> Option<(Token, String)> {
+    let token = *words.tokens.get(number)?;
+    Some((token, format!("COALESCE({})", words.get(number))))
+}
+
+fn is_iri(word: &str) -> bool {
+    word.starts_with('<') && word.ends_with('>') && word.len() > 2
+}
+
+/// An IRI with its first character escaped, so that it cannot be read as a comparison.
+fn escaped(word: &str) -> Option<String> {
+    let first = word.chars().nth(1).filter(|first| *first != '\\')?;
+    let rest = word.get(1 + first.len_utf8()..)?;
+    Some(format!("<\\U{:08X}{rest}", u32::from(first)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> String {
+        rewrite(text).unwrap().text
+    }
+
+    #[test]
+    fn what_the_parser_knows_is_left_alone() {
+        for text in [
+            "SELECT ?true { ?s a:TRUE 'TRUE', \"False\"@en # TRUE\n FILTER(true) }",
+            "SELECT (COUNT(?x) AS ?n) (SUM(?y) AS ?m) { ?s ?x ?y } GROUP BY ?s (STR(?x) AS ?z)",
+            "SELECT (?x AS ?y) { ?s <http://a/b> ?x FILTER(?x<?s && ?x > 2) }",
+            "SELECT (1 AS ?a) (BOUND(?a) AS ?b) (EXISTS { ?a ?p ?o } AS ?c) {}",
+            "",
+            "GROUP BY (",
+            "SELECT (",
+            "\\",
+        ] {
+            assert_eq!(of(text), text);
+        }
+    }
+
+    #[test]
+    fn what_it_gets_wrong_is_rewritten() {
+        for (text, expected) in [
+            (
+                "SELECT (TRUE AS ?a) (False AS ?b) {}",
+                "SELECT (true AS ?a) (false AS ?b) {}",
+            ),
+            (
+                "SELECT ?w { } group by (?v AS ?w) ?x ((?y) as $z) STR(?x) (?v + ?x AS ?u)",
+                "SELECT ?w { } group by (COALESCE(?v) AS ?w) ?x ((COALESCE(?y)) as $z) STR(?x) \
+                 (?v + ?x AS ?u)",
+            ),
+            (
+                "SELECT DISTINCT ?x (1 AS ?a) (?a + ?x AS ?b) (SUM(?y) + $b AS ?c) { }",
+                "SELECT DISTINCT ?x (1 AS ?a) (COALESCE(?a) + ?x AS ?b) \
+                 (SUM(?y) + COALESCE($b) AS ?c) { }",
+            ),
+            (
+                "{ FILTER(?x<?a&&?b>?y) }",
+                "{ FILTER(?x<\\U0000003Fa&&?b>?y) }",
+            ),
+        ] {
+            assert_eq!(of(text), expected);
+        }
+    }
+
+    #[test]
+    fn rewritten_iris_are_the_same_iris() {
+        let text = "SELECT * { ?s<http://a/(b),&c>?o }";
+        let parse = |text: &str| spargebra::SparqlParser::new().parse_query(text).unwrap();
+        assert_ne!(of(text), text);
+        assert_eq!(parse(&of(text)), parse(text));
+    }
+
+    #[test]
+    fn places_are_mapped_back() {
+        let text = "SELECT (TRUE AS ?a) { } GROUP BY (?v AS ?w) (?x AS ?y) LIMIT z";
+        let rewritten = rewrite(text).unwrap();
+        for word in ["SELECT", "AS ?a", "?w", "?y", "LIMIT", "z"] {
+            let new = rewritten.text.find(word).unwrap();
+            assert_eq!(Some(rewritten.original(new)), text.find(word), "{word}");
+        }
+        assert_eq!(rewritten.original(rewritten.text.len()), text.len());
+        let inside = rewritten.text.find("(?v").unwrap();
+        assert_eq!(Some(rewritten.original(inside)), text.find("?v"));
+    }
+
+    #[test]
+    fn mistakes_are_found() {
+        for (text, word) in [
+            ("SELECT (COUNT(COUNT(*)) AS ?c) {}", "COUNT(*)"),
+            ("SELECT (sum(1 + (max(?x))) AS ?c) {}", "max"),
+            ("{ BIND(<<( <<(:s :p :o )>> :q :z )>> AS ?X) }", "<<(:s"),
+            ("{ BIND(<<( 'a' :q :z )>> AS ?X) }", "'a'"),
+            ("{ BIND(<<( -1 :q :z )>> AS ?X) }", "-1"),
+            ("{ BIND(<<( TRUE :q :z )>> AS ?X) }", "TRUE"),
+        ] {
+            let mistake = rewrite(text).unwrap_err();
+            assert_eq!(Some(mistake.at), text.find(word), "{text}");
+        }
+        for text in [
+            "SELECT (SUM(?x) + COUNT(*) AS ?c) {}",
+            "SELECT (COUNT(EXISTS { SELECT (COUNT(*) AS ?n) {} }) AS ?c) {}",
+            "SELECT * { ?count :sum <<( :s :p <<( ?s :p 'o' )>> )>> }",
+            // In a pattern such a triple term only finds nothing.
+            "SELECT (COUNT(*) AS ?n) WHERE { FILTER(1 = 1) <<( <<( ?s :p 1 )>> :q :z )>> :p (<<( 1 :p 2 )>>) }",
+        ] {
+            assert!(rewrite(text).is_ok(), "{text}");
+        }
+    }
+}
