@@ -2,6 +2,7 @@
 //! read: the manifests say which requests to send and what must come back.
 #![expect(
     clippy::unwrap_used,
+    clippy::panic,
     clippy::print_stdout,
     reason = "a test that reports its counts"
 )]

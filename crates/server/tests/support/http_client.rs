@@ -1,4 +1,9 @@
 //! A client of HTTP/1.1 for tests: one request a connection, the answer taken apart.
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a tool of tests: whatever is malformed fails them"
+)]
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
