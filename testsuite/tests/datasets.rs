@@ -2,7 +2,13 @@
 //! was loaded and from a reopened one, as N-Quads and as TriG.
 //!
 //! Load and dump are read by the RDF library and compared by their canonical forms.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test"
+)]
 
 use std::fmt::Write as _;
 use std::io::Read as _;

@@ -29,6 +29,7 @@ const SHOWN: [(&str, &[&str]); 6] = [
     (
         "query",
         &[
+            "--base",
             "--db",
             "--default-graph",
             "--explain",
@@ -43,6 +44,7 @@ const SHOWN: [(&str, &[&str]); 6] = [
         &[
             "--bind",
             "--client-timeout",
+            "--cors",
             "--db",
             "--default-graph",
             "--memory",
@@ -203,6 +205,17 @@ fn the_options_of_query_and_dump() {
     assert_eq!(text(&query(folder, &count).stdout), "n\r\n1\r\n");
     let union = [count.as_slice(), &["--default-graph", "union"]].concat();
     assert_eq!(text(&query(folder, &union).stdout), "n\r\n3001\r\n");
+    let relative = query(
+        folder,
+        &[
+            "--base",
+            "http://a/",
+            "--format",
+            "csv",
+            "SELECT ?o { <s> ?p ?o }",
+        ],
+    );
+    assert_eq!(text(&relative.stdout), "o\r\no\r\n");
     let explained = query(folder, &["--explain", "ASK { ?s ?p ?o }"]);
     assert!(text(&explained.stdout).contains("index_scan"));
 
@@ -244,6 +257,8 @@ fn the_options_of_serve() {
         "100ms",
         "--default-graph",
         "union",
+        "--cors",
+        "https://example.org",
     ];
     let server = Server::start(folder, &options);
     // A thread takes its name when it begins to run.
@@ -254,6 +269,12 @@ fn the_options_of_serve() {
     assert_eq!(workers(), 3);
     let count = server.ask(QUERY, "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }");
     assert!(count.contains("\"3001\""), "{count}");
+    let page = format!("{QUERY}\r\nOrigin: https://example.org");
+    let allowed = server.ask(&page, "ASK {}").to_ascii_lowercase();
+    assert!(
+        allowed.contains("access-control-allow-origin: https://example.org"),
+        "{allowed}"
+    );
     let slow = server.ask(QUERY, SLOW);
     assert!(
         slow.starts_with("HTTP/1.1 503") && slow.contains("--timeout"),
