@@ -7,14 +7,18 @@
 use spargebra::Query;
 use spargebra::algebra::{AggregateExpression, Expression, GraphPattern, OrderExpression};
 
-use crate::NESTING_MAX;
 use crate::error::Error;
+use crate::{NESTING_MAX, NESTING_SHALLOW};
+
+/// From how many `/` in a row on a larger stack is needed.
+const STEPS_SHALLOW: usize = 256;
 
 /// Levels that the solution modifiers of the outermost query may add.
 const MODIFIERS_MAX: usize = 8;
 
 /// How deep a text is nested in brackets or in runs of prefix operators; to be called before it is
-/// parsed, since the parser recurses. Strings, IRIs and comments do not count.
+/// parsed, since the parser recurses. Strings, IRIs and comments do not count. The parser recurses
+/// for each `/` of a path, too, and planner and operators for the joins that it stands for.
 ///
 /// # Errors
 /// [`Error::TooDeep`] if that is more than [`NESTING_MAX`].
@@ -24,6 +28,7 @@ pub fn check_nesting(text: &str) -> Result<usize, Error> {
     let mut at = 0;
     let mut depth = 0_usize;
     let mut prefixes = 0_usize;
+    let (mut steps, mut longest) = (0_usize, 0_usize);
     while let Some(&byte) = bytes.get(at) {
         let rest = bytes.get(at..).unwrap_or_default();
         match byte {
@@ -42,6 +47,12 @@ pub fn check_nesting(text: &str) -> Result<usize, Error> {
                 continue;
             }
             b'\\' => at += 1,
+            b'/' => steps += 1,
+            b'{' | b'}' | b';' => steps = 0,
+            b'.' if rest.get(1).is_none_or(u8::is_ascii_whitespace) => steps = 0,
+            _ => {}
+        }
+        match byte {
             b'{' | b'(' | b'[' => depth += 1,
             b'}' | b')' | b']' => depth = depth.saturating_sub(1),
             _ => {}
@@ -52,10 +63,14 @@ pub fn check_nesting(text: &str) -> Result<usize, Error> {
             _ => prefixes = 0,
         }
         deepest = deepest.max(depth + prefixes);
-        if deepest > NESTING_MAX {
+        longest = longest.max(steps);
+        if deepest > NESTING_MAX || steps > NESTING_MAX {
             return Err(Error::TooDeep);
         }
         at += 1;
+    }
+    if longest > STEPS_SHALLOW {
+        deepest = deepest.max(NESTING_SHALLOW);
     }
     Ok(deepest)
 }

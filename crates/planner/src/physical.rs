@@ -145,7 +145,7 @@ pub struct PathPattern {
     pub subject: PatternTerm,
     /// What is taken once, or repeatedly.
     pub step: PathStep,
-    /// Whether both ends may be the same node without any step.
+    /// Whether both ends may be the same node without any step; always set if that holds of `step`.
     pub zero: bool,
     /// Whether there may be more than one step.
     pub repeats: bool,

@@ -231,6 +231,15 @@ impl Searcher {
         }
     }
 
+    /// Gives up what only saves time; says whether there was such a thing.
+    fn shed(&mut self) -> bool {
+        let mut any = false;
+        for machine in self.machines.iter_mut().flatten() {
+            any |= machine.shed();
+        }
+        any
+    }
+
     /// Learns from a run how many searches should run together.
     fn learn(&mut self) {
         let found: usize = self.machines.iter().flatten().map(Machine::found).sum();
@@ -321,8 +330,13 @@ impl PathSearch {
                     break;
                 }
                 let running = self.searcher.bytes() + current.bytes() + emitter.bytes();
-                self.memory
-                    .require(left.bytes() + bindings.bytes() + running)?;
+                let bytes = left.bytes() + bindings.bytes() + running;
+                if let Err(refused) = self.memory.require(bytes) {
+                    if !self.searcher.shed() {
+                        return Err(refused);
+                    }
+                    self.memory.require(bytes)?;
+                }
                 match current.advance(&mut self.searcher, context)? {
                     Advanced::Working(found) => work += found,
                     Advanced::Done => {

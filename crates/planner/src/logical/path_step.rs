@@ -180,3 +180,102 @@ fn either(left: PredicateSet, right: PredicateSet) -> PredicateSet {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stoa_terms::{Kind, TermId};
+
+    const BUILD: Builder = Builder { optimize: true };
+
+    fn ids(numbers: &[u64]) -> Vec<TermId> {
+        numbers.iter().map(|n| TermId::new(Kind::Iri, *n)).collect()
+    }
+
+    fn of(numbers: &[u64]) -> PathStep {
+        PathStep::Edge {
+            predicates: PredicateSet::Of(ids(numbers)),
+            inverse: false,
+        }
+    }
+
+    fn but(numbers: &[u64]) -> PathStep {
+        PathStep::Edge {
+            predicates: PredicateSet::AllBut(ids(numbers)),
+            inverse: false,
+        }
+    }
+
+    fn star(step: PathStep) -> PathStep {
+        BUILD.closure(step, true, true)
+    }
+
+    fn plus(step: PathStep) -> PathStep {
+        BUILD.closure(step, false, true)
+    }
+
+    fn maybe(step: PathStep) -> PathStep {
+        BUILD.closure(step, true, false)
+    }
+
+    #[test]
+    fn repetitions_of_repetitions_are_one() {
+        let a = || of(&[1]);
+        for step in [
+            star(star(a())),
+            maybe(plus(a())),
+            plus(maybe(a())),
+            star(maybe(a())),
+            maybe(star(a())),
+            plus(star(a())),
+            star(plus(a())),
+        ] {
+            assert_eq!(step, star(a()));
+        }
+        assert_eq!(plus(plus(a())), plus(a()));
+        assert_eq!(maybe(maybe(a())), maybe(a()));
+    }
+
+    #[test]
+    fn branches_lose_what_the_whole_has() {
+        let (a, b) = (|| of(&[1]), || of(&[2]));
+        let any = |steps| BUILD.alternative(steps);
+        assert_eq!(star(any(vec![star(a()), b()])), star(of(&[1, 2])));
+        assert_eq!(plus(any(vec![maybe(a()), b()])), star(of(&[1, 2])));
+        assert_eq!(plus(any(vec![plus(a()), b()])), plus(of(&[1, 2])));
+        assert_eq!(maybe(any(vec![maybe(a()), b()])), maybe(of(&[1, 2])));
+        // Repetition of one branch stays where the whole is not repeated.
+        let one = maybe(any(vec![star(a()), b()]));
+        assert_eq!(one, maybe(any(vec![plus(a()), b()])));
+        let both = BUILD.sequence(vec![star(a()), maybe(b())]);
+        assert_eq!(plus(both), star(of(&[1, 2])));
+        let not_both = BUILD.sequence(vec![star(a()), b()]);
+        assert!(
+            matches!(plus(not_both), PathStep::Closure { step, zero: false, .. }
+            if matches!(*step, PathStep::Sequence(_)))
+        );
+    }
+
+    #[test]
+    fn predicates_become_sets() {
+        let any = |steps| BUILD.alternative(steps);
+        assert_eq!(any(vec![of(&[2]), of(&[1]), of(&[2])]), of(&[1, 2]));
+        assert_eq!(any(vec![but(&[1, 2]), of(&[2])]), but(&[1]));
+        assert_eq!(any(vec![of(&[2]), but(&[1, 2])]), but(&[1]));
+        assert_eq!(any(vec![but(&[1, 2]), but(&[2, 3])]), but(&[2]));
+        let nowhere = || PathStep::Alternative(Vec::new());
+        assert_eq!(any(vec![nowhere(), of(&[1])]), of(&[1]));
+        assert_eq!(BUILD.sequence(vec![of(&[1]), nowhere()]), nowhere());
+        assert!(may_be_nothing(&star(nowhere())) && !may_be_nothing(&nowhere()));
+    }
+
+    #[test]
+    fn without_optimizing_paths_stay_as_written() {
+        let plain = Builder { optimize: false };
+        let inner = plain.closure(of(&[1]), false, true);
+        let outer = plain.closure(inner.clone(), true, false);
+        assert!(matches!(outer, PathStep::Closure { step, .. } if *step == inner));
+        let steps = plain.alternative(vec![of(&[1]), of(&[2])]);
+        assert!(matches!(steps, PathStep::Alternative(list) if list.len() == 2));
+    }
+}

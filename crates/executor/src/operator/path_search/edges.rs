@@ -199,6 +199,17 @@ impl Edges {
         self.adjacency.is_some() || self.building.is_some()
     }
 
+    /// Gives up the adjacency, for good.
+    pub(super) fn shed(&mut self) -> bool {
+        let any = self.holds_numbers();
+        if any {
+            self.adjacency = None;
+            self.building = None;
+            self.price_ns = None;
+        }
+        any
+    }
+
     /// Asks for the neighbours of these items, which are sorted and different.
     pub(super) fn start(&mut self, items: Vec<Item>, context: &QueryContext) -> Result<()> {
         self.items = items;

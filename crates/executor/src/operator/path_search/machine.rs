@@ -164,6 +164,17 @@ impl Machine {
             .any(|part| matches!(part, Part::Edges(edges) if edges.holds_numbers()))
     }
 
+    /// Goes on with look-ups alone, if there was an adjacency.
+    pub(super) fn shed(&mut self) -> bool {
+        let mut any = false;
+        for part in &mut self.parts {
+            if let Part::Edges(edges) = part {
+                any |= edges.shed();
+            }
+        }
+        any
+    }
+
     /// What is found but not gone on from.
     pub(super) const fn frontier(&self) -> &Vec<Item> {
         &self.frontier

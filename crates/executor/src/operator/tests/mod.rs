@@ -5,5 +5,6 @@ mod harness;
 mod index;
 mod joins;
 mod limits;
+mod paths;
 mod store;
 mod unary;
