@@ -64,6 +64,9 @@ const ALGEBRA: &[&str] = &[
     "exists",
     "EXISTS",
     "NOT EXISTS",
+    "subquery in EXISTS",
+    "MINUS in EXISTS",
+    "VALUES in EXISTS",
     "COUNT",
     "COUNT(*)",
     "SUM",
@@ -196,6 +199,7 @@ const OPERATORS: &[&str] = &[
     "sort",
     "top_k",
     "slice",
+    "slice by",
     "project",
 ];
 

@@ -79,6 +79,9 @@ impl Tally {
                     name = format!("{operator} {kind}");
                 }
             }
+            if line.contains("slice by ") {
+                "slice by".clone_into(&mut name);
+            }
             if operator == "path_search" {
                 let start = words.nth(1).unwrap_or("");
                 name = format!("path_search from {start}");

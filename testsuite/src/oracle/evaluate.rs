@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use oxrdf::Term;
 
+use super::substitute::substitute;
 use super::translate::{Algebra, Translator};
 use super::{Dataset, Fault, Graph, Outcome, Seen, Solution, aggregate, order, path};
 use crate::random::ast::{Aggregate, Element, Expr, Group, Path, Slot, Triple, Var};
@@ -242,6 +243,8 @@ impl<'a> Evaluator<'a> {
             Slot::Var(_) | Slot::Blank(_) => None,
         };
         let (start, end) = (term(x), term(y));
+        // The parser makes blank nodes of what lies between the steps.
+        self.seen.note("blank node");
         let pairs = path::pairs(self, start.as_ref(), path, end.as_ref(), graph)?;
         let mut solutions = Vec::new();
         for (a, b) in &pairs {
@@ -502,6 +505,17 @@ impl<'a> Evaluator<'a> {
     ) -> Outcome<bool> {
         self.seen.count("exists");
         let substituted = substitute(pattern, solution)?;
+        for element in &substituted.elements {
+            match element {
+                Element::Select(_) => self.seen.count("subquery in EXISTS"),
+                Element::Minus(_) => {
+                    self.seen.count("MINUS in EXISTS");
+                    self.seen.note("MINUS in EXISTS");
+                }
+                Element::Values(..) => self.seen.count("VALUES in EXISTS"),
+                _ => {}
+            }
+        }
         if !crate::random::ast::in_scope(&substituted).is_empty() {
             self.seen.note("free variable in EXISTS");
         }
@@ -561,7 +575,6 @@ fn has_left_join(pattern: &Algebra) -> bool {
 fn triples_are_lacking(pattern: &Algebra) -> bool {
     match pattern {
         Algebra::Bgp(triples) => triples.is_empty(),
-        Algebra::Path(..) => false,
         Algebra::Join(a, b) | Algebra::LeftJoin(a, b, _) | Algebra::Union(a, b) => {
             triples_are_lacking(a) || triples_are_lacking(b)
         }
@@ -605,55 +618,4 @@ fn merge(a: &Solution, b: &Solution) -> Solution {
         .zip(b)
         .map(|(a, b)| a.clone().or_else(|| b.clone()))
         .collect()
-}
-
-/// `substitute(pattern, m)` (18.6): each variable of m is replaced by its term wherever it is used.
-/// Open where that leaves something that is not SPARQL.
-fn substitute(group: &Group, solution: &Solution) -> Outcome<Group> {
-    const OPEN: Fault = Fault::Open("substitution of a variable that is bound inside");
-    let term = |var: Var| solution.get(var).cloned().flatten();
-    let slot = |slot: &Slot| match slot {
-        Slot::Var(var) => term(*var).map_or_else(|| slot.clone(), |t| Slot::Term((*t).clone())),
-        other => other.clone(),
-    };
-    let triple = |[s, p, o]: &Triple| [slot(s), slot(p), slot(o)];
-    let mut elements = Vec::new();
-    for element in &group.elements {
-        elements.push(match element {
-            Element::Triples(triples) => Element::Triples(triples.iter().map(triple).collect()),
-            Element::Path(x, path, y) => Element::Path(slot(x), path.clone(), slot(y)),
-            Element::Filter(condition) => Element::Filter(in_expression(condition, solution)?),
-            Element::Optional(inner) => Element::Optional(substitute(inner, solution)?),
-            Element::Union(branches) => Element::Union(
-                branches
-                    .iter()
-                    .map(|b| substitute(b, solution))
-                    .collect::<Outcome<_>>()?,
-            ),
-            Element::Graph(name, inner) => Element::Graph(slot(name), substitute(inner, solution)?),
-            Element::Bind(value, var) if term(*var).is_none() => {
-                Element::Bind(in_expression(value, solution)?, *var)
-            }
-            _ => return Err(OPEN),
-        });
-    }
-    Ok(Group { elements })
-}
-
-fn in_expression(expression: &Expr, solution: &Solution) -> Outcome<Expr> {
-    Ok(match expression {
-        Expr::Var(var) => match solution.get(*var).cloned().flatten() {
-            Some(term) => Expr::Term((*term).clone()),
-            None => expression.clone(),
-        },
-        Expr::Call(function, arguments) => Expr::Call(
-            function,
-            arguments
-                .iter()
-                .map(|a| in_expression(a, solution))
-                .collect::<Outcome<_>>()?,
-        ),
-        Expr::Exists(wanted, inner) => Expr::Exists(*wanted, substitute(inner, solution)?),
-        other => other.clone(),
-    })
 }

@@ -194,6 +194,10 @@ impl Evaluator<'_> {
             && order::equal(a, b) == Err(Fault::Error)
         {
             self.seen.note("times without order");
+        } else if let ("=" | "!=", [a, b]) = (name, values)
+            && order::equal(a, b) == Err(Fault::Error)
+        {
+            self.seen.note("literals without a value");
         }
         let result = match (name, values) {
             ("=", [a, b]) => boolean(order::equal(a, b)?),

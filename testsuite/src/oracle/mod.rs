@@ -15,6 +15,7 @@ pub mod function;
 pub mod order;
 pub mod path;
 pub mod reference;
+mod substitute;
 pub mod text;
 pub mod translate;
 pub mod value;

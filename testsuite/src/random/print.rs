@@ -100,8 +100,10 @@ impl Printer {
                 (key, None) => self.bracketed(key),
             }
         }
-        for condition in &select.having {
+        if !select.having.is_empty() {
             self.put("HAVING ");
+        }
+        for condition in &select.having {
             self.bracketed(condition);
         }
         if !select.order_by.is_empty() {

@@ -40,6 +40,9 @@ pub(crate) struct Logical {
     pub(crate) scope: HashMap<String, Variable, RandomState>,
 }
 
+/// Triple terms with variables inside, and the variables that they are bound to.
+type TripleTerms<'a> = Vec<(Variable, &'a TriplePattern)>;
+
 type Scope<'a> = HashMap<&'a str, Variable, RandomState>;
 
 /// State of a translation.
@@ -55,8 +58,8 @@ pub(super) struct Translator<'a> {
     graph: ActiveGraph,
     /// `None` until the outermost projection was seen.
     selected: Option<Vec<Variable>>,
-    /// Triple terms with variables inside of the pattern that is translated, and what they are bound to.
-    triple_terms: Vec<(Variable, &'a TriplePattern)>,
+    /// Those of the pattern that is translated.
+    triple_terms: TripleTerms<'a>,
     /// Names the solution for which expressions call BNODE, where several calls must agree.
     pub(super) solution: Option<Variable>,
 }
@@ -230,7 +233,47 @@ impl<'a> Translator<'a> {
             };
             let object = self.term(&pattern.object)?;
             let node = self.quad_pattern([subject, predicate, object]);
-            nodes.push(self.take_apart(node)?);
+            nodes.push((node, std::mem::take(&mut self.triple_terms)));
+        }
+        if nodes.iter().all(|(_, terms)| terms.is_empty()) {
+            return Ok(self
+                .build
+                .join(nodes.into_iter().map(|(node, _)| node).collect()));
+        }
+        self.parted(nodes)
+    }
+
+    /// Joins patterns some of which have triple terms with variables inside. Those are taken apart when
+    /// all that is connected with them otherwise was joined, so that look-ups can be used for that; what
+    /// is connected by their parts alone is joined last.
+    fn parted(&mut self, patterns: Vec<(Node, TripleTerms<'a>)>) -> Result<Node, Error> {
+        let mut groups: Vec<(VariableSet, Vec<Node>, TripleTerms<'a>)> = Vec::new();
+        for (node, terms) in patterns {
+            let mut variables = node.possible.clone();
+            if let ActiveGraph::Variable(graph) = self.graph {
+                variables.remove(graph);
+            }
+            let mut group = (variables, vec![node], terms);
+            let (connected, others): (Vec<_>, Vec<_>) = groups
+                .into_iter()
+                .partition(|(variables, ..)| !variables.is_disjoint(&group.0));
+            groups = others;
+            for (variables, nodes, terms) in connected {
+                group.0.union_with(&variables);
+                group.1.extend(nodes);
+                group.2.extend(terms);
+            }
+            groups.push(group);
+        }
+        let mut nodes = Vec::new();
+        for (_, group, terms) in groups {
+            if terms.is_empty() {
+                nodes.extend(group);
+                continue;
+            }
+            self.triple_terms = terms;
+            let joined = self.build.join(group);
+            nodes.push(self.take_apart(joined)?);
         }
         Ok(self.build.join(nodes))
     }
