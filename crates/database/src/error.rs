@@ -47,10 +47,22 @@ pub enum Error {
         /// The bytes that may be taken in all.
         limit_bytes: u64,
     },
+    /// The query has SERVICE, and the runtime has nothing to ask endpoints with.
+    ServiceOff,
     /// The query ran longer than it may.
     Timeout,
     /// The operation was cancelled by its caller.
     Cancelled,
+
+    // Another server must act.
+    /// The endpoint of a SERVICE without SILENT did not answer, or not as it should, or must not be
+    /// asked.
+    Service {
+        /// The IRI of the endpoint in angle brackets.
+        endpoint: String,
+        /// What went wrong.
+        reason: String,
+    },
 
     // The operator of the machine must act.
     /// An input of a load cannot be found or read.
@@ -151,6 +163,8 @@ impl fmt::Display for Error {
                 "{operator} needs {requested_bytes} bytes more than there is room for in the \
                  {limit_bytes} bytes that --memory allows"
             ),
+            Self::ServiceOff => f.write_str("SERVICE is off; allow it with --allow-service PREFIX"),
+            Self::Service { endpoint, reason } => write!(f, "SERVICE {endpoint} failed: {reason}"),
             Self::Timeout => f.write_str("the query ran longer than --timeout allows"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Input { input, .. } => write!(f, "cannot read {input}"),
@@ -275,6 +289,8 @@ impl From<stoa_executor::Error> for Error {
             Executor::Unsupported(what) => Self::Unsupported(what.to_owned()),
             Executor::Cancelled => Self::Cancelled,
             Executor::DeadlineExceeded => Self::Timeout,
+            Executor::ServicesOff => Self::ServiceOff,
+            Executor::Service { endpoint, reason } => Self::Service { endpoint, reason },
             Executor::MemoryExceeded {
                 operator,
                 requested_bytes,

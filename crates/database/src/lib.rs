@@ -52,6 +52,7 @@ mod database;
 mod dataset_statistics;
 mod dump;
 mod error;
+pub mod federation;
 mod format;
 mod info;
 pub mod limits;
@@ -75,4 +76,6 @@ pub use options::{
 pub use oxrdf;
 pub use query::{CancelHandle, Query, QueryKind, QueryResult, Solution, Solutions, Triples};
 pub use runtime::{Clock, Runtime, SystemClock, machine_memory_bytes};
-pub use stoa_executor::pool::{PoolFull, PoolLimits, Task, TaskStream, WorkerPool};
+pub use stoa_executor::pool::{
+    PoolFull, PoolLimits, Progress as TaskProgress, Task, TaskStream, WorkerPool,
+};

@@ -19,6 +19,12 @@ pub const LINE_BYTES_MAX: usize = 1 << 30;
 /// How much of a file is looked at to tell its format, in bytes.
 pub const SNIFF_BYTES: usize = 64 << 10;
 
+/// How many solutions of another endpoint are handed to the query at once.
+pub const SERVICE_BATCH_SOLUTIONS: usize = 1_024;
+
+/// About how many bytes of them at most, but for a single solution.
+pub const SERVICE_BATCH_BYTES: usize = 64 << 10;
+
 /// The longest piece of a line that is repeated in a message, in characters.
 pub const EXCERPT_CHARACTERS_MAX: usize = 120;
 

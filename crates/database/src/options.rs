@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::federation::Fetch;
 use crate::format::GraphFormat;
 use crate::load::Input;
 use crate::query::CancelHandle;
@@ -25,6 +26,8 @@ pub struct RuntimeOptions {
     /// The seed of all randomness (`RAND()`, `UUID()`, ids of new databases); by default taken from
     /// the machine.
     pub seed: Option<u64>,
+    /// What asks the endpoints of SERVICE; by default nothing, and queries with SERVICE are refused.
+    pub fetch: Option<Arc<dyn Fetch>>,
 }
 
 /// Who else may have the database open.

@@ -11,6 +11,7 @@ mod token;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use oxrdf::{NamedNode, Variable};
@@ -115,12 +116,13 @@ impl Query {
         stoa_planner::explain(&self.plan)
     }
 
-    /// Works for some milliseconds at most. A batch has a column for each of
+    /// Works for some milliseconds at most; where it waits for another endpoint, this thread sleeps a
+    /// moment. A batch has a column for each of
     /// [`Query::variables`]; a single one, true or false, for ASK; subject, predicate and object for
     /// CONSTRUCT and DESCRIBE, without duplicates.
     ///
     /// # Errors
-    /// `Timeout`, `Cancelled`, `MemoryExceeded`, and what the disk gives.
+    /// `Timeout`, `Cancelled`, `MemoryExceeded`, `Service`, and what the disk gives.
     #[expect(
         clippy::should_implement_trait,
         reason = "it is no iterator: it yields between batches"
@@ -131,6 +133,25 @@ impl Query {
             return on_deep_stack(|| Ok(execution.next()?));
         }
         Ok(self.execution.next()?)
+    }
+
+    /// As [`Query::next`], but never waits for other endpoints: pending if there is nothing to do
+    /// before `waker` is called or [`Query::deadline_ns`] has passed.
+    ///
+    /// # Errors
+    /// As [`Query::next`].
+    pub fn poll(&mut self, waker: &Waker) -> Result<Poll<Step>> {
+        if self.is_deep {
+            let execution = &mut self.execution;
+            return on_deep_stack(|| Ok(execution.poll(waker)?));
+        }
+        Ok(self.execution.poll(waker)?)
+    }
+
+    /// When its time is up, on the clock of [`Runtime::executor_clock`], in nanoseconds.
+    #[must_use]
+    pub fn deadline_ns(&self) -> Option<u64> {
+        self.execution.context().settings().deadline_ns
     }
 
     /// Runs it, for those who want terms.
@@ -213,6 +234,7 @@ fn prepare_here(
         runtime.random(),
     );
     settings.deadline_ns = options.timeout.map(|timeout| deadline(started_ns, timeout));
+    settings.services = runtime.services();
     settings.cancel = options.cancel.flag();
     settings.base_iri.clone_from(&plan.base_iri);
     if let Some(rows) = options.batch_rows {

@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use oxsdatatypes::DateTime;
+use stoa_executor::service::ServiceClient;
 use stoa_storage::{Cache, MemoryBudget};
 
 use crate::error::{Error, Result};
+use crate::federation::Federation;
 use crate::options::RuntimeOptions;
 
 /// A source of time. Passed in so that a run can be replayed.
@@ -83,6 +85,7 @@ struct Shared {
     threads: usize,
     clock: Arc<dyn Clock>,
     seed: AtomicU64,
+    services: Option<Arc<dyn ServiceClient>>,
 }
 
 impl Runtime {
@@ -113,6 +116,9 @@ impl Runtime {
                 threads: options.threads.unwrap_or_else(cores).max(1),
                 clock,
                 seed: AtomicU64::new(seed),
+                services: options
+                    .fetch
+                    .map(|fetch| Arc::new(Federation { fetch }) as Arc<dyn ServiceClient>),
             }),
         })
     }
@@ -143,6 +149,11 @@ impl Runtime {
 
     pub(crate) fn memory(&self) -> &MemoryBudget {
         &self.shared.memory
+    }
+
+    /// What asks the endpoints of SERVICE.
+    pub(crate) fn services(&self) -> Option<Arc<dyn ServiceClient>> {
+        self.shared.services.clone()
     }
 
     pub(crate) fn cache(&self) -> Arc<Cache> {

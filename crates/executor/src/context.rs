@@ -11,8 +11,9 @@
 //! # Limits
 //! Computed terms and the memory of operators count against the budget.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Waker;
 
 use oxrdf::Term;
 use oxsdatatypes::DateTime;
@@ -24,6 +25,7 @@ use crate::batch::BATCH_ROWS;
 use crate::error::{Error, Result};
 use crate::local_terms::LocalTerms;
 use crate::memory::Memory;
+use crate::service::ServiceClient;
 
 /// A clock that only goes forward.
 pub trait Clock: Send + Sync {
@@ -53,6 +55,8 @@ pub struct QuerySettings {
     /// How far the input of a vectored look-up may grow when larger batches promise better
     /// locality, in rows.
     pub lookup_rows_max: usize,
+    /// What asks the endpoints of SERVICE; without it such queries are refused.
+    pub services: Option<Arc<dyn ServiceClient>>,
 }
 
 impl QuerySettings {
@@ -69,6 +73,7 @@ impl QuerySettings {
             seed,
             batch_rows: BATCH_ROWS,
             lookup_rows_max: LOOKUP_ROWS_MAX,
+            services: None,
         }
     }
 }
@@ -95,6 +100,10 @@ pub struct QueryContext {
     settings: QuerySettings,
     local_terms: LocalTerms,
     random_counter: AtomicU64,
+    /// Of whoever runs the query.
+    waker: Mutex<Waker>,
+    /// Whether an operator could not go on and has left the waker somewhere.
+    is_waiting: AtomicBool,
 }
 
 impl QueryContext {
@@ -107,6 +116,8 @@ impl QueryContext {
             settings,
             local_terms,
             random_counter: AtomicU64::new(0),
+            waker: Mutex::new(Waker::noop().clone()),
+            is_waiting: AtomicBool::new(false),
         }
     }
 
@@ -154,6 +165,37 @@ impl QueryContext {
             }
             _ => Ok(()),
         }
+    }
+
+    /// What wakes whoever runs the query. An operator that leaves it with something outside then
+    /// yields and calls [`wait`](Self::wait).
+    pub(crate) fn waker(&self) -> Waker {
+        let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        waker.clone()
+    }
+
+    /// Sets the waker of the next step.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        self.is_waiting.store(false, Ordering::Relaxed);
+        let mut own = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
+        own.clone_from(waker);
+    }
+
+    /// Notes that there is nothing to do before the waker is called.
+    pub(crate) fn wait(&self) {
+        self.is_waiting.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether an operator waits since the last [`set_waker`](Self::set_waker).
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_waiting.load(Ordering::Relaxed)
+    }
+
+    /// How long the query may still run, `None` for as long as it likes.
+    #[must_use]
+    pub fn time_left_ns(&self) -> Option<u64> {
+        let now_ns = self.settings.clock.now_ns();
+        Some(self.settings.deadline_ns?.saturating_sub(now_ns))
     }
 
     /// Ends the query at its next check.

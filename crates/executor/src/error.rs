@@ -15,6 +15,15 @@ pub enum Error {
     Cancelled,
     /// The query's time is up.
     DeadlineExceeded,
+    /// The query has SERVICE, and nothing is there to ask endpoints with.
+    ServicesOff,
+    /// The endpoint of a SERVICE without SILENT did not answer, or not as it should.
+    Service {
+        /// The IRI of the endpoint, or the variable that should be bound to one.
+        endpoint: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// An operator would need more memory than the budget has.
     MemoryExceeded {
         /// The operator, by the name that EXPLAIN gives it.
@@ -44,6 +53,10 @@ impl fmt::Display for Error {
             Self::DeadlineExceeded => {
                 f.write_str("the query took longer than its --timeout allows")
             }
+            Self::ServicesOff => {
+                f.write_str("SERVICE is off; allow it with --allow-service PREFIX")
+            }
+            Self::Service { endpoint, reason } => write!(f, "SERVICE {endpoint} failed: {reason}"),
             Self::MemoryExceeded {
                 operator,
                 requested_bytes,

@@ -1,6 +1,9 @@
 //! Execution: a running query, from the root of its plan to batches of the answer.
 
 use std::sync::Arc;
+use std::task::{Poll, Wake, Waker};
+use std::thread::Thread;
+use std::time::Duration;
 
 use stoa_planner::physical::{QueryForm, QueryPlan};
 use stoa_terms::TermId;
@@ -12,6 +15,10 @@ use crate::describe::Describe;
 use crate::error::Result;
 use crate::operator::{Builder, Mapping, Node, Scope};
 use crate::profile::{OperatorProfile, Profile};
+
+/// How long a thread that runs a query on its own sleeps at most before it looks whether the query
+/// was cancelled or its time is up.
+const NAP: Duration = Duration::from_millis(20);
 
 /// What the batches of an execution are.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -115,7 +122,8 @@ impl Execution {
         self.profile.read()
     }
 
-    /// Works for some time, up to a few milliseconds, and gives a batch if one is ready.
+    /// Works for some time, up to a few milliseconds, and gives a batch if one is ready. Where the
+    /// query waits for something outside, this thread sleeps for a moment.
     ///
     /// # Errors
     /// Whatever ends a query; further calls then are [`Step::Done`].
@@ -124,15 +132,42 @@ impl Execution {
         reason = "three outcomes, and nothing follows an error: no iterator"
     )]
     pub fn next(&mut self) -> Result<Step> {
+        let waits = self.context.settings().services.is_some();
+        let step = if waits {
+            let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+            self.poll(&waker)?
+        } else {
+            self.poll(Waker::noop())?
+        };
+        Ok(match step {
+            Poll::Ready(step) => step,
+            Poll::Pending => {
+                std::thread::park_timeout(NAP);
+                Step::Yield
+            }
+        })
+    }
+
+    /// As [`next`](Self::next), but never waits: pending if there is nothing to do before `waker` is
+    /// called or the deadline has passed.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn poll(&mut self, waker: &Waker) -> Result<Poll<Step>> {
         if self.done {
-            return Ok(Step::Done);
+            return Ok(Poll::Ready(Step::Done));
         }
+        self.context.set_waker(waker);
         let step = self.advance();
         if !matches!(step, Ok(Step::Batch(_) | Step::Yield)) {
             self.done = true;
             self.root.stop();
         }
-        step
+        let step = step?;
+        if matches!(step, Step::Yield) && self.context.is_waiting() {
+            return Ok(Poll::Pending);
+        }
+        Ok(Poll::Ready(step))
     }
 
     fn advance(&mut self) -> Result<Step> {
@@ -155,5 +190,14 @@ impl Execution {
             },
             Form::Describe(describe) => describe.next(&mut self.root, context),
         }
+    }
+}
+
+/// Wakes a thread that sleeps.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }

@@ -19,6 +19,7 @@ pub mod memory;
 mod operator;
 pub mod pool;
 pub mod profile;
+pub mod service;
 mod table;
 
 pub use batch::{BATCH_ROWS, Batch, Step};

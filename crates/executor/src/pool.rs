@@ -4,31 +4,41 @@
 //! the other end, a [`TaskStream`], takes them. No worker ever waits for a reader:
 //!
 //! ```text
-//!   submit -> waiting -> ready -> running --buffer full--> parked
-//!                          ^         |                        |
-//!                          +-slice over-+<----chunk taken-----+
+//!   submit -> waiting -> ready -> running --buffer full-----> parked
+//!                          ^         |  \--asleep-----------> parked
+//!                          +-slice over-+<--chunk taken, woken-+
 //! ```
 //!
 //! A task runs for a slice of time, then goes to the end of the queue, so short ones get through
 //! beside long ones. At most so many tasks are active (ready or running); further ones wait, and
 //! when too many wait, new ones are refused. Parked ones count as neither: readers that stop in the
-//! middle keep nobody else from an answer.
+//! middle keep nobody else from an answer, nor do servers that a query has asked and that take their
+//! time.
+//!
+//! A task that can only go on when something outside happens says so ([`Progress::Asleep`]) after it
+//! has left the waker of its step where that something will call it. The waker puts it back, and so
+//! do the workers when the time is up that the task gave.
 //!
 //! # Invariants
 //! 1. A task is in exactly one place: waiting, ready, with a worker, parked in its stream, or gone.
 //! 2. A stream whose task is gone has all chunks and the outcome (test `chunks_come_in_order`).
+//! 3. A wake-up is never lost: one that comes before the task is parked is noted in its stream, and
+//!    the task is then not parked (test `a_task_woken_before_it_is_parked_goes_on`).
+//! 4. `alarms` has an entry for a stream only while a task with a time is parked asleep in it, but
+//!    for the moment between the two locks; an entry that finds no such task does nothing.
 //!
 //! # Concurrency
-//! Two locks: the queues', and one for each stream. A worker never holds both.
+//! Two locks: the queues', and one for each stream. No thread ever holds both.
 //!
 //! # Limits
 //! A stream holds [`BUFFER_BYTES`] and what one step appends at most.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::context::Clock;
 
@@ -41,17 +51,30 @@ pub const CHUNK_BYTES: usize = 32 << 10;
 /// How long a task runs before others have their turn.
 const SLICE_NS: u64 = 5_000_000;
 
+/// What a step of a task brought.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Progress {
+    /// There is more to do.
+    More,
+    /// There is nothing to do before the waker of the step is called, or before this moment on the
+    /// pool's clock, in nanoseconds.
+    Asleep(Option<u64>),
+    /// That was all.
+    Done,
+}
+
 /// Work that can be stopped and resumed between any two steps.
 pub trait Task: Send + 'static {
     /// Why a task can fail.
     type Error: Send + 'static;
 
-    /// Does a bounded piece of work and appends what it produces. Returns whether there is more.
+    /// Does a bounded piece of work and appends what it produces. A step that has nothing to do leaves
+    /// `waker` where it is called when there is.
     ///
     /// # Errors
     /// Whatever ends the task. What was appended since the last chunk is dropped, so a reader that has
     /// nothing yet gets the error alone.
-    fn step(&mut self, out: &mut Vec<u8>) -> Result<bool, Self::Error>;
+    fn step(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<Progress, Self::Error>;
 
     /// The error that a reader gets if a step panics.
     fn panicked() -> Self::Error;
@@ -90,8 +113,14 @@ struct Queues<T: Task> {
     waiting: VecDeque<Job<T>>,
     /// Ready and running ones.
     active: usize,
+    /// When to wake tasks that are parked asleep: the moment, and a number that makes it unique.
+    alarms: BTreeMap<Alarm, Weak<StreamShared<T>>>,
+    alarms_set: u64,
     closed: bool,
 }
+
+/// A moment on the pool's clock in nanoseconds, and a number.
+type Alarm = (u64, u64);
 
 /// A task on its way through the pool.
 struct Job<T: Task> {
@@ -116,6 +145,11 @@ struct StreamState<T: Task> {
     chunks: VecDeque<Vec<u8>>,
     bytes: usize,
     parked: Option<Job<T>>,
+    /// Whether the parked task sleeps, rather than that the buffer is full.
+    asleep: bool,
+    alarm: Option<Alarm>,
+    /// The waker was called since the last step began.
+    woken: bool,
     outcome: Option<Result<(), T::Error>>,
     abandoned: bool,
     waker: Option<Waker>,
@@ -137,6 +171,8 @@ impl<T: Task> WorkerPool<T> {
                 ready: VecDeque::new(),
                 waiting: VecDeque::new(),
                 active: 0,
+                alarms: BTreeMap::new(),
+                alarms_set: 0,
                 closed: false,
             }),
             work: Condvar::new(),
@@ -167,6 +203,9 @@ impl<T: Task> WorkerPool<T> {
                 chunks: VecDeque::new(),
                 bytes: 0,
                 parked: None,
+                asleep: false,
+                alarm: None,
+                woken: false,
                 outcome: None,
                 abandoned: false,
                 waker: None,
@@ -215,7 +254,7 @@ enum After<T: Task> {
 }
 
 impl<T: Task> Shared<T> {
-    fn work(&self) {
+    fn work(self: &Arc<Self>) {
         while let Some(job) = self.next_job() {
             let after = self.run_slice(job);
             let mut queues = lock(&self.queues);
@@ -241,27 +280,89 @@ impl<T: Task> Shared<T> {
             if queues.closed {
                 return None;
             }
+            let next = queues.alarms.first_key_value().map(|(alarm, _)| alarm.0);
+            let wait_ns = next.map(|at| at.saturating_sub(self.clock.now_ns()));
+            if wait_ns == Some(0)
+                && let Some((_, stream)) = queues.alarms.pop_first()
+            {
+                drop(queues);
+                if let Some(stream) = stream.upgrade() {
+                    self.rouse(&stream);
+                }
+                queues = lock(&self.queues);
+                continue;
+            }
             if let Some(job) = queues.ready.pop_front() {
                 return Some(job);
             }
-            queues = self
-                .work
-                .wait(queues)
-                .unwrap_or_else(PoisonError::into_inner);
+            queues = match wait_ns {
+                None => self
+                    .work
+                    .wait(queues)
+                    .unwrap_or_else(PoisonError::into_inner),
+                Some(wait_ns) => {
+                    let waited = self
+                        .work
+                        .wait_timeout(queues, Duration::from_nanos(wait_ns));
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
     }
 
-    fn run_slice(&self, mut job: Job<T>) -> After<T> {
+    /// Lets a task go on that sleeps, or that is about to.
+    fn rouse(&self, stream: &StreamShared<T>) {
+        let mut state = lock(&stream.state);
+        state.woken = true;
+        if !state.asleep {
+            return;
+        }
+        state.asleep = false;
+        let (job, alarm) = (state.parked.take(), state.alarm.take());
+        drop(state);
+        self.resume(job, alarm);
+    }
+
+    /// Puts a job that was parked back among the ready ones.
+    fn resume(&self, job: Option<Job<T>>, alarm: Option<Alarm>) {
+        if job.is_none() && alarm.is_none() {
+            return;
+        }
+        let mut queues = lock(&self.queues);
+        let set = alarm.and_then(|alarm| queues.alarms.remove(&alarm));
+        // It was let in before, so it does not queue up behind those that wait.
+        queues.active += usize::from(job.is_some());
+        queues.ready.extend(job);
+        drop(queues);
+        drop(set);
+        self.work.notify_one();
+    }
+
+    fn run_slice(self: &Arc<Self>, mut job: Job<T>) -> After<T> {
         let start = self.clock.now_ns();
+        let waker = Waker::from(Arc::new(Rouser {
+            stream: Arc::downgrade(&job.stream),
+            pool: Arc::downgrade(self),
+        }));
         loop {
-            if lock(&job.stream.state).abandoned {
-                return After::Ended;
+            {
+                let mut state = lock(&job.stream.state);
+                if state.abandoned {
+                    return After::Ended;
+                }
+                state.woken = false;
             }
-            let step = catch_unwind(AssertUnwindSafe(|| job.task.step(&mut job.out)));
+            let step = catch_unwind(AssertUnwindSafe(|| job.task.step(&mut job.out, &waker)));
             match step.unwrap_or_else(|_| Err(T::panicked())) {
-                Ok(true) => {}
-                Ok(false) => return job.end(Ok(())),
+                Ok(Progress::More) => {}
+                Ok(Progress::Done) => return job.end(Ok(())),
                 Err(error) => return job.end(Err(error)),
+                Ok(Progress::Asleep(until_ns)) => {
+                    job = match self.lay_down(job, until_ns) {
+                        Some(job) => job,
+                        None => return After::Parked,
+                    };
+                }
             }
             if job.out.len() >= CHUNK_BYTES {
                 job = match job.hand_on() {
@@ -276,6 +377,62 @@ impl<T: Task> Shared<T> {
                 }
                 return job.hand_on().map_or(After::Parked, After::Again);
             }
+        }
+    }
+}
+
+impl<T: Task> Shared<T> {
+    /// Parks a job until it is woken; gives it back if that has happened already.
+    fn lay_down(&self, job: Job<T>, until_ns: Option<u64>) -> Option<Job<T>> {
+        // A reader need not wait with the task. One that is behind is waited for first: it takes a
+        // chunk, the task makes another step, and lies down again.
+        let job = if job.out.is_empty() {
+            job
+        } else {
+            job.hand_on()?
+        };
+        // The alarm is set first. One that goes off before the job is parked finds it awake; that is
+        // noted as any other call.
+        let alarm = until_ns.map(|at| {
+            let mut queues = lock(&self.queues);
+            queues.alarms_set += 1;
+            let alarm = (at, queues.alarms_set);
+            queues.alarms.insert(alarm, Arc::downgrade(&job.stream));
+            alarm
+        });
+        let stream = Arc::clone(&job.stream);
+        let mut state = lock(&stream.state);
+        if state.woken || state.abandoned {
+            drop(state);
+            self.resume(None, alarm);
+            return Some(job);
+        }
+        state.asleep = true;
+        state.alarm = alarm;
+        state.parked = Some(job);
+        drop(state);
+        if alarm.is_some() {
+            // Somebody has to wait for it.
+            self.work.notify_one();
+        }
+        None
+    }
+}
+
+/// The waker of a task.
+struct Rouser<T: Task> {
+    stream: Weak<StreamShared<T>>,
+    pool: Weak<Shared<T>>,
+}
+
+impl<T: Task> Wake for Rouser<T> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if let (Some(pool), Some(stream)) = (self.pool.upgrade(), self.stream.upgrade()) {
+            pool.rouse(&stream);
         }
     }
 }
@@ -332,7 +489,7 @@ impl<T: Task> TaskStream<T> {
         if let Some(item) = Self::take(&mut state) {
             let resumed = Self::resumable(&mut state);
             drop(state);
-            self.resume(resumed);
+            self.pool.resume(resumed, None);
             return Poll::Ready(item);
         }
         state.waker = Some(context.waker().clone());
@@ -346,7 +503,7 @@ impl<T: Task> TaskStream<T> {
             if let Some(item) = Self::take(&mut state) {
                 let resumed = Self::resumable(&mut state);
                 drop(state);
-                self.resume(resumed);
+                self.pool.resume(resumed, None);
                 return item;
             }
             state = self
@@ -375,21 +532,10 @@ impl<T: Task> TaskStream<T> {
 
     /// The parked job, once half of the buffer is free.
     fn resumable(state: &mut StreamState<T>) -> Option<Job<T>> {
-        if state.bytes <= BUFFER_BYTES / 2 {
+        if state.bytes <= BUFFER_BYTES / 2 && !state.asleep {
             state.parked.take()
         } else {
             None
-        }
-    }
-
-    fn resume(&self, job: Option<Job<T>>) {
-        if let Some(job) = job {
-            let mut queues = lock(&self.pool.queues);
-            // It was let in before, so it does not queue up behind those that wait.
-            queues.active += 1;
-            queues.ready.push_back(job);
-            drop(queues);
-            self.pool.work.notify_one();
         }
     }
 }
@@ -398,9 +544,11 @@ impl<T: Task> Drop for TaskStream<T> {
     fn drop(&mut self) {
         let mut state = lock(&self.shared.state);
         state.abandoned = true;
-        let parked = state.parked.take();
+        state.asleep = false;
+        let (parked, alarm) = (state.parked.take(), state.alarm.take());
         drop(state);
         drop(parked);
+        self.pool.resume(None, alarm);
         // A task that still waits has nobody to run for.
         let mut queues = lock(&self.pool.queues);
         let position = queues

@@ -99,6 +99,7 @@ pub(crate) fn children(operator: &Operator) -> Vec<&Plan> {
         | Operator::GraphScan { .. } => Vec::new(),
         Operator::PathSearch { input, .. } => input.as_deref().into_iter().collect(),
         Operator::IndexNestedLoopJoin { input, .. }
+        | Operator::Service { input, .. }
         | Operator::Filter { input, .. }
         | Operator::Extend { input, .. }
         | Operator::HashAggregate { input, .. }
@@ -135,6 +136,7 @@ pub(crate) const fn operator_name(operator: &Operator) -> &'static str {
         Operator::GraphScan { .. } => "graph_scan",
         Operator::IndexNestedLoopJoin { .. } => "index_nested_loop_join",
         Operator::PathSearch { .. } => "path_search",
+        Operator::Service { .. } => "service",
         Operator::Apply { .. } => "apply",
         Operator::MergeJoin { .. } => "merge_join",
         Operator::HashJoin { .. } => "hash_join",

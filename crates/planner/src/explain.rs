@@ -10,7 +10,7 @@ use crate::expression::{
 };
 use crate::physical::{
     JoinKind, Operator, PathPattern, PathStart, PathStep, PatternTerm, Plan, PredicateSet,
-    QuadPattern, QueryForm, QueryPlan, SortKey, Variable,
+    QuadPattern, QueryForm, QueryPlan, ServiceEndpoint, SortKey, Variable,
 };
 use crate::query::is_made_up;
 
@@ -138,6 +138,26 @@ impl<'a> Printer<'a> {
                 if *checked {
                     self.text.push_str(" of nodes");
                 }
+            }
+            Operator::Service { input, call } => {
+                self.text.push_str("service");
+                if call.silent {
+                    self.text.push_str(" silent");
+                }
+                match &call.endpoint {
+                    ServiceEndpoint::Constant(iri) => self.put(format_args!(" {iri}")),
+                    ServiceEndpoint::Variable(variable) => self.list(" ", &[*variable]),
+                }
+                let variables = call.variables.iter().map(|(variable, _)| *variable);
+                let (sent, new): (Vec<_>, Vec<_>) =
+                    variables.partition(|variable| input.columns.contains(variable));
+                self.text
+                    .push_str(if sent.is_empty() { "" } else { " for" });
+                self.list(" ", &sent);
+                self.text
+                    .push_str(if new.is_empty() { "" } else { " gives" });
+                self.list(" ", &new);
+                self.put(format_args!(" {{ {} }}", call.pattern));
             }
             Operator::Apply { outer, kind, .. } => {
                 self.text.push_str("apply");
@@ -514,6 +534,7 @@ fn inputs(plan: &Plan) -> Vec<&Plan> {
         | Operator::GraphScan { .. } => Vec::new(),
         Operator::PathSearch { input, .. } => input.as_deref().into_iter().collect(),
         Operator::IndexNestedLoopJoin { input, .. }
+        | Operator::Service { input, .. }
         | Operator::Filter { input, .. }
         | Operator::Extend { input, .. }
         | Operator::HashAggregate { input, .. }

@@ -4,7 +4,9 @@
 //! order of the columns of its batches. Names of variables are kept apart, in
 //! [`QueryPlan::variable_names`].
 
-use oxrdf::Term;
+use std::sync::Arc;
+
+use oxrdf::{NamedNode, Term};
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
 use crate::expression::{Aggregate, Constant, Expression};
@@ -168,6 +170,30 @@ pub enum PathStart {
     Both,
 }
 
+/// What SERVICE asks, and whom.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ServiceCall {
+    /// Who is asked.
+    pub endpoint: ServiceEndpoint,
+    /// SILENT: a failure is one solution that binds nothing.
+    pub silent: bool,
+    /// What is asked, as it stands between the braces.
+    pub pattern: Arc<str>,
+    /// The variables that solutions may bind, with their names in the pattern.
+    pub variables: Vec<(Variable, String)>,
+    /// Those that every solution binds if the endpoint keeps to SPARQL.
+    pub bound: Vec<Variable>,
+}
+
+/// Who is asked by SERVICE.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ServiceEndpoint {
+    /// This endpoint.
+    Constant(NamedNode),
+    /// The one that the variable is bound to in each solution of the input.
+    Variable(Variable),
+}
+
 /// Which solutions a join returns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum JoinKind {
@@ -226,6 +252,14 @@ pub enum Operator {
         /// Ranges for the position after the prefix, ascending and disjoint; empty for all. A range
         /// may be wider than the filter it comes from; that filter then stands above the scan.
         ranges: Vec<IdRange>,
+    },
+    /// SERVICE: each solution of the input joined with those that an endpoint gives, which is asked
+    /// for the bindings of many solutions at once.
+    Service {
+        /// What it is joined with; must bind the endpoint if that is a variable.
+        input: Box<Plan>,
+        /// What is asked, and whom.
+        call: Box<ServiceCall>,
     },
     /// GRAPH ?g { }: every named graph, as the only column.
     GraphScan {

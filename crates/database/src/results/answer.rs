@@ -11,6 +11,9 @@ use super::term::TermViews;
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
 use crate::query::{Query, QueryKind};
+use std::task::{Poll, Waker};
+
+use stoa_executor::pool::Progress;
 use stoa_executor::{Batch, Step};
 
 /// The answer to one query, being written.
@@ -75,6 +78,25 @@ impl Answer {
     /// appended before is then no complete document.
     pub fn step(&mut self, out: &mut Vec<u8>) -> Result<bool> {
         let step = self.query.next()?;
+        self.write(step, out)
+    }
+
+    /// As [`Answer::step`], but never waits for other endpoints: asleep if there is nothing to do
+    /// before `waker` is called.
+    ///
+    /// # Errors
+    /// As [`Answer::step`].
+    pub fn poll(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<Progress> {
+        Ok(match self.query.poll(waker)? {
+            Poll::Pending => Progress::Asleep(self.query.deadline_ns()),
+            Poll::Ready(step) => match self.write(step, out)? {
+                true => Progress::More,
+                false => Progress::Done,
+            },
+        })
+    }
+
+    fn write(&mut self, step: Step, out: &mut Vec<u8>) -> Result<bool> {
         // Not before there is something to tell: a query that fails first has no answer at all, and
         // over HTTP a status of its own.
         if !self.started && !matches!(step, Step::Yield) {

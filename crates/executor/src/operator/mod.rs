@@ -37,6 +37,7 @@ mod pattern;
 mod project;
 mod reduced;
 mod row_store;
+mod service;
 mod slice;
 mod sort;
 mod sort_order;
@@ -164,6 +165,7 @@ impl Builder<'_> {
                 index_nested_loop_join::build(plan, self, scope, counters)
             }
             PlanOperator::PathSearch { .. } => path_search::build(plan, self, scope, counters),
+            PlanOperator::Service { .. } => service::build(plan, self, scope, counters),
             PlanOperator::Apply { .. } => apply::build(plan, self, scope, counters),
             PlanOperator::MergeJoin { .. } => merge_join::build(plan, self, scope, counters),
             PlanOperator::HashJoin { .. } => hash_join::build(plan, self, scope, counters),

@@ -24,10 +24,10 @@ struct Pieces {
 impl Task for Pieces {
     type Error = &'static str;
 
-    fn step(&mut self, out: &mut Vec<u8>) -> Result<bool, Self::Error> {
+    fn step(&mut self, out: &mut Vec<u8>, _: &Waker) -> Result<Progress, Self::Error> {
         if self.left == 0 {
             return match self.end {
-                "" => Ok(false),
+                "" => Ok(Progress::Done),
                 "panic" => panic!("a step panics"),
                 error => Err(error),
             };
@@ -38,7 +38,7 @@ impl Task for Pieces {
             u8::try_from(number % 251).unwrap(),
             10_000,
         ));
-        Ok(true)
+        Ok(Progress::More)
     }
 
     fn panicked() -> Self::Error {
@@ -159,4 +159,182 @@ fn too_many_are_refused() {
     assert_eq!(pool.submit(pieces(1, "").0).err(), Some(PoolFull));
     drop(first);
     assert!(pool.submit(pieces(1, "").0).is_ok());
+}
+
+/// Sleeps until `Told` says something, then writes it; `None` ends it.
+struct Sleeper {
+    told: Arc<Mutex<Told>>,
+    until_ns: Option<u64>,
+    /// Called by the step itself before it says that it sleeps.
+    call_early: bool,
+    gone: Option<mpsc::Sender<()>>,
+}
+
+#[derive(Default)]
+struct Told {
+    words: VecDeque<Option<u8>>,
+    waker: Option<Waker>,
+    steps: usize,
+}
+
+impl Task for Sleeper {
+    type Error = &'static str;
+
+    fn step(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<Progress, Self::Error> {
+        let mut told = lock(&self.told);
+        told.steps += 1;
+        match told.words.pop_front() {
+            Some(Some(word)) => {
+                out.push(word);
+                Ok(Progress::More)
+            }
+            Some(None) => Ok(Progress::Done),
+            None if self.until_ns.is_some() && told.steps > 1 => Err("too late"),
+            None => {
+                told.waker = Some(waker.clone());
+                drop(told);
+                if std::mem::take(&mut self.call_early) {
+                    tell(&self.told, Some(7));
+                    tell(&self.told, None);
+                }
+                Ok(Progress::Asleep(self.until_ns))
+            }
+        }
+    }
+
+    fn panicked() -> Self::Error {
+        "panicked"
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        if let Some(gone) = self.gone.take() {
+            gone.send(()).unwrap_or_default();
+        }
+    }
+}
+
+/// Says something to a sleeper and wakes it.
+fn tell(told: &Mutex<Told>, word: Option<u8>) {
+    let mut told = lock(told);
+    told.words.push_back(word);
+    let waker = told.waker.clone();
+    drop(told);
+    if let Some(waker) = waker {
+        waker.wake();
+    }
+}
+
+fn sleeper(until_ns: Option<u64>, call_early: bool) -> (Sleeper, Arc<Mutex<Told>>) {
+    let told = Arc::new(Mutex::new(Told::default()));
+    let sleeper = Sleeper {
+        told: Arc::clone(&told),
+        until_ns,
+        call_early,
+        gone: None,
+    };
+    (sleeper, told)
+}
+
+fn sleepers(threads: usize) -> WorkerPool<Sleeper> {
+    let limits = PoolLimits {
+        threads,
+        active_max: 1,
+        waiting_max: 10,
+    };
+    WorkerPool::new(limits, Arc::new(Ticks(AtomicU64::new(0)))).unwrap()
+}
+
+fn until_asleep(stream: &TaskStream<Sleeper>) {
+    while !lock(&stream.shared.state).asleep {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn sleeping_tasks_hold_nobody_and_are_woken() {
+    let pool = sleepers(1);
+    let asleep: Vec<_> = (0..20)
+        .map(|_| {
+            let (task, told) = sleeper(None, false);
+            let stream = pool.submit(task).unwrap_or_else(|_| panic!("room"));
+            until_asleep(&stream);
+            (stream, told)
+        })
+        .collect();
+    assert_eq!(lock(&pool.shared.queues).active, 0);
+    for (mut stream, told) in asleep {
+        tell(&told, Some(1));
+        // What it has goes out before it lies down again.
+        assert_eq!(stream.next_chunk(), Some(Ok(vec![1])));
+        tell(&told, Some(2));
+        tell(&told, None);
+        let mut rest = Vec::new();
+        while let Some(chunk) = stream.next_chunk() {
+            rest.extend(chunk.unwrap());
+        }
+        assert_eq!(rest, [2]);
+    }
+}
+
+#[test]
+fn a_task_woken_before_it_is_parked_goes_on() {
+    for until_ns in [None, Some(u64::MAX)] {
+        let pool = sleepers(1);
+        let (task, _) = sleeper(until_ns, true);
+        let mut stream = pool.submit(task).unwrap_or_else(|_| panic!("room"));
+        assert_eq!(stream.next_chunk(), Some(Ok(vec![7])));
+        assert_eq!(stream.next_chunk(), None);
+        assert!(lock(&pool.shared.queues).alarms.is_empty());
+    }
+}
+
+#[test]
+fn wakers_race_with_parking() {
+    let pool = sleepers(2);
+    for _ in 0..200 {
+        let (task, told) = sleeper(None, false);
+        let mut stream = pool.submit(task).unwrap_or_else(|_| panic!("room"));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for word in 0..20 {
+                    tell(&told, Some(word));
+                }
+                tell(&told, None);
+            });
+            let mut all = Vec::new();
+            while let Some(chunk) = stream.next_chunk() {
+                all.extend(chunk.unwrap());
+            }
+            assert_eq!(all, (0..20).collect::<Vec<u8>>());
+        });
+    }
+    assert_eq!(lock(&pool.shared.queues).active, 0);
+}
+
+#[test]
+fn a_task_is_woken_when_its_time_is_up() {
+    let pool = sleepers(1);
+    // The clock of the pool advances by a millisecond each time it is looked at.
+    let (task, _) = sleeper(Some(50_000_000), false);
+    let mut stream = pool.submit(task).unwrap_or_else(|_| panic!("room"));
+    assert_eq!(stream.next_chunk(), Some(Err("too late")));
+    assert!(lock(&pool.shared.queues).alarms.is_empty());
+}
+
+#[test]
+fn a_dropped_stream_drops_a_task_that_sleeps() {
+    let pool = sleepers(1);
+    let (gone, is_gone) = mpsc::channel();
+    let (mut task, told) = sleeper(Some(u64::MAX), false);
+    task.gone = Some(gone);
+    let stream = pool.submit(task).unwrap_or_else(|_| panic!("room"));
+    until_asleep(&stream);
+    drop(stream);
+    is_gone.recv().unwrap();
+    assert!(lock(&pool.shared.queues).alarms.is_empty());
+    // A late call finds nobody.
+    tell(&told, Some(1));
+    assert_eq!(lock(&pool.shared.queues).active, 0);
 }

@@ -8,7 +8,9 @@
 //! ([`substitute`]), so that filters anywhere in it see them.
 
 use super::expression::visit_expression;
-use super::{Builder, Node, Op, PathSearch, expression_variables, pattern_variables};
+use super::{
+    Builder, Node, Op, PathSearch, endpoint_variable, expression_variables, pattern_variables,
+};
 use crate::expression::{Aggregate, AggregateFunction, Comparison, Constant, Expression};
 use crate::physical::Variable;
 use crate::variable_set::VariableSet;
@@ -42,6 +44,7 @@ fn collect(node: &Node, into: &mut VariableSet) {
                 collect(input, into);
             }
         }
+        Op::Service(call) => into.extend(endpoint_variable(call)),
         Op::Join(items) | Op::Union(items) => {
             for item in items {
                 collect(item, into);
@@ -113,7 +116,11 @@ pub(crate) fn handed(node: &Node) -> VariableSet {
     while let Some(node) = open.pop() {
         match &node.op {
             Op::OuterBindings(variables) => all.extend(variables.iter().copied()),
-            Op::Empty | Op::Pattern(_) | Op::Values { .. } | Op::GraphScan { .. } => {}
+            Op::Empty
+            | Op::Pattern(_)
+            | Op::Values { .. }
+            | Op::GraphScan { .. }
+            | Op::Service(_) => {}
             Op::PathSearch(search) => open.extend(&search.input),
             Op::Join(items) | Op::Union(items) => open.extend(items),
             Op::LeftJoin { left, right, .. } | Op::Minus { left, right, .. } => {
@@ -153,7 +160,8 @@ pub(crate) fn retie(build: Builder, node: Node, variables: &[Variable]) -> Node 
             | Op::Empty
             | Op::Pattern(_)
             | Op::Values { .. }
-            | Op::GraphScan { .. } => {}
+            | Op::GraphScan { .. }
+            | Op::Service(_) => {}
             Op::PathSearch(search) => open.extend(&mut search.input),
             Op::Join(items) | Op::Union(items) => open.extend(items),
             Op::LeftJoin { left, right, .. } | Op::Minus { left, right, .. } => {
@@ -186,6 +194,8 @@ pub(crate) fn is_safe(node: &Node, outer: &VariableSet) -> bool {
         | Op::GraphScan { .. }
         | Op::OuterBindings(_) => true,
         Op::PathSearch(search) => search.is_safe(outer),
+        // A join would bind the endpoint too late.
+        Op::Service(call) => endpoint_variable(call).is_none_or(|v| !outer.contains(v)),
         Op::Join(items) | Op::Union(items) => items.iter().all(|item| is_safe(item, outer)),
         Op::Filter { input, conditions } => {
             conditions
@@ -293,9 +303,11 @@ pub(crate) fn substitute(
     let outer = &leaf.possible;
     match node.op {
         Op::Empty => node,
-        Op::Pattern(_) | Op::Values { .. } | Op::GraphScan { .. } | Op::OuterBindings(_) => {
-            build.join(vec![leaf.clone(), node])
-        }
+        Op::Pattern(_)
+        | Op::Values { .. }
+        | Op::GraphScan { .. }
+        | Op::OuterBindings(_)
+        | Op::Service(_) => build.join(vec![leaf.clone(), node]),
         Op::PathSearch(search) => substitute_path(build, *search, leaf),
         Op::Join(items) => {
             let mut joined = vec![leaf.clone()];

@@ -16,6 +16,7 @@ mod expression;
 mod path;
 mod path_step;
 mod seed;
+mod service;
 mod translate;
 
 pub(crate) use build::Builder;
@@ -24,12 +25,15 @@ pub(crate) use expression::{expression_variables, is_volatile, unbound_marker, v
 pub(crate) use path::PathSearch;
 pub(crate) use path_step::may_be_nothing;
 pub(crate) use seed::seed;
+pub(crate) use service::asks_others;
 pub(crate) use translate::translate;
 
 use stoa_terms::GraphSet;
 
 use crate::expression::{Aggregate, Constant, Expression};
-use crate::physical::{PathPattern, PatternTerm, QuadPattern, SortKey, Variable};
+use crate::physical::{
+    PathPattern, PatternTerm, QuadPattern, ServiceCall, ServiceEndpoint, SortKey, Variable,
+};
 use crate::variable_set::VariableSet;
 
 /// A logical plan.
@@ -65,6 +69,8 @@ pub(crate) enum Op {
     Pattern(Box<QuadPattern>),
     /// A property path with `?`, `*` or `+`.
     PathSearch(Box<PathSearch>),
+    /// SERVICE; what it is joined with stands beside it.
+    Service(Box<ServiceCall>),
     /// VALUES
     Values {
         variables: Vec<Variable>,
@@ -180,6 +186,13 @@ impl Node {
         Self::new(Op::PathSearch(Box::new(search)), certain, possible)
     }
 
+    /// Nothing is certain of what an endpoint gives.
+    pub(crate) fn service(call: ServiceCall) -> Self {
+        let possible = call.variables.iter().map(|(variable, _)| *variable);
+        let possible: VariableSet = possible.collect();
+        Self::new(Op::Service(Box::new(call)), VariableSet::new(), possible)
+    }
+
     pub(crate) fn values(variables: Vec<Variable>, rows: Vec<Vec<Option<Constant>>>) -> Self {
         let possible: VariableSet = variables.iter().copied().collect();
         let certain = variables
@@ -231,6 +244,14 @@ pub(crate) fn pattern_variables(pattern: &QuadPattern) -> impl Iterator<Item = V
             PatternTerm::Constant(_) => None,
         })
         .chain(pattern.graph_variable)
+}
+
+/// The variable that names the endpoint of a SERVICE.
+pub(crate) const fn endpoint_variable(call: &ServiceCall) -> Option<Variable> {
+    match call.endpoint {
+        ServiceEndpoint::Variable(variable) => Some(variable),
+        ServiceEndpoint::Constant(_) => None,
+    }
 }
 
 /// The variables of a path, with repetitions.

@@ -190,7 +190,11 @@ impl<'a> Translator<'a> {
                 variables,
                 aggregates,
             } => self.group(inner, variables, aggregates),
-            GraphPattern::Service { .. } => Err(Error::Unsupported("SERVICE".to_owned())),
+            GraphPattern::Service {
+                name,
+                inner,
+                silent,
+            } => Ok(self.service(name, inner, *silent)),
         }
     }
 
@@ -877,7 +881,7 @@ fn reads(node: &Node, graph: TermId) -> bool {
         Op::Empty => true,
         Op::Pattern(pattern) => pattern.graphs == GraphSet::One(graph),
         Op::GraphScan { graphs, .. } => **graphs == GraphSet::One(graph),
-        Op::Values { .. } | Op::OuterBindings(_) => false,
+        Op::Values { .. } | Op::OuterBindings(_) | Op::Service(_) => false,
         Op::PathSearch(search) => {
             search.reads_quads() && search.pattern.graphs == GraphSet::One(graph)
         }

@@ -71,6 +71,9 @@ impl Lowering<'_> {
         if nodes.is_empty() {
             return Ok(self.filter(unit(), conditions));
         }
+        if nodes.iter().any(|node| matches!(node.op, Op::Service(_))) {
+            return self.group_with_services(nodes, conditions);
+        }
         if !self.build.optimize {
             return self.plain_group(nodes, conditions);
         }

@@ -8,7 +8,8 @@ use crate::cost;
 use crate::error::Error;
 use crate::expression::{Comparison, Constant, Expression};
 use crate::logical::{
-    Mark, Node, Op, expression_variables, handed, mentioned, retie, seed, unbound_marker,
+    Mark, Node, Op, asks_others, expression_variables, handed, mentioned, retie, seed,
+    unbound_marker,
 };
 use crate::physical::{JoinKind, Operator, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
@@ -44,6 +45,9 @@ impl Lowering<'_> {
         }
         if !marks.is_empty() {
             return self.marked_left_join(left, right, conditions, marks);
+        }
+        if asks_others(&right) {
+            return self.left_join_with_services(left, right, conditions);
         }
         let both = left.possible.union(&right.possible);
         let condition = conjunction(conditions, &both);

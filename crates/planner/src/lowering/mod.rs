@@ -9,6 +9,7 @@ mod modifiers;
 mod path_search;
 mod prune;
 mod semi_join;
+mod service;
 
 pub(crate) use path_search::PathFigures;
 pub(crate) use prune::prune;
@@ -79,6 +80,7 @@ impl<'a> Lowering<'a> {
                 }
             },
             Op::PathSearch(search) => self.path_search(*search),
+            Op::Service(call) => Ok(service::service(unit(), *call)),
             Op::Values { variables, rows } => Ok(values(variables, rows)),
             Op::GraphScan { graphs, variable } => {
                 let rows = match &*graphs {

@@ -1,7 +1,7 @@
 //! Takes columns out of a plan that nothing above uses, so that they are not decoded and carried.
 
 use crate::expression::Expression;
-use crate::logical::{path_variables, visit_expression};
+use crate::logical::{endpoint_variable, path_variables, visit_expression};
 use crate::physical::{JoinKind, Operator, PatternTerm, Plan, Variable};
 use crate::variable_set::VariableSet;
 
@@ -38,6 +38,16 @@ pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
                 below.extend(path_variables(pattern));
                 prune(input, &below);
             }
+        }
+        Operator::Service { input, call } => {
+            let mut below = needed.clone();
+            below.extend(endpoint_variable(call));
+            below.extend(call.variables.iter().map(|(variable, _)| *variable));
+            prune(input, &below);
+            // What nobody looks at need not be sent.
+            let bound = &input.columns;
+            call.variables
+                .retain(|(v, _)| needed.contains(*v) || bound.contains(v));
         }
         Operator::Apply {
             input,

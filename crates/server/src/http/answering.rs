@@ -2,14 +2,15 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes, Frame};
 use stoa_database::oxrdf::NamedNode;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{
-    CancelHandle, Database, Dump, Error, GraphFormat, QueryKind, QueryOptions, Task, TaskStream,
+    CancelHandle, Database, Dump, Error, GraphFormat, QueryKind, QueryOptions, Task, TaskProgress,
+    TaskStream,
 };
 
 use super::accept::negotiate;
@@ -81,13 +82,16 @@ impl AnswerTask {
     }
 
     /// A step of the work itself, into `plain`.
-    fn work(&mut self) -> Result<bool, Problem> {
+    fn work(&mut self, waker: &Waker) -> Result<TaskProgress, Problem> {
         match &mut self.work {
-            Work::Answer(answer) => answer.step(&mut self.plain).map_err(Problem::from),
-            Work::Dump(dump, _) => dump.step(&mut self.plain).map_err(Problem::from),
+            Work::Answer(answer) => answer.poll(&mut self.plain, waker).map_err(Problem::from),
+            Work::Dump(dump, _) => Ok(match dump.step(&mut self.plain)? {
+                true => TaskProgress::More,
+                false => TaskProgress::Done,
+            }),
             Work::Description(description) => {
                 description.write(&mut self.plain)?;
-                Ok(false)
+                Ok(TaskProgress::Done)
             }
             Work::Prepare(request) => {
                 let query = request.database.prepare(&request.text, &request.options)?;
@@ -98,7 +102,7 @@ impl AnswerTask {
                 };
                 self.work = Work::Answer(Box::new(Answer::new(query, format)?));
                 self.head().content_type = content_type;
-                Ok(true)
+                Ok(TaskProgress::More)
             }
         }
     }
@@ -107,11 +111,12 @@ impl AnswerTask {
 impl Task for AnswerTask {
     type Error = Problem;
 
-    fn step(&mut self, out: &mut Vec<u8>) -> Result<bool, Problem> {
-        let more = self.work()?;
+    fn step(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<TaskProgress, Problem> {
+        let progress = self.work(waker)?;
+        let more = progress != TaskProgress::Done;
         if self.encoder.is_none() {
             if more && self.plain.is_empty() {
-                return Ok(true);
+                return Ok(progress);
             }
             let is_short = !more && self.plain.len() < ENCODED_BYTES_MIN;
             let coding = if is_short {
@@ -128,7 +133,7 @@ impl Task for AnswerTask {
                 encoder.finish(out).map_err(not_encoded)?;
             }
         }
-        Ok(more)
+        Ok(progress)
     }
 
     fn panicked() -> Problem {
@@ -295,6 +300,8 @@ impl From<Error> for Problem {
                 Self::new(StatusCode::NOT_ACCEPTABLE, "not-acceptable", detail)
             }
             Error::LimitExceeded { .. } => Self::new(StatusCode::BAD_REQUEST, "limit", detail),
+            Error::ServiceOff => Self::new(StatusCode::FORBIDDEN, "service-off", detail),
+            Error::Service { .. } => Self::new(StatusCode::BAD_GATEWAY, "service", detail),
             Error::Timeout => Self::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", detail),
             Error::MemoryExceeded { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "memory", detail)
