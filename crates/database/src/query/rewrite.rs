@@ -93,12 +93,16 @@ pub(super) fn rewrite(text: &str) -> Result<Rewritten, Mistake> {
     let mut edits: Vec<(Token, String)> = Vec::new();
     for (number, &token) in tokens.iter().enumerate() {
         let word = token.of(text);
-        let lower = word.to_ascii_lowercase();
-        match lower.as_str() {
-            "true" | "false" if lower != word => edits.push((token, lower)),
-            "group" if words.is(number + 1, "by") => group_by(&words, number + 2, &mut edits),
-            "select" => select(&words, number + 1, &mut edits),
-            _ if is_iri(word) && word.contains(['&', ',', '(', ')']) => {
+        let boolean = ["true", "false"]
+            .into_iter()
+            .find(|name| word.eq_ignore_ascii_case(name));
+        match boolean {
+            Some(name) if name != word => edits.push((token, name.to_owned())),
+            None if words.is(number, "group") && words.is(number + 1, "by") => {
+                group_by(&words, number + 2, &mut edits);
+            }
+            None if words.is(number, "select") => select(&words, number + 1, &mut edits),
+            None if is_iri(word) && word.contains(['&', ',', '(', ')']) => {
                 edits.extend(escaped(word).map(|iri| (token, iri)));
             }
             _ => {}
