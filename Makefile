@@ -5,7 +5,7 @@ BIND ?= 127.0.0.1:7878
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test ci long fmt lint doc portable
+.PHONY: help build demo test clients ci long fmt lint doc portable
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -23,6 +23,9 @@ demo: build ## Load the bundled example, serve it, and print queries to try
 
 test: ## Run all tests
 	cargo test --workspace --quiet
+
+clients: ## A session of each client of others with a server of ours
+	testsuite/clients/run
 
 ci: ## Exactly what CI runs
 	.ci/steps

@@ -120,6 +120,22 @@ fn graphs_and_datasets_are_fetched() {
     );
 }
 
+/// As SPARQLWrapper sends it.
+#[test]
+fn a_list_of_formats_is_as_good_as_an_accept_header() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    let query = "query=ASK+%7B%7D";
+    let answer = server.get(
+        &format!("/sparql?{query}&format=image/png,application/sparql-results%2Bxml"),
+        &[("Accept", "application/sparql-results+json")],
+    );
+    assert_eq!(
+        answer.header("content-type"),
+        Some("application/sparql-results+xml")
+    );
+}
+
 #[test]
 fn one_server_has_many_databases() {
     let folder = loaded();

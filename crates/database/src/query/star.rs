@@ -3,15 +3,19 @@
 //! The parser gives them by the alphabet, and its algebra does not tell a star from a list, so the
 //! text is looked at: for the star itself, and for where each variable occurs first.
 
+use hashbrown::HashMap;
+use rapidhash::fast::RandomState;
 use spargebra::Query;
 use spargebra::algebra::GraphPattern;
+
+use super::token::tokens;
 
 /// Orders the variables of the outermost SELECT if it has a star.
 pub(super) fn order_variables(text: &str, query: &mut Query) {
     let Query::Select { pattern, .. } = query else {
         return;
     };
-    let Some(body) = after_star(text) else {
+    let Some(places) = places_after_star(text) else {
         return;
     };
     let mut pattern = pattern;
@@ -21,7 +25,8 @@ pub(super) fn order_variables(text: &str, query: &mut Query) {
             | GraphPattern::Distinct { inner }
             | GraphPattern::Reduced { inner } => pattern = &mut **inner,
             GraphPattern::Project { variables, .. } => {
-                variables.sort_by_key(|variable| first_place(body, variable.as_str()));
+                let place = |name: &str| places.get(name).copied().unwrap_or(usize::MAX);
+                variables.sort_by_key(|variable| place(variable.as_str()));
                 return;
             }
             _ => return,
@@ -29,65 +34,27 @@ pub(super) fn order_variables(text: &str, query: &mut Query) {
     }
 }
 
-/// What stands behind the star of the outermost SELECT; `None` if that has a list.
-fn after_star(text: &str) -> Option<&str> {
-    let rest = after_word(skip_to_select(text)?, "select")?;
-    let rest = skip_blank(rest);
-    let rest = after_word(rest, "distinct")
-        .or_else(|| after_word(rest, "reduced"))
-        .unwrap_or(rest);
-    skip_blank(rest).strip_prefix('*')
-}
-
-/// The text from the first word SELECT on that is neither in a comment nor part of an IRI or name.
-fn skip_to_select(text: &str) -> Option<&str> {
-    let mut rest = text;
-    loop {
-        rest = skip_blank(rest);
-        if after_word(rest, "select").is_some() {
-            return Some(rest);
+/// Where each variable stands first behind the star of the outermost SELECT, by its name without
+/// the sign; `None` if that SELECT has a list.
+fn places_after_star(text: &str) -> Option<HashMap<&str, usize, RandomState>> {
+    let tokens = tokens(text);
+    let mut rest = tokens.iter().map(|token| (token.start, token.of(text)));
+    let is = |word: &'static str| move |token: &str| token.eq_ignore_ascii_case(word);
+    rest.find(|(_, token)| is("select")(token))?;
+    let mut next = rest.next()?.1;
+    if is("distinct")(next) || is("reduced")(next) {
+        next = rest.next()?.1;
+    }
+    if next != "*" {
+        return None;
+    }
+    let mut places = HashMap::default();
+    for (start, token) in rest {
+        if let Some(name) = token.strip_prefix(['?', '$']) {
+            places.entry(name).or_insert(start);
         }
-        let first = rest.chars().next()?;
-        rest = match first {
-            '<' => rest.split_once('>')?.1,
-            _ if is_name(first) => rest.trim_start_matches(|c| is_name(c) || c == ':'),
-            _ => rest.get(first.len_utf8()..)?,
-        };
     }
-}
-
-fn skip_blank(text: &str) -> &str {
-    let mut rest = text.trim_start();
-    while let Some(comment) = rest.strip_prefix('#') {
-        rest = comment
-            .split_once('\n')
-            .map_or("", |(_, rest)| rest)
-            .trim_start();
-    }
-    rest
-}
-
-/// What follows `word`, in upper or lower case, if the text begins with it.
-fn after_word<'a>(text: &'a str, word: &str) -> Option<&'a str> {
-    let (start, rest) = text.split_at_checked(word.len())?;
-    let ends = !rest.starts_with(|c| is_name(c) || c == ':');
-    (start.eq_ignore_ascii_case(word) && ends).then_some(rest)
-}
-
-fn is_name(c: char) -> bool {
-    c.is_alphanumeric() || c == '_' || c == '-' || c == '.'
-}
-
-/// Where `?name` or `$name` occurs first.
-fn first_place(text: &str, name: &str) -> usize {
-    let places = text.match_indices(name).filter(|(at, _)| {
-        let (before, rest) = text.split_at_checked(*at).unwrap_or((text, ""));
-        let whole = rest.get(name.len()..).is_some_and(|rest| {
-            !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_' || c == '\u{b7}')
-        });
-        whole && before.ends_with(['?', '$'])
-    });
-    places.map(|(at, _)| at).min().unwrap_or(usize::MAX)
+    Some(places)
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(super) async fn sparql(
     service: &Service,
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let accept = joined(request.headers(), &ACCEPT)?;
+    let mut accept = joined(request.headers(), &ACCEPT)?;
     let endpoint = client.endpoint.clone();
     let is_get = request.method() != Method::POST;
     let parameters = parameters(request, service).await?;
@@ -57,6 +57,11 @@ pub(super) async fn sparql(
     };
     let format = match &parameters.format {
         None => None,
+        // Some clients send what they accept as a parameter, which then goes before the header.
+        Some(list) if list.contains(',') => {
+            accept = Some(list.clone());
+            None
+        }
         Some(name) => Some(ResultFormat::from_name(name).ok_or_else(|| {
             Problem::bad_request(format!("the parameter format does not know '{name}'"))
         })?),
