@@ -19,6 +19,8 @@ pub(super) type Item = u64;
 
 const EMPTY: u64 = u64::MAX;
 const SLOTS_MIN: usize = 16;
+/// Up to so many searches have bits: they find much, or there are no more of them.
+const BITS_TAGS_MAX: usize = 64;
 
 pub(super) const fn item(node: u32, tag: u32) -> Item {
     (node as u64) << 32 | tag as u64
@@ -65,8 +67,12 @@ impl Nodes {
 
 /// Which items were met.
 pub(super) enum ItemSet {
-    /// Of a single search: a bit for each node.
-    Bits { words: Vec<u64>, len: usize },
+    /// Of a few searches: bits for each node, one for each search.
+    Bits {
+        tags: usize,
+        words: Vec<u64>,
+        len: usize,
+    },
     /// Open addressing with linear probing; at most half of the slots are taken.
     Table { slots: Vec<u64>, len: usize },
 }
@@ -74,8 +80,9 @@ pub(super) enum ItemSet {
 impl ItemSet {
     /// An empty set of items of so many searches.
     pub(super) fn new(tags: usize) -> Self {
-        if tags <= 1 {
+        if tags <= BITS_TAGS_MAX {
             Self::Bits {
+                tags: tags.max(1),
                 words: Vec::new(),
                 len: 0,
             }
@@ -90,13 +97,13 @@ impl ItemSet {
     /// Adds an item and says whether it is new.
     pub(super) fn insert(&mut self, item: Item) -> bool {
         match self {
-            Self::Bits { words, len } => {
-                let node = node_of(item) as usize;
-                if node / 64 >= words.len() {
-                    words.resize((node / 64 + 1).next_power_of_two(), 0);
+            Self::Bits { tags, words, len } => {
+                let place = place_of(item, *tags);
+                if place / 64 >= words.len() {
+                    words.resize((place / 64 + 1).next_power_of_two(), 0);
                 }
-                let word = &mut words[node / 64];
-                let bit = 1_u64 << (node % 64);
+                let word = &mut words[place / 64];
+                let bit = 1_u64 << (place % 64);
                 let is_new = *word & bit == 0;
                 *word |= bit;
                 *len += usize::from(is_new);
@@ -119,11 +126,11 @@ impl ItemSet {
 
     pub(super) fn contains(&self, item: Item) -> bool {
         match self {
-            Self::Bits { words, .. } => {
-                let node = node_of(item) as usize;
+            Self::Bits { tags, words, .. } => {
+                let place = place_of(item, *tags);
                 words
-                    .get(node / 64)
-                    .is_some_and(|word| word & 1 << (node % 64) != 0)
+                    .get(place / 64)
+                    .is_some_and(|word| word & 1 << (place % 64) != 0)
             }
             Self::Table { slots, .. } => !slots.is_empty() && slots[find(slots, item)] == item,
         }
@@ -138,8 +145,8 @@ impl ItemSet {
     /// Bytes while so many further items are added; `nodes` is how many nodes there may be.
     pub(super) fn bytes_with(&self, more: usize, nodes: usize) -> u64 {
         match self {
-            Self::Bits { words, .. } => {
-                let wanted = (nodes / 64 + 1).next_power_of_two();
+            Self::Bits { tags, words, .. } => {
+                let wanted = (nodes * tags / 64 + 1).next_power_of_two();
                 let held = words.capacity();
                 (if wanted > held { held + wanted } else { held }) as u64 * 8
             }
@@ -150,6 +157,11 @@ impl ItemSet {
             }
         }
     }
+}
+
+/// The bit of an item among those of so many searches.
+const fn place_of(item: Item, tags: usize) -> usize {
+    node_of(item) as usize * tags + tag_of(item) as usize
 }
 
 fn grow(slots: &mut Vec<u64>) {
@@ -223,7 +235,7 @@ mod tests {
 
     #[test]
     fn sets_know_what_they_hold() {
-        for tags in [1, 3] {
+        for tags in [1, 3, 100] {
             let mut set = ItemSet::new(tags);
             assert!(!set.contains(item(5, 0)));
             for node in (0..5000).step_by(7) {
