@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod fetch;
 mod http;
 
 use std::process::ExitCode;

@@ -1,12 +1,15 @@
 //! What the commands take. Every flag can also be given as `STOA_NAME` in the environment.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use stoa_database::federation::Fetch;
 use stoa_database::results::ResultFormat;
 use stoa_database::{DumpFormat, GraphFormat};
 
+use crate::fetch::{Fetcher, Prefix};
 use crate::http::{RESERVED, is_name};
 
 use super::sizes::{parse_bytes, parse_duration};
@@ -42,7 +45,8 @@ Examples:
     #[command(after_help = "\
 Examples:
   stoa query --db mydb 'SELECT ?p (COUNT(*) AS ?n) { ?s ?p ?o } GROUP BY ?p'
-  stoa query --db mydb -f report.rq --format csv > report.csv")]
+  stoa query --db mydb -f report.rq --format csv > report.csv
+  stoa query --db mydb --allow-service https://example.org/sparql -f federated.rq")]
     Query(Query),
     /// Answer SPARQL queries over HTTP
     #[command(after_help = "\
@@ -50,6 +54,7 @@ Examples:
   stoa serve --db mydb
   stoa serve --db mydb --bind 127.0.0.1:0 --timeout 10s --memory 4G
   stoa serve --db people=db1 --db places=db2 --cors https://example.org
+  stoa serve --db mydb --allow-service https://example.org/ --allow-service http://10.0.0.7:7878/sparql
   curl -d 'query=SELECT * { ?s ?p ?o } LIMIT 3' http://127.0.0.1:7878/sparql")]
     Serve(Serve),
     /// Write all quads to standard output
@@ -144,6 +149,21 @@ pub(super) struct QueryLimits {
         default_value = "unnamed"
     )]
     pub(super) default_graph: DefaultGraph,
+    /// Let SERVICE ask URLs with this prefix, such as https://example.org/sparql, or https:// for all;
+    /// repeatable; without it SERVICE is off. This machine itself only if its address is the prefix's
+    #[arg(long, value_name = "PREFIX", env = "STOA_ALLOW_SERVICE", value_delimiter = ',', value_parser = Prefix::parse)]
+    pub(super) allow_service: Vec<Prefix>,
+}
+
+impl QueryLimits {
+    /// What asks the endpoints of SERVICE, if any is allowed.
+    pub(super) fn fetch(&self) -> std::io::Result<Option<Arc<dyn Fetch>>> {
+        if self.allow_service.is_empty() {
+            return Ok(None);
+        }
+        let fetcher = Fetcher::start(self.allow_service.clone())?;
+        Ok(Some(Arc::new(fetcher)))
+    }
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]

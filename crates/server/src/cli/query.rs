@@ -27,6 +27,10 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
     };
     let runtime = Runtime::new(RuntimeOptions {
         memory_bytes: arguments.limits.memory,
+        fetch: arguments
+            .limits
+            .fetch()
+            .context("cannot start the thread for SERVICE")?,
         ..RuntimeOptions::default()
     })?;
     let database = Database::open(&runtime, &arguments.folder.db, &OpenOptions::default())?;

@@ -37,6 +37,10 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
     let runtime = Runtime::new(RuntimeOptions {
         memory_bytes: Some(memory),
         threads: arguments.threads,
+        fetch: arguments
+            .limits
+            .fetch()
+            .context("cannot start the thread for SERVICE")?,
         ..RuntimeOptions::default()
     })?;
     // Listening comes first: a port that is taken must not leave a new database behind.
