@@ -1,7 +1,9 @@
 //! Databases for one test, in memory where the machine has a RAM disk.
 
 use std::path::Path;
+use std::sync::Arc;
 
+use stoa_database::federation::Fetch;
 use stoa_database::{
     Access, Database, DumpFormat, GraphFormat, Input, LoadOptions, LoadSummary, OpenOptions,
     Runtime, RuntimeOptions,
@@ -53,11 +55,30 @@ impl Scratch {
     /// If it cannot be made.
     #[must_use]
     pub fn with_threads(threads: usize) -> Self {
+        Self::with_options(RuntimeOptions {
+            threads: Some(threads),
+            ..RuntimeOptions::default()
+        })
+    }
+
+    /// As [`Scratch::new`], with something that asks the endpoints of SERVICE.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn with_fetch(fetch: Arc<dyn Fetch>) -> Self {
+        Self::with_options(RuntimeOptions {
+            threads: Some(2),
+            fetch: Some(fetch),
+            ..RuntimeOptions::default()
+        })
+    }
+
+    fn with_options(options: RuntimeOptions) -> Self {
         let runtime = Runtime::new(RuntimeOptions {
             memory_bytes: Some(256 << 20),
-            threads: Some(threads),
             seed: Some(1),
-            ..RuntimeOptions::default()
+            ..options
         })
         .expect("a runtime can be made");
         let mut scratch = Self {

@@ -22,9 +22,10 @@ const RDF: [&str; 8] = [
     "rdf/rdf12/rdf-trig/manifest.ttl",
 ];
 
-const SPARQL: [&str; 5] = [
+const SPARQL: [&str; 6] = [
     "sparql/sparql10/manifest-evaluation.ttl",
     "sparql/sparql10/manifest-syntax.ttl",
+    "sparql/sparql11/manifest-sparql11-fed.ttl",
     "sparql/sparql11/manifest-sparql11-query.ttl",
     "sparql/sparql11/manifest-sparql11-results.ttl",
     "sparql/sparql12/manifest.ttl",

@@ -38,8 +38,8 @@ pub struct Test {
     pub data: Vec<String>,
     /// Names of graphs and the files for them.
     pub graph_data: Vec<(String, String)>,
-    /// Whether the test needs other servers.
-    pub has_service: bool,
+    /// IRIs of endpoints and of the files for the default graph of each.
+    pub service_data: Vec<(String, Vec<String>)>,
     /// The IRI of the file of expected results.
     pub result: Option<String>,
     /// The base of IRIs in the action.
@@ -180,7 +180,15 @@ impl Reader<'_> {
             test.action = Some(text(query));
         }
         test.data = texts("data").iter().map(text).collect();
-        test.has_service = !texts("serviceData").is_empty();
+        for service in texts("serviceData") {
+            let Some(node) = as_subject(&service) else {
+                continue;
+            };
+            let of = |name: &str| self.objects(&node, &iri(QT, name));
+            let data = of("data").iter().map(text).collect();
+            let endpoint = of("endpoint").first().map(text);
+            test.service_data.push((endpoint.unwrap_or_default(), data));
+        }
         for graph in texts("graphData") {
             let labelled = as_subject(&graph).filter(|_| matches!(graph, Term::BlankNode(_)));
             let Some(node) = labelled else {

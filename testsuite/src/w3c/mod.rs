@@ -1,5 +1,6 @@
 //! The runner of the W3C test suites: reads their manifests and runs what this version knows.
 
+mod endpoints;
 mod manifest;
 mod rdf;
 mod sparql;

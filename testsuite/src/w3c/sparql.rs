@@ -12,6 +12,7 @@ use stoa_database::results::{Answer as Writer, ResultFormat, SolutionsFormat};
 use stoa_database::{Error, GraphFormat, QueryKind, QueryOptions};
 
 use super::Outcome;
+use super::endpoints::Endpoints;
 use super::manifest::{Test, path_of};
 use crate::compare::{self, Answer, Rules};
 use crate::result_file;
@@ -42,9 +43,8 @@ fn syntax(root: &Path, test: &Test, positive: bool) -> anyhow::Result<Outcome> {
     let scratch = Scratch::new();
     let outcome = scratch.database().prepare(&text, &options(test)).map(drop);
     Ok(match (outcome, positive) {
-        (Ok(()) | Err(Error::Unsupported(_)), true) | (Err(Error::Syntax(_)), false) => {
-            Outcome::Passed
-        }
+        (Ok(()) | Err(Error::Unsupported(_) | Error::ServiceOff), true)
+        | (Err(Error::Syntax(_)), false) => Outcome::Passed,
         (Err(error), _) => Outcome::Failed(format!("{error}")),
         (Ok(()), false) => Outcome::Failed("was accepted".to_owned()),
     })
@@ -53,10 +53,8 @@ fn syntax(root: &Path, test: &Test, positive: bool) -> anyhow::Result<Outcome> {
 fn evaluation(root: &Path, test: &Test) -> anyhow::Result<Outcome> {
     let action = test.action.as_deref().context("a test without action")?;
     let text = std::fs::read_to_string(path_of(root, action)?)?;
-    if test.has_service {
-        return Ok(Outcome::Skipped("SERVICE".to_owned()));
-    }
-    let scratch = Scratch::new();
+    let endpoints = Endpoints::load(root, test)?;
+    let scratch = Scratch::with_fetch(endpoints.fetch());
     load(root, test, &text, &scratch)?;
     let query = match scratch.database().prepare(&text, &options(test)) {
         Err(Error::Unsupported(what)) => {
@@ -162,7 +160,12 @@ fn load(root: &Path, test: &Test, text: &str, scratch: &Scratch) -> anyhow::Resu
     Ok(())
 }
 
-fn load_file(root: &Path, iri: &str, graph: Option<&str>, scratch: &Scratch) -> anyhow::Result<()> {
+pub(super) fn load_file(
+    root: &Path,
+    iri: &str,
+    graph: Option<&str>,
+    scratch: &Scratch,
+) -> anyhow::Result<()> {
     let path = path_of(root, iri)?;
     let bytes = std::fs::read(&path).with_context(|| path.display().to_string())?;
     match path.extension().and_then(|e| e.to_str()) {
@@ -214,7 +217,10 @@ fn answer(query: stoa_database::Query, turn: usize) -> anyhow::Result<Answer> {
     }
 }
 
-fn written(query: stoa_database::Query, format: ResultFormat) -> anyhow::Result<Vec<u8>> {
+pub(super) fn written(
+    query: stoa_database::Query,
+    format: ResultFormat,
+) -> anyhow::Result<Vec<u8>> {
     let mut writer = Writer::new(query, format)?;
     let mut out = Vec::new();
     let mut steps = 0_u64;
