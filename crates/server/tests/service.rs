@@ -15,6 +15,8 @@ use std::sync::{Arc, Mutex};
 
 use support::{Server, assert_failed, output, stoa, text};
 use tempfile::TempDir;
+use tokio_rustls::rustls;
+use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
 const SOLUTIONS: &str = "application/sparql-results+json";
 
@@ -243,6 +245,15 @@ fn failures_say_what_is_wrong_and_silent_ones_bind_nothing() {
         let query = format!("SELECT ?x ?y {{ ?s :p ?x SERVICE <{url}> {{ ?s :q ?y }} }}");
         assert_eq!(rows(folder.path(), &allow, &query), ["1,far"], "{path}");
     }
+    let server = Server::start(folder.path(), &["--allow-service", &allow]);
+    let query = format!(
+        "SELECT * {{ SERVICE <{}> {{ ?s ?p ?y }} }}",
+        odd.url("/500")
+    );
+    let answer = server.ask(support::QUERY, &query);
+    assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
+    let description = server.ask("GET /sparql HTTP/1.1\r\nAccept: text/turtle", "");
+    assert!(description.contains("BasicFederatedQuery"), "{description}");
 }
 
 #[test]
@@ -404,4 +415,82 @@ fn an_endless_answer_ends_with_the_query() {
         message.contains("service needs") || message.contains("computed terms"),
         "{message}"
     );
+}
+
+#[test]
+fn tls_needs_a_certificate_that_is_trusted() {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let folder = loaded(LOCAL);
+    std::fs::write(folder.path().join("trusted.pem"), made.cert.pem()).unwrap();
+    let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let config = Arc::new(config);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let allow = format!(
+        "https://localhost:{}/",
+        listener.local_addr().unwrap().port()
+    );
+    std::thread::Builder::new()
+        .spawn(move || {
+            for stream in listener.incoming() {
+                let tls = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+                // A client that does not trust us goes away.
+                tls_answer(rustls::StreamOwned::new(tls, stream.unwrap())).unwrap_or_default();
+            }
+        })
+        .unwrap();
+    let query = format!("SELECT ?s ?y {{ SERVICE <{allow}ok> {{ ?s ?p ?y }} }}");
+    let arguments = [
+        "query",
+        "--db",
+        "db",
+        "--allow-service",
+        &allow,
+        "--format",
+        "csv",
+        &query,
+    ];
+    let trusted = support::command(folder.path())
+        .args(arguments)
+        .env("SSL_CERT_FILE", "trusted.pem")
+        .output()
+        .unwrap();
+    assert_eq!(
+        text(&trusted.stdout),
+        "s,y\r\nhttp://a/s1,far\r\n",
+        "{}",
+        text(&trusted.stderr)
+    );
+    let other = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    std::fs::write(folder.path().join("other.pem"), other.cert.pem()).unwrap();
+    let refused = support::command(folder.path())
+        .args(arguments)
+        .env("SSL_CERT_FILE", "other.pem")
+        .output()
+        .unwrap();
+    assert_failed(&refused, 1, &["TLS with localhost failed"]);
+}
+
+fn tls_answer(
+    mut stream: rustls::StreamOwned<rustls::ServerConnection, TcpStream>,
+) -> std::io::Result<()> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        head.extend(byte);
+    }
+    let length = ONE.len();
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nContent-Type: {SOLUTIONS}\r\nContent-Length: {length}\r\n\r\n{ONE}"
+    )?;
+    stream.conn.send_close_notify();
+    stream.flush()
 }

@@ -63,6 +63,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
     let settings = Settings {
         timeout: arguments.limits.timeout.unwrap_or(DEFAULT_TIMEOUT),
         client_timeout: arguments.client_timeout,
+        federated: !arguments.limits.allow_service.is_empty(),
         default_graph_union: arguments.limits.default_graph == DefaultGraph::Union,
         origins: Origins::new(arguments.cors),
     };

@@ -35,6 +35,7 @@ pub(super) struct Description {
     endpoint: String,
     pub(super) format: GraphFormat,
     union_default_graph: bool,
+    federated: bool,
     cancel: CancelHandle,
 }
 
@@ -60,6 +61,7 @@ pub(super) fn work(
         endpoint,
         format,
         union_default_graph: settings.default_graph_union,
+        federated: settings.federated,
         cancel,
     })))
 }
@@ -101,6 +103,9 @@ impl Description {
         }
         if self.union_default_graph {
             graph.add(&service, sd("feature"), sd("UnionDefaultGraph"));
+        }
+        if self.federated {
+            graph.add(&service, sd("feature"), sd("BasicFederatedQuery"));
         }
         graph.add(
             &service,

@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     /// How long a client may take nothing before it is cut off.
     pub(crate) client_timeout: Duration,
     pub(crate) default_graph_union: bool,
+    /// Whether SERVICE may ask anybody.
+    pub(crate) federated: bool,
     /// Origins whose pages may read answers.
     pub(crate) origins: Origins,
 }
