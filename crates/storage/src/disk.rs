@@ -11,6 +11,7 @@ mod real;
 mod simulated;
 #[cfg(test)]
 mod tests;
+mod uring;
 
 pub use real::RealDisk;
 pub use simulated::{Crash, Faults, SimulatedDisk};
@@ -51,10 +52,20 @@ pub enum IoMode {
     Direct,
 }
 
+/// The calls by which several ranges of a data file are read at once.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum IoCalls {
+    /// `io_uring` if the kernel allows it, else `pread`.
+    #[default]
+    Uring,
+    /// One `pread` for each range.
+    Pread,
+}
+
 /// The I/O in use, for `stoa info`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct IoInfo {
-    /// The calls that are made: `pread/pwrite`, `simulated`.
+    /// The calls that are made: `io_uring`, `pread/pwrite`, `simulated`.
     pub calls: &'static str,
     /// The mode in use.
     pub mode: IoMode,
@@ -112,10 +123,30 @@ pub trait Disk: Send + Sync {
     fn io_info(&self) -> IoInfo;
 }
 
+/// One of several ranges that are read together.
+#[derive(Debug)]
+pub struct FileRead<'a> {
+    /// Takes the bytes.
+    pub buffer: &'a mut [u8],
+    /// Where they begin in the file.
+    pub offset: u64,
+    /// How many there were; fewer than the buffer takes only at the end of the file.
+    pub filled: usize,
+}
+
 /// An open file. All methods may be called by several threads at once.
 pub trait File: Send + Sync {
     /// Fills `buffer` from `offset`; returns how many bytes there were, fewer only at the end.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+
+    /// Reads several ranges, each as [`File::read_at`] does, and returns how many calls to the
+    /// operating system started them; `reads` need not be done in order.
+    fn read_many(&self, reads: &mut [FileRead<'_>]) -> io::Result<usize> {
+        for read in reads.iter_mut() {
+            read.filled = self.read_at(read.buffer, read.offset)?;
+        }
+        Ok(reads.len())
+    }
 
     /// Writes all of `bytes` at `offset`; beyond the end the file grows.
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;

@@ -12,7 +12,7 @@
 //! # Format
 //! docs/format.md#files
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod bytes;
 mod cache;
@@ -35,8 +35,8 @@ mod temporary;
 pub use cache::{Cache, CacheCounters};
 pub use checkpoint::Checkpoint;
 pub use disk::{
-    Access, Crash, Disk, Faults, File, IoInfo, IoMode, Lock, LockError, OpenMode, RealDisk,
-    SimulatedDisk,
+    Access, Crash, Disk, Faults, File, FileRead, IoCalls, IoInfo, IoMode, Lock, LockError,
+    OpenMode, RealDisk, SimulatedDisk,
 };
 pub use error::{Corruption, Error, Result};
 pub use extent::{ExtentId, Part, PartRef};

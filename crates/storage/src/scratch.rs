@@ -3,14 +3,15 @@
 //! Without it every read would ask for fresh memory, whose first touch costs more than the copy.
 //!
 //! # Limits
-//! `READ_LENGTH_MAX` and two pages for each thread that reads; larger reads allocate.
+//! `BATCH_LENGTH_MAX` and two pages for each thread that reads, of which memory is taken as far as they
+//! are used; larger reads allocate.
 
 use crate::format::PAGE_LENGTH;
-use crate::limits::READ_LENGTH_MAX;
+use crate::limits::BATCH_LENGTH_MAX;
 use std::cell::RefCell;
 
-/// A read of the longest range whose ends are moved to page boundaries.
-const SCRATCH_BYTES: usize = READ_LENGTH_MAX + 2 * PAGE_LENGTH;
+/// The longest batch of reads, or a read of the longest range, whose ends are moved to page boundaries.
+const SCRATCH_BYTES: usize = BATCH_LENGTH_MAX + 2 * PAGE_LENGTH;
 
 thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };

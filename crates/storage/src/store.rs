@@ -85,6 +85,9 @@ pub struct StoreCounters {
     pub parts_read: u64,
     /// Reads that this took.
     pub reads: u64,
+    /// Calls to the operating system that started them: fewer than reads where these come in batches
+    /// and go through io_uring.
+    pub submissions: u64,
     /// Bytes that these reads moved.
     pub bytes_read: u64,
     /// Bytes that were written.
@@ -144,6 +147,7 @@ pub(crate) struct Deferred {
 pub(crate) struct Counters {
     pub(crate) parts_read: AtomicU64,
     pub(crate) reads: AtomicU64,
+    pub(crate) submissions: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
     pub(crate) bytes_written: AtomicU64,
 }
@@ -275,6 +279,7 @@ impl Store {
         StoreCounters {
             parts_read: counters.parts_read.load(Ordering::Relaxed),
             reads: counters.reads.load(Ordering::Relaxed),
+            submissions: counters.submissions.load(Ordering::Relaxed),
             bytes_read: counters.bytes_read.load(Ordering::Relaxed),
             bytes_written: counters.bytes_written.load(Ordering::Relaxed),
         }

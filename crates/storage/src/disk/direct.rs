@@ -8,8 +8,8 @@
 //! Where the file system refuses (at opening, or only at the first read), the file falls back to the
 //! page cache, for good, and the disk reports it.
 
-use super::File;
-use super::real::{BufferedFile, read_fully};
+use super::real::{Batches, BufferedFile, read_fully};
+use super::{File, FileRead};
 use crate::bytes::to_usize;
 use crate::format::{PAGE_BYTES, PAGE_LENGTH};
 use crate::limits::READ_LENGTH_MAX;
@@ -25,6 +25,7 @@ use std::sync::{Arc, OnceLock};
 pub(super) struct DirectFile {
     direct: fs::File,
     buffered: BufferedFile,
+    batches: Batches,
     /// Why the page cache is used after all; shared by the files of a disk.
     fallback: Arc<OnceLock<String>>,
 }
@@ -35,17 +36,19 @@ impl DirectFile {
         path: &Path,
         buffered: fs::File,
         fallback: &Arc<OnceLock<String>>,
+        batches: &Batches,
     ) -> Arc<dyn File> {
         let flags = i32::try_from(OFlags::DIRECT.bits()).expect("flags of open fit an i32");
         let opened = fs::OpenOptions::new()
             .read(true)
             .custom_flags(flags)
             .open(path);
-        let buffered = BufferedFile::new(buffered);
+        let buffered = BufferedFile::new(buffered).with_batches(batches.clone());
         match opened {
             Ok(direct) => Arc::new(Self {
                 direct,
                 buffered,
+                batches: batches.clone(),
                 fallback: Arc::clone(fallback),
             }),
             Err(error) => {
@@ -102,6 +105,30 @@ impl File for DirectFile {
             }
         }
         self.buffered.read_at(buffer, offset)
+    }
+
+    fn read_many(&self, reads: &mut [FileRead<'_>]) -> io::Result<usize> {
+        let aligned = reads
+            .iter()
+            .all(|read| read.offset.is_multiple_of(PAGE_BYTES) && scratch::is_aligned(read.buffer));
+        if !self.is_direct() {
+            return self.buffered.read_many(reads);
+        }
+        if aligned {
+            match self.batches.read_many(&self.direct, reads) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    set_fallback(&self.fallback, &error);
+                    return self.buffered.read_many(reads);
+                }
+                Ok(None) => {}
+                Ok(Some(submissions)) => return Ok(submissions),
+                Err(error) => return Err(error),
+            }
+        }
+        for read in reads.iter_mut() {
+            read.filled = self.read_at(read.buffer, read.offset)?;
+        }
+        Ok(reads.len())
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

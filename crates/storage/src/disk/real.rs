@@ -1,9 +1,11 @@
-//! `RealDisk`: a directory of the operating system, by pread and pwrite.
+//! `RealDisk`: a directory of the operating system, by pread and pwrite, and by io_uring for batches.
 //!
 //! Only data files know the direct mode; the root file and temporary files are buffered.
 
 use super::direct::DirectFile;
-use super::{Access, Disk, File, IoInfo, IoMode, Lock, LockError, OpenMode, lock};
+use super::{
+    Access, Disk, File, FileRead, IoCalls, IoInfo, IoMode, Lock, LockError, OpenMode, lock, uring,
+};
 use crate::format::TEMPORARY_DIRECTORY;
 use std::fs;
 use std::io;
@@ -17,6 +19,7 @@ use std::sync::{Arc, OnceLock};
 pub struct RealDisk {
     directory: PathBuf,
     mode: IoMode,
+    batches: Batches,
     /// Why direct I/O is not in use though it was asked for.
     fallback: Arc<OnceLock<String>>,
     temporary_files: AtomicU64,
@@ -32,9 +35,19 @@ impl RealDisk {
     /// The directory at `path`, whose data files are read and written in `mode`.
     #[must_use]
     pub fn with_mode(path: impl Into<PathBuf>, mode: IoMode) -> Self {
+        Self::with_io(path, mode, IoCalls::default())
+    }
+
+    /// The same with a choice of calls.
+    #[must_use]
+    pub fn with_io(path: impl Into<PathBuf>, mode: IoMode, calls: IoCalls) -> Self {
         Self {
             directory: path.into(),
             mode,
+            batches: Batches {
+                calls,
+                refused: Arc::default(),
+            },
             fallback: Arc::default(),
             temporary_files: AtomicU64::new(0),
         }
@@ -70,10 +83,12 @@ impl Disk for RealDisk {
     fn open_data(&self, name: &str, mode: OpenMode) -> io::Result<Arc<dyn File>> {
         let file = self.open_file(name, mode)?;
         Ok(match self.mode {
-            IoMode::Buffered => Arc::new(BufferedFile::new(file)),
+            IoMode::Buffered => {
+                Arc::new(BufferedFile::new(file).with_batches(self.batches.clone()))
+            }
             IoMode::Direct => {
                 let path = self.directory.join(name);
-                DirectFile::open(&path, file, &self.fallback)
+                DirectFile::open(&path, file, &self.fallback, &self.batches)
             }
         })
     }
@@ -147,14 +162,20 @@ impl Disk for RealDisk {
     }
 
     fn io_info(&self) -> IoInfo {
-        let fallback = self.fallback.get().cloned();
+        let direct_refused = self.fallback.get();
+        let calls_refused = self.batches.refusal();
+        let reasons = direct_refused.into_iter().chain(calls_refused);
+        let reasons: Vec<&str> = reasons.map(String::as_str).collect();
         IoInfo {
-            calls: "pread/pwrite",
-            mode: match fallback {
+            calls: match self.batches.calls {
+                IoCalls::Uring if calls_refused.is_none() => "io_uring",
+                _ => "pread/pwrite",
+            },
+            mode: match direct_refused {
                 Some(_) => IoMode::Buffered,
                 None => self.mode,
             },
-            fallback,
+            fallback: (!reasons.is_empty()).then(|| reasons.join("; ")),
         }
     }
 }
@@ -163,14 +184,63 @@ fn sync_directory(path: &Path) -> io::Result<()> {
     fs::OpenOptions::new().read(true).open(path)?.sync_all()
 }
 
+/// How batches are read.
+#[derive(Clone, Debug)]
+pub(super) struct Batches {
+    calls: IoCalls,
+    /// Why there is no io_uring though it was asked for; shared by the files of a disk.
+    refused: Arc<OnceLock<String>>,
+}
+
+impl Batches {
+    /// One read after the other.
+    fn none() -> Self {
+        Self {
+            calls: IoCalls::Pread,
+            refused: Arc::default(),
+        }
+    }
+
+    /// Why io_uring is not in use though it was asked for; tries it if nobody has yet.
+    fn refusal(&self) -> Option<&String> {
+        if self.calls == IoCalls::Uring && self.refused.get().is_none() {
+            uring::probe(&self.refused);
+        }
+        self.refused.get()
+    }
+
+    /// Reads several ranges of `file` if there is io_uring, and returns the submissions.
+    pub(super) fn read_many(
+        &self,
+        file: &fs::File,
+        reads: &mut [FileRead<'_>],
+    ) -> io::Result<Option<usize>> {
+        // A single read is one call either way, and pread is the cheaper one.
+        if self.calls == IoCalls::Pread || reads.len() < 2 || self.refused.get().is_some() {
+            return Ok(None);
+        }
+        uring::read_many(file, reads, &self.refused)
+    }
+}
+
 /// A file through the page cache of the operating system.
 pub(super) struct BufferedFile {
     file: fs::File,
+    batches: Batches,
 }
 
 impl BufferedFile {
     pub(super) fn new(file: fs::File) -> Self {
-        Self { file }
+        Self {
+            file,
+            batches: Batches::none(),
+        }
+    }
+
+    /// The same, which reads batches so.
+    pub(super) fn with_batches(mut self, batches: Batches) -> Self {
+        self.batches = batches;
+        self
     }
 }
 
@@ -191,6 +261,18 @@ pub(super) fn read_fully(file: &fs::File, buffer: &mut [u8], offset: u64) -> io:
 impl File for BufferedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_fully(&self.file, buffer, offset)
+    }
+
+    fn read_many(&self, reads: &mut [FileRead<'_>]) -> io::Result<usize> {
+        match self.batches.read_many(&self.file, reads)? {
+            Some(submissions) => Ok(submissions),
+            None => {
+                for read in reads.iter_mut() {
+                    read.filled = self.read_at(read.buffer, read.offset)?;
+                }
+                Ok(reads.len())
+            }
+        }
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

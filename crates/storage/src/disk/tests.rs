@@ -1,6 +1,6 @@
-//! Tests of the real disk in both modes: the same bytes, whatever the alignment.
+//! Tests of the real disk in both modes and by all calls: the same bytes, whatever the alignment.
 
-use super::{Disk, IoMode, OpenMode, RealDisk};
+use super::{Disk, FileRead, IoCalls, IoMode, OpenMode, RealDisk};
 use proptest::prelude::*;
 
 fn pattern(seed: u32, length: usize) -> Vec<u8> {
@@ -31,6 +31,60 @@ fn both_modes_read_what_either_wrote() {
         assert!(read[bytes.len()..3_002_368].iter().all(|byte| *byte == 0));
         assert_eq!(file.read_at(&mut read, 4_000_000).unwrap(), 0);
         println!("{writer:?} {reader:?}: {}", disk.io_info());
+    }
+}
+
+/// Ranges of one file read together, aligned ones as the store reads and others.
+#[test]
+fn batches_read_what_single_reads_do() {
+    let directory = tempfile::tempdir().unwrap();
+    let bytes = pattern(5, 2_000_000);
+    let writer = RealDisk::new(directory.path());
+    let file = writer.open_data("data", OpenMode::Create).unwrap();
+    file.write_padded(&bytes, 0).unwrap();
+    let mut expected = bytes;
+    expected.resize(expected.len().next_multiple_of(4096), 0);
+    for calls in [IoCalls::Uring, IoCalls::Pread] {
+        for mode in [IoMode::Buffered, IoMode::Direct] {
+            let disk = RealDisk::with_io(directory.path(), mode, calls);
+            let file = disk.open_data("data", OpenMode::Read).unwrap();
+            for (count, step, length) in
+                [(300, 4096, 4096), (7, 70_001, 33_333), (3, 999_424, 8192)]
+            {
+                let mut memory = vec![0; count * length + 4096];
+                let skip = memory.as_ptr().align_offset(4096);
+                let mut rest = &mut memory[skip..];
+                let mut reads = Vec::new();
+                for number in 0..count {
+                    let (buffer, after) = rest.split_at_mut(length);
+                    rest = after;
+                    reads.push(FileRead {
+                        buffer,
+                        offset: (number * step) as u64,
+                        filled: 0,
+                    });
+                }
+                let submissions = file.read_many(&mut reads).unwrap();
+                for read in &reads {
+                    let from = usize::try_from(read.offset).unwrap();
+                    let wanted = &expected[from.min(expected.len())..];
+                    let wanted = &wanted[..wanted.len().min(length)];
+                    assert_eq!(
+                        (read.filled, &read.buffer[..read.filled]),
+                        (wanted.len(), wanted)
+                    );
+                }
+                let info = disk.io_info();
+                let by_ring = info.calls == "io_uring";
+                println!("{count} reads in {submissions} submissions: {info}");
+                let aligned = step % 4096 == 0 && length % 4096 == 0;
+                if by_ring && (info.mode == IoMode::Buffered || aligned) {
+                    assert_eq!(submissions, count.div_ceil(128));
+                } else {
+                    assert_eq!(submissions, count);
+                }
+            }
+        }
     }
 }
 

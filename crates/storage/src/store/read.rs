@@ -1,15 +1,17 @@
-//! Batched reads: misses are sorted by place and neighbours read together.
+//! Batched reads: misses are sorted by place, neighbours read together, and all reads of a batch are
+//! handed to the file at once.
 //!
 //! # Limits
 //! A read moves at most 1 MB, or one part; the bytes between two parts of one read are at most 32 KB
-//! and are thrown away.
+//! and are thrown away. A batch moves at most 4 MB.
 
 use super::Inner;
 use crate::bytes::{len_u64, to_usize};
+use crate::disk::FileRead;
 use crate::error::{Error, Result};
 use crate::extent::{Part, PartRef};
 use crate::format::{PAGE_BYTES, data_file_name};
-use crate::limits::{READ_BYTES_MAX, READ_GAP_BYTES_MAX};
+use crate::limits::{BATCH_LENGTH_MAX, READ_BYTES_MAX, READ_GAP_BYTES_MAX};
 use crate::scratch;
 use std::sync::atomic::Ordering;
 
@@ -37,11 +39,27 @@ impl Inner {
         }
         misses.sort_unstable_by_key(|miss| place(&miss.reference));
         let mut rest = misses.as_slice();
+        let mut batch: Vec<&[Miss]> = Vec::new();
+        let mut batch_bytes = 0;
         while let Some(length) = group_length(rest) {
             let (group, others) = rest.split_at(length);
-            self.read_group(group, &mut found)?;
+            let bytes = group_pages(group).map_or(0, |(_, _, length)| length);
+            let same_file = match (batch.first(), group.first()) {
+                (Some([first, ..]), Some(next)) => {
+                    first.reference.extent.file() == next.reference.extent.file()
+                }
+                _ => true,
+            };
+            if !same_file || batch_bytes + bytes > BATCH_LENGTH_MAX {
+                self.read_groups(&batch, &mut found)?;
+                batch.clear();
+                batch_bytes = 0;
+            }
+            batch.push(group);
+            batch_bytes += bytes;
             rest = others;
         }
+        self.read_groups(&batch, &mut found)?;
         Ok(found
             .into_iter()
             .map(|part| part.expect("every miss was read"))
@@ -58,7 +76,7 @@ impl Inner {
             reference: *reference,
             index: 0,
         };
-        self.read_group(&[miss], &mut found)?;
+        self.read_groups(&[&[miss]], &mut found)?;
         let [part] = found;
         Ok(part.expect("the miss was read"))
     }
@@ -111,23 +129,43 @@ impl Inner {
         }
     }
 
-    fn read_group(&self, group: &[Miss], found: &mut [Option<Part>]) -> Result<()> {
-        let Some((file, start, end)) = group_range(group) else {
+    /// Reads groups of one file.
+    fn read_groups(&self, groups: &[&[Miss]], found: &mut [Option<Part>]) -> Result<()> {
+        let ranges: Vec<_> = groups
+            .iter()
+            .filter_map(|group| group_pages(group))
+            .collect();
+        let Some((file, ..)) = ranges.first().copied() else {
             return Ok(());
         };
-        // Whole pages, as direct I/O needs them; extents reach to the end of their last page.
-        let start = start - start % PAGE_BYTES;
-        let length = to_usize(end.next_multiple_of(PAGE_BYTES) - start);
-        scratch::with_aligned(length, |buffer| {
-            self.read_range(file, start, buffer)?;
-            self.counters.reads.fetch_add(1, Ordering::Relaxed);
-            self.counters
+        let total = ranges.iter().map(|(_, _, length)| length).sum();
+        scratch::with_aligned(total, |mut buffer| {
+            let mut reads = Vec::with_capacity(ranges.len());
+            for (_, offset, length) in &ranges {
+                let (range, rest) = buffer.split_at_mut(*length);
+                buffer = rest;
+                reads.push(FileRead {
+                    buffer: range,
+                    offset: *offset,
+                    filled: 0,
+                });
+            }
+            self.read_ranges(file, &mut reads)?;
+            for (group, read) in groups.iter().zip(&reads) {
+                self.split(group, read.offset, read.buffer, found)?;
+            }
+            let parts: usize = groups.iter().map(|group| group.len()).sum();
+            let counters = &self.counters;
+            counters
+                .reads
+                .fetch_add(reads.len() as u64, Ordering::Relaxed);
+            counters
                 .bytes_read
-                .fetch_add(length as u64, Ordering::Relaxed);
-            self.counters
+                .fetch_add(total as u64, Ordering::Relaxed);
+            counters
                 .parts_read
-                .fetch_add(group.len() as u64, Ordering::Relaxed);
-            self.split(group, start, buffer, found)
+                .fetch_add(parts as u64, Ordering::Relaxed);
+            Ok(())
         })
     }
 
@@ -171,25 +209,40 @@ impl Inner {
     }
 
     pub(super) fn read_range(&self, file: u16, start: u64, buffer: &mut [u8]) -> Result<()> {
+        let read = FileRead {
+            buffer,
+            offset: start,
+            filled: 0,
+        };
+        self.read_ranges(file, &mut [read])
+    }
+
+    /// Fills all buffers, of ranges of a file that exist.
+    fn read_ranges(&self, file: u16, reads: &mut [FileRead<'_>]) -> Result<()> {
         let name = data_file_name(file);
         let data = self
             .data
             .get(usize::from(file))
             .expect("bounds were checked");
-        let read = data
+        let submissions = data
             .file
-            .read_at(buffer, start)
+            .read_many(reads)
             .map_err(|error| Error::io(self.path(&name), "read", 0, error))?;
-        if read == buffer.len() {
-            return Ok(());
+        self.counters
+            .submissions
+            .fetch_add(submissions as u64, Ordering::Relaxed);
+        for read in reads.iter() {
+            if read.filled != read.buffer.len() {
+                return Err(Error::corruption(
+                    name,
+                    read.offset,
+                    len_u64(read.buffer),
+                    format!("{} bytes", read.buffer.len()),
+                    format!("{} bytes before the end of the file", read.filled),
+                ));
+            }
         }
-        Err(Error::corruption(
-            name,
-            start,
-            len_u64(buffer),
-            format!("{} bytes", buffer.len()),
-            format!("{read} bytes before the end of the file"),
-        ))
+        Ok(())
     }
 }
 
@@ -223,4 +276,16 @@ fn group_range(group: &[Miss]) -> Option<(u16, u64, u64)> {
     let first = group.first()?.reference;
     let end = group.iter().map(|miss| miss.reference.byte_end()).max()?;
     Some((first.extent.file(), first.byte_offset(), end))
+}
+
+/// File, first byte and length of a group in whole pages, as direct I/O needs them; extents reach to the
+/// end of their last page.
+fn group_pages(group: &[Miss]) -> Option<(u16, u64, usize)> {
+    let (file, start, end) = group_range(group)?;
+    let start = start - start % PAGE_BYTES;
+    Some((
+        file,
+        start,
+        to_usize(end.next_multiple_of(PAGE_BYTES) - start),
+    ))
 }
