@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use oxrdf::{Dataset, GraphName, Quad, Term};
-use stoa_database::{ForcedJoin, GraphFormat, QueryOptions};
+use stoa_database::{ForcedJoin, GraphFormat, QueryOptions, Scheme};
 
 use crate::answer::answer;
 use crate::compare::{self, Answer, Rules, Solutions};
@@ -55,6 +55,8 @@ pub struct Configuration {
     pub reopen: bool,
     /// Whether the data is loaded in three parts.
     pub three_parts: bool,
+    /// Whether the database has the lean scheme.
+    pub lean: bool,
 }
 
 /// What a run of a file showed, for configurations to prove themselves.
@@ -68,6 +70,8 @@ pub struct Seen {
     pub plans: String,
     /// How many loads there were.
     pub loads: usize,
+    /// How many databases have the lean scheme.
+    pub lean_databases: usize,
 }
 
 /// A parsed file.
@@ -157,8 +161,13 @@ impl Case {
     /// The first query whose answer is not the expected one.
     pub fn run(&self, configuration: &Configuration, seen: &mut Seen) -> anyhow::Result<()> {
         let mut scratch = Scratch::with_threads(if configuration.one_thread { 1 } else { 2 });
+        if configuration.lean {
+            scratch = scratch.with_scheme(Scheme::Lean);
+        }
         self.load(&scratch, configuration, seen)
             .with_context(|| format!("{} ({})", self.path.display(), configuration.name))?;
+        let info = scratch.database().info()?;
+        seen.lean_databases += usize::from(info.scheme == Scheme::Lean);
         for query in &self.queries {
             if configuration.reopen {
                 scratch.reopen();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use stoa_database::federation::Fetch;
 use stoa_database::{
     Access, Database, DumpFormat, GraphFormat, Input, LoadOptions, LoadSummary, OpenOptions,
-    Runtime, RuntimeOptions,
+    Runtime, RuntimeOptions, Scheme,
 };
 use tempfile::TempDir;
 
@@ -14,6 +14,7 @@ use tempfile::TempDir;
 pub struct Scratch {
     runtime: Runtime,
     database: Option<Database>,
+    scheme: Option<Scheme>,
     folder: TempDir,
 }
 
@@ -84,10 +85,18 @@ impl Scratch {
         let mut scratch = Self {
             runtime,
             database: None,
+            scheme: None,
             folder: folder(),
         };
         scratch.open();
         scratch
+    }
+
+    /// The same with a scheme for the first load.
+    #[must_use]
+    pub fn with_scheme(mut self, scheme: Scheme) -> Self {
+        self.scheme = Some(scheme);
+        self
     }
 
     fn open(&mut self) {
@@ -134,6 +143,7 @@ impl Scratch {
             format: Some(format),
             base: base.map(str::to_owned),
             graph: graph.map(str::to_owned),
+            scheme: self.scheme,
             ..LoadOptions::default()
         };
         self.database().load(options, &())

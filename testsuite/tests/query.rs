@@ -123,3 +123,13 @@ fn loaded_in_three_parts() {
     };
     assert!(run(&configuration).loads > usual);
 }
+
+#[test]
+fn in_the_lean_scheme() {
+    let seen = run(&Configuration {
+        name: "lean",
+        lean: true,
+        ..Configuration::default()
+    });
+    assert!(seen.lean_databases > 5);
+}

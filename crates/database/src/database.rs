@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use oxrdf::NamedNode;
 use stoa_quadstore::QuadStore;
-use stoa_storage::{Disk, Identity, RealDisk, Store};
+use stoa_storage::{Disk, Identity, IoMode, RealDisk, Store};
 
 use crate::dataset_statistics::DatasetStatistics;
 use crate::dump::{self, Dump, DumpScope};
@@ -85,7 +85,8 @@ impl Database {
     /// `NotADatabase` or `ForeignFiles` if there is something else, `Locked` if another process has
     /// it open in a way that does not go together, `Format`, and what the disk gives.
     pub fn open(runtime: &Runtime, path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
-        Self::open_on(runtime, Arc::new(RealDisk::new(path.as_ref())), options)
+        let disk = RealDisk::with_io(path.as_ref(), IoMode::default(), runtime.io());
+        Self::open_on(runtime, Arc::new(disk), options)
     }
 
     /// As [`Database::open`], on any disk; for tests with a simulated one.

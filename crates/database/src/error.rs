@@ -268,6 +268,10 @@ impl From<stoa_quadstore::Error> for Error {
         match error {
             Quadstore::Cancelled => Self::Cancelled,
             Quadstore::Storage(error) => error.into(),
+            other @ Quadstore::OtherScheme { .. } => Self::InvalidOption {
+                option: "--scheme",
+                reason: other.to_string(),
+            },
             Quadstore::Corruption {
                 structure,
                 expected,

@@ -1,6 +1,6 @@
 //! What `stoa info` and `stoa check` tell about a database.
 
-use stoa_quadstore::QuadStore;
+use stoa_quadstore::{QuadStore, Scheme};
 use stoa_terms::{Kind, TermId};
 
 use crate::error::Result;
@@ -21,10 +21,15 @@ pub struct Info {
     pub inline_share: Option<f64>,
     /// The same among numbers, dates and times only.
     pub inline_value_share: Option<f64>,
-    /// The permutations, the pairs of graph and subject, and the catalogue of graphs.
+    /// Which sort orders are kept.
+    pub scheme: Scheme,
+    /// The permutations, the pairs, and the catalogue of graphs.
     pub permutations: Vec<PartInfo>,
     /// The parts of the dictionary.
     pub dictionary: Vec<PartInfo>,
+    /// For each kind of term in the dictionary its name, in how many runs the terms stand, and how
+    /// many of the runs were merged from those of several loads so that ids do not ascend in them.
+    pub dictionary_runs: Vec<(&'static str, usize, usize)>,
     /// All bytes of data files.
     pub data_bytes: u64,
     /// Bytes of them that are free for reuse.
@@ -74,8 +79,10 @@ impl Info {
             inline_value_share: share(&info.object_kinds, |kind| {
                 !matches!(kind, Kind::Special | Kind::ShortString | Kind::Literal)
             }),
+            scheme: info.scheme,
             permutations: trees.collect(),
             dictionary,
+            dictionary_runs: info.dictionary_runs,
             data_bytes: info.data_bytes,
             free_bytes: info.free_bytes,
             commit: info.commit,

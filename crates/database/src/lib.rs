@@ -71,7 +71,8 @@ pub use format::{Compression, GraphFormat};
 pub use info::{CheckSummary, Info, PartInfo};
 pub use load::{Input, LoadSummary, Progress};
 pub use options::{
-    Access, DumpFormat, ForcedJoin, LoadOptions, OpenOptions, QueryOptions, RuntimeOptions,
+    Access, DumpFormat, ForcedJoin, IoCalls, LoadOptions, OpenOptions, QueryOptions,
+    RuntimeOptions, Scheme,
 };
 pub use oxrdf;
 pub use query::{CancelHandle, Query, QueryKind, QueryResult, Solution, Solutions, Triples};

@@ -10,6 +10,8 @@ use crate::query::CancelHandle;
 use crate::runtime::Clock;
 
 pub use stoa_planner::ForcedJoin;
+pub use stoa_quadstore::Scheme;
+pub use stoa_storage::IoCalls;
 
 /// What databases of one process share.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +21,8 @@ pub struct RuntimeOptions {
     pub memory_bytes: Option<u64>,
     /// The part of it that caches pages of databases, in bytes; by default half of it.
     pub cache_bytes: Option<u64>,
+    /// The calls by which files of databases are read; by default `io_uring` where the kernel allows it.
+    pub io: IoCalls,
     /// How many threads work at once; by default as many as the machine has cores.
     pub threads: Option<usize>,
     /// The source of time; by default that of the machine.
@@ -60,6 +64,9 @@ pub struct LoadOptions {
     pub graph: Option<String>,
     /// The base of relative IRIs; by default the URL of each file.
     pub base: Option<String>,
+    /// The sort orders that a database keeps which nothing was loaded into yet; by default the full
+    /// scheme. Later loads keep the scheme, and fail with `InvalidOption` if they name another one.
+    pub scheme: Option<Scheme>,
     /// The memory that the load may take, in bytes; by default what the runtime has.
     pub memory_bytes: Option<u64>,
     /// How many threads parse and sort; by default those of the runtime.

@@ -162,6 +162,13 @@ impl Query {
         QueryResult::new(self)
     }
 
+    /// How many rows of the indexes its scans and look-ups have examined so far, those included that
+    /// they did not return because another graph or a condition was wanted.
+    #[must_use]
+    pub fn rows_read(&self) -> u64 {
+        self.context().snapshot().rows_read()
+    }
+
     /// What decodes the ids of its batches.
     #[must_use]
     pub fn context(&self) -> &Arc<QueryContext> {
@@ -241,7 +248,8 @@ fn prepare_here(
         settings.batch_rows = rows.max(1);
         settings.lookup_rows_max = settings.batch_rows;
     }
-    let context = Arc::new(QueryContext::new(snapshot, settings));
+    // What planning read is not the query's.
+    let context = Arc::new(QueryContext::new(snapshot.counted(), settings));
     let execution = Execution::new(&plan, context)?;
     let (kind, variables) = match execution.shape() {
         stoa_executor::Shape::Solutions(names) => (

@@ -11,7 +11,7 @@ use stoa_storage::{Cache, MemoryBudget};
 
 use crate::error::{Error, Result};
 use crate::federation::Federation;
-use crate::options::RuntimeOptions;
+use crate::options::{IoCalls, RuntimeOptions};
 
 /// A source of time. Passed in so that a run can be replayed.
 pub trait Clock: fmt::Debug + Send + Sync {
@@ -83,6 +83,7 @@ struct Shared {
     memory: MemoryBudget,
     cache: Arc<Cache>,
     threads: usize,
+    io: IoCalls,
     clock: Arc<dyn Clock>,
     seed: AtomicU64,
     services: Option<Arc<dyn ServiceClient>>,
@@ -114,6 +115,7 @@ impl Runtime {
                 cache: Cache::new(&memory, cache_bytes.min(memory_bytes)),
                 memory,
                 threads: options.threads.unwrap_or_else(cores).max(1),
+                io: options.io,
                 clock,
                 seed: AtomicU64::new(seed),
                 services: options
@@ -139,6 +141,11 @@ impl Runtime {
     #[must_use]
     pub fn threads(&self) -> usize {
         self.shared.threads
+    }
+
+    /// The calls by which files of databases are read.
+    pub(crate) fn io(&self) -> IoCalls {
+        self.shared.io
     }
 
     /// The source of time.

@@ -63,6 +63,10 @@ impl Statistics for SnapshotStatistics<'_> {
         Ok(distinct.min(rows))
     }
 
+    fn has_graph_first(&self) -> bool {
+        self.snapshot.has_graph_first()
+    }
+
     fn quads(&self) -> u64 {
         self.snapshot.quads()
     }

@@ -122,29 +122,36 @@ const FEW_LOOKUPS: f64 = 256.0;
 
 /// The permutation to look a pattern up in when the variables `bound` are known: as many positions
 /// as possible are a prefix. `None` if no permutation begins with a known position.
+///
+/// Those that begin with the graph are taken, if they are kept, where a variable for the graph is
+/// known and the predicate, too: the others would read the quads of all graphs.
 pub(crate) fn lookup(
     pattern: &QuadPattern,
     bound: &VariableSet,
     probes: f64,
+    has_graph_first: bool,
 ) -> Option<(Permutation, usize)> {
-    use Permutation::{Opsg, Posg, Psog, Spog};
+    use Permutation::{Gpos, Gpso, Opsg, Posg, Psog, Spog};
     let known = |position| match term_at(pattern, position) {
-        Some(PatternTerm::Constant(_)) => position != Position::Graph,
-        Some(PatternTerm::Variable(variable)) => {
-            position != Position::Graph && bound.contains(variable)
-        }
+        Some(PatternTerm::Constant(_)) => true,
+        Some(PatternTerm::Variable(variable)) => bound.contains(variable),
         None => false,
     };
     let order = if probes < FEW_LOOKUPS {
-        [Spog, Opsg, Psog, Posg]
+        [Spog, Opsg, Psog, Posg, Gpso, Gpos]
     } else {
-        [Psog, Posg, Spog, Opsg]
+        [Psog, Posg, Spog, Opsg, Gpso, Gpos]
     };
     let key_length = |permutation: Permutation| {
+        let graph_first = matches!(permutation, Gpso | Gpos);
         permutation
             .order()
             .into_iter()
-            .take_while(|&position| known(position))
+            .take_while(|&position| {
+                known(position)
+                    && (has_graph_first || !graph_first)
+                    && (graph_first || position != Position::Graph)
+            })
             .count()
     };
     // The first of the longest ones.
@@ -382,10 +389,30 @@ mod tests {
         );
         let bound: VariableSet = std::iter::once(Variable(0)).collect();
         let triple = pattern([variable(0), constant, variable(1)]);
-        assert_eq!(lookup(&triple, &bound, 1.0), Some((Permutation::Spog, 2)));
-        assert_eq!(lookup(&triple, &bound, 1e6), Some((Permutation::Psog, 2)));
+        assert_eq!(
+            lookup(&triple, &bound, 1.0, true),
+            Some((Permutation::Spog, 2))
+        );
+        assert_eq!(
+            lookup(&triple, &bound, 1e6, true),
+            Some((Permutation::Psog, 2))
+        );
         let triple = pattern([variable(1), variable(2), variable(0)]);
-        assert_eq!(lookup(&triple, &bound, 1e6), Some((Permutation::Opsg, 1)));
-        assert_eq!(lookup(&triple, &VariableSet::new(), 1.0), None);
+        assert_eq!(
+            lookup(&triple, &bound, 1e6, true),
+            Some((Permutation::Opsg, 1))
+        );
+        assert_eq!(lookup(&triple, &VariableSet::new(), 1.0, false), None);
+        let mut triple = pattern([variable(0), constant, variable(1)]);
+        triple.graph_variable = Some(Variable(2));
+        let bound: VariableSet = [Variable(0), Variable(2)].into_iter().collect();
+        assert_eq!(
+            lookup(&triple, &bound, 1.0, true),
+            Some((Permutation::Gpso, 3))
+        );
+        assert_eq!(
+            lookup(&triple, &bound, 1.0, false),
+            Some((Permutation::Spog, 2))
+        );
     }
 }

@@ -49,6 +49,11 @@ impl<'a> Cache<'a> {
         Ok(())
     }
 
+    /// Whether there are permutations that begin with the graph.
+    pub(crate) fn has_graph_first(&self) -> bool {
+        self.statistics.has_graph_first()
+    }
+
     /// The id of a term, `None` if no quad holds it.
     pub(crate) fn term_id(&self, term: &Term) -> Result<Option<TermId>, Error> {
         if let Some(&id) = self.terms.borrow().get(term) {

@@ -399,7 +399,7 @@ impl Search<'_> {
         if shared.is_empty() {
             return None;
         }
-        lookup(pattern, certain, left.rows)?;
+        lookup(pattern, certain, left.rows, false)?;
         // The key need not be the first shared variable; then it is no use that the left is sorted.
         let sorted = left
             .sorted

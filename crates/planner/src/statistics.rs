@@ -62,6 +62,11 @@ pub trait Statistics {
     /// How many quads there are in all.
     fn quads(&self) -> u64;
 
+    /// Whether quads can be looked up by graph, then predicate: in GPSO and GPOS.
+    fn has_graph_first(&self) -> bool {
+        false
+    }
+
     /// How many named graphs there are.
     fn named_graphs(&self) -> u64 {
         16

@@ -4,6 +4,8 @@
 //!   distinct values are as noted.
 //! - All permutations hold the same quads: for each the sum of a 128-bit hash of every quad, which
 //!   does not depend on the order, must be the same.
+//! - In the lean scheme, the quads read through the pairs SP and OP are the same quads again, and there
+//!   are no other pairs.
 //! - The pairs of graph and subject, and the catalogue's counts, are those of the quads: again by
 //!   sums of hashes.
 //! - Every id can be what it stands for: ids of the dictionary are below the next one, inline ids
@@ -23,7 +25,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stoa_storage::{PartRef, Store};
-use stoa_terms::{Kind, Permutation, TermId, inline};
+use stoa_terms::{GraphSet, Kind, Permutation, TermId, inline};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::error::{Error, Result};
@@ -31,6 +33,8 @@ use crate::info::trees;
 use crate::permutation::Tree;
 use crate::permutation::node::{Child, Node};
 use crate::permutation::tree::child_node;
+use crate::read::{Columns, QuadColumns, ScanSpec};
+use crate::root::{Scheme, TreeName};
 use crate::segment::Row;
 use crate::segment::format::GROUP_ROWS;
 use crate::segment::reader::{Header, read_rows};
@@ -109,10 +113,11 @@ pub(crate) fn check(
 /// Sums of hashes, wrapping; `None` for a tree that could not be read to its end.
 #[derive(Default)]
 struct Sums {
-    permutations: [Option<u128>; 4],
-    /// Pairs of graph and subject, by SPOG and by the tree of pairs.
+    /// Quads, by each permutation and, in the lean scheme, as read through each tree of pairs.
+    quads: Vec<(&'static str, Option<u128>)>,
+    /// Pairs of graph and subject, by the quads and by the tree of pairs.
     pairs: [Option<u128>; 2],
-    /// Graphs weighted by their quads, by SPOG and by the catalogue.
+    /// Graphs weighted by their quads, by the quads and by the catalogue.
     graphs: [Option<u128>; 2],
 }
 
@@ -128,11 +133,11 @@ struct Check<'a> {
 impl Check<'_> {
     fn trees(&mut self) -> Result<()> {
         let mut default_quads = None;
-        for (index, (name, tree)) in trees(self.snapshot).into_iter().enumerate() {
-            let mut rows = TreeRows::new(index, self.snapshot);
+        for (name, tree) in trees(self.snapshot) {
+            let mut rows = TreeRows::new(name, self.snapshot);
             let mut walk = Walk {
                 check: self,
-                name,
+                name: name.name(),
                 rows: &mut rows,
                 total: tree.rows(),
                 done: 0,
@@ -143,23 +148,37 @@ impl Check<'_> {
             let done = walk.done;
             rows.finish();
             for problem in rows.problems {
-                self.report.add(name, problem);
+                self.report.add(name.name(), problem);
+            }
+            if name.permutation().is_some() {
+                self.sums
+                    .quads
+                    .push((name.name(), whole.then_some(rows.quads)));
             }
             if !whole {
                 continue;
             }
-            match index {
-                0..4 => self.sums.permutations[index] = Some(rows.quads),
-                4 => self.sums.pairs[1] = Some(rows.pairs),
-                _ => {
+            match name {
+                TreeName::Gs => self.sums.pairs[1] = Some(rows.pairs),
+                TreeName::Graphs => {
                     self.sums.graphs[1] = Some(rows.graphs);
                     default_quads = Some(rows.default_quads);
                 }
+                TreeName::Psog => self.report.quads = done,
+                TreeName::Spog => {
+                    self.sums.pairs[0] = Some(rows.pairs);
+                    self.sums.graphs[0] = Some(rows.graphs);
+                }
+                _ => {}
             }
-            if index == Permutation::Spog as usize {
-                self.report.quads = done;
-                self.sums.pairs[0] = Some(rows.pairs);
-                self.sums.graphs[0] = Some(rows.graphs);
+        }
+        if self.snapshot.scheme() == Scheme::Lean {
+            for (pairs, order) in [
+                (TreeName::Sp, Permutation::Spog),
+                (TreeName::Op, Permutation::Opsg),
+            ] {
+                let outcome = self.through_pairs(pairs, order);
+                self.settle(pairs.name(), outcome)?;
             }
         }
         let noted = self.snapshot.0.payload.default_quads;
@@ -172,11 +191,13 @@ impl Check<'_> {
     }
 
     fn compare(&mut self) {
-        let [first, ..] = self.sums.permutations;
-        for (permutation, sum) in Permutation::ALL.iter().zip(self.sums.permutations) {
-            if first.is_some() && sum.is_some() && sum != first {
-                let message = "holds other quads than PSOG".to_owned();
-                self.report.add(permutation.name(), message);
+        let mut quads = std::mem::take(&mut self.sums.quads).into_iter();
+        if let Some((first_name, Some(first))) = quads.next() {
+            for (name, sum) in quads {
+                if sum.is_some_and(|sum| sum != first) {
+                    self.report
+                        .add(name, format!("holds other quads than {first_name}"));
+                }
             }
         }
         let sums = [
@@ -187,9 +208,50 @@ impl Check<'_> {
             if let [Some(wanted), Some(found)] = sums
                 && wanted != found
             {
-                self.report.add(name, format!("holds {what} than SPOG"));
+                self.report
+                    .add(name, format!("holds {what} than the quads"));
             }
         }
+    }
+
+    /// Reads all quads through a tree of pairs of the lean scheme.
+    fn through_pairs(&mut self, pairs: TreeName, order: Permutation) -> Result<()> {
+        let spec = ScanSpec {
+            permutation: order,
+            prefix: Vec::new(),
+            ranges: Vec::new(),
+            graphs: GraphSet::All,
+            columns: Columns::ALL,
+            with_graph: true,
+        };
+        let mut scan = self.snapshot.scan(&spec)?;
+        let mut rows = TreeRows::new(order.into(), self.snapshot);
+        let (mut out, mut last, mut distinct) = (QuadColumns::default(), None, 0);
+        let (mut done, total) = (0, self.snapshot.quads());
+        while scan.next(4096, &mut out)? {
+            if self.cancel.load(Ordering::Relaxed) {
+                return Err(Error::Cancelled);
+            }
+            let [a, b, c, d] = &out.columns;
+            for (((a, b), c), d) in a.iter().zip(b).zip(c).zip(d) {
+                let row = [a, b, c, d].map(|id| id.to_bits());
+                distinct += u64::from(last.replace([row[0], row[1]]) != Some([row[0], row[1]]));
+                rows.take(&[row]);
+            }
+            done += out.rows as u64;
+            (self.progress)(pairs.name(), done, total);
+        }
+        rows.finish();
+        if distinct != self.snapshot.tree(pairs).rows() {
+            let message = "holds other pairs than the quads".to_owned();
+            self.report.add(pairs.name(), message);
+        }
+        self.sums.quads.push((pairs.name(), Some(rows.quads)));
+        if pairs == TreeName::Sp {
+            self.sums.pairs[0] = Some(rows.pairs);
+            self.sums.graphs[0] = Some(rows.graphs);
+        }
+        Ok(())
     }
 
     fn dictionary(&mut self) -> Result<()> {
@@ -333,8 +395,7 @@ impl Walk<'_, '_> {
 
 /// What the rows of one tree add up to.
 struct TreeRows<'a> {
-    /// The number of the tree: four permutations, pairs, catalogue.
-    index: usize,
+    name: TreeName,
     snapshot: &'a Snapshot,
     last: Option<Row>,
     quads: u128,
@@ -347,9 +408,9 @@ struct TreeRows<'a> {
 }
 
 impl<'a> TreeRows<'a> {
-    fn new(index: usize, snapshot: &'a Snapshot) -> Self {
+    fn new(name: TreeName, snapshot: &'a Snapshot) -> Self {
         Self {
-            index,
+            name,
             snapshot,
             last: None,
             quads: 0,
@@ -367,12 +428,14 @@ impl<'a> TreeRows<'a> {
                 self.problem("rows of neighbouring segments do not ascend".to_owned());
             }
             let new = self.last.is_none_or(|last| last[0] != row[0]);
-            match Permutation::ALL.get(self.index) {
-                Some(permutation) => self.quad(*permutation, row, new),
-                None if self.index == 4 => {
+            match self.name.permutation() {
+                Some(permutation) => self.quad(permutation, row, new),
+                None if self.name == TreeName::Gs => {
                     self.pairs = self.pairs.wrapping_add(hash(&row[..2]));
                 }
-                None => self.graph(row),
+                None if self.name == TreeName::Graphs => self.graph(row),
+                // The pairs of nodes are compared with the quads that are read through them.
+                None => {}
             }
             self.last = Some(*row);
         }
@@ -384,10 +447,12 @@ impl<'a> TreeRows<'a> {
             quad[position as usize] = *value;
         }
         self.quads = self.quads.wrapping_add(hash(&quad));
-        if new {
+        if new && TermId::from_bits(row[0]) != TermId::DEFAULT_GRAPH {
             let may_stand = match permutation {
                 Permutation::Psog => |kind| kind == Kind::Iri,
-                Permutation::Spog => |kind| matches!(kind, Kind::Iri | Kind::BlankNode),
+                Permutation::Spog | Permutation::Gpso | Permutation::Gpos => {
+                    |kind| matches!(kind, Kind::Iri | Kind::BlankNode)
+                }
                 _ => |_| true,
             };
             self.id(TermId::from_bits(row[0]), may_stand);

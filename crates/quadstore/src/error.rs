@@ -4,6 +4,8 @@ use std::fmt;
 
 use stoa_storage::PartRef;
 
+use crate::root::Scheme;
+
 /// The result of the quad store's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -13,6 +15,13 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum Error {
     /// The caller asked to stop.
     Cancelled,
+    /// A load asked for another scheme than the store has.
+    OtherScheme {
+        /// The one that the store has.
+        found: Scheme,
+        /// The one that was asked for.
+        asked: Scheme,
+    },
     /// Files, cache or memory budget; see the cause.
     Storage(stoa_storage::Error),
     /// Bytes that belong to no part passed their checksum and yet are not what the format allows;
@@ -44,6 +53,12 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cancelled => f.write_str("cancelled"),
+            Self::OtherScheme { found, asked } => write!(
+                f,
+                "the database has the {} scheme and cannot become {}: load everything into a new one",
+                found.name(),
+                asked.name()
+            ),
             Self::Storage(_) => f.write_str("storage failed"),
             Self::Corruption {
                 structure,

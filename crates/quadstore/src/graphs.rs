@@ -3,8 +3,9 @@
 //! Two trees go with the permutations: the *pairs* (graph, subject, 0, 0) of all quads, and the
 //! *catalogue* (graph, quads, created, 0), where `created` is 1 if the graph exists even if it is
 //! empty. Both are derived from the changes that took effect in SPOG, where the quads of a subject
-//! stand together: for each subject and graph the number of quads gained or lost is noted, sorted by
-//! graph and subject, and read twice, once for each tree.
+//! stand together, or, in the lean scheme, in PSOG: for each stretch of a subject and each graph the
+//! number of quads gained or lost is noted, sorted by graph and subject, and read twice, once for
+//! each tree.
 //!
 //! # Limits
 //! Notes beyond `NOTES_MAX` (16 MB) go to a temporary file, as sorted runs that are merged with
@@ -20,7 +21,6 @@ use stoa_terms::TermId;
 use crate::error::{Error, Result};
 use crate::permutation::{ChangeBatch, Changes, RowReader};
 use crate::read::QuadColumns;
-use crate::segment::Row;
 
 /// Notes kept in memory: 24 bytes each.
 const NOTES_MAX: usize = 700_000;
@@ -67,7 +67,7 @@ struct Run {
     notes: u64,
 }
 
-/// Takes the effects on SPOG, in its order.
+/// Takes the effects on a permutation, in its order.
 pub(crate) struct NoteTaker<'a> {
     store: &'a Store,
     subject: u64,
@@ -97,9 +97,8 @@ impl<'a> NoteTaker<'a> {
         }
     }
 
-    /// Notes that a row of SPOG was inserted or deleted.
-    pub(crate) fn effect(&mut self, row: &Row, deleted: bool) -> Result<()> {
-        let [subject, _, _, graph] = *row;
+    /// Notes that a quad was inserted or deleted. Those of a subject should come together.
+    pub(crate) fn effect(&mut self, subject: u64, graph: u64, deleted: bool) -> Result<()> {
         if subject != self.subject {
             self.finish_subject()?;
             self.subject = subject;

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::permutation::Tree;
 use crate::permutation::node::Node;
 use crate::permutation::tree::child_node;
+use crate::root::{Scheme, TreeName};
 use crate::snapshot::Snapshot;
 
 /// What a store holds.
@@ -14,6 +15,8 @@ use crate::snapshot::Snapshot;
 pub struct Info {
     /// Quads in all graphs.
     pub quads: u64,
+    /// Which sort orders are kept.
+    pub scheme: Scheme,
     /// The number of the last commit.
     pub commit: u64,
     /// The version of the format.
@@ -24,6 +27,8 @@ pub struct Info {
     pub trees: Vec<TreeInfo>,
     /// The parts of the dictionary: name, terms, bytes.
     pub dictionary: Vec<(String, u64, u64)>,
+    /// For each kind of term in it: name, runs, and how many of these are permuted.
+    pub dictionary_runs: Vec<(&'static str, usize, usize)>,
     /// Quads by the kind of their object, indexed by the kind's number.
     pub object_kinds: [u64; 16],
     /// Bytes of the data files, free space included.
@@ -47,16 +52,12 @@ pub struct TreeInfo {
     pub bytes: u64,
 }
 
-/// The trees of a snapshot with their names.
-pub(crate) fn trees(snapshot: &Snapshot) -> Vec<(&'static str, &Tree)> {
-    let permutations = Permutation::ALL.map(|permutation| {
-        let tree: &Tree = snapshot.tree(permutation);
-        (permutation.name(), tree)
-    });
-    let mut trees = permutations.to_vec();
-    trees.push(("GS", &snapshot.0.pairs));
-    trees.push(("graphs", &snapshot.0.catalogue));
-    trees
+/// The trees that a snapshot keeps.
+pub(crate) fn trees(snapshot: &Snapshot) -> Vec<(TreeName, &Tree)> {
+    let kept = TreeName::ALL.into_iter();
+    kept.filter(|name| snapshot.0.payload.has(*name))
+        .map(|name| (name, &**snapshot.tree(name)))
+        .collect()
 }
 
 impl Snapshot {
@@ -70,7 +71,7 @@ impl Snapshot {
         let mut infos = Vec::new();
         for (name, tree) in trees(self) {
             let mut info = TreeInfo {
-                name,
+                name: name.name(),
                 rows: tree.rows(),
                 ..TreeInfo::default()
             };
@@ -78,12 +79,14 @@ impl Snapshot {
             infos.push(info);
         }
         Ok(Info {
+            scheme: self.scheme(),
             quads: self.quads(),
             commit: self.commit(),
             format: stoa_storage::format::FORMAT_VERSION,
-            graphs: self.0.catalogue.rows(),
+            graphs: self.tree(TreeName::Graphs).rows(),
             trees: infos,
             dictionary: self.dictionary().info(),
+            dictionary_runs: self.dictionary().runs(),
             object_kinds,
             data_bytes: self.store().data_bytes(),
             free_bytes: self.store().free_bytes(),

@@ -1,6 +1,6 @@
 //! Dictionary, permutations and snapshots: quads on disk.
 //!
-//! A [`QuadStore`] keeps quads of term ids in four sort orders, each a copy-on-write tree of column
+//! A [`QuadStore`] keeps quads of term ids in several sort orders, each a copy-on-write tree of column
 //! segments, and the terms in a dictionary. Everything is read through a [`Snapshot`]; one write
 //! primitive, the merge of sorted changes into a tree, makes new roots.
 //!
@@ -28,7 +28,8 @@ pub use error::{Error, Result};
 pub use info::{Info, TreeInfo};
 pub use quad_store::QuadStore;
 pub use read::{
-    Columns, Count, GraphEntry, LookupRows, LookupSpec, QuadColumns, ScanSpec, StringRange,
-    TermTexts,
+    Columns, Count, GraphEntry, IdRanges, LookupRows, LookupSpec, QuadColumns, ScanSpec,
+    StringRange, TermTexts,
 };
+pub use root::Scheme;
 pub use snapshot::{Lookup, Scan, Snapshot};

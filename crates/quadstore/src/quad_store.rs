@@ -15,11 +15,11 @@ use crate::error::{Error, Result};
 use crate::graphs::{FromFn, NoteTaker, Notes};
 use crate::info::Info;
 use crate::permutation::{
-    ChangeBatch, Changes, Intervals, MergeOptions, MergeSummary, RowFilter, RowReader, Tree,
-    TreeLimits, TreeRoot, merge,
+    ChangeBatch, Changes, Effects, Intervals, MergeOptions, RowFilter, RowReader, Tree, TreeLimits,
+    TreeRoot, merge,
 };
 use crate::read::{Columns, QuadColumns};
-use crate::root::RootPayload;
+use crate::root::{RootPayload, Scheme, TreeName};
 use crate::segment::Row;
 use crate::snapshot::Snapshot;
 
@@ -87,16 +87,33 @@ impl QuadStore {
         check(&self.snapshot(), cancel, progress)
     }
 
+    /// The scheme of the next commit: what there is or, before the first one, what is asked for.
+    ///
+    /// [`Error::OtherScheme`] if something else is asked for.
+    pub(crate) fn scheme(&self, asked: Option<Scheme>) -> Result<Scheme> {
+        let base = self.snapshot();
+        let found = base.scheme();
+        match asked {
+            Some(asked) if base.0.root.payload.is_empty() => Ok(asked),
+            Some(asked) if asked != found => Err(Error::OtherScheme { found, asked }),
+            _ => Ok(found),
+        }
+    }
+
     /// Begins a commit on top of the current snapshot. Dropping it undoes everything.
-    pub(crate) fn begin_commit(&self) -> Result<Commit<'_>> {
+    ///
+    /// The first one chooses the scheme. [`Error::OtherScheme`] if another one was chosen.
+    pub(crate) fn begin_commit(&self, scheme: Option<Scheme>) -> Result<Commit<'_>> {
         let checkpoint = self.0.store.begin()?;
         let base = self.snapshot();
+        let scheme = self.scheme(scheme)?;
         Ok(Commit {
             inner: &self.0,
             number: base.0.root.checkpoint + 1,
             base,
             checkpoint,
             helpers: 0,
+            scheme,
         })
     }
 }
@@ -109,19 +126,41 @@ pub(crate) struct Commit<'a> {
     /// The number that the checkpoint will have.
     number: u64,
     helpers: usize,
+    scheme: Scheme,
 }
 
-/// One permutation with the changes of a commit.
+/// One tree with the changes of a commit.
 pub(crate) struct Merged {
     /// Quads that were not there before.
     pub(crate) inserted: u64,
     /// Quads that are not there any more.
     pub(crate) deleted: u64,
-    permutation: Permutation,
+    tree: TreeName,
     root: TreeRoot,
-    /// Of SPOG alone.
+    /// Of the permutation that graphs are counted by.
     notes: Option<Notes>,
 }
+
+impl Merged {
+    /// The new tree, which can be read already.
+    pub(crate) fn tree(&self) -> Arc<Tree> {
+        Arc::new(Tree::new(&self.root))
+    }
+}
+
+/// What follows from the changes of the permutations.
+pub(crate) struct Derived {
+    pairs: TreeRoot,
+    catalogue: TreeRoot,
+    default_quads: u64,
+    /// Whether subjects repeat across graphs, so that GPSO and GPOS are worth their space.
+    pub(crate) shares_subjects: bool,
+}
+
+/// Where subjects stand in this many graphs on average, as a fraction, a graph is no longer read
+/// through its subjects: the quads of other graphs that are read in vain would soon be as many as
+/// those that are wanted.
+const GRAPHS_A_SUBJECT: (u64, u64) = (5, 4);
 
 impl Commit<'_> {
     /// Where extents are written.
@@ -132,6 +171,11 @@ impl Commit<'_> {
     /// What the commit builds upon.
     pub(crate) fn snapshot(&self) -> &Snapshot {
         &self.base
+    }
+
+    /// Which sort orders the store keeps, or will.
+    pub(crate) fn scheme(&self) -> Scheme {
+        self.scheme
     }
 
     /// The first number that no blank node has yet.
@@ -147,11 +191,13 @@ impl Commit<'_> {
     /// Merges quads into a permutation; may be called for several permutations at a time.
     ///
     /// `source` fills an empty vector with the next quads to insert, ids in the order of the
-    /// permutation, ascending; it leaves the vector empty at the end. Quads that exist are skipped.
+    /// permutation, ascending; it leaves the vector empty at the end. Quads that exist are skipped,
+    /// the others are told to `effects`.
     pub(crate) fn merge(
         &self,
         permutation: Permutation,
         source: &mut dyn FnMut(&mut Vec<[TermId; 4]>) -> Result<()>,
+        effects: &mut Effects<'_>,
     ) -> Result<Merged> {
         let mut quads = Vec::new();
         let mut changes = FromFn(|batch: &mut ChangeBatch| {
@@ -162,66 +208,134 @@ impl Commit<'_> {
                 .extend(quads.iter().map(|quad| quad.map(TermId::to_bits)));
             Ok(())
         });
-        self.merge_changes(permutation, &mut changes)
+        self.merge_changes(permutation.into(), &mut changes, effects)
     }
 
-    /// Merges insertions and deletions into a permutation.
+    /// Merges the pairs of nodes and predicates of quads, which come as for [`Commit::merge`].
+    pub(crate) fn merge_pairs_of_nodes(
+        &self,
+        tree: TreeName,
+        source: &mut dyn FnMut(&mut Vec<[TermId; 4]>) -> Result<()>,
+    ) -> Result<Merged> {
+        let (mut quads, mut last) = (Vec::new(), None);
+        let mut changes = FromFn(|batch: &mut ChangeBatch| {
+            // A batch of no new pair is not the end.
+            while batch.rows.is_empty() {
+                quads.clear();
+                source(&mut quads)?;
+                if quads.is_empty() {
+                    break;
+                }
+                for [node, predicate, ..] in &quads {
+                    let row = [node.to_bits(), predicate.to_bits(), 0, 0];
+                    if last.replace(row) != Some(row) {
+                        batch.rows.push(row);
+                    }
+                }
+            }
+            Ok(())
+        });
+        self.merge_changes(tree, &mut changes, &mut |_, _| Ok(()))
+    }
+
+    /// Merges insertions and deletions into a tree.
     pub(crate) fn merge_changes(
         &self,
-        permutation: Permutation,
+        tree: TreeName,
         changes: &mut dyn Changes,
+        effects: &mut Effects<'_>,
     ) -> Result<Merged> {
-        let tree = self.base.tree(permutation);
+        let base = self.base.tree(tree);
         let mut notes = None;
-        let (root, summary) = if permutation == Permutation::Spog {
+        let (root, summary) = if tree == self.counted_by() {
             let mut taker = NoteTaker::new(&self.inner.store);
-            let merged = merge(self.options(), tree, changes, &mut |row: &Row, deleted| {
-                taker.effect(row, deleted)
+            let merged = merge(self.options(), base, changes, &mut |row: &Row, deleted| {
+                let [a, b, _, graph] = *row;
+                let subject = if tree == TreeName::Spog { a } else { b };
+                taker.effect(subject, graph, deleted)?;
+                effects(row, deleted)
             })?;
             notes = Some(taker.finish()?);
             merged
         } else {
-            merge(self.options(), tree, changes, &mut |_: &Row, _| Ok(()))?
+            merge(self.options(), base, changes, effects)?
         };
         Ok(Merged {
             inserted: summary.inserted,
             deleted: summary.deleted,
-            permutation,
+            tree,
             root,
             notes,
         })
     }
 
-    /// Makes everything durable and visible; returns the number of the commit.
-    ///
-    /// `merged` are the permutations in the order of [`Permutation::ALL`], `dictionary` is what the
-    /// dictionary wants to be opened with.
-    pub(crate) fn finish(
-        self,
-        merged: [Merged; 4],
-        dictionary: Vec<u8>,
-        next_blank_node: u64,
-    ) -> Result<u64> {
-        let counts = |merged: &Merged| (merged.inserted, merged.deleted);
-        let [first, ..] = &merged;
-        let agreed = merged.iter().all(|other| counts(other) == counts(first));
-        let in_order = merged.iter().map(|merged| merged.permutation);
-        if !agreed || !in_order.eq(Permutation::ALL) {
+    /// The permutation by which subjects and quads of graphs are counted: where it can be, the one
+    /// in which those of a subject stand together.
+    fn counted_by(&self) -> TreeName {
+        match self.scheme {
+            Scheme::Full => TreeName::Spog,
+            Scheme::Lean => TreeName::Psog,
+        }
+    }
+
+    /// Brings graphs and their subjects up to date with the permutations of the scheme.
+    pub(crate) fn derive(&self, merged: &mut [Merged]) -> Result<Derived> {
+        let permutations = merged.iter().filter(|one| one.tree.permutation().is_some());
+        let mut counts = permutations.clone().map(|one| (one.inserted, one.deleted));
+        let first = counts.next();
+        let agreed = counts.all(|other| Some(other) == first);
+        let wanted = self.scheme.permutations().iter().copied();
+        if !agreed
+            || !permutations
+                .filter_map(|one| one.tree.permutation())
+                .eq(wanted)
+        {
             return Err(Error::Internal(
                 "permutations that do not agree on a commit",
             ));
         }
-        let [psog, posg, mut spog, opsg] = merged;
-        let notes = spog.notes.take();
+        let counted = merged.iter_mut().find(|one| one.tree == self.counted_by());
+        let counted = counted.ok_or(Error::Internal("a commit without its first permutation"))?;
+        let notes = counted.notes.take();
         let notes = notes.ok_or(Error::Internal("a commit without notes of graphs"))?;
-        let pairs = self.merge_pairs(&notes, &spog.root)?;
+        let pairs = self.merge_pairs(&notes, &counted.root)?;
         let (catalogue, default_quads) = self.merge_catalogue(&notes)?;
-        let payload = RootPayload {
-            next_blank_node,
+        let (many, one) = GRAPHS_A_SUBJECT;
+        let rows = |root: &TreeRoot| root.top.as_ref().map_or(0, |top| top.rows);
+        let subjects = counted.root.top.as_ref().map_or(0, |top| top.distinct_one);
+        let repeats = rows(&pairs).saturating_mul(one) >= subjects.saturating_mul(many);
+        Ok(Derived {
+            shares_subjects: self.scheme == Scheme::Full && rows(&catalogue) > 1 && repeats,
+            pairs,
+            catalogue,
             default_quads,
-            trees: [psog.root, posg.root, spog.root, opsg.root, pairs, catalogue],
+        })
+    }
+
+    /// Makes everything durable and visible; returns the number of the commit.
+    ///
+    /// `merged` are the trees that `derived` was derived from, and GPSO and GPOS if the store is to
+    /// have them; `dictionary` is what the dictionary wants to be opened with.
+    pub(crate) fn finish(
+        self,
+        merged: Vec<Merged>,
+        derived: Derived,
+        dictionary: Vec<u8>,
+        next_blank_node: u64,
+    ) -> Result<u64> {
+        let mut payload = RootPayload {
+            next_blank_node,
+            default_quads: derived.default_quads,
+            scheme: self.scheme,
+            graph_first: merged.iter().any(|one| one.tree == TreeName::Gpso),
             dictionary,
+            ..RootPayload::default()
         };
+        *payload.tree_mut(TreeName::Gs) = derived.pairs;
+        *payload.tree_mut(TreeName::Graphs) = derived.catalogue;
+        for one in merged {
+            *payload.tree_mut(one.tree) = one.root;
+        }
         let commit = self.base.commit() + 1;
         self.checkpoint.commit(commit, &payload.encode()?)?;
         let snapshot = self.base.reopen()?;
@@ -240,9 +354,12 @@ impl Commit<'_> {
         }
     }
 
-    fn merge_pairs(&self, notes: &Notes, spog: &TreeRoot) -> Result<TreeRoot> {
-        let tree = Arc::new(Tree::new(spog));
+    fn merge_pairs(&self, notes: &Notes, counted: &TreeRoot) -> Result<TreeRoot> {
+        let tree = Arc::new(Tree::new(counted));
         let remains = |graph, subject| {
+            if self.scheme == Scheme::Lean {
+                return Err(Error::Internal("a deletion in the lean scheme"));
+            }
             let mut reader = RowReader::new(
                 Arc::clone(&self.inner.store),
                 Arc::clone(&tree),
@@ -258,9 +375,9 @@ impl Commit<'_> {
             Ok(out.rows > 0)
         };
         let mut changes = notes.pair_changes(Box::new(remains))?;
-        let (root, MergeSummary { .. }) = merge(
+        let (root, _) = merge(
             self.options(),
-            &self.base.0.pairs,
+            self.base.tree(TreeName::Gs),
             &mut changes,
             &mut |_: &Row, _| Ok(()),
         )?;
@@ -272,7 +389,7 @@ impl Commit<'_> {
         let mut default_quads = self.base.0.payload.default_quads;
         let mut catalogue = RowReader::new(
             Arc::clone(&self.inner.store),
-            Arc::clone(&self.base.0.catalogue),
+            Arc::clone(self.base.tree(TreeName::Graphs)),
             Columns::of(&[0, 1, 2]),
             RowFilter::ALL,
             Intervals::NONE,
@@ -280,7 +397,7 @@ impl Commit<'_> {
         let mut changes = notes.graph_changes(&mut catalogue, &mut default_quads)?;
         let (root, _) = merge(
             self.options(),
-            &self.base.0.catalogue,
+            self.base.tree(TreeName::Graphs),
             &mut changes,
             &mut |_: &Row, _| Ok(()),
         )?;

@@ -141,6 +141,15 @@ pub enum StringRange {
     },
 }
 
+/// The ids of terms that lie between two others.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct IdRanges {
+    /// Ascending and disjoint.
+    pub ranges: Vec<IdRange>,
+    /// Whether no term of the ranges lies elsewhere; otherwise each must be compared.
+    pub is_exact: bool,
+}
+
 /// Texts of terms, one after the other in one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct TermTexts {

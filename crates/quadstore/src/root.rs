@@ -4,6 +4,7 @@
 //! docs/format.md#quad-root
 
 use stoa_storage::format::ROOT_PAYLOAD_BYTES_MAX;
+use stoa_terms::Permutation;
 
 use crate::error::{Error, Result};
 use crate::permutation::TreeRoot;
@@ -11,31 +12,150 @@ use crate::permutation::format::TREE_ROOT_BYTES;
 
 /// The first four bytes of the payload, little-endian: `QUAD`.
 pub(crate) const ROOT_MAGIC: u32 = u32::from_le_bytes(*b"QUAD");
-/// Trees of a root: four permutations, the pairs, the catalogue.
-pub(crate) const ROOT_TREES: u32 = 6;
+/// Trees of a root, whether a scheme has them or not.
+pub(crate) const ROOT_TREES: u32 = 10;
 /// Where the number of trees stands.
 pub(crate) const ROOT_TREE_COUNT: usize = 4;
 /// Where the first number that no blank node has stands.
 pub(crate) const ROOT_NEXT_BLANK_NODE: usize = 8;
 /// Where the quads of the default graph are noted.
 pub(crate) const ROOT_DEFAULT_QUADS: usize = 16;
+/// Where the number of the scheme stands.
+pub(crate) const ROOT_SCHEME: usize = 24;
+/// Where it says whether there are permutations that begin with the graph.
+pub(crate) const ROOT_GRAPH_FIRST: usize = 28;
 /// Where the roots of the trees begin.
-pub(crate) const ROOT_TREE_ROOTS: usize = 24;
+pub(crate) const ROOT_TREE_ROOTS: usize = 32;
 /// Where the length of the dictionary's descriptor stands, two bytes, before the descriptor.
 pub(crate) const ROOT_DICTIONARY: usize = ROOT_TREE_ROOTS + TREES * TREE_ROOT_BYTES;
 /// [`ROOT_TREES`] as the length of an array.
 const TREES: usize = ROOT_TREES as usize;
 /// The largest descriptor of a dictionary, in bytes.
 pub(crate) const DICTIONARY_BYTES_MAX: usize = 1024;
+/// Number of the default scheme.
+pub(crate) const SCHEME_FULL: u32 = 0;
+/// Number of the lean scheme.
+pub(crate) const SCHEME_LEAN: u32 = 1;
 
 const _: () = assert!(
     ROOT_TREE_COUNT == 4
         && ROOT_NEXT_BLANK_NODE == ROOT_TREE_COUNT + 4
         && ROOT_DEFAULT_QUADS == ROOT_NEXT_BLANK_NODE + 8
-        && ROOT_TREE_ROOTS == ROOT_DEFAULT_QUADS + 8
+        && ROOT_SCHEME == ROOT_DEFAULT_QUADS + 8
+        && ROOT_GRAPH_FIRST == ROOT_SCHEME + 4
+        && ROOT_TREE_ROOTS == ROOT_GRAPH_FIRST + 4
         && ROOT_DICTIONARY + 2 + DICTIONARY_BYTES_MAX <= ROOT_PAYLOAD_BYTES_MAX,
     "`encode` writes its fields one after the other, and they fit the storage's root"
 );
+
+/// Which sort orders a store keeps; chosen with its first commit.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Scheme {
+    /// PSOG, POSG, SPOG and OPSG, and where graphs share subjects GPSO and GPOS.
+    #[default]
+    Full,
+    /// PSOG and POSG with the pairs SP and OP: about half of the space, and slower reads of all that
+    /// belongs to a subject or object.
+    Lean,
+}
+
+impl Scheme {
+    /// `default` or `lean`, as the command line takes it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Full => "default",
+            Self::Lean => "lean",
+        }
+    }
+
+    /// The permutations that every store of the scheme has.
+    #[must_use]
+    pub const fn permutations(self) -> &'static [Permutation] {
+        match self {
+            Self::Full => &Permutation::ALL,
+            Self::Lean => &[Permutation::Psog, Permutation::Posg],
+        }
+    }
+}
+
+/// The trees of a store, in the order of their roots.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(usize)]
+pub(crate) enum TreeName {
+    Psog,
+    Posg,
+    Spog,
+    Opsg,
+    Gpso,
+    Gpos,
+    /// Pairs of graph and subject.
+    Gs,
+    /// Pairs of subject and predicate.
+    Sp,
+    /// Pairs of object and predicate.
+    Op,
+    /// The graph catalogue.
+    Graphs,
+}
+
+impl TreeName {
+    /// All of them.
+    pub(crate) const ALL: [Self; TREES] = [
+        Self::Psog,
+        Self::Posg,
+        Self::Spog,
+        Self::Opsg,
+        Self::Gpso,
+        Self::Gpos,
+        Self::Gs,
+        Self::Sp,
+        Self::Op,
+        Self::Graphs,
+    ];
+
+    /// `PSOG`, `GS`, `graphs`.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Psog => "PSOG",
+            Self::Posg => "POSG",
+            Self::Spog => "SPOG",
+            Self::Opsg => "OPSG",
+            Self::Gpso => "GPSO",
+            Self::Gpos => "GPOS",
+            Self::Gs => "GS",
+            Self::Sp => "SP",
+            Self::Op => "OP",
+            Self::Graphs => "graphs",
+        }
+    }
+
+    /// The permutation whose quads the tree keeps, if it keeps quads.
+    pub(crate) const fn permutation(self) -> Option<Permutation> {
+        Some(match self {
+            Self::Psog => Permutation::Psog,
+            Self::Posg => Permutation::Posg,
+            Self::Spog => Permutation::Spog,
+            Self::Opsg => Permutation::Opsg,
+            Self::Gpso => Permutation::Gpso,
+            Self::Gpos => Permutation::Gpos,
+            Self::Gs | Self::Sp | Self::Op | Self::Graphs => return None,
+        })
+    }
+}
+
+impl From<Permutation> for TreeName {
+    fn from(permutation: Permutation) -> Self {
+        match permutation {
+            Permutation::Psog => Self::Psog,
+            Permutation::Posg => Self::Posg,
+            Permutation::Spog => Self::Spog,
+            Permutation::Opsg => Self::Opsg,
+            Permutation::Gpso => Self::Gpso,
+            Permutation::Gpos => Self::Gpos,
+        }
+    }
+}
 
 /// Decoded payload of the storage's root.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -44,13 +164,33 @@ pub(crate) struct RootPayload {
     pub(crate) next_blank_node: u64,
     /// Quads in the default graph.
     pub(crate) default_quads: u64,
-    /// PSOG, POSG, SPOG, OPSG, pairs, catalogue.
+    /// Which trees there are.
+    pub(crate) scheme: Scheme,
+    /// Whether GPSO and GPOS are kept; never in the lean scheme.
+    pub(crate) graph_first: bool,
+    /// By the number of the tree's name; empty for those that are not kept.
     pub(crate) trees: [TreeRoot; TREES],
     /// What the dictionary wrote.
     pub(crate) dictionary: Vec<u8>,
 }
 
 impl RootPayload {
+    /// Whether the store keeps a tree.
+    pub(crate) fn has(&self, tree: TreeName) -> bool {
+        match tree {
+            TreeName::Psog | TreeName::Posg | TreeName::Gs | TreeName::Graphs => true,
+            TreeName::Spog | TreeName::Opsg => self.scheme == Scheme::Full,
+            TreeName::Sp | TreeName::Op => self.scheme == Scheme::Lean,
+            TreeName::Gpso | TreeName::Gpos => self.graph_first,
+        }
+    }
+
+    /// The root of a tree.
+    #[expect(clippy::indexing_slicing, reason = "one root for each name")]
+    pub(crate) fn tree_mut(&mut self, name: TreeName) -> &mut TreeRoot {
+        &mut self.trees[name as usize]
+    }
+
     /// The bytes of the payload.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
         let length = u16::try_from(self.dictionary.len()).unwrap_or(u16::MAX);
@@ -64,6 +204,12 @@ impl RootPayload {
         bytes.extend_from_slice(&ROOT_TREES.to_le_bytes());
         bytes.extend_from_slice(&self.next_blank_node.to_le_bytes());
         bytes.extend_from_slice(&self.default_quads.to_le_bytes());
+        let scheme = match self.scheme {
+            Scheme::Full => SCHEME_FULL,
+            Scheme::Lean => SCHEME_LEAN,
+        };
+        bytes.extend_from_slice(&scheme.to_le_bytes());
+        bytes.extend_from_slice(&u32::from(self.graph_first).to_le_bytes());
         for tree in &self.trees {
             tree.encode(&mut bytes);
         }
@@ -87,8 +233,24 @@ impl RootPayload {
     fn decode_fields(bytes: &[u8]) -> Option<Self> {
         let (header, mut bytes) = bytes.split_first_chunk::<ROOT_TREE_ROOTS>()?;
         let (numbers, _) = header.as_chunks::<8>();
-        let [kind, next_blank_node, default_quads] = numbers else {
+        let [
+            kind,
+            next_blank_node,
+            default_quads,
+            [a, b, c, d, first @ ..],
+        ] = numbers
+        else {
             return None;
+        };
+        let scheme = match u32::from_le_bytes([*a, *b, *c, *d]) {
+            SCHEME_FULL => Scheme::Full,
+            SCHEME_LEAN => Scheme::Lean,
+            _ => return None,
+        };
+        let graph_first = match u32::from_le_bytes(*first) {
+            0 => false,
+            1 if scheme == Scheme::Full => true,
+            _ => return None,
         };
         let expected = u64::from(ROOT_TREES) << 32 | u64::from(ROOT_MAGIC);
         if u64::from_le_bytes(*kind) != expected {
@@ -97,11 +259,17 @@ impl RootPayload {
         let mut payload = Self {
             next_blank_node: u64::from_le_bytes(*next_blank_node),
             default_quads: u64::from_le_bytes(*default_quads),
+            scheme,
+            graph_first,
             ..Self::default()
         };
-        for tree in &mut payload.trees {
+        for name in TreeName::ALL {
             let (root, rest) = bytes.split_first_chunk::<TREE_ROOT_BYTES>()?;
-            *tree = TreeRoot::decode(root)?;
+            let root = TreeRoot::decode(root)?;
+            if root.top.is_some() && !payload.has(name) {
+                return None;
+            }
+            *payload.tree_mut(name) = root;
             bytes = rest;
         }
         let (length, dictionary) = bytes.split_first_chunk()?;

@@ -192,6 +192,7 @@ impl BulkProgress for Progress {
 fn options(memory_bytes: u64, threads: usize) -> BulkOptions {
     BulkOptions {
         memory_bytes,
+        scheme: None,
         threads,
         progress: Arc::new(Progress::default()),
         cancel: Arc::new(AtomicBool::new(false)),

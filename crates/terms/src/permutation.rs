@@ -31,11 +31,18 @@ pub enum Permutation {
     Spog = 2,
     /// Object, predicate, subject, graph: all that points at an object together.
     Opsg = 3,
+    /// Graph, predicate, subject, object: one graph among many that share subjects.
+    Gpso = 4,
+    /// Graph, predicate, object, subject: the same by objects.
+    Gpos = 5,
 }
 
 impl Permutation {
     /// The permutations of the default scheme.
     pub const ALL: [Self; 4] = [Self::Psog, Self::Posg, Self::Spog, Self::Opsg];
+
+    /// Those that go with them where graphs share subjects.
+    pub const GRAPH_FIRST: [Self; 2] = [Self::Gpso, Self::Gpos];
 
     /// The positions of a quad in the order in which this permutation sorts by them.
     #[must_use]
@@ -46,6 +53,8 @@ impl Permutation {
             Self::Posg => [Predicate, Object, Subject, Graph],
             Self::Spog => [Subject, Predicate, Object, Graph],
             Self::Opsg => [Object, Predicate, Subject, Graph],
+            Self::Gpso => [Graph, Predicate, Subject, Object],
+            Self::Gpos => [Graph, Predicate, Object, Subject],
         }
     }
 
@@ -57,6 +66,8 @@ impl Permutation {
             Self::Posg => "POSG",
             Self::Spog => "SPOG",
             Self::Opsg => "OPSG",
+            Self::Gpso => "GPSO",
+            Self::Gpos => "GPOS",
         }
     }
 

@@ -122,6 +122,7 @@ pub(crate) fn load(
     let (relay, events) = Relay::start();
     let bulk = store.bulk_load(BulkOptions {
         memory_bytes,
+        scheme: options.scheme,
         threads,
         progress: relay,
         cancel: options.cancel.flag(),

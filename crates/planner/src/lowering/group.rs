@@ -233,6 +233,7 @@ impl Lowering<'_> {
             conditions: conditions.into_iter().map(Some).collect(),
             parts: &mut parts,
             ranges: &ranges,
+            has_graph_first: self.cache.has_graph_first(),
         };
         Ok(tree.plan(order.root, None))
     }
@@ -618,6 +619,7 @@ struct Materialize<'a> {
     conditions: Vec<Option<Expression>>,
     parts: &'a mut [Part],
     ranges: &'a [Ranges],
+    has_graph_first: bool,
 }
 
 impl Materialize<'_> {
@@ -736,7 +738,8 @@ impl Materialize<'_> {
             return empty(Vec::new());
         };
         let pattern = (**pattern).clone();
-        let plan = lookup_join(left, pattern, JoinKind::Inner, wanted, rows);
+        let first = self.has_graph_first;
+        let plan = lookup_join(left, pattern, JoinKind::Inner, wanted, rows, first);
         filter_to(plan, conditions, rows)
     }
 }
@@ -848,9 +851,11 @@ pub(super) fn lookup_join(
     kind: JoinKind,
     wanted: Option<Variable>,
     rows: f64,
+    has_graph_first: bool,
 ) -> Planned {
     let probes = left.plan.estimated_rows;
-    let Some((permutation, key_length)) = lookup(&pattern, &left.certain, probes) else {
+    let found = lookup(&pattern, &left.certain, probes, has_graph_first);
+    let Some((permutation, key_length)) = found else {
         // Nothing is known beforehand: every match is a partner.
         let right = plain_scan(pattern);
         return hash_join(left, right, kind, rows);

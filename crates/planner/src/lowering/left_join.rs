@@ -102,7 +102,7 @@ impl Lowering<'_> {
         let kind = JoinKind::Left { condition: None };
         let key = left.plan.sorted_by.first().copied();
         let sorted = key.is_some_and(|key| shared.contains(key));
-        let probe = lookup(pattern, &left.certain, left_rows)
+        let probe = lookup(pattern, &left.certain, left_rows, false)
             .map(|_| cost::lookup(left_rows, rows, sorted));
         let read = cost::SCAN_START + rows * cost::SCAN_ROW;
         let right = key
@@ -129,7 +129,8 @@ impl Lowering<'_> {
             return Ok(None);
         }
         let cost = left.cost + probe.unwrap_or(0.0) + out * cost::OUTPUT_ROW;
-        let mut joined = lookup_join(left.clone(), pattern.clone(), kind, None, out);
+        let first = self.cache.has_graph_first();
+        let mut joined = lookup_join(left.clone(), pattern.clone(), kind, None, out, first);
         joined.cost = cost;
         Ok(Some(joined))
     }

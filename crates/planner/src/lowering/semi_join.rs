@@ -95,7 +95,7 @@ impl Lowering<'_> {
         if self.build.optimize && fixed && self.forced != Some(ForcedJoin::Hash) {
             if let Op::Pattern(quad) = &pattern.op
                 && !matches!(kind, JoinKind::Mark(_))
-                && lookup(quad, &input.certain, input.plan.estimated_rows).is_some()
+                && lookup(quad, &input.certain, input.plan.estimated_rows, false).is_some()
             {
                 let all = self.cache.pattern_rows(quad)?;
                 let probes = input.plan.estimated_rows;
@@ -103,7 +103,8 @@ impl Lowering<'_> {
                 let hash = cost::SCAN_START + all * cost::SCAN_ROW + cost::hash(all, probes);
                 if probe < hash || self.forced == Some(ForcedJoin::IndexNestedLoop) {
                     let total = input.cost + probe;
-                    let mut joined = lookup_join(input, (**quad).clone(), kind, None, rows);
+                    let first = self.cache.has_graph_first();
+                    let mut joined = lookup_join(input, (**quad).clone(), kind, None, rows, first);
                     joined.cost = total;
                     return Ok(joined);
                 }

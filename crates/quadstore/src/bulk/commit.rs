@@ -7,8 +7,11 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use stoa_storage::Checkpoint;
 use stoa_terms::{Permutation, TermId};
 
+use super::graph_first::GraphFirst;
+use super::merge_runs::MergeRuns;
 use super::merge_terms::{Merge, MergedTerms};
 use super::packing::{Compact, Orders, Packing, Whole};
 use super::partial::{Partial, resolve};
@@ -16,11 +19,15 @@ use super::quad_buffer::for_each_quad;
 use super::quad_sort::{MergedRuns, Run, RunBuilder};
 use super::spill::{BlockRef, SpillFile};
 use super::{BulkSummary, Shared, limits};
-use crate::quad_store::{Commit, Merged};
-use crate::{Error, QuadStore, Result};
+use crate::dictionary::{Dictionary, Partition};
+use crate::quad_store::{Commit, Derived, Merged};
+use crate::root::TreeName;
+use crate::{Error, QuadStore, Result, Scheme};
 
 /// Quads that are handed to the merge at a time.
 const BATCH_QUADS: usize = 8192;
+/// Trees that are merged side by side: those of the permutations or, in their place, of pairs.
+const TREES: usize = Permutation::ALL.len();
 
 pub(super) fn commit(store: &QuadStore, shared: &Shared) -> Result<BulkSummary> {
     if shared.writers.load(Ordering::Acquire) != 0 {
@@ -28,10 +35,9 @@ pub(super) fn commit(store: &QuadStore, shared: &Shared) -> Result<BulkSummary> 
     }
     shared.check_cancelled()?;
     let mut partials = std::mem::take(&mut *lock(&shared.sealed));
-    let mut commit = store.begin_commit()?;
-    // Beyond a thread for each permutation, the others help these.
-    let permutations = Permutation::ALL.len();
-    commit.set_helpers(shared.options.threads.saturating_sub(permutations) / permutations);
+    let mut commit = store.begin_commit(shared.options.scheme)?;
+    // Beyond a thread for each tree, the others help these.
+    commit.set_helpers(shared.options.threads.saturating_sub(TREES) / TREES);
     let ids_file = SpillFile::new(&shared.space)?;
     let terms = Merge {
         shared,
@@ -43,32 +49,43 @@ pub(super) fn commit(store: &QuadStore, shared: &Shared) -> Result<BulkSummary> 
     .run(&mut partials)?;
     let (predicates, graphs) = announced(&partials)?;
     let compact = Compact::new(terms.next_blank_node, terms.next_iri, predicates, graphs);
-    let merged = match compact {
-        Some(compact) => merge_quads(&compact, shared, &partials, &commit)?,
-        None => merge_quads(&Whole, shared, &partials, &commit)?,
+    let by_graph = match commit.snapshot().has_graph_first() {
+        true => Some(Mutex::new(GraphFirst::new(shared)?)),
+        false => None,
     };
-    finish(shared, commit, merged, terms)
+    let mut merged = match compact {
+        Some(compact) => merge_quads(&compact, shared, &partials, &commit, by_graph.as_ref())?,
+        None => merge_quads(&Whole, shared, &partials, &commit, by_graph.as_ref())?,
+    };
+    let derived = commit.derive(&mut merged)?;
+    let by_graph = by_graph.map(|by| by.into_inner().unwrap_or_else(PoisonError::into_inner));
+    let by_graph = match (by_graph, merged.first()) {
+        (None, Some(psog)) if derived.shares_subjects => {
+            Some(GraphFirst::of_tree(shared, commit.snapshot(), psog.tree())?)
+        }
+        (by_graph, _) => by_graph,
+    };
+    if let Some(by_graph) = by_graph {
+        merged.extend(by_graph.merge(shared, &commit)?);
+    }
+    finish(shared, commit, merged, derived, terms)
 }
 
 fn finish(
     shared: &Shared,
     commit: Commit<'_>,
-    merged: [Merged; 4],
+    merged: Vec<Merged>,
+    derived: Derived,
     terms: MergedTerms,
 ) -> Result<BulkSummary> {
     shared.check_cancelled()?;
-    let quads_new = merged[0].inserted;
-    if merged.iter().any(|merged| merged.inserted != quads_new) {
-        return Err(Error::Internal(
-            "permutations differ in the number of new quads",
-        ));
-    }
+    let quads_new = merged.first().map_or(0, |psog| psog.inserted);
+    let dictionary = commit.snapshot().dictionary();
+    let mut partitions = merge_partitions(shared, dictionary, commit.checkpoint())?;
+    partitions.extend(terms.partitions);
     shared.options.progress.phase("committing", None);
-    let dictionary = commit
-        .snapshot()
-        .dictionary()
-        .add(terms.partitions, commit.checkpoint())?;
-    let number = commit.finish(merged, dictionary, terms.next_blank_node)?;
+    let dictionary = dictionary.add(partitions, commit.checkpoint())?;
+    let number = commit.finish(merged, derived, dictionary, terms.next_blank_node)?;
     Ok(BulkSummary {
         quads_read: shared.quads_read.load(Ordering::Acquire),
         quads_new,
@@ -76,6 +93,32 @@ fn finish(
         commit: number,
         temp_peak_bytes: shared.space.peak_bytes(),
     })
+}
+
+/// Merges the partitions that earlier loads left, if they have become many.
+fn merge_partitions(
+    shared: &Shared,
+    dictionary: &Dictionary,
+    checkpoint: &Checkpoint<'_>,
+) -> Result<Vec<Partition>> {
+    let terms = MergeRuns::terms(dictionary);
+    if terms == 0 {
+        return Ok(Vec::new());
+    }
+    let progress = &shared.options.progress;
+    progress.phase("merging terms", Some(terms));
+    let merge = MergeRuns {
+        dictionary,
+        checkpoint,
+        space: &shared.space,
+        memory_bytes: shared.options.memory_bytes,
+        threads: shared.options.threads.saturating_sub(1),
+        step: &mut |done| {
+            progress.advance(done);
+            shared.check_cancelled()
+        },
+    };
+    merge.run()
 }
 
 /// The ids of all predicates and of all graphs, with repeats.
@@ -97,75 +140,97 @@ fn announced(partials: &[Partial]) -> Result<(Vec<TermId>, Vec<TermId>)> {
     Ok((predicates, graphs))
 }
 
-/// Sorts all quads and merges them into the four permutations.
+/// Sorts all quads and merges them into the trees of the scheme, in the order of their names; tells
+/// the new ones to `by_graph`.
 fn merge_quads<P: Packing>(
     packing: &P,
     shared: &Shared,
     partials: &[Partial],
     commit: &Commit<'_>,
-) -> Result<[Merged; 4]> {
+    by_graph: Option<&Mutex<GraphFirst>>,
+) -> Result<Vec<Merged>> {
     let total = shared.quads_read.load(Ordering::Acquire);
     let progress = &shared.options.progress;
     progress.phase("sorting quads", Some(total));
     let runs = sort_quads(packing, shared, partials, total)?;
     progress.phase("writing quads", Some(total));
+    let names = match commit.scheme() {
+        Scheme::Full => [
+            TreeName::Psog,
+            TreeName::Posg,
+            TreeName::Spog,
+            TreeName::Opsg,
+        ],
+        Scheme::Lean => [TreeName::Psog, TreeName::Posg, TreeName::Sp, TreeName::Op],
+    };
     let jobs = runs.map(|runs| Mutex::new(Some(runs)));
-    let outcomes = [const { Mutex::new(None) }; 4];
+    let outcomes = [const { Mutex::new(None) }; TREES];
     let next_job = AtomicUsize::new(0);
     let done = AtomicU64::new(0);
     let work = || {
-        while let Some(&permutation) = Permutation::ALL.get(next_job.fetch_add(1, Ordering::AcqRel))
-        {
-            let runs = lock(&jobs[permutation as usize]).take().unwrap_or_default();
-            let outcome = merge_runs(packing, permutation, runs, shared, commit, &done);
+        loop {
+            let job = next_job.fetch_add(1, Ordering::AcqRel);
+            let Some(&name) = names.get(job) else { break };
+            let runs = lock(&jobs[job]).take().unwrap_or_default();
+            let from = Permutation::ALL[job];
+            let outcome = merge_runs(packing, (from, name), runs, shared, commit, by_graph, &done);
             if outcome.is_err() {
-                next_job.store(Permutation::ALL.len(), Ordering::Release);
+                next_job.store(TREES, Ordering::Release);
             }
-            *lock(&outcomes[permutation as usize]) = Some(outcome);
+            *lock(&outcomes[job]) = Some(outcome);
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..shared.options.threads.min(Permutation::ALL.len()) {
+        for _ in 1..shared.options.threads.min(TREES) {
             scope.spawn(work);
         }
         work();
     });
-    let mut outcomes =
-        outcomes.map(|slot| slot.into_inner().unwrap_or_else(PoisonError::into_inner));
-    // The first failure is told; a permutation that was not begun after it has no outcome.
-    for outcome in &mut outcomes {
-        if let Some(Err(_)) = outcome
-            && let Some(Err(error)) = outcome.take()
-        {
-            return Err(error);
+    // The first failure is told; a tree that was not begun after it has no outcome.
+    let (mut merged, mut missing) = (Vec::with_capacity(TREES), false);
+    for outcome in outcomes {
+        match outcome.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(outcome) => merged.push(outcome?),
+            None => missing = true,
         }
     }
-    match outcomes {
-        [Some(Ok(a)), Some(Ok(b)), Some(Ok(c)), Some(Ok(d))] => Ok([a, b, c, d]),
-        _ => Err(Error::Internal("a permutation was not merged")),
+    if missing {
+        return Err(Error::Internal("a tree was not merged"));
     }
+    Ok(merged)
 }
 
+/// Merges the runs of a permutation into its tree, or into that of its pairs.
 fn merge_runs<P: Packing>(
     packing: &P,
-    permutation: Permutation,
+    (from, into): (Permutation, TreeName),
     runs: Vec<Run<P::Key>>,
     shared: &Shared,
     commit: &Commit<'_>,
+    by_graph: Option<&Mutex<GraphFirst>>,
     done: &AtomicU64,
 ) -> Result<Merged> {
     let mut runs = MergedRuns::new(runs)?;
     let mut keys = Vec::with_capacity(BATCH_QUADS);
-    commit.merge(permutation, &mut |quads: &mut Vec<[TermId; 4]>| {
+    let mut read = |quads: &mut Vec<[TermId; 4]>| {
         shared.check_cancelled()?;
         keys.clear();
         quads.clear();
         runs.read(BATCH_QUADS, &mut keys)?;
-        packing.unpack(permutation, &keys, quads);
+        packing.unpack(from, &keys, quads);
         let all = done.fetch_add(quads.len() as u64, Ordering::AcqRel) + quads.len() as u64;
-        shared.options.progress.advance(all / 4);
+        shared.options.progress.advance(all / TREES as u64);
         Ok(())
-    })
+    };
+    if TreeName::from(from) != into {
+        return commit.merge_pairs_of_nodes(into, &mut read);
+    }
+    if let Some(by_graph) = by_graph.filter(|_| into == TreeName::Psog) {
+        // Nobody else takes the lock before the merge is over.
+        let mut by_graph = lock(by_graph);
+        return commit.merge(from, &mut read, &mut |row, _| by_graph.push(*row));
+    }
+    commit.merge(from, &mut read, &mut |_, _| Ok(()))
 }
 
 /// The runs of each permutation, by its number.

@@ -4,6 +4,10 @@
 const TERMS_SHARE: u64 = 70;
 /// Percent of the memory that sort buffers take.
 const SORT_SHARE: u64 = 70;
+/// Percent of the memory that either sort buffer for permutations by graph takes, while others merge.
+const GRAPH_FIRST_SHARE: u64 = 5;
+/// Percent of the memory that the sort buffer of a merge of the dictionary's partitions takes.
+const MERGE_SHARE: u64 = 30;
 /// What a load takes whatever its size, in bytes: models and blocks of the dictionary's writers, open
 /// segments, buffers of temporary files, the program itself.
 const FIXED_BYTES: u64 = 48 << 20;
@@ -31,6 +35,21 @@ pub(super) fn sort_capacity(
     let bytes = usize::try_from(share).unwrap_or(usize::MAX);
     let quads = usize::try_from(quads).unwrap_or(usize::MAX);
     (bytes / key_bytes / buffers).max(SORT_KEYS_MIN).min(quads)
+}
+
+/// Keys of `key_bytes` each in either of the two sort buffers for permutations by graph.
+pub(super) fn graph_first_capacity(memory_bytes: u64, key_bytes: usize) -> usize {
+    let share = divisible(memory_bytes) / 100 * GRAPH_FIRST_SHARE;
+    let bytes = usize::try_from(share).unwrap_or(usize::MAX);
+    (bytes / key_bytes).max(SORT_KEYS_MIN)
+}
+
+/// Keys of `key_bytes` each in the sort buffer of a merge of partitions with so many terms.
+pub(super) fn merge_capacity(memory_bytes: u64, key_bytes: usize, terms: u64) -> usize {
+    let share = divisible(memory_bytes) / 100 * MERGE_SHARE;
+    let bytes = usize::try_from(share).unwrap_or(usize::MAX);
+    let terms = usize::try_from(terms).unwrap_or(usize::MAX);
+    (bytes / key_bytes).max(SORT_KEYS_MIN).min(terms)
 }
 
 /// What is left of the memory for what can be made smaller; half of it where there is little.

@@ -6,7 +6,9 @@
 //! commit   1. terms    merge of all partial vocabularies    -> dictionary, ids of local numbers
 //!          2. quads    blocks of quads -> ids -> sort keys  -> sorted runs, four permutations
 //!          3. merge    runs of a permutation                -> its tree; four at a time
-//!          4. root     one storage checkpoint makes all of it visible, or nothing
+//!                      new quads, where graphs share subjects -> GPSO and GPOS
+//!          4. runs     earlier partitions of the dictionary -> fewer, now and then
+//!          5. root     one storage checkpoint makes all of it visible, or nothing
 //! ```
 //!
 //! # Limits
@@ -19,9 +21,11 @@
 //! the quad store's writer lock; reading takes none.
 
 mod commit;
+mod graph_first;
 mod key_sort;
 mod limits;
 mod loser_tree;
+pub(crate) mod merge_runs;
 mod merge_terms;
 mod packing;
 mod partial;
@@ -38,7 +42,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use stoa_storage::TempSpace;
 
-use crate::{Error, QuadStore, Result};
+use crate::{Error, QuadStore, Result, Scheme};
 use partial::Partial;
 pub use quad_buffer::LocalTerm;
 use spill::SpillFile;
@@ -49,6 +53,8 @@ pub use writer::BulkWriter;
 pub struct BulkOptions {
     /// The peak resident size of the process to keep to, in bytes.
     pub memory_bytes: u64,
+    /// The scheme of a store that holds nothing yet; by default the full one. What a store has stays.
+    pub scheme: Option<Scheme>,
     /// Threads to work with; also the number of writers that share the memory.
     pub threads: usize,
     /// Told how far the load has come.
@@ -59,7 +65,8 @@ pub struct BulkOptions {
 
 /// Told how far a bulk load has come; called from any of its threads.
 pub trait BulkProgress: Send + Sync {
-    /// A phase begins: `reading`, `writing terms`, `sorting quads`, `writing quads` or `committing`.
+    /// A phase begins: `reading`, `writing terms`, `sorting quads`, `writing quads`, where graphs share
+    /// subjects `sorting by graph`, where there were many loads `merging terms`, and `committing`.
     /// `total` is what [`BulkProgress::advance`] will have counted to at its end (terms for `writing
     /// terms`, else quads), if that is known.
     fn phase(&self, name: &str, total: Option<u64>);
@@ -129,8 +136,9 @@ impl QuadStore {
     /// Begins a bulk load. Several may be written to at the same time; they commit one by one.
     ///
     /// # Errors
-    /// If temporary files cannot be made.
+    /// If temporary files cannot be made; [`Error::OtherScheme`].
     pub fn bulk_load(&self, options: BulkOptions) -> Result<BulkLoad> {
+        self.scheme(options.scheme)?;
         let space = self.store().temp_space();
         space.reset_peak();
         let terms_bytes = limits::terms_bytes(options.memory_bytes);

@@ -238,6 +238,8 @@ impl Packing for Compact {
             Permutation::Psog => (((((p << sb) | s) << 64) | o) << gb) | g,
             Permutation::Opsg => (((((o << pb) | p) << sb) | s) << gb) | g,
             Permutation::Posg => (((((p << 64) | o) << sb) | s) << gb) | g,
+            Permutation::Gpso => (((((g << pb) | p) << sb) | s) << 64) | o,
+            Permutation::Gpos => (((((g << pb) | p) << 64) | o) << sb) | s,
         }
     }
 
@@ -289,6 +291,26 @@ impl Packing for Compact {
                     object(rest & om),
                     subject(s),
                     graph(key & gm),
+                ]
+            })),
+            Permutation::Gpso => quads.extend(keys.iter().map(|&key| {
+                let rest = key >> 64;
+                let (s, rest) = (rest & sm, rest >> sb);
+                [
+                    graph(rest >> pb),
+                    predicate(rest & pm),
+                    subject(s),
+                    object(key & om),
+                ]
+            })),
+            Permutation::Gpos => quads.extend(keys.iter().map(|&key| {
+                let rest = key >> sb;
+                let (o, rest) = (rest & om, rest >> 64);
+                [
+                    graph(rest >> pb),
+                    predicate(rest & pm),
+                    object(o),
+                    subject(key & sm),
                 ]
             })),
         }
@@ -407,7 +429,7 @@ mod tests {
     }
 
     fn check<P: Packing>(packing: &P, quads: &[[TermId; 4]]) {
-        for permutation in Permutation::ALL {
+        for permutation in Permutation::ALL.into_iter().chain(Permutation::GRAPH_FIRST) {
             let keys: Vec<P::Key> = quads
                 .iter()
                 .map(|&quad| packing.pack(permutation, packing.codes(quad).unwrap()))

@@ -70,7 +70,7 @@ fn quads() -> Vec<Quad> {
 
 /// Commits terms and quads; each permutation gets what `choose` makes of its quads.
 fn fill(store: &QuadStore, iris: u64, choose: impl Fn(Permutation, &mut Vec<Quad>)) {
-    let commit = store.begin_commit().unwrap();
+    let commit = store.begin_commit(None).unwrap();
     let partition = std::thread::scope(|scope| {
         let options = PartitionOptions {
             kind: Kind::Iri,
@@ -91,7 +91,7 @@ fn fill(store: &QuadStore, iris: u64, choose: impl Fn(Permutation, &mut Vec<Quad
     let root = dictionary
         .add(vec![partition], commit.checkpoint())
         .unwrap();
-    let merged = Permutation::ALL.map(|permutation| {
+    let merge = |permutation: Permutation| {
         let mut rows = quads();
         choose(permutation, &mut rows);
         let mut rows: Vec<_> = rows.iter().map(|quad| permutation.permute(*quad)).collect();
@@ -101,9 +101,14 @@ fn fill(store: &QuadStore, iris: u64, choose: impl Fn(Permutation, &mut Vec<Quad
             out.extend(rows.take().unwrap_or_default());
             Ok(())
         };
-        commit.merge(permutation, &mut source).unwrap()
-    });
-    commit.finish(merged, root, 7).unwrap();
+        commit
+            .merge(permutation, &mut source, &mut |_, _| Ok(()))
+            .unwrap()
+    };
+    let mut merged: Vec<_> = Permutation::ALL.map(merge).into();
+    let derived = commit.derive(&mut merged).unwrap();
+    merged.extend(Permutation::GRAPH_FIRST.map(merge));
+    commit.finish(merged, derived, root, 7).unwrap();
 }
 
 #[test]

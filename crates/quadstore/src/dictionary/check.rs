@@ -164,13 +164,7 @@ impl Dictionary {
             if partitions.is_empty() {
                 continue;
             }
-            let name = match kind {
-                Kind::Iri => "IRIs",
-                Kind::NumericLiteral => "numeric literals",
-                Kind::TemporalLiteral => "temporal literals",
-                Kind::Literal => "other literals",
-                _ => "triple terms",
-            };
+            let name = kind_name(kind);
             let descriptors = || partitions.iter().map(|partition| &partition.descriptor);
             info.push((
                 name.to_owned(),
@@ -190,6 +184,31 @@ impl Dictionary {
             }
         }
         info
+    }
+
+    /// For each kind that has terms: its name, in how many runs they stand, and how many of these are
+    /// permuted.
+    pub(crate) fn runs(&self) -> Vec<(&'static str, usize, usize)> {
+        let kinds = KINDS.into_iter().map(|kind| (kind, self.of_kind(kind)));
+        kinds
+            .filter(|(_, partitions)| !partitions.is_empty())
+            .map(|(kind, partitions)| {
+                let permuted = partitions.iter();
+                let permuted = permuted.filter(|at| at.descriptor.permuted.is_some());
+                (kind_name(kind), partitions.len(), permuted.count())
+            })
+            .collect()
+    }
+}
+
+/// What `info` calls the terms of a kind.
+const fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Iri => "IRIs",
+        Kind::NumericLiteral => "numeric literals",
+        Kind::TemporalLiteral => "temporal literals",
+        Kind::Literal => "other literals",
+        _ => "triple terms",
     }
 }
 

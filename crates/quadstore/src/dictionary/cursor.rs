@@ -12,6 +12,8 @@ use super::index::{Child, Index, Page};
 use super::partition::{PartitionReader, Source, read_blocks_keeping};
 use crate::error::{Error, Result};
 
+/// Ids that are asked for together.
+const IDS_AHEAD: u64 = 4096;
 /// Blocks that are read by one call.
 const READ_AHEAD: usize = 32;
 
@@ -101,6 +103,8 @@ struct PartitionCursor {
     visible: Vec<u8>,
     key: Vec<u8>,
     id: TermId,
+    /// Ids of this entry and those that follow, the next one last.
+    ids: Vec<TermId>,
 }
 
 impl PartitionCursor {
@@ -119,6 +123,7 @@ impl PartitionCursor {
             visible: Vec::new(),
             key: Vec::new(),
             id: TermId::UNBOUND,
+            ids: Vec::new(),
         }
     }
 
@@ -141,7 +146,15 @@ impl PartitionCursor {
         block.entries.advance(self.entry, &mut self.visible);
         self.key.clear();
         self.key.extend_from_slice(&self.visible);
-        self.id = self.partition.id(child.first + self.entry as u64);
+        if self.ids.is_empty() {
+            // Cursors go through all entries, so the next ones are those that are wanted.
+            let ordinal = child.first + self.entry as u64;
+            let end = self.partition.descriptor.count.min(ordinal + IDS_AHEAD);
+            let ordinals: Vec<u64> = (ordinal..end).collect();
+            self.ids = self.partition.ids(source, &ordinals)?;
+            self.ids.reverse();
+        }
+        self.id = self.ids.pop().unwrap_or_default();
         if let Some((place, _)) = block.entries.long(self.entry) {
             let text = block.first_text + place as u64;
             if text != self.next_text {

@@ -21,6 +21,9 @@ pub(crate) const SEPARATOR_BYTES_MAX: usize = 128;
 /// An index page is complete when it reaches this size.
 pub(crate) const INDEX_PAGE_BYTES: usize = 16 * 1024;
 
+/// Numbers of a part of an array.
+pub(crate) const ARRAY_ENTRIES: u64 = 4096;
+
 /// The codec of a block: entries as they are.
 pub(crate) const CODEC_PLAIN: u8 = 0;
 /// The codec of a block: a zstd frame without dictionary.
@@ -39,7 +42,7 @@ pub(crate) const INDEX_RECORD_BYTES: usize = 32;
 /// In a record's key end: the separator was cut.
 pub(crate) const INDEX_KEY_CUT: u32 = 1 << 31;
 /// Bytes of a partition's descriptor before its models.
-pub(crate) const PARTITION_BYTES: usize = 128;
+pub(crate) const PARTITION_BYTES: usize = 152;
 /// Bytes of the dictionary's root.
 pub(crate) const ROOT_BYTES: usize = 48;
 /// The first bytes of the list of partitions.
@@ -107,7 +110,7 @@ mod tests {
             super: LONG_KEY_BYTES VISIBLE_BYTES_MAX VISIBLE_BYTES_MIN RESTART_INTERVAL BLOCK_BYTES
                 BLOCK_ENTRIES_MAX SEPARATOR_BYTES_MAX INDEX_PAGE_BYTES CODEC_PLAIN CODEC_ZSTD
                 CODEC_ZSTD_DICTIONARY CODEC_WORDS INDEX_KEY_CUT BLOCK_HEADER_BYTES
-                INDEX_HEADER_BYTES INDEX_RECORD_BYTES PARTITION_BYTES ROOT_BYTES;
+                INDEX_HEADER_BYTES INDEX_RECORD_BYTES PARTITION_BYTES ROOT_BYTES ARRAY_ENTRIES;
             words: WORD_BYTES_MAX WORDS_MAX SHARED_CLASSES;
             huffman: CODE_BITS_MAX PREFIX_BITS;
         }

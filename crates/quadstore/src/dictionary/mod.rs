@@ -3,15 +3,20 @@
 //! A *run* is what one load added: for each kind of the dictionary a *partition* with its new keys in
 //! order (see [`partition`]), and one or more for triple terms, whose keys are the ids of their parts.
 //! Payloads of a partition begin where those of the last one of its kind ended, so an id tells its
-//! partition and place. A key is looked for in all partitions of its kind, which are few.
+//! partition and place. A key is looked for in all partitions of its kind: later loads merge
+//! neighbouring ones ([`Dictionary::mergeable`]), so that these are few. Ids never change; where they
+//! do not ascend with the keys any more, the merged partition carries both directions.
 //!
 //! Keys are bytes whose order is the dictionary's (`stoa_terms::key`). A range of strings is a list:
-//! the inline short strings and one id range for each partition; nothing else may compare the ids of
-//! strings.
+//! the inline short strings, one id range for each ordered partition, the ids themselves for permuted
+//! ones; nothing else may compare the ids of strings.
 //!
 //! # Invariants
 //! 1. No key stands in two partitions of a kind (`check`).
-//! 2. Within a partition ids ascend with keys (`check`).
+//! 2. Within an ordered partition ids ascend with keys; in a permuted one the arrays of both directions
+//!    agree (`check` looks up every key and every id).
+//! 3. There are at most `MERGE_RUNS - 1` partitions of a kind for each tripling of their terms
+//!    (test `partitions_stay_few`).
 //!
 //! # Concurrency
 //! Immutable; readers share models and a cache of decoded blocks.
@@ -19,6 +24,7 @@
 //! # Format
 //! docs/format.md#dictionary
 
+mod array;
 mod block;
 mod cache;
 mod check;
@@ -44,11 +50,13 @@ use stoa_storage::{Checkpoint, PartRef, Store};
 use stoa_terms::{Kind, TermId};
 
 use crate::error::{Error, Result};
+pub(crate) use array::ArrayWriter;
 use cache::BlockCache;
 pub(crate) use cursor::KeyCursor;
 use format::{LIST_MAGIC, ROOT_BYTES, take};
-pub(crate) use partition::Partition;
-use partition::{PartitionReader, Source};
+pub(crate) use partition::PartitionReader;
+use partition::Source;
+pub(crate) use partition::{Partition, Permuted};
 pub(crate) use writer::{PartitionOptions, PartitionWriter};
 
 /// Bytes are not what the format allows; says where.
@@ -58,6 +66,13 @@ pub(crate) struct Damaged(pub(crate) &'static str);
 /// The most that the cache of decoded blocks takes, in bytes, and its share of the memory budget.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 const CACHE_SHARE: u64 = 16;
+
+/// So many neighbouring partitions of about the same size become one: two or three loads keep their
+/// ordered partitions, which are smaller and give ranges, and a term is written anew only when there
+/// are three times as many.
+const MERGE_RUNS: usize = 4;
+/// A partition of at most so many times the terms of all later ones is of about their size.
+const MERGE_FACTOR: u64 = 2;
 
 /// The kinds whose terms stand in the dictionary.
 pub(crate) const KINDS: [Kind; 5] = [
@@ -156,16 +171,25 @@ impl Dictionary {
         Ok(dictionary)
     }
 
-    /// Adds partitions that were written under `checkpoint`, and returns the new root.
+    /// Adds partitions that were written under `checkpoint`, and returns the new root. Those that
+    /// hold the ids of old ones replace these.
     pub(crate) fn add(
         &self,
         added: Vec<Partition>,
         checkpoint: &Checkpoint<'_>,
     ) -> Result<Vec<u8>> {
+        let is_replaced = |old: &Partition| {
+            added.iter().any(|new| {
+                new.kind == old.kind
+                    && new.first_payload <= old.first_payload
+                    && old.first_payload < new.first_payload + new.count
+            })
+        };
         let known = self
             .partitions
             .iter()
-            .map(|partition| &partition.descriptor);
+            .map(|partition| &partition.descriptor)
+            .filter(|old| !is_replaced(old));
         let mut partitions: Vec<&Partition> = known.chain(&added).collect();
         partitions.sort_by_key(|partition| (partition.kind, partition.first_payload));
         if !are_disjoint(&partitions) {
@@ -196,6 +220,52 @@ impl Dictionary {
         Ok(root)
     }
 
+    /// The latest partitions of `kind`, if they should become one.
+    pub(crate) fn mergeable(&self, kind: Kind) -> &[Arc<PartitionReader>] {
+        let partitions = self.of_kind(kind);
+        let (mut first, mut terms) = (partitions.len(), 0_u64);
+        for (index, partition) in partitions.iter().enumerate().rev() {
+            let count = partition.descriptor.count;
+            if first < partitions.len() && count > terms.saturating_mul(MERGE_FACTOR) {
+                break;
+            }
+            terms = terms.saturating_add(count);
+            first = index;
+        }
+        let latest = partitions.get(first..).unwrap_or(&[]);
+        if latest.len() >= MERGE_RUNS {
+            latest
+        } else {
+            &[]
+        }
+    }
+
+    /// All keys of some partitions of one kind with their ids, ascending.
+    pub(crate) fn cursor_over(&self, partitions: &[Arc<PartitionReader>]) -> KeyCursor {
+        KeyCursor::new(&self.source, partitions)
+    }
+
+    /// Frees the extents of partitions that others replace.
+    pub(crate) fn free(
+        &self,
+        partitions: &[Arc<PartitionReader>],
+        checkpoint: &Checkpoint<'_>,
+    ) -> Result<()> {
+        // Where each extent ends: that of its last part.
+        let mut ends = std::collections::BTreeMap::new();
+        for partition in partitions {
+            partition.visit_parts(&self.source.store, &mut |part| {
+                let end = ends.entry(part.extent.to_u64()).or_insert((part.extent, 0));
+                end.1 = end.1.max(u64::from(part.offset) + u64::from(part.length));
+                Ok(())
+            })?;
+        }
+        for (extent, bytes) in ends.into_values() {
+            checkpoint.free(extent, bytes);
+        }
+        Ok(())
+    }
+
     fn of_kind(&self, kind: Kind) -> &[Arc<PartitionReader>] {
         let start = self
             .partitions
@@ -224,7 +294,7 @@ impl Dictionary {
         let after = partitions.partition_point(|at| at.descriptor.first_payload <= id.payload());
         partitions
             .get(after.checked_sub(1)?)
-            .filter(|at| at.ordinal(id.payload()).is_some())
+            .filter(|at| at.offset(id.payload()).is_some())
     }
 
     /// The id of `key`, if the dictionary holds it.

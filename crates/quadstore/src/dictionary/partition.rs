@@ -1,6 +1,8 @@
-//! One partition of a run: the terms of one kind that one load added, in order.
+//! One partition of a run: terms of one kind, those that one load added or several loads together.
 //!
-//! Entry number `n` has the payload `first_payload + n`, so ids ascend with keys. Front-coded blocks
+//! Payloads are `first_payload` and up, without gaps. In an *ordered* partition, that of one load,
+//! entry number `n` has the payload `first_payload + n`, so ids ascend with keys. In a *permuted* one,
+//! which a merge made, two arrays say which entry has which payload, both ways. Front-coded blocks
 //! hold the keys; of long keys they hold the first bytes, and the rest stands in text blocks, in the
 //! same order, so that the n-th long entry belongs to text n.
 //!
@@ -16,6 +18,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
 use stoa_storage::{MemoryBudget, Part, PartRef, Reclaim, Reservation, Store};
 use stoa_terms::{Kind, TermId};
 
+use super::array;
 use super::block::{Block, BlockHeader};
 use super::cache::BlockCache;
 use super::format::{CODEC_WORDS, CODEC_ZSTD_DICTIONARY, PARTITION_BYTES, take};
@@ -40,6 +43,17 @@ pub(crate) struct Partition {
     /// Of the text blocks; `None` if there are no long keys.
     pub(crate) texts: Option<Index>,
     pub(crate) models: Vec<PartRef>,
+    /// `None` if ids ascend with keys.
+    pub(crate) permuted: Option<Permuted>,
+}
+
+/// Which entry has which payload.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Permuted {
+    /// For each entry its payload, less the first one.
+    pub(crate) offsets: Index,
+    /// For each payload, less the first one, its entry.
+    pub(crate) ordinals: Index,
 }
 
 impl Partition {
@@ -66,6 +80,13 @@ impl Partition {
         out.extend_from_slice(&self.index.root.encode());
         let texts = self.texts.map_or(PartRef::NONE, |texts| texts.root);
         out.extend_from_slice(&texts.encode());
+        let part = |index: Option<Index>| index.map_or(PartRef::NONE, |index| index.root).encode();
+        let height = |index: Option<Index>| index.map_or(0, |index| index.height);
+        let offsets = self.permuted.map(|permuted| permuted.offsets);
+        let ordinals = self.permuted.map(|permuted| permuted.ordinals);
+        out.extend_from_slice(&part(offsets));
+        out.extend_from_slice(&part(ordinals));
+        out.extend_from_slice(&[height(offsets), height(ordinals)]);
         out.resize(start + PARTITION_BYTES, 0);
         for model in &self.models {
             out.extend_from_slice(&model.encode());
@@ -95,6 +116,7 @@ impl Partition {
         ] = numbers;
         let root = PartRef::decode(&take(input)?);
         let text_root = PartRef::decode(&take(input)?);
+        let permuted = Permuted::read(input, count)?;
         let is_sound = (1..=HEIGHT_MAX).contains(&height)
             && text_height <= HEIGHT_MAX
             && (text_height == 0) == (texts == 0)
@@ -126,7 +148,31 @@ impl Partition {
                 entries: texts,
             }),
             models: references,
+            permuted,
         })
+    }
+}
+
+impl Permuted {
+    /// Reads the two arrays of a partition with `count` keys, or that there are none.
+    fn read(input: &mut &[u8], count: u64) -> Option<Option<Self>> {
+        let array = |height: u8| Index {
+            root: PartRef::NONE,
+            height,
+            entries: count,
+        };
+        let (mut offsets, mut ordinals) = (array(0), array(0));
+        offsets.root = PartRef::decode(&take(input)?);
+        ordinals.root = PartRef::decode(&take(input)?);
+        [offsets.height, ordinals.height] = take(input)?;
+        let heights = 1..=HEIGHT_MAX;
+        match (offsets.height, ordinals.height) {
+            (0, 0) => Some(None),
+            (a, b) if heights.contains(&a) && heights.contains(&b) => {
+                Some(Some(Self { offsets, ordinals }))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -188,18 +234,37 @@ impl PartitionReader {
         }
     }
 
-    /// The id of entry `ordinal`.
-    pub(crate) fn id(&self, ordinal: u64) -> TermId {
-        TermId::new(
-            self.descriptor.kind,
-            self.descriptor.first_payload + ordinal,
-        )
+    /// The ids of entries, whose ascending numbers are `ordinals`.
+    pub(crate) fn ids(&self, source: &Source, ordinals: &[u64]) -> Result<Vec<TermId>> {
+        let read;
+        let offsets = match &self.descriptor.permuted {
+            None => ordinals,
+            Some(permuted) => {
+                let (offsets, count) = (&permuted.offsets, self.descriptor.count);
+                read = array::read(&source.store, offsets, count, ordinals)?;
+                &read
+            }
+        };
+        let first = self.descriptor.first_payload;
+        let id = |offset: &u64| TermId::new(self.descriptor.kind, first + offset);
+        Ok(offsets.iter().map(id).collect())
     }
 
-    /// The number of the entry with this payload, if it belongs to the partition.
-    pub(crate) fn ordinal(&self, payload: u64) -> Option<u64> {
-        let ordinal = payload.checked_sub(self.descriptor.first_payload)?;
-        (ordinal < self.descriptor.count).then_some(ordinal)
+    /// How far a payload is behind the first one, if it belongs to the partition.
+    pub(crate) fn offset(&self, payload: u64) -> Option<u64> {
+        let offset = payload.checked_sub(self.descriptor.first_payload)?;
+        (offset < self.descriptor.count).then_some(offset)
+    }
+
+    /// The numbers of the entries with these payloads, given as ascending offsets.
+    pub(crate) fn ordinals(&self, source: &Source, offsets: &[u64]) -> Result<Vec<u64>> {
+        match &self.descriptor.permuted {
+            None => Ok(offsets.to_vec()),
+            Some(permuted) => {
+                let (ordinals, count) = (&permuted.ordinals, self.descriptor.count);
+                array::read(&source.store, ordinals, count, offsets)
+            }
+        }
     }
 
     /// Model `number`, if the partition has it.
@@ -306,6 +371,7 @@ impl PartitionReader {
                 })?;
         let wanted: Vec<_> = located.iter().map(|at| (self, &at.block)).collect();
         let blocks = read_blocks(source, &wanted)?;
+        let (mut queries, mut ordinals) = (Vec::new(), Vec::new());
         for (at, block) in located.iter().zip(blocks) {
             for query in at.queries.clone() {
                 let key = keys.get(query).copied().unwrap_or(&[]);
@@ -314,9 +380,13 @@ impl PartitionReader {
                     Ok::<_, Error>(order == Ordering::Equal)
                 })?;
                 if let Some(index) = index {
-                    found(query, self.id(at.block.first + index as u64));
+                    queries.push(query);
+                    ordinals.push(at.block.first + index as u64);
                 }
             }
+        }
+        for (query, id) in queries.into_iter().zip(self.ids(source, &ordinals)?) {
+            found(query, id);
         }
         Ok(())
     }
@@ -356,6 +426,11 @@ impl PartitionReader {
             .visit(store, &mut |part, _| visit(part))?;
         if let Some(texts) = &self.descriptor.texts {
             texts.visit(store, &mut |part, _| visit(part))?;
+        }
+        if let Some(permuted) = &self.descriptor.permuted {
+            for array in [&permuted.offsets, &permuted.ordinals] {
+                array.visit(store, &mut |part, _| visit(part))?;
+            }
         }
         Ok(())
     }

@@ -1,7 +1,9 @@
 //! Ranges of strings as lists of id ranges.
 //!
-//! The list has the inline short strings and, for each partition of [`Kind::Literal`], the ids between
-//! two look-ups. Literals sort by lexical form first, so a range holds all literals of that kind with
+//! The list has the inline short strings and, for each ordered partition of [`Kind::Literal`], the ids
+//! between two look-ups. The ids of a permuted partition that lie between are read and become as many
+//! ranges as they need; where there are too many, the range of the whole partition stands for them and
+//! the list is not exact. Literals sort by lexical form first, so a range holds all literals of that kind with
 //! a lexical form in the range, whatever their language or datatype: a superset, from which the
 //! caller's comparison picks.
 
@@ -12,7 +14,7 @@ use stoa_terms::{IdRange, Kind, TermId};
 
 use super::Dictionary;
 use crate::error::Result;
-use crate::read::StringRange;
+use crate::read::{IdRanges, StringRange};
 
 /// Follows the lexical form `s` in a bound that is above all keys with `s` (they go on with 0) and
 /// below those of longer forms that begin with it (they go on with 1 or more).
@@ -20,6 +22,9 @@ const AFTER_LEXICAL: u8 = 1;
 /// Bytes of an inline string, and bits of its length.
 const SHORT_BYTES: usize = 7;
 const SHORT_LENGTH_BITS: u32 = 4;
+
+/// So many ids of a permuted partition are listed one by one: 16 MB.
+const PERMUTED_IDS_MAX: u64 = 1 << 20;
 
 /// Keys from the first on, below the second.
 struct KeyRange {
@@ -29,43 +34,63 @@ struct KeyRange {
 
 impl Dictionary {
     /// The ids of the strings, and of all other literals of [`Kind::Literal`], whose lexical form
-    /// lies in `range`; ascending, disjoint.
-    pub(crate) fn string_ranges(&self, range: &StringRange) -> Result<Vec<IdRange>> {
-        let mut ranges: Vec<IdRange> = short_range(range).into_iter().collect();
+    /// lies in `range`.
+    pub(crate) fn string_ranges(&self, range: &StringRange) -> Result<IdRanges> {
         let keys = KeyRange::of(range);
-        for partition in self.of_kind(Kind::Literal) {
+        let mut ids = self.key_ranges(Kind::Literal, &keys)?;
+        // The kind of short strings is below that of literals.
+        ids.ranges.splice(..0, short_range(range));
+        Ok(ids)
+    }
+
+    /// The ids of the IRIs that start with `prefix`.
+    pub(crate) fn iri_ranges(&self, prefix: &str) -> Result<IdRanges> {
+        let keys = KeyRange {
+            from: prefix.as_bytes().to_vec(),
+            below: successor(prefix.as_bytes().to_vec()),
+        };
+        self.key_ranges(Kind::Iri, &keys)
+    }
+
+    fn key_ranges(&self, kind: Kind, keys: &KeyRange) -> Result<IdRanges> {
+        let mut ids = IdRanges {
+            ranges: Vec::new(),
+            is_exact: true,
+        };
+        for partition in self.of_kind(kind) {
+            let descriptor = &partition.descriptor;
             let from = partition.lower_bound(&self.source, &keys.from)?;
             let below = match &keys.below {
                 Some(below) => partition.lower_bound(&self.source, below)?,
-                None => partition.descriptor.count,
+                None => descriptor.count,
             };
-            if from < below {
-                ranges.push(IdRange {
-                    first: partition.id(from),
-                    last: partition.id(below - 1),
-                });
+            if from >= below {
+                continue;
+            }
+            let range = |from: u64, last: u64| IdRange {
+                first: TermId::new(kind, descriptor.first_payload + from),
+                last: TermId::new(kind, descriptor.first_payload + last),
+            };
+            let is_whole = below - from == descriptor.count;
+            if descriptor.permuted.is_none() || is_whole {
+                ids.ranges.push(range(from, below - 1));
+            } else if below - from > PERMUTED_IDS_MAX {
+                ids.ranges.push(range(0, descriptor.count - 1));
+                ids.is_exact = false;
+            } else {
+                let ordinals: Vec<u64> = (from..below).collect();
+                let mut found = partition.ids(&self.source, &ordinals)?;
+                found.sort_unstable();
+                let next = |a: &TermId, b: &TermId| a.to_bits() + 1 == b.to_bits();
+                ids.ranges.extend(found.chunk_by(next).filter_map(|run| {
+                    Some(IdRange {
+                        first: *run.first()?,
+                        last: *run.last()?,
+                    })
+                }));
             }
         }
-        Ok(ranges)
-    }
-
-    /// The ids of the IRIs that start with `prefix`; ascending, disjoint.
-    pub(crate) fn iri_ranges(&self, prefix: &str) -> Result<Vec<IdRange>> {
-        let mut ranges = Vec::new();
-        for partition in self.of_kind(Kind::Iri) {
-            let from = partition.lower_bound(&self.source, prefix.as_bytes())?;
-            let below = match successor(prefix.as_bytes().to_vec()) {
-                Some(below) => partition.lower_bound(&self.source, &below)?,
-                None => partition.descriptor.count,
-            };
-            if from < below {
-                ranges.push(IdRange {
-                    first: partition.id(from),
-                    last: partition.id(below - 1),
-                });
-            }
-        }
-        Ok(ranges)
+        Ok(ids)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Terms and ids, as a snapshot's readers ask for them.
 
 use oxrdf::{BlankNode, NamedNode, NamedOrBlankNode, Term, TermRef, Triple};
-use stoa_terms::{IdRange, Kind, TermId, inline, key};
+use stoa_terms::{Kind, TermId, inline, key};
 
 use super::{Dictionary, triple_key};
 use crate::error::{Error, Result};
-use crate::read::{StringRange, TermTexts};
+use crate::read::{IdRanges, StringRange, TermTexts};
 use crate::snapshot::Snapshot;
 
 impl Snapshot {
@@ -53,14 +53,14 @@ impl Snapshot {
         self.dictionary().term(id)
     }
 
-    /// Ranges of ids that hold all strings of a range: ascending, disjoint. They also hold the other
-    /// literals of [`Kind::Literal`] with such a lexical form.
-    pub fn string_ranges(&self, range: &StringRange) -> Result<Vec<IdRange>> {
+    /// Ids of all strings of a range, and of the other literals of [`Kind::Literal`] with such a lexical
+    /// form. The list is the only way to compare the ids of strings.
+    pub fn string_ranges(&self, range: &StringRange) -> Result<IdRanges> {
         self.dictionary().string_ranges(range)
     }
 
-    /// Ranges of ids that hold exactly the IRIs that start with `prefix`: ascending, disjoint.
-    pub fn iri_ranges(&self, prefix: &str) -> Result<Vec<IdRange>> {
+    /// Ids of the IRIs that start with `prefix`.
+    pub fn iri_ranges(&self, prefix: &str) -> Result<IdRanges> {
         self.dictionary().iri_ranges(prefix)
     }
 }

@@ -15,8 +15,9 @@ use super::format::LONG_KEY_BYTES;
 use super::model::{Model, ModelEncoder};
 use super::words::WordModel;
 use super::{Dictionary, PartitionOptions, PartitionWriter, triple_key};
+use crate::bulk::merge_runs::MergeRuns;
 use crate::error::Result;
-use crate::read::{StringRange, TermTexts};
+use crate::read::{IdRanges, StringRange, TermTexts};
 
 type Key = Vec<u8>;
 
@@ -55,7 +56,17 @@ impl Fixture {
             let ids: Vec<TermId> = keys.iter().map(|key| writer.push(key).unwrap()).collect();
             (ids, writer.finish().unwrap())
         });
-        self.root = self.dictionary.add(vec![partition], &checkpoint).unwrap();
+        let merge = MergeRuns {
+            dictionary: &self.dictionary,
+            checkpoint: &checkpoint,
+            space: &self.store.temp_space(),
+            memory_bytes: 1 << 20,
+            threads,
+            step: &mut |_| Ok(()),
+        };
+        let mut partitions = merge.run().unwrap();
+        partitions.push(partition);
+        self.root = self.dictionary.add(partitions, &checkpoint).unwrap();
         let commit = self.store.root().commit + 1;
         checkpoint.commit(commit, &self.root).unwrap();
         self.dictionary = self.dictionary.reopen(&self.root).unwrap();
@@ -120,7 +131,7 @@ impl Fixture {
             for key in keys.iter().step_by(13).chain(&absent) {
                 let below = expected
                     .iter()
-                    .filter(|pair| partition.ordinal(pair.1.payload()).is_some() && pair.0 < *key)
+                    .filter(|pair| partition.offset(pair.1.payload()).is_some() && pair.0 < *key)
                     .count() as u64;
                 let bound = partition.lower_bound(&self.dictionary.source, key).unwrap();
                 assert_eq!(bound, below);
@@ -412,7 +423,8 @@ fn string_ranges_hold_the_strings_of_a_range() {
         ]
     };
     let compare = |range: &StringRange, is_inside: &dyn Fn(&str) -> bool| {
-        let ranges = fixture.dictionary.string_ranges(range).unwrap();
+        let IdRanges { ranges, is_exact } = fixture.dictionary.string_ranges(range).unwrap();
+        assert!(is_exact);
         assert!(ranges.windows(2).all(|pair| pair[0].last < pair[1].first));
         for (text, id) in &ids {
             let found = ranges.iter().any(|range: &IdRange| range.contains(*id));
@@ -458,11 +470,63 @@ fn iri_prefixes_are_ranges() {
         first: ids[first],
         last: ids[last],
     };
-    let ranges = |prefix: &str| fixture.dictionary.iri_ranges(prefix).unwrap();
+    let ranges = |prefix: &str| fixture.dictionary.iri_ranges(prefix).unwrap().ranges;
     assert_eq!(ranges("http://b/"), [range(2, 3)]);
     assert_eq!(ranges("http://"), [range(0, 4)]);
     assert_eq!(ranges(""), [range(0, 4)]);
     assert_eq!(ranges("http://d"), []);
+}
+
+/// Many loads: ids stay, terms are found both ways, partitions are few, freed space is used again.
+#[test]
+fn partitions_stay_few() {
+    let mut fixture = Fixture::new();
+    let mut expected: Vec<(Key, TermId)> = Vec::new();
+    let mut most = 0;
+    for load in 0..60_u32 {
+        let keys: BTreeSet<Key> = (0..30 + load % 7 * 100)
+            .map(|number| {
+                let mixed = (number * 61 + load).wrapping_mul(0x9E37_79B9);
+                let long = if number % 50 == 3 { 1500 } else { 0 };
+                format!("http://example.org/{mixed:08x}/{load}/{}", "x".repeat(long)).into_bytes()
+            })
+            .collect();
+        let keys: Vec<Key> = keys.into_iter().collect();
+        let ids = fixture.load(Kind::Iri, &keys, (load % 3) as usize);
+        expected.extend(keys.into_iter().zip(ids));
+        most = most.max(fixture.dictionary.of_kind(Kind::Iri).len());
+        if load % 12 == 11 {
+            expected.sort();
+            fixture.compare(Kind::Iri, &expected, &[b"http://example.org/".to_vec()]);
+            assert_eq!(fixture.problems(), Vec::<String>::new());
+        }
+    }
+    assert!(most <= 12, "{most} partitions");
+    assert_eq!(
+        fixture.dictionary.next_payload(Kind::Iri),
+        expected.len() as u64
+    );
+    let permuted = fixture.dictionary.of_kind(Kind::Iri).iter();
+    assert!(permuted.clone().any(|at| at.descriptor.permuted.is_some()));
+    let mut parts = Vec::new();
+    fixture
+        .dictionary
+        .visit_parts(&mut |part| {
+            parts.push(part);
+            Ok(())
+        })
+        .unwrap();
+    let mut problems = Vec::new();
+    let cancel = AtomicBool::new(false);
+    fixture
+        .store
+        .check(
+            parts,
+            &mut |problem| problems.push(problem.to_string()),
+            &cancel,
+        )
+        .unwrap();
+    assert_eq!(problems, Vec::<String>::new());
 }
 
 #[test]

@@ -115,23 +115,30 @@ impl Dictionary {
         for (id, slot) in sorted {
             if let Some(group) = groups.last_mut()
                 && group.partition.descriptor.kind == id.kind()
-                && let Some(ordinal) = group.partition.ordinal(id.payload())
+                && let Some(offset) = group.partition.offset(id.payload())
             {
-                group.numbers.push(ordinal);
+                group.numbers.push(offset);
                 group.slots.push(*slot);
                 continue;
             }
             let partition = self.partition_of(*id).ok_or_else(|| unknown(*id))?;
-            let ordinal = partition
-                .ordinal(id.payload())
-                .ok_or_else(|| unknown(*id))?;
+            let offset = partition.offset(id.payload()).ok_or_else(|| unknown(*id))?;
             groups.push(Group {
                 partition,
-                numbers: vec![ordinal],
+                numbers: vec![offset],
                 slots: vec![*slot],
                 are_texts: false,
                 located: Vec::new(),
             });
+        }
+        for group in &mut groups {
+            if group.partition.descriptor.permuted.is_none() {
+                continue;
+            }
+            let ordinals = group.partition.ordinals(&self.source, &group.numbers)?;
+            let mut pairs: Vec<_> = ordinals.into_iter().zip(group.slots.drain(..)).collect();
+            pairs.sort_unstable();
+            (group.numbers, group.slots) = pairs.into_iter().unzip();
         }
         Ok(groups)
     }

@@ -386,6 +386,7 @@ impl<'scope> PartitionWriter<'scope> {
             index: index.ok_or(Error::Internal("a partition has no blocks"))?,
             texts,
             models: self.models,
+            permuted: None,
         })
     }
 }

@@ -29,9 +29,9 @@ proptest! {
         let mut taker = NoteTaker::new(&store);
         taker.notes_max = notes_max;
         let mut model: BTreeMap<(u64, u64), i64> = BTreeMap::new();
-        for (subject, object, graph, deleted) in rows {
+        for (subject, _, graph, deleted) in rows {
             let graph = if single_graph { 1 } else { graph };
-            taker.effect(&[subject, 7, object, graph], deleted).unwrap();
+            taker.effect(subject, graph, deleted).unwrap();
             *model.entry((graph, subject)).or_default() += if deleted { -1 } else { 1 };
         }
         let notes = taker.finish().unwrap();

@@ -24,6 +24,6 @@ pub(crate) mod tree;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use merge::{ChangeBatch, Changes, MergeOptions, MergeSummary, TreeLimits, merge};
+pub(crate) use merge::{ChangeBatch, Changes, Effects, MergeOptions, TreeLimits, merge};
 pub(crate) use reader::{Intervals, RowFilter, RowReader};
 pub(crate) use tree::{Tree, TreeRoot};

@@ -16,6 +16,7 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stoa_storage::{Part, PartRef, Store};
 use stoa_terms::{GraphSet, IdRange, TermId};
@@ -213,6 +214,8 @@ pub(crate) struct RowReader {
     selection: Vec<usize>,
     /// The triple returned last, for merging graphs.
     last: Option<(usize, [TermId; 3])>,
+    /// Counts the rows that were examined.
+    examined: Option<Arc<AtomicU64>>,
 }
 
 impl RowReader {
@@ -242,7 +245,14 @@ impl RowReader {
             spare: Vec::new(),
             selection: Vec::new(),
             last: None,
+            examined: None,
         }
+    }
+
+    /// Adds the rows that are examined, whether they are returned or not, to a counter.
+    pub(crate) fn counted(mut self, examined: &Arc<AtomicU64>) -> Self {
+        self.examined = Some(Arc::clone(examined));
+        self
     }
 
     /// Starts again with other intervals.
@@ -288,6 +298,9 @@ impl RowReader {
                 taken
             };
             steps = steps.saturating_sub(taken.max(1));
+            if let Some(examined) = &self.examined {
+                examined.fetch_add(taken as u64, Ordering::Relaxed);
+            }
             if let Some(index) = index.as_deref_mut() {
                 let interval = u32::try_from(interval).unwrap_or(u32::MAX);
                 index.resize(index.len() + out.rows - rows_before, interval);

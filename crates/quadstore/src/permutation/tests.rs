@@ -15,6 +15,7 @@ use super::tree::{Tree, child_node};
 use crate::graphs::FromFn;
 use crate::quad_store::QuadStore;
 use crate::read::{Columns, LookupRows, LookupSpec, QuadColumns, ScanSpec};
+use crate::root::{Scheme, TreeName};
 use crate::segment::reader::read_rows;
 use crate::segment::writer::distinct;
 use crate::snapshot::Snapshot;
@@ -34,10 +35,25 @@ struct Fixture {
     quads: QuadStore,
     limits: TreeLimits,
     helpers: usize,
+    shape: Shape,
 }
+
+/// Which trees a store keeps.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Shape {
+    Full,
+    GraphFirst,
+    Lean,
+}
+
+const SHAPES: [Shape; 3] = [Shape::Full, Shape::GraphFirst, Shape::Lean];
 
 impl Fixture {
     fn new(limits: TreeLimits) -> Self {
+        Self::shaped(limits, Shape::Full)
+    }
+
+    fn shaped(limits: TreeLimits, shape: Shape) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let cache = Cache::new(&MemoryBudget::unlimited(), 1 << 20);
         let disk = Arc::new(RealDisk::new(directory.path()));
@@ -48,6 +64,7 @@ impl Fixture {
             quads,
             limits,
             helpers: 0,
+            shape,
         }
     }
 
@@ -57,6 +74,7 @@ impl Fixture {
             quads,
             limits,
             helpers,
+            shape,
         } = self;
         drop(quads);
         let cache = Cache::new(&MemoryBudget::unlimited(), 1 << 20);
@@ -68,18 +86,20 @@ impl Fixture {
             quads,
             limits,
             helpers,
+            shape,
         }
     }
 
     /// Inserts and deletes; returns how many of both had an effect.
     fn apply(&self, changes: &[(Quad, bool)]) -> (u64, u64) {
-        let mut commit = self.quads.begin_commit().unwrap();
+        let scheme = match self.shape {
+            Shape::Lean => Scheme::Lean,
+            Shape::Full | Shape::GraphFirst => Scheme::Full,
+        };
+        let mut commit = self.quads.begin_commit(Some(scheme)).unwrap();
         commit.set_helpers(self.helpers);
-        let merged = Permutation::ALL.map(|permutation| {
-            let mut rows: Vec<_> = changes
-                .iter()
-                .map(|(quad, delete)| (permutation.permute(*quad).map(TermId::to_bits), *delete))
-                .collect();
+        let merge = |permutation: Permutation| {
+            let mut rows = rows_in(permutation, changes);
             rows.sort_by_key(|(row, _)| *row);
             let mut pieces = rows.chunks(7);
             let mut source = FromFn(|batch: &mut ChangeBatch| {
@@ -89,13 +109,44 @@ impl Fixture {
                 }
                 Ok(())
             });
-            commit.merge_changes(permutation, &mut source).unwrap()
-        });
+            commit
+                .merge_changes(permutation.into(), &mut source, &mut |_, _| Ok(()))
+                .unwrap()
+        };
+        let mut merged: Vec<_> = scheme.permutations().iter().copied().map(merge).collect();
         let counts = (merged[0].inserted, merged[0].deleted);
+        let derived = commit.derive(&mut merged).unwrap();
+        match self.shape {
+            Shape::Full => {}
+            Shape::GraphFirst => merged.extend(Permutation::GRAPH_FIRST.map(merge)),
+            Shape::Lean => {
+                for (pairs, permutation) in [
+                    (TreeName::Sp, Permutation::Spog),
+                    (TreeName::Op, Permutation::Opsg),
+                ] {
+                    let mut rows = rows_in(permutation, changes);
+                    rows.sort();
+                    let mut rows = Some(rows);
+                    let mut source = |out: &mut Vec<Quad>| {
+                        let rows = rows.take().unwrap_or_default();
+                        out.extend(rows.iter().map(|(row, _)| row.map(TermId::from_bits)));
+                        Ok(())
+                    };
+                    merged.push(commit.merge_pairs_of_nodes(pairs, &mut source).unwrap());
+                }
+            }
+        }
         let next = commit.next_blank_node();
-        commit.finish(merged, Vec::new(), next).unwrap();
+        commit.finish(merged, derived, Vec::new(), next).unwrap();
         counts
     }
+}
+
+fn rows_in(permutation: Permutation, changes: &[(Quad, bool)]) -> Vec<([u64; 4], bool)> {
+    changes
+        .iter()
+        .map(|(quad, delete)| (permutation.permute(*quad).map(TermId::to_bits), *delete))
+        .collect()
 }
 
 fn quad(small: Small) -> Quad {
@@ -371,13 +422,13 @@ fn check_all(fixture: &Fixture, model: &BTreeSet<Quad>) {
         wanted.sort_unstable();
         assert_eq!(rows, wanted);
     }
-    let pairs = check_tree(store, &snapshot.0.pairs, fixture.limits);
+    let pairs = check_tree(store, snapshot.tree(TreeName::Gs), fixture.limits);
     let wanted: BTreeSet<_> = model
         .iter()
         .map(|[subject, _, _, graph]| [graph.to_bits(), subject.to_bits(), 0, 0])
         .collect();
     assert_eq!(pairs, wanted.into_iter().collect::<Vec<_>>());
-    check_tree(store, &snapshot.0.catalogue, fixture.limits);
+    check_tree(store, snapshot.tree(TreeName::Graphs), fixture.limits);
     let graphs: BTreeSet<_> = model.iter().map(|quad| quad[3]).collect();
     let entries = snapshot.graphs().unwrap();
     assert_eq!(
@@ -409,7 +460,7 @@ fn apply_to_model(model: &mut BTreeSet<Quad>, changes: &[(Quad, bool)]) -> (u64,
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
     fn steps_equal_one_build(
@@ -459,8 +510,9 @@ proptest! {
             ((0..40_u8, 0..5_u8, 0..12_u8, 0..5_u8).prop_map(|(s, p, o, g)| [s, p, o, g]),
              0..5_usize, graph_set(), any::<bool>(), 1..40_usize), 1..12),
         single_graph in any::<bool>(),
+        shape in prop::sample::select(&SHAPES[..]),
     ) {
-        let fixture = Fixture::new(SMALL);
+        let fixture = Fixture::shaped(SMALL, shape);
         let mut model = BTreeSet::new();
         let changes: Vec<_> = quads
             .iter()
@@ -482,8 +534,9 @@ proptest! {
         graphs in graph_set(),
         with_graph in any::<bool>(),
         batch in 1..40_usize,
+        shape in prop::sample::select(&SHAPES[..]),
     ) {
-        let fixture = Fixture::new(SMALL);
+        let fixture = Fixture::shaped(SMALL, shape);
         let mut model = BTreeSet::new();
         let changes: Vec<_> = quads.iter().map(|small| (quad(*small), false)).collect();
         fixture.apply(&changes);
@@ -496,7 +549,11 @@ proptest! {
 /// A graph with few subjects among many quads is read through its subjects.
 #[test]
 fn small_graphs_in_large_stores() {
-    let fixture = Fixture::new(TreeLimits::default());
+    SHAPES.into_iter().for_each(small_graphs);
+}
+
+fn small_graphs(shape: Shape) {
+    let fixture = Fixture::shaped(TreeLimits::default(), shape);
     let mut model = BTreeSet::new();
     let id = |number: u64| TermId::new(stoa_terms::Kind::Iri, number);
     let changes: Vec<_> = (0..20_000_u64)
@@ -518,6 +575,10 @@ fn small_graphs_in_large_stores() {
         (Permutation::Psog, vec![id(1)]),
         (Permutation::Psog, vec![]),
         (Permutation::Posg, vec![id(2)]),
+        (Permutation::Posg, vec![id(1), id(7)]),
+        (Permutation::Opsg, vec![]),
+        (Permutation::Opsg, vec![id(9)]),
+        (Permutation::Opsg, vec![id(7), id(1)]),
     ] {
         for graphs in [
             GraphSet::One(id(1)),

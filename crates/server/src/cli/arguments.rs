@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use stoa_database::federation::Fetch;
 use stoa_database::results::ResultFormat;
-use stoa_database::{DumpFormat, GraphFormat};
+use stoa_database::{DumpFormat, GraphFormat, IoCalls, Scheme};
 
 use crate::fetch::{Fetcher, Prefix};
 use crate::http::{RESERVED, is_name};
@@ -79,6 +79,9 @@ pub(super) struct Folder {
     /// The folder of the database
     #[arg(long, value_name = "DIR", env = "STOA_DB")]
     pub(super) db: PathBuf,
+    /// How files of the database are read: uring (where the kernel allows it) or pread
+    #[arg(long, value_name = "CALLS", env = "STOA_IO", value_parser = parse_io, default_value = "uring")]
+    pub(super) io: IoCalls,
 }
 
 #[derive(Args, Debug)]
@@ -97,6 +100,9 @@ pub(super) struct Load {
     /// Base of relative IRIs; by default the URL of each file
     #[arg(long, value_name = "IRI", env = "STOA_BASE")]
     pub(super) base: Option<String>,
+    /// Sort orders of a new database: default, or lean for less space and slower look-ups of nodes
+    #[arg(long, value_name = "SCHEME", env = "STOA_SCHEME", value_parser = parse_scheme)]
+    pub(super) scheme: Option<Scheme>,
     /// Memory to use at most, such as 2G; by default a quarter of the machine's
     #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
     pub(super) memory: Option<u64>,
@@ -185,6 +191,9 @@ pub(super) struct Serve {
         value_parser = parse_served
     )]
     pub(super) db: Vec<Served>,
+    /// How files of databases are read: uring (where the kernel allows it) or pread
+    #[arg(long, value_name = "CALLS", env = "STOA_IO", value_parser = parse_io, default_value = "uring")]
+    pub(super) io: IoCalls,
     /// Address and port to listen on; port 0 takes a free one
     #[arg(
         long,
@@ -263,6 +272,22 @@ fn parse_threads(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(threads @ 1..=1024) => Ok(threads),
         _ => Err("give a number from 1 to 1024".to_owned()),
+    }
+}
+
+fn parse_io(text: &str) -> Result<IoCalls, String> {
+    match text {
+        "uring" => Ok(IoCalls::Uring),
+        "pread" => Ok(IoCalls::Pread),
+        _ => Err("give uring or pread".to_owned()),
+    }
+}
+
+fn parse_scheme(text: &str) -> Result<Scheme, String> {
+    match text {
+        "default" => Ok(Scheme::Full),
+        "lean" => Ok(Scheme::Lean),
+        _ => Err("the schemes are default and lean".to_owned()),
     }
 }
 

@@ -23,6 +23,7 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
     let runtime = Runtime::new(RuntimeOptions {
         memory_bytes: arguments.memory,
         threads: arguments.threads,
+        io: arguments.folder.io,
         ..RuntimeOptions::default()
     })?;
     let options = OpenOptions {
@@ -43,6 +44,7 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
             format: arguments.format,
             graph: arguments.graph,
             base: arguments.base,
+            scheme: arguments.scheme,
             memory_bytes: arguments.memory,
             threads: arguments.threads,
             cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
@@ -115,6 +117,7 @@ fn info_text(info: &Info) -> String {
             format!("{:.1} % of numbers and dates", share * 100.0),
         );
     }
+    line("scheme", info.scheme.name().to_owned());
     for part in &info.permutations {
         let each = to_f64(part.bytes) / to_f64(part.entries.max(1));
         line(
@@ -125,6 +128,17 @@ fn info_text(info: &Info) -> String {
     for part in &info.dictionary {
         let what = format!("{} in {}", count(part.entries), bytes(part.bytes));
         line(&part.name, what);
+    }
+    let runs = info.dictionary_runs.iter().map(|(name, runs, permuted)| {
+        let permuted = match permuted {
+            0 => String::new(),
+            permuted => format!(", {permuted} permuted"),
+        };
+        format!("{name} {runs}{permuted}")
+    });
+    let runs: Vec<_> = runs.collect();
+    if !runs.is_empty() {
+        line("dictionary runs", runs.join("; "));
     }
     line(
         "data files",
@@ -178,7 +192,10 @@ pub(super) fn check(arguments: &Folder, interrupted: &Arc<AtomicBool>) -> anyhow
 }
 
 fn open_to_read(arguments: &Folder) -> anyhow::Result<Database> {
-    let runtime = Runtime::new(RuntimeOptions::default())?;
+    let runtime = Runtime::new(RuntimeOptions {
+        io: arguments.io,
+        ..RuntimeOptions::default()
+    })?;
     Ok(Database::open(
         &runtime,
         &arguments.db,

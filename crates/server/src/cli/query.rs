@@ -31,6 +31,7 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
             .limits
             .fetch()
             .context("cannot start the thread for SERVICE")?,
+        io: arguments.folder.io,
         ..RuntimeOptions::default()
     })?;
     let database = Database::open(&runtime, &arguments.folder.db, &OpenOptions::default())?;

@@ -41,6 +41,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
             .limits
             .fetch()
             .context("cannot start the thread for SERVICE")?,
+        io: arguments.io,
         ..RuntimeOptions::default()
     })?;
     // Listening comes first: a port that is taken must not leave a new database behind.

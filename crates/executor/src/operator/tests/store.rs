@@ -68,6 +68,7 @@ pub(super) fn store(quads: &[([Term; 3], Option<NamedNode>)]) -> Snapshot {
     let store = QuadStore::create(store).unwrap();
     let load = store
         .bulk_load(BulkOptions {
+            scheme: None,
             memory_bytes: 1 << 24,
             threads: 1,
             progress: Arc::new(Quiet),
