@@ -479,7 +479,7 @@ fn wrong_queries_are_refused() {
     assert!(matches!(failing("SELECT"), Error::Syntax(_)));
     assert!(matches!(
         failing("SELECT * { SERVICE <http://a/> { ?s ?p ?o } }"),
-        Error::Unsupported(_)
+        Error::ServiceOff
     ));
     let deep = format!("SELECT * {}{}", "{".repeat(10_000), "}".repeat(10_000));
     assert!(matches!(

@@ -54,7 +54,7 @@ Examples:
   stoa serve --db mydb
   stoa serve --db mydb --bind 127.0.0.1:0 --timeout 10s --memory 4G
   stoa serve --db people=db1 --db places=db2 --cors https://example.org
-  stoa serve --db mydb --allow-service https://example.org/ --allow-service http://10.0.0.7:7878/sparql
+  stoa serve --db mydb --allow-service https://example.org/
   curl -d 'query=SELECT * { ?s ?p ?o } LIMIT 3' http://127.0.0.1:7878/sparql")]
     Serve(Serve),
     /// Write all quads to standard output
