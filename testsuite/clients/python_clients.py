@@ -37,7 +37,7 @@ def rdflib_store(url):
 
 
 def sparql_wrapper(url):
-    from SPARQLWrapper import CSV, GET, JSON, N3, POST, POSTDIRECTLY, RDFXML, TSV, TURTLE, XML
+    from SPARQLWrapper import CSV, GET, JSON, JSONLD, N3, POST, POSTDIRECTLY, RDFXML, TSV, TURTLE, XML
     from SPARQLWrapper import SPARQLWrapper
     from SPARQLWrapper.SPARQLExceptions import QueryBadFormed
 
@@ -61,7 +61,7 @@ def sparql_wrapper(url):
             assert len(lines) == 3 and lines[0].count(separator) == 3, lines
     wrapper = SPARQLWrapper(url)
     wrapper.setQuery("CONSTRUCT { ?s a <http://example.org/World> } { ?s a ?t }")
-    for form in (RDFXML,):
+    for form in (RDFXML, JSONLD):
         wrapper.setReturnFormat(form)
         assert len(wrapper.queryAndConvert()) == 2, form
     for form in (TURTLE, N3):

@@ -39,15 +39,13 @@ pub(crate) fn dump(
 ) -> Result<u64> {
     match format {
         DumpFormat::NQuads => n_quads(runtime, snapshot, out, cancel),
-        DumpFormat::TriG => {
+        DumpFormat::TriG | DumpFormat::JsonLd => {
             let scope = DumpScope::All;
-            let mut dump = Dump::new(
-                runtime,
-                snapshot.clone(),
-                GraphFormat::TriG,
-                &scope,
-                cancel.clone(),
-            )?;
+            let format = match format {
+                DumpFormat::JsonLd => GraphFormat::JsonLd,
+                _ => GraphFormat::TriG,
+            };
+            let mut dump = Dump::new(runtime, snapshot.clone(), format, &scope, cancel.clone())?;
             let mut bytes = Vec::new();
             while dump.step(&mut bytes)? {
                 out.write_all(&bytes).map_err(Error::Output)?;

@@ -151,7 +151,7 @@ impl fmt::Display for Error {
             Self::InvalidOption { option, reason } => write!(f, "{option}: {reason}"),
             Self::UnknownFormat { input } => write!(
                 f,
-                "{input}: unknown format: name it with --format (nt, nq, ttl, trig)"
+                "{input}: unknown format: name it with --format (nt, nq, ttl, trig, rdf, jsonld)"
             ),
             Self::LimitExceeded { what, limit } => write!(f, "{what} exceeds the limit of {limit}"),
             Self::MemoryExceeded {

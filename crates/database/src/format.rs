@@ -96,7 +96,7 @@ impl GraphFormat {
             "nq" => Some(Self::NQuads),
             "ttl" => Some(Self::Turtle),
             "trig" => Some(Self::TriG),
-            "rdf" | "owl" => Some(Self::RdfXml),
+            "rdf" | "owl" | "rdfs" => Some(Self::RdfXml),
             "jsonld" => Some(Self::JsonLd),
             _ => None,
         }
@@ -126,25 +126,55 @@ pub enum Compression {
     Gzip,
     /// Zstandard, one frame or several
     Zstd,
+    /// bzip2, one stream or several
+    Bzip2,
+    /// xz, one stream or several
+    Xz,
 }
 
 impl Compression {
-    /// The compression that the first four bytes of a file tell.
+    /// How many bytes at the start of a file [`Compression::from_magic`] looks at.
+    pub const MAGIC_BYTES: usize = 10;
+
+    /// The compression that the first [`Compression::MAGIC_BYTES`] of a file tell.
     #[must_use]
     pub fn from_magic(start: &[u8]) -> Self {
         if start.starts_with(&[0x1f, 0x8b]) {
             Self::Gzip
         } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
             Self::Zstd
+        } else if start.starts_with(b"\xfd7zXZ\0") {
+            Self::Xz
+        } else if is_bzip2(start) {
+            Self::Bzip2
         } else {
             Self::None
         }
     }
 
-    /// Takes `.gz` or `.zst` off a file name.
+    /// What messages call it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "uncompressed",
+            Self::Gzip => "gzip",
+            Self::Zstd => "zstd",
+            Self::Bzip2 => "bzip2",
+            Self::Xz => "xz",
+        }
+    }
+
+    const EXTENSIONS: [(&str, Self); 4] = [
+        (".gz", Self::Gzip),
+        (".zst", Self::Zstd),
+        (".bz2", Self::Bzip2),
+        (".xz", Self::Xz),
+    ];
+
+    /// Takes `.gz`, `.zst`, `.bz2` or `.xz` off a file name.
     #[must_use]
     pub fn strip_extension(name: &str) -> (&str, Self) {
-        for (extension, compression) in [(".gz", Self::Gzip), (".zst", Self::Zstd)] {
+        for (extension, compression) in Self::EXTENSIONS {
             if let Some(at) = name.len().checked_sub(extension.len())
                 && let (Some(stem), Some(end)) = (name.get(..at), name.get(at..))
                 && end.eq_ignore_ascii_case(extension)
@@ -156,6 +186,20 @@ impl Compression {
     }
 }
 
+/// `BZh`, the size of blocks, and the number that begins a block or, in an empty stream, its end. The
+/// letters alone could be the start of a text.
+fn is_bzip2(start: &[u8]) -> bool {
+    let Some((head, rest)) = start.split_at_checked(4) else {
+        return false;
+    };
+    let [b'B', b'Z', b'h', b'1'..=b'9'] = head else {
+        return false;
+    };
+    rest.is_empty()
+        || rest.starts_with(&[0x31, 0x41, 0x59, 0x26, 0x53, 0x59])
+        || rest.starts_with(&[0x17, 0x72, 0x45, 0x38, 0x50, 0x90])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -165,8 +209,10 @@ mod tests {
         for format in GraphFormat::ALL {
             assert_eq!(GraphFormat::from_name(format.name()), Some(format));
             assert_eq!(GraphFormat::from_name(format.media_type()), Some(format));
-            let file = format!("a.b/x.{}.GZ", format.name().to_uppercase());
-            assert_eq!(GraphFormat::from_file_name(&file), Some(format));
+            for compressed in ["", ".GZ", ".zst", ".Bz2", ".xz"] {
+                let file = format!("a.b/x.{}{compressed}", format.name().to_uppercase());
+                assert_eq!(GraphFormat::from_file_name(&file), Some(format));
+            }
         }
         assert_eq!(
             GraphFormat::from_name("text/turtle; charset=utf-8"),

@@ -46,3 +46,16 @@ pub const PARTITIONS_COUNTED_MAX: usize = 100_000;
 
 /// Statistics list at most this many predicates, classes and graphs, the largest.
 pub const PARTITIONS_LISTED_MAX: usize = 1_000;
+
+/// How deeply elements of RDF/XML may be nested.
+pub const XML_DEPTH_MAX: usize = 10_000;
+
+/// The longest DOCTYPE of RDF/XML, in bytes.
+pub const XML_DOCTYPE_BYTES_MAX: usize = 64 << 10;
+
+/// The most that an entity of RDF/XML may stand for, in bytes: they are there to shorten IRIs.
+pub const XML_ENTITY_BYTES_MAX: usize = 1 << 10;
+
+/// The largest document of JSON-LD whose keys may come in any order, in bytes; less if the memory is
+/// small. In an array this counts for each object.
+pub const JSONLD_WHOLE_BYTES_MAX: usize = 16 << 20;

@@ -67,6 +67,9 @@ pub struct LoadOptions {
     /// The sort orders that a database keeps which nothing was loaded into yet; by default the full
     /// scheme. Later loads keep the scheme, and fail with `InvalidOption` if they name another one.
     pub scheme: Option<Scheme>,
+    /// Contexts that documents of JSON-LD may name by their URL, and their text. Nothing is ever
+    /// fetched: a document that names another one is refused.
+    pub contexts: Vec<(String, Vec<u8>)>,
     /// The memory that the load may take, in bytes; by default what the runtime has.
     pub memory_bytes: Option<u64>,
     /// How many threads parse and sort; by default those of the runtime.
@@ -108,4 +111,6 @@ pub enum DumpFormat {
     NQuads,
     /// TriG, one block a graph
     TriG,
+    /// JSON-LD, one object for what follows each other of a graph and a subject
+    JsonLd,
 }

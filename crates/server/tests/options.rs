@@ -13,12 +13,13 @@ use support::{
 
 mod support;
 
-/// The options that the tests below see at work.
+/// The options that the tests below see at work; `--allow-service` is seen in service.rs.
 const SHOWN: [(&str, &[&str]); 6] = [
     (
         "load",
         &[
             "--base",
+            "--context",
             "--db",
             "--format",
             "--graph",
@@ -29,6 +30,7 @@ const SHOWN: [(&str, &[&str]); 6] = [
     (
         "query",
         &[
+            "--allow-service",
             "--base",
             "--db",
             "--default-graph",
@@ -42,6 +44,7 @@ const SHOWN: [(&str, &[&str]); 6] = [
     (
         "serve",
         &[
+            "--allow-service",
             "--bind",
             "--client-timeout",
             "--cors",
@@ -110,6 +113,38 @@ const SLOW: &str =
 
 fn query(folder: &Path, options: &[&str]) -> Output {
     stoa(folder, &[&["query", "--db", "db"], options].concat())
+}
+
+#[test]
+fn contexts_of_json_ld_are_given_and_not_fetched() {
+    let folder = loaded();
+    let folder = folder.path();
+    fs::write(
+        folder.join("context.jsonld"),
+        r#"{"@context": {"p": "http://b/p"}}"#,
+    )
+    .unwrap();
+    fs::write(
+        folder.join("named.jsonld"),
+        r#"{"@context": "http://c/?a=b", "@id": "http://b/s", "p": "o"}"#,
+    )
+    .unwrap();
+    let unknown = stoa(folder, &["load", "--db", "third", "named.jsonld"]);
+    assert_failed(&unknown, 1, &["http://c/?a=b", "--context URL=FILE"]);
+    let context = ["--context", "http://c/?a=b=context.jsonld"];
+    let load = [
+        &["load", "--db", "third"],
+        context.as_slice(),
+        &["named.jsonld"],
+    ]
+    .concat();
+    output(folder, &load);
+    assert_eq!(
+        output(folder, &["dump", "--db", "third"]),
+        "<http://b/s> <http://b/p> \"o\" .\n"
+    );
+    let json = output(folder, &["dump", "--db", "third", "--format", "jsonld"]);
+    assert!(json.contains("\"@id\":\"http://b/s\""), "{json}");
 }
 
 #[test]

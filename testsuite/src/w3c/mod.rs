@@ -64,7 +64,10 @@ fn run_test(root: &Path, test: &Test) -> Outcome {
         return Outcome::Skipped("deprecated".to_owned());
     }
     let kind = test.kind.as_str();
-    let result = if kind.starts_with("TestN") || kind.starts_with("TestT") {
+    let is_rdf = ["TestN", "TestT", "TestXML"]
+        .iter()
+        .any(|start| kind.starts_with(start));
+    let result = if is_rdf {
         rdf::run(root, test)
     } else {
         sparql::run(root, test)

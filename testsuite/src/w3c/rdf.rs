@@ -20,6 +20,7 @@ pub(super) fn run(root: &Path, test: &Test) -> anyhow::Result<Outcome> {
         kind if kind.starts_with("TestNTriples") => GraphFormat::NTriples,
         kind if kind.starts_with("TestNQuads") => GraphFormat::NQuads,
         kind if kind.starts_with("TestTurtle") => GraphFormat::Turtle,
+        kind if kind.starts_with("TestXML") => GraphFormat::RdfXml,
         _ => GraphFormat::TriG,
     };
     let scratch = Scratch::new();

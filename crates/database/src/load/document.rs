@@ -4,7 +4,7 @@
 //! The parser keeps a token until it is complete; one that is longer than
 //! [`crate::limits::LINE_BYTES_MAX`] is refused.
 
-use oxrdf::{GraphName, NamedNode, NamedOrBlankNode, Quad, Term, Triple};
+use oxrdf::{GraphName, Quad};
 use oxttl::trig::LowLevelTriGParser;
 use oxttl::turtle::LowLevelTurtleParser;
 use oxttl::{TriGParser, TurtleParser, TurtleSyntaxError};
@@ -12,8 +12,9 @@ use oxttl::{TriGParser, TurtleParser, TurtleSyntaxError};
 use crate::error::{Error, Result};
 use crate::limits::{LINE_BYTES_MAX, TRIPLE_TERM_DEPTH_MAX};
 use crate::load::detect::BYTE_ORDER_MARK;
-use crate::load::sink::{LiteralSuffix, QuadSink};
+use crate::load::sink::QuadSink;
 use crate::load::source::Stream;
+use crate::load::terms::Terms;
 
 /// Bytes that the parser gets at once, as long as it makes something of them.
 const FEED_BYTES: usize = 128 << 10;
@@ -109,18 +110,16 @@ pub(crate) fn parse<S: QuadSink>(
         }
         let mut quads = 0;
         while let Some(quad) = parser.next() {
-            match quad {
-                Ok(quad) => terms
-                    .hand_over(&quad, sink, stream, place)
-                    .map_err(|error| stream.source.refused(place.0, error))?,
-                Err(error) => {
-                    let start = error.location().start;
-                    return Err(stream.source.damaged(
-                        start.line + 1,
-                        start.column + 1,
-                        error.message(),
-                    ));
-                }
+            let quad = quad.map_err(|error| {
+                let start = error.location().start;
+                let (line, column) = (start.line + 1, start.column + 1);
+                stream.source.damaged(line, column, error.message())
+            })?;
+            let done = terms
+                .hand_over(&quad, sink)
+                .map_err(|error| stream.source.refused(place.0, error))?;
+            if !done {
+                return Err(too_deep(stream, place));
             }
             quads += 1;
         }
@@ -155,7 +154,7 @@ pub(crate) fn parse<S: QuadSink>(
     }
 }
 
-fn too_deep(stream: &Stream, place: (u64, u64)) -> Error {
+pub(crate) fn too_deep(stream: &Stream, place: (u64, u64)) -> Error {
     stream.source.damaged(
         place.0,
         place.1,
@@ -164,7 +163,7 @@ fn too_deep(stream: &Stream, place: (u64, u64)) -> Error {
 }
 
 /// Moves a line and a column, both from 1, behind `text`.
-fn move_place(place: &mut (u64, u64), text: &[u8]) {
+pub(crate) fn move_place(place: &mut (u64, u64), text: &[u8]) {
     let lines = crate::load::line::count_lines(text);
     place.0 += lines;
     let last = match memchr::memrchr2(b'\n', b'\r', text) {
@@ -208,117 +207,12 @@ impl Nesting {
     }
 }
 
-/// Hands terms over, the last subject, predicate and graph once only.
-struct Terms<T> {
-    epoch: u64,
-    subject: Option<(NamedOrBlankNode, T)>,
-    predicate: Option<(NamedNode, T)>,
-    graph: Option<(GraphName, Option<T>)>,
-}
-
-impl<T> Default for Terms<T> {
-    fn default() -> Self {
-        Self {
-            epoch: 0,
-            subject: None,
-            predicate: None,
-            graph: None,
-        }
-    }
-}
-
-impl<T: Copy> Terms<T> {
-    fn hand_over<S: QuadSink<Term = T>>(
-        &mut self,
-        quad: &Quad,
-        sink: &mut S,
-        stream: &Stream,
-        place: (u64, u64),
-    ) -> Result<()> {
-        if self.epoch != sink.epoch() {
-            *self = Self {
-                epoch: sink.epoch(),
-                ..Self::default()
-            };
-        }
-        let subject = match &self.subject {
-            Some((known, term)) if *known == quad.subject => *term,
-            _ => {
-                let term = node(&quad.subject, sink)?;
-                self.subject = Some((quad.subject.clone(), term));
-                term
-            }
-        };
-        let predicate = match &self.predicate {
-            Some((known, term)) if *known == quad.predicate => *term,
-            _ => {
-                let term = sink.iri(quad.predicate.as_str())?;
-                self.predicate = Some((quad.predicate.clone(), term));
-                term
-            }
-        };
-        let Some(object) = object(&quad.object, sink, 0)? else {
-            return Err(too_deep(stream, place));
-        };
-        let graph = match &self.graph {
-            Some((known, term)) if *known == quad.graph_name => *term,
-            _ => {
-                let term = match &quad.graph_name {
-                    GraphName::DefaultGraph => None,
-                    GraphName::NamedNode(iri) => Some(sink.iri(iri.as_str())?),
-                    GraphName::BlankNode(blank) => Some(sink.blank(blank.as_str())?),
-                };
-                self.graph = Some((quad.graph_name.clone(), term));
-                term
-            }
-        };
-        sink.quad(subject, predicate, object, graph)
-    }
-}
-
-fn node<S: QuadSink>(node: &NamedOrBlankNode, sink: &mut S) -> Result<S::Term> {
-    match node {
-        NamedOrBlankNode::NamedNode(iri) => sink.iri(iri.as_str()),
-        NamedOrBlankNode::BlankNode(blank) => sink.blank(blank.as_str()),
-    }
-}
-
-/// `None` if triple terms are nested too deep.
-fn object<S: QuadSink>(term: &Term, sink: &mut S, depth: usize) -> Result<Option<S::Term>> {
-    Ok(Some(match term {
-        Term::NamedNode(iri) => sink.iri(iri.as_str())?,
-        Term::BlankNode(blank) => sink.blank(blank.as_str())?,
-        Term::Literal(literal) => {
-            let suffix = match literal.language() {
-                Some(language) => LiteralSuffix::Language(language, literal.direction()),
-                None if literal.datatype() == oxrdf::vocab::xsd::STRING => LiteralSuffix::None,
-                None => LiteralSuffix::Datatype(literal.datatype().as_str()),
-            };
-            sink.literal(literal.value(), suffix)?
-        }
-        Term::Triple(triple) => {
-            if depth == TRIPLE_TERM_DEPTH_MAX {
-                return Ok(None);
-            }
-            let Triple {
-                subject,
-                predicate,
-                object: inner,
-            } = &**triple;
-            let subject = node(subject, sink)?;
-            let predicate = sink.iri(predicate.as_str())?;
-            let Some(inner) = object(inner, sink, depth + 1)? else {
-                return Ok(None);
-            };
-            sink.triple(subject, predicate, inner)?
-        }
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use std::fmt::Write;
     use std::sync::Arc;
+
+    use oxrdf::Term;
 
     use super::*;
     use crate::load::sink::recording::RecordingSink;

@@ -26,11 +26,13 @@ use crate::limits::{CHUNK_BYTES, SNIFF_BYTES};
 use crate::load::Progress;
 use crate::load::detect::detect;
 use crate::load::document;
+use crate::load::jsonld::{self, Contexts};
 use crate::load::line::{Failure, LineParser};
 use crate::load::patient::Halt;
 use crate::load::pieces::{Pieces, Place};
 use crate::load::sink::QuadSink;
-use crate::load::source::{LOADABLE, Source, Stream};
+use crate::load::source::{Source, Stream};
+use crate::load::xml;
 use crate::query::CancelHandle;
 
 /// How much parsing threads may put on their stack; the parser of Turtle drops nested triple terms
@@ -42,6 +44,8 @@ pub(crate) struct Job<'a> {
     pub(crate) sources: &'a [Source],
     pub(crate) format: Option<GraphFormat>,
     pub(crate) base: Option<&'a str>,
+    /// Contexts that JSON-LD may name.
+    pub(crate) contexts: Contexts,
     pub(crate) threads: usize,
     /// The most that a line or a token may take.
     pub(crate) line_bytes_max: usize,
@@ -296,9 +300,9 @@ impl<S: QuadSink> Worker<'_, S> {
                         drop(opening);
                         self.pieces(opened);
                     }
-                    Ok(Open::Document(mut stream, with_graphs)) => {
+                    Ok(Open::Document(mut stream, format)) => {
                         drop(opening);
-                        match self.document(opened.number, &mut stream, with_graphs) {
+                        match self.document(opened.number, &mut stream, format) {
                             Ok(()) => self.shared.end(),
                             Err(error) => self.shared.fail((opened.number, 0), error),
                         }
@@ -373,27 +377,29 @@ impl<S: QuadSink> Worker<'_, S> {
         }
     }
 
-    fn document(&mut self, file: usize, stream: &mut Stream, with_graphs: bool) -> Result<()> {
+    fn document(&mut self, file: usize, stream: &mut Stream, format: GraphFormat) -> Result<()> {
         self.start_file(file);
         let job = self.shared.job;
         let url = stream.source.url();
         let base = job.base.or(url.as_deref());
         let shared = self.shared;
-        document::parse(
-            stream,
-            with_graphs,
-            base,
-            job.line_bytes_max,
-            &mut self.sink,
-            &mut |quads| {
-                shared.advance(quads)?;
-                if shared.is_stopped() {
-                    // Another file failed, and its error is already known.
-                    return Err(Error::Cancelled);
-                }
-                Ok(())
-            },
-        )
+        let bytes_max = job.line_bytes_max;
+        let sink = &mut self.sink;
+        let advance = &mut |quads| {
+            shared.advance(quads)?;
+            if shared.is_stopped() {
+                // Another file failed, and its error is already known.
+                return Err(Error::Cancelled);
+            }
+            Ok(())
+        };
+        match format {
+            GraphFormat::RdfXml => xml::parse(stream, base, bytes_max, sink, advance),
+            GraphFormat::JsonLd => {
+                jsonld::parse(stream, base, &job.contexts, bytes_max, sink, advance)
+            }
+            format => document::parse(stream, format.has_graphs(), base, bytes_max, sink, advance),
+        }
     }
 
     fn start_file(&mut self, file: usize) {
@@ -434,23 +440,19 @@ impl<S: QuadSink> Worker<'_, S> {
                 format
             }
         };
-        if !LOADABLE.contains(&format) {
-            return Err(Error::Unsupported(format!("{format} ({})", source.name)));
-        }
-        let with_graphs = format.has_graphs();
-        if matches!(format, GraphFormat::Turtle | GraphFormat::TriG) {
-            return Ok(Open::Document(Box::new(stream), with_graphs));
+        if !matches!(format, GraphFormat::NTriples | GraphFormat::NQuads) {
+            return Ok(Open::Document(Box::new(stream), format));
         }
         Ok(Open::Lines(Box::new(Lines {
             pieces: Pieces::new(stream, job.line_bytes_max),
-            with_graphs,
+            with_graphs: format.has_graphs(),
         })))
     }
 }
 
 enum Open {
     Lines(Box<Lines>),
-    Document(Box<Stream>, bool),
+    Document(Box<Stream>, GraphFormat),
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod detect;
 mod document;
 mod driver;
 mod iri;
+mod jsonld;
 mod language;
 mod line;
 mod patient;
@@ -11,7 +12,10 @@ mod pieces;
 mod sink;
 mod source;
 mod store;
+mod terms;
 mod text;
+mod tracked;
+mod xml;
 
 use std::fmt;
 use std::io::Read;

@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use bzip2::bufread::MultiBzDecoder;
 use flate2::bufread::MultiGzDecoder;
+use lzma_rust2::XzReader;
 
 use crate::error::{DataError, Error, Result};
 use crate::format::{Compression, GraphFormat};
@@ -19,16 +21,12 @@ use crate::limits::FOLDER_DEPTH_MAX;
 use crate::load::patient::{self, Halt, Patient};
 use crate::load::{Input, Progress};
 
-/// Formats that can be loaded.
-pub(crate) const LOADABLE: [GraphFormat; 4] = [
-    GraphFormat::NTriples,
-    GraphFormat::NQuads,
-    GraphFormat::Turtle,
-    GraphFormat::TriG,
-];
-
 /// Bytes that are taken from a file at once.
 const READ_BYTES: usize = 256 << 10;
+
+/// What the dictionary of an xz stream may take, in KiB: what `xz -9` asks for and twice as much. The
+/// size stands in the file, so it must not be believed.
+const XZ_MEMORY_KIB: u32 = 129 << 10;
 
 /// One file or stream.
 #[derive(Clone, Debug)]
@@ -89,13 +87,19 @@ impl Source {
                 broken: Arc::clone(&broken),
             };
             let mut start = Vec::new();
-            (&mut raw).take(4).read_to_end(&mut start)?;
+            let looked = u64::try_from(Compression::MAGIC_BYTES).unwrap_or(u64::MAX);
+            (&mut raw).take(looked).read_to_end(&mut start)?;
             let compression = Compression::from_magic(&start);
             let raw = BufReader::with_capacity(READ_BYTES, Cursor::new(start).chain(raw));
             Ok::<(Box<dyn Read + Send>, _), io::Error>(match compression {
                 Compression::Gzip => (Box::new(MultiGzDecoder::new(raw)), compression),
                 Compression::Zstd => (
                     Box::new(zstd::stream::read::Decoder::with_buffer(raw)?),
+                    compression,
+                ),
+                Compression::Bzip2 => (Box::new(MultiBzDecoder::new(raw)), compression),
+                Compression::Xz => (
+                    Box::new(XzReader::new_mem_limit(raw, true, XZ_MEMORY_KIB)),
                     compression,
                 ),
                 Compression::None => (Box::new(raw), compression),
@@ -232,10 +236,7 @@ impl Stream {
         if self.broken.load(Ordering::Relaxed) || self.compression == Compression::None {
             return self.source.unreadable(error);
         }
-        let name = match self.compression {
-            Compression::Zstd => "zstd",
-            _ => "gzip",
-        };
+        let name = self.compression.name();
         let reason = if error.kind() == ErrorKind::UnexpectedEof {
             format!("the {name} data is cut off")
         } else {
@@ -295,7 +296,7 @@ fn expand_path(path: &Path, progress: &dyn Progress, sources: &mut Vec<Source>) 
     if sources.len() == before {
         return Err(unreadable(io::Error::new(
             ErrorKind::NotFound,
-            "the folder has no file with a known extension (.nt .nq .ttl .trig, also with .gz or .zst)",
+            "the folder has no file with a known extension (.nt .nq .ttl .trig .rdf .jsonld, also with .gz, .zst, .bz2 or .xz)",
         )));
     }
     Ok(())
@@ -332,7 +333,7 @@ fn expand_folder(
             continue;
         }
         let source = source_of(&path, &metadata);
-        if metadata.is_file() && source.format.is_some_and(|f| LOADABLE.contains(&f)) {
+        if metadata.is_file() && source.format.is_some() {
             source
                 .open_raw(&Halt::default())
                 .map_err(unreadable(&path))?;

@@ -136,6 +136,7 @@ pub(crate) fn load(
         sources: &sources,
         format: options.format,
         base: options.base.as_deref(),
+        contexts: Arc::new(options.contexts.clone()),
         threads,
         line_bytes_max: usize::try_from(memory_bytes / LINE_SHARE).unwrap_or(usize::MAX),
         cancel: &options.cancel,

@@ -9,7 +9,6 @@ use super::graph::GraphWriter;
 use super::solutions::{SolutionsWriter, write_boolean};
 use super::term::TermViews;
 use crate::error::{Error, Result};
-use crate::format::GraphFormat;
 use crate::query::{Query, QueryKind};
 use std::task::{Poll, Waker};
 
@@ -34,7 +33,7 @@ impl Answer {
     /// Prepares to write the answer to `query`.
     ///
     /// # Errors
-    /// `InvalidOption` if the format does not go with the kind of query, `Unsupported` for JSON-LD.
+    /// `InvalidOption` if the format does not go with the kind of query.
     pub fn new(query: Query, format: ResultFormat) -> Result<Self> {
         let wrong = |reason: &str| Error::InvalidOption {
             option: "--format",
@@ -50,14 +49,11 @@ impl Answer {
                 Writer::Solutions(Box::new(SolutionsWriter::new(format, names)))
             }
             (QueryKind::Boolean, ResultFormat::Solutions(format)) => Writer::Boolean(format),
-            (QueryKind::Graph, ResultFormat::Graph(GraphFormat::JsonLd)) => {
-                return Err(Error::Unsupported("writing JSON-LD".to_owned()));
-            }
             (QueryKind::Graph, ResultFormat::Graph(format)) => {
                 Writer::Graph(Box::new(GraphWriter::new(format)))
             }
             (QueryKind::Graph, ResultFormat::Solutions(_)) => {
-                return Err(wrong("a graph: take nt, nq, ttl, trig or rdf"));
+                return Err(wrong("a graph: take nt, nq, ttl, trig, rdf or jsonld"));
             }
             (_, ResultFormat::Graph(_)) => {
                 return Err(wrong("solutions: take table, json, xml, csv or tsv"));

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term, Triple};
-use oxrdfio::{RdfFormat, RdfSerializer, WriterQuadSerializer};
+use oxrdfio::{JsonLdProfileSet, RdfFormat, RdfSerializer, WriterQuadSerializer};
 
 use super::term::{RDF_TYPE, TermView, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER};
 use crate::error::{Error, Result};
@@ -21,20 +21,25 @@ pub struct GraphWriter {
     open_subject: Vec<u8>,
     open_predicate: Vec<u8>,
     scratch: Vec<u8>,
-    xml: Option<(WriterQuadSerializer<SharedBuffer>, SharedBuffer)>,
+    /// RDF/XML and JSON-LD, until the end is written.
+    library: Option<(WriterQuadSerializer<SharedBuffer>, SharedBuffer)>,
 }
 
 impl GraphWriter {
     /// A writer in this format.
     #[must_use]
     pub fn new(format: GraphFormat) -> Self {
-        let xml = (format == GraphFormat::RdfXml).then(|| {
+        let library = match format {
+            GraphFormat::RdfXml => Some(RdfFormat::RdfXml),
+            GraphFormat::JsonLd => Some(RdfFormat::JsonLd {
+                profile: JsonLdProfileSet::empty(),
+            }),
+            _ => None,
+        };
+        let library = library.map(|format| {
             let buffer = SharedBuffer::default();
             let sink = SharedBuffer(Arc::clone(&buffer.0));
-            (
-                RdfSerializer::from_format(RdfFormat::RdfXml).for_writer(sink),
-                buffer,
-            )
+            (RdfSerializer::from_format(format).for_writer(sink), buffer)
         });
         Self {
             format,
@@ -42,7 +47,7 @@ impl GraphWriter {
             open_subject: Vec::new(),
             open_predicate: Vec::new(),
             scratch: Vec::new(),
-            xml,
+            library,
         }
     }
 
@@ -50,7 +55,7 @@ impl GraphWriter {
     /// out.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if RDF/XML has no way to write the triple.
+    /// [`Error::Unsupported`] if RDF/XML or JSON-LD have no way to write the triple.
     pub fn quad(
         &mut self,
         triple: [&TermView<'_>; 3],
@@ -84,28 +89,28 @@ impl GraphWriter {
                 self.grouped(triple, indent, out);
                 Ok(())
             }
-            GraphFormat::RdfXml => self.xml_triple(triple, out),
-            GraphFormat::JsonLd => Err(Error::Unsupported("writing JSON-LD".to_owned())),
+            GraphFormat::RdfXml => self.by_library(triple, None, out),
+            GraphFormat::JsonLd => self.by_library(triple, graph, out),
         }
     }
 
     /// Writes what comes after the last triple.
     ///
     /// # Errors
-    /// [`crate::Error::Internal`] if the RDF/XML document cannot be ended.
+    /// [`crate::Error::Internal`] if the document cannot be ended.
     pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {
         match self.format {
-            GraphFormat::NTriples | GraphFormat::NQuads | GraphFormat::JsonLd => {}
+            GraphFormat::NTriples | GraphFormat::NQuads => {}
             GraphFormat::Turtle => self.close_statement(out),
             GraphFormat::TriG => {
                 self.close_statement(out);
                 self.enter_graph(None, out);
             }
-            GraphFormat::RdfXml => {
-                if let Some((serializer, buffer)) = self.xml.take() {
+            GraphFormat::RdfXml | GraphFormat::JsonLd => {
+                if let Some((serializer, buffer)) = self.library.take() {
                     serializer
                         .finish()
-                        .map_err(|_| Error::Internal("ending an RDF/XML document".to_owned()))?;
+                        .map_err(|_| Error::Internal("ending a document".to_owned()))?;
                     buffer.drain(out);
                 }
             }
@@ -176,11 +181,21 @@ impl GraphWriter {
         self.scratch = text;
     }
 
-    fn xml_triple(&mut self, triple: [&TermView<'_>; 3], out: &mut Vec<u8>) -> Result<()> {
-        let Some((serializer, buffer)) = &mut self.xml else {
+    fn by_library(
+        &mut self,
+        triple: [&TermView<'_>; 3],
+        graph: Option<&TermView<'_>>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let Some((serializer, buffer)) = &mut self.library else {
             return Err(Error::Internal(
-                "writing after the end of an RDF/XML document".to_owned(),
+                "writing after the end of a document".to_owned(),
             ));
+        };
+        let graph = match graph.map(to_subject) {
+            None => GraphName::DefaultGraph,
+            Some(Some(name)) => name.into(),
+            Some(None) => return Err(Error::Internal("a graph without a name".to_owned())),
         };
         let [subject, predicate, object] = triple;
         let (Some(subject), Some(Term::NamedNode(predicate)), Some(object)) =
@@ -190,9 +205,9 @@ impl GraphWriter {
                 "a triple whose terms stand in wrong places".to_owned(),
             ));
         };
-        let quad = Quad::new(subject, predicate, object, GraphName::DefaultGraph);
+        let quad = Quad::new(subject, predicate, object, graph);
         serializer.serialize_quad(&quad).map_err(|source| {
-            Error::Unsupported(format!("RDF/XML cannot express {quad}: {source}"))
+            Error::Unsupported(format!("{} cannot express {quad}: {source}", self.format))
         })?;
         buffer.drain(out);
         Ok(())

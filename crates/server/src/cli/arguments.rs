@@ -39,6 +39,7 @@ pub(super) enum Command {
 Examples:
   stoa load --db mydb facts.ttl
   stoa load --db mydb --memory 2G dumps/ extra.nq.zst
+  stoa load --db mydb --context https://schema.org/=schema.jsonld page.jsonld
   zcat facts.nt.gz | stoa load --db mydb --format nt --graph http://example.org/g -")]
     Load(Load),
     /// Answer a SPARQL query
@@ -88,10 +89,10 @@ pub(super) struct Folder {
 pub(super) struct Load {
     #[command(flatten)]
     pub(super) folder: Folder,
-    /// Files, folders, or - for standard input; plain, gzip or zstd
+    /// Files, folders, or - for standard input; plain, gzip, zstd, bzip2 or xz
     #[arg(required = true, value_name = "FILE|FOLDER|-")]
     pub(super) inputs: Vec<PathBuf>,
-    /// The format of all inputs: nt, nq, ttl, trig; by default by extension, else by content
+    /// The format of all inputs: nt, nq, ttl, trig, rdf, jsonld; by default by extension, else by content
     #[arg(long, env = "STOA_FORMAT", value_parser = parse_graph_format)]
     pub(super) format: Option<GraphFormat>,
     /// Put triples of the default graph into this graph
@@ -103,6 +104,9 @@ pub(super) struct Load {
     /// Sort orders of a new database: default, or lean for less space and slower look-ups of nodes
     #[arg(long, value_name = "SCHEME", env = "STOA_SCHEME", value_parser = parse_scheme)]
     pub(super) scheme: Option<Scheme>,
+    /// A file with the JSON-LD context that documents name by this URL; repeatable. Nothing is fetched
+    #[arg(long, value_name = "URL=FILE", value_parser = parse_context)]
+    pub(super) context: Vec<(String, PathBuf)>,
     /// Memory to use at most, such as 2G; by default a quarter of the machine's
     #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
     pub(super) memory: Option<u64>,
@@ -128,7 +132,7 @@ pub(super) struct Query {
     /// Base of relative IRIs in the query
     #[arg(long, value_name = "IRI", env = "STOA_BASE")]
     pub(super) base: Option<String>,
-    /// table, json, xml, csv, tsv for solutions; nt, nq, ttl, trig, rdf for graphs
+    /// table, json, xml, csv, tsv for solutions; nt, nq, ttl, trig, rdf, jsonld for graphs
     #[arg(long, env = "STOA_FORMAT", value_parser = parse_result_format)]
     pub(super) format: Option<ResultFormat>,
     #[command(flatten)]
@@ -220,7 +224,7 @@ pub(super) struct Serve {
 pub(super) struct Dump {
     #[command(flatten)]
     pub(super) folder: Folder,
-    /// nq or trig
+    /// nq, trig or jsonld
     #[arg(long, env = "STOA_FORMAT", value_parser = parse_dump_format, default_value = "nq")]
     pub(super) format: DumpFormat,
 }
@@ -291,25 +295,29 @@ fn parse_scheme(text: &str) -> Result<Scheme, String> {
     }
 }
 
+/// The last `=` divides, since URLs may have some.
+fn parse_context(text: &str) -> Result<(String, PathBuf), String> {
+    match text.rsplit_once('=') {
+        Some((url, file)) if !url.is_empty() && !file.is_empty() => {
+            Ok((url.to_owned(), PathBuf::from(file)))
+        }
+        _ => Err("give URL=FILE".to_owned()),
+    }
+}
+
 fn parse_graph_format(text: &str) -> Result<GraphFormat, String> {
     match GraphFormat::from_name(text) {
-        Some(GraphFormat::RdfXml | GraphFormat::JsonLd) => Err(format!(
-            "not supported yet: loading {text}; convert it to nt, nq, ttl or trig"
-        )),
         Some(format) => Ok(format),
-        None => Err("the formats are nt, nq, ttl and trig".to_owned()),
+        None => Err("the formats are nt, nq, ttl, trig, rdf and jsonld".to_owned()),
     }
 }
 
 fn parse_result_format(text: &str) -> Result<ResultFormat, String> {
     match ResultFormat::from_name(text) {
-        Some(ResultFormat::Graph(GraphFormat::JsonLd)) => {
-            Err("not supported yet: writing JSON-LD; take ttl or nt".to_owned())
-        }
         Some(format) => Ok(format),
-        None => {
-            Err("the formats are table, json, xml, csv, tsv; nt, nq, ttl, trig, rdf".to_owned())
-        }
+        None => Err(
+            "the formats are table, json, xml, csv, tsv; nt, nq, ttl, trig, rdf, jsonld".to_owned(),
+        ),
     }
 }
 
@@ -317,7 +325,8 @@ fn parse_dump_format(text: &str) -> Result<DumpFormat, String> {
     match GraphFormat::from_name(text) {
         Some(GraphFormat::NQuads) => Ok(DumpFormat::NQuads),
         Some(GraphFormat::TriG) => Ok(DumpFormat::TriG),
-        _ => Err("a dump is written as nq or trig".to_owned()),
+        Some(GraphFormat::JsonLd) => Ok(DumpFormat::JsonLd),
+        _ => Err("a dump is written as nq, trig or jsonld".to_owned()),
     }
 }
 

@@ -26,6 +26,15 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
         io: arguments.folder.io,
         ..RuntimeOptions::default()
     })?;
+    let contexts = arguments
+        .context
+        .into_iter()
+        .map(|(url, file)| {
+            let text = std::fs::read(&file)
+                .with_context(|| format!("cannot read the context {}", file.display()))?;
+            Ok((url, text))
+        })
+        .collect::<anyhow::Result<_>>()?;
     let options = OpenOptions {
         access: Access::Exclusive,
         create: true,
@@ -45,6 +54,7 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
             graph: arguments.graph,
             base: arguments.base,
             scheme: arguments.scheme,
+            contexts,
             memory_bytes: arguments.memory,
             threads: arguments.threads,
             cancel: CancelHandle::from_flag(Arc::clone(interrupted)),

@@ -164,6 +164,7 @@ fn choose_format(kind: QueryKind, request: &QueryRequest) -> Result<ResultFormat
             GraphFormat::Turtle,
             GraphFormat::NTriples,
             GraphFormat::RdfXml,
+            GraphFormat::JsonLd,
             GraphFormat::NQuads,
             GraphFormat::TriG,
         ];

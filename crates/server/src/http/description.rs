@@ -17,7 +17,7 @@ const VOID: &str = "http://rdfs.org/ns/void#";
 const FORMATS: &str = "http://www.w3.org/ns/formats/";
 
 /// Formats of answers, by their names in the registry of formats.
-const RESULT_FORMATS: [&str; 9] = [
+const RESULT_FORMATS: [&str; 10] = [
     "SPARQL_Results_JSON",
     "SPARQL_Results_XML",
     "SPARQL_Results_CSV",
@@ -27,6 +27,7 @@ const RESULT_FORMATS: [&str; 9] = [
     "N-Quads",
     "TriG",
     "RDF_XML",
+    "JSON-LD",
 ];
 
 /// A description that is still to be written.

@@ -20,16 +20,18 @@ use super::problem::Problem;
 use super::route::{Client, joined, run};
 
 /// Formats of one graph, in our order of preference.
-const GRAPH_FORMATS: [GraphFormat; 5] = [
+const GRAPH_FORMATS: [GraphFormat; 6] = [
     GraphFormat::Turtle,
     GraphFormat::NTriples,
     GraphFormat::RdfXml,
+    GraphFormat::JsonLd,
     GraphFormat::TriG,
     GraphFormat::NQuads,
 ];
 
 /// Formats of the whole dataset.
-const DATASET_FORMATS: [GraphFormat; 2] = [GraphFormat::NQuads, GraphFormat::TriG];
+const DATASET_FORMATS: [GraphFormat; 3] =
+    [GraphFormat::NQuads, GraphFormat::TriG, GraphFormat::JsonLd];
 
 /// Answers GET and HEAD.
 pub(super) async fn store(

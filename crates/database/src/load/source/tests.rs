@@ -35,6 +35,19 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
+fn bzip2(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = ::bzip2::write::BzEncoder::new(Vec::new(), ::bzip2::Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn xz(bytes: &[u8]) -> Vec<u8> {
+    let options = lzma_rust2::XzOptions::with_preset(1);
+    let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), options).unwrap();
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
 fn source(name: &str, bytes: Vec<u8>) -> Source {
     let input = Input::from_bytes(name, bytes);
     expand(&[input], &()).unwrap().remove(0)
@@ -49,6 +62,17 @@ fn compression_is_told_from_the_first_bytes() {
     assert_eq!(all(&source("a", two_members)).unwrap(), text.repeat(2));
     let frame = zstd::encode_all(text, 1).unwrap();
     assert_eq!(all(&source("a", frame.repeat(2))).unwrap(), text.repeat(2));
+    for packed in [bzip2(text), xz(text)] {
+        assert_eq!(all(&source("a", packed.clone())).unwrap(), text);
+        let twice = [packed.clone(), packed].concat();
+        assert_eq!(all(&source("a", twice)).unwrap(), text.repeat(2));
+    }
+    assert_eq!(all(&source("a", bzip2(b""))).unwrap(), b"");
+    assert_eq!(all(&source("a", xz(b""))).unwrap(), b"");
+    assert_eq!(
+        all(&source("a", b"BZh9 is text".to_vec())).unwrap(),
+        b"BZh9 is text"
+    );
     assert_eq!(all(&source("a", Vec::new())).unwrap(), b"");
     assert_eq!(all(&source("a", vec![0x1f])).unwrap(), [0x1f]);
 }
@@ -61,19 +85,48 @@ fn damaged_compression_is_an_error() {
     for (name, packed) in [
         ("gzip", gzip(&text)),
         ("zstd", zstd::encode_all(&*text, 1).unwrap()),
+        ("bzip2", bzip2(&text)),
+        ("xz", xz(&text)),
     ] {
-        let cut = all(&source("a", packed[..packed.len() / 2].to_vec())).unwrap_err();
-        assert_eq!(
-            cut.to_string(),
-            format!("a: line 1, column 1: the {name} data is cut off")
+        for length in [packed.len() / 2, packed.len() - 1] {
+            let cut = all(&source("a", packed[..length].to_vec())).unwrap_err();
+            assert_eq!(
+                cut.to_string(),
+                format!("a: line 1, column 1: the {name} data is cut off")
+            );
+        }
+        // So it is in the second of two streams.
+        let second = [packed.clone(), packed[..packed.len() / 2].to_vec()].concat();
+        let cut = all(&source("a", second)).unwrap_err().to_string();
+        assert!(cut.ends_with("data is cut off"), "{name}: {cut}");
+    }
+    // Zstandard frames need not have a checksum, the others have.
+    for (name, mut damaged) in [
+        ("gzip", gzip(&text)),
+        ("bzip2", bzip2(&text)),
+        ("xz", xz(&text)),
+    ] {
+        let middle = damaged.len() / 2;
+        damaged[middle..middle + 20].fill(0xff);
+        let error = all(&source("a", damaged)).unwrap_err().to_string();
+        assert!(
+            error.contains(&format!("the {name} data is damaged")),
+            "{error}"
         );
     }
-    // Zstandard frames need not have a checksum, gzip members have.
-    let mut damaged = gzip(&text);
-    let middle = damaged.len() / 2;
-    damaged[middle..middle + 20].fill(0xff);
-    let error = all(&source("a", damaged)).unwrap_err().to_string();
-    assert!(error.contains("the gzip data is damaged"), "{error}");
+}
+
+#[test]
+fn an_xz_stream_cannot_ask_for_gigabytes() {
+    let mut options = lzma_rust2::XzOptions::with_preset(1);
+    options.lzma_options.dict_size = 1 << 30;
+    let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), options).unwrap();
+    encoder.write_all(b"x").unwrap();
+    let error = all(&source("a", encoder.finish().unwrap())).unwrap_err();
+    assert!(
+        error.to_string().contains("the xz data is damaged"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -90,12 +143,12 @@ fn folders_are_searched() {
         .iter()
         .map(|s| s.name.strip_prefix(path.to_str().unwrap()).unwrap())
         .collect();
-    assert_eq!(names, ["/b/c/x.ttl.gz", "/b/y.NQ", "/z.nt"]);
-    assert_eq!(sources[1].format, Some(GraphFormat::NQuads));
-    assert_eq!(sources[2].bytes, Some(4));
+    assert_eq!(names, ["/b/c/x.ttl.gz", "/b/data.rdf", "/b/y.NQ", "/z.nt"]);
+    assert_eq!(sources[2].format, Some(GraphFormat::NQuads));
+    assert_eq!(sources[3].bytes, Some(4));
     let notes = notes.0.into_inner().unwrap();
-    assert_eq!(notes.len(), 2);
-    assert!(notes[1].ends_with("readme.md"), "{notes:?}");
+    assert_eq!(notes.len(), 1);
+    assert!(notes[0].ends_with("readme.md"), "{notes:?}");
 }
 
 #[test]
