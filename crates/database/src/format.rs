@@ -74,9 +74,15 @@ impl GraphFormat {
                 Self::NTriples
             }
             "nq" | "nquads" | "n-quads" | "application/n-quads" | "text/x-nquads" => Self::NQuads,
-            "ttl" | "turtle" | "text/turtle" | "application/turtle" | "application/x-turtle" => {
-                Self::Turtle
-            }
+            // Turtle is the part of N3 that is RDF.
+            "ttl"
+            | "turtle"
+            | "text/turtle"
+            | "application/turtle"
+            | "application/x-turtle"
+            | "n3"
+            | "text/n3"
+            | "text/rdf+n3" => Self::Turtle,
             "trig" | "application/trig" | "application/x-trig" => Self::TriG,
             "rdf" | "rdfxml" | "rdf/xml" | "rdf-xml" | "owl" | "application/rdf+xml" => {
                 Self::RdfXml

@@ -1,4 +1,4 @@
-//! Asking other endpoints: what a [`service`](crate::operator) operator hands out and gets back.
+//! Asking other endpoints: what a `service` operator hands out and gets back.
 //!
 //! ```text
 //!   operator --ServiceRequest, AnswerWriter--> ServiceClient --> some thread of its own

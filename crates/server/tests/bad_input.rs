@@ -141,7 +141,7 @@ fn wrong_formats_and_usage_are_told_apart_from_failures() {
     .unwrap();
     fs::write(
         folder.path().join("page.rdf"),
-        "<?xml version=\"1.0\"?><rdf:RDF/>",
+        "<?xml version=\"1.0\"?><rdf:RDF",
     )
     .unwrap();
     let load = |rest: &[&'static str]| [&["load", "--db", "db"], rest].concat();
@@ -159,9 +159,12 @@ fn wrong_formats_and_usage_are_told_apart_from_failures() {
         (
             load(&["noise.bin"]),
             1,
-            ["noise.bin", "name it with --format (nt, nq, ttl, trig)"],
+            [
+                "noise.bin",
+                "name it with --format (nt, nq, ttl, trig, rdf, jsonld)",
+            ],
         ),
-        (load(&["page.rdf"]), 1, ["page.rdf", "not supported yet"]),
+        (load(&["page.rdf"]), 1, ["page.rdf", "line 1, column"]),
         (
             load(&["--format", "docx", "one.nt"]),
             2,

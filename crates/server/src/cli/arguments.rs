@@ -214,7 +214,7 @@ pub(super) struct Serve {
     /// Cut off a client that takes nothing of its answer for this time
     #[arg(long, value_name = "TIME", env = "STOA_CLIENT_TIMEOUT", value_parser = parse_duration, default_value = "60s")]
     pub(super) client_timeout: Duration,
-    /// Let web pages of this origin read answers, such as https://example.org, or * for all;
+    /// Let web pages of this origin (scheme and host) read answers, or * for all;
     /// repeatable
     #[arg(long, value_name = "ORIGIN", env = "STOA_CORS", value_delimiter = ',', value_parser = parse_origin)]
     pub(super) cors: Vec<String>,
