@@ -217,7 +217,7 @@ fn wrong_formats_and_usage_are_told_apart_from_failures() {
         (
             vec!["dump", "--db", "db", "--format", "ttl"],
             2,
-            ["nq or trig", "--format"],
+            ["nq, trig or jsonld", "--format"],
         ),
     ] {
         assert_fails(folder.path(), &arguments, code, &parts);

@@ -159,7 +159,7 @@ pub(super) struct QueryLimits {
         default_value = "unnamed"
     )]
     pub(super) default_graph: DefaultGraph,
-    /// Let SERVICE ask URLs with this prefix, such as https://example.org/sparql, or https:// for all;
+    /// Let SERVICE ask URLs with this prefix, which names the endpoint, or only a host or a scheme;
     /// repeatable; without it SERVICE is off. This machine itself only if its address is the prefix's
     #[arg(long, value_name = "PREFIX", env = "STOA_ALLOW_SERVICE", value_delimiter = ',', value_parser = Prefix::parse)]
     pub(super) allow_service: Vec<Prefix>,
