@@ -48,8 +48,8 @@ fn errors_are_problem_documents() {
         (
             QUERY,
             "SELECT * { SERVICE <http://a/> { ?s ?p ?o } }",
-            "400",
-            "not supported yet",
+            "403",
+            "SERVICE is off",
         ),
         (
             "POST /sparql HTTP/1.1\r\nContent-Type: text/plain",
