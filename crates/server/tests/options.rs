@@ -13,7 +13,8 @@ use support::{
 
 mod support;
 
-/// The options that the tests below see at work; `--allow-service` is seen in service.rs.
+/// The options that the tests below see at work; `--allow-service` is seen in service.rs,
+/// `--io` and `--scheme` by the tests of storage and of schemes.
 const SHOWN: [(&str, &[&str]); 6] = [
     (
         "load",
@@ -23,7 +24,9 @@ const SHOWN: [(&str, &[&str]); 6] = [
             "--db",
             "--format",
             "--graph",
+            "--io",
             "--memory",
+            "--scheme",
             "--threads",
         ],
     ),
@@ -37,6 +40,7 @@ const SHOWN: [(&str, &[&str]); 6] = [
             "--explain",
             "--file",
             "--format",
+            "--io",
             "--memory",
             "--timeout",
         ],
@@ -55,9 +59,9 @@ const SHOWN: [(&str, &[&str]); 6] = [
             "--timeout",
         ],
     ),
-    ("dump", &["--db", "--format"]),
-    ("info", &["--db"]),
-    ("check", &["--db"]),
+    ("dump", &["--db", "--format", "--io"]),
+    ("info", &["--db", "--io"]),
+    ("check", &["--db", "--io"]),
 ];
 
 /// The options that a help describes.
