@@ -22,8 +22,10 @@ const RDF: [&str; 8] = [
     "rdf/rdf12/rdf-trig/manifest.ttl",
 ];
 
-/// What may fail where the record says so; of RDF/XML it is the canonical form of XML literals.
-const RECORDED: [&str; 8] = [
+/// What may fail where the record says so; of RDF/XML it is the canonical form of XML literals, of
+/// JSON-LD mostly IRIs on a base with dots.
+const RECORDED: [&str; 9] = [
+    "json-ld/toRdf-manifest.jsonld",
     "rdf/rdf11/rdf-xml/manifest.ttl",
     "rdf/rdf12/rdf-xml/manifest.ttl",
     "sparql/sparql10/manifest-evaluation.ttl",
@@ -88,7 +90,7 @@ fn record() -> PathBuf {
 }
 
 #[test]
-fn queries_and_rdf_xml_pass_at_least_as_many_as_before() {
+fn queries_and_other_formats_pass_at_least_as_many_as_before() {
     let Some(tallies) = tallies(&RECORDED) else {
         return;
     };

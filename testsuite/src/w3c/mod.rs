@@ -1,6 +1,7 @@
 //! The runner of the W3C test suites: reads their manifests and runs what this version knows.
 
 mod endpoints;
+mod jsonld;
 mod manifest;
 mod rdf;
 mod sparql;
@@ -37,24 +38,33 @@ pub struct Tally {
     pub skipped: Vec<(String, String)>,
 }
 
+impl Tally {
+    fn add(&mut self, name: String, outcome: Outcome) {
+        match outcome {
+            Outcome::Passed => self.passed += 1,
+            Outcome::PassedByValue => {
+                self.passed += 1;
+                self.by_value.push(name);
+            }
+            Outcome::Failed(reason) => self.failed.push((name, reason)),
+            Outcome::Skipped(reason) => self.skipped.push((name, reason)),
+        }
+    }
+}
+
 /// Runs all tests of a manifest, those that it includes too; one tally for each file.
 ///
 /// # Errors
 /// If a manifest cannot be read.
 pub fn run(root: &Path, manifest: &str) -> anyhow::Result<BTreeMap<String, Tally>> {
+    if manifest.ends_with(".jsonld") {
+        return jsonld::run(root, manifest);
+    }
     let mut tallies: BTreeMap<String, Tally> = BTreeMap::new();
     let manifest = Manifest::read(root, manifest)?;
     for test in &manifest.tests {
         let tally = tallies.entry(test.manifest.clone()).or_default();
-        match run_test(root, test) {
-            Outcome::Passed => tally.passed += 1,
-            Outcome::PassedByValue => {
-                tally.passed += 1;
-                tally.by_value.push(test.name.clone());
-            }
-            Outcome::Failed(reason) => tally.failed.push((test.name.clone(), reason)),
-            Outcome::Skipped(reason) => tally.skipped.push((test.name.clone(), reason)),
-        }
+        tally.add(test.name.clone(), run_test(root, test));
     }
     Ok(tallies)
 }
