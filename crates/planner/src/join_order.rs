@@ -27,6 +27,8 @@ const DYNAMIC_MAX: usize = 10;
 const BUSHY_MAX: usize = 6;
 /// What a row is taken to cost in the joins that are still to come, for the greedy order.
 const ROW_AHEAD: f64 = 150.0;
+/// No estimate is larger.
+const ROWS_MAX: f64 = 1e100;
 /// What looking at one pair of sets costs, in nanoseconds.
 const PAIR_NS: f64 = 400.0;
 /// How many times the search a greedy order must cost to be worth improving.
@@ -43,6 +45,16 @@ pub(crate) struct Item {
     /// it is known; else `rows`.
     pub(crate) distinct: Vec<(Variable, f64)>,
     pub(crate) source: Source,
+}
+
+impl Item {
+    /// How many different terms a variable of it takes; at least one.
+    pub(crate) fn distinct_of(&self, variable: Variable) -> f64 {
+        let known = self.distinct.iter().find(|(other, _)| *other == variable);
+        known
+            .map_or(self.rows, |(_, distinct)| *distinct)
+            .clamp(1.0, ROWS_MAX)
+    }
 }
 
 /// What an item is made of.
@@ -146,11 +158,17 @@ pub(crate) fn order(
     conditions: &[Condition],
     forced: Option<ForcedJoin>,
 ) -> Option<Order> {
+    let together = shared_by(items.iter().map(|item| &item.possible));
+    let bindings = |item: &Item| Bindings {
+        certain: item.certain.intersection(&together),
+        possible: item.possible.intersection(&together),
+    };
     let mut search = Search {
         items,
+        bindings: items.iter().map(bindings).collect(),
         conditions,
         forced,
-        shared: shared_variables(items),
+        shared: shared_variables(items, &together),
         trees: Vec::new(),
         bound: f64::INFINITY,
     };
@@ -188,21 +206,28 @@ fn is_worth(items: usize, cost: f64) -> bool {
 
 /// A variable that several items have.
 struct Shared {
+    variable: Variable,
     items: u64,
     /// Distinct values in each item; 0 where the item does not have it.
     distinct: Vec<f64>,
 }
 
-fn shared_variables(items: &[Item]) -> Vec<Shared> {
+/// The variables that are in several of these sets.
+pub(crate) fn shared_by<'a>(sets: impl Iterator<Item = &'a VariableSet>) -> VariableSet {
     let mut once = VariableSet::new();
     let mut twice = VariableSet::new();
-    for item in items {
-        twice.union_with(&once.intersection(&item.possible));
-        once.union_with(&item.possible);
+    for set in sets {
+        twice.union_with(&once.intersection(set));
+        once.union_with(set);
     }
     twice
+}
+
+fn shared_variables(items: &[Item], shared: &VariableSet) -> Vec<Shared> {
+    shared
         .iter()
         .map(|variable| Shared {
+            variable,
             items: items
                 .iter()
                 .enumerate()
@@ -214,22 +239,44 @@ fn shared_variables(items: &[Item]) -> Vec<Shared> {
                     if !item.possible.contains(variable) {
                         return 0.0;
                     }
-                    let known = item.distinct.iter().find(|(other, _)| *other == variable);
-                    known.map_or(item.rows, |(_, distinct)| *distinct).max(1.0)
+                    item.distinct_of(variable)
                 })
                 .collect(),
         })
         .collect()
 }
 
+/// Which of the variables that several items have a set of items binds, and may bind. Others make no
+/// difference to a join, and there may be thousands of them.
+#[derive(Clone, Default)]
+struct Bindings {
+    certain: VariableSet,
+    possible: VariableSet,
+}
+
+impl Bindings {
+    fn union_with(&mut self, other: &Self) {
+        self.certain.union_with(&other.certain);
+        self.possible.union_with(&other.possible);
+    }
+}
+
 struct Search<'a> {
     items: &'a [Item],
+    /// Those of each item.
+    bindings: Vec<Bindings>,
     conditions: &'a [Condition],
     forced: Option<ForcedJoin>,
     shared: Vec<Shared>,
     trees: Vec<Tree>,
     /// Trees that cost more are not looked at.
     bound: f64,
+}
+
+/// An estimate that can be multiplied with another one. Products of many patterns leave the range of
+/// floating-point numbers, and what comes after infinity is no number at all.
+pub(crate) const fn limited(rows: f64) -> f64 {
+    rows.min(ROWS_MAX)
 }
 
 /// The items of a set.
@@ -249,16 +296,14 @@ impl Search<'_> {
     fn rows(&self, set: u64) -> f64 {
         let mut rows: f64 = members(set)
             .filter_map(|item| self.items.get(item))
-            .map(|item| item.rows)
-            .product();
+            .fold(1.0, |rows, item| limited(rows * item.rows));
         for shared in &self.shared {
             let mut smallest = f64::INFINITY;
             let mut product = 1.0;
-            for distinct in members(set).filter_map(|item| shared.distinct.get(item)) {
-                if *distinct > 0.0 {
-                    smallest = smallest.min(*distinct);
-                    product *= *distinct;
-                }
+            for distinct in members(set & shared.items).filter_map(|item| shared.distinct.get(item))
+            {
+                smallest = smallest.min(*distinct);
+                product = limited(product * *distinct);
             }
             if smallest.is_finite() {
                 rows *= smallest / product;
@@ -272,14 +317,36 @@ impl Search<'_> {
         rows
     }
 
-    fn variables(&self, set: u64) -> (VariableSet, VariableSet) {
-        let mut certain = VariableSet::new();
-        let mut possible = VariableSet::new();
-        for item in members(set).filter_map(|item| self.items.get(item)) {
-            certain.union_with(&item.certain);
-            possible.union_with(&item.possible);
+    /// [`Self::rows`] of `set` and one more item, where `set` has `rows`.
+    fn rows_with(&self, set: u64, rows: f64, next: usize) -> f64 {
+        let Some((item, bindings)) = self.items.get(next).zip(self.bindings.get(next)) else {
+            return rows;
+        };
+        let mut rows = limited(rows * item.rows);
+        for variable in bindings.possible.iter() {
+            // Ascending, as the variables of a set are.
+            let found = self
+                .shared
+                .binary_search_by_key(&variable, |shared| shared.variable);
+            let Some(shared) = found.ok().and_then(|at| self.shared.get(at)) else {
+                continue;
+            };
+            let smallest = members(set & shared.items)
+                .filter_map(|item| shared.distinct.get(item))
+                .fold(f64::INFINITY, |least, distinct| least.min(*distinct));
+            if let Some(own) = shared.distinct.get(next)
+                && smallest.is_finite()
+            {
+                rows /= smallest.max(*own);
+            }
         }
-        (certain, possible)
+        let joined = set | 1 << next;
+        for condition in self.conditions {
+            if condition.is_covered(joined) && !condition.is_covered(set) {
+                rows *= condition.selectivity;
+            }
+        }
+        rows
     }
 
     /// The trees of one item.
@@ -322,7 +389,13 @@ impl Search<'_> {
     }
 
     /// The ways to join two trees.
-    fn join(&self, left: usize, right: usize, rows: f64, into: &mut Vec<Tree>) {
+    fn join(
+        &self,
+        (left, left_binds): (usize, &Bindings),
+        (right, right_binds): (usize, &Bindings),
+        rows: f64,
+        into: &mut Vec<Tree>,
+    ) {
         let (Some(a), Some(b)) = (self.trees.get(left), self.trees.get(right)) else {
             return;
         };
@@ -331,10 +404,9 @@ impl Search<'_> {
         if cheapest > self.bound {
             return;
         }
-        let (left_certain, left_possible) = self.variables(a.items);
-        let (right_certain, right_possible) = self.variables(b.items);
-        let shared = left_possible.intersection(&right_possible);
-        let bound = shared.is_subset(&left_certain) && shared.is_subset(&right_certain);
+        let shared = left_binds.possible.intersection(&right_binds.possible);
+        let left_certain = &left_binds.certain;
+        let bound = shared.is_subset(left_certain) && shared.is_subset(&right_binds.certain);
         let tree = |cost, sorted, step| Tree {
             items: a.items | b.items,
             rows,
@@ -350,14 +422,14 @@ impl Search<'_> {
                 tree(cost, Some(key), Step::Merge { left, right, key })
             });
         let probed = bound
-            .then(|| self.lookup(a, b, &left_certain, &shared))
+            .then(|| self.lookup(a, b, left_certain, &shared))
             .flatten()
             .map(|(item, cost)| {
                 let cost = a.cost + cost + output;
                 tree(cost, a.sorted, Step::Lookup { left, item })
             });
         let searched = bound
-            .then(|| self.search(a, b, &left_certain))
+            .then(|| self.search(a, b, left_certain))
             .flatten()
             .map(|(item, cost)| tree(a.cost + cost + output, None, Step::Search { left, item }));
         let hashed = tree(
@@ -443,21 +515,27 @@ impl Search<'_> {
         })?;
         let mut current = singles.get(first)?.clone();
         let mut set: u64 = 1 << first;
+        let mut binds = self.bindings.get(first)?.clone();
+        let mut rows_so_far = self.items.get(first)?.rows;
         while set.count_ones() as usize != count {
-            let mut best: Option<(bool, f64, usize, Vec<Tree>)> = None;
-            let (_, possible) = self.variables(set);
-            for next in (0..count).filter(|next| set & (1 << next) == 0) {
-                let joined = set | 1 << next;
-                let connected = self
-                    .items
-                    .get(next)
-                    .is_some_and(|item| !item.possible.is_disjoint(&possible));
-                let rows = self.rows(joined);
+            let mut best: Option<(f64, f64, usize, Vec<Tree>)> = None;
+            let rest: Vec<usize> = (0..count).filter(|next| set & (1 << next) == 0).collect();
+            let is_connected = |next: &&usize| {
+                let other = self.bindings.get(**next);
+                other.is_some_and(|other| !other.possible.is_disjoint(&binds.possible))
+            };
+            let mut candidates: Vec<usize> = rest.iter().filter(is_connected).copied().collect();
+            if candidates.is_empty() {
+                candidates = rest;
+            }
+            for next in candidates {
+                let rows = self.rows_with(set, rows_so_far, next);
                 let mut trees = Vec::new();
+                let own = self.bindings.get(next)?;
                 for &left in &current {
                     for &right in singles.get(next)? {
-                        self.join(left, right, rows, &mut trees);
-                        self.join(right, left, rows, &mut trees);
+                        self.join((left, &binds), (right, own), rows, &mut trees);
+                        self.join((right, own), (left, &binds), rows, &mut trees);
                     }
                 }
                 self.enforce(&mut trees);
@@ -466,18 +544,15 @@ impl Search<'_> {
                     .map(|tree| tree.cost)
                     .fold(f64::INFINITY, f64::min);
                 let weight = cost + rows * ROW_AHEAD;
-                let better = best
-                    .as_ref()
-                    .is_none_or(|(best_connected, best_weight, _, _)| {
-                        (connected, -weight) > (*best_connected, -*best_weight)
-                    });
-                if better {
-                    best = Some((connected, weight, next, trees));
+                if best.as_ref().is_none_or(|(least, ..)| weight < *least) {
+                    best = Some((weight, rows, next, trees));
                 }
             }
-            let (_, _, next, trees) = best?;
+            let (_, rows, next, trees) = best?;
+            rows_so_far = rows;
             current = self.keep(trees);
             set |= 1 << next;
+            binds.union_with(self.bindings.get(next)?);
         }
         self.cheapest_number(&current)
     }
@@ -486,6 +561,12 @@ impl Search<'_> {
     fn dynamic(&mut self) -> Option<usize> {
         let count = self.items.len();
         let full: usize = (1 << count) - 1;
+        let mut binds: Vec<Bindings> = vec![Bindings::default(); full + 1];
+        for set in 1..=full {
+            let mut all = binds.get(set & (set - 1))?.clone();
+            all.union_with(self.bindings.get(set.trailing_zeros() as usize)?);
+            *binds.get_mut(set)? = all;
+        }
         let mut best: Vec<Vec<usize>> = vec![Vec::new(); full + 1];
         for number in 0..count {
             let mut trees = Vec::new();
@@ -508,9 +589,10 @@ impl Search<'_> {
                     let rest = set & !part;
                     let looked_at = count <= BUSHY_MAX || rest.is_power_of_two();
                     if looked_at && self.is_connected(part as u64, rest as u64) == connected {
+                        let (one, other) = (binds.get(part)?, binds.get(rest)?);
                         for &left in best.get(part)? {
                             for &right in best.get(rest)? {
-                                self.join(left, right, rows, &mut trees);
+                                self.join((left, one), (right, other), rows, &mut trees);
                             }
                         }
                     }

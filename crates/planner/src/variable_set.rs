@@ -1,4 +1,7 @@
 //! Sets of variables as bits; the first 64 variables of a query need no allocation.
+//!
+//! A query may have ten thousand variables of which a pattern has two, so only the words between the
+//! first and the last one that is not zero are kept.
 
 use crate::physical::Variable;
 
@@ -6,6 +9,8 @@ use crate::physical::Variable;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct VariableSet {
     low: u64,
+    /// The number of the first word of `high`, where `low` is word 0; at least 1 unless there is none.
+    start: usize,
     /// Bits of the variables from 64 on; words at the end may be zero.
     high: Vec<u64>,
 }
@@ -14,6 +19,7 @@ impl VariableSet {
     pub(crate) const fn new() -> Self {
         Self {
             low: 0,
+            start: 0,
             high: Vec::new(),
         }
     }
@@ -24,10 +30,8 @@ impl VariableSet {
             self.low |= bit;
             return;
         }
-        if self.high.len() < word {
-            self.high.resize(word, 0);
-        }
-        if let Some(high) = self.high.get_mut(word - 1) {
+        self.cover(word, word + 1);
+        if let Some(high) = self.high.get_mut(word - self.start) {
             *high |= bit;
         }
     }
@@ -36,7 +40,9 @@ impl VariableSet {
         let (word, bit) = place(variable);
         if word == 0 {
             self.low &= !bit;
-        } else if let Some(high) = self.high.get_mut(word - 1) {
+        } else if let Some(at) = word.checked_sub(self.start)
+            && let Some(high) = self.high.get_mut(at)
+        {
             *high &= !bit;
         }
     }
@@ -46,7 +52,7 @@ impl VariableSet {
         if word == 0 {
             self.low & bit != 0
         } else {
-            self.high.get(word - 1).is_some_and(|high| high & bit != 0)
+            self.word(word) & bit != 0
         }
     }
 
@@ -56,26 +62,24 @@ impl VariableSet {
 
     pub(crate) fn union_with(&mut self, other: &Self) {
         self.low |= other.low;
-        if self.high.len() < other.high.len() {
-            self.high.resize(other.high.len(), 0);
+        if other.high.is_empty() {
+            return;
         }
-        for (high, &more) in self.high.iter_mut().zip(&other.high) {
+        self.cover(other.start, other.end());
+        let from = other.start - self.start;
+        for (high, &more) in self.high.iter_mut().skip(from).zip(&other.high) {
             *high |= more;
         }
     }
 
     pub(crate) fn intersect_with(&mut self, other: &Self) {
-        self.low &= other.low;
-        self.high.truncate(other.high.len());
-        for (high, &more) in self.high.iter_mut().zip(&other.high) {
-            *high &= more;
-        }
+        *self = self.intersection(other);
     }
 
     pub(crate) fn remove_all(&mut self, other: &Self) {
         self.low &= !other.low;
-        for (high, &more) in self.high.iter_mut().zip(&other.high) {
-            *high &= !more;
+        for (high, word) in self.high.iter_mut().zip(self.start..) {
+            *high &= !other.word(word);
         }
     }
 
@@ -86,8 +90,20 @@ impl VariableSet {
     }
 
     pub(crate) fn intersection(&self, other: &Self) -> Self {
-        let mut result = self.clone();
-        result.intersect_with(other);
+        let mut result = Self::new();
+        result.low = self.low & other.low;
+        let first = self.start.max(other.start);
+        let mut words = (first..self.end().min(other.end()))
+            .map(|word| (word, self.word(word) & other.word(word)))
+            .skip_while(|(_, word)| *word == 0);
+        if let Some((start, word)) = words.next() {
+            result.start = start;
+            result.high.push(word);
+            result.high.extend(words.map(|(_, word)| word));
+            while result.high.last() == Some(&0) {
+                result.high.pop();
+            }
+        }
         result
     }
 
@@ -98,26 +114,54 @@ impl VariableSet {
     }
 
     pub(crate) fn is_disjoint(&self, other: &Self) -> bool {
+        let first = self.start.max(other.start);
         self.low & other.low == 0
-            && self
-                .high
-                .iter()
-                .zip(&other.high)
-                .all(|(high, more)| high & more == 0)
+            && (first..self.end().min(other.end()))
+                .all(|word| self.word(word) & other.word(word) == 0)
     }
 
     pub(crate) fn is_subset(&self, other: &Self) -> bool {
         self.low & !other.low == 0
-            && self.high.iter().enumerate().all(|(index, high)| {
-                high & !other.high.get(index).copied().unwrap_or_default() == 0
-            })
+            && self
+                .high
+                .iter()
+                .zip(self.start..)
+                .all(|(high, word)| high & !other.word(word) == 0)
+    }
+
+    /// The word of this number, from 1 on.
+    fn word(&self, number: usize) -> u64 {
+        let at = number.checked_sub(self.start);
+        at.and_then(|at| self.high.get(at))
+            .copied()
+            .unwrap_or_default()
+    }
+
+    /// The number behind the last word.
+    fn end(&self) -> usize {
+        self.start + self.high.len()
+    }
+
+    /// Makes room for words from `start` to before `end`.
+    fn cover(&mut self, start: usize, end: usize) {
+        if self.high.is_empty() {
+            self.start = start;
+        }
+        if start < self.start {
+            let more = self.start - start;
+            self.high.splice(0..0, std::iter::repeat_n(0, more));
+            self.start = start;
+        }
+        if self.end() < end {
+            self.high.resize(end - self.start, 0);
+        }
     }
 
     /// The variables in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Variable> + '_ {
-        std::iter::once(self.low)
-            .chain(self.high.iter().copied())
-            .zip(0_u32..)
+        let first = u32::try_from(self.start).unwrap_or(u32::MAX);
+        std::iter::once((self.low, 0))
+            .chain(self.high.iter().copied().zip(first..))
             .flat_map(|(word, index)| bits(word).map(move |bit| Variable(index * 64 + bit)))
     }
 }
@@ -169,5 +213,31 @@ mod tests {
         assert_eq!(list(&c), [3, 63, 64]);
         assert!(!c.is_empty() && c.difference(&a).is_empty());
         assert!(c.is_disjoint(&std::iter::once(Variable(200)).collect()));
+    }
+
+    #[test]
+    fn few_of_many_variables_take_few_words() {
+        let list = |set: &VariableSet| set.iter().map(|v| v.0).collect::<Vec<_>>();
+        let of =
+            |numbers: &[u32]| -> VariableSet { numbers.iter().copied().map(Variable).collect() };
+        let (a, b) = (of(&[1, 9_000, 9_001]), of(&[700, 9_001]));
+        assert_eq!(a.high.len(), 1);
+        assert_eq!(list(&a.union(&b)), [1, 700, 9_000, 9_001]);
+        assert_eq!(list(&b.union(&a)), [1, 700, 9_000, 9_001]);
+        assert_eq!(list(&a.intersection(&b)), [9_001]);
+        assert_eq!(a.union(&b).intersection(&a).high.len(), 1);
+        assert_eq!(list(&a.difference(&b)), [1, 9_000]);
+        assert_eq!(list(&b.difference(&a)), [700]);
+        assert!(!a.is_disjoint(&b) && a.is_disjoint(&of(&[0, 64, 700, 10_000])));
+        assert!(of(&[9_001]).is_subset(&a) && !b.is_subset(&a) && !a.is_subset(&b));
+        assert!(of(&[]).is_subset(&of(&[])) && of(&[64]).is_disjoint(&of(&[])));
+        let mut c = b.clone();
+        c.insert(Variable(64));
+        c.remove(Variable(9_001));
+        c.remove(Variable(3));
+        assert_eq!(list(&c), [64, 700]);
+        assert!(c.contains(Variable(64)) && !c.contains(Variable(63)));
+        c.intersect_with(&a);
+        assert!(c.is_empty());
     }
 }

@@ -12,37 +12,21 @@ use std::mem::take;
 use stoa_terms::{GraphSet, IdRange};
 
 use super::left_join::{APPLY_ROWS, apply};
+use super::part::{
+    Part, PartCondition, PartSource, RangesOf, applied, distribute, expressions, masks,
+    ranges_of_parts,
+};
 use super::path_search::{PathFigures, path_from};
 use super::{CHOICES_MAX, Lowering, Planned, empty, filter_to, planned, seen_all, unit};
-use crate::access_path::{
-    Access, Ranges, accesses, intersect, lookup, positions_of, ranges_of, term_at,
-};
+use crate::access_path::{Access, accesses, lookup, positions_of};
 use crate::cardinality::{repeats, selectivity};
 use crate::cost;
 use crate::error::Error;
 use crate::expression::Expression;
-use crate::join_order::{Condition, ITEMS_MAX, Item, Order, Read, Source, Step, order};
-use crate::logical::{Node, Op, PathSearch, expression_variables, is_volatile};
+use crate::join_order::{Condition, ITEMS_MAX, Item, Order, Read, Source, Step, order, shared_by};
+use crate::logical::{Node, Op};
 use crate::physical::{JoinKind, Operator, PatternTerm, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
-
-/// A part of a group, before its order is known.
-struct Part {
-    source: PartSource,
-    certain: VariableSet,
-    possible: VariableSet,
-    /// Conditions on this part alone.
-    conditions: Vec<Expression>,
-}
-
-enum PartSource {
-    Pattern(Box<QuadPattern>),
-    /// A plan that is ready; taken out when it is placed. With the node that it was made of, if it
-    /// may be worth planning it again for the bindings of the other parts.
-    Plan(Option<Box<Planned>>, Option<Box<Node>>),
-    /// A path, with its plan on its own and what it costs otherwise.
-    Path(Box<PathSearch>, Box<Planned>, Box<PathFigures>),
-}
 
 /// A part that is planned again for the bindings of the others.
 struct Again {
@@ -122,6 +106,7 @@ impl Lowering<'_> {
             Op::Filter { input, conditions } if matches!(input.op, Op::Pattern(_)) => {
                 // What the pattern does not bind stays unbound, whatever it is joined with.
                 let conditions = seen_all(conditions, &input.possible);
+                let conditions = conditions.into_iter().map(PartCondition::new).collect();
                 (*input, conditions)
             }
             _ => (node, Vec::new()),
@@ -174,43 +159,33 @@ impl Lowering<'_> {
         }))
     }
 
-    /// Joins any number of parts: as many as can be ordered at once, then the result with the rest.
+    /// Joins any number of parts.
     fn join_parts(
         &mut self,
-        mut parts: Vec<Part>,
+        parts: Vec<Part>,
         conditions: Vec<Expression>,
     ) -> Result<Planned, Error> {
-        while parts.len() > ITEMS_MAX {
-            bring_together(&mut parts);
-            let rest = parts.split_off(ITEMS_MAX);
-            let first = self.join_some(parts, Vec::new())?;
-            if first.plan.operator == Operator::Empty {
-                return Ok(first);
-            }
-            parts = vec![Part {
-                certain: first.certain.clone(),
-                possible: first.possible.clone(),
-                source: PartSource::Plan(Some(Box::new(first)), None),
-                conditions: Vec::new(),
-            }];
-            parts.extend(rest);
+        if parts.len() > ITEMS_MAX {
+            return self.join_many(parts, conditions);
         }
-        self.join_some(parts, conditions)
+        let ranges = ranges_of_parts(&parts);
+        if ranges.values().any(Vec::is_empty) {
+            return Ok(empty(Vec::new()));
+        }
+        self.join_some(parts, conditions, &ranges)
     }
 
-    fn join_some(
+    /// Joins as many parts as can be ordered at once, at least one.
+    pub(super) fn join_some(
         &mut self,
         mut parts: Vec<Part>,
         conditions: Vec<Expression>,
+        ranges: &RangesOf,
     ) -> Result<Planned, Error> {
-        let ranges = ranges_of_parts(&parts);
-        if ranges.iter().any(|ranges| ranges.ranges.is_empty()) {
-            return Ok(empty(Vec::new()));
-        }
-        let shared = shared_by(&parts);
+        let shared = shared_by(parts.iter().map(|part| &part.possible));
         let mut items = Vec::with_capacity(parts.len());
         for part in &parts {
-            items.push(self.item(part, &ranges, &shared)?);
+            items.push(self.item(part, ranges, &shared)?);
         }
         let over: Vec<Condition> = conditions
             .iter()
@@ -232,7 +207,7 @@ impl Lowering<'_> {
             over: &over,
             conditions: conditions.into_iter().map(Some).collect(),
             parts: &mut parts,
-            ranges: &ranges,
+            ranges,
             has_graph_first: self.cache.has_graph_first(),
         };
         Ok(tree.plan(order.root, None))
@@ -300,7 +275,7 @@ impl Lowering<'_> {
         } = again;
         let others = all_but(parts.len(), number);
         let part = parts.remove(number);
-        let (mut before, mut after) = (Vec::new(), part.conditions);
+        let (mut before, mut after) = (Vec::new(), expressions(part.conditions));
         for (condition, known) in conditions.into_iter().zip(over) {
             if known.is_covered(others) {
                 before.push(condition);
@@ -321,7 +296,12 @@ impl Lowering<'_> {
     }
 
     /// What is known about a part.
-    fn item(&self, part: &Part, ranges: &[Ranges], shared: &VariableSet) -> Result<Item, Error> {
+    pub(super) fn item(
+        &self,
+        part: &Part,
+        ranges: &RangesOf,
+        shared: &VariableSet,
+    ) -> Result<Item, Error> {
         let pattern = match &part.source {
             PartSource::Plan(plan, _) => return Ok(plan_item(part, plan.as_deref())),
             PartSource::Path(_, alone, figures) => return Ok(path_item(part, alone, figures)),
@@ -349,10 +329,9 @@ impl Lowering<'_> {
             });
         }
         for condition in &part.conditions {
-            let counted =
-                ranges_of(condition).is_some_and(|ranges| ranged.contains(&ranges.variable));
-            if !counted {
-                rows *= selectivity(condition);
+            let ranges = condition.ranges.as_ref();
+            if !ranges.is_some_and(|ranges| ranged.contains(&ranges.variable)) {
+                rows *= selectivity(&condition.expression);
             }
         }
         if repeats(pattern) {
@@ -385,13 +364,21 @@ impl Lowering<'_> {
     }
 }
 
+/// The share of solutions that conditions are guessed to keep.
+fn kept(conditions: &[PartCondition]) -> f64 {
+    conditions
+        .iter()
+        .map(|condition| selectivity(&condition.expression))
+        .product()
+}
+
 /// What is known about a part that is planned.
 fn plan_item(part: &Part, plan: Option<&Planned>) -> Item {
     let (cost, rows, sorted) = plan.map_or((0.0, 0.0, None), |plan| {
         let sorted = plan.plan.sorted_by.first().copied();
         (plan.cost, plan.plan.estimated_rows, sorted)
     });
-    let kept: f64 = part.conditions.iter().map(selectivity).product();
+    let kept: f64 = kept(&part.conditions);
     Item {
         certain: part.certain.clone(),
         possible: part.possible.clone(),
@@ -403,7 +390,7 @@ fn plan_item(part: &Part, plan: Option<&Planned>) -> Item {
 
 /// What is known about a path.
 fn path_item(part: &Part, alone: &Planned, figures: &PathFigures) -> Item {
-    let kept: f64 = part.conditions.iter().map(selectivity).product();
+    let kept: f64 = kept(&part.conditions);
     Item {
         certain: part.certain.clone(),
         possible: part.possible.clone(),
@@ -503,113 +490,6 @@ fn plain_scan(pattern: QuadPattern) -> Planned {
     }
 }
 
-/// The ranges for the position behind the prefix of an access.
-fn applied<'a>(
-    pattern: &QuadPattern,
-    access: Access,
-    ranges: &'a [Ranges],
-) -> Option<(Variable, &'a [IdRange])> {
-    let Some(PatternTerm::Variable(variable)) = term_at(pattern, access.next_position()?) else {
-        return None;
-    };
-    let ranges = ranges.iter().find(|ranges| ranges.variable == variable)?;
-    Some((variable, &ranges.ranges))
-}
-
-/// Gives conditions that one part alone decides to that part. Returns those over several parts, and
-/// those to be applied last.
-fn distribute(
-    conditions: Vec<Expression>,
-    parts: &mut [Part],
-) -> (Vec<Expression>, Vec<Expression>) {
-    let mut over = Vec::new();
-    let mut last = Vec::new();
-    for condition in conditions {
-        let all: VariableSet = expression_variables(&condition);
-        if is_volatile(&condition) {
-            last.push(condition);
-            continue;
-        }
-        let alone = parts.iter().position(|part| {
-            all.iter().all(|variable| {
-                part.certain.contains(variable)
-                    || parts.iter().all(|other| {
-                        std::ptr::eq(other, part) || !other.possible.contains(variable)
-                    })
-            }) && !all.is_disjoint(&part.possible)
-        });
-        if let Some(at) = alone {
-            if let Some(part) = parts.get_mut(at) {
-                part.conditions.push(condition);
-            }
-        } else if parts.iter().all(|part| part.possible.is_disjoint(&all)) {
-            last.push(condition);
-        } else {
-            over.push(condition);
-        }
-    }
-    (over, last)
-}
-
-/// For each variable of a condition the parts that bind it for certain, and that may bind it.
-fn masks(condition: &Expression, parts: &[Part]) -> Vec<(u64, u64)> {
-    expression_variables(condition)
-        .iter()
-        .map(|variable| {
-            let of = |set: fn(&Part) -> &VariableSet| {
-                parts
-                    .iter()
-                    .enumerate()
-                    .filter(|(_, part)| set(part).contains(variable))
-                    .fold(0_u64, |mask, (number, _)| mask | 1 << number)
-            };
-            (of(|part| &part.certain), of(|part| &part.possible))
-        })
-        .collect()
-}
-
-/// The ranges that conditions put variables into which patterns bind.
-fn ranges_of_parts(parts: &[Part]) -> Vec<Ranges> {
-    let mut all: Vec<Ranges> = Vec::new();
-    for part in parts {
-        for ranges in part.conditions.iter().filter_map(ranges_of) {
-            if !part.certain.contains(ranges.variable) {
-                continue;
-            }
-            match all.iter_mut().find(|r| r.variable == ranges.variable) {
-                Some(known) => known.ranges = intersect(&known.ranges, &ranges.ranges),
-                None => all.push(ranges),
-            }
-        }
-    }
-    all
-}
-
-fn shared_by(parts: &[Part]) -> VariableSet {
-    let mut once = VariableSet::new();
-    let mut twice = VariableSet::new();
-    for part in parts {
-        twice.union_with(&once.intersection(&part.possible));
-        once.union_with(&part.possible);
-    }
-    twice
-}
-
-/// Brings parts that share variables close together.
-fn bring_together(parts: &mut Vec<Part>) {
-    let mut rest = take(parts);
-    let mut seen = VariableSet::new();
-    while !rest.is_empty() {
-        let next = rest
-            .iter()
-            .position(|part| !part.possible.is_disjoint(&seen))
-            .unwrap_or(0);
-        let part = rest.remove(next);
-        seen.union_with(&part.possible);
-        parts.push(part);
-    }
-}
-
 /// Turns a tree of joins into a plan.
 struct Materialize<'a> {
     order: &'a Order,
@@ -618,7 +498,7 @@ struct Materialize<'a> {
     /// The conditions of `over`, taken as they are placed.
     conditions: Vec<Option<Expression>>,
     parts: &'a mut [Part],
-    ranges: &'a [Ranges],
+    ranges: &'a RangesOf,
     has_graph_first: bool,
 }
 
@@ -679,9 +559,11 @@ impl Materialize<'_> {
         let mut conditions = take(&mut part.conditions);
         if let Some((variable, _)) = applied {
             conditions.retain(|condition| {
-                ranges_of(condition).is_none_or(|r| !r.exact || r.variable != variable)
+                let ranges = condition.ranges.as_ref();
+                ranges.is_none_or(|ranges| !ranges.exact || ranges.variable != variable)
             });
         }
+        let conditions = expressions(conditions);
         let ranges = applied.map_or_else(Vec::new, |(_, ranges)| ranges.to_vec());
         let plan = scan(
             (**pattern).clone(),
@@ -698,7 +580,7 @@ impl Materialize<'_> {
         let Some(part) = self.parts.get_mut(item) else {
             return empty(Vec::new());
         };
-        let conditions = take(&mut part.conditions);
+        let conditions = expressions(take(&mut part.conditions));
         match &mut part.source {
             PartSource::Plan(plan, _) => {
                 let plan = plan.take().map_or_else(|| empty(Vec::new()), |plan| *plan);
@@ -716,7 +598,7 @@ impl Materialize<'_> {
         let Some(part) = self.parts.get_mut(item) else {
             return empty(Vec::new());
         };
-        let conditions = take(&mut part.conditions);
+        let conditions = expressions(take(&mut part.conditions));
         let PartSource::Path(search, ..) = &part.source else {
             return empty(Vec::new());
         };
@@ -733,7 +615,7 @@ impl Materialize<'_> {
         let Some(part) = self.parts.get_mut(item) else {
             return empty(Vec::new());
         };
-        let conditions = take(&mut part.conditions);
+        let conditions = expressions(take(&mut part.conditions));
         let PartSource::Pattern(pattern) = &part.source else {
             return empty(Vec::new());
         };

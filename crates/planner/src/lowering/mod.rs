@@ -4,8 +4,10 @@
 //! ranges; the executor then runs the algebra nearly as it stands.
 
 mod group;
+mod large_group;
 mod left_join;
 mod modifiers;
+mod part;
 mod path_search;
 mod prune;
 mod semi_join;
@@ -20,6 +22,7 @@ use crate::cardinality::Cache;
 use crate::cost;
 use crate::error::Error;
 use crate::expression::{Constant, Expression};
+use crate::join_order::limited;
 use crate::logical::{Builder, Node, Op, handed, visit_expression};
 use crate::physical::{Operator, Plan, Variable};
 use crate::variable_set::VariableSet;
@@ -48,6 +51,9 @@ pub(crate) struct Lowering<'a> {
     /// How many choices between whole plans enclose the current one; each doubles the work.
     choices: u32,
 }
+
+/// No cost is larger, so that sums of costs are numbers.
+const COST_MAX: f64 = 1e200;
 
 /// How deep choices between whole plans are nested; below, a rule of thumb decides.
 const CHOICES_MAX: u32 = 3;
@@ -293,9 +299,9 @@ fn planned(
             operator,
             columns,
             sorted_by,
-            estimated_rows,
+            estimated_rows: limited(estimated_rows),
         },
-        cost,
+        cost: cost.min(COST_MAX),
         certain,
         possible,
     }
