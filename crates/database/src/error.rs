@@ -349,8 +349,11 @@ pub struct SyntaxError {
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// What was found and what was expected.
+    /// What was found and what was expected, or what to do about it.
     pub message: String,
+    /// What may have been meant instead of what stands there, or the line to add that declares a
+    /// prefix; part of the message.
+    pub suggestion: Option<String>,
     /// The line of the text, or the part of a long one around the place.
     pub near: String,
     /// How many characters of `near` stand before the place.
@@ -367,6 +370,7 @@ impl SyntaxError {
             line,
             column,
             message: message.into(),
+            suggestion: None,
             near,
             near_offset,
         }
@@ -375,7 +379,7 @@ impl SyntaxError {
     /// The excerpt of the text with a caret below the place, two lines.
     #[must_use]
     pub fn caret_text(&self) -> String {
-        format!("  {}\n  {}^", self.near, " ".repeat(self.near_offset))
+        caret_text(&self.near, self.near_offset, 1)
     }
 }
 
@@ -394,8 +398,16 @@ impl fmt::Display for SyntaxError {
 
 impl std::error::Error for SyntaxError {}
 
+/// Two lines: an excerpt of a text, and carets below `length` characters from `offset` on, as far as
+/// the excerpt goes.
+pub(crate) fn caret_text(near: &str, offset: usize, length: usize) -> String {
+    let shown = near.chars().count().saturating_sub(offset);
+    let carets = "^".repeat(length.min(shown).max(1));
+    format!("  {near}\n  {}{carets}", " ".repeat(offset))
+}
+
 /// Cuts a long line to the part around a place, and replaces what would disturb a terminal.
-fn excerpt(line: &str, place: usize) -> (String, usize) {
+pub(crate) fn excerpt(line: &str, place: usize) -> (String, usize) {
     let start = place.saturating_sub(EXCERPT_CHARACTERS_MAX / 2);
     let near = line
         .chars()

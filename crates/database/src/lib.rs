@@ -57,6 +57,7 @@ mod format;
 mod info;
 pub mod limits;
 pub mod load;
+mod note;
 mod options;
 mod query;
 pub mod results;
@@ -70,6 +71,7 @@ pub use error::{DataError, Error, Result, SyntaxError};
 pub use format::{Compression, GraphFormat};
 pub use info::{CheckSummary, Info, PartInfo};
 pub use load::{Input, LoadSummary, Progress};
+pub use note::{Note, NoteKind, Place};
 pub use options::{
     Access, DumpFormat, ForcedJoin, IoCalls, LoadOptions, OpenOptions, QueryOptions,
     RuntimeOptions, Scheme,

@@ -59,3 +59,16 @@ pub const XML_ENTITY_BYTES_MAX: usize = 1 << 10;
 /// The largest document of JSON-LD whose keys may come in any order, in bytes; less if the memory is
 /// small. In an array this counts for each object.
 pub const JSONLD_WHOLE_BYTES_MAX: usize = 16 << 20;
+
+/// Longer texts of queries get no notes, in bytes.
+pub const NOTED_BYTES_MAX: usize = 256 << 10;
+
+/// The most notes of a query.
+pub const NOTES_MAX: usize = 20;
+
+/// A predicate that does not occur is compared with those that do unless there are more.
+pub const PREDICATES_COMPARED_MAX: usize = 5_000;
+
+/// Two parts of a group that nothing connects are told of if the quads of the one times those of the
+/// other are at least so many.
+pub const PRODUCT_NOTED_MIN: u64 = 1_000;

@@ -79,7 +79,7 @@ pub struct LoadOptions {
 }
 
 /// How a query is run.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct QueryOptions {
     /// The base of relative IRIs in the text.
     pub base: Option<String>,
@@ -93,6 +93,9 @@ pub struct QueryOptions {
     /// IRIs of the named graphs instead of what FROM NAMED says, as `named-graph-uri` of the
     /// protocol.
     pub named_graphs: Vec<String>,
+    /// Whether the query is looked at for what is odd about it ([`crate::Query::notes`]); on by
+    /// default.
+    pub notes: bool,
     /// How many solutions operators hand on at once; by default the executor's choice.
     pub batch_rows: Option<usize>,
     /// Turns off all rewriting and join ordering; for tests.
@@ -101,6 +104,23 @@ pub struct QueryOptions {
     pub force_join: Option<ForcedJoin>,
     /// Ends the query from another thread.
     pub cancel: CancelHandle,
+}
+
+impl Default for QueryOptions {
+    fn default() -> Self {
+        Self {
+            base: None,
+            timeout: None,
+            default_graph_union: false,
+            default_graphs: Vec::new(),
+            named_graphs: Vec::new(),
+            notes: true,
+            batch_rows: None,
+            naive: false,
+            force_join: None,
+            cancel: CancelHandle::new(),
+        }
+    }
 }
 
 /// The formats of a dump.

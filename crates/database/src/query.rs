@@ -3,7 +3,10 @@
 //! A text is checked for nesting, rewritten where the parser would read it wrongly, parsed by
 //! spargebra, planned with the counts of a snapshot, and run by the executor over the same snapshot.
 
+mod notes;
+mod prefixes;
 mod rewrite;
+mod similar;
 mod solutions;
 mod star;
 mod syntax;
@@ -16,16 +19,16 @@ use std::time::Duration;
 
 use oxrdf::{NamedNode, Variable};
 use spargebra::SparqlParser;
-use spargebra::algebra::{GraphPattern, QueryDataset};
+use spargebra::algebra::QueryDataset;
 use stoa_executor::{Execution, QueryContext, QuerySettings, Step};
 use stoa_planner::{PlannerOptions, QueryPlan};
 use stoa_quadstore::Snapshot;
-use stoa_terms::TermId;
 
 pub use solutions::{QueryResult, Solution, Solutions, Triples};
 
 use crate::error::{Error, Result};
 use crate::limits::QUERY_BYTES_MAX;
+use crate::note::Note;
 use crate::options::QueryOptions;
 use crate::runtime::{Runtime, date_time};
 use crate::statistics::SnapshotStatistics;
@@ -83,7 +86,7 @@ pub enum QueryKind {
 pub struct Query {
     kind: QueryKind,
     variables: Arc<[Variable]>,
-    warnings: Vec<String>,
+    notes: Vec<Note>,
     plan: QueryPlan,
     execution: Execution,
     /// Whether operators recurse so deeply that they need a stack of their own.
@@ -104,10 +107,37 @@ impl Query {
         &self.variables
     }
 
-    /// What the user should know: such as that the default graph is empty beside full named graphs.
+    /// What is odd about it, in the order of its text: a variable that nothing binds, a predicate
+    /// that does not occur in the data. At most [`crate::limits::NOTES_MAX`]; none if
+    /// [`QueryOptions::notes`] is off, or the text is longer than
+    /// [`crate::limits::NOTED_BYTES_MAX`].
+    ///
+    /// ```
+    /// # use stoa_database::*;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// # let writing = OpenOptions { access: Access::Exclusive, create: true };
+    /// # let database = Database::open(&runtime, folder.path().join("db"), &writing)?;
+    /// # let options = LoadOptions {
+    /// #     inputs: vec![Input::from_bytes("x.nt", "<http://a/s> <http://a/name> \"x\" .\n")],
+    /// #     ..LoadOptions::default()
+    /// # };
+    /// # database.load(options, &())?;
+    /// let text = "SELECT ?nmae { ?person <http://a/name> ?name }";
+    /// let query = database.prepare(text, &QueryOptions::default())?;
+    /// let [note] = query.notes() else { unreachable!() };
+    /// assert_eq!(note.kind, NoteKind::UnboundVariable);
+    /// assert_eq!(note.suggestion.as_deref(), Some("?name"));
+    /// assert_eq!(
+    ///     note.to_string(),
+    ///     "note at line 1, column 8: nothing binds ?nmae; did you mean ?name?\n  \
+    ///      SELECT ?nmae { ?person <http://a/name> ?name }\n         ^^^^^"
+    /// );
+    /// # Ok::<_, Error>(())
+    /// ```
     #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
     }
 
     /// The plan as a tree of text.
@@ -221,7 +251,11 @@ fn prepare_here(
     let started_ns = clock.now_ns();
     let parsed = parse(text, options.base.as_deref())?;
     let dataset = dataset(options)?;
-    let warnings = warnings(&parsed, &snapshot, options)?;
+    let notes = if options.notes {
+        notes::notes(text, &parsed, &snapshot, options)?
+    } else {
+        Vec::new()
+    };
     let plan = stoa_planner::plan(
         &parsed,
         &PlannerOptions {
@@ -262,7 +296,7 @@ fn prepare_here(
     Ok(Query {
         kind,
         variables,
-        warnings,
+        notes,
         plan,
         execution,
         is_deep: false,
@@ -311,98 +345,4 @@ fn dataset(options: &QueryOptions) -> Result<Option<QueryDataset>> {
         default: graphs("default-graph-uri", &options.default_graphs)?,
         named: Some(graphs("named-graph-uri", &options.named_graphs)?),
     }))
-}
-
-fn warnings(
-    query: &spargebra::Query,
-    snapshot: &Snapshot,
-    options: &QueryOptions,
-) -> Result<Vec<String>> {
-    let (spargebra::Query::Select {
-        dataset, pattern, ..
-    }
-    | spargebra::Query::Ask {
-        dataset, pattern, ..
-    }
-    | spargebra::Query::Construct {
-        dataset, pattern, ..
-    }
-    | spargebra::Query::Describe {
-        dataset, pattern, ..
-    }) = query;
-    let chosen = dataset.is_some()
-        || options.default_graph_union
-        || !options.default_graphs.is_empty()
-        || !options.named_graphs.is_empty();
-    if chosen
-        || snapshot.quads() == 0
-        || !reads_default_graph(pattern)
-        || snapshot.graph_quads(TermId::DEFAULT_GRAPH)? > 0
-    {
-        return Ok(Vec::new());
-    }
-    Ok(vec![
-        "the default graph is empty, the named graphs are not: ask with GRAPH ?g { } or \
-         --default-graph union"
-            .to_owned(),
-    ])
-}
-
-/// Whether a pattern stands outside of GRAPH. The algebra may be deep, so there is no recursion.
-fn reads_default_graph(pattern: &GraphPattern) -> bool {
-    let mut open = vec![pattern];
-    while let Some(pattern) = open.pop() {
-        match pattern {
-            GraphPattern::Bgp { patterns } => {
-                if !patterns.is_empty() {
-                    return true;
-                }
-            }
-            GraphPattern::Path { .. } => return true,
-            GraphPattern::Graph { .. }
-            | GraphPattern::Service { .. }
-            | GraphPattern::Values { .. } => {}
-            GraphPattern::Join { left, right }
-            | GraphPattern::LeftJoin { left, right, .. }
-            | GraphPattern::Lateral { left, right }
-            | GraphPattern::Union { left, right }
-            | GraphPattern::Minus { left, right } => open.extend([&**left, &**right]),
-            GraphPattern::Filter { inner, .. }
-            | GraphPattern::Extend { inner, .. }
-            | GraphPattern::OrderBy { inner, .. }
-            | GraphPattern::Project { inner, .. }
-            | GraphPattern::Distinct { inner }
-            | GraphPattern::Reduced { inner }
-            | GraphPattern::Slice { inner, .. }
-            | GraphPattern::Group { inner, .. } => open.push(inner),
-        }
-    }
-    false
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_outside_of_graph_are_seen() {
-        for (text, expected) in [
-            ("SELECT * { ?s ?p ?o }", true),
-            ("SELECT * { GRAPH ?g { ?s ?p ?o } }", false),
-            (
-                "SELECT * { GRAPH ?g { ?s ?p ?o } OPTIONAL { ?s <http://a/p>+ ?x } }",
-                true,
-            ),
-            (
-                "SELECT * { { SELECT DISTINCT ?x { ?x ?y ?z } LIMIT 1 } }",
-                true,
-            ),
-            ("SELECT (1 AS ?x) { }", false),
-        ] {
-            let spargebra::Query::Select { pattern, .. } = parse(text, None).unwrap() else {
-                panic!("{text}");
-            };
-            assert_eq!(reads_default_graph(&pattern), expected, "{text}");
-        }
-    }
 }

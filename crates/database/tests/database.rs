@@ -13,7 +13,7 @@ use oxrdf::Dataset;
 use oxrdf::dataset::CanonicalizationAlgorithm;
 use stoa_database::{
     Access, CancelHandle, Database, DumpFormat, Error, GraphFormat, Input, LoadOptions,
-    LoadSummary, OpenOptions, QueryOptions, QueryResult, Runtime, RuntimeOptions,
+    LoadSummary, NoteKind, OpenOptions, Query, QueryOptions, QueryResult, Runtime, RuntimeOptions,
 };
 use tempfile::TempDir;
 
@@ -435,19 +435,20 @@ fn datasets_can_be_chosen() {
     let with = |options: &QueryOptions| ask_with(&database, text, options).unwrap();
     assert_eq!(with(&QueryOptions::default()), [""; 0]);
     let query = database.prepare(text, &QueryOptions::default()).unwrap();
-    assert_eq!(query.warnings().len(), 1);
+    let kinds = |query: &Query| {
+        query
+            .notes()
+            .iter()
+            .map(|note| note.kind)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(kinds(&query), [NoteKind::DefaultGraphEmpty]);
     let union = QueryOptions {
         default_graph_union: true,
         ..QueryOptions::default()
     };
     assert_eq!(with(&union), ["\"1\"", "\"2\""]);
-    assert!(
-        database
-            .prepare(text, &union)
-            .unwrap()
-            .warnings()
-            .is_empty()
-    );
+    assert!(database.prepare(text, &union).unwrap().notes().is_empty());
     let one = QueryOptions {
         default_graphs: vec!["http://a/h".to_owned(), "http://a/unknown".to_owned()],
         ..QueryOptions::default()

@@ -25,7 +25,7 @@ mod variable_set;
 
 pub use crate::error::Error;
 pub use crate::explain::explain;
-pub use crate::nesting::check_nesting;
+pub use crate::nesting::{Visit, check_nesting, walk_into};
 pub use crate::physical::QueryPlan;
 pub use crate::query::plan;
 pub use crate::statistics::{Statistics, StatisticsError};

@@ -116,18 +116,31 @@ fn iri_length(bytes: &[u8]) -> Option<usize> {
     (rest.get(end) == Some(&b'>')).then_some(end + 2)
 }
 
-/// Something to look at in [`walk`].
+/// A node of the algebra, to be looked at in [`walk_into`].
 #[derive(Clone, Copy)]
-pub(crate) enum Visit<'a> {
+pub enum Visit<'a> {
+    /// A graph pattern.
     Pattern(&'a GraphPattern),
+    /// An expression.
     Expression(&'a Expression),
 }
 
 /// Calls `visit` for every node of the algebra below `start`, itself included, with its depth.
 pub(crate) fn walk<'a>(start: Visit<'a>, mut visit: impl FnMut(Visit<'a>, usize)) {
+    walk_into(start, |item, depth| {
+        visit(item, depth);
+        true
+    });
+}
+
+/// Calls `visit` for the nodes of the algebra from `start` on, with their depth from 1; it tells
+/// whether what is below a node is visited, too. Does not recurse, so any depth will do.
+pub fn walk_into<'a>(start: Visit<'a>, mut visit: impl FnMut(Visit<'a>, usize) -> bool) {
     let mut stack = vec![(start, 1_usize)];
     while let Some((item, depth)) = stack.pop() {
-        visit(item, depth);
+        if !visit(item, depth) {
+            continue;
+        }
         match item {
             Visit::Pattern(pattern) => push_children(pattern, depth, &mut stack),
             Visit::Expression(expression) => push_operands(expression, depth, &mut stack),

@@ -246,7 +246,7 @@ fn close_once(open: &mut [Level]) {
     }
 }
 
-fn is_aggregate(word: &str) -> bool {
+pub(super) fn is_aggregate(word: &str) -> bool {
     AGGREGATES
         .iter()
         .any(|name| word.eq_ignore_ascii_case(name))

@@ -8,12 +8,117 @@
 
 use spargebra::SparqlParser;
 
+use super::prefixes::undeclared;
 use super::rewrite::Rewritten;
-use super::token::{is_open_string, tokens};
+use super::similar::nearest;
+use super::token::{Token, is_open_string, tokens};
 use crate::error::SyntaxError;
 
 /// More than the longest keyword, so that no rule can look behind the blanks.
 const BLANKS: usize = 64;
+
+/// The words of the language that are long enough to be misspelt recognisably.
+const KEYWORDS: [&str; 99] = [
+    "ABS",
+    "ASK",
+    "ASC",
+    "AVG",
+    "BASE",
+    "BIND",
+    "BNODE",
+    "BOUND",
+    "CEIL",
+    "COALESCE",
+    "CONCAT",
+    "CONSTRUCT",
+    "CONTAINS",
+    "COUNT",
+    "DATATYPE",
+    "DAY",
+    "DESC",
+    "DESCRIBE",
+    "DISTINCT",
+    "ENCODE_FOR_URI",
+    "EXISTS",
+    "FILTER",
+    "FLOOR",
+    "FROM",
+    "GRAPH",
+    "GROUP",
+    "GROUP_CONCAT",
+    "HAVING",
+    "HOURS",
+    "IF",
+    "IN",
+    "IRI",
+    "ISBLANK",
+    "ISIRI",
+    "ISLITERAL",
+    "ISNUMERIC",
+    "ISTRIPLE",
+    "ISURI",
+    "LANG",
+    "LANGDIR",
+    "LANGMATCHES",
+    "LATERAL",
+    "LCASE",
+    "LIMIT",
+    "MAX",
+    "MD5",
+    "MIN",
+    "MINUS",
+    "MINUTES",
+    "MONTH",
+    "NAMED",
+    "NOT",
+    "NOW",
+    "OBJECT",
+    "OFFSET",
+    "OPTIONAL",
+    "ORDER",
+    "PREDICATE",
+    "PREFIX",
+    "RAND",
+    "REDUCED",
+    "REGEX",
+    "REPLACE",
+    "ROUND",
+    "SAMETERM",
+    "SAMPLE",
+    "SECONDS",
+    "SELECT",
+    "SEPARATOR",
+    "SERVICE",
+    "SHA1",
+    "SHA256",
+    "SHA384",
+    "SHA512",
+    "SILENT",
+    "STR",
+    "STRAFTER",
+    "STRBEFORE",
+    "STRDT",
+    "STRENDS",
+    "STRLANG",
+    "STRLANGDIR",
+    "STRLEN",
+    "STRSTARTS",
+    "STRUUID",
+    "SUBJECT",
+    "SUBSTR",
+    "SUM",
+    "TIMEZONE",
+    "TRIPLE",
+    "UCASE",
+    "UNDEF",
+    "UNION",
+    "URI",
+    "UUID",
+    "VALUES",
+    "VERSION",
+    "WHERE",
+    "YEAR",
+];
 
 /// Longer texts are not searched.
 const SEARCHED_BYTES_MAX: usize = 256 << 10;
@@ -64,7 +169,12 @@ pub(super) fn error(
     }
     let at = token.map_or(text.trim_end().len(), |token| token.start);
     let word = token.map(|token| rewritten.word(*token, original));
-    at_byte(at, explain(word, message))
+    let declared = tokens.get(..good.min(tokens.len())).unwrap_or_default();
+    let (message, suggestion) = explain(word, message, text, declared);
+    SyntaxError {
+        suggestion,
+        ..at_byte(at, message)
+    }
 }
 
 /// The error for a text that the parser would take but that is wrong at this byte.
@@ -73,13 +183,20 @@ pub(super) fn error_at(text: &str, at: usize, message: &str) -> SyntaxError {
     SyntaxError::new(text, line, column, message)
 }
 
-/// What is wrong with a token, or with the end of the text.
-fn explain(token: Option<&str>, message: &str) -> String {
+/// What is wrong with a token, or with the end of the text, and what was meant, perhaps. `before` are
+/// the tokens of `text` before the place.
+fn explain(
+    token: Option<&str>,
+    message: &str,
+    text: &str,
+    before: &[Token],
+) -> (String, Option<String>) {
     let Some(token) = token else {
-        return match reason(message) {
-            Some(reason) => reason,
-            None => "unexpected end of the query".to_owned(),
-        };
+        let reason = reason(message);
+        return (
+            reason.unwrap_or_else(|| "unexpected end of the query".to_owned()),
+            None,
+        );
     };
     let shown: String = token
         .chars()
@@ -87,18 +204,27 @@ fn explain(token: Option<&str>, message: &str) -> String {
         .map(|c| if c.is_control() { ' ' } else { c })
         .collect();
     if token.starts_with('<') && token.len() > 1 && token.ends_with('>') {
-        return format!("{shown} is not a valid IRI here; a relative one needs BASE or --base");
+        let message = "is not a valid IRI here; a relative one needs BASE or --base";
+        return (format!("{shown} {message}"), None);
     }
     if let Some((prefix, _)) = token.split_once(':')
         && message.contains("Prefix not found")
         && !token.starts_with(['"', '\'', '?', '$'])
     {
-        return format!("the prefix {prefix}: is not declared");
+        return undeclared(prefix, text, before);
     }
     if is_open_string(token) {
-        return "the string is not closed".to_owned();
+        return ("the string is not closed".to_owned(), None);
     }
-    format!("unexpected {shown}")
+    let is_keyword = |keyword: &&str| keyword.eq_ignore_ascii_case(token);
+    let near = nearest(token, KEYWORDS).filter(|_| !KEYWORDS.iter().any(is_keyword));
+    match near {
+        None => (format!("unexpected {shown}"), None),
+        Some(near) => (
+            format!("unexpected {shown}; did you mean {near}?"),
+            Some(near.to_owned()),
+        ),
+    }
 }
 
 /// What the parser says in words, which is about the query as a whole, such as a variable that is
@@ -176,26 +302,13 @@ mod tests {
                 3,
                 "unexpected ?x",
             ),
-            ("SELEKT * { ?s ?p ?o }", 1, 1, "unexpected SELEKT"),
             (
                 "SELECT * { ?s ?p ?o \n",
                 1,
                 20,
                 "unexpected end of the query",
             ),
-            (
-                "SELECT * { ?s foo:bar ?o }",
-                1,
-                15,
-                "the prefix foo: is not declared",
-            ),
             ("SELECT * { ?s ?p ?o FILTER(?x > ) }", 1, 33, "unexpected )"),
-            (
-                "SELECT * { ?s ?p ?o FILTER(REGX(?x, 'a')) }",
-                1,
-                28,
-                "unexpected REGX",
-            ),
             ("SELECT * { ?s ?p ?o } LIMIT x", 1, 29, "unexpected x"),
             (
                 "SELECT * { ?s ?p ?o } ORDER BY",
@@ -238,6 +351,39 @@ mod tests {
             ),
         ] {
             assert_eq!(of(text), (line, column, message.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn misspelt_words_are_told() {
+        for (text, column, message) in [
+            (
+                "SELEKT * { ?s ?p ?o }",
+                1,
+                "unexpected SELEKT; did you mean SELECT?",
+            ),
+            (
+                "SELECT * { ?s ?p ?o FILTER(REGX(?x, 'a')) }",
+                28,
+                "unexpected REGX; did you mean REGEX?",
+            ),
+            (
+                "SELECT * { ?s ?p ?o } LIMIT FILTER",
+                29,
+                "unexpected FILTER",
+            ),
+            (
+                "SELECT * { ?s foo:bar ?o }",
+                15,
+                "the prefix foo: is not declared; add PREFIX foo: with its IRI before the query",
+            ),
+            (
+                "PREFIX fooo: <http://a/> SELECT * { ?s foo:bar ?o }",
+                40,
+                "the prefix foo: is not declared; did you mean fooo:?",
+            ),
+        ] {
+            assert_eq!(of(text), (1, column, message.to_owned()), "{text}");
         }
     }
 

@@ -248,6 +248,13 @@ impl Snapshot {
         Ok(list)
     }
 
+    /// The predicates of all quads, ascending by id; `None` if there are more than `most`. Costs a
+    /// look-up each.
+    pub fn predicates(&self, most: usize) -> Result<Option<Vec<TermId>>> {
+        let found = self.leading(TreeName::Psog, &[], most)?;
+        Ok(found.map(|ids| ids.into_iter().map(TermId::from_bits).collect()))
+    }
+
     /// The different values behind `prefix`, ascending; `None` if there are more than `most`.
     pub(super) fn leading(
         &self,

@@ -43,8 +43,8 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
         ..QueryOptions::default()
     };
     let query = database.prepare(&text, &options)?;
-    for warning in query.warnings() {
-        say(&format!("note: {warning}"));
+    for note in query.notes() {
+        say(&note.to_string());
     }
     let mut stdout = std::io::stdout().lock();
     if arguments.explain {

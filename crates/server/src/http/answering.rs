@@ -6,16 +6,18 @@ use std::task::{Context, Poll, Waker};
 
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes, Frame};
+use hyper::header::HeaderValue;
 use stoa_database::oxrdf::NamedNode;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{
-    CancelHandle, Database, Dump, Error, GraphFormat, QueryKind, QueryOptions, Task, TaskProgress,
-    TaskStream,
+    CancelHandle, Database, Dump, Error, GraphFormat, Note, QueryKind, QueryOptions, Task,
+    TaskProgress, TaskStream,
 };
 
 use super::accept::negotiate;
 use super::description::Description;
 use super::encoding::{Coding, ENCODED_BYTES_MIN, Encoder};
+use super::notes;
 use super::parameters::Parameters;
 use super::problem::Problem;
 
@@ -29,6 +31,8 @@ pub(crate) struct AnswerTask {
     encoder: Option<Encoder>,
     /// Told to the reactor before the first chunk.
     head: Arc<Mutex<Head>>,
+    /// Notes on the query, for a problem that stops it.
+    notes: Vec<Note>,
 }
 
 /// What kinds of answers there are.
@@ -41,10 +45,12 @@ pub(super) enum Work {
 }
 
 /// What the head of a response says of its body.
-#[derive(Clone, Copy)]
+#[derive(Default)]
 pub(super) struct Head {
     pub(super) content_type: &'static str,
     pub(super) coding: Coding,
+    /// Notes on the query.
+    pub(super) notes: Vec<HeaderValue>,
 }
 
 /// What a client asks for.
@@ -65,7 +71,7 @@ impl AnswerTask {
         };
         let head = Arc::new(Mutex::new(Head {
             content_type,
-            coding: Coding::Identity,
+            ..Head::default()
         }));
         let task = Self {
             work,
@@ -73,6 +79,7 @@ impl AnswerTask {
             coding,
             encoder: None,
             head: Arc::clone(&head),
+            notes: Vec::new(),
         };
         (task, head)
     }
@@ -95,13 +102,17 @@ impl AnswerTask {
             }
             Work::Prepare(request) => {
                 let query = request.database.prepare(&request.text, &request.options)?;
+                self.notes = query.notes().to_vec();
                 let format = choose_format(query.kind(), request)?;
                 let content_type = match format {
                     ResultFormat::Solutions(format) => format.content_type(),
                     ResultFormat::Graph(format) => graph_content_type(format),
                 };
                 self.work = Work::Answer(Box::new(Answer::new(query, format)?));
-                self.head().content_type = content_type;
+                let mut head = self.head();
+                head.content_type = content_type;
+                head.notes = notes::header_values(&self.notes);
+                drop(head);
                 Ok(TaskProgress::More)
             }
         }
@@ -112,7 +123,12 @@ impl Task for AnswerTask {
     type Error = Problem;
 
     fn step(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<TaskProgress, Problem> {
-        let progress = self.work(waker)?;
+        let progress = self.work(waker).map_err(|mut problem| {
+            if !self.notes.is_empty() {
+                problem.members.push(("notes", notes::json(&self.notes)));
+            }
+            problem
+        })?;
         let more = progress != TaskProgress::Done;
         if self.encoder.is_none() {
             if more && self.plain.is_empty() {
@@ -288,12 +304,14 @@ impl From<Error> for Problem {
         match &error {
             Error::Syntax(syntax) => {
                 let mut problem = Self::new(StatusCode::BAD_REQUEST, "syntax", detail);
-                let place = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
-                problem.place = Some((
-                    place(syntax.line),
-                    place(syntax.column),
-                    syntax.near.clone(),
-                ));
+                problem.members = vec![
+                    ("line", syntax.line.into()),
+                    ("column", syntax.column.into()),
+                    ("near", syntax.near.clone().into()),
+                ];
+                let suggestion = syntax.suggestion.clone();
+                let suggestion = suggestion.map(|suggestion| ("suggestion", suggestion.into()));
+                problem.members.extend(suggestion);
                 problem
             }
             Error::Unsupported(_) => Self::new(StatusCode::BAD_REQUEST, "unsupported", detail),

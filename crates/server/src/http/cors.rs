@@ -50,7 +50,7 @@ impl Origins {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
         headers.insert(
             ACCESS_CONTROL_EXPOSE_HEADERS,
-            HeaderValue::from_static("Content-Type, Retry-After"),
+            HeaderValue::from_static("Content-Type, Retry-After, Stoa-Note"),
         );
         if request.is_preflight {
             headers.insert(

@@ -21,8 +21,9 @@ const GZIP_LEVEL: u32 = 1;
 const ZSTD_LEVEL: i32 = 1;
 
 /// How bytes are encoded on their way.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) enum Coding {
+    #[default]
     Identity,
     Gzip,
     Zstd,

@@ -16,6 +16,7 @@ mod cors;
 mod databases;
 mod description;
 mod encoding;
+mod notes;
 mod parameters;
 mod problem;
 mod route;

@@ -7,7 +7,7 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use hyper::{Response, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// What goes to the client instead of an answer.
 #[derive(Debug)]
@@ -17,8 +17,9 @@ pub(crate) struct Problem {
     pub(crate) code: &'static str,
     /// The sentence for people: what is wrong and what to do.
     pub(crate) detail: String,
-    /// Line and column, from 1, and the text around it, for syntax errors.
-    pub(crate) place: Option<(u64, u64, String)>,
+    /// What the document has beside the usual: `line`, `column` and `near` of a syntax error,
+    /// `suggestion`, `notes`.
+    pub(crate) members: Vec<(&'static str, Value)>,
     /// The methods of a 405.
     pub(crate) allow: Option<&'static str>,
     /// Whether the response names the codings that requests may have.
@@ -31,7 +32,7 @@ impl Problem {
             status,
             code,
             detail: detail.into(),
-            place: None,
+            members: Vec::new(),
             allow: None,
             accept_encoding: false,
         }
@@ -59,10 +60,9 @@ impl Problem {
             "code": self.code,
             "detail": self.detail,
         });
-        if let (Some((line, column, near)), Some(fields)) = (self.place, body.as_object_mut()) {
-            fields.insert("line".to_owned(), json!(line));
-            fields.insert("column".to_owned(), json!(column));
-            fields.insert("near".to_owned(), json!(near));
+        if let Some(fields) = body.as_object_mut() {
+            let members = self.members.into_iter();
+            fields.extend(members.map(|(name, value)| (name.to_owned(), value)));
         }
         let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
         *response.status_mut() = self.status;

@@ -19,6 +19,7 @@ use super::body::{ResponseBody, whole};
 use super::cors::Asked;
 use super::databases::Resource;
 use super::encoding::Coding;
+use super::notes::STOA_NOTE;
 use super::problem::Problem;
 use super::sparql::sparql;
 use super::store::store;
@@ -170,7 +171,7 @@ pub(super) async fn run(
         .await
         .transpose()?;
     let cancel = guard.disarm();
-    let head = *head.lock().unwrap_or_else(PoisonError::into_inner);
+    let head = std::mem::take(&mut *head.lock().unwrap_or_else(PoisonError::into_inner));
     let body = ResponseBody::Answer(AnswerBody::new(first, stream, cancel));
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -178,6 +179,9 @@ pub(super) async fn run(
     headers.insert(VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
     if let Some(coding) = head.coding.name() {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
+    }
+    for note in head.notes {
+        headers.append(STOA_NOTE, note);
     }
     Ok(response)
 }

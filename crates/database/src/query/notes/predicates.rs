@@ -1,0 +1,144 @@
+//! Predicates that do not occur in the data, and what may have been meant.
+//!
+//! A predicate that occurs costs one look-up in the dictionary and one count. Only for one that does
+//! not the same name is looked up in other namespaces, and compared with the predicates of the data
+//! unless these are many.
+
+use hashbrown::HashSet;
+use oxrdf::{NamedNode, NamedNodeRef, Term};
+use rapidhash::fast::RandomState;
+use stoa_quadstore::Snapshot;
+use stoa_terms::{GraphSet, Permutation, TermId};
+
+use super::super::prefixes::well_known_namespaces;
+use super::super::similar::Name;
+use super::names::Names;
+use crate::error::Result;
+use crate::limits::PREDICATES_COMPARED_MAX;
+
+/// Those of some predicates that no quad has.
+pub(super) fn unknown<'q>(
+    predicates: &[NamedNodeRef<'q>],
+    snapshot: &Snapshot,
+) -> Result<Vec<NamedNodeRef<'q>>> {
+    let terms: Vec<Term> = predicates.iter().map(|p| p.into_owned().into()).collect();
+    let mut unknown = Vec::new();
+    for (predicate, id) in predicates.iter().zip(snapshot.term_ids(&terms)?) {
+        if !occurs(id, snapshot)? {
+            unknown.push(*predicate);
+        }
+    }
+    Ok(unknown)
+}
+
+fn occurs(id: Option<TermId>, snapshot: &Snapshot) -> Result<bool> {
+    let Some(id) = id else { return Ok(false) };
+    let count = snapshot.count(Permutation::Psog, &[id], &[], &GraphSet::All)?;
+    Ok(count.rows > 0)
+}
+
+/// Finds predicates of the data that resemble unknown ones.
+pub(super) struct Candidates<'s> {
+    snapshot: &'s Snapshot,
+    /// The predicates of the data; none if they are many; read when they are first wanted.
+    predicates: Option<Vec<NamedNode>>,
+}
+
+impl<'s> Candidates<'s> {
+    pub(super) const fn new(snapshot: &'s Snapshot) -> Self {
+        Self {
+            snapshot,
+            predicates: None,
+        }
+    }
+
+    /// The predicate that was meant, perhaps.
+    pub(super) fn meant(&mut self, iri: &str, names: &Names<'_>) -> Result<Option<NamedNode>> {
+        let (namespace, local) = split(iri);
+        if !local.is_empty()
+            && let Some(found) = self.in_other_namespace(namespace, local, names)?
+        {
+            return Ok(Some(found));
+        }
+        if self.predicates.is_none() {
+            self.predicates = Some(self.read()?);
+        }
+        let wanted = Name::new(local).filter(|_| !local.is_empty());
+        let mut best: Option<(usize, &NamedNode)> = None;
+        for candidate in self.predicates.as_deref().unwrap_or_default() {
+            let (its_namespace, its_local) = split(candidate.as_str());
+            let found = if its_namespace == namespace {
+                wanted.as_ref().and_then(|name| name.differences(its_local))
+            } else {
+                // As far away as a slip of the pen.
+                (its_local == local && !local.is_empty()).then_some(1)
+            };
+            if let Some(found) = found
+                && best.is_none_or(|best| (found, candidate) < best)
+            {
+                best = Some((found, candidate));
+            }
+        }
+        Ok(best.map(|(_, candidate)| candidate.clone()))
+    }
+
+    /// The same name with another scheme or end of its namespace, in a namespace of the query, or in
+    /// a well-known one.
+    fn in_other_namespace(
+        &self,
+        namespace: &str,
+        local: &str,
+        names: &Names<'_>,
+    ) -> Result<Option<NamedNode>> {
+        let rescheme = |from: &str, to: &str| {
+            let rest = namespace.strip_prefix(from)?;
+            Some(format!("{to}{rest}"))
+        };
+        let reend = |from: char, to: char| {
+            let rest = namespace.strip_suffix(from)?;
+            Some(format!("{rest}{to}"))
+        };
+        let near = [
+            rescheme("http://", "https://"),
+            rescheme("https://", "http://"),
+            reend('/', '#'),
+            reend('#', '/'),
+        ];
+        let near = near.into_iter().flatten();
+        let known = well_known_namespaces().map(str::to_owned);
+        let others = names.namespaces().map(str::to_owned).chain(known);
+        let mut seen: HashSet<String, RandomState> = HashSet::default();
+        seen.insert(namespace.to_owned());
+        let terms: Vec<Term> = near
+            .chain(others)
+            .filter(|namespace| seen.insert(namespace.clone()))
+            .filter_map(|namespace| NamedNode::new(format!("{namespace}{local}")).ok())
+            .map(Term::from)
+            .collect();
+        for (term, id) in terms.iter().zip(self.snapshot.term_ids(&terms)?) {
+            if let Term::NamedNode(name) = term
+                && occurs(id, self.snapshot)?
+            {
+                return Ok(Some(name.clone()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn read(&self) -> Result<Vec<NamedNode>> {
+        let ids = self.snapshot.predicates(PREDICATES_COMPARED_MAX)?;
+        let mut names = Vec::new();
+        for id in ids.unwrap_or_default() {
+            if let Term::NamedNode(name) = self.snapshot.term(id)? {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// The namespace and the local name of an IRI.
+fn split(iri: &str) -> (&str, &str) {
+    let end = iri.rfind(['#', '/', ':']).map_or(0, |at| at + 1);
+    iri.split_at(end)
+}
