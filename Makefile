@@ -5,7 +5,7 @@ BIND ?= 127.0.0.1:7878
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test clients ci long fmt lint doc portable
+.PHONY: help build demo test clients ci long fuzz fmt lint doc portable
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -32,6 +32,9 @@ ci: ## Exactly what CI runs
 
 long: ## Slow tests and longer random ones; before an issue is resolved
 	STOA_LONG=1 cargo test --workspace --release --quiet
+
+fuzz: ## Change inputs for some minutes, see CONTRIBUTING.md
+	STOA_LONG=1 cargo test --release --package stoa-fuzz --test fuzz -- --test-threads 1 --nocapture
 
 fmt: ## Format the code
 	cargo fmt --all

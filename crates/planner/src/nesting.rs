@@ -41,10 +41,19 @@ pub fn check_nesting(text: &str) -> Result<usize, Error> {
                 prefixes = 0;
                 continue;
             }
+            b'<' if rest.starts_with(b"<<") && iri_length(rest).is_none() => {
+                // A reified triple or a triple term, whose own bracket counts, too.
+                depth += 1;
+                at += 1;
+            }
             b'<' => {
                 at += iri_length(rest).unwrap_or(1);
                 prefixes = 0;
                 continue;
+            }
+            b'>' if rest.starts_with(b">>") => {
+                depth = depth.saturating_sub(1);
+                at += 1;
             }
             b'\\' => at += 1,
             b'/' => steps += 1,

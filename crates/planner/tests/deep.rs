@@ -186,6 +186,10 @@ fn what_is_too_deep_is_refused() {
         "SELECT * {{ ?a {}<urn:p> ?b }}",
         "^".repeat(10_000)
     )));
+    assert!(too_deep(&nested("<<", "?a ?b ?c", ">>", 1_001)));
+    assert!(too_deep(&nested("<<(:a :b ", ":c", ")>>", 501)));
+    let wide = "<< <urn:a> <urn:b> <<(?a ?b <urn:c>)>>>> <urn:p> ?x . ".repeat(2_000);
+    assert!(!too_deep(&format!("SELECT * {{ {wide} }}")));
     assert!(!too_deep(&nested("{", "", "}", 999)));
     assert!(!too_deep(&format!(
         "SELECT * {{ ?a <urn:p> \"{}\" }}",
