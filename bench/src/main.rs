@@ -2,6 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod bsbm;
+mod run;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -18,6 +21,12 @@ enum Command {
     /// Generate a dataset
     #[command(subcommand)]
     Generate(Generate),
+    /// Run a mix of queries against an endpoint; exit code 1 if an answer failed or is wrong
+    #[command(after_help = "\
+Examples:
+  stoa-bench run explore http://127.0.0.1:7878/sparql --products 28482 --server-pid 1234
+  stoa-bench run bi http://127.0.0.1:7878/sparql --products 2848 --mixes 20 --check http://127.0.0.1:7879/query")]
+    Run(run::Arguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -30,8 +39,16 @@ Examples:
     Bsbm(bsbm::Arguments),
 }
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
-        Command::Generate(Generate::Bsbm(arguments)) => bsbm::generate(&arguments),
-    }
+fn main() -> anyhow::Result<ExitCode> {
+    let whole = match Arguments::parse().command {
+        Command::Generate(Generate::Bsbm(arguments)) => {
+            bsbm::generate(&arguments).map(|()| true)?
+        }
+        Command::Run(arguments) => run::run(&arguments)?,
+    };
+    Ok(if whole {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

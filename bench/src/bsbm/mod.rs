@@ -15,6 +15,7 @@ mod date;
 mod instance;
 mod model;
 mod output;
+mod parameters;
 mod random;
 #[cfg(test)]
 mod tests;
@@ -25,7 +26,11 @@ use std::path::PathBuf;
 
 use model::Model;
 use output::{Compression, Output};
+pub(crate) use parameters::{Kind, Pools};
 use writer::Format;
+
+/// The seed of the reference tool.
+pub(crate) const SEED: u64 = 53_223_436;
 
 /// What `stoa-bench generate bsbm` takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -40,7 +45,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     leaf_types: bool,
     /// The same seed gives the same data
-    #[arg(long, value_name = "SEED", default_value_t = 53_223_436)]
+    #[arg(long, value_name = "SEED", default_value_t = SEED)]
     seed: u64,
     /// Spread the data over this many files
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=10_000))]

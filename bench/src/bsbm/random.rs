@@ -5,7 +5,7 @@
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Random {
+pub(crate) struct Random {
     state: u64,
     spare: Option<f64>,
 }
@@ -29,6 +29,7 @@ pub(super) enum Stream {
     Offer,
     Person,
     Review,
+    Mix,
 }
 
 impl Random {

@@ -25,7 +25,7 @@ const NAMESPACES: [(&str, &str); 8] = [
     ("xsd", "http://www.w3.org/2001/XMLSchema#"),
 ];
 
-const INSTANCES: &str = "http://www4.wiwiss.fu-berlin.de/bizer/bsbm/v01/instances/";
+pub(super) const INSTANCES: &str = "http://www4.wiwiss.fu-berlin.de/bizer/bsbm/v01/instances/";
 
 /// A datatype of the benchmark.
 #[derive(Clone, Copy, Debug)]

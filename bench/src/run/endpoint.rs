@@ -1,0 +1,200 @@
+//! One request to a SPARQL endpoint: how long it took, how much came, and whether it is whole.
+
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use ureq::http::StatusCode;
+
+/// Whether each query has a connection of its own.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Connection {
+    /// One connection for each query, as the original driver has it
+    #[default]
+    Each,
+    /// A client keeps its connection
+    Keep,
+}
+
+/// What was measured of one request.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Measured {
+    /// From before the connection is opened until the last byte was read.
+    pub(crate) time: Duration,
+    /// Solutions, where the answer is in XML.
+    pub(crate) rows: u64,
+    pub(crate) bytes: u64,
+    pub(crate) failure: Option<Failure>,
+}
+
+/// Why a request has no answer that counts.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Failure {
+    TimeOut,
+    /// A status other than 200, a broken connection, or an answer that says that it is cut off.
+    Error(String),
+}
+
+/// A SPARQL endpoint, asked by one client.
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    agent: ureq::Agent,
+    url: String,
+}
+
+/// Media types for SELECT and ASK, and for CONSTRUCT and DESCRIBE, as the original driver asks for them.
+const ACCEPT: &str = "application/sparql-results+xml, application/rdf+xml;q=0.9";
+
+impl Endpoint {
+    pub(crate) fn new(url: &str, connection: Connection, timeout: Option<Duration>) -> Self {
+        let idle = match connection {
+            Connection::Each => 0,
+            Connection::Keep => 1,
+        };
+        let agent = ureq::Agent::config_builder()
+            .timeout_global(timeout)
+            .max_idle_connections(idle)
+            .max_idle_connections_per_host(idle)
+            .http_status_as_error(false)
+            .accept_encoding("identity")
+            .user_agent("stoa-bench")
+            .build()
+            .new_agent();
+        Self {
+            agent,
+            url: url.to_owned(),
+        }
+    }
+
+    /// Sends a query and reads its answer to the end; what was read goes to `body`, if there is one.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+    pub(crate) fn ask(&self, query: &str, body: Option<&mut Vec<u8>>) -> Measured {
+        let start = Instant::now();
+        let mut measured = Measured::default();
+        if let Err(failure) = self.transfer(query, body, &mut measured) {
+            measured.failure = Some(failure);
+        }
+        measured.time = start.elapsed();
+        measured
+    }
+
+    fn transfer(
+        &self,
+        query: &str,
+        mut body: Option<&mut Vec<u8>>,
+        measured: &mut Measured,
+    ) -> Result<(), Failure> {
+        let mut answer = self
+            .agent
+            .get(&self.url)
+            .query("query", query)
+            .header("Accept", ACCEPT)
+            .call()
+            .map_err(|error| failure(&error))?;
+        let cut = answer.headers().contains_key("X-SPARQL-MaxRows");
+        let status = answer.status();
+        let mut reader = answer.body_mut().as_reader();
+        if status != StatusCode::OK {
+            let mut message = String::new();
+            reader
+                .take(400)
+                .read_to_string(&mut message)
+                .unwrap_or_default();
+            return Err(Failure::Error(format!(
+                "status {status}: {}",
+                message.trim()
+            )));
+        }
+        let mut rows = Rows::default();
+        let mut buffer = vec![0; 64 << 10];
+        loop {
+            let count = match reader.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) => return Err(read_failure(&error)),
+            };
+            let read = buffer.get(..count).unwrap_or(&[]);
+            measured.bytes += count as u64;
+            rows.count(read);
+            if let Some(body) = body.as_deref_mut() {
+                body.extend_from_slice(read);
+            }
+        }
+        measured.rows = rows.total;
+        if cut {
+            return Err(Failure::Error("the endpoint cut the answer off".to_owned()));
+        }
+        Ok(())
+    }
+}
+
+fn failure(error: &ureq::Error) -> Failure {
+    match error {
+        ureq::Error::Timeout(_) => Failure::TimeOut,
+        ureq::Error::Io(error) => read_failure(error),
+        other => Failure::Error(other.to_string()),
+    }
+}
+
+fn read_failure(error: &std::io::Error) -> Failure {
+    if error.kind() == std::io::ErrorKind::TimedOut {
+        return Failure::TimeOut;
+    }
+    match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(ureq::Error::Timeout(_)) => Failure::TimeOut,
+        _ => Failure::Error(error.to_string()),
+    }
+}
+
+/// Counts the elements `result` of an answer that comes in pieces.
+#[derive(Debug, Default)]
+struct Rows {
+    /// How much of [`ROW`] the bytes before the next one are.
+    matched: usize,
+    total: u64,
+}
+
+/// How a row begins; the byte behind it tells `<result>` from `<results>`.
+const ROW: &[u8] = b"<result";
+
+impl Rows {
+    fn count(&mut self, piece: &[u8]) {
+        let mut rest = piece;
+        while let Some((&byte, behind)) = rest.split_first() {
+            if self.matched == 0 {
+                let Some(at) = memchr::memchr(b'<', rest) else {
+                    return;
+                };
+                rest = rest.get(at + 1..).unwrap_or(&[]);
+                self.matched = 1;
+                continue;
+            }
+            rest = behind;
+            if let Some(&expected) = ROW.get(self.matched) {
+                self.matched = match byte {
+                    _ if byte == expected => self.matched + 1,
+                    b'<' => 1,
+                    _ => 0,
+                };
+            } else {
+                self.total += u64::from(byte != b's');
+                self.matched = 0;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_counted_across_pieces() {
+        let answer =
+            b"<sparql><head/><results><result><x>&lt;result</x></result><result/></results>";
+        for size in 1..answer.len() {
+            let mut rows = Rows::default();
+            answer.chunks(size).for_each(|piece| rows.count(piece));
+            assert_eq!(rows.total, 2, "{size}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! `stoa-bench run`: a mix of queries against any SPARQL endpoint, timed, and verified if there is a second one.
+
+mod answer;
+mod check;
+mod clients;
+mod endpoint;
+mod meter;
+mod report;
+mod statistics;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::bsbm::Pools;
+use check::{Verdict, check};
+use clients::{Plan, Run};
+use endpoint::{Connection, Endpoint};
+use meter::Process;
+use report::{Report, parse_duration};
+use statistics::{Scores, Summary};
+use workload::{Name, Workload};
+
+/// What `stoa-bench run` takes.
+#[derive(clap::Args, Clone, Debug)]
+pub(crate) struct Arguments {
+    /// The mix
+    #[arg(value_enum)]
+    workload: Name,
+    /// The endpoint, such as http://127.0.0.1:7878/sparql
+    #[arg(value_name = "URL")]
+    url: String,
+    /// Number of products of the data
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    products: u64,
+    /// The seed that the data was generated from
+    #[arg(long, value_name = "SEED", default_value_t = crate::bsbm::SEED)]
+    data_seed: u64,
+    /// The same seed gives the same queries
+    #[arg(long, value_name = "SEED", default_value_t = 808_080)]
+    seed: u64,
+    /// Clients that ask at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    clients: u64,
+    /// Mixes before the clock is started
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    warm_up: u64,
+    /// Mixes that count
+    #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    mixes: u64,
+    /// A connection for each query, or one for each client
+    #[arg(long, value_enum, default_value = "each")]
+    connection: Connection,
+    /// How long a query may take until its last byte, such as 60s; without it, for ever
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    timeout: Option<Duration>,
+    /// Keep what distorts the original's scores: features drawn twice, a mean grouped by a variable that is bound nowhere
+    /// (bi 5), a cut through ties (bi 7)
+    #[arg(long, value_name = "SET", value_parser = ["bsbm"])]
+    quirks: Option<String>,
+    /// The server's process on this machine, for its time on processors and memory
+    #[arg(long, value_name = "PID")]
+    server_pid: Option<u32>,
+    /// An endpoint with the same data whose answers are trusted: each query is asked there, too, and wrong answers get no time
+    #[arg(long, value_name = "URL")]
+    check: Option<String>,
+    /// Append the figures as lines of JSON
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write each execution to --output, too
+    #[arg(long, requires = "output")]
+    samples: bool,
+}
+
+/// Runs the mix; gives whether every answer came and, where it was verified, was right.
+///
+/// # Errors
+/// When the server's process is not there, or the output cannot be written.
+#[expect(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "the table is the output"
+)]
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
+    let quirks = arguments.quirks.is_some();
+    let pools = Pools::new(arguments.products, arguments.data_seed, quirks);
+    let workload = Workload::new(arguments.workload, pools, arguments.seed, quirks)?;
+    let plan = arguments.plan()?;
+    let bar = progress_bar("mixes", plan.warm_up + plan.mixes);
+    let run = clients::run(&workload, &plan, &|| bar.inc(1));
+    bar.finish_and_clear();
+    let verdicts = match &arguments.check {
+        Some(url) => verify(&workload, &plan, &run, url),
+        None => BTreeMap::new(),
+    };
+    for line in complaints(&workload, &run, &verdicts) {
+        eprintln!("{line}");
+    }
+    let report = figures(&workload, &plan, &run, &verdicts, arguments.products);
+    print!("{}", report.table());
+    if let Some(path) = &arguments.output {
+        append(path, &report, arguments.samples)
+            .with_context(|| format!("writing {}", path.display()))?;
+    }
+    Ok(report
+        .summaries
+        .iter()
+        .all(|summary| summary.failures() == 0))
+}
+
+impl Arguments {
+    fn plan(&self) -> anyhow::Result<Plan> {
+        let server = self.server_pid.map(Process);
+        if let Some(server) = server {
+            server
+                .time()
+                .with_context(|| format!("there is no process {} here", server.0))?;
+        }
+        Ok(Plan {
+            url: self.url.clone(),
+            clients: self.clients,
+            warm_up: self.warm_up,
+            mixes: self.mixes,
+            connection: self.connection,
+            timeout: self.timeout,
+            server,
+        })
+    }
+}
+
+fn progress_bar(what: &str, length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    let template = format!("{{bar:40}} {{pos}} of {{len}} {what}, {{eta}} left");
+    bar.set_style(
+        ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar()),
+    );
+    bar
+}
+
+/// Verdicts by mix and place. A query that occurs several times is checked once.
+fn verify(
+    workload: &Workload,
+    plan: &Plan,
+    run: &Run,
+    url: &str,
+) -> BTreeMap<(u64, usize), Verdict> {
+    let tested = Endpoint::new(&plan.url, Connection::Keep, plan.timeout);
+    let trusted = Endpoint::new(url, Connection::Keep, None);
+    let bar = progress_bar("answers verified", run.samples.len() as u64);
+    let mut by_query: BTreeMap<String, Verdict> = BTreeMap::new();
+    let mut verdicts = BTreeMap::new();
+    let mut mix = (None, Vec::new());
+    for sample in &run.samples {
+        bar.inc(1);
+        if sample.measured.failure.is_some() {
+            continue;
+        }
+        if mix.0 != Some(sample.mix) {
+            mix = (Some(sample.mix), workload.mix(sample.mix));
+        }
+        let Some(instance) = mix.1.get(sample.place) else {
+            continue;
+        };
+        let verdict = by_query
+            .entry(instance.query.clone())
+            .or_insert_with(|| check(&instance.query, &sample.measured, &tested, &trusted));
+        verdicts.insert((sample.mix, sample.place), verdict.clone());
+    }
+    bar.finish_and_clear();
+    verdicts
+}
+
+fn figures<'a>(
+    workload: &'a Workload,
+    plan: &'a Plan,
+    run: &'a Run,
+    verdicts: &BTreeMap<(u64, usize), Verdict>,
+    products: u64,
+) -> Report<'a> {
+    let mut summaries: Vec<Summary> = workload
+        .templates
+        .iter()
+        .map(|template| Summary::new(&template.name))
+        .collect();
+    for sample in &run.samples {
+        let wrong = matches!(
+            verdicts.get(&(sample.mix, sample.place)),
+            Some(Verdict::Wrong(_))
+        );
+        if let Some(summary) = summaries.get_mut(sample.template) {
+            summary.add(&sample.measured, !wrong);
+        }
+    }
+    summaries.iter_mut().for_each(Summary::finish);
+    let scores = Scores::new(&summaries, plan.mixes, plan.clients, run.wall, products);
+    Report {
+        workload,
+        plan,
+        run,
+        summaries,
+        scores,
+    }
+}
+
+/// For each template the first execution that failed, is wrong, or could not be verified.
+fn complaints(
+    workload: &Workload,
+    run: &Run,
+    verdicts: &BTreeMap<(u64, usize), Verdict>,
+) -> Vec<String> {
+    let mut said = BTreeMap::new();
+    for sample in &run.samples {
+        let what = match (
+            &sample.measured.failure,
+            verdicts.get(&(sample.mix, sample.place)),
+        ) {
+            (Some(failure), _) => format!("{failure:?}"),
+            (None, Some(Verdict::Wrong(how))) => format!("wrong: {how}"),
+            (None, Some(Verdict::Unknown(why))) => format!("not verified: {why}"),
+            (None, _) => continue,
+        };
+        said.entry(sample.template)
+            .or_insert_with(|| (sample.mix, sample.place, what));
+    }
+    let lines = said.into_iter().map(|(template, (mix, place, what))| {
+        let name = workload.templates.get(template).map_or("?", |it| &it.name);
+        let query = workload.mix(mix).into_iter().nth(place).map(|it| it.query);
+        format!(
+            "query {name}, mix {mix}: {what}\n{}",
+            query.unwrap_or_default()
+        )
+    });
+    lines.collect()
+}
+
+fn append(path: &std::path::Path, report: &Report<'_>, samples: bool) -> anyhow::Result<()> {
+    let file = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)?;
+    let mut file = std::io::BufWriter::new(file);
+    for line in report.json_lines() {
+        writeln!(file, "{line}")?;
+    }
+    if samples {
+        for line in report.samples() {
+            writeln!(file, "{line}")?;
+        }
+    }
+    file.flush()?;
+    Ok(())
+}

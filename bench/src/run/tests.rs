@@ -1,0 +1,284 @@
+//! The checker finds what is planted; the client sees what a bad endpoint does.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::time::Duration;
+
+use super::answer::Answer;
+use super::check::{Verdict, check, compare};
+use super::endpoint::{Connection, Endpoint, Failure, Measured};
+
+/// An answer with these rows of integers, `-` for an unbound one.
+fn answer(variables: &[&str], rows: &[&str]) -> String {
+    let head: String = variables
+        .iter()
+        .map(|it| format!("<variable name=\"{it}\"/>"))
+        .collect();
+    let rows: String = rows
+        .iter()
+        .map(|row| {
+            let cells = row.split_whitespace().zip(variables);
+            let cells: String = cells
+                .filter(|(cell, _)| *cell != "-")
+                .map(|(cell, name)| format!(
+                    "<binding name=\"{name}\"><literal datatype=\"http://www.w3.org/2001/XMLSchema#double\">{cell}</literal></binding>"
+                ))
+                .collect();
+            format!("<result>{cells}</result>")
+        })
+        .collect();
+    format!(
+        "<sparql xmlns=\"http://www.w3.org/2005/sparql-results#\"><head>{head}</head><results>{rows}</results></sparql>"
+    )
+}
+
+fn parsed(variables: &[&str], rows: &[&str]) -> Answer {
+    Answer::parse(answer(variables, rows).as_bytes()).unwrap()
+}
+
+/// What is found wrong with `found` when the trusted rows are `expected`, as many as the query asked for.
+fn difference(query: &str, found: &[&str], columns: &[&str], expected: &[&str]) -> Option<String> {
+    compare(query, &parsed(&["a"], found), |_| {
+        Ok(parsed(columns, expected))
+    })
+    .unwrap()
+}
+
+const ALL: &str = "SELECT ?a { ?s ?p ?a }";
+
+#[test]
+fn rows_are_a_multiset() {
+    assert_eq!(
+        difference(ALL, &["1", "2", "2"], &["a"], &["2", "1", "2"]),
+        None
+    );
+    assert_eq!(difference(ALL, &["1", "-"], &["a"], &["-", "1"]), None);
+    for wrong in [
+        &["1", "2", "3"][..],
+        &["1", "1", "2"],
+        &["1", "2"],
+        &["1", "2", "2", "2"],
+        &["1", "2", "-"],
+    ] {
+        assert!(
+            difference(ALL, wrong, &["a"], &["2", "1", "2"]).is_some(),
+            "{wrong:?}"
+        );
+    }
+}
+
+#[test]
+fn numbers_are_compared_by_value_within_a_tolerance() {
+    assert_eq!(
+        difference(ALL, &["1.0000001", "2e3"], &["a"], &["2000", "1"]),
+        None
+    );
+    assert!(difference(ALL, &["1.001"], &["a"], &["1"]).is_some());
+}
+
+#[test]
+fn of_an_order_its_keys_count() {
+    let query = "SELECT ?a { ?s ?p ?a ; ?q ?k } ORDER BY ?k";
+    let columns = ["a", "sortKey0"];
+    let expected = ["1 10", "2 10", "3 20"];
+    assert_eq!(
+        difference(query, &["2", "1", "3"], &columns, &expected),
+        None
+    );
+    let wrong = difference(query, &["3", "1", "2"], &columns, &expected);
+    assert!(wrong.unwrap().contains("row 1"));
+}
+
+#[test]
+fn any_cut_through_ties_is_right() {
+    let query = "SELECT ?a { ?s ?p ?a ; ?q ?k } ORDER BY ?k OFFSET 1 LIMIT 2";
+    let columns = ["a", "sortKey0"];
+    let expected = ["1 10", "2 10", "3 20", "4 20", "5 30"];
+    for right in [["1", "3"], ["2", "3"], ["1", "4"], ["2", "4"]] {
+        assert_eq!(
+            difference(query, &right, &columns, &expected),
+            None,
+            "{right:?}"
+        );
+    }
+    for wrong in [
+        &["1", "2"][..],
+        &["3", "4"],
+        &["1", "5"],
+        &["1"],
+        &["3", "1"],
+    ] {
+        assert!(
+            difference(query, wrong, &columns, &expected).is_some(),
+            "{wrong:?}"
+        );
+    }
+    // Without an order any rows will do, but not rows of nowhere.
+    let query = "SELECT ?a { ?s ?p ?a } LIMIT 2";
+    assert_eq!(
+        difference(query, &["3", "1"], &["a"], &["1", "2", "3"]),
+        None
+    );
+    assert!(difference(query, &["3", "3"], &["a"], &["1", "2", "3"]).is_some());
+}
+
+#[test]
+fn the_trusted_endpoint_is_asked_until_the_ties_end() {
+    let query = "SELECT ?a { ?s ?p ?a ; ?q ?k } ORDER BY ?k LIMIT 1";
+    let rows: Vec<String> = (0..5_000).map(|row| format!("{row} 1")).collect();
+    let ask = |text: &str| {
+        let limit = text
+            .rsplit_once("LIMIT ")
+            .unwrap()
+            .1
+            .trim()
+            .parse()
+            .unwrap();
+        assert!(text.contains("?sortKey0"), "{text}");
+        let rows: Vec<&str> = rows.iter().map(String::as_str).take(limit).collect();
+        Ok(parsed(&["a", "sortKey0"], &rows))
+    };
+    assert_eq!(
+        compare(query, &parsed(&["a"], &["4999"]), ask).unwrap(),
+        None
+    );
+    assert!(
+        compare(query, &parsed(&["a"], &["5000"]), ask)
+            .unwrap()
+            .is_some()
+    );
+}
+
+#[test]
+fn distinct_rows_with_several_keys_count_once() {
+    let query = "SELECT DISTINCT ?a { ?s ?p ?a ; ?q ?k } ORDER BY ?k";
+    let expected = ["1 10", "2 10", "1 20"];
+    assert_eq!(
+        difference(query, &["2", "1"], &["a", "sortKey0"], &expected),
+        None
+    );
+}
+
+#[test]
+fn other_forms() {
+    let boolean = |value| {
+        let text = format!(
+            "<sparql xmlns=\"http://www.w3.org/2005/sparql-results#\"><head/><boolean>{value}</boolean></sparql>"
+        );
+        Answer::parse(text.as_bytes()).unwrap()
+    };
+    assert_eq!(
+        compare("ASK {}", &boolean(true), |_| Ok(boolean(true))).unwrap(),
+        None
+    );
+    assert!(
+        compare("ASK {}", &boolean(true), |_| Ok(boolean(false)))
+            .unwrap()
+            .is_some()
+    );
+    let graph = |objects: &[&str]| {
+        let triples: String = objects
+            .iter()
+            .map(|it| format!("<x:p>{it}</x:p>"))
+            .collect();
+        let text = format!(
+            "<rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\" xmlns:x=\"http://x/\"><rdf:Description rdf:about=\"http://a\">{triples}</rdf:Description></rdf:RDF>"
+        );
+        Answer::parse(text.as_bytes()).unwrap()
+    };
+    let compared = |query, left: &[&str], right: &[&str]| {
+        compare(query, &graph(left), |_| Ok(graph(right))).unwrap()
+    };
+    let construct = "CONSTRUCT WHERE { ?s ?p ?o }";
+    assert_eq!(compared(construct, &["1", "2"], &["2", "1"]), None);
+    assert!(compared(construct, &["1"], &["2", "1"]).is_some());
+    let describe = "DESCRIBE <http://a>";
+    assert_eq!(compared(describe, &["1"], &["2", "1"]), None);
+    assert!(compared(describe, &[], &["1"]).is_some());
+}
+
+/// An endpoint that answers every request with these bytes and closes; gives its address.
+fn fake(bytes: String) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/sparql", listener.local_addr().unwrap());
+    #[expect(clippy::disallowed_methods, reason = "it ends with the test")]
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut head = Vec::new();
+            let mut byte = [0];
+            while !head.ends_with(b"\r\n\r\n") && stream.read(&mut byte).unwrap_or(0) == 1 {
+                head.push(byte[0]);
+            }
+            stream.write_all(bytes.as_bytes()).unwrap_or_default();
+            if bytes.is_empty() {
+                // Says nothing until the client goes.
+                stream.read_to_end(&mut head).unwrap_or_default();
+            }
+        }
+    });
+    address
+}
+
+fn with_head(head: &str, body: &str) -> String {
+    format!(
+        "HTTP/1.1 200 OK\r\nContent-Type: application/sparql-results+xml\r\nConnection: close\r\n{head}\r\n{body}"
+    )
+}
+
+fn whole(body: &str) -> String {
+    with_head(&format!("Content-Length: {}\r\n", body.len()), body)
+}
+
+fn ask(bytes: String) -> Measured {
+    let timeout = Some(Duration::from_millis(300));
+    Endpoint::new(&fake(bytes), Connection::Each, timeout).ask("ASK {}", None)
+}
+
+#[test]
+fn what_a_bad_endpoint_does_is_no_answer() {
+    let body = answer(&["a"], &["1", "2"]);
+    let right = ask(whole(&body));
+    assert_eq!(
+        (right.failure, right.rows, right.bytes),
+        (None, 2, body.len() as u64)
+    );
+    let chunk = format!("{:x}\r\n{body}\r\n", body.len());
+    let bad = [
+        with_head(&format!("Content-Length: {}\r\n", body.len() + 1), &body),
+        with_head("Transfer-Encoding: chunked\r\n", &chunk),
+        with_head(
+            &format!("X-SPARQL-MaxRows: 2\r\nContent-Length: {}\r\n", body.len()),
+            &body,
+        ),
+        "HTTP/1.1 500 Oh\r\nContent-Length: 4\r\nConnection: close\r\n\r\nwhy?".to_owned(),
+    ];
+    for bytes in bad {
+        let failure = ask(bytes.clone()).failure;
+        assert!(
+            matches!(failure, Some(Failure::Error(_))),
+            "{bytes}: {failure:?}"
+        );
+    }
+    let silent = ask(String::new());
+    assert_eq!(silent.failure, Some(Failure::TimeOut));
+}
+
+#[test]
+fn planted_answers_are_found_over_http() {
+    let verdict = |tested: &[&str], timed_rows: u64| {
+        let endpoint = |rows: &[&str]| {
+            Endpoint::new(&fake(whole(&answer(&["a"], rows))), Connection::Each, None)
+        };
+        let timed = Measured {
+            rows: timed_rows,
+            ..Measured::default()
+        };
+        check(ALL, &timed, &endpoint(tested), &endpoint(&["1", "2"]))
+    };
+    assert_eq!(verdict(&["2", "1"], 2), Verdict::Right);
+    assert!(matches!(verdict(&["2", "3"], 2), Verdict::Wrong(_)));
+    assert!(matches!(verdict(&["2"], 1), Verdict::Wrong(_)));
+    // Right when it is asked again, but it was cut off when it was timed.
+    assert!(matches!(verdict(&["2", "1"], 1), Verdict::Wrong(_)));
+}

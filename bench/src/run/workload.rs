@@ -1,0 +1,284 @@
+//! Query mixes: templates, their order, and the parameters of each mix.
+
+use anyhow::Context as _;
+
+use crate::bsbm::{Kind, Pools};
+
+/// The texts of a folder of queries, by name; `N.bsbm` is the original of a query that is mended by default.
+macro_rules! queries {
+    ($folder:literal: $($name:literal)*) => {
+        &[$(($name, include_str!(concat!("../../queries/", $folder, "/", $name, ".rq")))),*]
+    };
+}
+
+const EXPLORE: &[(&str, &str)] =
+    queries!("explore": "1" "2" "3" "4" "5" "6" "7" "8" "9" "10" "11" "12");
+const EXPLORE_ORDER: [&str; 25] = [
+    "1", "2", "2", "3", "2", "2", "4", "2", "2", "5", "7", "7", "5", "7", "7", "8", "9", "9", "8",
+    "9", "9", "10", "10", "11", "12",
+];
+
+const BI: &[(&str, &str)] = queries!("bi": "1" "2" "3" "4" "5" "5.bsbm" "6" "7" "7.bsbm" "8");
+const BI_ORDER: [&str; 15] = [
+    "1", "3", "2", "2", "4", "5", "5", "6", "5", "6", "6", "7", "8", "7", "6",
+];
+/// Each query once, as the drill-down of BIBM runs them.
+const BI_ONCE: [&str; 8] = ["1", "2", "3", "4", "5", "6", "7", "8"];
+
+/// Which mix is run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum Name {
+    /// 25 short queries of a customer of a shop
+    Explore,
+    /// 15 queries that aggregate
+    Bi,
+    /// The 8 queries of bi; those with a product type once for each depth of the tree, from broad to narrow
+    BiDrilldown,
+}
+
+/// A query with parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    pub(crate) name: String,
+    text: &'static str,
+    parameters: Vec<(String, Kind)>,
+}
+
+/// A query to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Instance {
+    /// The index of its template.
+    pub(crate) template: usize,
+    pub(crate) query: String,
+}
+
+/// A mix whose instances follow from a seed and the mix's number, whoever runs it.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    pub(crate) name: Name,
+    pub(crate) templates: Vec<Template>,
+    /// Indexes of templates.
+    order: Vec<usize>,
+    pools: Pools,
+    seed: u64,
+}
+
+impl Template {
+    /// Reads the header of a file: a comment that says what it is, then `# draw: NAME=KIND ...`.
+    fn new(name: &str, text: &'static str) -> anyhow::Result<Self> {
+        let draw = text
+            .lines()
+            .find_map(|line| line.strip_prefix("# draw:"))
+            .with_context(|| format!("query {name} has no line `# draw:`"))?;
+        let mut parameters = Vec::new();
+        for parameter in draw.split_whitespace() {
+            let parsed = parameter
+                .split_once('=')
+                .and_then(|(name, kind)| Some((name.to_owned(), Kind::named(kind)?)));
+            parameters
+                .push(parsed.with_context(|| format!("query {name}: parameter {parameter}"))?);
+        }
+        let header = text.lines().take_while(|line| line.starts_with('#'));
+        let skipped = header.map(|line| line.len() + 1).sum();
+        Ok(Self {
+            name: name.trim_end_matches(".bsbm").to_owned(),
+            text: text.get(skipped..).unwrap_or(""),
+            parameters,
+        })
+    }
+}
+
+impl Workload {
+    /// The name of the mix, as it is given.
+    pub(crate) fn label(&self) -> String {
+        use clap::ValueEnum as _;
+        let value = self.name.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// # Errors
+    /// When a file of queries is damaged.
+    pub(crate) fn new(name: Name, pools: Pools, seed: u64, quirks: bool) -> anyhow::Result<Self> {
+        let (texts, names): (_, &[&str]) = match name {
+            Name::Explore => (EXPLORE, &EXPLORE_ORDER),
+            Name::Bi => (BI, &BI_ORDER),
+            Name::BiDrilldown => (BI, &BI_ONCE),
+        };
+        let mut templates: Vec<Template> = Vec::new();
+        for &(name, text) in texts {
+            let template = Template::new(name, text)?;
+            match templates
+                .iter_mut()
+                .find(|other| other.name == template.name)
+            {
+                None => templates.push(template),
+                Some(mended) if quirks => *mended = template,
+                Some(_) => {}
+            }
+        }
+        let index = |name: &&str| {
+            templates
+                .iter()
+                .position(|template| template.name == **name)
+        };
+        Ok(Self {
+            name,
+            order: names.iter().filter_map(index).collect(),
+            templates,
+            pools,
+            seed,
+        })
+    }
+
+    /// The queries of mix `number`, in order.
+    pub(crate) fn mix(&self, number: u64) -> Vec<Instance> {
+        let mut random = Pools::random(self.seed, number);
+        let mut instances = Vec::new();
+        for &index in &self.order {
+            let Some(template) = self.templates.get(index) else {
+                continue;
+            };
+            let lowest = template.parameters.iter().find_map(|(_, kind)| match kind {
+                Kind::TypeFrom(lowest) => Some(*lowest),
+                _ => None,
+            });
+            let depths = match (self.name, lowest) {
+                (Name::BiDrilldown, Some(lowest)) => {
+                    (lowest..=self.pools.depth()).map(Some).collect()
+                }
+                _ => vec![None],
+            };
+            for depth in depths {
+                let mut draw = self.pools.draw(&mut random);
+                let mut values = Vec::new();
+                for (name, kind) in &template.parameters {
+                    match (depth, kind) {
+                        (Some(depth), Kind::TypeFrom(_)) => {
+                            values.push((name.clone(), draw.type_of_depth(depth)));
+                        }
+                        _ => values.extend(draw.next(name, *kind)),
+                    }
+                }
+                instances.push(Instance {
+                    template: index,
+                    query: substituted(template.text, &values),
+                });
+            }
+        }
+        instances
+    }
+}
+
+/// `text` with `$NAME` replaced by its value.
+fn substituted(text: &str, values: &[(String, String)]) -> String {
+    let mut out = String::with_capacity(text.len() + 256);
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('$') {
+        out.push_str(before);
+        let end = after
+            .find(|letter: char| !letter.is_ascii_alphanumeric())
+            .unwrap_or(after.len());
+        let (name, behind) = after.split_at(end);
+        match values.iter().find(|(known, _)| known == name) {
+            Some((_, value)) => out.push_str(value),
+            None => {
+                out.push('$');
+                out.push_str(name);
+            }
+        }
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn workload(name: Name, quirks: bool) -> Workload {
+        Workload::new(name, Pools::new(1_000, 1, quirks), 808_080, quirks).unwrap()
+    }
+
+    #[test]
+    fn mixes_are_whole_and_repeatable() {
+        for (name, queries, templates) in [(Name::Explore, 25, 12), (Name::Bi, 15, 8)] {
+            let workload = workload(name, false);
+            assert_eq!(workload.templates.len(), templates);
+            let mix = workload.mix(7);
+            assert_eq!(mix.len(), queries);
+            let texts = |number| -> Vec<String> {
+                workload
+                    .mix(number)
+                    .into_iter()
+                    .map(|it| it.query)
+                    .collect()
+            };
+            assert_eq!(texts(7), texts(7));
+            assert_ne!(texts(7), texts(8));
+            for instance in mix {
+                assert!(!instance.query.contains('$'), "{}", instance.query);
+                spargebra::SparqlParser::new()
+                    .parse_query(&instance.query)
+                    .unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn the_drill_down_asks_for_each_depth() {
+        // The tree of 1,000 products has depths 0 to 3.
+        assert_eq!(
+            workload(Name::BiDrilldown, false).mix(0).len(),
+            4 + 3 + 3 + 4 + 4
+        );
+    }
+
+    #[test]
+    fn quirks_are_the_original_queries() {
+        let texts = |quirks| {
+            workload(Name::Bi, quirks)
+                .mix(0)
+                .into_iter()
+                .map(|it| it.query)
+        };
+        let with =
+            texts(true).filter(|text| text.contains("GROUP BY ?c ?p }\n  { SELECT ?c ?p (COUNT"));
+        assert_eq!(with.count(), 3);
+        assert_eq!(
+            texts(false)
+                .filter(|text| text.contains("?p LIMIT 1000"))
+                .count(),
+            2
+        );
+        assert_eq!(
+            texts(true)
+                .filter(|text| text.contains("DESC(?n) LIMIT 1000"))
+                .count(),
+            2
+        );
+    }
+
+    #[test]
+    fn features_are_drawn_once_but_for_the_quirk() {
+        let repeats = |quirks| {
+            let workload = workload(Name::Explore, quirks);
+            let features = |query: String| {
+                let mut found: Vec<String> = query
+                    .match_indices("ProductFeature")
+                    .filter_map(|(at, _)| query[at..].split('>').next().map(str::to_owned))
+                    .collect();
+                found.sort();
+                found.windows(2).any(|pair| pair[0] == pair[1])
+            };
+            (0..400)
+                .flat_map(|number| workload.mix(number))
+                // Query 1 names each feature once.
+                .filter(|instance| instance.template == 0)
+                .filter(|instance| features(instance.query.clone()))
+                .count()
+        };
+        assert_eq!(repeats(false), 0);
+        assert!(repeats(true) > 0);
+    }
+}
