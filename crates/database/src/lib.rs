@@ -70,7 +70,7 @@ pub use dump::{Dump, DumpScope};
 pub use error::{DataError, Error, Result, SyntaxError};
 pub use format::{Compression, GraphFormat};
 pub use info::{CheckSummary, Info, PartInfo};
-pub use load::{Input, LoadSummary, Progress};
+pub use load::{Input, LoadSummary, Progress, Skipped};
 pub use note::{Note, NoteKind, Place};
 pub use options::{
     Access, DumpFormat, ForcedJoin, IoCalls, LoadOptions, OpenOptions, QueryOptions,

@@ -9,12 +9,19 @@ pub const QUERY_BYTES_MAX: usize = 16 << 20;
 /// How deeply triple terms may be nested in data.
 pub const TRIPLE_TERM_DEPTH_MAX: usize = 128;
 
-/// Bytes of a chunk of N-Triples or N-Quads that one thread parses at a time. A longer line makes
-/// its chunk longer.
+/// Bytes of a chunk of N-Triples, N-Quads, Turtle or TriG that one thread parses at a time. A longer
+/// line or statement makes its chunk longer.
 pub const CHUNK_BYTES: usize = 1 << 20;
 
 /// The longest line of N-Triples or N-Quads, and the longest token of Turtle or TriG, in bytes.
 pub const LINE_BYTES_MAX: usize = 1 << 30;
+
+/// The longest statement of Turtle or TriG that a thread takes as a whole, in bytes. The rest of a
+/// file, from a longer one on, is parsed by one thread; a lenient load leaves it out.
+pub const STATEMENT_BYTES_MAX: usize = 64 << 20;
+
+/// How many mistakes a lenient load lists.
+pub const MISTAKES_LISTED_MAX: usize = 100;
 
 /// How much of a file is looked at to tell its format, in bytes.
 pub const SNIFF_BYTES: usize = 64 << 10;

@@ -70,6 +70,11 @@ pub struct LoadOptions {
     /// Contexts that documents of JSON-LD may name by their URL, and their text. Nothing is ever
     /// fetched: a document that names another one is refused.
     pub contexts: Vec<(String, Vec<u8>)>,
+    /// Whether damaged lines of N-Triples and N-Quads and damaged statements of Turtle and TriG are
+    /// left out, and told in [`LoadSummary::skipped`](crate::LoadSummary::skipped), instead of ending
+    /// the load. RDF/XML and JSON-LD end it at the first mistake all the same, and so does an input
+    /// that cannot be read, or whose compression is damaged.
+    pub lenient: bool,
     /// The memory that the load may take, in bytes; by default what the runtime has.
     pub memory_bytes: Option<u64>,
     /// How many threads parse and sort; by default those of the runtime.

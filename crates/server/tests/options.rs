@@ -25,6 +25,7 @@ const SHOWN: [(&str, &[&str]); 6] = [
             "--format",
             "--graph",
             "--io",
+            "--lenient",
             "--memory",
             "--scheme",
             "--threads",
@@ -150,6 +151,39 @@ fn contexts_of_json_ld_are_given_and_not_fetched() {
     );
     let json = output(folder, &["dump", "--db", "third", "--format", "jsonld"]);
     assert!(json.contains("\"@id\":\"http://b/s\""), "{json}");
+}
+
+#[test]
+fn a_lenient_load_says_what_it_skipped() {
+    let folder = loaded();
+    let folder = folder.path();
+    let mut lines = ONE.replace("\"o\"", "\"more\"");
+    lines += &"<http://a/s> <http://a/p> \"no end .\n".repeat(1_200);
+    fs::write(folder.join("bad.nt"), &lines).unwrap();
+    let turtle = "@prefix a: <http://a/> .\na:s a:p a:o ;; .\na:s a:p no:o .\n";
+    fs::write(folder.join("bad.ttl"), turtle).unwrap();
+    let load = ["load", "--db", "db", "bad.nt", "bad.ttl"];
+    assert_failed(&stoa(folder, &load), 1, &["bad.nt: line 2, column 27: "]);
+    let skipped = stoa(folder, &[&load[..], &["--lenient"]].concat());
+    let said = text(&skipped.stderr);
+    assert!(skipped.status.success(), "{said}");
+    let listed = said
+        .lines()
+        .filter(|line| line.starts_with("skipped bad.nt: line "))
+        .count();
+    assert_eq!(listed, 100, "{said}");
+    for line in [
+        "only the first 100 are listed",
+        "bad.nt: 1,200 skipped",
+        "bad.ttl: 1 skipped",
+        "1,201 damaged lines or statements were skipped",
+    ] {
+        assert!(said.lines().any(|said| said == line), "{line}: {said}");
+    }
+    assert_eq!(dump(folder).lines().count(), 3);
+    let nothing = stoa(folder, &["load", "--db", "db", "--lenient", "one.nt"]);
+    let said = text(&nothing.stderr);
+    assert!(said.contains("nothing was skipped"), "{said}");
 }
 
 #[test]

@@ -2,10 +2,9 @@
 
 use oxttl::TriGParser;
 
-use crate::error::Result;
 use crate::format::GraphFormat;
 use crate::load::line::LineParser;
-use crate::load::sink::{LiteralSuffix, QuadSink};
+use crate::load::sink::Nowhere;
 
 /// The byte order mark of UTF-8, which some programs put before a text.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -92,39 +91,6 @@ fn has_directive(text: &[u8]) -> bool {
                     .is_some_and(|start| start.eq_ignore_ascii_case(word))
             })
     })
-}
-
-/// Takes quads and keeps nothing.
-struct Nowhere;
-
-impl QuadSink for Nowhere {
-    type Term = ();
-
-    fn start_file(&mut self, _number: u64) {}
-
-    fn epoch(&self) -> u64 {
-        0
-    }
-
-    fn iri(&mut self, _iri: &str) -> Result<()> {
-        Ok(())
-    }
-
-    fn blank(&mut self, _label: &str) -> Result<()> {
-        Ok(())
-    }
-
-    fn literal(&mut self, _lexical: &str, _suffix: LiteralSuffix<'_>) -> Result<()> {
-        Ok(())
-    }
-
-    fn triple(&mut self, _subject: (), _predicate: (), _object: ()) -> Result<()> {
-        Ok(())
-    }
-
-    fn quad(&mut self, _s: (), _p: (), _o: (), _g: Option<()>) -> Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]

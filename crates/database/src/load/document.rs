@@ -1,20 +1,15 @@
-//! Turtle and TriG, one thread a file.
+//! Turtle and TriG as a stream, for the rest of a file from a statement on that is too long to be held.
 //!
 //! # Limits
 //! The parser keeps a token until it is complete; one that is longer than
 //! [`crate::limits::LINE_BYTES_MAX`] is refused.
 
-use oxrdf::{GraphName, Quad};
-use oxttl::trig::LowLevelTriGParser;
-use oxttl::turtle::LowLevelTurtleParser;
-use oxttl::{TriGParser, TurtleParser, TurtleSyntaxError};
-
 use crate::error::{Error, Result};
 use crate::limits::{LINE_BYTES_MAX, TRIPLE_TERM_DEPTH_MAX};
-use crate::load::detect::BYTE_ORDER_MARK;
 use crate::load::sink::QuadSink;
 use crate::load::source::Stream;
 use crate::load::terms::Terms;
+use crate::load::terse::{self, Start};
 
 /// Bytes that the parser gets at once, as long as it makes something of them.
 const FEED_BYTES: usize = 128 << 10;
@@ -24,78 +19,24 @@ const FEED_BYTES: usize = 128 << 10;
 /// too.
 const OPEN_TRIPLE_TERMS_MAX: usize = 2_000;
 
-enum Parser {
-    Turtle(LowLevelTurtleParser),
-    TriG(LowLevelTriGParser),
-}
-
-impl Parser {
-    fn new(with_graphs: bool, base: Option<&str>) -> Result<Self> {
-        let invalid = |e: oxiri::IriParseError| Error::InvalidOption {
-            option: "--base",
-            reason: e.to_string(),
-        };
-        Ok(match (with_graphs, base) {
-            (false, None) => Self::Turtle(TurtleParser::new().low_level()),
-            (false, Some(base)) => {
-                let parser = TurtleParser::new().with_base_iri(base).map_err(invalid)?;
-                Self::Turtle(parser.low_level())
-            }
-            (true, None) => Self::TriG(TriGParser::new().low_level()),
-            (true, Some(base)) => {
-                let parser = TriGParser::new().with_base_iri(base).map_err(invalid)?;
-                Self::TriG(parser.low_level())
-            }
-        })
-    }
-
-    fn feed(&mut self, text: &[u8]) {
-        match self {
-            Self::Turtle(parser) => parser.extend_from_slice(text),
-            Self::TriG(parser) => parser.extend_from_slice(text),
-        }
-    }
-
-    fn end(&mut self) {
-        match self {
-            Self::Turtle(parser) => parser.end(),
-            Self::TriG(parser) => parser.end(),
-        }
-    }
-
-    fn next(&mut self) -> Option<Result<Quad, TurtleSyntaxError>> {
-        match self {
-            Self::Turtle(parser) => parser
-                .parse_next()
-                .map(|triple| triple.map(|t| t.in_graph(GraphName::DefaultGraph))),
-            Self::TriG(parser) => parser.parse_next(),
-        }
-    }
-}
-
-/// Parses a stream into a sink. After each piece `advance` gets the number of new quads and may end
-/// the work.
+/// Parses the rest of a stream into a sink. After each piece `advance` gets the number of new quads
+/// and may end the work.
 pub(crate) fn parse<S: QuadSink>(
     stream: &mut Stream,
-    with_graphs: bool,
-    base: Option<&str>,
+    start: &Start,
     token_bytes_max: usize,
     sink: &mut S,
     advance: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
-    let mut parser = Parser::new(with_graphs, base)?;
+    let mut parser = start.environment.stream_parser(start.with_graphs)?;
+    parser.feed(start.graph.header().as_bytes());
     let mut terms = Terms::default();
     let mut nesting = Nesting::default();
     let mut text = Vec::new();
     let mut feed_bytes = FEED_BYTES;
     let mut bytes_without_quad = 0_usize;
     let token_bytes_max = token_bytes_max.min(LINE_BYTES_MAX);
-    let mut place = (1, 1);
-    if let Ok((start, _)) = stream.look_ahead(BYTE_ORDER_MARK.len())
-        && start == BYTE_ORDER_MARK
-    {
-        stream.skip(BYTE_ORDER_MARK.len());
-    }
+    let mut place = start.place;
     loop {
         text.clear();
         let read = stream.read(feed_bytes, &mut text);
@@ -111,8 +52,7 @@ pub(crate) fn parse<S: QuadSink>(
         let mut quads = 0;
         while let Some(quad) = parser.next() {
             let quad = quad.map_err(|error| {
-                let start = error.location().start;
-                let (line, column) = (start.line + 1, start.column + 1);
+                let (line, column) = terse::place_of(&error, start);
                 stream.source.damaged(line, column, error.message())
             })?;
             let done = terms
@@ -212,10 +152,12 @@ mod tests {
     use std::fmt::Write;
     use std::sync::Arc;
 
-    use oxrdf::Term;
+    use oxrdf::{Quad, Term};
+    use oxttl::TriGParser;
 
     use super::*;
     use crate::load::sink::recording::RecordingSink;
+    use crate::load::terse::{Environment, Graph};
     use crate::load::{Input, source};
 
     fn ours(text: impl Into<Vec<u8>>, base: Option<&str>) -> Result<Vec<Quad>> {
@@ -223,18 +165,17 @@ mod tests {
         let source = source::expand(&[input], &()).unwrap().remove(0);
         let mut sink = RecordingSink::default();
         let mut stream = source.open(Arc::default(), &Default::default()).unwrap();
+        let start = Start {
+            with_graphs: true,
+            environment: Environment::new(base).unwrap(),
+            graph: Graph::Outside,
+            place: (1, 1),
+        };
         let mut counted = 0;
-        parse(
-            &mut stream,
-            true,
-            base,
-            usize::MAX,
-            &mut sink,
-            &mut |quads| {
-                counted += quads;
-                Ok(())
-            },
-        )?;
+        parse(&mut stream, &start, usize::MAX, &mut sink, &mut |quads| {
+            counted += quads;
+            Ok(())
+        })?;
         assert_eq!(counted, u64::try_from(sink.quads.len()).unwrap());
         Ok(sink.quads)
     }

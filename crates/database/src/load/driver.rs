@@ -1,8 +1,9 @@
 //! Shares the inputs among threads.
 //!
 //! Every thread first takes a file that nobody has taken. When there is none left it helps with a
-//! file of N-Triples or N-Quads that another one has open: whoever holds the lock of the file takes
-//! the next piece of lines, lets go, and parses it. A file of Turtle or TriG stays with its thread.
+//! file that another one has open: whoever holds the lock of the file takes the next piece of lines
+//! or, of Turtle and TriG, of statements, lets go, and parses it. A file of RDF/XML or JSON-LD stays
+//! with its thread.
 //!
 //! # Invariants
 //! 1. A file has exactly one state; helpers wait while it is being opened. Every file is read to its
@@ -22,17 +23,19 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
-use crate::limits::{CHUNK_BYTES, SNIFF_BYTES};
-use crate::load::Progress;
+use crate::limits::{CHUNK_BYTES, SNIFF_BYTES, STATEMENT_BYTES_MAX};
 use crate::load::detect::detect;
 use crate::load::document;
 use crate::load::jsonld::{self, Contexts};
 use crate::load::line::{Failure, LineParser};
 use crate::load::patient::Halt;
 use crate::load::pieces::{Pieces, Place};
-use crate::load::sink::QuadSink;
+use crate::load::sink::{Nowhere, QuadSink};
+use crate::load::skipped::Mistakes;
 use crate::load::source::{Source, Stream};
+use crate::load::terse::{self, Next, Piece, Start, Statements};
 use crate::load::xml;
+use crate::load::{Progress, Skipped};
 use crate::query::CancelHandle;
 
 /// How much parsing threads may put on their stack; the parser of Turtle drops nested triple terms
@@ -47,6 +50,8 @@ pub(crate) struct Job<'a> {
     /// Contexts that JSON-LD may name.
     pub(crate) contexts: Contexts,
     pub(crate) threads: usize,
+    /// Whether damaged lines and statements are left out.
+    pub(crate) is_lenient: bool,
     /// The most that a line or a token may take.
     pub(crate) line_bytes_max: usize,
     pub(crate) cancel: &'a CancelHandle,
@@ -54,10 +59,11 @@ pub(crate) struct Job<'a> {
 }
 
 /// What was parsed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Parsed {
     pub(crate) quads: u64,
     pub(crate) bytes_read: u64,
+    pub(crate) skipped: Skipped,
 }
 
 /// A source that has been taken.
@@ -75,7 +81,7 @@ enum State {
     /// The thread that took it is looking at its start.
     Opening,
     /// Whoever has the lock may take a piece.
-    Lines(Box<Lines>),
+    Pieces(Splitter),
     /// Nothing is left for helpers.
     Done,
 }
@@ -102,9 +108,45 @@ impl Drop for Opening<'_> {
     }
 }
 
+/// A file that several threads parse.
+enum Splitter {
+    Lines(Box<Lines>),
+    Statements(Box<Statements>),
+}
+
 struct Lines {
     pieces: Pieces,
     with_graphs: bool,
+}
+
+/// What a thread takes of it.
+enum Part {
+    Lines(Place, bool),
+    Statements(Piece),
+    /// All that is left.
+    Stream(Box<Stream>, Start),
+    /// A statement begins here that is too long to be skipped.
+    TooLong((u64, u64)),
+}
+
+impl Splitter {
+    fn next(&mut self, text: &mut Vec<u8>) -> Result<Option<Part>> {
+        let statements = match self {
+            Self::Lines(lines) => {
+                let place = lines.pieces.next(text)?;
+                return Ok(place.map(|place| Part::Lines(place, lines.with_graphs)));
+            }
+            Self::Statements(statements) => statements,
+        };
+        Ok(match statements.next(text)? {
+            Next::Piece(piece) => Some(Part::Statements(piece)),
+            Next::TooLong(place) => Some(Part::TooLong(place)),
+            Next::Stream(start) => statements
+                .take_stream()
+                .map(|stream| Part::Stream(Box::new(stream), start)),
+            Next::End => None,
+        })
+    }
 }
 
 struct Shared<'a> {
@@ -113,6 +155,7 @@ struct Shared<'a> {
     /// Whether to go on; `failed` is set with `failure`.
     halt: Halt,
     failure: Mutex<Option<(FailurePlace, Error)>>,
+    mistakes: Mutex<Mistakes>,
     bytes_read: Arc<AtomicU64>,
     quads: AtomicU64,
     /// Sources that were read to their end.
@@ -151,6 +194,7 @@ pub(crate) fn run<S: QuadSink>(
             failed: CancelHandle::new(),
         },
         failure: Mutex::new(None),
+        mistakes: Mutex::default(),
         bytes_read: Arc::default(),
         quads: AtomicU64::new(0),
         ended: AtomicUsize::new(0),
@@ -174,6 +218,7 @@ pub(crate) fn run<S: QuadSink>(
         }
     });
     let is_cancelled = job.cancel.is_cancelled();
+    let mistakes = shared.mistakes.into_inner();
     match shared.failure.into_inner() {
         // What was met while the load was being cancelled may be a consequence of that.
         Ok(Some(_)) if is_cancelled => Err(Error::Cancelled),
@@ -184,6 +229,9 @@ pub(crate) fn run<S: QuadSink>(
         Ok(None) => Ok(Parsed {
             quads: shared.quads.into_inner(),
             bytes_read: shared.bytes_read.load(Ordering::Relaxed),
+            skipped: mistakes
+                .unwrap_or_else(PoisonError::into_inner)
+                .into_skipped(job.sources),
         }),
         Err(_) => Err(Error::Internal("a parsing thread panicked".to_owned())),
     }
@@ -199,6 +247,7 @@ fn work<S: QuadSink>(
         shared,
         sink: new_sink()?,
         parser: LineParser::new(),
+        checker: LineParser::new(),
         piece: Vec::new(),
         file: None,
     };
@@ -283,29 +332,29 @@ struct Worker<'a, S: QuadSink> {
     shared: &'a Shared<'a>,
     sink: S,
     parser: LineParser<S>,
+    /// Looks for damaged lines before `parser` does.
+    checker: LineParser<Nowhere>,
     piece: Vec<u8>,
     /// The file whose blank nodes the sink expects.
     file: Option<usize>,
 }
 
-impl<S: QuadSink> Worker<'_, S> {
+impl<'a, S: QuadSink> Worker<'a, S> {
     fn share(&mut self, taken: &Taken) {
         match taken {
             Taken::Shared(opened) => self.pieces(opened),
             Taken::New(opened) => {
                 let opening = Opening(opened);
                 match self.open(opened.number) {
-                    Ok(Open::Lines(lines)) => {
-                        opened.set(State::Lines(lines));
+                    Ok(Open::Pieces(splitter)) => {
+                        opened.set(State::Pieces(splitter));
                         drop(opening);
                         self.pieces(opened);
                     }
                     Ok(Open::Document(mut stream, format)) => {
                         drop(opening);
-                        match self.document(opened.number, &mut stream, format) {
-                            Ok(()) => self.shared.end(),
-                            Err(error) => self.shared.fail((opened.number, 0), error),
-                        }
+                        let done = self.document(opened.number, &mut stream, format);
+                        self.end(opened.number, 0, done);
                     }
                     Err(error) => {
                         drop(opening);
@@ -326,46 +375,84 @@ impl<S: QuadSink> Worker<'_, S> {
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner);
             }
-            let State::Lines(lines) = &mut *state else {
+            let State::Pieces(splitter) = &mut *state else {
                 return;
             };
             if self.shared.is_stopped() {
                 return;
             }
-            let with_graphs = lines.with_graphs;
-            let next = lines.pieces.next(&mut self.piece);
-            if !matches!(next, Ok(Some(_))) {
+            let next = splitter.next(&mut self.piece);
+            if !matches!(next, Ok(Some(Part::Lines(..) | Part::Statements(_)))) {
                 *state = State::Done;
                 opened.done.store(true, Ordering::Release);
             }
             drop(state);
-            let failed = match next {
-                Ok(None) => {
-                    self.shared.end();
-                    return;
+            let number = opened.number;
+            let (piece, parsed) = match next {
+                Ok(Some(Part::Lines(place, with_graphs))) => {
+                    (place.number, self.lines(number, place, with_graphs))
                 }
-                Ok(Some(place)) => self
-                    .piece(opened.number, place, with_graphs)
-                    .map_err(|error| (place.number, error)),
+                Ok(Some(Part::Statements(piece))) => {
+                    (piece.number, self.statements(number, &piece))
+                }
+                Ok(Some(Part::Stream(mut stream, start))) => {
+                    let done = self.stream(number, &mut stream, &start);
+                    return self.end(number, u64::MAX, done);
+                }
+                Ok(Some(Part::TooLong(place))) => {
+                    self.too_long(number, place);
+                    return self.end(number, u64::MAX, Ok(()));
+                }
                 // Pieces before this place come first if they fail, too.
-                Err(error) => Err((u64::MAX, error)),
+                Ok(None) => return self.end(number, u64::MAX, Ok(())),
+                Err(error) => return self.end(number, u64::MAX, Err(error)),
             };
-            if let Err((piece, error)) = failed {
-                self.shared.fail((opened.number, piece), error);
-                return;
+            // The room for a very long line is not kept.
+            if self.piece.capacity() > 4 * CHUNK_BYTES {
+                self.piece = Vec::new();
+            }
+            if let Err(error) = parsed.and_then(|quads| self.shared.advance(quads)) {
+                return self.end(number, piece, Err(error));
             }
         }
     }
 
-    fn piece(&mut self, file: usize, place: Place, with_graphs: bool) -> Result<()> {
-        self.start_file(file);
-        let parsed = self.parser.parse(&self.piece, with_graphs, &mut self.sink);
-        // The room for a very long line is not kept.
-        if self.piece.capacity() > 4 * CHUNK_BYTES {
-            self.piece = Vec::new();
+    /// A file was read to its end, or to a piece that failed.
+    fn end(&self, file: usize, piece: u64, done: Result<()>) {
+        match done {
+            Ok(()) => self.shared.end(),
+            Err(error) => self.shared.fail((file, piece), error),
         }
+    }
+
+    fn too_long(&self, file: usize, place: (u64, u64)) {
+        let reason = format!(
+            "no statement ends within {} bytes: the rest is left out",
+            self.shared.job.line_bytes_max.min(STATEMENT_BYTES_MAX)
+        );
+        lock(&self.shared.mistakes).add(file, place, reason);
+    }
+
+    /// Parses a piece of lines and returns the number of quads.
+    fn lines(&mut self, file: usize, place: Place, with_graphs: bool) -> Result<u64> {
+        self.start_file(file);
+        let parsed = if self.shared.job.is_lenient {
+            let mistakes = &self.shared.mistakes;
+            let on_mistake = &mut |line, column, reason| {
+                lock(mistakes).add(file, (place.line + line, column), reason);
+            };
+            self.parser.parse_lenient(
+                &mut self.checker,
+                &self.piece,
+                with_graphs,
+                &mut self.sink,
+                on_mistake,
+            )
+        } else {
+            self.parser.parse(&self.piece, with_graphs, &mut self.sink)
+        };
         match parsed {
-            Ok(quads) => self.shared.advance(quads),
+            Ok(quads) => Ok(quads),
             Err(Failure::Sink { line, error }) => {
                 Err(self.source(file).refused(place.line + line, error))
             }
@@ -377,6 +464,27 @@ impl<S: QuadSink> Worker<'_, S> {
         }
     }
 
+    /// Parses a piece of statements and returns the number of quads.
+    fn statements(&mut self, file: usize, piece: &Piece) -> Result<u64> {
+        self.start_file(file);
+        let source = self.source(file);
+        if self.shared.job.is_lenient {
+            let mistakes = &self.shared.mistakes;
+            let on_mistake = &mut |place, reason| lock(mistakes).add(file, place, reason);
+            terse::parse_lenient(piece, &self.piece, source, &mut self.sink, on_mistake)
+        } else {
+            terse::parse(piece, &mut self.piece, source, &mut self.sink)
+        }
+    }
+
+    /// Parses the rest of a file of statements.
+    fn stream(&mut self, file: usize, stream: &mut Stream, start: &Start) -> Result<()> {
+        self.start_file(file);
+        let bytes_max = self.shared.job.line_bytes_max;
+        let advance = &mut advance_of(self.shared);
+        document::parse(stream, start, bytes_max, &mut self.sink, advance)
+    }
+
     fn document(&mut self, file: usize, stream: &mut Stream, format: GraphFormat) -> Result<()> {
         self.start_file(file);
         let job = self.shared.job;
@@ -385,20 +493,11 @@ impl<S: QuadSink> Worker<'_, S> {
         let shared = self.shared;
         let bytes_max = job.line_bytes_max;
         let sink = &mut self.sink;
-        let advance = &mut |quads| {
-            shared.advance(quads)?;
-            if shared.is_stopped() {
-                // Another file failed, and its error is already known.
-                return Err(Error::Cancelled);
-            }
-            Ok(())
-        };
-        match format {
-            GraphFormat::RdfXml => xml::parse(stream, base, bytes_max, sink, advance),
-            GraphFormat::JsonLd => {
-                jsonld::parse(stream, base, &job.contexts, bytes_max, sink, advance)
-            }
-            format => document::parse(stream, format.has_graphs(), base, bytes_max, sink, advance),
+        let advance = &mut advance_of(shared);
+        if format == GraphFormat::RdfXml {
+            xml::parse(stream, base, bytes_max, sink, advance)
+        } else {
+            jsonld::parse(stream, base, &job.contexts, bytes_max, sink, advance)
         }
     }
 
@@ -411,7 +510,7 @@ impl<S: QuadSink> Worker<'_, S> {
         }
     }
 
-    fn source(&self, file: usize) -> &Source {
+    fn source(&self, file: usize) -> &'a Source {
         self.shared
             .job
             .sources
@@ -440,18 +539,45 @@ impl<S: QuadSink> Worker<'_, S> {
                 format
             }
         };
-        if !matches!(format, GraphFormat::NTriples | GraphFormat::NQuads) {
-            return Ok(Open::Document(Box::new(stream), format));
+        let with_graphs = format.has_graphs();
+        let splitter = match format {
+            GraphFormat::RdfXml | GraphFormat::JsonLd => {
+                return Ok(Open::Document(Box::new(stream), format));
+            }
+            GraphFormat::NTriples | GraphFormat::NQuads => Splitter::Lines(Box::new(Lines {
+                pieces: Pieces::new(stream, job.line_bytes_max),
+                with_graphs,
+            })),
+            GraphFormat::Turtle | GraphFormat::TriG => {
+                let url = source.url();
+                let base = job.base.or(url.as_deref());
+                Splitter::Statements(Box::new(Statements::new(
+                    stream,
+                    with_graphs,
+                    base,
+                    job.line_bytes_max,
+                    job.is_lenient,
+                )?))
+            }
+        };
+        Ok(Open::Pieces(splitter))
+    }
+}
+
+/// What a parser of a whole file tells now and then how many quads it has found, and what may end it.
+fn advance_of<'a>(shared: &'a Shared<'_>) -> impl FnMut(u64) -> Result<()> + 'a {
+    |quads| {
+        shared.advance(quads)?;
+        if shared.is_stopped() {
+            // Another file failed, and its error is already known.
+            return Err(Error::Cancelled);
         }
-        Ok(Open::Lines(Box::new(Lines {
-            pieces: Pieces::new(stream, job.line_bytes_max),
-            with_graphs: format.has_graphs(),
-        })))
+        Ok(())
     }
 }
 
 enum Open {
-    Lines(Box<Lines>),
+    Pieces(Splitter),
     Document(Box<Stream>, GraphFormat),
 }
 

@@ -25,7 +25,7 @@ use rapidhash::fast::RandomState;
 
 use crate::error::Error;
 use crate::limits::TRIPLE_TERM_DEPTH_MAX;
-use crate::load::sink::{LiteralSuffix, QuadSink};
+use crate::load::sink::{LiteralSuffix, Nowhere, QuadSink};
 use crate::load::{iri, language, text};
 
 /// Why a piece of text could not be parsed.
@@ -42,6 +42,27 @@ pub(crate) enum Failure {
     },
     /// The sink failed at this line within the piece, from 0.
     Sink { line: u64, error: Error },
+}
+
+impl Failure {
+    /// The same, some lines further below.
+    fn below(self, lines: u64) -> Self {
+        match self {
+            Self::Syntax {
+                line,
+                column,
+                reason,
+            } => Self::Syntax {
+                line: line + lines,
+                column,
+                reason,
+            },
+            Self::Sink { line, error } => Self::Sink {
+                line: line + lines,
+                error,
+            },
+        }
+    }
 }
 
 /// A mistake within a line.
@@ -220,6 +241,45 @@ impl<S: QuadSink> LineParser<S> {
                 column: column(&valid[whole.len()..]),
                 reason: "invalid UTF-8".to_owned(),
             });
+        }
+        Ok(statements)
+    }
+
+    /// Parses `bytes` as [`LineParser::parse`] does, but leaves damaged lines out: each is told with
+    /// its number within the piece, from 0, its column, and what is wrong. `checker` looks at a line
+    /// before the sink gets anything of it.
+    pub(crate) fn parse_lenient(
+        &mut self,
+        checker: &mut LineParser<Nowhere>,
+        bytes: &[u8],
+        with_graphs: bool,
+        sink: &mut S,
+        on_mistake: &mut dyn FnMut(u64, u64, String),
+    ) -> Result<u64, Failure> {
+        if checker.parse(bytes, with_graphs, &mut Nowhere).is_ok() {
+            return self.parse(bytes, with_graphs, sink);
+        }
+        let mut statements = 0;
+        let mut number = 0;
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let end = memchr::memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+            let line = &rest[..end];
+            match checker.parse(line, with_graphs, &mut Nowhere) {
+                Ok(_) => {
+                    let parsed = self.parse(line, with_graphs, sink);
+                    statements += parsed.map_err(|failure| failure.below(number))?;
+                }
+                Err(Failure::Syntax { column, reason, .. }) => on_mistake(number, column, reason),
+                Err(failure) => return Err(failure.below(number)),
+            }
+            let line_end = if rest[end..].starts_with(b"\r\n") {
+                2
+            } else {
+                1
+            };
+            rest = rest.get(end + line_end..).unwrap_or(&[]);
+            number += 1;
         }
         Ok(statements)
     }

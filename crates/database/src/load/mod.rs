@@ -10,9 +10,11 @@ mod line;
 mod patient;
 mod pieces;
 mod sink;
+mod skipped;
 mod source;
 mod store;
 mod terms;
+mod terse;
 mod text;
 mod tracked;
 mod xml;
@@ -22,6 +24,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+pub use skipped::Skipped;
 pub(crate) use store::load;
 
 /// Something to load.
@@ -128,4 +131,6 @@ pub struct LoadSummary {
     pub commit: u64,
     /// The most bytes of temporary files at any time.
     pub temp_peak_bytes: u64,
+    /// What a lenient load left out; nothing of any other.
+    pub skipped: Skipped,
 }

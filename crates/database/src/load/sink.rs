@@ -57,6 +57,39 @@ pub(crate) trait QuadSink {
     ) -> Result<()>;
 }
 
+/// Takes quads and keeps nothing.
+pub(crate) struct Nowhere;
+
+impl QuadSink for Nowhere {
+    type Term = ();
+
+    fn start_file(&mut self, _number: u64) {}
+
+    fn epoch(&self) -> u64 {
+        0
+    }
+
+    fn iri(&mut self, _iri: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn blank(&mut self, _label: &str) -> Result<()> {
+        Ok(())
+    }
+
+    fn literal(&mut self, _lexical: &str, _suffix: LiteralSuffix<'_>) -> Result<()> {
+        Ok(())
+    }
+
+    fn triple(&mut self, _subject: (), _predicate: (), _object: ()) -> Result<()> {
+        Ok(())
+    }
+
+    fn quad(&mut self, _s: (), _p: (), _o: (), _g: Option<()>) -> Result<()> {
+        Ok(())
+    }
+}
+
 /// A sink that keeps quads as they are, for tests.
 #[cfg(test)]
 pub(crate) mod recording {

@@ -223,6 +223,12 @@ impl Stream {
         self.ahead.drain(..bytes.min(self.ahead.len()));
     }
 
+    /// Gives back what was read last, to be read again.
+    pub(crate) fn put_back(&mut self, mut bytes: Vec<u8>) {
+        bytes.append(&mut self.ahead);
+        self.ahead = bytes;
+    }
+
     fn read_from_reader(&mut self, bytes: usize, out: &mut Vec<u8>) -> io::Result<usize> {
         let limit = u64::try_from(bytes).unwrap_or(u64::MAX);
         let before = out.len();

@@ -136,6 +136,7 @@ pub(crate) fn load(
         sources: &sources,
         format: options.format,
         base: options.base.as_deref(),
+        is_lenient: options.lenient,
         contexts: Arc::new(options.contexts.clone()),
         threads,
         line_bytes_max: usize::try_from(memory_bytes / LINE_SHARE).unwrap_or(usize::MAX),
@@ -164,6 +165,7 @@ pub(crate) fn load(
         terms_new: summary.terms_new,
         commit: summary.commit,
         temp_peak_bytes: summary.temp_peak_bytes,
+        skipped: parsed.skipped,
     })
 }
 

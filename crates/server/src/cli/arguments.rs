@@ -39,6 +39,7 @@ pub(super) enum Command {
 Examples:
   stoa load --db mydb facts.ttl
   stoa load --db mydb --memory 2G dumps/ extra.nq.zst
+  stoa load --db mydb --lenient crawl.nq.gz
   stoa load --db mydb --context https://schema.org/=schema.jsonld page.jsonld
   zcat facts.nt.gz | stoa load --db mydb --format nt --graph http://example.org/g -")]
     Load(Load),
@@ -107,6 +108,9 @@ pub(super) struct Load {
     /// A file with the JSON-LD context that documents name by this URL; repeatable. Nothing is fetched
     #[arg(long, value_name = "URL=FILE", value_parser = parse_context)]
     pub(super) context: Vec<(String, PathBuf)>,
+    /// Leave out damaged lines of N-Triples and N-Quads and damaged statements of Turtle and TriG, and list them
+    #[arg(long, env = "STOA_LENIENT")]
+    pub(super) lenient: bool,
     /// Memory to use at most, such as 2G; by default a quarter of the machine's
     #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
     pub(super) memory: Option<u64>,

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context as _;
 use stoa_database::{
     Access, CancelHandle, Database, Info, Input, LoadOptions, OpenOptions, Runtime, RuntimeOptions,
+    Skipped,
 };
 
 use super::arguments::{Dump, Folder, Load};
@@ -55,6 +56,7 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
             base: arguments.base,
             scheme: arguments.scheme,
             contexts,
+            lenient: arguments.lenient,
             memory_bytes: arguments.memory,
             threads: arguments.threads,
             cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
@@ -79,7 +81,29 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
         summary.commit,
         bytes(summary.temp_peak_bytes),
     ));
+    if arguments.lenient {
+        say_skipped(&summary.skipped);
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what a lenient load left out: the mistakes, then how many there are of each input and in all.
+fn say_skipped(skipped: &Skipped) {
+    let listed = skipped.mistakes.len();
+    for mistake in &skipped.mistakes {
+        say(&format!("skipped {mistake}"));
+    }
+    if skipped.total > u64::try_from(listed).unwrap_or(u64::MAX) {
+        say(&format!("only the first {listed} are listed"));
+    }
+    for (input, number) in &skipped.inputs {
+        say(&format!("{input}: {} skipped", count(*number)));
+    }
+    say(&match skipped.total {
+        0 => "nothing was skipped: no line or statement is damaged".to_owned(),
+        1 => "1 damaged line or statement was skipped".to_owned(),
+        total => format!("{} damaged lines or statements were skipped", count(total)),
+    });
 }
 
 /// Says with a failed load that nothing of it remains.

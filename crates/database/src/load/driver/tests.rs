@@ -21,6 +21,7 @@ fn load_with(
         base: None,
         contexts: Arc::default(),
         threads,
+        is_lenient: false,
         line_bytes_max: usize::MAX,
         cancel: &cancel,
         progress: &(),
@@ -198,6 +199,7 @@ fn a_load_can_be_cancelled() {
         format: None,
         base: None,
         contexts: Arc::default(),
+        is_lenient: false,
         threads: 2,
         line_bytes_max: usize::MAX,
         cancel: &cancelled,
@@ -243,4 +245,101 @@ fn a_load_of_nothing_is_empty() {
     assert_eq!(load(Vec::new(), 2).unwrap(), []);
     assert_eq!(load(vec![Input::from_bytes("x.nt", "")], 2).unwrap(), []);
     assert_eq!(load(vec![Input::from_bytes("x", "# x")], 2).unwrap(), []);
+}
+
+/// Some megabytes of Turtle: blank nodes that reach over pieces, directives among the statements.
+fn long_turtle() -> String {
+    let mut text = "@prefix a: <http://a/> .\n".to_owned();
+    for i in 0..40_000 {
+        if i % 1_000 == 0 {
+            writeln!(text, "@prefix a: <http://a/{}/> .", i / 1_000).unwrap();
+        }
+        writeln!(
+            text,
+            "a:s{i} a:p 'some . text', 'more', _:x{} ;\n a:q 1.5 .",
+            i % 100
+        )
+        .unwrap();
+        writeln!(
+            text,
+            "_:x a:r \"\"\"@prefix a: <http://no/> .\n{i} . \"\"\" ."
+        )
+        .unwrap();
+    }
+    text
+}
+
+fn turtle_by_oxttl(text: &str) -> Vec<Quad> {
+    let mut quads: Vec<Quad> = oxttl::TriGParser::new()
+        .for_slice(text)
+        .collect::<Result<_, _>>()
+        .unwrap();
+    quads.sort_by_cached_key(Quad::to_string);
+    quads
+}
+
+#[test]
+fn pieces_of_turtle_are_parsed_by_several_threads() {
+    let text = long_turtle();
+    assert!(text.len() > 3 * CHUNK_BYTES);
+    let expected = turtle_by_oxttl(&text);
+    for threads in [1, 2, 5] {
+        for name in ["x.ttl", "x.trig"] {
+            let input = Input::from_bytes(name, text.as_str());
+            assert_eq!(load(vec![input], threads).unwrap(), expected);
+        }
+    }
+}
+
+#[test]
+fn a_large_graph_is_cut_within() {
+    let text = long_text().replace("_:b1 ", "[] ");
+    let text = format!("@base <http://a/> . <g>{{{text}}} _:x {{ {text} }}");
+    let expected = turtle_by_oxttl(&text);
+    let quads = load(vec![Input::from_bytes("x.trig", text.as_str())], 3).unwrap();
+    assert_eq!(quads.len(), expected.len());
+    let graphs = |quads: &[Quad]| {
+        quads
+            .iter()
+            .filter(|q| q.graph_name.is_blank_node())
+            .count()
+    };
+    assert_eq!(graphs(&quads), graphs(&expected));
+    let named = |quad: &&Quad| !quad.subject.is_blank_node();
+    assert!(quads.iter().filter(named).eq(expected.iter().filter(named)));
+}
+
+#[test]
+fn mistakes_behind_cuts_are_placed() {
+    let text = long_turtle();
+    for (bad, column) in [
+        ("a:s a:p \u{e9} .", 9),
+        ("a:s no:p 1 .", 5),
+        ("a:s a:p 'x", 11),
+    ] {
+        let input = Input::from_bytes("x.ttl", format!("{text}{text}{bad}\na:s a:p 1 .\n{text}"));
+        let error = load(vec![input], 3).unwrap_err().to_string();
+        let line = 2 * text.lines().count() + 1;
+        let place = format!("x.ttl: line {line}, column {column}: ");
+        assert!(error.starts_with(&place), "{error} instead of {place}");
+    }
+}
+
+#[test]
+fn a_long_statement_is_read_as_a_stream() {
+    let mut text = "@prefix a: <http://a/> . a:s a:p 0 . a:s a:p 0".to_owned();
+    for i in 0..400_000 {
+        write!(text, ",\n {i}").unwrap();
+    }
+    text += " . a:s a:q _:x .\n";
+    let lines = text.lines().count();
+    assert!(text.len() > 3 * CHUNK_BYTES);
+    let input = Input::from_bytes("x.ttl", text.as_str());
+    let quads = load_with(vec![input], 2, |job| job.line_bytes_max = CHUNK_BYTES);
+    assert_eq!(quads.unwrap().len(), 400_003);
+    let input = Input::from_bytes("x.ttl", text + "a:s a:q .");
+    let quads = load_with(vec![input], 2, |job| job.line_bytes_max = CHUNK_BYTES);
+    let error = quads.unwrap_err().to_string();
+    let place = format!("x.ttl: line {}, column 9: ", lines + 1);
+    assert!(error.starts_with(&place), "{error}");
 }
