@@ -190,7 +190,7 @@ impl Database {
     /// };
     /// assert_eq!(
     ///     error.to_string(),
-    ///     "syntax error at line 2, column 8: unexpected }\n   ?x ?y }\n         ^"
+    ///     "syntax error at line 2, column 8: unexpected }: its triple has no object\n   ?x ?y }\n         ^"
     /// );
     /// # Ok::<_, Error>(())
     /// ```

@@ -3,6 +3,7 @@
 //! A text is checked for nesting, rewritten where the parser would read it wrongly, parsed by
 //! spargebra, planned with the counts of a snapshot, and run by the executor over the same snapshot.
 
+mod advice;
 mod notes;
 mod prefixes;
 mod rewrite;
@@ -32,6 +33,7 @@ use crate::note::Note;
 use crate::options::QueryOptions;
 use crate::runtime::{Runtime, date_time};
 use crate::statistics::SnapshotStatistics;
+use token::Token;
 
 /// Ends an operation from another thread. All clones belong together.
 #[derive(Clone, Debug, Default)]
@@ -249,10 +251,11 @@ fn prepare_here(
 ) -> Result<Query> {
     let clock = runtime.executor_clock();
     let started_ns = clock.now_ns();
-    let parsed = parse(text, options.base.as_deref())?;
+    let tokens = token::tokens(text);
+    let parsed = parse(text, &tokens, options.base.as_deref())?;
     let dataset = dataset(options)?;
     let notes = if options.notes {
-        notes::notes(text, &parsed, &snapshot, options)?
+        notes::notes(text, &tokens, &parsed, &snapshot, options)?
     } else {
         Vec::new()
     };
@@ -307,7 +310,7 @@ fn deadline(started_ns: u64, timeout: Duration) -> u64 {
     started_ns.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
 }
 
-fn parse(text: &str, base: Option<&str>) -> Result<spargebra::Query> {
+fn parse(text: &str, tokens: &[Token], base: Option<&str>) -> Result<spargebra::Query> {
     let mut parser = SparqlParser::new();
     if let Some(base) = base {
         parser = parser
@@ -317,12 +320,12 @@ fn parse(text: &str, base: Option<&str>) -> Result<spargebra::Query> {
                 reason: format!("{base} is not an absolute IRI: {error}"),
             })?;
     }
-    let rewritten = rewrite::rewrite(text)
+    let rewritten = rewrite::rewrite(text, tokens)
         .map_err(|mistake| syntax::error_at(text, mistake.at, mistake.message))?;
     let mut query = parser
         .parse_query(&rewritten.text)
         .map_err(|error| Error::from(syntax::error(text, &rewritten, base, &error.to_string())))?;
-    star::order_variables(text, &mut query);
+    star::order_variables(text, tokens, &mut query);
     Ok(query)
 }
 

@@ -14,8 +14,9 @@ mod ways;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
+use oxrdf::NamedNode;
 use stoa_storage::{Root, Store};
 use stoa_terms::{GraphSet, TermId};
 
@@ -45,6 +46,8 @@ pub(crate) struct State {
     pub(crate) trees: [Arc<Tree>; TreeName::ALL.len()],
     /// The predicates of graphs that were asked for, `None` where they are too many.
     graph_predicates: Mutex<BTreeMap<u64, Option<Vec<u64>>>>,
+    /// All predicates, once they were asked for; none if they are too many.
+    predicates: OnceLock<Arc<[NamedNode]>>,
 }
 
 /// Which rows a graph set leaves.
@@ -87,6 +90,7 @@ impl Snapshot {
             trees,
             payload,
             graph_predicates: Mutex::default(),
+            predicates: OnceLock::new(),
         };
         Self(Arc::new(state), Arc::default())
     }

@@ -15,7 +15,7 @@
 //! are left to the parser, which takes them in strings and IRIs only: so SPARQL 1.2 and the tests of
 //! the community group for 1.0 and 1.1 want it, while section 19.2 of SPARQL 1.1 had them anywhere.
 
-use super::token::{Token, tokens};
+use super::token::Token;
 
 const AGGREGATES: [&str; 7] = [
     "count",
@@ -58,16 +58,6 @@ impl Rewritten {
         }
     }
 
-    /// What the user wrote where the new text has this token.
-    pub(super) fn word<'a>(&self, token: Token, original: &'a str) -> &'a str {
-        let within = |change: &&Change| change.new.0 < token.end && token.start < change.new.1;
-        let (start, end) = match self.changes.iter().find(within) {
-            Some(change) => change.old,
-            None => (self.original(token.start), self.original(token.end)),
-        };
-        original.get(start..end).unwrap_or_default()
-    }
-
     /// The byte of the original that a byte of the new text stands for.
     pub(super) fn original(&self, at: usize) -> usize {
         let change = self.changes.iter().rev().find(|change| change.new.0 <= at);
@@ -79,16 +69,12 @@ impl Rewritten {
     }
 }
 
-/// Rewrites a text.
+/// Rewrites a text, given its tokens.
 ///
 /// # Errors
 /// What is wrong in it that the parser would not find.
-pub(super) fn rewrite(text: &str) -> Result<Rewritten, Mistake> {
-    let tokens = tokens(text);
-    let words = Words {
-        text,
-        tokens: &tokens,
-    };
+pub(super) fn rewrite(text: &str, tokens: &[Token]) -> Result<Rewritten, Mistake> {
+    let words = Words { text, tokens };
     check(&words)?;
     let mut edits: Vec<(Token, String)> = Vec::new();
     for (number, &token) in tokens.iter().enumerate() {
@@ -361,10 +347,11 @@ fn escaped(word: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::token::tokens;
     use super::*;
 
     fn of(text: &str) -> String {
-        rewrite(text).unwrap().text
+        rewrite(text, &tokens(text)).unwrap().text
     }
 
     #[test]
@@ -420,7 +407,7 @@ mod tests {
     #[test]
     fn places_are_mapped_back() {
         let text = "SELECT (TRUE AS ?a) { } GROUP BY (?v AS ?w) (?x AS ?y) LIMIT z";
-        let rewritten = rewrite(text).unwrap();
+        let rewritten = rewrite(text, &tokens(text)).unwrap();
         for word in ["SELECT", "AS ?a", "?w", "?y", "LIMIT", "z"] {
             let new = rewritten.text.find(word).unwrap();
             assert_eq!(Some(rewritten.original(new)), text.find(word), "{word}");
@@ -440,7 +427,7 @@ mod tests {
             ("{ BIND(<<( -1 :q :z )>> AS ?X) }", "-1"),
             ("{ BIND(<<( TRUE :q :z )>> AS ?X) }", "TRUE"),
         ] {
-            let mistake = rewrite(text).unwrap_err();
+            let mistake = rewrite(text, &tokens(text)).unwrap_err();
             assert_eq!(Some(mistake.at), text.find(word), "{text}");
         }
         for text in [
@@ -450,7 +437,7 @@ mod tests {
             // In a pattern such a triple term only finds nothing.
             "SELECT (COUNT(*) AS ?n) WHERE { FILTER(1 = 1) <<( <<( ?s :p 1 )>> :q :z )>> :p (<<( 1 :p 2 )>>) }",
         ] {
-            assert!(rewrite(text).is_ok(), "{text}");
+            assert!(rewrite(text, &tokens(text)).is_ok(), "{text}");
         }
     }
 }

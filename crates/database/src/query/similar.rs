@@ -30,6 +30,7 @@ pub(super) fn nearest<'a>(
 pub(super) struct Name<'a> {
     text: &'a str,
     folded: Vec<char>,
+    letters: u64,
     differences_max: usize,
 }
 
@@ -46,6 +47,7 @@ impl<'a> Name<'a> {
         Some(Self {
             text,
             folded,
+            letters: letters(text),
             differences_max,
         })
     }
@@ -54,6 +56,11 @@ impl<'a> Name<'a> {
     /// another one, whatever the case; `None` if they are too many or the names are the same.
     pub(super) fn differences(&self, other: &str) -> Option<usize> {
         if other == self.text || other.len() > 4 * COMPARED_CHARACTERS_MAX {
+            return None;
+        }
+        // Most names are told apart without a closer look: an edit changes two letters at most.
+        let letters = (self.letters ^ letters(other)).count_ones() as usize;
+        if letters > 2 * self.differences_max {
             return None;
         }
         let other = folded(other)?;
@@ -65,6 +72,15 @@ impl<'a> Name<'a> {
         let found = distance(&self.folded, &other);
         (mine == its && found <= self.differences_max).then_some(found)
     }
+}
+
+/// Which letters and digits of ASCII occur, a bit each.
+fn letters(text: &str) -> u64 {
+    text.bytes()
+        .filter(u8::is_ascii_alphanumeric)
+        .fold(0, |letters, byte| {
+            letters | 1 << (byte.to_ascii_lowercase() % 64)
+        })
 }
 
 fn folded(text: &str) -> Option<Vec<char>> {

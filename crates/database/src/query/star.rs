@@ -8,14 +8,14 @@ use rapidhash::fast::RandomState;
 use spargebra::Query;
 use spargebra::algebra::GraphPattern;
 
-use super::token::tokens;
+use super::token::Token;
 
-/// Orders the variables of the outermost SELECT if it has a star.
-pub(super) fn order_variables(text: &str, query: &mut Query) {
+/// Orders the variables of the outermost SELECT of a text with these tokens if it has a star.
+pub(super) fn order_variables(text: &str, tokens: &[Token], query: &mut Query) {
     let Query::Select { pattern, .. } = query else {
         return;
     };
-    let Some(places) = places_after_star(text) else {
+    let Some(places) = places_after_star(text, tokens) else {
         return;
     };
     let mut pattern = pattern;
@@ -36,8 +36,10 @@ pub(super) fn order_variables(text: &str, query: &mut Query) {
 
 /// Where each variable stands first behind the star of the outermost SELECT, by its name without
 /// the sign; `None` if that SELECT has a list.
-fn places_after_star(text: &str) -> Option<HashMap<&str, usize, RandomState>> {
-    let tokens = tokens(text);
+fn places_after_star<'t>(
+    text: &'t str,
+    tokens: &[Token],
+) -> Option<HashMap<&'t str, usize, RandomState>> {
     let mut rest = tokens.iter().map(|token| (token.start, token.of(text)));
     let is = |word: &'static str| move |token: &str| token.eq_ignore_ascii_case(word);
     rest.find(|(_, token)| is("select")(token))?;
@@ -59,11 +61,12 @@ fn places_after_star(text: &str) -> Option<HashMap<&str, usize, RandomState>> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::token::tokens;
     use super::*;
 
     fn variables(text: &str) -> Vec<String> {
         let mut query = spargebra::SparqlParser::new().parse_query(text).unwrap();
-        order_variables(text, &mut query);
+        order_variables(text, &tokens(text), &mut query);
         let Query::Select { pattern, .. } = query else {
             panic!("{text}")
         };

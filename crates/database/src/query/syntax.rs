@@ -8,117 +8,14 @@
 
 use spargebra::SparqlParser;
 
-use super::prefixes::undeclared;
+use super::advice::advice;
+use super::notes::refused;
 use super::rewrite::Rewritten;
-use super::similar::nearest;
-use super::token::{Token, is_open_string, tokens};
+use super::token::{self, is_open_string, tokens};
 use crate::error::SyntaxError;
 
 /// More than the longest keyword, so that no rule can look behind the blanks.
 const BLANKS: usize = 64;
-
-/// The words of the language that are long enough to be misspelt recognisably.
-const KEYWORDS: [&str; 99] = [
-    "ABS",
-    "ASK",
-    "ASC",
-    "AVG",
-    "BASE",
-    "BIND",
-    "BNODE",
-    "BOUND",
-    "CEIL",
-    "COALESCE",
-    "CONCAT",
-    "CONSTRUCT",
-    "CONTAINS",
-    "COUNT",
-    "DATATYPE",
-    "DAY",
-    "DESC",
-    "DESCRIBE",
-    "DISTINCT",
-    "ENCODE_FOR_URI",
-    "EXISTS",
-    "FILTER",
-    "FLOOR",
-    "FROM",
-    "GRAPH",
-    "GROUP",
-    "GROUP_CONCAT",
-    "HAVING",
-    "HOURS",
-    "IF",
-    "IN",
-    "IRI",
-    "ISBLANK",
-    "ISIRI",
-    "ISLITERAL",
-    "ISNUMERIC",
-    "ISTRIPLE",
-    "ISURI",
-    "LANG",
-    "LANGDIR",
-    "LANGMATCHES",
-    "LATERAL",
-    "LCASE",
-    "LIMIT",
-    "MAX",
-    "MD5",
-    "MIN",
-    "MINUS",
-    "MINUTES",
-    "MONTH",
-    "NAMED",
-    "NOT",
-    "NOW",
-    "OBJECT",
-    "OFFSET",
-    "OPTIONAL",
-    "ORDER",
-    "PREDICATE",
-    "PREFIX",
-    "RAND",
-    "REDUCED",
-    "REGEX",
-    "REPLACE",
-    "ROUND",
-    "SAMETERM",
-    "SAMPLE",
-    "SECONDS",
-    "SELECT",
-    "SEPARATOR",
-    "SERVICE",
-    "SHA1",
-    "SHA256",
-    "SHA384",
-    "SHA512",
-    "SILENT",
-    "STR",
-    "STRAFTER",
-    "STRBEFORE",
-    "STRDT",
-    "STRENDS",
-    "STRLANG",
-    "STRLANGDIR",
-    "STRLEN",
-    "STRSTARTS",
-    "STRUUID",
-    "SUBJECT",
-    "SUBSTR",
-    "SUM",
-    "TIMEZONE",
-    "TRIPLE",
-    "UCASE",
-    "UNDEF",
-    "UNION",
-    "URI",
-    "UUID",
-    "VALUES",
-    "VERSION",
-    "WHERE",
-    "YEAR",
-];
 
 /// Longer texts are not searched.
 const SEARCHED_BYTES_MAX: usize = 256 << 10;
@@ -158,7 +55,12 @@ pub(super) fn error(
     let last_open = tokens
         .last()
         .filter(|last| good == tokens.len() && is_open_string(&text[last.start..last.end]));
-    let token = tokens.get(good).or(last_open);
+    let bad = if last_open.is_some() {
+        good.saturating_sub(1)
+    } else {
+        good
+    };
+    let token = tokens.get(bad);
     if let Some(token) = token.filter(|token| text[token.start..].starts_with('>'))
         && let Some(open) = text[..token.start].rfind(['<', '\n'])
         && text[open..].starts_with('<')
@@ -167,13 +69,28 @@ pub(super) fn error(
         let iri: String = text[open..=token.start].chars().take(60).collect();
         return at_byte(open, format!("{iri} is not a valid IRI"));
     }
+    // From here on it is the user's own text.
     let at = token.map_or(text.trim_end().len(), |token| token.start);
-    let word = token.map(|token| rewritten.word(*token, original));
-    let declared = tokens.get(..good.min(tokens.len())).unwrap_or_default();
-    let (message, suggestion) = explain(word, message, text, declared);
+    let at = rewritten.original(at).min(original.len());
+    let is_end = token.is_none();
+    let tokens = token::tokens(original);
+    let bad = tokens.partition_point(|token| token.end <= at);
+    // What the grammar takes is refused at the end of its group or query.
+    if (is_end
+        || tokens
+            .get(bad)
+            .is_some_and(|token| token.of(original) == "}"))
+        && let Some((token, message)) = refused(original, &tokens)
+    {
+        return error_at(original, token.start, &message);
+    }
+    let (message, suggestion) = match reason(message).filter(|_| is_end) {
+        Some(reason) => (reason, None),
+        None => advice(original, &tokens, bad),
+    };
     SyntaxError {
         suggestion,
-        ..at_byte(at, message)
+        ..error_at(original, at, &message)
     }
 }
 
@@ -181,50 +98,6 @@ pub(super) fn error(
 pub(super) fn error_at(text: &str, at: usize, message: &str) -> SyntaxError {
     let (line, column) = line_and_column(text.get(..at).unwrap_or(text));
     SyntaxError::new(text, line, column, message)
-}
-
-/// What is wrong with a token, or with the end of the text, and what was meant, perhaps. `before` are
-/// the tokens of `text` before the place.
-fn explain(
-    token: Option<&str>,
-    message: &str,
-    text: &str,
-    before: &[Token],
-) -> (String, Option<String>) {
-    let Some(token) = token else {
-        let reason = reason(message);
-        return (
-            reason.unwrap_or_else(|| "unexpected end of the query".to_owned()),
-            None,
-        );
-    };
-    let shown: String = token
-        .chars()
-        .take(60)
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    if token.starts_with('<') && token.len() > 1 && token.ends_with('>') {
-        let message = "is not a valid IRI here; a relative one needs BASE or --base";
-        return (format!("{shown} {message}"), None);
-    }
-    if let Some((prefix, _)) = token.split_once(':')
-        && message.contains("Prefix not found")
-        && !token.starts_with(['"', '\'', '?', '$'])
-    {
-        return undeclared(prefix, text, before);
-    }
-    if is_open_string(token) {
-        return ("the string is not closed".to_owned(), None);
-    }
-    let is_keyword = |keyword: &&str| keyword.eq_ignore_ascii_case(token);
-    let near = nearest(token, KEYWORDS).filter(|_| !KEYWORDS.iter().any(is_keyword));
-    match near {
-        None => (format!("unexpected {shown}"), None),
-        Some(near) => (
-            format!("unexpected {shown}; did you mean {near}?"),
-            Some(near.to_owned()),
-        ),
-    }
 }
 
 /// What the parser says in words, which is about the query as a whole, such as a variable that is
@@ -237,7 +110,11 @@ fn reason(message: &str) -> Option<String> {
         .find(|item| item.contains(' ') && item.starts_with(|c: char| c.is_ascii_alphabetic()))?;
     let mut chars = words.chars();
     let first = chars.next()?;
-    Some(first.to_lowercase().chain(chars).collect())
+    let is_word = chars.clone().next().is_some_and(char::is_lowercase);
+    if is_word {
+        return Some(first.to_lowercase().chain(chars).collect());
+    }
+    Some(words.to_owned())
 }
 
 /// Whether the parser finds nothing wrong in `start` but that it ends.
@@ -300,16 +177,21 @@ mod tests {
                 "SELECT * WHERE {\n  ?s ?p ?o\n  ?x\n}",
                 3,
                 3,
-                "unexpected ?x",
+                "unexpected ?x: is a dot missing before it?",
             ),
             (
                 "SELECT * { ?s ?p ?o \n",
                 1,
                 20,
-                "unexpected end of the query",
+                "unexpected end of the query: the { in line 1 is not closed",
             ),
             ("SELECT * { ?s ?p ?o FILTER(?x > ) }", 1, 33, "unexpected )"),
-            ("SELECT * { ?s ?p ?o } LIMIT x", 1, 29, "unexpected x"),
+            (
+                "SELECT * { ?s ?p ?o } LIMIT x",
+                1,
+                29,
+                "unexpected x: behind LIMIT comes a number from 0",
+            ),
             (
                 "SELECT * { ?s ?p ?o } ORDER BY",
                 1,
@@ -334,14 +216,14 @@ mod tests {
                 "SELECT ?a ?b WHERE { ?a ?b ?c ; ; . ?d }",
                 1,
                 40,
-                "unexpected }",
+                "unexpected }: its triple has no predicate and object",
             ),
             ("SELECT * { ?s ?p 1.5.5 } }", 1, 24, "unexpected }"),
             (
                 "SELECT ?x { ?s ?p ?o } GROUP BY ?s",
                 1,
-                35,
-                "the SELECT contains a variable that is unbound",
+                8,
+                "nothing binds ?x",
             ),
             (
                 "SELECT * { ?s ?p \"\u{e9}\" ; \u{e9} }",
@@ -368,8 +250,8 @@ mod tests {
                 "unexpected REGX; did you mean REGEX?",
             ),
             (
-                "SELECT * { ?s ?p ?o } LIMIT FILTER",
-                29,
+                "SELECT * { ?s ?p ?o } ORDER BY FILTER",
+                32,
                 "unexpected FILTER",
             ),
             (
@@ -399,7 +281,7 @@ mod tests {
                 &message.to_string()
             )
             .to_string(),
-            "syntax error at line 3, column 3: unexpected ?x\n    ?x\n    ^"
+            "syntax error at line 3, column 3: unexpected ?x: is a dot missing before it?\n    ?x\n    ^"
         );
     }
 

@@ -9,8 +9,9 @@
 //! | one small graph, they are not kept         | the graph's subjects, one after the other         |
 //! | SPOG, OPSG in the lean scheme              | PSOG, POSG, through the pairs SP, OP              |
 
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
+use oxrdf::{NamedNode, Term};
 use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
 
 use super::composed::{Composed, HELD_ROWS, Kept, Places, Source};
@@ -248,11 +249,20 @@ impl Snapshot {
         Ok(list)
     }
 
-    /// The predicates of all quads, ascending by id; `None` if there are more than `most`. Costs a
-    /// look-up each.
-    pub fn predicates(&self, most: usize) -> Result<Option<Vec<TermId>>> {
-        let found = self.leading(TreeName::Psog, &[], most)?;
-        Ok(found.map(|ids| ids.into_iter().map(TermId::from_bits).collect()))
+    /// The predicates of all quads; none if there are more than `most`. The first call costs two
+    /// look-ups for each, the others nothing.
+    pub fn predicates(&self, most: usize) -> Result<Arc<[NamedNode]>> {
+        if let Some(names) = self.0.predicates.get() {
+            return Ok(Arc::clone(names));
+        }
+        let ids = self.leading(TreeName::Psog, &[], most)?;
+        let mut names = Vec::new();
+        for id in ids.unwrap_or_default() {
+            if let Term::NamedNode(name) = self.term(TermId::from_bits(id))? {
+                names.push(name);
+            }
+        }
+        Ok(Arc::clone(self.0.predicates.get_or_init(|| names.into())))
     }
 
     /// The different values behind `prefix`, ascending; `None` if there are more than `most`.

@@ -19,18 +19,20 @@ use stoa_planner::{UNION_GRAPH, Visit, walk_into};
 use stoa_quadstore::Snapshot;
 use stoa_terms::TermId;
 
-use super::token::{Token, tokens};
+use super::token::Token;
 use crate::error::Result;
 use crate::limits::{NOTED_BYTES_MAX, NOTES_MAX};
 use crate::note::{Note, NoteKind, Place};
 use crate::options::QueryOptions;
 use names::Names;
 use predicates::Candidates;
-use scope::{Unbound, Why};
+use scope::Unbound;
+pub(super) use scope::refused::refused;
 
 /// What there is to say about a query, in the order of the text.
 pub(super) fn notes(
     text: &str,
+    tokens: &[Token],
     query: &Query,
     snapshot: &Snapshot,
     options: &QueryOptions,
@@ -38,7 +40,6 @@ pub(super) fn notes(
     if text.len() > NOTED_BYTES_MAX {
         return Ok(Vec::new());
     }
-    let tokens = tokens(text);
     let named = Named::of(query);
     let mut notes = Vec::new();
     if snapshot.quads() == 0 {
@@ -50,7 +51,7 @@ pub(super) fn notes(
         }
     } else {
         notes.extend(default_graph(query, snapshot, options)?);
-        let names = Names::new(text, &tokens, options.base.as_deref());
+        let names = Names::new(text, tokens, options.base.as_deref());
         unknown_predicates(text, &named.predicates, snapshot, &names, &mut notes)?;
         unknown_graphs(
             text,
@@ -62,10 +63,10 @@ pub(super) fn notes(
             &mut notes,
         )?;
         if !matches!(query, Query::Ask { .. }) {
-            unconnected(text, &tokens, query, snapshot, &mut notes)?;
+            unconnected(text, tokens, query, snapshot, &mut notes)?;
         }
     }
-    let unbound = scope::unbound(text, &tokens);
+    let unbound = scope::unbound(text, tokens);
     notes.extend(unbound.iter().map(|unbound| of_variable(text, unbound)));
     notes.sort_by_key(|note| note.place.as_ref().map(|place| (place.line, place.column)));
     notes.truncate(NOTES_MAX);
@@ -77,28 +78,9 @@ fn place_of(text: &str, token: Token) -> Place {
 }
 
 fn of_variable(text: &str, unbound: &Unbound<'_>) -> Note {
-    let word = unbound.word;
-    let message = match unbound.why {
-        Why::Nowhere | Why::Pending => format!("nothing binds {word}"),
-        Why::Elsewhere => {
-            format!(
-                "{word} is not bound here, only in a group or subquery that is not seen from here"
-            )
-        }
-        Why::Later => {
-            format!("{word} is not bound yet: BIND sees only what stands before it in its group")
-        }
-        Why::Grouped => format!(
-            "{word} has no single value here: add it to GROUP BY, or take an aggregate such as \
-             MIN({word})"
-        ),
-        Why::Selected => format!(
-            "{word} is not known here yet: HAVING comes before SELECT, so repeat its expression"
-        ),
-    };
-    let sign = word.get(..1).unwrap_or("?");
+    let sign = unbound.word.get(..1).unwrap_or("?");
     let near = unbound.near.map(|near| format!("{sign}{near}"));
-    Note::new(NoteKind::UnboundVariable, message)
+    Note::new(NoteKind::UnboundVariable, unbound.message())
         .at(place_of(text, unbound.token))
         .meant(near)
 }

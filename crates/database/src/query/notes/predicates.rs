@@ -4,6 +4,8 @@
 //! not the same name is looked up in other namespaces, and compared with the predicates of the data
 //! unless these are many.
 
+use std::sync::Arc;
+
 use hashbrown::HashSet;
 use oxrdf::{NamedNode, NamedNodeRef, Term};
 use rapidhash::fast::RandomState;
@@ -41,7 +43,7 @@ fn occurs(id: Option<TermId>, snapshot: &Snapshot) -> Result<bool> {
 pub(super) struct Candidates<'s> {
     snapshot: &'s Snapshot,
     /// The predicates of the data; none if they are many; read when they are first wanted.
-    predicates: Option<Vec<NamedNode>>,
+    predicates: Option<Arc<[NamedNode]>>,
 }
 
 impl<'s> Candidates<'s> {
@@ -61,7 +63,7 @@ impl<'s> Candidates<'s> {
             return Ok(Some(found));
         }
         if self.predicates.is_none() {
-            self.predicates = Some(self.read()?);
+            self.predicates = Some(self.snapshot.predicates(PREDICATES_COMPARED_MAX)?);
         }
         let wanted = Name::new(local).filter(|_| !local.is_empty());
         let mut best: Option<(usize, &NamedNode)> = None;
@@ -123,17 +125,6 @@ impl<'s> Candidates<'s> {
             }
         }
         Ok(None)
-    }
-
-    fn read(&self) -> Result<Vec<NamedNode>> {
-        let ids = self.snapshot.predicates(PREDICATES_COMPARED_MAX)?;
-        let mut names = Vec::new();
-        for id in ids.unwrap_or_default() {
-            if let Term::NamedNode(name) = self.snapshot.term(id)? {
-                names.push(name);
-            }
-        }
-        Ok(names)
     }
 }
 

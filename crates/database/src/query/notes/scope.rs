@@ -20,6 +20,7 @@ use rapidhash::fast::RandomState;
 use super::super::rewrite::is_aggregate;
 use super::super::similar::nearest;
 use super::super::token::Token;
+use refused::Refused;
 
 /// So many variables in scope are looked at for one that was meant.
 const COMPARED_MAX: usize = 1_000;
@@ -55,16 +56,35 @@ pub(super) enum Why {
     Pending,
 }
 
+impl Unbound<'_> {
+    /// What is wrong and what to do.
+    pub(super) fn message(&self) -> String {
+        let word = self.word;
+        match self.why {
+            Why::Nowhere | Why::Pending => format!("nothing binds {word}"),
+            Why::Elsewhere => format!(
+                "{word} is not bound here, only in a group or subquery that is not seen from here"
+            ),
+            Why::Later => {
+                format!(
+                    "{word} is not bound yet: BIND sees only what stands before it in its group"
+                )
+            }
+            Why::Grouped => format!(
+                "{word} has no single value here: add it to GROUP BY, or take an aggregate such as \
+                 MIN({word})"
+            ),
+            Why::Selected => format!(
+                "{word} is not known here yet: HAVING comes before SELECT, so repeat its expression"
+            ),
+        }
+    }
+}
+
 /// Finds each variable that is not in scope somewhere, where it is used first; in the order of the
 /// text.
 pub(super) fn unbound<'a>(text: &'a str, tokens: &'a [Token]) -> Vec<Unbound<'a>> {
-    let mut scopes = Scopes {
-        text,
-        tokens,
-        closing: closing(text, tokens),
-        found: Vec::new(),
-        bound_somewhere: Names::default(),
-    };
+    let mut scopes = Scopes::new(text, tokens);
     scopes.query();
     let Scopes {
         mut found,
@@ -158,9 +178,22 @@ struct Scopes<'a> {
     found: Vec<Unbound<'a>>,
     /// What any group or expression binds.
     bound_somewhere: Names<'a>,
+    /// What the grammar allows but the language does not.
+    refused: Vec<Refused>,
 }
 
 impl<'a> Scopes<'a> {
+    fn new(text: &'a str, tokens: &'a [Token]) -> Self {
+        Self {
+            text,
+            tokens,
+            closing: closing(text, tokens),
+            found: Vec::new(),
+            bound_somewhere: Names::default(),
+            refused: Vec::new(),
+        }
+    }
+
     fn word(&self, number: usize) -> &'a str {
         self.tokens
             .get(number)
@@ -235,6 +268,7 @@ impl<'a> Scopes<'a> {
         }
         let has_star = self.is(at, "*");
         let body = self.body(at, seen);
+        self.refuse_items(&items, has_star.then_some(at), &body);
         self.clauses(&body, &items, 0..0, seen);
         let mut shown = Names::default();
         if has_star {
@@ -323,6 +357,7 @@ impl<'a> Scopes<'a> {
         }
         let outside = Scope::new(&body.values, Some(&outside));
         let mut aliases = Names::default();
+        let first_of_items = self.found.len();
         for item in items {
             let scope = Scope::new(&aliases, Some(&outside));
             match item {
@@ -332,6 +367,9 @@ impl<'a> Scopes<'a> {
                     aliases.insert(alias);
                 }
             }
+        }
+        if is_grouped {
+            self.refuse_unbound(first_of_items);
         }
         let scope = Scope::new(&aliases, Some(&outside));
         self.expression(template, &scope, None);
@@ -478,6 +516,14 @@ impl<'a> Scopes<'a> {
             inside.filter_map(|number| self.variable(number)).collect()
         } else if self.is(at, "bind") {
             let alias = self.close(open).saturating_sub(1);
+            if let Some(name) = self.variable(alias).filter(|name| bound.contains(name)) {
+                self.refuse(
+                    alias,
+                    format!(
+                        "BIND cannot give ?{name} a value: it is bound before; take another name"
+                    ),
+                );
+            }
             let before = self.found.len();
             let range = open + 1..alias.saturating_sub(1);
             self.expression(range, &Scope::new(bound, seen), None);
@@ -570,5 +616,6 @@ impl<'a> Scopes<'a> {
     }
 }
 
+pub(super) mod refused;
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use super::*;
 
 /// The variables that are not in scope, with the reason and what was meant.
 fn of(text: &str) -> Vec<String> {
-    let rewritten = rewrite(text).unwrap().text;
+    let rewritten = rewrite(text, &tokens(text)).unwrap().text;
     let parsed = spargebra::SparqlParser::new().parse_query(&rewritten);
     assert!(parsed.is_ok(), "{text}: {parsed:?}");
     let tokens = tokens(text);
