@@ -8,7 +8,8 @@
 //! input lies in a file before it runs, for what ends the process (a stack that overflows, a hang).
 //!
 //! Environment: `STOA_SEED` repeats a run, `STOA_FUZZ_CASES` is how many inputs are made, `STOA_LONG`
-//! makes it a hundred times as many, `STOA_FUZZ_INPUT` is a file that runs alone.
+//! makes it a hundred times as many, `STOA_FAILURES` is how many failures of different kinds are collected
+//! before it stops, `STOA_FUZZ_INPUT` is a file that runs alone.
 
 #![expect(
     clippy::print_stdout,
@@ -89,6 +90,7 @@ pub fn run(target: &Target, seeds: Vec<(PathBuf, Vec<u8>)>, harness: &mut Harnes
                 watched: &watched,
                 slowest: (Duration::ZERO, Vec::new()),
                 largest: 0,
+                failures: Vec::new(),
             };
             match std::env::var_os("STOA_FUZZ_INPUT") {
                 Some(path) => {
@@ -112,6 +114,8 @@ struct Run<'a, 'h> {
     slowest: (Duration, Vec<u8>),
     /// The most memory that an input took, in bytes.
     largest: usize,
+    /// Their kinds and what is told of them.
+    failures: Vec<(String, String)>,
 }
 
 impl Run<'_, '_> {
@@ -120,9 +124,9 @@ impl Run<'_, '_> {
         let mut pool = Vec::new();
         for (path, input) in seeds {
             match self.judge(&input) {
-                Ok(told) => known.insert(told),
+                Ok(told) => drop(known.insert(told)),
                 Err(reason) => self.fail(&input, &reason, &path.display().to_string()),
-            };
+            }
             if input.len() <= self.target.input_bytes_max {
                 pool.push(input);
             }
@@ -157,6 +161,7 @@ impl Run<'_, '_> {
             self.largest >> 10
         );
         save(self.target.name, "slowest", &self.slowest.1);
+        self.tell_failures();
     }
 
     /// Runs an input.
@@ -185,17 +190,49 @@ impl Run<'_, '_> {
         outcome.unwrap_or_else(|_| Err("it panicked".to_owned()))
     }
 
-    fn fail(&mut self, input: &[u8], reason: &str, origin: &str) -> ! {
-        let small = shrink(input, &mut |smaller| self.judge(smaller).is_err());
+    /// Makes a failing input smaller and keeps what it says; ends the run if there are enough of them.
+    fn fail(&mut self, input: &[u8], reason: &str, origin: &str) {
+        let kind = kind(reason);
+        if self.failures.iter().any(|(known, _)| *known == kind) {
+            return;
+        }
+        let small = shrink(input, &mut |smaller| match self.judge(smaller) {
+            Err(reason) => self::kind(&reason) == kind,
+            Ok(_) => false,
+        });
         let said = self.judge(&small).err().unwrap_or_default();
-        let path = save(self.target.name, "failed", &small);
-        panic!(
+        let what = format!("failed{}", self.failures.len());
+        let path = save(self.target.name, &what, &small);
+        let text = format!(
             "fuzz {}, {origin}: {reason}\nsmaller, in {}: {said}\n{}",
             self.target.name,
             path.display(),
             String::from_utf8_lossy(small.get(..small.len().min(2_000)).unwrap_or_default())
         );
+        self.failures.push((kind, text));
+        let most = number("STOA_FAILURES").unwrap_or(1);
+        if u64::try_from(self.failures.len()).unwrap_or(u64::MAX) >= most {
+            self.tell_failures();
+        }
     }
+
+    fn tell_failures(&self) {
+        let texts: Vec<&str> = self.failures.iter().map(|(_, text)| &**text).collect();
+        assert!(texts.is_empty(), "{}", texts.join("\n=====\n"));
+    }
+}
+
+/// The beginning of a reason, without numbers but for those of a place in the code.
+fn kind(reason: &str) -> String {
+    let first = reason.lines().next().unwrap_or("");
+    if first.contains(".rs:") {
+        return first.to_owned();
+    }
+    first
+        .chars()
+        .filter(|c| !c.is_ascii_digit())
+        .take(60)
+        .collect()
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -319,6 +319,10 @@ impl From<stoa_planner::Error> for Error {
                 what: "the nesting of the query",
                 limit: u64::try_from(stoa_planner::NESTING_MAX).unwrap_or(u64::MAX),
             },
+            Planner::TooManyGroups => Self::LimitExceeded {
+                what: "the number of groups of the query",
+                limit: u64::try_from(stoa_planner::GROUPS_MAX).unwrap_or(u64::MAX),
+            },
             Planner::Statistics(source) => match source.downcast::<stoa_quadstore::Error>() {
                 Ok(error) => (*error).into(),
                 Err(source) => Self::Internal(source.to_string()),

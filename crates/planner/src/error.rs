@@ -13,6 +13,8 @@ pub enum Error {
     Unsupported(String),
     /// The query is nested deeper than [`crate::NESTING_MAX`].
     TooDeep,
+    /// The query has more groups than [`crate::GROUPS_MAX`].
+    TooManyGroups,
     /// The store failed when it was asked for ids or counts.
     Statistics(StatisticsError),
 }
@@ -21,7 +23,10 @@ impl Error {
     /// Whether the client has to change the query, as against a failure of the store.
     #[must_use]
     pub const fn is_client_error(&self) -> bool {
-        matches!(self, Self::Unsupported(_) | Self::TooDeep)
+        matches!(
+            self,
+            Self::Unsupported(_) | Self::TooDeep | Self::TooManyGroups
+        )
     }
 }
 
@@ -34,6 +39,9 @@ impl fmt::Display for Error {
                 "the query is nested deeper than {} levels",
                 crate::NESTING_MAX
             ),
+            Self::TooManyGroups => {
+                write!(f, "the query has more than {} groups", crate::GROUPS_MAX)
+            }
             Self::Statistics(_) => f.write_str("cannot read the statistics of the database"),
         }
     }
@@ -43,7 +51,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Statistics(source) => Some(source.as_ref()),
-            Self::Unsupported(_) | Self::TooDeep => None,
+            Self::Unsupported(_) | Self::TooDeep | Self::TooManyGroups => None,
         }
     }
 }

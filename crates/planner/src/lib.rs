@@ -35,6 +35,9 @@ use spargebra::algebra::QueryDataset;
 /// How deep a query may be nested, in its text and in its algebra.
 pub const NESTING_MAX: usize = 1_000;
 
+/// How many groups in braces a query may have, side by side or nested.
+pub const GROUPS_MAX: usize = 10_000;
+
 /// From this nesting on (see [`check_nesting`]) a query should be parsed, planned and run on a
 /// thread with a stack of [`DEEP_STACK_BYTES`]: parser, planner and operators recurse.
 pub const NESTING_SHALLOW: usize = 50;

@@ -8,10 +8,14 @@ use spargebra::Query;
 use spargebra::algebra::{AggregateExpression, Expression, GraphPattern, OrderExpression};
 
 use crate::error::Error;
-use crate::{NESTING_MAX, NESTING_SHALLOW};
+use crate::{GROUPS_MAX, NESTING_MAX, NESTING_SHALLOW};
 
 /// From how many `/` in a row on a larger stack is needed.
 const STEPS_SHALLOW: usize = 256;
+
+/// From how many groups on a larger stack is needed: chains of them recurse where a query is dropped, and
+/// in planning and running what is not flattened.
+const GROUPS_SHALLOW: usize = 250;
 
 /// Levels that the solution modifiers of the outermost query may add.
 const MODIFIERS_MAX: usize = 8;
@@ -21,7 +25,8 @@ const MODIFIERS_MAX: usize = 8;
 /// for each `/` of a path, too, and planner and operators for the joins that it stands for.
 ///
 /// # Errors
-/// [`Error::TooDeep`] if that is more than [`NESTING_MAX`].
+/// [`Error::TooDeep`] if that is more than [`NESTING_MAX`], [`Error::TooManyGroups`] if there are more
+/// than [`GROUPS_MAX`].
 pub fn check_nesting(text: &str) -> Result<usize, Error> {
     let mut deepest = 0_usize;
     let bytes = text.as_bytes();
@@ -29,6 +34,7 @@ pub fn check_nesting(text: &str) -> Result<usize, Error> {
     let mut depth = 0_usize;
     let mut prefixes = 0_usize;
     let (mut steps, mut longest) = (0_usize, 0_usize);
+    let mut groups = 0_usize;
     while let Some(&byte) = bytes.get(at) {
         let rest = bytes.get(at..).unwrap_or_default();
         match byte {
@@ -57,7 +63,11 @@ pub fn check_nesting(text: &str) -> Result<usize, Error> {
             }
             b'\\' => at += 1,
             b'/' => steps += 1,
-            b'{' | b'}' | b';' => steps = 0,
+            b'{' => {
+                steps = 0;
+                groups += 1;
+            }
+            b'}' | b';' => steps = 0,
             b'.' if rest.get(1).is_none_or(u8::is_ascii_whitespace) => steps = 0,
             _ => {}
         }
@@ -76,9 +86,12 @@ pub fn check_nesting(text: &str) -> Result<usize, Error> {
         if deepest > NESTING_MAX || steps > NESTING_MAX {
             return Err(Error::TooDeep);
         }
+        if groups > GROUPS_MAX {
+            return Err(Error::TooManyGroups);
+        }
         at += 1;
     }
-    if longest > STEPS_SHALLOW {
+    if longest > STEPS_SHALLOW || groups > GROUPS_SHALLOW {
         deepest = deepest.max(NESTING_SHALLOW);
     }
     Ok(deepest)

@@ -336,7 +336,8 @@ impl Commit<'_> {
         for one in merged {
             *payload.tree_mut(one.tree) = one.root;
         }
-        let commit = self.base.commit() + 1;
+        let commit = self.base.commit().checked_add(1);
+        let commit = commit.ok_or(Error::Internal("the numbers of commits are used up"))?;
         self.checkpoint.commit(commit, &payload.encode()?)?;
         let snapshot = self.base.reopen()?;
         let current = self.inner.current.write();

@@ -168,7 +168,10 @@ impl RootRecord {
             return None;
         }
         file_ends.truncate(count);
-        if file_ends.contains(&0) {
+        let end = file_ends
+            .iter()
+            .try_fold(0_u64, |sum, end| sum.checked_add(*end))?;
+        if file_ends.contains(&0) || free_pages > end {
             return None;
         }
         Some(Self {

@@ -156,7 +156,7 @@ impl PartitionCursor {
         }
         self.id = self.ids.pop().unwrap_or_default();
         if let Some((place, _)) = block.entries.long(self.entry) {
-            let text = block.first_text + place as u64;
+            let text = block.first_text.saturating_add(place as u64);
             if text != self.next_text {
                 return Err(Error::corrupt(
                     child.part,

@@ -263,10 +263,17 @@ impl Index {
                     from = find(&page, query, from)?;
                     match next.last_mut() {
                         Some(located) if last == Some(from) => located.queries.end = query + 1,
-                        _ => next.push(Located {
-                            block: page.child(from)?,
-                            queries: query..query + 1,
-                        }),
+                        _ => {
+                            let block = page.child(from)?;
+                            // What numbers are made of must stay in their range.
+                            if block.first >= self.entries {
+                                return Err(page.damaged("an entry beyond the last"));
+                            }
+                            next.push(Located {
+                                block,
+                                queries: query..query + 1,
+                            });
+                        }
                     }
                     last = Some(from);
                 }

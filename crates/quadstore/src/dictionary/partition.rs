@@ -26,6 +26,9 @@ use super::index::{Child, HEIGHT_MAX, Index};
 use super::model::Model;
 use crate::error::{Error, Result};
 
+/// Beyond this a size is taken for damage, so that sums of them stay in range.
+const SIZE_MAX: u64 = 1 << 48;
+
 /// What the root knows of a partition.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Partition {
@@ -121,6 +124,9 @@ impl Partition {
             && text_height <= HEIGHT_MAX
             && (text_height == 0) == (texts == 0)
             && count > 0
+            && [key_bytes, block_bytes, text_bytes, other_bytes, texts]
+                .iter()
+                .all(|size| *size <= SIZE_MAX)
             && first_payload.checked_add(count)? <= TermId::PAYLOAD_MAX;
         if !is_sound {
             return None;
@@ -245,8 +251,22 @@ impl PartitionReader {
                 &read
             }
         };
-        let first = self.descriptor.first_payload;
-        let id = |offset: &u64| TermId::new(self.descriptor.kind, first + offset);
+        let Partition {
+            kind,
+            first_payload,
+            count,
+            ..
+        } = self.descriptor;
+        // More entries than there are ids: a block or an array is damaged.
+        if offsets.iter().any(|offset| *offset >= count) {
+            let found = "an entry without an id";
+            return Err(Error::corrupt(
+                self.descriptor.index.root,
+                "ids below the last",
+                found,
+            ));
+        }
+        let id = |offset: &u64| TermId::new(kind, first_payload + offset);
         Ok(offsets.iter().map(id).collect())
     }
 
@@ -322,7 +342,7 @@ impl PartitionReader {
         let index = entry_index(&at.block, &block, ordinal)?;
         block.entries.visible_into(index, out);
         if let Some((place, _)) = block.entries.long(index) {
-            self.text_into(source, block.first_text + place as u64, out)?;
+            self.text_into(source, block.first_text.saturating_add(place as u64), out)?;
         }
         Ok(())
     }

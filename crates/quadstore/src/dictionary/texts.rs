@@ -76,7 +76,7 @@ impl Dictionary {
                 *range = start..keys.bytes.len();
             }
             if let Some((place, _)) = block.entries.long(index) {
-                let text = block.first_text + place as u64;
+                let text = block.first_text.saturating_add(place as u64);
                 group.partition.text_index(text)?;
                 match long.last_mut() {
                     Some(last) if std::ptr::eq(last.partition, group.partition) => {

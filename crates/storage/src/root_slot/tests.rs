@@ -48,6 +48,18 @@ fn a_slot_gives_back_its_root() {
 }
 
 #[test]
+fn a_root_with_more_free_pages_than_pages_is_damaged() {
+    for free_pages in [12_446, u64::MAX] {
+        let record = RootRecord {
+            free_pages,
+            ..record(1, Vec::new())
+        };
+        let state = read_slot(slot_of(1), &record.encode());
+        assert!(matches!(state, SlotState::Damaged(_)), "{free_pages}");
+    }
+}
+
+#[test]
 fn a_torn_slot_is_not_taken_for_a_root_nor_for_damage() {
     let old = record(3, vec![1; ROOT_PAYLOAD_BYTES_MAX]);
     let new = record(5, vec![2; ROOT_PAYLOAD_BYTES_MAX]);
