@@ -15,7 +15,6 @@ build: ## Build the release binary
 	@echo "built $(RELEASE)/stoa"
 
 demo: build ## Load the bundled example, serve it, and print queries to try
-	@rm -rf $(DEMO_DB)
 	@$(RELEASE)/stoa load --db $(DEMO_DB) demo/sky.ttl
 	@echo; cat demo/queries.md; echo
 	@echo "Open http://$(BIND)/ and paste one of them. Ctrl-C ends the server."

@@ -170,7 +170,15 @@ impl fmt::Display for Error {
             Self::Input { input, .. } => write!(f, "cannot read {input}"),
             Self::Threads(_) => f.write_str("cannot start a thread"),
             Self::Output(_) => f.write_str("cannot write the output"),
-            Self::Locked { directory, holder } => write!(f, "{directory} is in use by {holder}"),
+            Self::Locked { directory, holder } => {
+                write!(f, "{directory} is in use by {holder}")?;
+                if holder.contains(" serve ") {
+                    f.write_str(
+                        "; ask that server at /sparql, take a dump from /store, or end it",
+                    )?;
+                }
+                Ok(())
+            }
             Self::Busy => f.write_str("another load is running"),
             Self::NotADatabase { directory, reason } => {
                 write!(f, "{directory} is not a database: {reason}")

@@ -145,11 +145,11 @@ impl Compression {
     /// The compression that the first [`Compression::MAGIC_BYTES`] of a file tell.
     #[must_use]
     pub fn from_magic(start: &[u8]) -> Self {
-        if start.starts_with(&[0x1f, 0x8b]) {
+        if start.starts_with(Self::Gzip.magic()) {
             Self::Gzip
-        } else if start.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        } else if start.starts_with(Self::Zstd.magic()) {
             Self::Zstd
-        } else if start.starts_with(b"\xfd7zXZ\0") {
+        } else if start.starts_with(Self::Xz.magic()) {
             Self::Xz
         } else if is_bzip2(start) {
             Self::Bzip2
@@ -167,6 +167,17 @@ impl Compression {
             Self::Zstd => "zstd",
             Self::Bzip2 => "bzip2",
             Self::Xz => "xz",
+        }
+    }
+
+    /// How all files of the compression begin.
+    pub(crate) const fn magic(self) -> &'static [u8] {
+        match self {
+            Self::None => b"",
+            Self::Gzip => &[0x1f, 0x8b],
+            Self::Zstd => &[0x28, 0xb5, 0x2f, 0xfd],
+            Self::Bzip2 => b"BZh",
+            Self::Xz => b"\xfd7zXZ\0",
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::error::Result;
 use crate::federation::Fetch;
 use crate::format::GraphFormat;
 use crate::load::Input;
@@ -81,6 +82,18 @@ pub struct LoadOptions {
     pub threads: Option<usize>,
     /// Ends the load from another thread; the database stays as it was.
     pub cancel: CancelHandle,
+}
+
+impl LoadOptions {
+    /// Looks at the options and at whether the inputs can be read, without reading them: what
+    /// [`crate::Database::load`] does first, to be asked before a database is made for them.
+    ///
+    /// # Errors
+    /// `InvalidOption` for an IRI that is none or standard input named twice, `Input` for an input
+    /// that cannot be read.
+    pub fn verify(&self) -> Result<()> {
+        crate::load::verify(self)
+    }
 }
 
 /// How a query is run.

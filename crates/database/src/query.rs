@@ -12,6 +12,7 @@ mod solutions;
 mod star;
 mod syntax;
 mod token;
+mod update;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -216,6 +217,8 @@ pub(crate) fn prepare(
     text: &str,
     options: &QueryOptions,
 ) -> Result<Query> {
+    // Editors put a byte order mark before the text.
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.len() > QUERY_BYTES_MAX {
         return Err(Error::LimitExceeded {
             what: "the length of the query",
@@ -322,9 +325,12 @@ fn parse(text: &str, tokens: &[Token], base: Option<&str>) -> Result<spargebra::
     }
     let rewritten = rewrite::rewrite(text, tokens)
         .map_err(|mistake| syntax::error_at(text, mistake.at, mistake.message))?;
-    let mut query = parser
-        .parse_query(&rewritten.text)
-        .map_err(|error| Error::from(syntax::error(text, &rewritten, base, &error.to_string())))?;
+    let mut query = parser.parse_query(&rewritten.text).map_err(|error| {
+        match update::update_keyword(text, tokens) {
+            Some(keyword) => Error::Unsupported(format!("SPARQL Update ({keyword})")),
+            None => syntax::error(text, &rewritten, base, &error.to_string()).into(),
+        }
+    })?;
     star::order_variables(text, tokens, &mut query);
     Ok(query)
 }

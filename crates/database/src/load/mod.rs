@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 pub use skipped::Skipped;
-pub(crate) use store::load;
+pub(crate) use store::{load, verify};
 
 /// Something to load.
 #[derive(Clone)]

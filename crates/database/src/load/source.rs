@@ -90,6 +90,12 @@ impl Source {
             let looked = u64::try_from(Compression::MAGIC_BYTES).unwrap_or(u64::MAX);
             (&mut raw).take(looked).read_to_end(&mut start)?;
             let compression = Compression::from_magic(&start);
+            if compression == Compression::None && self.is_stub(&start) {
+                return Err(io::Error::new(
+                    ErrorKind::UnexpectedEof,
+                    "it is cut off: its name says that it is compressed, but nothing is in it",
+                ));
+            }
             let raw = BufReader::with_capacity(READ_BYTES, Cursor::new(start).chain(raw));
             Ok::<(Box<dyn Read + Send>, _), io::Error>(match compression {
                 Compression::Gzip => (Box::new(MultiGzDecoder::new(raw)), compression),
@@ -113,6 +119,13 @@ impl Source {
             broken,
             ahead: Vec::new(),
         })
+    }
+
+    /// Whether the name tells of a compression of which not even the first bytes are there. Plain
+    /// text under such a name is read as it is.
+    fn is_stub(&self, start: &[u8]) -> bool {
+        let (_, named) = Compression::strip_extension(&self.name);
+        named != Compression::None && named.magic().starts_with(start)
     }
 
     pub(crate) fn unreadable(&self, source: io::Error) -> Error {
@@ -261,6 +274,12 @@ pub(crate) fn expand(inputs: &[Input], progress: &dyn Progress) -> Result<Vec<So
     for input in inputs {
         match input {
             Input::Path(path) => expand_path(path, progress, &mut sources)?,
+            Input::Stdin if sources.iter().any(|it| matches!(it.input, Input::Stdin)) => {
+                return Err(Error::InvalidOption {
+                    option: "-",
+                    reason: "standard input can be read only once".to_owned(),
+                });
+            }
             Input::Stdin => sources.push(Source {
                 name: "standard input".to_owned(),
                 format: None,
@@ -295,7 +314,8 @@ fn expand_path(path: &Path, progress: &dyn Progress, sources: &mut Vec<Source>) 
     }
     let before = sources.len();
     let mut skipped = Vec::new();
-    expand_folder(path, 0, &mut skipped, sources)?;
+    let mut within = Vec::new();
+    expand_folder(path, &mut within, &mut skipped, sources)?;
     for skipped in &skipped {
         progress.note(&format!("skipped {}", skipped.display()));
     }
@@ -308,9 +328,11 @@ fn expand_path(path: &Path, progress: &dyn Progress, sources: &mut Vec<Source>) 
     Ok(())
 }
 
+/// Adds the files of a folder and of those in it; `within` are the real paths of the folders that it
+/// lies in, so that a link to one of them is skipped.
 fn expand_folder(
     folder: &Path,
-    depth: usize,
+    within: &mut Vec<PathBuf>,
     skipped: &mut Vec<PathBuf>,
     sources: &mut Vec<Source>,
 ) -> Result<()> {
@@ -318,7 +340,7 @@ fn expand_folder(
         let input = path.display().to_string();
         move |source| Error::Input { input, source }
     };
-    if depth > FOLDER_DEPTH_MAX {
+    if within.len() > FOLDER_DEPTH_MAX {
         return Err(Error::LimitExceeded {
             what: "the depth of folders",
             limit: u64::try_from(FOLDER_DEPTH_MAX).unwrap_or(u64::MAX),
@@ -332,10 +354,23 @@ fn expand_folder(
         })
         .map_err(unreadable(folder))?;
     paths.sort();
+    within.push(folder.canonicalize().map_err(unreadable(folder))?);
     for path in paths {
+        // What systems and editors hide in folders is not meant.
+        if is_hidden(&path) {
+            skipped.push(path);
+            continue;
+        }
         let metadata = fs::metadata(&path).map_err(unreadable(&path))?;
         if metadata.is_dir() {
-            expand_folder(&path, depth + 1, skipped, sources)?;
+            let is_loop = path
+                .canonicalize()
+                .is_ok_and(|target| within.contains(&target));
+            if is_loop {
+                skipped.push(path);
+            } else {
+                expand_folder(&path, within, skipped, sources)?;
+            }
             continue;
         }
         let source = source_of(&path, &metadata);
@@ -348,7 +383,14 @@ fn expand_folder(
             skipped.push(path);
         }
     }
+    within.pop();
     Ok(())
+}
+
+/// Whether the name of a file or folder begins with a dot.
+fn is_hidden(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
 fn source_of(path: &Path, metadata: &fs::Metadata) -> Source {

@@ -13,7 +13,8 @@ use stoa_terms::{Kind, TermId, inline, key};
 use crate::error::{Error, Result};
 use crate::load::driver::{self, Job, Parsed};
 use crate::load::sink::{LiteralSuffix, QuadSink};
-use crate::load::{LoadSummary, Progress, source};
+use crate::load::source::{self, Source};
+use crate::load::{LoadSummary, Progress};
 use crate::options::LoadOptions;
 use crate::runtime::Runtime;
 
@@ -112,9 +113,7 @@ pub(crate) fn load(
     options: &LoadOptions,
     progress: &dyn Progress,
 ) -> Result<LoadSummary> {
-    check_iri("--graph", options.graph.as_deref())?;
-    check_iri("--base", options.base.as_deref())?;
-    let sources = source::expand(&options.inputs, progress)?;
+    let sources = sources(options, progress)?;
     let memory_bytes = options
         .memory_bytes
         .unwrap_or_else(|| runtime.memory_bytes());
@@ -169,11 +168,23 @@ pub(crate) fn load(
     })
 }
 
+/// The inputs of a load, once its options are found to be sound.
+fn sources(options: &LoadOptions, progress: &dyn Progress) -> Result<Vec<Source>> {
+    check_iri("--graph", options.graph.as_deref())?;
+    check_iri("--base", options.base.as_deref())?;
+    source::expand(&options.inputs, progress)
+}
+
+/// See [`LoadOptions::verify`].
+pub(crate) fn verify(options: &LoadOptions) -> Result<()> {
+    sources(options, &()).map(drop)
+}
+
 fn check_iri(option: &'static str, iri: Option<&str>) -> Result<()> {
     match iri.map(Iri::parse) {
         Some(Err(error)) => Err(Error::InvalidOption {
             option,
-            reason: format!("{} is not an absolute IRI: {error}", iri.unwrap_or("")),
+            reason: format!("'{}' is not an absolute IRI: {error}", iri.unwrap_or("")),
         }),
         _ => Ok(()),
     }

@@ -57,7 +57,7 @@ Examples:
   stoa serve --db mydb --bind 127.0.0.1:0 --timeout 10s --memory 4G
   stoa serve --db people=db1 --db places=db2 --cors https://example.org
   stoa serve --db mydb --allow-service https://example.org/
-  curl -d 'query=SELECT * { ?s ?p ?o } LIMIT 3' http://127.0.0.1:7878/sparql")]
+  curl --data-urlencode 'query=SELECT * { ?s ?p ?o } LIMIT 3' http://127.0.0.1:7878/sparql")]
     Serve(Serve),
     /// Write all quads to standard output
     #[command(after_help = "\
@@ -148,19 +148,20 @@ pub(super) struct Query {
 
 #[derive(Args, Debug)]
 pub(super) struct QueryLimits {
-    /// End a query after this time, such as 30s; by default never (serve: 60s)
+    /// End a query after this time, such as 30s; by default after 60s in serve, else never
     #[arg(long, value_name = "TIME", env = "STOA_TIMEOUT", value_parser = parse_duration)]
     pub(super) timeout: Option<Duration>,
-    /// Memory to use at most, such as 2G; by default a quarter of the machine's (serve: half)
+    /// Memory to use at most, such as 2G; by default half of the machine's in serve, else a quarter
     #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
     pub(super) memory: Option<u64>,
-    /// What a query without FROM reads: the unnamed graph, or the union of all graphs
+    /// What a query without FROM reads: unnamed, the graph without a name, or union, all graphs together
     #[arg(
         long,
         value_enum,
         value_name = "WHICH",
         env = "STOA_DEFAULT_GRAPH",
-        default_value = "unnamed"
+        default_value = "unnamed",
+        hide_possible_values = true
     )]
     pub(super) default_graph: DefaultGraph,
     /// Let SERVICE ask URLs with this prefix, which names the endpoint, or only a host or a scheme;

@@ -15,7 +15,7 @@ use stoa_database::{
 use super::arguments::{Dump, Folder, Load};
 use super::output::say;
 use super::progress::Drawn;
-use super::sizes::{bytes, count, rate, to_f64};
+use super::sizes::{bytes, count, counted, rate, to_f64};
 
 /// Bytes that are gathered before they go to standard output.
 const OUTPUT_BUFFER_BYTES: usize = 1 << 18;
@@ -36,48 +36,48 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
             Ok((url, text))
         })
         .collect::<anyhow::Result<_>>()?;
-    let options = OpenOptions {
+    let cancel = CancelHandle::from_flag(Arc::clone(interrupted));
+    let options = LoadOptions {
+        inputs: arguments.inputs.into_iter().map(Input::from).collect(),
+        format: arguments.format,
+        graph: arguments.graph,
+        base: arguments.base,
+        scheme: arguments.scheme,
+        contexts,
+        lenient: arguments.lenient,
+        memory_bytes: arguments.memory,
+        threads: arguments.threads,
+        cancel,
+    };
+    // A mistake on the command line makes no database.
+    options.verify()?;
+    let path = &arguments.folder.db;
+    let access = OpenOptions {
         access: Access::Exclusive,
         create: true,
     };
-    let path = &arguments.folder.db;
-    let database = Database::open(&runtime, path, &options)?;
+    let database = Database::open(&runtime, path, &access)?;
     if database.is_new() {
         say(&format!("created the database {}", path.display()));
     }
     let clock = runtime.clock();
     let started = clock.monotonic();
     let progress = Drawn::new(Arc::clone(&clock));
-    let result = database.load(
-        LoadOptions {
-            inputs: arguments.inputs.into_iter().map(Input::from).collect(),
-            format: arguments.format,
-            graph: arguments.graph,
-            base: arguments.base,
-            scheme: arguments.scheme,
-            contexts,
-            lenient: arguments.lenient,
-            memory_bytes: arguments.memory,
-            threads: arguments.threads,
-            cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
-        },
-        &progress,
-    );
+    let result = database.load(options, &progress);
     progress.finish();
     let summary = result.map_err(|error| unchanged(error, path, database.is_new()))?;
     let seconds = (clock.monotonic() - started).as_secs_f64().max(0.001);
     say(&format!(
-        "read {} quads from {} input{} ({}) in {seconds:.1} s, {} a second",
-        count(summary.quads_read),
-        count(summary.inputs),
-        if summary.inputs == 1 { "" } else { "s" },
+        "read {} from {} ({}) in {seconds:.1} s, {} a second",
+        counted(summary.quads_read, "quad"),
+        counted(summary.inputs, "input"),
         bytes(summary.bytes_read),
         rate(summary.quads_read, seconds),
     ));
     say(&format!(
-        "{} quads and {} terms were new; commit {}; temporary files took at most {}",
-        count(summary.quads_new),
-        count(summary.terms_new),
+        "{} and {} were new; commit {}; temporary files took at most {}",
+        counted(summary.quads_new, "quad"),
+        counted(summary.terms_new, "term"),
         summary.commit,
         bytes(summary.temp_peak_bytes),
     ));
@@ -208,15 +208,15 @@ pub(super) fn check(arguments: &Folder, interrupted: &Arc<AtomicBool>) -> anyhow
         "all is well".to_owned()
     } else {
         format!(
-            "{} problems: restore this database or load it again",
-            count(found)
+            "{}: restore this database or load it again",
+            counted(found, "problem")
         )
     };
     say(&format!(
-        "checked {}, {} quads in each sort order, {} terms: {verdict}",
+        "checked {}, {} in each sort order, {}: {verdict}",
         bytes(summary.bytes),
-        count(summary.quads),
-        count(summary.terms),
+        counted(summary.quads, "quad"),
+        counted(summary.terms, "term"),
     ));
     Ok(if found == 0 {
         ExitCode::SUCCESS

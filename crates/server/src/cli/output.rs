@@ -5,9 +5,20 @@ use std::io::{self, ErrorKind, Write as _};
 
 use stoa_database::Error;
 
-/// One line on standard error. That nobody may read it is no reason to fail.
+/// A line, or several, on standard error. That nobody may read it is no reason to fail.
+///
+/// Messages show pieces of files and queries: what would command the terminal is written as an escape.
 pub(super) fn say(text: &str) {
-    drop(io::stderr().write_all(format!("{text}\n").as_bytes()));
+    let mut line = String::with_capacity(text.len() + 1);
+    for letter in text.chars() {
+        if letter.is_control() && !matches!(letter, '\n' | '\t') {
+            line.extend(letter.escape_default());
+        } else {
+            line.push(letter);
+        }
+    }
+    line.push('\n');
+    drop(io::stderr().write_all(line.as_bytes()));
 }
 
 /// Whether the error is that nobody reads standard output any more, as in `stoa dump | head`.

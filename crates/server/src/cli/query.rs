@@ -42,7 +42,9 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
         cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
         ..QueryOptions::default()
     };
-    let query = database.prepare(&text, &options)?;
+    let query = database
+        .prepare(&text, &options)
+        .map_err(|error| as_file(error, arguments.query.as_deref()))?;
     for note in query.notes() {
         say(&note.to_string());
     }
@@ -73,6 +75,17 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
     }
     stdout.flush().context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Tells who gave the name of a file in place of a query how to give a file.
+fn as_file(error: stoa_database::Error, query: Option<&str>) -> anyhow::Error {
+    let file = query.filter(|text| Path::new(text).is_file());
+    match (&error, file) {
+        (stoa_database::Error::Syntax(_), Some(file)) => {
+            anyhow::anyhow!("'{file}' is a file and no query: ask it with -f {file}")
+        }
+        _ => error.into(),
+    }
 }
 
 /// A table and Turtle for people, TSV and N-Triples for programs.

@@ -1,6 +1,6 @@
 //! `serve`: the HTTP server until a signal ends it.
 
-use std::net::{TcpListener, ToSocketAddrs as _};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use stoa_database::{
-    Access, Database, OpenOptions, PoolLimits, Runtime, RuntimeOptions, WorkerPool,
+    Access, Database, Error, OpenOptions, PoolLimits, Runtime, RuntimeOptions, WorkerPool,
     machine_memory_bytes,
 };
 
@@ -45,12 +45,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         ..RuntimeOptions::default()
     })?;
     // Listening comes first: a port that is taken must not leave a new database behind.
-    let address = arguments
-        .bind
-        .to_socket_addrs()
-        .with_context(|| format!("--bind {} is no address", arguments.bind))?
-        .next()
-        .with_context(|| format!("--bind {} is no address", arguments.bind))?;
+    let address = address(&arguments.bind)?;
     let listener = TcpListener::bind(address)
         .with_context(|| format!("cannot listen on {address}; choose another with --bind"))?;
     let (databases, created) = open_all(&runtime, &arguments.db)?;
@@ -67,6 +62,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         federated: !arguments.limits.allow_service.is_empty(),
         default_graph_union: arguments.limits.default_graph == DefaultGraph::Union,
         origins: Origins::new(arguments.cors),
+        tell: say,
     };
     let service = Service {
         databases,
@@ -84,6 +80,20 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
     }
     server.stop().context("the server did not end well")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The address that `--bind` names.
+fn address(bind: &str) -> anyhow::Result<SocketAddr> {
+    let found = bind.to_socket_addrs();
+    let found = found.map_err(|error| error.to_string());
+    let address = found.and_then(|mut all| all.next().ok_or_else(|| "it is nowhere".to_owned()));
+    address.map_err(|reason| {
+        let error = Error::InvalidOption {
+            option: "--bind",
+            reason: format!("'{bind}' is no address and port, such as 127.0.0.1:7878: {reason}"),
+        };
+        error.into()
+    })
 }
 
 /// Opens all databases, and tells which folders are new ones.

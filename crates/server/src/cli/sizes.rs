@@ -55,6 +55,12 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs_f64(seconds))
 }
 
+/// A count and what is counted, in the plural unless it is one.
+pub(super) fn counted(number: u64, what: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {what}{plural}", count(number))
+}
+
 /// Bytes for people: three digits and a unit of powers of 1024.
 pub(super) fn bytes(count: u64) -> String {
     let mut value = to_f64(count);

@@ -246,18 +246,22 @@ pub(super) struct AnswerBody {
     first: Option<Vec<u8>>,
     stream: Option<TaskStream<AnswerTask>>,
     cancel: CancelHandle,
+    tell: fn(&str),
 }
 
 impl AnswerBody {
+    /// `tell` is told why an answer breaks off, since its client cannot be.
     pub(super) fn new(
         first: Option<Vec<u8>>,
         stream: TaskStream<AnswerTask>,
         cancel: CancelHandle,
+        tell: fn(&str),
     ) -> Self {
         Self {
             first,
             stream: Some(stream),
             cancel,
+            tell,
         }
     }
 }
@@ -281,6 +285,7 @@ impl Body for AnswerBody {
             Poll::Ready(Some(Ok(chunk))) => Poll::Ready(Some(Ok(Frame::data(Bytes::from(chunk))))),
             Poll::Ready(Some(Err(problem))) => {
                 self.stream = None;
+                (self.tell)(&format!("an answer was broken off: {}", problem.detail));
                 Poll::Ready(Some(Err(std::io::Error::other(problem.detail))))
             }
             Poll::Ready(None) => {
@@ -315,8 +320,11 @@ impl From<Error> for Problem {
                 problem
             }
             Error::Unsupported(_) => Self::new(StatusCode::BAD_REQUEST, "unsupported", detail),
+            Error::InvalidOption {
+                option: "--format", ..
+            } => Self::new(StatusCode::NOT_ACCEPTABLE, "not-acceptable", detail),
             Error::InvalidOption { .. } => {
-                Self::new(StatusCode::NOT_ACCEPTABLE, "not-acceptable", detail)
+                Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
             }
             Error::LimitExceeded { .. } => Self::new(StatusCode::BAD_REQUEST, "limit", detail),
             Error::ServiceOff => Self::new(StatusCode::FORBIDDEN, "service-off", detail),

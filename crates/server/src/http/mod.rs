@@ -58,6 +58,8 @@ pub(crate) struct Settings {
     pub(crate) federated: bool,
     /// Origins whose pages may read answers.
     pub(crate) origins: Origins,
+    /// Takes lines for whoever runs the server.
+    pub(crate) tell: fn(&str),
 }
 
 /// A server that is running. Dropping it does not end it; see [`Server::stop`].

@@ -172,7 +172,12 @@ pub(super) async fn run(
         .transpose()?;
     let cancel = guard.disarm();
     let head = std::mem::take(&mut *head.lock().unwrap_or_else(PoisonError::into_inner));
-    let body = ResponseBody::Answer(AnswerBody::new(first, stream, cancel));
+    let body = ResponseBody::Answer(AnswerBody::new(
+        first,
+        stream,
+        cancel,
+        service.settings.tell,
+    ));
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(head.content_type));
