@@ -18,6 +18,7 @@ mod terse;
 mod text;
 mod tracked;
 mod xml;
+mod xml_literal;
 
 use std::fmt;
 use std::io::Read;

@@ -18,6 +18,7 @@ use crate::load::sink::QuadSink;
 use crate::load::source::Stream;
 use crate::load::terms::Terms;
 use crate::load::tracked::{Guard, Tracked};
+use crate::load::xml_literal;
 
 /// Quads between two calls of `advance`.
 const ADVANCE_QUADS: u64 = 1 << 10;
@@ -47,8 +48,10 @@ pub(crate) fn parse<S: QuadSink>(
     let mut quads = 0;
     while let Some(triple) = parser.next() {
         match triple {
-            Ok(triple) => {
+            Ok(mut triple) => {
                 tracked.borrow_mut().quad();
+                let is_named = tracked.borrow().guard().names_xml_literal();
+                xml_literal::canonicalize(&mut triple.object, is_named);
                 let quad = triple.in_graph(GraphName::DefaultGraph);
                 let done = terms.hand_over(&quad, sink);
                 let tracked = tracked.borrow();
@@ -118,7 +121,12 @@ struct XmlGuard {
     last: [u8; 2],
     doctype: Vec<u8>,
     has_entities: bool,
+    /// How much of [`XML_LITERAL`] the tag has just had.
+    named: usize,
 }
+
+/// The end of the datatype of XML literals.
+const XML_LITERAL: &[u8] = b"XMLLiteral";
 
 impl XmlGuard {
     fn new(length_max: usize) -> Self {
@@ -131,7 +139,13 @@ impl XmlGuard {
             last: [0; 2],
             doctype: Vec::new(),
             has_entities: false,
+            named: 0,
         }
+    }
+
+    /// Whether a tag has named the datatype of XML literals.
+    fn names_xml_literal(&self) -> bool {
+        self.named == XML_LITERAL.len()
     }
 
     /// What a file that ends here lacks.
@@ -182,6 +196,12 @@ impl XmlGuard {
 
     fn step(&mut self, byte: u8) -> Result<(), String> {
         let last = self.last;
+        if matches!(self.at, At::Tag(..)) && !self.names_xml_literal() {
+            self.named = match XML_LITERAL.get(self.named) {
+                Some(expected) if *expected == byte => self.named + 1,
+                _ => usize::from(byte == b'X'),
+            };
+        }
         let next = match (self.at, byte) {
             (At::Text, b'<') => {
                 self.length = 0;
@@ -332,6 +352,19 @@ mod tests {
             error(" \n"),
             "x.rdf: line 2, column 1: there is no element: this is no RDF/XML"
         );
+    }
+
+    #[test]
+    fn xml_literals_are_canonical() {
+        let literal = "<e:p rdf:parseType=\"Literal\">It's <e:b f='1' a='&lt;'/><br/></e:p>";
+        let given = "<e:q rdf:datatype=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#XMLLiteral\">\
+            &lt;br/> &amp;quot;</e:q>";
+        let text = format!("{HEAD}<e:C rdf:about=\"s\">{literal}{given}</e:C></rdf:RDF>");
+        let quads = read(text, usize::MAX).unwrap();
+        let written =
+            "\"It's <e:b xmlns:e=\\\"http://e/\\\" a=\\\"&lt;\\\" f=\\\"1\\\"></e:b><br></br>\"";
+        assert!(quads[0].contains(written), "{}", quads[0]);
+        assert!(quads[1].contains("\"<br/> &quot;\""), "{}", quads[1]);
     }
 
     #[test]
