@@ -18,6 +18,7 @@
 //! (`-` where unbound), or `true`, `false`, `error: part of the message`, or `graph` and Turtle.
 //! `ordered` makes the order of rows count. Every file runs in every [`Configuration`].
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -72,6 +73,10 @@ pub struct Seen {
     pub loads: usize,
     /// How many databases have the lean scheme.
     pub lean_databases: usize,
+    /// How often a database was opened.
+    pub opened: usize,
+    /// The numbers of threads that databases had.
+    pub threads: BTreeSet<usize>,
 }
 
 /// A parsed file.
@@ -168,6 +173,7 @@ impl Case {
             .with_context(|| format!("{} ({})", self.path.display(), configuration.name))?;
         let info = scratch.database().info()?;
         seen.lean_databases += usize::from(info.scheme == Scheme::Lean);
+        seen.threads.insert(scratch.database().runtime().threads());
         for query in &self.queries {
             if configuration.reopen {
                 scratch.reopen();
@@ -182,6 +188,7 @@ impl Case {
                     )
                 })?;
         }
+        seen.opened += scratch.opened();
         Ok(())
     }
 

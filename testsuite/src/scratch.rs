@@ -15,6 +15,7 @@ pub struct Scratch {
     runtime: Runtime,
     database: Option<Database>,
     scheme: Option<Scheme>,
+    opened: usize,
     folder: TempDir,
 }
 
@@ -86,6 +87,7 @@ impl Scratch {
             runtime,
             database: None,
             scheme: None,
+            opened: 0,
             folder: folder(),
         };
         scratch.open();
@@ -107,6 +109,13 @@ impl Scratch {
         let path = self.folder.path().join("db");
         let database = Database::open(&self.runtime, path, &options);
         self.database = Some(database.expect("a scratch database opens"));
+        self.opened += 1;
+    }
+
+    /// How often the database was opened.
+    #[must_use]
+    pub fn opened(&self) -> usize {
+        self.opened
     }
 
     /// Closes the database and opens it again.

@@ -49,6 +49,7 @@ fn as_usual() {
         ..Configuration::default()
     });
     assert!(seen.queries > 20);
+    assert_eq!((seen.opened, seen.threads), (files().len(), [2].into()));
 }
 
 #[test]
@@ -63,11 +64,12 @@ fn batches_of_three() {
 
 #[test]
 fn one_thread() {
-    run(&Configuration {
+    let configuration = Configuration {
         name: "one thread",
         one_thread: true,
         ..Configuration::default()
-    });
+    };
+    assert_eq!(run(&configuration).threads, [1].into());
 }
 
 #[test]
@@ -102,11 +104,13 @@ fn each_join_forced() {
 
 #[test]
 fn opened_again_before_each_query() {
-    run(&Configuration {
+    let configuration = Configuration {
         name: "reopened",
         reopen: true,
         ..Configuration::default()
-    });
+    };
+    let seen = run(&configuration);
+    assert_eq!(seen.opened, files().len() + seen.queries);
 }
 
 #[test]

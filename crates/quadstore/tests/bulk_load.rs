@@ -481,44 +481,86 @@ fn a_full_disk_is_an_error_and_changes_nothing() {
     }
 }
 
-#[test]
-fn a_crash_at_any_operation_leaves_the_old_or_the_new_state() {
+/// What is found after a load that crashes.
+struct AfterCrash {
+    acknowledged: bool,
+    is_old: bool,
+    is_new: bool,
+    /// How many operations the load had, up to the crash.
+    operations: u64,
+}
+
+/// Loads, loads more with `faults`, and looks at what a loss of power leaves. `crash_at` of the faults
+/// counts from the beginning of the second load.
+fn crash(mut faults: Faults, seed: u64) -> AfterCrash {
     let quads = Random(31).quads(150, false);
     let more = Random(32).quads(400, false);
     let old: Model = quads.iter().cloned().collect();
     let new: Model = old.iter().chain(&more).cloned().collect();
-    let run = |crash_at: Option<u64>, seed: u64| {
-        let disk = SimulatedDisk::new(seed);
-        let store = create(&disk);
-        load(&store, &quads, options(64 << 20, 1)).unwrap();
-        let before = disk.operations();
-        disk.set_faults(Faults {
-            crash_at: crash_at.map(|operation| before + operation),
-            ..Faults::default()
-        });
-        let acknowledged = load(&store, &more, options(1, 1)).is_ok();
-        let operations = disk.operations() - before;
-        drop(store);
-        disk.restart(Crash::Power);
-        let found = read(&reopen(&disk).snapshot());
-        (acknowledged, found == old, found == new, operations)
-    };
-    let (acknowledged, _, is_new, operations) = run(None, 1);
-    assert!(acknowledged && is_new);
+    let disk = SimulatedDisk::new(seed);
+    let store = create(&disk);
+    load(&store, &quads, options(64 << 20, 1)).unwrap();
+    let before = disk.operations();
+    faults.crash_at = faults.crash_at.map(|operation| before + operation);
+    disk.set_faults(faults);
+    let acknowledged = load(&store, &more, options(1, 1)).is_ok();
+    let operations = disk.operations() - before;
+    drop(store);
+    disk.restart(Crash::Power);
+    disk.set_faults(Faults::default());
+    // What syncs that do nothing leave may be no database at all.
+    let reopened = Store::open(Arc::new(disk.clone()), cache(), Access::Exclusive);
+    let reopened = reopened.ok().and_then(|store| QuadStore::open(store).ok());
+    let found = reopened.map(|store| read(&store.snapshot()));
+    AfterCrash {
+        acknowledged,
+        is_old: found.as_ref() == Some(&old),
+        is_new: found.as_ref() == Some(&new),
+        operations,
+    }
+}
+
+fn crash_at(operation: u64) -> Faults {
+    Faults {
+        crash_at: Some(operation),
+        ..Faults::default()
+    }
+}
+
+#[test]
+fn a_crash_at_any_operation_leaves_the_old_or_the_new_state() {
+    let whole = crash(Faults::default(), 1);
+    assert!(whole.acknowledged && whole.is_new);
+    let operations = whole.operations;
     assert!(operations > 10, "only {operations} operations");
     let mut outcomes = [0, 0];
-    let step = (operations / 60).max(1);
-    let last = operations.saturating_sub(12);
-    // The last operations are those that make the load durable.
-    let tried = (1..last).step_by(step as usize).chain(last..=operations);
-    for operation in tried {
-        let (acknowledged, is_old, is_new, _) = run(Some(operation), operation);
-        assert!(is_old || is_new, "crash at {operation}: neither state");
+    for operation in 1..=operations {
+        let after = crash(crash_at(operation), operation);
         assert!(
-            is_new || !acknowledged,
+            after.is_old || after.is_new,
+            "crash at {operation}: neither state"
+        );
+        assert!(
+            after.is_new || !after.acknowledged,
             "crash at {operation}: a commit was lost"
         );
-        outcomes[usize::from(is_new)] += 1;
+        outcomes[usize::from(after.is_new)] += 1;
     }
     assert!(outcomes[0] > 0, "no crash left the old state");
+}
+
+/// The test of the test: on a disk whose syncs do nothing the loss of a load is seen.
+#[test]
+fn a_load_that_no_sync_made_durable_is_found_to_be_lost() {
+    let mut lost = 0;
+    for seed in 0..10 {
+        let faults = Faults {
+            sync_does_nothing: true,
+            ..Faults::default()
+        };
+        let after = crash(faults, seed);
+        assert!(after.acknowledged);
+        lost += u32::from(!after.is_new);
+    }
+    assert!(lost > 5, "{lost} of 10 losses were seen");
 }

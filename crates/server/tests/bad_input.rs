@@ -330,10 +330,9 @@ fn a_database_of_another_format_is_refused_and_left_alone() {
 fn a_literal_of_a_hundred_megabytes_is_loaded_or_refused_with_the_limit() {
     let folder = loaded();
     // Words, so that it is not one repetition, and every byte of it can be compared.
-    let megabytes = if is_long() { 100 } else { 40 };
     let mut literal = String::new();
     let mut state = 1_u64;
-    while literal.len() < megabytes << 20 {
+    while literal.len() < 100 << 20 {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
@@ -373,7 +372,7 @@ fn a_literal_of_a_hundred_megabytes_is_loaded_or_refused_with_the_limit() {
 #[test]
 fn many_named_graphs_are_loaded_counted_and_dumped() {
     let folder = loaded();
-    let graphs = if is_long() { 1_000_000 } else { 50_000 };
+    let graphs = if is_long() { 1_000_000 } else { 200_000 };
     let mut quads = String::new();
     for n in 0..graphs {
         writeln!(

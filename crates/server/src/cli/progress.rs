@@ -29,6 +29,42 @@ struct State {
     reading: bool,
 }
 
+impl State {
+    fn seconds(&self, now: Duration) -> f64 {
+        now.saturating_sub(self.started).as_secs_f64().max(0.001)
+    }
+
+    fn speed(&self, now: Duration, quads: u64) -> String {
+        let rate = rate(quads, self.seconds(now));
+        format!("{} triples, {rate}/s", count(quads))
+    }
+
+    /// The plain line that is due now, if one is: phase, how much is done, what time is left.
+    fn line(&mut self, now: Duration, done: u64, quads: u64) -> Option<String> {
+        if now.saturating_sub(self.last_line) < LINE_INTERVAL {
+            return None;
+        }
+        self.last_line = now;
+        let mut line = format!("{}: ", self.phase);
+        match self.total.filter(|&total| total > 0) {
+            Some(total) => {
+                let share = (to_f64(done) / to_f64(total)).clamp(0.0, 1.0);
+                line += &format!("{:.0} %", share * 100.0);
+                if share > 0.0 {
+                    let seconds = self.seconds(now);
+                    line += &format!(", {:.0} s left", seconds / share - seconds);
+                }
+            }
+            None if self.reading => line += &bytes(done),
+            None => line += &count(done),
+        }
+        if self.reading {
+            line += &format!(", {}", self.speed(now, quads));
+        }
+        Some(line)
+    }
+}
+
 impl Drawn {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
@@ -94,47 +130,62 @@ impl Progress for Drawn {
     fn advance(&self, done: u64, quads: u64) {
         let now = self.clock.monotonic();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let seconds = now.saturating_sub(state.started).as_secs_f64().max(0.001);
         if let Some(bar) = &self.bar {
             bar.set_position(done);
             if state.reading {
-                bar.set_message(format!(
-                    "{} triples, {}/s",
-                    count(quads),
-                    rate(quads, seconds)
-                ));
+                bar.set_message(state.speed(now, quads));
             }
             return;
         }
-        if now.saturating_sub(state.last_line) < LINE_INTERVAL {
-            return;
-        }
-        state.last_line = now;
-        let mut text = state.phase.clone();
-        if let Some(total) = state.total.filter(|&total| total > 0) {
-            let share = (to_f64(done) / to_f64(total)).clamp(0.0, 1.0);
-            text += &format!(": {:.0} %", share * 100.0);
-            if share > 0.0 {
-                text += &format!(", {:.0} s left", seconds / share - seconds);
-            }
-        } else {
-            text += &format!(
-                ": {}",
-                if state.reading {
-                    bytes(done)
-                } else {
-                    count(done)
-                }
-            );
-        }
-        if state.reading {
-            text += &format!(", {} triples, {}/s", count(quads), rate(quads, seconds));
-        }
+        let line = state.line(now, done, quads);
         drop(state);
-        self.line(&text);
+        if let Some(line) = line {
+            self.line(&line);
+        }
     }
 
     fn note(&self, text: &str) {
         self.line(&format!("note: {text}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state(phase: &str, total: Option<u64>) -> State {
+        State {
+            phase: phase.to_owned(),
+            total,
+            reading: phase == "reading",
+            ..State::default()
+        }
+    }
+
+    #[test]
+    fn plain_lines_come_now_and_then_and_tell_what_is_left() {
+        let at = Duration::from_secs;
+        let mut reading = state("reading", Some(1_000));
+        assert_eq!(reading.line(at(4), 10, 10), None);
+        let line = reading.line(at(10), 250, 5_000_000).unwrap();
+        assert_eq!(
+            line,
+            "reading: 25 %, 30 s left, 5,000,000 triples, 500,000/s"
+        );
+        assert_eq!(reading.line(at(14), 300, 6_000_000), None);
+        assert!(
+            reading
+                .line(at(15), 0, 0)
+                .unwrap()
+                .starts_with("reading: 0 %, 0 triples")
+        );
+        // A stream has no end that is known.
+        let line = state("reading", None).line(at(5), 2 << 20, 100);
+        assert_eq!(line.unwrap(), "reading: 2.0 MiB, 100 triples, 20/s");
+        let line = state("sorting quads", None).line(at(5), 7_000, 0);
+        assert_eq!(line.unwrap(), "sorting quads: 7,000");
+        // More than was expected is no reason to go beyond the end.
+        let line = state("writing quads", Some(10)).line(at(5), 20, 0);
+        assert_eq!(line.unwrap(), "writing quads: 100 %, 0 s left");
     }
 }
