@@ -67,6 +67,12 @@ impl Answer {
         })
     }
 
+    /// The query, for its counters.
+    #[must_use]
+    pub fn query(&self) -> &Query {
+        &self.query
+    }
+
     /// Does one batch of work and appends what it gives. Returns whether there is more.
     ///
     /// # Errors
