@@ -327,9 +327,11 @@ impl From<stoa_planner::Error> for Error {
                 what: "the nesting of the query",
                 limit: u64::try_from(stoa_planner::NESTING_MAX).unwrap_or(u64::MAX),
             },
-            Planner::TooManyGroups => Self::LimitExceeded {
-                what: "the number of groups of the query",
-                limit: u64::try_from(stoa_planner::GROUPS_MAX).unwrap_or(u64::MAX),
+            // Who planned knows whether its time was up.
+            Planner::Stopped => Self::Cancelled,
+            Planner::TooLarge => Self::LimitExceeded {
+                what: "the number of patterns, groups and operations of the query",
+                limit: u64::try_from(stoa_planner::ELEMENTS_MAX).unwrap_or(u64::MAX),
             },
             Planner::Statistics(source) => match source.downcast::<stoa_quadstore::Error>() {
                 Ok(error) => (*error).into(),

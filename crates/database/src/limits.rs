@@ -3,6 +3,10 @@
 /// How deeply the text of a query may nest brackets.
 pub const QUERY_NESTING_MAX: usize = stoa_planner::NESTING_MAX;
 
+/// How many patterns, groups and operations a query may have; variables and constants of expressions
+/// and rows of VALUES do not count.
+pub const QUERY_ELEMENTS_MAX: usize = stoa_planner::ELEMENTS_MAX;
+
 /// The longest text of a query, in bytes.
 pub const QUERY_BYTES_MAX: usize = 16 << 20;
 

@@ -9,6 +9,7 @@ mod prefixes;
 mod rewrite;
 mod similar;
 mod solutions;
+mod stack;
 mod star;
 mod syntax;
 mod token;
@@ -23,7 +24,7 @@ use oxrdf::{NamedNode, Variable};
 use spargebra::SparqlParser;
 use spargebra::algebra::QueryDataset;
 use stoa_executor::{Execution, QueryContext, QuerySettings, Step};
-use stoa_planner::{PlannerOptions, QueryPlan};
+use stoa_planner::{PlannerOptions, QueryPlan, Stop};
 use stoa_quadstore::Snapshot;
 
 pub use solutions::{QueryResult, Solution, Solutions, Triples};
@@ -35,6 +36,9 @@ use crate::options::QueryOptions;
 use crate::runtime::{Runtime, date_time};
 use crate::statistics::SnapshotStatistics;
 use token::Token;
+
+/// How much longer a query goes on at once for each operator on top of another one, in nanoseconds.
+const SLICE_NS_PER_OPERATOR: u64 = 5_000;
 
 /// Ends an operation from another thread. All clones belong together.
 #[derive(Clone, Debug, Default)]
@@ -90,10 +94,30 @@ pub struct Query {
     kind: QueryKind,
     variables: Arc<[Variable]>,
     notes: Vec<Note>,
+    /// What recurses as deep as the plan is; `None` only while it is dropped.
+    running: Option<Running>,
+    context: Arc<QueryContext>,
+    /// The stack that this needs, where the usual one may not do.
+    stack_bytes: Option<usize>,
+}
+
+struct Running {
     plan: QueryPlan,
     execution: Execution,
-    /// Whether operators recurse so deeply that they need a stack of their own.
-    is_deep: bool,
+}
+
+impl Drop for Query {
+    fn drop(&mut self) {
+        let running = self.running.take();
+        if let Some(bytes) = self.stack_bytes {
+            let dropped = stack::on_stack(bytes, move || {
+                drop(running);
+                Ok(())
+            });
+            // Where there is no thread, it was dropped on this one.
+            drop(dropped);
+        }
+    }
 }
 
 impl Query {
@@ -146,7 +170,15 @@ impl Query {
     /// The plan as a tree of text.
     #[must_use]
     pub fn explain(&self) -> String {
-        stoa_planner::explain(&self.plan)
+        let Some(running) = &self.running else {
+            return String::new();
+        };
+        let plan = &running.plan;
+        let explain = || Ok(stoa_planner::explain(plan));
+        match self.stack_bytes {
+            Some(bytes) => stack::on_stack(bytes, explain).unwrap_or_default(),
+            None => explain().unwrap_or_default(),
+        }
     }
 
     /// Works for some milliseconds at most; where it waits for another endpoint, this thread sleeps a
@@ -161,11 +193,7 @@ impl Query {
         reason = "it is no iterator: it yields between batches"
     )]
     pub fn next(&mut self) -> Result<Step> {
-        if self.is_deep {
-            let execution = &mut self.execution;
-            return on_deep_stack(|| Ok(execution.next()?));
-        }
-        Ok(self.execution.next()?)
+        self.advance(|execution| Ok(execution.next()?))
     }
 
     /// As [`Query::next`], but never waits for other endpoints: pending if there is nothing to do
@@ -174,17 +202,26 @@ impl Query {
     /// # Errors
     /// As [`Query::next`].
     pub fn poll(&mut self, waker: &Waker) -> Result<Poll<Step>> {
-        if self.is_deep {
-            let execution = &mut self.execution;
-            return on_deep_stack(|| Ok(execution.poll(waker)?));
+        self.advance(|execution| Ok(execution.poll(waker)?))
+    }
+
+    fn advance<T: Send>(
+        &mut self,
+        step: impl FnOnce(&mut Execution) -> Result<T> + Send,
+    ) -> Result<T> {
+        let Some(running) = &mut self.running else {
+            return Err(Error::Internal("a query that has ended".to_owned()));
+        };
+        match self.stack_bytes {
+            Some(bytes) => stack::on_stack(bytes, || step(&mut running.execution)),
+            None => step(&mut running.execution),
         }
-        Ok(self.execution.poll(waker)?)
     }
 
     /// When its time is up, on the clock of [`Runtime::executor_clock`], in nanoseconds.
     #[must_use]
     pub fn deadline_ns(&self) -> Option<u64> {
-        self.execution.context().settings().deadline_ns
+        self.context.settings().deadline_ns
     }
 
     /// Runs it, for those who want terms.
@@ -205,12 +242,12 @@ impl Query {
     /// What decodes the ids of its batches.
     #[must_use]
     pub fn context(&self) -> &Arc<QueryContext> {
-        self.execution.context()
+        &self.context
     }
 }
 
-/// Parses and plans. Parser, planner and operators recurse, so a deeply nested text gets a stack
-/// of its own.
+/// Parses and plans. Parser, planner and operators recurse, so a deeply nested or large query gets
+/// stacks of its own.
 pub(crate) fn prepare(
     runtime: &Runtime,
     snapshot: Snapshot,
@@ -225,46 +262,59 @@ pub(crate) fn prepare(
             limit: u64::try_from(QUERY_BYTES_MAX).unwrap_or(u64::MAX),
         });
     }
-    if stoa_planner::check_nesting(text)? < stoa_planner::NESTING_SHALLOW {
-        return prepare_here(runtime, snapshot, text, options);
+    let started_ns = runtime.executor_clock().now_ns();
+    let nesting = stoa_planner::check_nesting(text)?;
+    let text = Text {
+        text,
+        tokens: token::tokens(text),
+    };
+    let levels = nesting + stack::chained(&text)?;
+    let prepare = || {
+        let parsed = parse(text.text, &text.tokens, options.base.as_deref())?;
+        let size = stoa_planner::query_size(&parsed)?;
+        let plan = || plan(runtime, snapshot, &text, &parsed, size, options, started_ns);
+        match stoa_planner::stack_bytes(size.elements) {
+            Some(bytes) => stack::on_stack(bytes, plan),
+            None => plan(),
+        }
+    };
+    match stoa_planner::stack_bytes(levels) {
+        Some(bytes) => stack::on_stack(bytes, prepare),
+        None => prepare(),
     }
-    let mut query = on_deep_stack(|| prepare_here(runtime, snapshot, text, options))?;
-    query.is_deep = true;
-    Ok(query)
 }
 
-/// Runs `work` on a thread with a large stack and waits for it.
-fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    std::thread::scope(|scope| {
-        std::thread::Builder::new()
-            .name("stoa-deep-query".to_owned())
-            .stack_size(stoa_planner::DEEP_STACK_BYTES)
-            .spawn_scoped(scope, work)
-            .map_err(Error::Threads)?
-            .join()
-            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+/// A query as it is written.
+struct Text<'a> {
+    text: &'a str,
+    tokens: Vec<Token>,
 }
 
-fn prepare_here(
+fn plan(
     runtime: &Runtime,
     snapshot: Snapshot,
-    text: &str,
+    text: &Text<'_>,
+    parsed: &spargebra::Query,
+    size: stoa_planner::Size,
     options: &QueryOptions,
+    started_ns: u64,
 ) -> Result<Query> {
     let clock = runtime.executor_clock();
-    let started_ns = clock.now_ns();
-    let tokens = token::tokens(text);
-    let parsed = parse(text, &tokens, options.base.as_deref())?;
     let dataset = dataset(options)?;
     let notes = if options.notes {
-        notes::notes(text, &tokens, &parsed, &snapshot, options)?
+        notes::notes(text.text, &text.tokens, parsed, &snapshot, options)?
     } else {
         Vec::new()
     };
+    let deadline_ns = options.timeout.map(|timeout| deadline(started_ns, timeout));
+    let stop = Stop::new({
+        let (clock, cancel) = (Arc::clone(&clock), options.cancel.clone());
+        move || cancel.is_cancelled() || deadline_ns.is_some_and(|end| clock.now_ns() >= end)
+    });
     let plan = stoa_planner::plan(
-        &parsed,
+        parsed,
         &PlannerOptions {
+            stop: Some(stop),
             default_graph_union: options.default_graph_union,
             dataset,
             optimize: !options.naive,
@@ -273,14 +323,20 @@ fn prepare_here(
         &SnapshotStatistics {
             snapshot: &snapshot,
         },
-    )?;
+    )
+    .map_err(|error| match error {
+        stoa_planner::Error::Stopped if !options.cancel.is_cancelled() => Error::Timeout,
+        error => error.into(),
+    })?;
     let mut settings = QuerySettings::new(
         runtime.memory().clone(),
         clock,
         date_time(runtime.clock().now()),
         runtime.random(),
     );
-    settings.deadline_ns = options.timeout.map(|timeout| deadline(started_ns, timeout));
+    settings.deadline_ns = deadline_ns;
+    // Coming down to where there is work takes time in a deep plan.
+    settings.slice_ns += SLICE_NS_PER_OPERATOR * plan.root.depth() as u64;
     settings.services = runtime.services();
     settings.cancel = options.cancel.flag();
     settings.base_iri.clone_from(&plan.base_iri);
@@ -290,7 +346,7 @@ fn prepare_here(
     }
     // What planning read is not the query's.
     let context = Arc::new(QueryContext::new(snapshot.counted(), settings));
-    let execution = Execution::new(&plan, context)?;
+    let execution = Execution::new(&plan, Arc::clone(&context))?;
     let (kind, variables) = match execution.shape() {
         stoa_executor::Shape::Solutions(names) => (
             QueryKind::Solutions,
@@ -303,9 +359,9 @@ fn prepare_here(
         kind,
         variables,
         notes,
-        plan,
-        execution,
-        is_deep: false,
+        stack_bytes: stoa_planner::stack_bytes(plan.root.depth() + size.expression_depth),
+        running: Some(Running { plan, execution }),
+        context,
     })
 }
 

@@ -55,6 +55,8 @@ pub struct QuerySettings {
     /// How far the input of a vectored look-up may grow when larger batches promise better
     /// locality, in rows.
     pub lookup_rows_max: usize,
+    /// How long operators go on before they give the thread back, in nanoseconds.
+    pub slice_ns: u64,
     /// What asks the endpoints of SERVICE; without it such queries are refused.
     pub services: Option<Arc<dyn ServiceClient>>,
 }
@@ -73,10 +75,14 @@ impl QuerySettings {
             seed,
             batch_rows: BATCH_ROWS,
             lookup_rows_max: LOOKUP_ROWS_MAX,
+            slice_ns: SLICE_NS,
             services: None,
         }
     }
 }
+
+/// The default of [`QuerySettings::slice_ns`].
+const SLICE_NS: u64 = 1_000_000;
 
 /// The default of [`QuerySettings::lookup_rows_max`].
 pub const LOOKUP_ROWS_MAX: usize = 512 * 1024;
@@ -104,6 +110,8 @@ pub struct QueryContext {
     waker: Mutex<Waker>,
     /// Whether an operator could not go on and has left the waker somewhere.
     is_waiting: AtomicBool,
+    /// Until when operators go on where they are, on the clock of the settings.
+    slice_end_ns: AtomicU64,
 }
 
 impl QueryContext {
@@ -118,6 +126,7 @@ impl QueryContext {
             random_counter: AtomicU64::new(0),
             waker: Mutex::new(Waker::noop().clone()),
             is_waiting: AtomicBool::new(false),
+            slice_end_ns: AtomicU64::new(0),
         }
     }
 
@@ -174,9 +183,15 @@ impl QueryContext {
         waker.clone()
     }
 
-    /// Sets the waker of the next step.
-    pub(crate) fn set_waker(&self, waker: &Waker) {
+    /// Begins a slice of time: sets the waker, and how long operators may go on.
+    pub(crate) fn begin_slice(&self, waker: &Waker) {
         self.is_waiting.store(false, Ordering::Relaxed);
+        let end_ns = self
+            .settings
+            .clock
+            .now_ns()
+            .saturating_add(self.settings.slice_ns);
+        self.slice_end_ns.store(end_ns, Ordering::Relaxed);
         let mut own = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         own.clone_from(waker);
     }
@@ -186,7 +201,14 @@ impl QueryContext {
         self.is_waiting.store(true, Ordering::Relaxed);
     }
 
-    /// Whether an operator waits since the last [`set_waker`](Self::set_waker).
+    /// Whether whoever runs the query should have the thread back: the slice is over, or an operator
+    /// waits.
+    pub(crate) fn should_yield(&self) -> bool {
+        let end_ns = self.slice_end_ns.load(Ordering::Relaxed);
+        self.is_waiting() || self.settings.clock.now_ns() >= end_ns
+    }
+
+    /// Whether an operator waits since the last [`begin_slice`](Self::begin_slice).
     pub(crate) fn is_waiting(&self) -> bool {
         self.is_waiting.load(Ordering::Relaxed)
     }

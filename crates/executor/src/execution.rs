@@ -5,7 +5,7 @@ use std::task::{Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use stoa_planner::physical::{QueryForm, QueryPlan};
+use stoa_planner::physical::{Operator, Plan, QueryForm, QueryPlan};
 use stoa_terms::TermId;
 
 use crate::batch::{Batch, Step};
@@ -13,6 +13,7 @@ use crate::construct::Construct;
 use crate::context::QueryContext;
 use crate::describe::Describe;
 use crate::error::Result;
+use crate::memory::Memory;
 use crate::operator::{Builder, Mapping, Node, Scope};
 use crate::profile::{OperatorProfile, Profile};
 
@@ -39,6 +40,8 @@ pub struct Execution {
     root: Node,
     form: Form,
     done: bool,
+    /// For the operators themselves.
+    _memory: Memory,
 }
 
 enum Form {
@@ -54,6 +57,8 @@ impl Execution {
     /// # Errors
     /// If the plan asks for what is not built yet, or the database cannot be read.
     pub fn new(plan: &QueryPlan, context: Arc<QueryContext>) -> Result<Self> {
+        let mut memory = context.memory("the operators of the plan");
+        memory.require(operator_bytes(&plan.root))?;
         let profile = Arc::new(Profile::new(&plan.root));
         let mut builder = Builder {
             context: &context,
@@ -101,6 +106,7 @@ impl Execution {
             root,
             form,
             done: false,
+            _memory: memory,
         })
     }
 
@@ -157,7 +163,7 @@ impl Execution {
         if self.done {
             return Ok(Poll::Ready(Step::Done));
         }
-        self.context.set_waker(waker);
+        self.context.begin_slice(waker);
         let step = self.advance();
         if !matches!(step, Ok(Step::Batch(_) | Step::Yield)) {
             self.done = true;
@@ -191,6 +197,27 @@ impl Execution {
             Form::Describe(describe) => describe.next(&mut self.root, context),
         }
     }
+}
+
+/// About how much the operators of a plan take before they hold any rows.
+fn operator_bytes(plan: &Plan) -> u64 {
+    const OPERATOR_BYTES: usize = 1 << 10;
+    const COLUMN_BYTES: usize = 24;
+    let mut bytes = 0;
+    let mut open = vec![plan];
+    while let Some(plan) = open.pop() {
+        bytes += OPERATOR_BYTES;
+        // Others hand columns on as they come.
+        if let Operator::IndexNestedLoopJoin { .. }
+        | Operator::MergeJoin { .. }
+        | Operator::HashJoin { .. }
+        | Operator::Apply { .. } = plan.operator
+        {
+            bytes += plan.columns.len() * COLUMN_BYTES;
+        }
+        open.extend(plan.inputs());
+    }
+    bytes as u64
 }
 
 /// Wakes a thread that sleeps.

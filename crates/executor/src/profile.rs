@@ -61,7 +61,7 @@ impl Profile {
         let name = operator_name(&plan.operator);
         self.entries
             .push((name, depth, plan.estimated_rows, Arc::default()));
-        for child in children(&plan.operator) {
+        for child in plan.inputs() {
             self.add(child, depth + 1);
         }
     }
@@ -88,41 +88,9 @@ impl Profile {
     }
 }
 
-/// The inputs of an operator, the left one first.
-pub(crate) fn children(operator: &Operator) -> Vec<&Plan> {
-    match operator {
-        Operator::Unit
-        | Operator::Empty
-        | Operator::Values(_)
-        | Operator::OuterBindings
-        | Operator::IndexScan { .. }
-        | Operator::GraphScan { .. } => Vec::new(),
-        Operator::PathSearch { input, .. } => input.as_deref().into_iter().collect(),
-        Operator::IndexNestedLoopJoin { input, .. }
-        | Operator::Service { input, .. }
-        | Operator::Filter { input, .. }
-        | Operator::Extend { input, .. }
-        | Operator::HashAggregate { input, .. }
-        | Operator::Distinct(input)
-        | Operator::Reduced(input)
-        | Operator::Sort { input, .. }
-        | Operator::TopK { input, .. }
-        | Operator::Slice { input, .. }
-        | Operator::Project(input) => vec![input],
-        Operator::Apply { input, inner, .. } => vec![input, inner],
-        Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
-            vec![left, right]
-        }
-        Operator::Union(inputs) => inputs.iter().collect(),
-    }
-}
-
 /// How many operators a plan has.
 pub(crate) fn size(plan: &Plan) -> usize {
-    1 + children(&plan.operator)
-        .into_iter()
-        .map(size)
-        .sum::<usize>()
+    1 + plan.inputs().into_iter().map(size).sum::<usize>()
 }
 
 /// The name that EXPLAIN and errors give an operator.

@@ -10,6 +10,7 @@ use oxrdf::Term;
 use rapidhash::fast::RandomState;
 use stoa_terms::{GraphSet, IdRange, Position, TermId};
 
+use crate::Stop;
 use crate::access_path::{constants, predicate_only};
 use crate::error::Error;
 use crate::expression::{Comparison, Expression, Function};
@@ -22,18 +23,28 @@ type Map<K, V> = RefCell<HashMap<K, V, RandomState>>;
 /// Answers of the store, kept for one query.
 pub(crate) struct Cache<'a> {
     statistics: &'a dyn Statistics,
+    stop: Option<&'a Stop>,
     terms: Map<Term, Option<TermId>>,
     counts: Map<(Triple, GraphSet), f64>,
     distinct: Map<(Triple, Position, GraphSet), f64>,
 }
 
 impl<'a> Cache<'a> {
-    pub(crate) fn new(statistics: &'a dyn Statistics) -> Self {
+    pub(crate) fn new(statistics: &'a dyn Statistics, stop: Option<&'a Stop>) -> Self {
         Self {
             statistics,
+            stop,
             terms: RefCell::default(),
             counts: RefCell::default(),
             distinct: RefCell::default(),
+        }
+    }
+
+    /// Fails if planning should end; to be called by whatever is done many times.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        match self.stop {
+            Some(stop) if stop.is_stopped() => Err(Error::Stopped),
+            _ => Ok(()),
         }
     }
 
@@ -77,6 +88,7 @@ impl<'a> Cache<'a> {
         if let Some(&count) = self.counts.borrow().get(&key) {
             return Ok(count);
         }
+        self.check()?;
         let count = float(self.statistics.count(triple, graphs)?);
         self.counts.borrow_mut().insert(key, count);
         Ok(count)

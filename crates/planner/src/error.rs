@@ -13,8 +13,10 @@ pub enum Error {
     Unsupported(String),
     /// The query is nested deeper than [`crate::NESTING_MAX`].
     TooDeep,
-    /// The query has more groups than [`crate::GROUPS_MAX`].
-    TooManyGroups,
+    /// The query has more than [`crate::ELEMENTS_MAX`] patterns, groups and operations.
+    TooLarge,
+    /// [`crate::PlannerOptions::stop`] said so.
+    Stopped,
     /// The store failed when it was asked for ids or counts.
     Statistics(StatisticsError),
 }
@@ -23,10 +25,7 @@ impl Error {
     /// Whether the client has to change the query, as against a failure of the store.
     #[must_use]
     pub const fn is_client_error(&self) -> bool {
-        matches!(
-            self,
-            Self::Unsupported(_) | Self::TooDeep | Self::TooManyGroups
-        )
+        matches!(self, Self::Unsupported(_) | Self::TooDeep | Self::TooLarge)
     }
 }
 
@@ -39,9 +38,12 @@ impl fmt::Display for Error {
                 "the query is nested deeper than {} levels",
                 crate::NESTING_MAX
             ),
-            Self::TooManyGroups => {
-                write!(f, "the query has more than {} groups", crate::GROUPS_MAX)
-            }
+            Self::TooLarge => write!(
+                f,
+                "the query has more than {} patterns, groups and operations",
+                crate::ELEMENTS_MAX
+            ),
+            Self::Stopped => f.write_str("planning was stopped"),
             Self::Statistics(_) => f.write_str("cannot read the statistics of the database"),
         }
     }
@@ -51,7 +53,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Statistics(source) => Some(source.as_ref()),
-            Self::Unsupported(_) | Self::TooDeep | Self::TooManyGroups => None,
+            Self::Unsupported(_) | Self::TooDeep | Self::TooLarge | Self::Stopped => None,
         }
     }
 }

@@ -25,22 +25,26 @@ mod variable_set;
 
 pub use crate::error::Error;
 pub use crate::explain::explain;
-pub use crate::nesting::{Visit, check_nesting, walk_into};
+pub use crate::nesting::{Size, Visit, check_nesting, query_size, stack_bytes, walk_into};
 pub use crate::physical::QueryPlan;
 pub use crate::query::plan;
 pub use crate::statistics::{Statistics, StatisticsError};
+
+use std::fmt;
+use std::sync::Arc;
 
 use spargebra::algebra::QueryDataset;
 
 /// How deep a query may be nested, in its text and in its algebra.
 pub const NESTING_MAX: usize = 1_000;
 
-/// How many groups in braces a query may have, side by side or nested.
-pub const GROUPS_MAX: usize = 10_000;
-
 /// From this nesting on (see [`check_nesting`]) a query should be parsed, planned and run on a
 /// thread with a stack of [`DEEP_STACK_BYTES`]: parser, planner and operators recurse.
 pub const NESTING_SHALLOW: usize = 50;
+
+/// How many patterns, groups and operations a query may have. Variables and constants in expressions
+/// do not count, nor rows of VALUES.
+pub const ELEMENTS_MAX: usize = 50_000;
 
 /// The stack that a query nested up to [`NESTING_MAX`] needs, with room to spare.
 pub const DEEP_STACK_BYTES: usize = 64 << 20;
@@ -58,6 +62,8 @@ pub struct PlannerOptions {
     pub dataset: Option<QueryDataset>,
     /// Off: patterns are joined as written, by hash joins; for tests.
     pub optimize: bool,
+    /// Asked now and then whether to give up.
+    pub stop: Option<Stop>,
     /// The join method that is taken wherever it can be; for tests.
     pub force_join: Option<ForcedJoin>,
 }
@@ -68,8 +74,30 @@ impl Default for PlannerOptions {
             default_graph_union: false,
             dataset: None,
             optimize: true,
+            stop: None,
             force_join: None,
         }
+    }
+}
+
+/// Says whether planning should end with [`Error::Stopped`], since nobody waits for it any more.
+#[derive(Clone)]
+pub struct Stop(Arc<dyn Fn() -> bool + Send + Sync>);
+
+impl Stop {
+    /// Asks this; it may be asked a million times a second.
+    pub fn new(stop: impl Fn() -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(stop))
+    }
+
+    fn is_stopped(&self) -> bool {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Stop")
     }
 }
 

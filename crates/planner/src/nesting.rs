@@ -1,40 +1,117 @@
 //! Limits of nesting: of a text before the recursive parser sees it, and of the algebra before the
 //! recursive planner does.
 //!
-//! Chains that the planner flattens (joins, unions, `&&`, `||`) do not count as nesting; neither do
-//! they recurse here, where all work is done on explicit stacks.
+//! Chains that are written without nesting (joins, unions, OPTIONAL, MINUS and BIND one after the
+//! other, `&&`, `||`) do not count as nesting; neither do they recurse here, where all work is done on
+//! explicit stacks. The planner flattens some of them only, and a group of many patterns becomes a plan
+//! of as many operators on top of each other: so whoever plans or runs a query takes a stack by its
+//! [`Size`].
 
 use spargebra::Query;
-use spargebra::algebra::{AggregateExpression, Expression, GraphPattern, OrderExpression};
+use spargebra::algebra::{
+    AggregateExpression, Expression, GraphPattern, OrderExpression, PropertyPathExpression,
+};
 
 use crate::error::Error;
-use crate::{GROUPS_MAX, NESTING_MAX, NESTING_SHALLOW};
+use crate::{DEEP_STACK_BYTES, ELEMENTS_MAX, NESTING_MAX, NESTING_SHALLOW};
 
-/// From how many `/` in a row on a larger stack is needed.
-const STEPS_SHALLOW: usize = 256;
+/// Stack for each level of algebra, plan or operators, with room to spare: a build for tests, which
+/// needs most, takes about 4 KB.
+const LEVEL_BYTES: usize = 16 << 10;
 
-/// From how many groups on a larger stack is needed: chains of them recurse where a query is dropped, and
-/// in planning and running what is not flattened.
-const GROUPS_SHALLOW: usize = 250;
+/// The stack for parsing, planning or running something of so many levels; `None` if any stack will
+/// do.
+#[must_use]
+pub fn stack_bytes(levels: usize) -> Option<usize> {
+    let levels = levels.min(2 * ELEMENTS_MAX);
+    (levels >= NESTING_SHALLOW).then(|| DEEP_STACK_BYTES + levels * LEVEL_BYTES)
+}
+
+/// How large the algebra of a query is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Size {
+    /// Patterns, groups and operations. Neither algebra nor plan are deeper than a small multiple.
+    pub elements: usize,
+    /// How deep expressions are nested.
+    pub expression_depth: usize,
+}
+
+/// Measures the algebra of a query, however deep it is.
+///
+/// # Errors
+/// [`Error::TooLarge`] if it has more than [`ELEMENTS_MAX`] elements.
+pub fn query_size(query: &Query) -> Result<Size, Error> {
+    let mut size = Size::default();
+    let mut stack = vec![(Visit::Pattern(pattern_of(query)), 0_usize)];
+    let mut children = Vec::new();
+    while let Some((item, depth)) = stack.pop() {
+        size.elements += match item {
+            Visit::Pattern(GraphPattern::Bgp { patterns }) => patterns.len(),
+            Visit::Pattern(GraphPattern::Path { path, .. }) => steps(path),
+            Visit::Expression(
+                Expression::NamedNode(_)
+                | Expression::Literal(_)
+                | Expression::Variable(_)
+                | Expression::Bound(_),
+            ) => 0,
+            _ => 1,
+        };
+        if size.elements > ELEMENTS_MAX {
+            return Err(Error::TooLarge);
+        }
+        size.expression_depth = size.expression_depth.max(depth);
+        match item {
+            Visit::Pattern(pattern) => push_children(pattern, 0, &mut children),
+            Visit::Expression(expression) => push_operands(expression, 0, &mut children),
+        }
+        for (child, _) in children.drain(..) {
+            let depth = match child {
+                Visit::Pattern(_) => 0,
+                Visit::Expression(_) => depth + 1,
+            };
+            stack.push((child, depth));
+        }
+    }
+    Ok(size)
+}
+
+/// How many steps a path has.
+fn steps(path: &PropertyPathExpression) -> usize {
+    use PropertyPathExpression as P;
+    let mut count = 0;
+    let mut open = vec![path];
+    while let Some(path) = open.pop() {
+        count += 1;
+        match path {
+            P::NamedNode(_) | P::NegatedPropertySet(_) => {}
+            P::Reverse(inner)
+            | P::ZeroOrMore(inner)
+            | P::OneOrMore(inner)
+            | P::ZeroOrOne(inner) => {
+                open.push(inner);
+            }
+            P::Sequence(left, right) | P::Alternative(left, right) => {
+                open.extend([&**left, &**right]);
+            }
+        }
+    }
+    count
+}
 
 /// Levels that the solution modifiers of the outermost query may add.
 const MODIFIERS_MAX: usize = 8;
 
 /// How deep a text is nested in brackets or in runs of prefix operators; to be called before it is
-/// parsed, since the parser recurses. Strings, IRIs and comments do not count. The parser recurses
-/// for each `/` of a path, too, and planner and operators for the joins that it stands for.
+/// parsed, since the parser recurses. Strings, IRIs and comments do not count.
 ///
 /// # Errors
-/// [`Error::TooDeep`] if that is more than [`NESTING_MAX`], [`Error::TooManyGroups`] if there are more
-/// than [`GROUPS_MAX`].
+/// [`Error::TooDeep`] if that is more than [`NESTING_MAX`].
 pub fn check_nesting(text: &str) -> Result<usize, Error> {
     let mut deepest = 0_usize;
     let bytes = text.as_bytes();
     let mut at = 0;
     let mut depth = 0_usize;
     let mut prefixes = 0_usize;
-    let (mut steps, mut longest) = (0_usize, 0_usize);
-    let mut groups = 0_usize;
     while let Some(&byte) = bytes.get(at) {
         let rest = bytes.get(at..).unwrap_or_default();
         match byte {
@@ -62,13 +139,6 @@ pub fn check_nesting(text: &str) -> Result<usize, Error> {
                 at += 1;
             }
             b'\\' => at += 1,
-            b'/' => steps += 1,
-            b'{' => {
-                steps = 0;
-                groups += 1;
-            }
-            b'}' | b';' => steps = 0,
-            b'.' if rest.get(1).is_none_or(u8::is_ascii_whitespace) => steps = 0,
             _ => {}
         }
         match byte {
@@ -82,17 +152,10 @@ pub fn check_nesting(text: &str) -> Result<usize, Error> {
             _ => prefixes = 0,
         }
         deepest = deepest.max(depth + prefixes);
-        longest = longest.max(steps);
-        if deepest > NESTING_MAX || steps > NESTING_MAX {
+        if deepest > NESTING_MAX {
             return Err(Error::TooDeep);
         }
-        if groups > GROUPS_MAX {
-            return Err(Error::TooManyGroups);
-        }
         at += 1;
-    }
-    if longest > STEPS_SHALLOW || groups > GROUPS_SHALLOW {
-        deepest = deepest.max(NESTING_SHALLOW);
     }
     Ok(deepest)
 }
@@ -180,8 +243,13 @@ fn push_children<'a>(pattern: &'a GraphPattern, depth: usize, stack: &mut Vec<(V
             stack.push((Visit::Pattern(left), depth));
             stack.push((Visit::Pattern(right), below));
         }
-        P::Lateral { left, right } | P::Minus { left, right } => {
+        P::Lateral { left, right } => {
             stack.push((Visit::Pattern(left), below));
+            stack.push((Visit::Pattern(right), below));
+        }
+        P::Minus { left, right } => {
+            // One after the other, as they are written.
+            stack.push((Visit::Pattern(left), depth));
             stack.push((Visit::Pattern(right), below));
         }
         P::LeftJoin {
@@ -189,7 +257,7 @@ fn push_children<'a>(pattern: &'a GraphPattern, depth: usize, stack: &mut Vec<(V
             right,
             expression,
         } => {
-            stack.push((Visit::Pattern(left), below));
+            stack.push((Visit::Pattern(left), depth));
             stack.push((Visit::Pattern(right), below));
             if let Some(expression) = expression {
                 stack.push((Visit::Expression(expression), below));
@@ -202,7 +270,7 @@ fn push_children<'a>(pattern: &'a GraphPattern, depth: usize, stack: &mut Vec<(V
         P::Extend {
             inner, expression, ..
         } => {
-            stack.push((Visit::Pattern(inner), below));
+            stack.push((Visit::Pattern(inner), depth));
             stack.push((Visit::Expression(expression), below));
         }
         P::OrderBy { inner, expression } => {
@@ -276,8 +344,9 @@ fn push_operands<'a>(
     }
 }
 
-/// Refuses algebra nested deeper than [`NESTING_MAX`].
+/// Refuses algebra nested deeper than [`NESTING_MAX`], and what is too large.
 pub(crate) fn check_algebra(query: &Query) -> Result<(), Error> {
+    query_size(query)?;
     let mut deepest = 0;
     walk(Visit::Pattern(pattern_of(query)), |_, depth| {
         deepest = deepest.max(depth);

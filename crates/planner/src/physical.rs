@@ -84,6 +84,51 @@ pub struct Plan {
     pub estimated_rows: f64,
 }
 
+impl Plan {
+    /// How many operators stand on top of each other at most. The plan may be deep, so there is no
+    /// recursion.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        let mut deepest = 0;
+        let mut open = vec![(self, 1)];
+        while let Some((plan, depth)) = open.pop() {
+            deepest = deepest.max(depth);
+            open.extend(plan.inputs().into_iter().map(|input| (input, depth + 1)));
+        }
+        deepest
+    }
+
+    /// The inputs of the operator, the left one first.
+    #[must_use]
+    pub fn inputs(&self) -> Vec<&Self> {
+        match &self.operator {
+            Operator::Unit
+            | Operator::Empty
+            | Operator::Values(_)
+            | Operator::OuterBindings
+            | Operator::IndexScan { .. }
+            | Operator::GraphScan { .. } => Vec::new(),
+            Operator::PathSearch { input, .. } => input.as_deref().into_iter().collect(),
+            Operator::IndexNestedLoopJoin { input, .. }
+            | Operator::Service { input, .. }
+            | Operator::Filter { input, .. }
+            | Operator::Extend { input, .. }
+            | Operator::HashAggregate { input, .. }
+            | Operator::Distinct(input)
+            | Operator::Reduced(input)
+            | Operator::Sort { input, .. }
+            | Operator::TopK { input, .. }
+            | Operator::Slice { input, .. }
+            | Operator::Project(input) => vec![input],
+            Operator::Apply { input, inner, .. } => vec![input, inner],
+            Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
+                vec![left, right]
+            }
+            Operator::Union(inputs) => inputs.iter().collect(),
+        }
+    }
+}
+
 /// A position of a quad pattern.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PatternTerm {

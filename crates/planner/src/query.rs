@@ -24,14 +24,16 @@ use crate::variable_set::VariableSet;
 ///
 /// # Errors
 /// [`Error::Unsupported`] for a part of SPARQL that is missing yet, [`Error::TooDeep`] for a query
-/// nested deeper than [`NESTING_MAX`](crate::NESTING_MAX), [`Error::Statistics`] if the store fails.
+/// nested deeper than [`NESTING_MAX`](crate::NESTING_MAX), [`Error::TooLarge`] for one of more than
+/// [`ELEMENTS_MAX`](crate::ELEMENTS_MAX) elements, [`Error::Stopped`] if `options` say so,
+/// [`Error::Statistics`] if the store fails.
 pub fn plan(
     query: &Query,
     options: &PlannerOptions,
     statistics: &dyn Statistics,
 ) -> Result<QueryPlan, Error> {
     check_algebra(query)?;
-    let cache = Cache::new(statistics);
+    let cache = Cache::new(statistics, options.stop.as_ref());
     let mut logical = translate(query, options, &cache)?;
     let mut root = logical.root;
     let form = match query {

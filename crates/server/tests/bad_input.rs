@@ -464,7 +464,7 @@ fn large_queries(times: usize) -> Vec<(&'static str, String, bool)> {
         (
             "optionals",
             select("OPTIONAL { ?s ?p ?o } ".repeat(times)),
-            true,
+            false,
         ),
         ("minus", select(nested("MINUS { ?s ?p ?o ", "", "}")), true),
         (

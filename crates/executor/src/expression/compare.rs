@@ -8,6 +8,7 @@ use stoa_terms::{Kind, TermId};
 
 use super::column::{Cell, Column, term_values};
 use super::evaluate::Evaluation;
+use super::members::Members;
 use super::node::Node;
 use crate::context::QueryContext;
 use crate::error::Result;
@@ -41,19 +42,36 @@ pub(super) fn compare(
     compare_columns(evaluation, comparison, &left, &right, errors)
 }
 
+/// After how many items of a list is it looked whether the query should end.
+const ITEMS_UNCHECKED: usize = 64;
+
 /// `IN`: an equal one decides, then an error, then false.
 pub(super) fn is_in(
     evaluation: &Evaluation<'_>,
     inner: &Node,
     list: &[Node],
+    members: Option<&Members>,
     errors: bool,
 ) -> Result<Vec<Option<bool>>> {
     let left = evaluation.column(inner)?;
+    let cells = || (0..evaluation.rows()).map(|row| left.cell(row, evaluation.context));
+    let members = members.filter(|members| cells().all(|cell| members.decide(cell)));
     // Without a list, an error of the left side is an error still.
     let mut result: Vec<Option<bool>> = (0..evaluation.rows())
         .map(|row| (!left.cell(row, evaluation.context).is_error()).then_some(false))
         .collect();
-    for item in list {
+    let whole: Vec<usize>;
+    let compared = match members {
+        Some(members) => members.compared(),
+        None => {
+            whole = (0..list.len()).collect();
+            whole.as_slice()
+        }
+    };
+    for (count, item) in compared.iter().filter_map(|at| list.get(*at)).enumerate() {
+        if count % ITEMS_UNCHECKED == 0 {
+            evaluation.context.check()?;
+        }
         let right = evaluation.column(item)?;
         let equal = compare_columns(evaluation, Comparison::Equal, &left, &right, errors)?;
         for (result, equal) in result.iter_mut().zip(equal) {
@@ -61,6 +79,13 @@ pub(super) fn is_in(
                 Some(true) => *result = Some(true),
                 None if *result != Some(true) => *result = None,
                 _ => (),
+            }
+        }
+    }
+    if let Some(members) = members {
+        for (result, cell) in result.iter_mut().zip(cells()) {
+            if members.contain(cell) {
+                *result = Some(true);
             }
         }
     }

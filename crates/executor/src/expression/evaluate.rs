@@ -186,7 +186,9 @@ impl<'a> Evaluation<'a> {
             Node::And(parts) => self.logic(parts, false, errors),
             Node::Or(parts) => self.logic(parts, true, errors),
             Node::Compare(comparison, parts) => compare::compare(self, *comparison, parts, errors),
-            Node::In(inner, list) => compare::is_in(self, inner, list, errors),
+            Node::In(inner, list, members) => {
+                compare::is_in(self, inner, list, members.as_deref(), errors)
+            }
             _ => {
                 let column = self.with_texts(node, Texts::Dictionary)?;
                 if let Column::Booleans(values) = column {

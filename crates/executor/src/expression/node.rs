@@ -8,6 +8,7 @@ use stoa_terms::{TermId, inline};
 
 use super::column::{ConstantTerm, term_values};
 use super::evaluate::Evaluation;
+use super::members::Members;
 use crate::batch::Batch;
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
@@ -23,7 +24,8 @@ pub(crate) enum Node {
     And(Vec<Self>),
     Or(Vec<Self>),
     Compare(Comparison, Box<[Self; 2]>),
-    In(Box<Self>, Vec<Self>),
+    /// With what is known of a long list.
+    In(Box<Self>, Vec<Self>, Option<Box<Members>>),
     Arithmetic(ArithmeticOperator, Box<[Self; 2]>),
     Plus(Box<Self>),
     Minus(Box<Self>),
@@ -59,7 +61,11 @@ pub(super) fn compile(
         Expression::Compare(comparison, left, right) => {
             Node::Compare(*comparison, Box::new([one(left)?, one(right)?]))
         }
-        Expression::In(inner, list) => Node::In(boxed(inner)?, all(list)?),
+        Expression::In(inner, list) => {
+            let list = all(list)?;
+            let members = Members::of(&list).map(Box::new);
+            Node::In(boxed(inner)?, list, members)
+        }
         Expression::Arithmetic(operator, left, right) => {
             Node::Arithmetic(*operator, Box::new([one(left)?, one(right)?]))
         }
@@ -190,7 +196,7 @@ impl Node {
                     parts.iter().for_each(|part| walk(part, visit));
                 }
                 Node::If(parts) => parts.iter().for_each(|part| walk(part, visit)),
-                Node::In(inner, list) => {
+                Node::In(inner, list, _) => {
                     walk(inner, visit);
                     list.iter().for_each(|part| walk(part, visit));
                 }

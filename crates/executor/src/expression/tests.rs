@@ -170,6 +170,73 @@ fn logic_has_three_values() {
     );
 }
 
+/// Lists that are looked up in sets give what comparing with each item gives.
+#[test]
+fn long_lists_give_what_short_ones_do() {
+    let terms = [
+        "1",
+        "2",
+        "1.0",
+        "2.5",
+        "1e0",
+        "\"NaN\"^^xsd:double",
+        "\"1\"^^xsd:int",
+        "\"01\"^^xsd:integer",
+        "123456789012345678901234567890",
+        "\"x\"^^xsd:integer",
+        "\"a\"",
+        "\"abcdefghijkl\"",
+        "\"a\"@en",
+        "\"a\"^^:unknown",
+        "\"abcdefghijkl\"^^:unknown",
+        "true",
+        "<a>",
+        "<b>",
+        "\"2026-11-21\"^^xsd:date",
+        "\"2026-11-21T00:00:00\"^^xsd:dateTime",
+        "<<( <a> <b> 1 )>>",
+    ];
+    let many = |first: &str, item: &dyn Fn(usize) -> String| {
+        std::iter::once(first.to_owned())
+            .chain((0..20).map(item))
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let integers = |first| many(first, &|n| format!("{}", 100 + n));
+    let strings = |first| many(first, &|n| format!("\"s{n}\""));
+    let iris = |first| many(first, &|n| format!("<i{n}>"));
+    for item in terms {
+        for list in [
+            integers(item),
+            strings(item),
+            iris(item),
+            format!("{}, {}, {}", integers(item), strings("\"a\""), iris("<a>")),
+            format!("{}, {}", iris("1"), strings("(1/0)")),
+        ] {
+            let any = list.split(", ").map(|item| format!("?x = {item}"));
+            let any = any.collect::<Vec<_>>().join(" || ");
+            let query = |condition: &str| {
+                let values = terms.join(" ");
+                let computed = "BIND(CONCAT(\"a\", \"\") AS ?c) BIND(IRI(\"a\") AS ?d) \
+                    BIND(?c IN (LIST) AS ?e) BIND(?d IN (LIST) AS ?f)"
+                    .replace("LIST", &list);
+                select(&format!(
+                    "SELECT ?x ({condition} AS ?r) ?e ?f {{ VALUES ?x {{ UNDEF {values} }} {computed} }}"
+                ))
+            };
+            assert_eq!(
+                query(&format!("?x IN ({list})")),
+                query(&format!("({any})")),
+                "{list}"
+            );
+        }
+    }
+    let list = integers("\"a\"");
+    check_with(&format!("CONCAT(?a, \"\") IN ({list})"), &["\"a\""], "true");
+    check_with(&format!("?a + 0 IN ({list})"), &["105"], "true");
+    check_with(&format!("?a NOT IN ({list})"), &["105.0"], "false");
+}
+
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn comparisons_are_of_values() {

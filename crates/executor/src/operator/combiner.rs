@@ -13,7 +13,7 @@ use stoa_planner::expression::Expression;
 use stoa_planner::physical::{JoinKind, Variable};
 use stoa_terms::TermId;
 
-use super::position;
+use super::Positions;
 use crate::batch::Batch;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -69,8 +69,9 @@ impl Combiner {
         kind: &JoinKind,
         context: &QueryContext,
     ) -> Result<Self> {
-        let source = |variable: Variable| {
-            let left = position(left, variable);
+        let mut left_positions = Positions::new(left);
+        let mut source = |variable: Variable| {
+            let left = left_positions.of(variable);
             let right = right.iter().position(|other| *other == Some(variable));
             match (left, right) {
                 (Some(left), Some(right)) => Ok(Source::LeftOrRight(left, right)),

@@ -34,10 +34,11 @@ pub(super) fn build(
     else {
         return Err(Error::Internal("not an extend"));
     };
+    let node = builder.build(input, scope, Some(counters))?;
     let mut extended = input.columns.clone();
     extended.push(*variable);
     Ok(Box::new(Extend {
-        input: builder.build(input, scope, Some(counters))?,
+        input: node,
         expression: CompiledExpression::compile(expression, &input.columns, builder.context)?,
         mapping: Mapping::new(&extended, &plan.columns),
     }))

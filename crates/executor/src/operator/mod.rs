@@ -74,8 +74,19 @@ impl Node {
         let Some(operator) = &mut self.operator else {
             return Ok(Step::Done);
         };
-        context.check()?;
-        let step = operator.next(context)?;
+        // Who yields is asked again here and not from the root, which may be thousands of operators
+        // away.
+        let mut step = Step::Yield;
+        while matches!(step, Step::Yield) {
+            context.check()?;
+            step = operator.next(context)?;
+            if matches!(step, Step::Yield) {
+                self.counters.add_call(0);
+                if context.should_yield() {
+                    return Ok(step);
+                }
+            }
+        }
         match &step {
             Step::Batch(batch) => {
                 assert!(
@@ -88,7 +99,7 @@ impl Node {
                     consumer.add_rows_in(batch.rows);
                 }
             }
-            Step::Yield => self.counters.add_call(0),
+            Step::Yield => (),
             Step::Done => {
                 self.counters.add_call(0);
                 self.operator = None;
@@ -242,6 +253,30 @@ pub(crate) fn position(columns: &[Variable], variable: Variable) -> Option<usize
     columns.iter().position(|column| *column == variable)
 }
 
+/// Looks columns up one after the other. They mostly come in the order in which they are asked for,
+/// so that a thousand of them are not searched for each of a thousand.
+pub(crate) struct Positions<'a> {
+    columns: &'a [Variable],
+    next: usize,
+}
+
+impl<'a> Positions<'a> {
+    pub(crate) const fn new(columns: &'a [Variable]) -> Self {
+        Self { columns, next: 0 }
+    }
+
+    /// The column of `variable`.
+    pub(crate) fn of(&mut self, variable: Variable) -> Option<usize> {
+        let found = if self.columns.get(self.next) == Some(&variable) {
+            self.next
+        } else {
+            position(self.columns, variable)?
+        };
+        self.next = found + 1;
+        Some(found)
+    }
+}
+
 /// The column of a variable that the plan promises.
 pub(crate) fn required(columns: &[Variable], variable: Variable) -> Result<usize> {
     position(columns, variable).ok_or(Error::Internal(
@@ -252,16 +287,23 @@ pub(crate) fn required(columns: &[Variable], variable: Variable) -> Result<usize
 /// How the columns of a plan follow from those of its input.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    /// For each column that of the input, `None` for one that is unbound.
+    /// For each column that of the input, `None` for one that is unbound; not used for the identity.
     sources: Vec<Option<usize>>,
     identity: bool,
 }
 
 impl Mapping {
     pub(crate) fn new(from: &[Variable], to: &[Variable]) -> Self {
+        if from == to {
+            return Self {
+                sources: Vec::new(),
+                identity: true,
+            };
+        }
+        let mut positions = Positions::new(from);
         Self {
-            sources: to.iter().map(|column| position(from, *column)).collect(),
-            identity: from == to,
+            sources: to.iter().map(|column| positions.of(*column)).collect(),
+            identity: false,
         }
     }
 

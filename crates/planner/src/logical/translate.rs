@@ -150,6 +150,7 @@ fn prefetch(pattern: &GraphPattern, cache: &Cache<'_>) -> Result<(), Error> {
 
 impl<'a> Translator<'a> {
     pub(super) fn pattern(&mut self, pattern: &'a GraphPattern) -> Result<Node, Error> {
+        self.cache.check()?;
         match pattern {
             GraphPattern::Bgp { patterns } => self.basic(patterns),
             GraphPattern::Path {

@@ -182,6 +182,7 @@ impl Lowering<'_> {
         conditions: Vec<Expression>,
         ranges: &RangesOf,
     ) -> Result<Planned, Error> {
+        self.cache.check()?;
         let shared = shared_by(parts.iter().map(|part| &part.possible));
         let mut items = Vec::with_capacity(parts.len());
         for part in &parts {
@@ -302,6 +303,7 @@ impl Lowering<'_> {
         ranges: &RangesOf,
         shared: &VariableSet,
     ) -> Result<Item, Error> {
+        self.cache.check()?;
         let pattern = match &part.source {
             PartSource::Plan(plan, _) => return Ok(plan_item(part, plan.as_deref())),
             PartSource::Path(_, alone, figures) => return Ok(path_item(part, alone, figures)),
@@ -650,7 +652,8 @@ fn scan(
 fn joined_columns(left: &Planned, right: impl IntoIterator<Item = Variable>) -> Vec<Variable> {
     let mut columns = left.plan.columns.clone();
     for variable in right {
-        if !columns.contains(&variable) {
+        // What the left side has, it may bind: its columns would have to be searched.
+        if !left.possible.contains(variable) {
             columns.push(variable);
         }
     }

@@ -39,7 +39,7 @@ impl Lowering<'_> {
         conditions: Vec<Expression>,
         marks: Vec<Mark>,
     ) -> Result<Planned, Error> {
-        let left = self.lower(left)?;
+        let mut left = self.lower(left)?;
         if left.plan.operator == Operator::Empty {
             return Ok(left);
         }
@@ -60,9 +60,11 @@ impl Lowering<'_> {
         if fixed
             && condition.is_none()
             && let Op::Pattern(pattern) = &right.op
-            && let Some(joined) = self.pattern_left_join(&left, pattern, &shared)?
         {
-            return Ok(joined);
+            left = match self.pattern_left_join(left, pattern, &shared)? {
+                Ok(joined) => return Ok(joined),
+                Err(left) => left,
+            };
         }
         let few = left.plan.estimated_rows <= FEW_ROWS;
         let free = self.choices < CHOICES_MAX;
@@ -89,13 +91,13 @@ impl Lowering<'_> {
         }
     }
 
-    /// OPTIONAL of one pattern, if another way than hashing is better.
+    /// OPTIONAL of one pattern, if another way than hashing is better; else gives `left` back.
     fn pattern_left_join(
         &mut self,
-        left: &Planned,
+        left: Planned,
         pattern: &QuadPattern,
         shared: &VariableSet,
-    ) -> Result<Option<Planned>, Error> {
+    ) -> Result<Result<Planned, Planned>, Error> {
         let rows = self.cache.pattern_rows(pattern)?;
         let left_rows = left.plan.estimated_rows;
         let out = (left_rows * self.fan_out(pattern, shared, rows)?).max(left_rows);
@@ -118,7 +120,7 @@ impl Lowering<'_> {
             None => merge.is_some_and(|merge| merge < hash && probe.is_none_or(|p| merge < p)),
         };
         if take_merge && let Some((key, right)) = right {
-            return Ok(Some(merge_join(left.clone(), right, key, kind, out)));
+            return Ok(Ok(merge_join(left, right, key, kind, out)));
         }
         let take_probe = match self.forced {
             Some(ForcedJoin::IndexNestedLoop) => probe.is_some(),
@@ -126,13 +128,13 @@ impl Lowering<'_> {
             _ => probe.is_some_and(|probe| probe < hash),
         };
         if !take_probe {
-            return Ok(None);
+            return Ok(Err(left));
         }
         let cost = left.cost + probe.unwrap_or(0.0) + out * cost::OUTPUT_ROW;
         let first = self.cache.has_graph_first();
-        let mut joined = lookup_join(left.clone(), pattern.clone(), kind, None, out, first);
+        let mut joined = lookup_join(left, pattern.clone(), kind, None, out, first);
         joined.cost = cost;
-        Ok(Some(joined))
+        Ok(Ok(joined))
     }
 
     /// Expected matches of a pattern for one binding of the shared variables.
@@ -327,7 +329,7 @@ pub(super) fn apply(
                 certain.union_with(&inner.certain);
             }
             for &column in &inner.plan.columns {
-                if !columns.contains(&column) {
+                if !left.possible.contains(column) {
                     columns.push(column);
                 }
             }

@@ -75,6 +75,7 @@ impl<'a> Lowering<'a> {
 
     /// Lowers a node and all below it.
     pub(crate) fn lower(&mut self, node: Node) -> Result<Planned, Error> {
+        self.cache.check()?;
         match node.op {
             Op::Empty => Ok(empty(Vec::new())),
             Op::Pattern(_) | Op::Join(_) => self.group(node, Vec::new()),

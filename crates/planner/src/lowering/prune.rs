@@ -143,6 +143,7 @@ pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
         }
     }
     plan.columns.retain(|column| needed.contains(*column));
+    plan.columns.shrink_to_fit();
     let columns = &plan.columns;
     let known = plan
         .sorted_by
