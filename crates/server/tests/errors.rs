@@ -154,6 +154,93 @@ fn an_undeclared_prefix_names_the_line_to_add() {
 }
 
 #[test]
+fn wrong_usage_says_what_to_do() {
+    let folder = database();
+    let write = |name: &str, bytes: &[u8]| std::fs::write(folder.path().join(name), bytes).unwrap();
+    write("query.rq", b"ASK {}");
+    write("bytes.rq", b"ASK { } # \xff");
+    let db = ["--db", "db"];
+    let cases: [(&[&str], i32, &str); 9] = [
+        (
+            &["query", "--db", "nowhere", "ASK {}"],
+            1,
+            "stoa: nowhere is not a database: there is no such directory; `stoa load --db nowhere \
+             FILE` makes one\n",
+        ),
+        (
+            &["query", db[0], db[1], "query.rq"],
+            1,
+            "'query.rq' is a file and no query: ask it with -f query.rq\n",
+        ),
+        (
+            &["query", db[0], db[1], "-f", "bytes.rq"],
+            1,
+            "stoa: bytes.rq: a query is text in UTF-8, which ends at byte 10\n",
+        ),
+        (
+            &[
+                "query", db[0], db[1], "SELECT", "*", "{", "?s", "?p", "?o", "}",
+            ],
+            2,
+            "tip: quote the query as a whole: stoa query --db DIR 'SELECT * { ?s ?p ?o }'\n",
+        ),
+        (&["query", db[0], db[1], "-x"], 2, "--help'.\n"),
+        (
+            &["load", "--db", "no/where", "data.nt"],
+            1,
+            "; make the folder above it first\n",
+        ),
+        (
+            &["load", "--db", "data.nt", "data.nt"],
+            1,
+            "; --db takes a folder\n",
+        ),
+        (
+            &["serve", db[0], db[1], "--bind", "8080"],
+            2,
+            "such as 127.0.0.1:7878: invalid socket address\n",
+        ),
+        (&["--help"], 0, ""),
+    ];
+    for (arguments, code, end) in cases {
+        let ran = stoa(folder.path(), arguments);
+        let told = text(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(code), "{arguments:?}: {told}");
+        assert!(told.ends_with(end), "{arguments:?}: {told}");
+    }
+}
+
+#[test]
+fn wrong_requests_are_told_what_would_be_right() {
+    let folder = database();
+    let server = Server::start(folder.path(), &[]);
+    for (target, status, part) in [
+        (
+            "/sparql?query=ASK%20%7B%7D&default-graph-uri=x",
+            "400",
+            "x is not an absolute IRI",
+        ),
+        (
+            "/sparql?query=ASK%20%7B%7D&format=pdf",
+            "400",
+            "json, xml, csv and tsv",
+        ),
+        (
+            "/sparql?query=ASK%20%7B%7D&format=ttl",
+            "406",
+            "no format for solutions",
+        ),
+    ] {
+        let answer = server.ask(&format!("GET {target} HTTP/1.1"), "");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{answer}"
+        );
+        assert!(answer.contains(part), "{answer}");
+    }
+}
+
+#[test]
 fn a_query_that_is_stopped_keeps_its_notes() {
     let folder = database();
     let server = Server::start(folder.path(), &["--timeout", "1ms"]);

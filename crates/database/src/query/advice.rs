@@ -277,17 +277,6 @@ impl Place<'_> {
         if is_open_string(word) {
             return Some("the string is not closed".to_owned());
         }
-        let updates = [
-            "insert", "delete", "load", "clear", "create", "drop", "copy", "move", "add", "with",
-        ];
-        let is_first = !self
-            .words()
-            .any(|word| is_any(word, &["select", "ask", "construct"]));
-        if is_first && is_any(word, &updates) {
-            return Some(format!(
-                "{word} is SPARQL Update, which is not supported yet: `stoa load` adds data"
-            ));
-        }
         if word.starts_with("_:") && self.words().any(|before| before == word) {
             return Some(format!(
                 "{} stands in another group already: take a variable",

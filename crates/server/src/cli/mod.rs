@@ -2,6 +2,7 @@
 
 mod arguments;
 mod commands;
+mod hints;
 mod output;
 mod progress;
 mod query;
@@ -22,7 +23,17 @@ const INTERRUPTED: u8 = 130;
 
 /// Reads the arguments, runs the command, and says what went wrong.
 pub(crate) fn run() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help goes to standard output, all else to standard error; nobody may be there.
+            drop(error.print());
+            if let Some(tip) = hints::unquoted(&error) {
+                output::say(tip);
+            }
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(1));
+        }
+    };
     if let Err(error) = supported_processor() {
         return failed(&error);
     }
@@ -67,6 +78,10 @@ fn failed(error: &anyhow::Error) -> ExitCode {
             text.push_str(": ");
             text.push_str(&cause);
         }
+    }
+    if let Some(hint) = error.downcast_ref::<Error>().and_then(hints::hint) {
+        text.push_str("; ");
+        text.push_str(&hint);
     }
     output::say(&format!("stoa: {text}"));
     ExitCode::FAILURE

@@ -38,7 +38,10 @@ pub(super) async fn sparql(
     let cancel = CancelHandle::new();
     let Some(text) = parameters.query.clone() else {
         if !is_get {
-            return Err(Problem::bad_request("the parameter query is missing"));
+            return Err(Problem::bad_request(
+                "the parameter query is missing: send query=..., or the query itself by POST as \
+                 application/sparql-query",
+            ));
         }
         if accept
             .as_deref()
@@ -63,7 +66,10 @@ pub(super) async fn sparql(
             None
         }
         Some(name) => Some(ResultFormat::from_name(name).ok_or_else(|| {
-            Problem::bad_request(format!("the parameter format does not know '{name}'"))
+            Problem::bad_request(format!(
+                "the parameter format does not know '{name}': it takes json, xml, csv and tsv for \
+                 solutions, ttl, nt, nq, trig, rdf and jsonld for graphs"
+            ))
         })?),
     };
     let work = Work::Prepare(Box::new(QueryRequest {

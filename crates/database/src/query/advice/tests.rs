@@ -88,11 +88,6 @@ const HABITS: &[(&str, usize, &str)] = &[
         "unexpected .: nothing ends a PREFIX or BASE",
     ),
     (
-        "DELETE WHERE { ?s ?p ?o }",
-        1,
-        "DELETE is SPARQL Update, which is not supported yet: `stoa load` adds data",
-    ),
-    (
         "hello",
         1,
         "unexpected hello: a query begins with SELECT, ASK, CONSTRUCT or DESCRIBE, after PREFIX \

@@ -1,0 +1,49 @@
+//! What to do about an error, where that depends on how the command line was used.
+
+use std::io::ErrorKind;
+
+use stoa_database::Error;
+
+/// What follows the message of an error, if there is something to be done about it here.
+pub(super) fn hint(error: &Error) -> Option<String> {
+    match error {
+        Error::NotADatabase { directory, .. } if is_absent_or_empty(directory) => {
+            Some(format!("`stoa load --db {directory} FILE` makes one"))
+        }
+        Error::Io {
+            operation: "create",
+            source,
+            ..
+        } if source.kind() == ErrorKind::NotFound => {
+            Some("make the folder above it first".to_owned())
+        }
+        Error::Io {
+            operation: "list",
+            source,
+            ..
+        } if source.kind() == ErrorKind::NotADirectory => Some("--db takes a folder".to_owned()),
+        _ => None,
+    }
+}
+
+/// Whether `load` would make a database there.
+fn is_absent_or_empty(directory: &str) -> bool {
+    match std::fs::read_dir(directory) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
+}
+
+/// Says what to do where a query was not quoted, so that the shell has cut it into several arguments.
+pub(super) fn unquoted(error: &clap::Error) -> Option<&'static str> {
+    use clap::error::{ContextKind, ContextValue, ErrorKind as Kind};
+    let is_query = std::env::args_os()
+        .nth(1)
+        .is_some_and(|name| name == "query");
+    let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let is_word = !argument.starts_with('-');
+    (is_query && is_word && error.kind() == Kind::UnknownArgument)
+        .then_some("tip: quote the query as a whole: stoa query --db DIR 'SELECT * { ?s ?p ?o }'")
+}
