@@ -83,3 +83,7 @@ pub const PREDICATES_COMPARED_MAX: usize = 5_000;
 /// Two parts of a group that nothing connects are told of if the quads of the one times those of the
 /// other are at least so many.
 pub const PRODUCT_NOTED_MIN: u64 = 1_000;
+
+/// The largest answer in JSON-LD that is written with lists as `@list`, and each node as one object, in
+/// bytes of its terms; it is held in memory. A larger one goes out as it comes.
+pub const JSONLD_FOLDED_BYTES_MAX: usize = 1 << 20;

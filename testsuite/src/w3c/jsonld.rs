@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
+use oxrdf::Quad;
 use serde_json::Value;
+use stoa_database::results::{FromRdfOptions, RdfDirection, from_rdf};
 use stoa_database::{DumpFormat, Error, GraphFormat, Input, LoadOptions};
 
 use super::Outcome;
@@ -31,6 +33,8 @@ pub(super) fn run(root: &Path, path: &str) -> anyhow::Result<BTreeMap<String, Ta
         let name = text(&test["@id"]).trim_start_matches('#').to_owned();
         let outcome = match skip_reason(test) {
             Some(reason) => Outcome::Skipped(reason.to_owned()),
+            None if is_of(test, "jld:FromRDFTest") => from_rdf_test(folder, test)
+                .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
             None => to_rdf(folder, test, &contexts)
                 .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
         };
@@ -46,6 +50,11 @@ fn read_json(file: &Path) -> anyhow::Result<Value> {
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+fn is_of(test: &Value, class: &str) -> bool {
+    let classes = test["@type"].as_array();
+    classes.is_some_and(|classes| classes.iter().any(|known| known == class))
 }
 
 /// All documents that a test may name, by their URL.
@@ -78,7 +87,7 @@ fn skip_reason(test: &Value) -> Option<&'static str> {
     if option["produceGeneralizedRdf"] == Value::Bool(true) {
         return Some("generalized RDF");
     }
-    if !option["rdfDirection"].is_null() {
+    if is_of(test, "jld:ToRDFTest") && !option["rdfDirection"].is_null() {
         return Some("base directions are kept as RDF 1.2 has them");
     }
     None
@@ -120,4 +129,65 @@ fn to_rdf(folder: &Path, test: &Value, contexts: &[(String, Vec<u8>)]) -> anyhow
         Ok(()) => Outcome::Passed,
         Err(difference) => Outcome::Failed(difference),
     })
+}
+
+fn from_rdf_test(folder: &Path, test: &Value) -> anyhow::Result<Outcome> {
+    let bytes = std::fs::read(folder.join(text(&test["input"])))?;
+    let quads: Vec<Quad> = oxttl::NQuadsParser::new()
+        .for_slice(&bytes)
+        .collect::<Result<_, _>>()?;
+    let option = &test["option"];
+    let options = FromRdfOptions {
+        use_rdf_type: option["useRdfType"] == true,
+        use_native_types: option["useNativeTypes"] == true,
+        use_json: true,
+        rdf_direction: match option["rdfDirection"].as_str() {
+            None => None,
+            Some("i18n-datatype") => Some(RdfDirection::I18nDatatype),
+            Some("compound-literal") => Some(RdfDirection::CompoundLiteral),
+            Some(other) => anyhow::bail!("an unknown direction: {other}"),
+        },
+    };
+    let written = from_rdf(quads, &options);
+    if let Some(code) = test["expectErrorCode"].as_str() {
+        return Ok(match written {
+            Err(Error::Unsupported(reason)) if reason.contains("invalid JSON") => Outcome::Passed,
+            other => Outcome::Failed(format!("expected {code}, got {other:?}")),
+        });
+    }
+    let actual: Value = serde_json::from_str(&written?)?;
+    let expected = read_json(&folder.join(text(&test["expect"])))?;
+    Ok(if unordered(&expected) == unordered(&actual) {
+        Outcome::Passed
+    } else {
+        Outcome::Failed(format!("expected {expected}, got {actual}"))
+    })
+}
+
+/// The same document with all arrays sorted whose order says nothing: all but those of `@list` and
+/// those in JSON literals.
+fn unordered(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => {
+            let mut items: Vec<Value> = items.iter().map(unordered).collect();
+            items.sort_by_cached_key(Value::to_string);
+            Value::Array(items)
+        }
+        Value::Object(object) if object.get("@type").is_some_and(|class| class == "@json") => {
+            value.clone()
+        }
+        Value::Object(object) => {
+            let entries = object.iter().map(|(key, value)| {
+                let value = match value {
+                    Value::Array(items) if key == "@list" => {
+                        Value::Array(items.iter().map(unordered).collect())
+                    }
+                    other => unordered(other),
+                };
+                (key.clone(), value)
+            });
+            Value::Object(entries.collect())
+        }
+        other => other.clone(),
+    }
 }

@@ -3,15 +3,20 @@
 //! Turtle and TriG group what follows each other: one subject's triples in one statement, one
 //! predicate's objects in one list, so the input is best sorted by graph, subject, predicate. No
 //! prefixes are used, as a stream does not know yet which would pay.
+//!
+//! JSON-LD is held until it is complete, so that lists are `@list` and a node is one object; what takes
+//! more than [`JSONLD_FOLDED_BYTES_MAX`] goes out as it comes, lists as nodes with `rdf:first`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term, Triple};
 use oxrdfio::{JsonLdProfileSet, RdfFormat, RdfSerializer, WriterQuadSerializer};
 
+use super::jsonld::{FromRdfOptions, from_rdf};
 use super::term::{RDF_TYPE, TermView, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER};
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
+use crate::limits::JSONLD_FOLDED_BYTES_MAX;
 
 /// Writes triples or quads in one format.
 pub struct GraphWriter {
@@ -23,6 +28,8 @@ pub struct GraphWriter {
     scratch: Vec<u8>,
     /// RDF/XML and JSON-LD, until the end is written.
     library: Option<(WriterQuadSerializer<SharedBuffer>, SharedBuffer)>,
+    /// JSON-LD as long as it may fit into one piece, and about its bytes.
+    held: Option<(Vec<Quad>, usize)>,
 }
 
 impl GraphWriter {
@@ -48,6 +55,7 @@ impl GraphWriter {
             open_predicate: Vec::new(),
             scratch: Vec::new(),
             library,
+            held: (format == GraphFormat::JsonLd).then(Default::default),
         }
     }
 
@@ -107,6 +115,16 @@ impl GraphWriter {
                 self.enter_graph(None, out);
             }
             GraphFormat::RdfXml | GraphFormat::JsonLd => {
+                if let Some((quads, _)) = &self.held {
+                    let folded = from_rdf(quads.iter().cloned(), &FromRdfOptions::default());
+                    if let Ok(folded) = folded {
+                        out.extend_from_slice(folded.as_bytes());
+                        out.push(b'\n');
+                        self.library = None;
+                        return Ok(());
+                    }
+                    self.release(out)?;
+                }
                 if let Some((serializer, buffer)) = self.library.take() {
                     serializer
                         .finish()
@@ -187,11 +205,6 @@ impl GraphWriter {
         graph: Option<&TermView<'_>>,
         out: &mut Vec<u8>,
     ) -> Result<()> {
-        let Some((serializer, buffer)) = &mut self.library else {
-            return Err(Error::Internal(
-                "writing after the end of a document".to_owned(),
-            ));
-        };
         let graph = match graph.map(to_subject) {
             None => GraphName::DefaultGraph,
             Some(Some(name)) => name.into(),
@@ -206,12 +219,47 @@ impl GraphWriter {
             ));
         };
         let quad = Quad::new(subject, predicate, object, graph);
-        serializer.serialize_quad(&quad).map_err(|source| {
+        let Some((quads, bytes)) = &mut self.held else {
+            return self.serialize(&quad, out);
+        };
+        *bytes += quad_bytes(&quad);
+        let is_full = *bytes > JSONLD_FOLDED_BYTES_MAX || quad.object.is_triple();
+        quads.push(quad);
+        if is_full { self.release(out) } else { Ok(()) }
+    }
+
+    /// Writes what is held, and holds nothing from now on.
+    fn release(&mut self, out: &mut Vec<u8>) -> Result<()> {
+        let (quads, _) = self.held.take().unwrap_or_default();
+        quads.iter().try_for_each(|quad| self.serialize(quad, out))
+    }
+
+    fn serialize(&mut self, quad: &Quad, out: &mut Vec<u8>) -> Result<()> {
+        let Some((serializer, buffer)) = &mut self.library else {
+            return Err(Error::Internal(
+                "writing after the end of a document".to_owned(),
+            ));
+        };
+        serializer.serialize_quad(quad).map_err(|source| {
             Error::Unsupported(format!("{} cannot express {quad}: {source}", self.format))
         })?;
         buffer.drain(out);
         Ok(())
     }
+}
+
+/// About what a quad takes in memory.
+fn quad_bytes(quad: &Quad) -> usize {
+    let subject = match &quad.subject {
+        NamedOrBlankNode::NamedNode(iri) => iri.as_str().len(),
+        NamedOrBlankNode::BlankNode(_) => 0,
+    };
+    let object = match &quad.object {
+        Term::NamedNode(iri) => iri.as_str().len(),
+        Term::Literal(literal) => literal.value().len(),
+        _ => 0,
+    };
+    subject + quad.predicate.as_str().len() + object + 100
 }
 
 /// The object of a triple, with Turtle's short forms where they give the same literal.

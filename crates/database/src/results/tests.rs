@@ -1,5 +1,7 @@
 //! Tests of the writers on views made from terms.
 
+use std::fmt::Write as _;
+
 use super::graph::GraphWriter;
 use super::term::TermView;
 use crate::format::GraphFormat;
@@ -95,4 +97,44 @@ fn rdf_xml_is_read_back() {
         3,
         "{text}"
     );
+}
+
+#[test]
+fn json_ld_is_read_back() {
+    let list = "@prefix : <http://e/> . :s :p ( 1 \"x\"@ar--rtl _:b ) . _:b :q [ :r 2.50 ] .";
+    let graphs = [
+        None,
+        Some(oxrdf::NamedNode::new_unchecked("http://e/g").into()),
+    ];
+    let small = format!("{TURTLE} {}", list.replace("@prefix : <http://e/> .", ""));
+    let mut large = list.to_owned();
+    for i in 0..10_000 {
+        write!(large, " :s{} :p {i} .", i / 4).unwrap();
+    }
+    for (turtle, is_folded) in [(small, true), (large, false)] {
+        let triples = terms(&turtle);
+        let text = written(GraphFormat::JsonLd, &triples, &graphs);
+        let text_of_one = written(GraphFormat::JsonLd, &triples, &[]);
+        assert_eq!(text_of_one.contains("@list"), is_folded);
+        let canonical = |quads: Vec<oxrdf::Quad>| {
+            let mut dataset: oxrdf::Dataset = quads.into_iter().collect();
+            dataset.canonicalize(oxrdf::dataset::CanonicalizationAlgorithm::Unstable);
+            let mut lines: Vec<String> = dataset.iter().map(|quad| quad.to_string()).collect();
+            lines.sort();
+            lines
+        };
+        let read = |text: &str, format| {
+            let parser = oxrdfio::RdfParser::from_format(format);
+            let quads = parser.for_slice(text.as_bytes());
+            canonical(quads.collect::<Result<Vec<_>, _>>().unwrap())
+        };
+        let json = oxrdfio::RdfFormat::JsonLd {
+            profile: oxrdfio::JsonLdProfileSet::empty(),
+        };
+        let n_quads = written(GraphFormat::NQuads, &triples, &graphs);
+        assert_eq!(
+            read(&text, json),
+            read(&n_quads, oxrdfio::RdfFormat::NQuads)
+        );
+    }
 }
