@@ -27,6 +27,10 @@ pub const STATEMENT_BYTES_MAX: usize = 64 << 20;
 /// How many mistakes a lenient load lists.
 pub const MISTAKES_LISTED_MAX: usize = 100;
 
+/// How deeply `!` and the functions REGEX, REPLACE and SUBSTR may be nested in each other in a query: the
+/// time to parse them may double with each level.
+pub const QUERY_RETRIES_MAX: usize = 12;
+
 /// How much of a file is looked at to tell its format, in bytes.
 pub const SNIFF_BYTES: usize = 64 << 10;
 

@@ -4,6 +4,7 @@
 //! spargebra, planned with the counts of a snapshot, and run by the executor over the same snapshot.
 
 mod advice;
+mod backtracking;
 mod notes;
 mod prefixes;
 mod rewrite;
@@ -379,6 +380,7 @@ fn parse(text: &str, tokens: &[Token], base: Option<&str>) -> Result<spargebra::
                 reason: format!("{base} is not an absolute IRI: {error}"),
             })?;
     }
+    backtracking::check(text, tokens)?;
     let rewritten = rewrite::rewrite(text, tokens)
         .map_err(|mistake| syntax::error_at(text, mistake.at, mistake.message))?;
     let mut query = parser.parse_query(&rewritten.text).map_err(|error| {

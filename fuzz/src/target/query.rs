@@ -22,7 +22,7 @@ pub const TARGET: Target = Target {
     words: WORDS,
     input_bytes_max: 16 << 10,
     memory_bytes_max: 64 << 20,
-    cases: 20_000,
+    cases: 12_000,
 };
 
 /// Data with terms of all kinds, named graphs, a cycle and triple terms.
