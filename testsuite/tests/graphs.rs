@@ -156,6 +156,52 @@ fn graphs_that_share_subjects() {
     assert_sound(&scratch);
 }
 
+/// Predicates of a graph are more than of usual ones, and those of a node few.
+#[test]
+fn graphs_with_hundreds_of_predicates() {
+    let scratch = Scratch::new();
+    let mut quads = String::new();
+    for graph in 0..12 {
+        for subject in 0..2_000 {
+            for value in 0..4 {
+                writeln!(
+                    quads,
+                    "<http://a/s{subject}> <http://a/p{}> <http://a/o{}> <http://g/{graph}> .",
+                    (subject * 4 + value) % 300,
+                    (subject * 7 + value + graph) % 500,
+                )
+                .unwrap();
+            }
+        }
+    }
+    let options = LoadOptions {
+        inputs: vec![Input::from_bytes("many", quads)],
+        format: Some(GraphFormat::NQuads),
+        ..LoadOptions::default()
+    };
+    scratch.database().load(options, &()).unwrap();
+    assert!(trees(&scratch).iter().any(|name| name == "GPSO"));
+    let queries = [
+        vec!["?s ?p ?o".to_owned()],
+        vec!["<http://a/s77> ?p ?o".to_owned()],
+        vec!["?s ?p <http://a/o77>".to_owned()],
+        vec!["?s <http://a/p7> ?o".to_owned()],
+    ];
+    assert_few_read(&scratch, "http://g/3", &queries);
+    let explained = |pattern: &str| {
+        let text = format!("SELECT * {{ GRAPH <http://g/3> {{ {pattern} }} }}");
+        let query = scratch.database().prepare(&text, &QueryOptions::default());
+        query.unwrap().explain()
+    };
+    let plan = explained("?s ?p ?o");
+    assert!(plan.contains("PSOG/0 in GPSO"), "{plan}");
+    let plan = explained("?s ?p <http://a/o77>");
+    assert!(plan.contains("OPSG/1 by GPOS by predicates"), "{plan}");
+    // All of a graph by object is nothing but all graphs by object, filtered.
+    let sorted = explained("?s ?p ?o . ?o ?q ?r");
+    assert!(!sorted.contains("filtering"), "{sorted}");
+}
+
 /// A graph for each of so many people who know others in their graph.
 const SMALL_GRAPHS: usize = 100_000;
 

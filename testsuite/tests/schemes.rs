@@ -3,7 +3,9 @@
 
 use std::fmt::Write as _;
 
-use stoa_database::{CancelHandle, DumpFormat, GraphFormat, Input, LoadOptions, Scheme};
+use stoa_database::{
+    CancelHandle, DumpFormat, GraphFormat, Input, LoadOptions, QueryOptions, Scheme,
+};
 use stoa_testsuite::scratch::Scratch;
 
 /// N-Quads of people in a graph.
@@ -88,6 +90,26 @@ fn the_lean_scheme_holds_the_same_and_stays() {
         lean.dump(DumpFormat::TriG).unwrap().len(),
         usual.dump(DumpFormat::TriG).unwrap().len()
     );
+    for (pattern, read, read_lean) in [
+        (
+            "?s ?p <http://example.org/0>",
+            "OPSG/1 ?s",
+            "OPSG/1 by OP and POSG ?s",
+        ),
+        (
+            "<http://example.org/5> ?p ?o",
+            "SPOG/1 Iri",
+            "SPOG/1 by SP and PSOG Iri",
+        ),
+        ("?s ?p ?o", "PSOG/0 ?s", "PSOG/0 ?s"),
+    ] {
+        let text = format!("SELECT * {{ GRAPH ?g {{ {pattern} }} }}");
+        for (scratch, read) in [(&usual, read), (&lean, read_lean)] {
+            let query = scratch.database().prepare(&text, &QueryOptions::default());
+            let plan = query.unwrap().explain();
+            assert!(plan.contains(&format!("index_scan {read}")), "{plan}");
+        }
+    }
     let options = LoadOptions {
         inputs: vec![Input::from_bytes("more", people("c", 0, 1))],
         format: Some(GraphFormat::NQuads),

@@ -1,7 +1,7 @@
 //! The planner's view of a snapshot.
 
 use oxrdf::Term;
-use stoa_planner::{Statistics, StatisticsError};
+use stoa_planner::{Reading, Statistics, StatisticsError};
 use stoa_quadstore::Snapshot;
 use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
 
@@ -61,6 +61,20 @@ impl Statistics for SnapshotStatistics<'_> {
             _ => rows,
         };
         Ok(distinct.min(rows))
+    }
+
+    fn reading(
+        &self,
+        permutation: Permutation,
+        prefix: &[TermId],
+        graphs: &GraphSet,
+    ) -> Result<Reading, StatisticsError> {
+        use stoa_quadstore::Reading as Stored;
+        Ok(match self.snapshot.reading(permutation, prefix, graphs)? {
+            Stored::Stored(tree) => Reading::Stored(tree),
+            Stored::Composed(trees) => Reading::Composed(trees),
+            Stored::Filtered(tree) => Reading::Filtered(tree),
+        })
     }
 
     fn has_graph_first(&self) -> bool {

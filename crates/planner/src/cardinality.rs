@@ -8,14 +8,15 @@ use std::cell::RefCell;
 use hashbrown::HashMap;
 use oxrdf::Term;
 use rapidhash::fast::RandomState;
-use stoa_terms::{GraphSet, IdRange, Position, TermId};
+use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
 
 use crate::Stop;
-use crate::access_path::{constants, predicate_only};
+use crate::access_path::{Access, constants, predicate_only, term_at};
+use crate::cost;
 use crate::error::Error;
 use crate::expression::{Comparison, Expression, Function};
 use crate::physical::{PatternTerm, QuadPattern};
-use crate::statistics::Statistics;
+use crate::statistics::{Reading, Statistics};
 
 type Triple = [Option<TermId>; 3];
 type Map<K, V> = RefCell<HashMap<K, V, RandomState>>;
@@ -27,7 +28,11 @@ pub(crate) struct Cache<'a> {
     terms: Map<Term, Option<TermId>>,
     counts: Map<(Triple, GraphSet), f64>,
     distinct: Map<(Triple, Position, GraphSet), f64>,
+    readings: Map<Scanned, Reading>,
 }
+
+/// A permutation, the terms that are fixed in it, and graphs.
+pub(crate) type Scanned = (Permutation, Vec<TermId>, GraphSet);
 
 impl<'a> Cache<'a> {
     pub(crate) fn new(statistics: &'a dyn Statistics, stop: Option<&'a Stop>) -> Self {
@@ -37,6 +42,7 @@ impl<'a> Cache<'a> {
             terms: RefCell::default(),
             counts: RefCell::default(),
             distinct: RefCell::default(),
+            readings: RefCell::default(),
         }
     }
 
@@ -58,6 +64,43 @@ impl<'a> Cache<'a> {
         let ids = self.statistics.term_ids(&terms)?;
         known.extend(terms.into_iter().zip(ids));
         Ok(())
+    }
+
+    /// How a scan is read.
+    pub(crate) fn reading(&self, pattern: &QuadPattern, access: Access) -> Result<Reading, Error> {
+        let key = scanned(pattern, access.permutation, access.prefix_length);
+        if let Some(&reading) = self.readings.borrow().get(&key) {
+            return Ok(reading);
+        }
+        let reading = self.statistics.reading(key.0, &key.1, &key.2)?;
+        self.readings.borrow_mut().insert(key, reading);
+        Ok(reading)
+    }
+
+    /// What [`Self::reading`] was asked for.
+    pub(crate) fn into_readings(self) -> HashMap<Scanned, Reading, RandomState> {
+        self.readings.into_inner()
+    }
+
+    /// What a scan costs of which `rows` quads are used.
+    pub(crate) fn scan_cost(
+        &self,
+        pattern: &QuadPattern,
+        access: Access,
+        rows: f64,
+    ) -> Result<f64, Error> {
+        let read = match self.reading(pattern, access)? {
+            Reading::Stored(_) => rows * cost::SCAN_ROW,
+            Reading::Composed(_) => rows * cost::COMPOSED_ROW,
+            Reading::Filtered(_) => {
+                let mut triple = constants(pattern);
+                if let [Some(_), None, object @ Some(_)] = &mut triple {
+                    *object = None;
+                }
+                self.count(triple, &GraphSet::All)?.max(rows) * cost::SCAN_ROW
+            }
+        };
+        Ok(cost::SCAN_START + read)
     }
 
     /// Whether there are permutations that begin with the graph.
@@ -185,6 +228,20 @@ impl<'a> Cache<'a> {
         self.distinct.borrow_mut().insert(key, distinct);
         Ok(distinct)
     }
+}
+
+/// What is asked of the store for a scan.
+pub(crate) fn scanned(
+    pattern: &QuadPattern,
+    permutation: Permutation,
+    prefix_length: usize,
+) -> Scanned {
+    let prefix = permutation.order().into_iter().take(prefix_length);
+    let prefix = prefix.map_while(|position| match term_at(pattern, position) {
+        Some(PatternTerm::Constant(id)) => Some(id),
+        _ => None,
+    });
+    (permutation, prefix.collect(), pattern.graphs.clone())
 }
 
 /// A count as a number to reckon with.

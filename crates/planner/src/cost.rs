@@ -8,6 +8,8 @@
 pub(crate) const SCAN_START: f64 = 2_000.0;
 /// A row that is scanned.
 pub(crate) const SCAN_ROW: f64 = 3.0;
+/// A row that is put together from other sort orders: looked up, held and sorted.
+pub(crate) const COMPOSED_ROW: f64 = 40.0;
 /// A row that a join or any other operator puts out.
 pub(crate) const OUTPUT_ROW: f64 = 4.0;
 /// A row of either side of a merge join.

@@ -3,8 +3,10 @@
 use std::fmt::Write;
 
 use oxrdf::Term;
-use stoa_terms::{GraphSet, IdRange, TermId, inline};
+use stoa_terms::{GraphSet, IdRange, Permutation, TermId, inline};
 
+use crate::Reading;
+use crate::cardinality::scanned;
 use crate::expression::{
     Aggregate, AggregateFunction, ArithmeticOperator, Comparison, Constant, Expression,
 };
@@ -19,6 +21,7 @@ use crate::query::is_made_up;
 pub fn explain(plan: &QueryPlan) -> String {
     let mut printer = Printer {
         names: &plan.variable_names,
+        readings: &plan.readings,
         text: String::new(),
     };
     printer.form(&plan.form);
@@ -28,6 +31,7 @@ pub fn explain(plan: &QueryPlan) -> String {
 
 struct Printer<'a> {
     names: &'a [String],
+    readings: &'a [(Permutation, Vec<TermId>, GraphSet, Reading)],
     text: String,
 }
 
@@ -103,6 +107,20 @@ impl<'a> Printer<'a> {
                     "index_scan {}/{prefix_length} ",
                     permutation.name()
                 ));
+                let scanned = scanned(pattern, *permutation, *prefix_length);
+                let known = self
+                    .readings
+                    .iter()
+                    .find(|(permutation, prefix, graphs, _)| {
+                        (permutation, prefix, graphs) == (&scanned.0, &scanned.1, &scanned.2)
+                    })
+                    .map(|(.., reading)| *reading);
+                match known {
+                    Some(Reading::Stored(tree)) => self.put(format_args!("in {tree} ")),
+                    Some(Reading::Composed(trees)) => self.put(format_args!("by {trees} ")),
+                    Some(Reading::Filtered(tree)) => self.put(format_args!("filtering {tree} ")),
+                    None => {}
+                }
                 self.pattern(pattern);
                 self.ranges(ranges);
             }

@@ -84,6 +84,8 @@ pub(crate) struct Read {
     pub(crate) access: Access,
     /// Rows that are read, after ranges.
     pub(crate) rows: f64,
+    /// Nanoseconds to read them.
+    pub(crate) cost: f64,
     pub(crate) sorted: Option<Variable>,
 }
 
@@ -374,7 +376,7 @@ impl Search<'_> {
                 ..
             } => {
                 for (access, read) in accesses.iter().enumerate() {
-                    let mut cost = cost::SCAN_START + read.rows * cost::SCAN_ROW;
+                    let mut cost = read.cost;
                     if *conditions {
                         cost += read.rows * cost::CONDITION_ROW;
                     }

@@ -28,7 +28,7 @@ pub use crate::explain::explain;
 pub use crate::nesting::{Size, Visit, check_nesting, query_size, stack_bytes, walk_into};
 pub use crate::physical::QueryPlan;
 pub use crate::query::plan;
-pub use crate::statistics::{Statistics, StatisticsError};
+pub use crate::statistics::{Reading, Statistics, StatisticsError};
 
 use std::fmt;
 use std::sync::Arc;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use oxrdf::{NamedNode, Term};
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
+use crate::Reading;
 use crate::expression::{Aggregate, Constant, Expression};
 
 /// A variable of one query, numbered from 0; blank nodes of patterns are variables, too.
@@ -26,6 +27,9 @@ pub struct QueryPlan {
     pub variable_names: Vec<String>,
     /// The graphs of the query's default graph, which DESCRIBE reads.
     pub default_graphs: GraphSet,
+    /// How scans are read that do not find their permutation as it is, for EXPLAIN: permutation, the
+    /// terms that are fixed in it, graphs, and what is read.
+    pub readings: Vec<(Permutation, Vec<TermId>, GraphSet, Reading)>,
     /// Base for `IRI()` on a relative reference.
     pub base_iri: Option<String>,
 }

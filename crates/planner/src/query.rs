@@ -7,7 +7,6 @@ use spargebra::Query;
 use spargebra::algebra::{Expression, GraphPattern};
 use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern as Source};
 
-use crate::PlannerOptions;
 use crate::cardinality::Cache;
 use crate::error::Error;
 use crate::expression::Constant;
@@ -19,6 +18,7 @@ use crate::physical::{
 };
 use crate::statistics::Statistics;
 use crate::variable_set::VariableSet;
+use crate::{PlannerOptions, Reading};
 
 /// Plans a query for one snapshot.
 ///
@@ -73,11 +73,17 @@ pub fn plan(
     if options.optimize {
         prune(&mut root, &wanted(&form));
     }
+    let readings = cache.into_readings().into_iter();
+    let readings = readings
+        .map(|((permutation, prefix, graphs), reading)| (permutation, prefix, graphs, reading));
     Ok(QueryPlan {
         form,
         root,
         variable_names: names,
         default_graphs: logical.dataset.default,
+        readings: readings
+            .filter(|(permutation, .., reading)| *reading != Reading::Stored(permutation.name()))
+            .collect(),
         base_iri: query.base_iri().map(|base| base.as_str().to_owned()),
     })
 }

@@ -1,9 +1,20 @@
 //! What the planner asks of a store: ids of terms, counts of quads, numbers of distinct values.
 
 use oxrdf::Term;
-use stoa_terms::{GraphSet, IdRange, Position, TermId};
+use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
 
 pub use crate::error::StatisticsError;
+
+/// How the quads of a scan are read; what from in words for EXPLAIN.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Reading {
+    /// As they stand in this sort order.
+    Stored(&'static str),
+    /// Put together from these sort orders.
+    Composed(&'static str),
+    /// From this sort order, leaving out quads of other graphs.
+    Filtered(&'static str),
+}
 
 /// Ids and counts of one snapshot. A triple is given as subject, predicate and object, `None` for
 /// any term. Every answer of a count may be an estimate; plans are right whatever it says.
@@ -61,6 +72,20 @@ pub trait Statistics {
 
     /// How many quads there are in all.
     fn quads(&self) -> u64;
+
+    /// How a scan of a permutation is read whose first positions are these terms.
+    ///
+    /// # Errors
+    /// If the indexes cannot be read.
+    fn reading(
+        &self,
+        permutation: Permutation,
+        prefix: &[TermId],
+        graphs: &GraphSet,
+    ) -> Result<Reading, StatisticsError> {
+        let _ = (prefix, graphs);
+        Ok(Reading::Stored(permutation.name()))
+    }
 
     /// Whether quads can be looked up by graph, then predicate: in GPSO and GPOS.
     fn has_graph_first(&self) -> bool {

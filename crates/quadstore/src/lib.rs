@@ -32,4 +32,4 @@ pub use read::{
     StringRange, TermTexts,
 };
 pub use root::Scheme;
-pub use snapshot::{Lookup, Scan, Snapshot};
+pub use snapshot::{Lookup, Reading, Scan, Snapshot};

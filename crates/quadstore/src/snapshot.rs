@@ -26,7 +26,7 @@ use crate::permutation::{Intervals, RowFilter, RowReader, Tree};
 use crate::read::{Columns, GraphEntry, QuadColumns};
 use crate::root::{RootPayload, Scheme, TreeName};
 
-pub use ways::{Lookup, Scan};
+pub use ways::{Lookup, Reading, Scan};
 
 /// So many graphs of a set are looked up in the catalogue to see whether the set hides anything.
 const GRAPHS_SUMMED: usize = 64;

@@ -328,6 +328,7 @@ impl Lowering<'_> {
                 sorted: access.sorted_by(pattern).first().copied(),
                 access,
                 rows: read,
+                cost: self.cache.scan_cost(pattern, access, read)?,
             });
         }
         for condition in &part.conditions {
@@ -572,7 +573,7 @@ impl Materialize<'_> {
             read.access,
             ranges,
             read.rows,
-            cost::SCAN_START + read.rows * cost::SCAN_ROW,
+            read.cost,
         );
         filter_to(plan, conditions, known.rows)
     }

@@ -60,6 +60,7 @@ fn describe(snapshot: &Snapshot, root: Plan, variables: &[u32], constants: &[Ter
                     .collect(),
             },
             default_graphs: GraphSet::Default,
+            readings: Vec::new(),
             ..query(root.clone())
         };
         let (rows, _) = try_run(&query, context_on(snapshot, batch_rows)).unwrap();

@@ -117,6 +117,7 @@ pub(super) fn query(root: Plan) -> QueryPlan {
         variable_names: vec![String::from("v"); names.map_or(0, |max| max as usize + 1)],
         root,
         default_graphs: GraphSet::Default,
+        readings: Vec::new(),
         base_iri: None,
     }
 }
