@@ -151,6 +151,15 @@ const FUNCTIONS: &[&str] = &[
     "SHA384",
     "SHA512",
     "xsd:string",
+    "isTRIPLE",
+    "TRIPLE",
+    "SUBJECT",
+    "PREDICATE",
+    "OBJECT",
+    "hasLANG",
+    "hasLANGDIR",
+    "LANGDIR",
+    "STRLANGDIR",
 ];
 
 const CASTS: &[&str] = &[

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use md5::{Digest, Md5};
 use oxrdf::vocab::xsd;
-use oxrdf::{BlankNode, Literal, NamedNode, Term};
+use oxrdf::{BaseDirection, BlankNode, Literal, NamedNode, NamedOrBlankNode, Term, Triple};
 use oxsdatatypes::{DateTime, Decimal, Integer};
 use sha1::Sha1;
 use sha2::{Sha256, Sha384, Sha512};
@@ -72,6 +72,63 @@ pub fn str(term: &Term) -> Option<String> {
     }
 }
 
+/// Functions on triple terms (17.4.6 of SPARQL 1.2).
+fn of_triples(name: &'static str, arguments: &[Rc<Term>]) -> Outcome<Rc<Term>> {
+    match (name, arguments) {
+        ("isTRIPLE", [a]) => Ok(boolean(matches!(**a, Term::Triple(_)))),
+        ("TRIPLE", [subject, predicate, object]) => {
+            let subject: NamedOrBlankNode = match &**subject {
+                Term::NamedNode(node) => node.clone().into(),
+                Term::BlankNode(node) => node.clone().into(),
+                _ => return Err(Fault::Error),
+            };
+            let Term::NamedNode(predicate) = &**predicate else {
+                return Err(Fault::Error);
+            };
+            let triple = Triple::new(subject, predicate.clone(), (**object).clone());
+            Ok(Rc::new(triple.into()))
+        }
+        (_, [a]) => match &**a {
+            Term::Triple(triple) => Ok(Rc::new(match name {
+                "SUBJECT" => triple.subject.clone().into(),
+                "PREDICATE" => triple.predicate.clone().into(),
+                _ => triple.object.clone(),
+            })),
+            _ => Err(Fault::Error),
+        },
+        _ => Err(Fault::Error),
+    }
+}
+
+/// Functions on base directions (17.4.2 of SPARQL 1.2).
+fn of_directions(name: &'static str, arguments: &[Rc<Term>]) -> Outcome<Rc<Term>> {
+    if let ("STRLANGDIR", [a, language, direction]) = (name, arguments) {
+        let direction = match simple(direction)? {
+            "ltr" => BaseDirection::Ltr,
+            "rtl" => BaseDirection::Rtl,
+            _ => return Err(Fault::Error),
+        };
+        let (text, language) = (simple(a)?, simple(language)?);
+        return Ok(Rc::new(
+            Literal::new_directional_language_tagged_literal_unchecked(text, language, direction)
+                .into(),
+        ));
+    }
+    let [a] = arguments else {
+        return Err(Fault::Error);
+    };
+    let Term::Literal(literal) = &**a else {
+        return Err(Fault::Open("language or direction of what is no literal"));
+    };
+    Ok(match (name, literal.direction()) {
+        ("hasLANG", _) => boolean(literal.language().is_some()),
+        ("hasLANGDIR", direction) => boolean(direction.is_some()),
+        (_, None) => plain(""),
+        (_, Some(BaseDirection::Ltr)) => plain("ltr"),
+        (_, Some(BaseDirection::Rtl)) => plain("rtl"),
+    })
+}
+
 /// Calls a function with evaluated arguments.
 ///
 /// # Errors
@@ -83,6 +140,10 @@ pub fn call(name: &'static str, arguments: &[Rc<Term>]) -> Outcome<Rc<Term>> {
         ("isBlank", [a]) => Ok(boolean(matches!(**a, Term::BlankNode(_)))),
         ("isLiteral", [a]) => Ok(boolean(matches!(**a, Term::Literal(_)))),
         ("isNumeric", [a]) => Ok(boolean(numeric(a).is_ok())),
+        ("isTRIPLE" | "TRIPLE" | "SUBJECT" | "PREDICATE" | "OBJECT", _) => {
+            of_triples(name, arguments)
+        }
+        ("hasLANG" | "hasLANGDIR" | "LANGDIR" | "STRLANGDIR", _) => of_directions(name, arguments),
         // 17.4.2.5
         ("STR", [a]) => str(a).map(plain).ok_or(Fault::Error),
         // 17.4.2.6

@@ -66,7 +66,12 @@ impl Generator<'_> {
             };
         }
         let next = depth - 1;
-        match self.random.below(12) {
+        match self.random.below(13) {
+            12 => {
+                let part = *self.random.pick(&["SUBJECT", "PREDICATE", "OBJECT"]);
+                let triple = self.triple_term(scope, next);
+                call(part, vec![triple])
+            }
             0 | 1 => self.number(scope, depth),
             2 | 3 => self.string(scope, depth),
             4 => self.boolean(scope, depth),
@@ -95,6 +100,57 @@ impl Generator<'_> {
             }
             10 => call("TIMEZONE", vec![self.date(scope)]),
             _ => call("xsd:boolean", vec![self.any(scope, next)]),
+        }
+    }
+
+    /// A triple term. What has one goes on to its parts or a test: the order of triple terms, and
+    /// their equality where parts are values, are left open.
+    fn triple_term(&mut self, scope: &[Var], depth: usize) -> Expr {
+        let predicate = if self.random.chance(80) {
+            Expr::Term(self.random.pick(&self.data.predicates).clone().into())
+        } else {
+            self.variable(scope)
+        };
+        let object = self.any(scope, depth);
+        call("TRIPLE", vec![self.variable(scope), predicate, object])
+    }
+
+    /// A string with a direction, which goes on to a test likewise.
+    fn directed(&mut self, scope: &[Var], depth: usize) -> Expr {
+        let value = self.string(scope, depth);
+        let direction = *self.random.pick(&["ltr", "rtl", "up"]);
+        call("STRLANGDIR", vec![value, text("en"), text(direction)])
+    }
+
+    fn test_of_sparql_12(&mut self, scope: &[Var], depth: usize) -> Expr {
+        match self.random.below(6) {
+            0 => call("isTRIPLE", vec![self.any(scope, depth)]),
+            1 => call("isTRIPLE", vec![self.triple_term(scope, depth)]),
+            2 => {
+                let (a, b) = (
+                    self.triple_term(scope, depth),
+                    self.triple_term(scope, depth),
+                );
+                call("sameTerm", vec![a, b])
+            }
+            3 => {
+                let test = *self.random.pick(&["hasLANG", "hasLANGDIR"]);
+                let value = if self.random.chance(50) {
+                    self.directed(scope, depth)
+                } else {
+                    self.string(scope, depth)
+                };
+                call(test, vec![value])
+            }
+            _ => {
+                let value = if self.random.chance(70) {
+                    self.directed(scope, depth)
+                } else {
+                    self.string(scope, depth)
+                };
+                let expected = *self.random.pick(&["ltr", "rtl", ""]);
+                call("=", vec![call("LANGDIR", vec![value]), text(expected)])
+            }
         }
     }
 
@@ -244,7 +300,8 @@ impl Generator<'_> {
     /// An expression that is true or false if all goes well.
     pub(super) fn boolean(&mut self, scope: &[Var], depth: usize) -> Expr {
         let next = depth.saturating_sub(1);
-        match self.random.below(if depth == 0 { 8 } else { 17 }) {
+        match self.random.below(if depth == 0 { 8 } else { 18 }) {
+            17 => self.test_of_sparql_12(scope, next),
             0..=2 => self.comparison(scope, next),
             3 => call("BOUND", vec![self.variable(scope)]),
             4 => {
