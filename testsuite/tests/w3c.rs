@@ -24,7 +24,8 @@ const RDF: [&str; 10] = [
     "rdf/rdf12/rdf-xml/manifest.ttl",
 ];
 
-/// What may fail where the record says so; of JSON-LD mostly IRIs on a base with dots.
+/// What may fail where the record says so; of JSON-LD references to a base with dots,
+/// one with dots behind another host, a base that is no IRI, and a scoped context on an index.
 const RECORDED: [&str; 8] = [
     "json-ld/fromRdf-manifest.jsonld",
     "json-ld/toRdf-manifest.jsonld",
@@ -52,7 +53,7 @@ fn tallies(manifests: &[&str]) -> Option<BTreeMap<String, Tally>> {
         );
         if !tally.by_value.is_empty() {
             println!(
-                "  by value of computed numbers: {}",
+                "  by value of computed numbers, or but for base directions: {}",
                 tally.by_value.join(", ")
             );
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Context as _;
-use oxrdf::Quad;
+use oxrdf::{Dataset, Literal, Quad, QuadRef, Term};
 use serde_json::Value;
 use stoa_database::results::{FromRdfOptions, RdfDirection, from_rdf};
 use stoa_database::{DumpFormat, Error, GraphFormat, Input, LoadOptions};
@@ -31,7 +31,7 @@ pub(super) fn run(root: &Path, path: &str) -> anyhow::Result<BTreeMap<String, Ta
     let mut tally = Tally::default();
     for test in tests {
         let name = text(&test["@id"]).trim_start_matches('#').to_owned();
-        let outcome = match skip_reason(test) {
+        let outcome = match skip_reason(folder, test) {
             Some(reason) => Outcome::Skipped(reason.to_owned()),
             None if is_of(test, "jld:FromRDFTest") => from_rdf_test(folder, test)
                 .unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
@@ -76,8 +76,14 @@ fn contexts(folder: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
 }
 
 /// Why a test does not apply.
-fn skip_reason(test: &Value) -> Option<&'static str> {
+fn skip_reason(folder: &Path, test: &Value) -> Option<&'static str> {
     let option = &test["option"];
+    if !folder.join(text(&test["input"])).exists() {
+        return Some("the suite lacks its input");
+    }
+    if !option["expandContext"].is_null() {
+        return Some("Stoa has no option for a context that a document does not name");
+    }
     if text(&option["specVersion"]) == "json-ld-1.0" {
         return Some("for processors of JSON-LD 1.0 only");
     }
@@ -121,14 +127,31 @@ fn to_rdf(folder: &Path, test: &Value, contexts: &[(String, Vec<u8>)]) -> anyhow
         return Ok(Outcome::Passed);
     };
     let dump = scratch.dump(DumpFormat::NQuads)?;
-    let actual = oxttl::NQuadsParser::new()
+    let actual: Dataset = oxttl::NQuadsParser::new()
         .for_slice(&dump)
         .collect::<Result<_, _>>()?;
     let expected = result_file::read_rdf(&folder.join(expected), &base)?;
-    Ok(match compare::datasets(&expected, &actual) {
-        Ok(()) => Outcome::Passed,
-        Err(difference) => Outcome::Failed(difference),
+    let Err(difference) = compare::datasets(&expected, &actual) else {
+        return Ok(Outcome::Passed);
+    };
+    // The suite is one of RDF 1.1, where a base direction is lost; RDF 1.2 has a place for it.
+    let without_directions = actual.iter().map(without_direction).collect();
+    Ok(match compare::datasets(&expected, &without_directions) {
+        Ok(()) => Outcome::PassedByValue,
+        Err(_) => Outcome::Failed(difference),
     })
+}
+
+/// The quad in RDF 1.1.
+fn without_direction(quad: QuadRef<'_>) -> Quad {
+    let mut quad = quad.into_owned();
+    if let Term::Literal(literal) = &quad.object
+        && let (Some(language), Some(_)) = (literal.language(), literal.direction())
+        && let Ok(plain) = Literal::new_language_tagged_literal(literal.value(), language)
+    {
+        quad.object = plain.into();
+    }
+    quad
 }
 
 fn from_rdf_test(folder: &Path, test: &Value) -> anyhow::Result<Outcome> {

@@ -7,6 +7,9 @@
 //!
 //! Contexts that a document names by their URL are those that the caller gave; nothing is fetched.
 //!
+//! Dots in the folders of a base are removed first ([`without_dots`]), of those within a document as far
+//! as it is looked at to choose between the two ways.
+//!
 //! # Limits
 //! What an object takes in memory is many times its text, so a share of the memory is the most that
 //! may be read without giving a quad.
@@ -20,6 +23,7 @@ use oxjsonld::{JsonLdParseError, JsonLdParser, JsonLdProfile, JsonLdRemoteDocume
 
 use crate::error::{Error, Result};
 use crate::limits::{JSONLD_WHOLE_BYTES_MAX, LINE_BYTES_MAX};
+use crate::load::base::{without_dots, without_dots_in_json};
 use crate::load::document::too_deep;
 use crate::load::sink::QuadSink;
 use crate::load::source::Stream;
@@ -50,13 +54,20 @@ pub(crate) fn parse<S: QuadSink>(
     if needs_streaming(stream, object_bytes_max) {
         parser = parser.with_profile(JsonLdProfile::Streaming);
     }
+    if let Ok((start, _)) = stream.look_ahead(0)
+        && let Some(changed) = without_dots_in_json(start)
+    {
+        stream.skip(changed.len());
+        stream.put_back(changed);
+    }
     if let Some(base) = base {
-        parser = parser
-            .with_base_iri(base)
-            .map_err(|error| Error::InvalidOption {
-                option: "--base",
-                reason: error.to_string(),
-            })?;
+        parser =
+            parser
+                .with_base_iri(without_dots(base))
+                .map_err(|error| Error::InvalidOption {
+                    option: "--base",
+                    reason: error.to_string(),
+                })?;
     }
     let known = Arc::clone(contexts);
     let tracked = Tracked::new(stream, (), object_bytes_max.max(1 << 10));

@@ -1,5 +1,6 @@
 //! Loading: from files in several formats to a commit.
 
+mod base;
 mod detect;
 mod document;
 mod driver;
