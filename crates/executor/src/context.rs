@@ -23,8 +23,8 @@ use stoa_terms::{Kind, TermId};
 
 use crate::batch::BATCH_ROWS;
 use crate::error::{Error, Result};
-use crate::local_terms::LocalTerms;
-use crate::memory::Memory;
+use crate::local_terms::{LocalKeys, LocalTerms};
+use crate::memory::{Memory, UNNAMED};
 use crate::service::ServiceClient;
 
 /// A clock that only goes forward.
@@ -118,7 +118,7 @@ impl QueryContext {
     /// A context for one run of one query on `snapshot`.
     #[must_use]
     pub fn new(snapshot: Snapshot, settings: QuerySettings) -> Self {
-        let local_terms = LocalTerms::new(Memory::new("computed terms", &settings.memory));
+        let local_terms = LocalTerms::new(Memory::new(UNNAMED, &settings.memory));
         Self {
             snapshot,
             settings,
@@ -275,15 +275,62 @@ impl QueryContext {
     /// # Errors
     /// If the dictionary cannot be read.
     pub fn texts(&self, ids: &[TermId], out: &mut TermTexts) -> Result<()> {
+        self.texts_metered(ids, out, &mut |_| Ok(()))
+    }
+
+    /// As [`texts`](Self::texts), with what `out` takes reserved from `memory` beside `held` bytes.
+    ///
+    /// # Errors
+    /// [`Error::MemoryExceeded`], and as [`texts`](Self::texts).
+    pub(crate) fn texts_within(
+        &self,
+        ids: &[TermId],
+        out: &mut TermTexts,
+        memory: &mut Memory,
+        held: u64,
+    ) -> Result<()> {
+        self.texts_metered(ids, out, &mut |bytes| memory.require(held + bytes as u64))
+    }
+
+    /// As [`texts`](Self::texts). `meter` is told how many bytes the texts take as they grow, and may
+    /// end it. Cancellation is checked as often.
+    pub(crate) fn texts_metered(
+        &self,
+        ids: &[TermId],
+        out: &mut TermTexts,
+        meter: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
         let has = |wanted: fn(Kind) -> bool| ids.iter().any(|id| wanted(id.kind()));
-        if has(|kind| kind == Kind::Local) {
-            self.local_terms.texts(self.snapshot(), ids, out)
-        } else if has(Kind::is_in_dictionary) {
-            Ok(self.snapshot().texts(ids, out)?)
+        let first = out.len();
+        if has(Kind::is_in_dictionary) {
+            let mut refused = None;
+            self.snapshot()
+                .texts_metered(
+                    ids,
+                    out,
+                    &mut |bytes| match self.check().and_then(|()| meter(bytes)) {
+                        Ok(()) => true,
+                        Err(error) => {
+                            refused = Some(error);
+                            false
+                        }
+                    },
+                )?;
+            if let Some(error) = refused {
+                return Err(error);
+            }
         } else {
             ids.iter().for_each(|_| out.push(&[]));
-            Ok(())
         }
+        if has(|kind| kind == Kind::Local) {
+            self.local_terms.texts(ids, first, out, meter)?;
+        }
+        Ok(())
+    }
+
+    /// The computed terms, to compare many of them.
+    pub(crate) fn local_keys(&self) -> LocalKeys<'_> {
+        self.local_terms.keys()
     }
 
     /// The parts of a triple term, whose [`kind`](Self::kind) must be [`Kind::Triple`].

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::memory::UNNAMED;
+
 /// Why a query ended without its answer. An expression error is no such thing: it leaves a value
 /// unbound.
 #[derive(Debug)]
@@ -70,6 +72,18 @@ impl fmt::Display for Error {
             Self::Sink(_) => f.write_str("writing the answer failed"),
             Self::Internal(what) => write!(f, "internal error: {what}"),
         }
+    }
+}
+
+impl Error {
+    /// The same error, its operator named if it came from an expression.
+    pub(crate) fn within(mut self, name: &'static str) -> Self {
+        if let Self::MemoryExceeded { operator, .. } = &mut self
+            && *operator == UNNAMED
+        {
+            *operator = name;
+        }
+        self
     }
 }
 

@@ -177,6 +177,15 @@ impl Execution {
     }
 
     fn advance(&mut self) -> Result<Step> {
+        let name = match &self.form {
+            Form::Select(_) | Form::Ask => "the query",
+            Form::Construct(_) => "construct",
+            Form::Describe(_) => "describe",
+        };
+        self.advance_form().map_err(|error| error.within(name))
+    }
+
+    fn advance_form(&mut self) -> Result<Step> {
         let context = &*self.context;
         match &mut self.form {
             Form::Select(mapping) => Ok(match self.root.next(context)? {

@@ -10,11 +10,11 @@
 //! term both come back to insert it, and the second one finds the entry of the first.
 //!
 //! # Limits
-//! Entries count against the memory budget as "computed terms".
+//! Entries count against the memory budget; the error names the operator that computed the term.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 
 use hashbrown::{HashMap, HashTable};
 use oxrdf::{BlankNode, NamedNode, NamedOrBlankNode, Term, Triple};
@@ -25,7 +25,7 @@ use stoa_terms::{Kind, TermId, inline, key};
 
 use crate::context::{Computed, QueryContext};
 use crate::error::{Error, Result};
-use crate::memory::Memory;
+use crate::memory::{Memory, UNNAMED};
 
 /// Set in the payload of a blank node.
 const BLANK_NODE_BIT: u64 = 1 << (TermId::PAYLOAD_BITS - 1);
@@ -46,14 +46,37 @@ pub(crate) struct LocalTerms {
 
 #[derive(Clone)]
 enum Entry {
-    /// A term by its dictionary key, in [`Table::bytes`].
-    Keyed(Kind, Range<usize>),
+    /// A term by its dictionary key, in [`Table::keys`].
+    Keyed(Kind, KeyPlace),
     Triple([TermId; 3]),
 }
 
+/// Where a key stands: its chunk, and its bytes in there.
+#[derive(Clone, Copy)]
+struct KeyPlace {
+    chunk: u32,
+    start: u32,
+    length: u32,
+}
+
+/// Keys one behind the other in chunks, so that none is moved when more come.
+#[derive(Default)]
+struct KeyChunks {
+    chunks: Vec<Vec<u8>>,
+    /// The capacity of all chunks.
+    bytes: usize,
+}
+
+/// A chunk is a quarter of what is there, within these bounds, or as large as one key.
+const CHUNK_BYTES_MIN: usize = 4 << 10;
+const CHUNK_BYTES_MAX: usize = 1 << 20;
+
+/// So many bytes of keys are taken before they are reserved.
+const FREE_BYTES: usize = 256 << 10;
+
 struct Table {
     entries: Vec<Entry>,
-    bytes: Vec<u8>,
+    keys: KeyChunks,
     /// Numbers of entries by the hash of kind and key, or of the triple.
     index: HashTable<u32>,
     /// Blank nodes by the solution and the string that BNODE gave them for.
@@ -68,7 +91,57 @@ struct Missing {
     /// Which result each belongs to, and its kind and key.
     places: Vec<(usize, Kind, Range<usize>)>,
     keys: Vec<u8>,
-    terms: Vec<Term>,
+}
+
+/// The computed terms while they are read.
+pub(crate) struct LocalKeys<'a>(RwLockReadGuard<'a, Table>);
+
+impl LocalKeys<'_> {
+    /// The key of a computed term, empty for blank nodes and triple terms.
+    pub(crate) fn get(&self, id: TermId) -> &[u8] {
+        self.0.key(id)
+    }
+}
+
+impl KeyChunks {
+    fn get(&self, place: KeyPlace) -> &[u8] {
+        let start = place.start as usize;
+        self.chunks
+            .get(place.chunk as usize)
+            .and_then(|chunk| chunk.get(start..start + place.length as usize))
+            .unwrap_or_default()
+    }
+
+    /// The capacity of the chunk that a key of `length` bytes needs, 0 if it fits into the last one.
+    fn more_for(&self, length: usize) -> usize {
+        let spare = self
+            .chunks
+            .last()
+            .map_or(0, |last| last.capacity() - last.len());
+        match length <= spare {
+            true => 0,
+            false => (self.bytes / 4)
+                .clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
+                .max(length),
+        }
+    }
+
+    fn push(&mut self, key: &[u8]) -> Option<KeyPlace> {
+        let more = self.more_for(key.len());
+        if more > 0 || self.chunks.is_empty() {
+            self.chunks.push(Vec::with_capacity(more));
+            self.bytes += more;
+        }
+        let chunk = u32::try_from(self.chunks.len() - 1).ok()?;
+        let last = self.chunks.last_mut()?;
+        let place = KeyPlace {
+            chunk,
+            start: u32::try_from(last.len()).ok()?,
+            length: u32::try_from(key.len()).ok()?,
+        };
+        last.extend_from_slice(key);
+        Some(place)
+    }
 }
 
 impl LocalTerms {
@@ -76,7 +149,7 @@ impl LocalTerms {
         Self {
             table: RwLock::new(Table {
                 entries: Vec::new(),
-                bytes: Vec::new(),
+                keys: KeyChunks::default(),
                 index: HashTable::new(),
                 labelled: HashMap::default(),
                 labels_bytes: 0,
@@ -129,23 +202,32 @@ impl LocalTerms {
         }
     }
 
-    /// [`QueryContext::texts`] where some of the ids are local.
+    /// [`QueryContext::texts`] for those of the ids that are local; the text of the first one of
+    /// `ids` stands at `first`.
     pub(crate) fn texts(
         &self,
-        snapshot: &Snapshot,
         ids: &[TermId],
+        first: usize,
         out: &mut TermTexts,
+        meter: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<()> {
-        let mut stored = TermTexts::default();
-        snapshot.texts(ids, &mut stored)?;
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let mut metered = out.memory_bytes();
         for (row, id) in ids.iter().enumerate() {
-            out.push(match id.kind() {
-                Kind::Local => table.key(*id),
-                _ => stored.get(row),
-            });
+            if id.kind() != Kind::Local {
+                continue;
+            }
+            out.set(first + row, table.key(*id));
+            if out.memory_bytes() > metered {
+                metered = out.memory_bytes();
+                meter(metered)?;
+            }
         }
         Ok(())
+    }
+
+    pub(crate) fn keys(&self) -> LocalKeys<'_> {
+        LocalKeys(self.table.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// [`QueryContext::term`]
@@ -192,6 +274,7 @@ impl LocalTerms {
     ) -> Result<Vec<TermId>> {
         let mut ids = vec![TermId::UNBOUND; computed.len()];
         let mut missing = Missing::default();
+        let mut memory = context.memory(UNNAMED);
         for (row, (computed, id)) in computed.into_iter().zip(&mut ids).enumerate() {
             match computed {
                 Computed::Unbound => (),
@@ -200,19 +283,24 @@ impl LocalTerms {
                 Computed::Term(Term::Triple(triple)) => {
                     *id = self.resolve_triple_term(context, *triple)?;
                 }
-                Computed::Term(term) => *id = self.search(row, term, &mut missing)?,
+                Computed::Term(term) => {
+                    *id = self.search(row, &term, &mut missing)?;
+                    if missing.keys.capacity() > FREE_BYTES {
+                        memory.require(missing.keys.capacity() as u64)?;
+                    }
+                }
             }
         }
-        if !missing.terms.is_empty() {
+        if !missing.places.is_empty() {
             self.resolve_missing(context.snapshot(), &missing, &mut ids)?;
         }
         Ok(ids)
     }
 
     /// The id of an IRI or a literal if no dictionary is needed for it, else it is noted as missing.
-    fn search(&self, row: usize, term: Term, missing: &mut Missing) -> Result<TermId> {
+    fn search(&self, row: usize, term: &Term, missing: &mut Missing) -> Result<TermId> {
         let start = missing.keys.len();
-        let kind = match &term {
+        let kind = match term {
             Term::NamedNode(iri) => {
                 missing.keys.extend_from_slice(iri.as_str().as_bytes());
                 Kind::Iri
@@ -234,7 +322,6 @@ impl LocalTerms {
             return Ok(id);
         }
         missing.places.push((row, kind, start..missing.keys.len()));
-        missing.terms.push(term);
         Ok(TermId::UNBOUND)
     }
 
@@ -244,10 +331,16 @@ impl LocalTerms {
         missing: &Missing,
         ids: &mut [TermId],
     ) -> Result<()> {
-        let found = snapshot.term_ids(&missing.terms)?;
+        let key = |range: &Range<usize>| missing.keys.get(range.clone()).unwrap_or_default();
+        let keys: Vec<_> = missing
+            .places
+            .iter()
+            .map(|(_, kind, range)| (*kind, key(range)))
+            .collect();
+        let found = snapshot.key_ids(&keys)?;
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        for ((row, kind, key), found) in missing.places.iter().zip(found) {
-            let bytes = missing.keys.get(key.clone()).unwrap_or_default();
+        for ((row, kind, range), found) in missing.places.iter().zip(found) {
+            let bytes = key(range);
             let id = match found {
                 Some(id) => id,
                 None => table.insert_keyed(*kind, bytes)?,
@@ -293,7 +386,7 @@ impl Table {
 
     fn key(&self, id: TermId) -> &[u8] {
         match self.entry(id) {
-            Some(Entry::Keyed(_, range)) => self.bytes.get(range.clone()).unwrap_or_default(),
+            Some(Entry::Keyed(_, place)) => self.keys.get(*place),
             _ => &[],
         }
     }
@@ -307,9 +400,7 @@ impl Table {
 
     fn entry_is(&self, number: u32, kind: Kind, key: &[u8]) -> bool {
         match self.entries.get(number as usize) {
-            Some(Entry::Keyed(other, range)) => {
-                *other == kind && self.bytes.get(range.clone()) == Some(key)
-            }
+            Some(Entry::Keyed(other, place)) => *other == kind && self.keys.get(*place) == key,
             _ => false,
         }
     }
@@ -318,13 +409,12 @@ impl Table {
         if let Some(id) = self.find_keyed(kind, key) {
             return Ok(id);
         }
-        let start = self.bytes.len();
-        self.reserve(key.len())?;
-        self.bytes.extend_from_slice(key);
-        self.insert(
-            hash_keyed(kind, key),
-            Entry::Keyed(kind, start..self.bytes.len()),
-        )
+        self.reserve(self.keys.more_for(key.len()))?;
+        let place = self
+            .keys
+            .push(key)
+            .ok_or(Error::LimitExceeded("a computed term is longer than 4 GB"))?;
+        self.insert(hash_keyed(kind, key), Entry::Keyed(kind, place))
     }
 
     fn insert_triple(&mut self, parts: [TermId; 3]) -> Result<TermId> {
@@ -342,10 +432,10 @@ impl Table {
     fn reserve(&mut self, key_bytes: usize) -> Result<()> {
         let entries = (self.entries.len() + 1) * ENTRY_BYTES;
         let labels = (self.labelled.len() + 1) * LABEL_BYTES + self.labels_bytes;
-        let bytes = self.bytes.len() + key_bytes + entries + labels;
-        // Vectors double, so up to twice the bytes are taken.
+        // Vectors double, so up to twice the bytes are taken; keys never move.
+        let bytes = self.keys.bytes + key_bytes + 2 * (entries + labels);
         self.memory
-            .require(u64::try_from(2 * bytes).unwrap_or(u64::MAX))
+            .require(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
     fn insert(&mut self, hash: u64, entry: Entry) -> Result<TermId> {
@@ -354,14 +444,12 @@ impl Table {
         self.entries.push(entry);
         let Self {
             entries,
-            bytes,
+            keys,
             index,
             ..
         } = self;
         index.insert_unique(hash, number, |number| match entries.get(*number as usize) {
-            Some(Entry::Keyed(kind, range)) => {
-                hash_keyed(*kind, bytes.get(range.clone()).unwrap_or_default())
-            }
+            Some(Entry::Keyed(kind, place)) => hash_keyed(*kind, keys.get(*place)),
             Some(Entry::Triple(parts)) => hash_triple(*parts),
             None => 0,
         });

@@ -10,6 +10,11 @@ use crate::error::{Error, Result};
 /// How many bytes are reserved beyond what is asked for.
 const STEP_BYTES: u64 = 64 * 1024;
 
+/// Whose account it is where the operator is not known: that of an expression, and of the terms that
+/// it computed. The operator that ran the expression puts its own name into the error
+/// (`Error::within`).
+pub(crate) const UNNAMED: &str = "computed terms";
+
 /// The memory that one operator holds. Given back when dropped.
 pub struct Memory {
     operator: &'static str,
@@ -58,6 +63,17 @@ impl Memory {
         }
         self.reserved_bytes += more;
         Ok(())
+    }
+
+    /// Gives back what goes beyond `bytes`.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        let kept = bytes.next_multiple_of(STEP_BYTES);
+        if let Some(reservation) = &mut self.reservation
+            && kept < self.reserved_bytes
+        {
+            reservation.shrink(self.reserved_bytes - kept);
+            self.reserved_bytes = kept;
+        }
     }
 
     /// Gives everything back.

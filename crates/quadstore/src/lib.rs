@@ -28,8 +28,8 @@ pub use error::{Error, Result};
 pub use info::{Info, TreeInfo};
 pub use quad_store::QuadStore;
 pub use read::{
-    Columns, Count, GraphEntry, IdRanges, LookupRows, LookupSpec, QuadColumns, ScanSpec,
-    StringRange, TermTexts,
+    Columns, Count, GraphEntry, IdRanges, KeySection, LookupRows, LookupSpec, QuadColumns,
+    ScanSpec, StringRange, TermTexts,
 };
 pub use root::Scheme;
 pub use snapshot::{Lookup, Reading, Scan, Snapshot};

@@ -150,52 +150,74 @@ pub struct IdRanges {
     pub is_exact: bool,
 }
 
-/// Texts of terms, one after the other in one buffer.
+/// Terms of one kind that are in the dictionary under neighbouring ids.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KeySection {
+    /// The payloads of the ids.
+    pub payloads: std::ops::Range<u64>,
+    /// Whether the order of the ids is that of the keys.
+    pub is_ordered: bool,
+}
+
+/// Texts of terms, in one buffer.
 #[derive(Clone, Debug, Default)]
 pub struct TermTexts {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
+    pub(crate) bytes: Vec<u8>,
+    /// Where in the buffer each text begins and ends.
+    pub(crate) places: Vec<(usize, usize)>,
 }
 
 impl TermTexts {
     /// The text at `index`, empty if there is none.
     #[must_use]
     pub fn get(&self, index: usize) -> &[u8] {
-        let start = match index.checked_sub(1) {
-            Some(before) => self.ends.get(before).copied().unwrap_or(self.bytes.len()),
-            None => 0,
-        };
-        let end = self.ends.get(index).copied().unwrap_or(start);
+        let (start, end) = self.places.get(index).copied().unwrap_or((0, 0));
         self.bytes.get(start..end).unwrap_or(&[])
     }
 
     /// The number of texts.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.ends.len()
+        self.places.len()
     }
 
     /// Whether there are no texts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty()
+        self.places.is_empty()
     }
 
-    /// All texts together, in bytes.
+    /// The buffer's texts together, in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.bytes.len()
     }
 
+    /// What the texts take, in bytes, unused capacity included.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.capacity() + self.places.capacity() * size_of::<(usize, usize)>()
+    }
+
     /// Removes all texts and keeps the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
-        self.ends.clear();
+        self.places.clear();
     }
 
     /// Appends a text.
     pub fn push(&mut self, text: &[u8]) {
+        let start = self.bytes.len();
         self.bytes.extend_from_slice(text);
-        self.ends.push(self.bytes.len());
+        self.places.push((start, self.bytes.len()));
+    }
+
+    /// Puts another text at `index`, which must be there; the old one's bytes stay in the buffer.
+    pub fn set(&mut self, index: usize, text: &[u8]) {
+        if let Some(place) = self.places.get_mut(index) {
+            let start = self.bytes.len();
+            self.bytes.extend_from_slice(text);
+            *place = (start, self.bytes.len());
+        }
     }
 }

@@ -98,6 +98,13 @@ pub fn push_lexical(lexical: &str, out: &mut Vec<u8>) {
     }
 }
 
+/// Whether the key of a literal is that of a string, with or without a language.
+#[must_use]
+pub fn is_string(key: &[u8]) -> bool {
+    let suffix = key.iter().rposition(|byte| *byte == TERMINATOR);
+    suffix.is_some_and(|at| matches!(key.get(at + 1), None | Some(&SUFFIX_LANGUAGE)))
+}
+
 /// What a literal's key is made of.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LiteralParts<'a> {

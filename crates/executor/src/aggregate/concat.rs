@@ -6,6 +6,8 @@
     reason = "a kernel: groups lie below the last grow"
 )]
 
+use std::ops::Range;
+
 use oxrdf::Literal;
 use stoa_terms::{TermId, inline};
 
@@ -22,6 +24,9 @@ pub(super) struct Concat {
     states: Vec<State>,
     text_bytes: usize,
 }
+
+/// About so many bytes of results get their ids at a time.
+const FINISH_BYTES: usize = 256 << 10;
 
 #[derive(Clone)]
 enum State {
@@ -62,7 +67,12 @@ impl Accumulator for Concat {
             let state = &mut self.states[*group as usize];
             match (&mut *state, lexical) {
                 (State::Error, _) => (),
-                (_, None) => *state = State::Error,
+                (_, None) => {
+                    if let State::Text(text) = state {
+                        self.text_bytes -= text.len();
+                    }
+                    *state = State::Error;
+                }
                 (State::Empty, Some(lexical)) => {
                     self.text_bytes += lexical.len();
                     *state = State::Text(lexical.into_owned());
@@ -82,21 +92,33 @@ impl Accumulator for Concat {
         Ok(())
     }
 
-    fn finish(&mut self, context: &QueryContext) -> Result<Vec<TermId>> {
-        let computed = std::mem::take(&mut self.states)
-            .into_iter()
-            .map(|state| match state {
+    fn finish(&mut self, groups: Range<usize>, context: &QueryContext) -> Result<Vec<TermId>> {
+        let mut ids = Vec::with_capacity(groups.len());
+        let (mut computed, mut bytes) = (Vec::new(), 0);
+        // Long texts one after the other: while they get their ids there are copies.
+        for group in groups {
+            let term = match std::mem::replace(&mut self.states[group], State::Empty) {
                 State::Error => Computed::Unbound,
                 State::Empty => text_term(String::new()),
-                State::Text(text) => text_term(text),
-            })
-            .collect();
-        context.resolve(computed)
+                State::Text(text) => {
+                    bytes += text.len();
+                    self.text_bytes -= text.len();
+                    text_term(text)
+                }
+            };
+            computed.push(term);
+            if bytes > FINISH_BYTES {
+                context.check()?;
+                ids.extend(context.resolve(std::mem::take(&mut computed))?);
+                bytes = 0;
+            }
+        }
+        ids.extend(context.resolve(computed)?);
+        Ok(ids)
     }
 
     fn bytes(&self) -> u64 {
-        // Strings double while they grow.
-        let bytes = self.states.capacity() * size_of::<State>() + 2 * self.text_bytes;
+        let bytes = self.states.capacity() * size_of::<State>() + self.text_bytes;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }

@@ -10,6 +10,7 @@
 )]
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use stoa_terms::TermId;
 use stoa_terms::value::{Value, order_inline};
@@ -70,16 +71,26 @@ impl Extreme {
         };
         let smaller = matches!(state, State::Best(best, _) if id < *best);
         if order == self.better || (order == Ordering::Equal && smaller) {
-            if value.is_some() {
-                self.text_bytes += VALUE_BYTES;
+            if let State::Best(_, Some(old)) = state {
+                self.text_bytes -= value_bytes(old);
             }
+            self.text_bytes += value.as_ref().map_or(0, value_bytes);
             *state = State::Best(id, value.map(Box::new));
         }
     }
 }
 
 /// What a value of a term from the dictionary takes, about.
-const VALUE_BYTES: usize = size_of::<Value>() + 64;
+fn value_bytes(value: &Value) -> usize {
+    let text = match value {
+        Value::String(text) | Value::Iri(text) => text.len(),
+        Value::LangString(value) => value.text.len() + value.language.len(),
+        Value::Other(literal) => literal.value().len() + literal.datatype().as_str().len(),
+        Value::Triple(parts) => parts.iter().map(value_bytes).sum(),
+        _ => 0,
+    };
+    size_of::<Value>() + 32 + text
+}
 
 impl Accumulator for Extreme {
     fn grow(&mut self, groups: usize) {
@@ -100,10 +111,11 @@ impl Accumulator for Extreme {
         Ok(())
     }
 
-    fn finish(&mut self, _: &QueryContext) -> Result<Vec<TermId>> {
-        let states = std::mem::take(&mut self.states).into_iter();
+    fn finish(&mut self, groups: Range<usize>, _: &QueryContext) -> Result<Vec<TermId>> {
+        let states = self.states.get_mut(groups).unwrap_or_default();
         Ok(states
-            .map(|state| match state {
+            .iter_mut()
+            .map(|state| match std::mem::take(state) {
                 State::Best(id, _) => id,
                 State::Empty | State::Error => TermId::UNBOUND,
             })
@@ -137,8 +149,8 @@ impl Accumulator for Sample {
         Ok(())
     }
 
-    fn finish(&mut self, _: &QueryContext) -> Result<Vec<TermId>> {
-        Ok(std::mem::take(&mut self.samples))
+    fn finish(&mut self, groups: Range<usize>, _: &QueryContext) -> Result<Vec<TermId>> {
+        Ok(self.samples.get(groups).unwrap_or_default().to_vec())
     }
 
     fn bytes(&self) -> u64 {

@@ -8,6 +8,7 @@ mod extreme;
 mod numeric;
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use stoa_planner::expression::AggregateFunction;
 use stoa_terms::TermId;
@@ -27,13 +28,15 @@ pub trait Accumulator: Send {
     /// If the dictionary cannot be read, or memory runs out.
     fn update(&mut self, groups: &[u32], values: &[TermId], context: &QueryContext) -> Result<()>;
 
-    /// The result for each group, [`TermId::UNBOUND`] for an expression error. Called once.
+    /// The result for each of these groups, [`TermId::UNBOUND`] for an expression error. Called once
+    /// for each group, after all rows; the states of the groups may be gone then.
     ///
     /// # Errors
     /// As [`update`](Self::update).
-    fn finish(&mut self, context: &QueryContext) -> Result<Vec<TermId>>;
+    fn finish(&mut self, groups: Range<usize>, context: &QueryContext) -> Result<Vec<TermId>>;
 
-    /// How many bytes the states take.
+    /// How many bytes the states take, but for what doubles while it grows: whoever asks counts them
+    /// twice.
     fn bytes(&self) -> u64;
 }
 
@@ -74,8 +77,8 @@ impl Accumulator for Count {
         Ok(())
     }
 
-    fn finish(&mut self, context: &QueryContext) -> Result<Vec<TermId>> {
-        integers(&self.counts, context)
+    fn finish(&mut self, groups: Range<usize>, context: &QueryContext) -> Result<Vec<TermId>> {
+        integers(self.counts.get(groups).unwrap_or_default(), context)
     }
 
     fn bytes(&self) -> u64 {

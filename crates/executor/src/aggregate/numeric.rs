@@ -8,6 +8,8 @@
     reason = "a kernel: groups lie below the last grow"
 )]
 
+use std::ops::Range;
+
 use stoa_terms::value::Value;
 use stoa_terms::{Kind, TermId, inline};
 
@@ -38,8 +40,9 @@ impl Sum {
         Ok(())
     }
 
-    fn take(&mut self) -> Vec<Option<Value>> {
-        std::mem::take(&mut self.sums)
+    fn take(&mut self, groups: Range<usize>) -> Vec<Option<Value>> {
+        let sums = self.sums.get_mut(groups).unwrap_or_default();
+        sums.iter_mut().map(Option::take).collect()
     }
 }
 
@@ -69,8 +72,8 @@ impl Accumulator for Sum {
         self.add_values(&others, context)
     }
 
-    fn finish(&mut self, context: &QueryContext) -> Result<Vec<TermId>> {
-        resolve(self.take(), context)
+    fn finish(&mut self, groups: Range<usize>, context: &QueryContext) -> Result<Vec<TermId>> {
+        resolve(self.take(groups), context)
     }
 
     fn bytes(&self) -> u64 {
@@ -111,12 +114,13 @@ impl Accumulator for Average {
         self.sum.update(groups, values, context)
     }
 
-    fn finish(&mut self, context: &QueryContext) -> Result<Vec<TermId>> {
+    fn finish(&mut self, groups: Range<usize>, context: &QueryContext) -> Result<Vec<TermId>> {
+        let counts = self.counts.get(groups.clone()).unwrap_or_default();
         let averages = self
             .sum
-            .take()
+            .take(groups)
             .into_iter()
-            .zip(&self.counts)
+            .zip(counts)
             .map(|(sum, count)| match count {
                 0 => Some(Value::Integer(0)),
                 _ => divide(&sum?, &Value::Integer(i64::try_from(*count).ok()?)),

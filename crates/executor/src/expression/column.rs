@@ -13,7 +13,8 @@ use stoa_terms::value::{LangString, Value};
 use stoa_terms::{Kind, TermId, datatype, inline, key};
 
 use crate::context::{Computed, QueryContext};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::memory::{Memory, UNNAMED};
 
 /// What a string is: a plain one, one with a language, or an IRI.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -54,7 +55,7 @@ pub(crate) enum Column<'a> {
     /// An error for all rows.
     Error,
     /// Terms by id, their texts if they were asked for.
-    Ids(Cow<'a, [TermId]>, Option<Rc<TermTexts>>),
+    Ids(Cow<'a, [TermId]>, Option<Rc<HeldTexts>>),
     /// Booleans, `None` for an error.
     Booleans(Vec<Option<bool>>),
     /// Strings and IRIs.
@@ -96,9 +97,11 @@ impl Column<'_> {
     }
 }
 
-/// Strings and IRIs one behind the other.
-#[derive(Default)]
+/// Strings and IRIs one behind the other. What goes beyond [`FREE_BYTES`] is reserved.
 pub(crate) struct Strings {
+    memory: Memory,
+    /// Why there is nothing more, once the strings found no room.
+    refused: Option<Error>,
     text: String,
     /// Where each row ends, and what it is; `None` for an error.
     rows: Vec<(usize, Option<StoredTag>)>,
@@ -114,6 +117,32 @@ enum StoredTag {
 }
 
 impl Strings {
+    pub(crate) fn new(context: &QueryContext) -> Self {
+        Self {
+            memory: context.memory(UNNAMED),
+            refused: None,
+            text: String::new(),
+            rows: Vec::new(),
+            languages: Vec::new(),
+        }
+    }
+
+    /// The column, once all rows were written.
+    ///
+    /// # Errors
+    /// [`Error::MemoryExceeded`] if the strings found no room.
+    pub(crate) fn into_column<'a>(self) -> Result<Column<'a>> {
+        match self.refused {
+            Some(error) => Err(error),
+            None => Ok(Column::Strings(self)),
+        }
+    }
+
+    /// How many bytes all strings have.
+    pub(crate) const fn size_bytes(&self) -> usize {
+        self.text.len()
+    }
+
     /// Where the next string is written to; [`Strings::finish`] ends it.
     pub(crate) fn buffer(&mut self) -> &mut String {
         &mut self.text
@@ -139,6 +168,17 @@ impl Strings {
             self.text.truncate(start);
         }
         self.rows.push((self.text.len(), tag));
+        if self.text.capacity() > FREE_BYTES {
+            // Half as much more, for what is copied when the buffer grows.
+            let bytes = self.text.capacity() + self.text.capacity() / 2;
+            if self.refused.is_none() {
+                self.refused = self.memory.require(bytes as u64).err();
+            }
+            if self.refused.is_some() {
+                self.text = String::new();
+                self.rows.clear();
+            }
+        }
     }
 
     fn cell(&self, row: usize) -> Cell<'_> {
@@ -367,29 +407,54 @@ pub(crate) fn value_of(id: TermId, kind: Kind, text: &[u8]) -> Option<Value> {
     }
 }
 
+/// Texts, with the account of what they take.
+pub(crate) struct HeldTexts {
+    texts: TermTexts,
+    memory: Memory,
+}
+
+/// So many bytes of texts are taken before they are reserved: those of most batches.
+pub(super) const FREE_BYTES: usize = 256 << 10;
+
+impl HeldTexts {
+    pub(crate) fn empty(context: &QueryContext) -> Self {
+        Self {
+            texts: TermTexts::default(),
+            memory: context.memory(UNNAMED),
+        }
+    }
+
+    pub(crate) fn get(&self, row: usize) -> &[u8] {
+        self.texts.get(row)
+    }
+}
+
 /// Fetches the texts of ids: keys from the dictionary, and with `inline` the lexical forms of
 /// inline literals as well.
+///
+/// # Errors
+/// If the dictionary cannot be read; [`Error::MemoryExceeded`] if the texts have no room.
 pub(crate) fn fetch_texts(
     ids: &[TermId],
     with_inline: bool,
     context: &QueryContext,
-) -> Result<TermTexts> {
-    let mut keys = TermTexts::default();
-    context.texts(ids, &mut keys)?;
-    if !with_inline || !ids.iter().any(|id| id.is_inline()) {
-        return Ok(keys);
-    }
-    let mut texts = TermTexts::default();
-    let mut lexical = Vec::with_capacity(32);
-    for (row, id) in ids.iter().enumerate() {
-        lexical.clear();
-        if inline::write_lexical(*id, &mut lexical) {
-            texts.push(&lexical);
-        } else {
-            texts.push(keys.get(row));
+) -> Result<HeldTexts> {
+    let mut held = HeldTexts::empty(context);
+    let HeldTexts { texts, memory } = &mut held;
+    context.texts_metered(ids, texts, &mut |bytes| match bytes {
+        ..=FREE_BYTES => Ok(()),
+        _ => memory.require(bytes as u64),
+    })?;
+    if with_inline {
+        let mut lexical = Vec::with_capacity(32);
+        for (row, id) in ids.iter().enumerate().filter(|(_, id)| id.is_inline()) {
+            lexical.clear();
+            if inline::write_lexical(*id, &mut lexical) {
+                texts.set(row, &lexical);
+            }
         }
     }
-    Ok(texts)
+    Ok(held)
 }
 
 /// The value of each term, triple terms included; `None` where unbound.

@@ -7,10 +7,9 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use regex::Regex;
 use stoa_planner::expression::Function;
-use stoa_quadstore::TermTexts;
 use stoa_terms::TermId;
 
-use super::column::{Cell, Column, Strings, Texts, fetch_texts};
+use super::column::{Cell, Column, FREE_BYTES, HeldTexts, Strings, Texts, fetch_texts};
 use super::node::Node;
 use super::{arithmetic, compare};
 use crate::batch::{Batch, gather};
@@ -23,7 +22,7 @@ pub(crate) struct Evaluation<'a> {
     batch: &'a Batch,
     pub(super) context: &'a QueryContext,
     /// Texts of the batch's columns, inline literals included, fetched at most once.
-    texts: RefCell<Vec<Option<Rc<TermTexts>>>>,
+    texts: RefCell<Vec<Option<Rc<HeldTexts>>>>,
     /// What BNODE gave for a string in a row.
     blank_nodes: RefCell<HashMap<(usize, String), TermId>>,
 }
@@ -58,10 +57,25 @@ impl<'a> Evaluation<'a> {
                 .map(|value| value.map_or(TermId::UNBOUND, TermId::from))
                 .collect()),
             column => {
-                let computed = (0..self.rows())
-                    .map(|row| column.cell(row, self.context).computed())
-                    .collect();
-                self.context.resolve(computed)
+                let bytes = match &column {
+                    Column::Strings(strings) => strings.size_bytes(),
+                    _ => 0,
+                };
+                // Long strings are copied a few at a time.
+                let parts = bytes / FREE_BYTES + 1;
+                let mut ids = Vec::with_capacity(self.rows());
+                let step = self.rows().div_ceil(parts).max(1);
+                for start in (0..self.rows()).step_by(step) {
+                    let end = self.rows().min(start + step);
+                    let computed = (start..end)
+                        .map(|row| column.cell(row, self.context).computed())
+                        .collect();
+                    ids.extend(self.context.resolve(computed)?);
+                    if parts > 1 {
+                        self.context.check()?;
+                    }
+                }
+                Ok(ids)
             }
         }
     }
@@ -150,12 +164,12 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The texts of a column of the batch. What was fetched for one use serves the others.
-    fn column_texts(&self, number: usize, ids: &[TermId], wanted: Texts) -> Result<Rc<TermTexts>> {
+    fn column_texts(&self, number: usize, ids: &[TermId], wanted: Texts) -> Result<Rc<HeldTexts>> {
         if let Some(Some(texts)) = self.texts.borrow().get(number) {
             return Ok(Rc::clone(texts));
         }
         if wanted == Texts::Dictionary && ids.iter().all(|id| id.is_inline()) {
-            return Ok(Rc::new(TermTexts::default()));
+            return Ok(Rc::new(HeldTexts::empty(self.context)));
         }
         let texts = Rc::new(fetch_texts(ids, true, self.context)?);
         if let Some(slot) = self.texts.borrow_mut().get_mut(number) {
@@ -329,13 +343,13 @@ impl<'a> Evaluation<'a> {
             .collect::<Result<Vec<_>>>()?;
         Ok(match implementation {
             Implementation::String(call) => {
-                let mut strings = Strings::default();
+                let mut strings = Strings::new(self.context);
                 self.each_call(&columns, |cells| {
                     // The tag may borrow from the arguments, never from the buffer.
                     let tag = call(cells, strings.buffer());
                     strings.finish(tag);
                 });
-                Column::Strings(strings)
+                strings.into_column()?
             }
             Implementation::Boolean(call) => {
                 let mut values = Vec::with_capacity(self.rows());
@@ -362,7 +376,7 @@ impl<'a> Evaluation<'a> {
                 Column::Ids(call(&columns, self.context)?.into(), None)
             }
             Implementation::BlankNode => Column::Ids(self.blank_nodes(&columns)?.into(), None),
-            Implementation::Pattern => self.dynamic_pattern(function, &columns),
+            Implementation::Pattern => self.dynamic_pattern(function, &columns)?,
         })
     }
 
@@ -428,19 +442,23 @@ impl<'a> Evaluation<'a> {
             });
             return Ok(Column::Booleans(values));
         }
-        let mut strings = Strings::default();
+        let mut strings = Strings::new(self.context);
         self.each_call(&columns, |cells| {
             let tag = function::regex::replace(cells, regex, strings.buffer());
             strings.finish(tag);
         });
-        Ok(Column::Strings(strings))
+        strings.into_column()
     }
 
     /// REGEX and REPLACE with a pattern that differs from row to row.
-    fn dynamic_pattern<'n>(&self, function: Function, columns: &[Column<'_>]) -> Column<'n> {
+    fn dynamic_pattern<'n>(
+        &self,
+        function: Function,
+        columns: &[Column<'_>],
+    ) -> Result<Column<'n>> {
         let mut last: Option<(String, String, Option<Regex>)> = None;
         let mut values = Vec::new();
-        let mut strings = Strings::default();
+        let mut strings = Strings::new(self.context);
         let flags_place = if function == Function::Regex { 2 } else { 3 };
         self.each_call(columns, |cells| {
             let pattern = cells.get(1).and_then(Cell::plain);
@@ -467,9 +485,9 @@ impl<'a> Evaluation<'a> {
             }
         });
         if function == Function::Regex {
-            Column::Booleans(values)
+            Ok(Column::Booleans(values))
         } else {
-            Column::Strings(strings)
+            strings.into_column()
         }
     }
 }

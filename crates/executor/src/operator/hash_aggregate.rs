@@ -7,7 +7,7 @@
 //! group, also for an empty input.
 //!
 //! # Limits
-//! All groups are held and reserved.
+//! All groups are held and reserved. Results are made as they are given, a batch at a time.
 
 use std::sync::Arc;
 
@@ -34,8 +34,7 @@ struct HashAggregate {
     aggregates: Vec<Aggregate>,
     sources: Vec<Source>,
     memory: Memory,
-    /// The results of the aggregates, once the input is done.
-    results: Option<Vec<Vec<TermId>>>,
+    input_done: bool,
     given: usize,
 }
 
@@ -120,18 +119,18 @@ pub(super) fn build(
         sources: plan.columns.iter().map(source).collect::<Result<_>>()?,
         input: builder.build(input, scope.unlimited(), Some(counters))?,
         memory: context.memory("hash_aggregate"),
-        results: None,
+        input_done: false,
         given: 0,
     }))
 }
 
 impl Operator for HashAggregate {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
-        if self.results.is_none() {
+        if !self.input_done {
             match self.input.next(context)? {
                 Step::Batch(batch) => self.update(&batch, context)?,
                 Step::Yield => (),
-                Step::Done => self.finish(context)?,
+                Step::Done => self.finish()?,
             }
             return Ok(Step::Yield);
         }
@@ -139,20 +138,31 @@ impl Operator for HashAggregate {
         if end == self.given {
             return Ok(Step::Done);
         }
-        let results = self.results.as_deref().unwrap_or_default();
+        let groups = self.given..end;
+        let finish = |aggregate: &mut Aggregate| {
+            let results = aggregate.accumulator.finish(groups.clone(), context)?;
+            match results.len() == groups.len() {
+                true => Ok(results),
+                false => Err(Error::Internal("an aggregate without a result for a group")),
+            }
+        };
+        let results = self
+            .aggregates
+            .iter_mut()
+            .map(finish)
+            .collect::<Result<Vec<_>>>()?;
         let columns = self.sources.iter().map(|source| match source {
-            Source::Key(key) => self.table.key_column(*key, self.given..end),
-            Source::Aggregate(aggregate) => results
-                .get(*aggregate)
-                .and_then(|column| column.get(self.given..end))
-                .unwrap_or_default()
-                .to_vec(),
+            Source::Key(key) => self.table.key_column(*key, groups.clone()),
+            Source::Aggregate(aggregate) => results.get(*aggregate).cloned().unwrap_or_default(),
         });
         let batch = Batch {
             columns: columns.collect(),
-            rows: end - self.given,
+            rows: groups.len(),
         };
         self.given = end;
+        // Results are terms of the query now; what was kept for them may be given back.
+        self.memory
+            .shrink_to(self.table.bytes_with(0) + 2 * self.states_bytes());
         Ok(Step::Batch(batch))
     }
 }
@@ -166,39 +176,31 @@ impl HashAggregate {
             aggregate.accumulator.grow(self.table.len());
             aggregate.update(batch, &self.groups, context)?;
         }
-        Ok(())
+        self.reserve(0)
     }
 
     /// Reserves what up to `rows` new groups take.
     fn reserve(&mut self, rows: usize) -> Result<()> {
-        let states: u64 = self
-            .aggregates
-            .iter()
-            .map(|aggregate| aggregate.accumulator.bytes())
-            .sum();
         // States lie in vectors that double.
         self.memory
-            .require(self.table.bytes_with(rows) + 2 * states)
+            .require(self.table.bytes_with(rows) + 2 * self.states_bytes())
     }
 
-    fn finish(&mut self, context: &QueryContext) -> Result<()> {
+    fn states_bytes(&self) -> u64 {
+        let states = self.aggregates.iter();
+        states.map(|aggregate| aggregate.accumulator.bytes()).sum()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.input_done = true;
         if self.keys.is_empty() {
             self.table.insert(&[], 1, &mut self.groups)?;
         }
-        let groups = self.table.len();
-        let mut results = Vec::with_capacity(self.aggregates.len());
         for aggregate in &mut self.aggregates {
-            aggregate.accumulator.grow(groups);
+            aggregate.accumulator.grow(self.table.len());
             aggregate.seen = None;
-            let column = aggregate.accumulator.finish(context)?;
-            if column.len() != groups {
-                return Err(Error::Internal("an aggregate without a result for a group"));
-            }
-            results.push(column);
         }
-        self.aggregates.clear();
-        self.results = Some(results);
-        Ok(())
+        self.reserve(0)
     }
 }
 

@@ -18,7 +18,7 @@ use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::profile::{Counters, Profile};
+use crate::profile::{Counters, Profile, operator_name};
 
 mod apply;
 mod combiner;
@@ -64,6 +64,8 @@ pub(crate) trait Operator: Send {
 pub(crate) struct Node {
     /// `None` once it is done.
     operator: Option<Box<dyn Operator>>,
+    /// As EXPLAIN and errors give it.
+    name: &'static str,
     columns: usize,
     counters: Arc<Counters>,
     consumer: Option<Arc<Counters>>,
@@ -79,7 +81,9 @@ impl Node {
         let mut step = Step::Yield;
         while matches!(step, Step::Yield) {
             context.check()?;
-            step = operator.next(context)?;
+            step = operator
+                .next(context)
+                .map_err(|error| error.within(self.name))?;
             if matches!(step, Step::Yield) {
                 self.counters.add_call(0);
                 if context.should_yield() {
@@ -150,9 +154,13 @@ impl Builder<'_> {
             .counters(self.next_number)
             .ok_or(Error::Internal("an operator that was not counted"))?;
         self.next_number += 1;
-        let operator = self.operator(plan, scope, &counters)?;
+        let name = operator_name(&plan.operator);
+        let operator = self
+            .operator(plan, scope, &counters)
+            .map_err(|error| error.within(name))?;
         Ok(Node {
             operator: Some(operator),
+            name,
             columns: plan.columns.len(),
             counters,
             consumer: consumer.map(Arc::clone),

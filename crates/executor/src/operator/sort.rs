@@ -3,13 +3,13 @@
 //! Input order: any. Output order: SPARQL's, total and repeatable (see `sort_order`).
 //!
 //! # Limits
-//! All rows are held and reserved. Rows are sorted in runs, one a call, and merged as they are
-//! given.
+//! All rows are held and reserved. Keys are ranked step by step, rows sorted in runs, one a call, and
+//! merged as they are given.
 
 use stoa_planner::physical::{Plan, SortKey};
 
 use super::row_store::RowStore;
-use super::sort_order::{Keys, Ordered};
+use super::sort_order::{Keys, Ordered, Ranker};
 use super::{Mapping, Node, Operator};
 use crate::batch::Step;
 use crate::context::QueryContext;
@@ -21,6 +21,7 @@ struct Sort {
     mapping: Mapping,
     keys: Keys,
     rows: RowStore,
+    ranker: Option<Ranker>,
     ordered: Option<Ordered>,
     sorted: bool,
 }
@@ -39,6 +40,7 @@ pub(super) fn build(
         mapping: Mapping::new(&input.columns, &plan.columns),
         rows: RowStore::new(keys.width(), context.memory("sort")),
         keys,
+        ranker: None,
         ordered: None,
         sorted: false,
     }))
@@ -58,7 +60,14 @@ impl Operator for Sort {
             return Ok(Step::Yield);
         }
         let Some(ordered) = &mut self.ordered else {
-            self.ordered = Some(self.keys.rank(&self.rows, "sort", context)?);
+            let mut ranker = match self.ranker.take() {
+                Some(ranker) => ranker,
+                None => self.keys.ranker(&self.rows, "sort", context)?,
+            };
+            match ranker.step(&self.keys, &self.rows, context)? {
+                true => self.ordered = Some(ranker.ordered(&self.rows)),
+                false => self.ranker = Some(ranker),
+            }
             return Ok(Step::Yield);
         };
         if !self.sorted {

@@ -16,11 +16,14 @@ use stoa_terms::value::order_inline;
 use std::cmp::Ordering;
 
 use super::row_store::RowStore;
-use super::sort_order::Keys;
+use super::sort_order::{Keys, Ordered, Ranker};
 use super::{Mapping, Node, Operator};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::Result;
+
+/// How many rows are taken in order at a time.
+const TAKE_ROWS: usize = 32 * 1024;
 
 /// How many rows are collected before a cut at least.
 const CUT_ROWS_MIN: usize = 4096;
@@ -32,9 +35,19 @@ struct TopK {
     keys: Keys,
     limit: usize,
     rows: RowStore,
+    cut: Cut,
     /// The first key of the last row after a cut.
     bound: Option<TermId>,
     given: usize,
+}
+
+/// How far a cut is.
+enum Cut {
+    /// None is going on.
+    None,
+    Rank(Ranker),
+    Sort(Ordered),
+    Take(Ordered, Vec<u32>),
 }
 
 pub(super) fn build(
@@ -53,6 +66,7 @@ pub(super) fn build(
         rows: RowStore::new(keys.width(), context.memory("top_k")),
         keys,
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
+        cut: Cut::None,
         bound: None,
         given: 0,
     }))
@@ -60,6 +74,10 @@ pub(super) fn build(
 
 impl Operator for TopK {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
+        if !matches!(self.cut, Cut::None) {
+            self.go_on(context)?;
+            return Ok(Step::Yield);
+        }
         if !self.input_done {
             if self.limit == 0 {
                 self.input.stop();
@@ -112,19 +130,45 @@ impl TopK {
         Ok(())
     }
 
-    /// Brings the rows into order and keeps those within the limit.
+    /// Begins to bring the rows into order, to keep those within the limit.
     fn cut(&mut self, context: &QueryContext) -> Result<()> {
-        let mut ordered = self.keys.rank(&self.rows, "top_k", context)?;
-        while ordered.sort_run(&self.rows) {
-            context.check()?;
-        }
-        let order = ordered.take(&self.rows, self.limit);
-        self.rows.keep(&order);
+        self.cut = Cut::Rank(self.keys.ranker(&self.rows, "top_k", context)?);
+        Ok(())
+    }
+
+    /// Goes on with a cut for a while.
+    fn go_on(&mut self, context: &QueryContext) -> Result<()> {
+        self.cut = match std::mem::replace(&mut self.cut, Cut::None) {
+            Cut::None => Cut::None,
+            Cut::Rank(mut ranker) => match ranker.step(&self.keys, &self.rows, context)? {
+                true => Cut::Sort(ranker.ordered(&self.rows)),
+                false => Cut::Rank(ranker),
+            },
+            Cut::Sort(mut ordered) => match ordered.sort_run(&self.rows) {
+                true => Cut::Sort(ordered),
+                false => Cut::Take(ordered, Vec::new()),
+            },
+            Cut::Take(mut ordered, mut order) => {
+                let wanted = (self.limit - order.len()).min(TAKE_ROWS);
+                let some = ordered.take(&self.rows, wanted);
+                order.extend(&some);
+                if some.len() == wanted && order.len() < self.limit {
+                    Cut::Take(ordered, order)
+                } else {
+                    self.keep(&order);
+                    Cut::None
+                }
+            }
+        };
+        Ok(())
+    }
+
+    fn keep(&mut self, order: &[u32]) {
+        self.rows.keep(order);
         if let (Some((column, _)), Some(last)) = (self.keys.first(), self.rows.len().checked_sub(1))
             && self.rows.len() == self.limit
         {
             self.bound = Some(self.rows.rows().get(column, last));
         }
-        Ok(())
     }
 }

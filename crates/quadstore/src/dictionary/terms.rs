@@ -5,7 +5,7 @@ use stoa_terms::{Kind, TermId, inline, key};
 
 use super::{Dictionary, triple_key};
 use crate::error::{Error, Result};
-use crate::read::{IdRanges, StringRange, TermTexts};
+use crate::read::{IdRanges, KeySection, StringRange, TermTexts};
 use crate::snapshot::Snapshot;
 
 impl Snapshot {
@@ -26,6 +26,55 @@ impl Snapshot {
     /// [`Error::Corruption`] if a term is not there.
     pub fn texts(&self, ids: &[TermId], out: &mut TermTexts) -> Result<()> {
         self.dictionary().texts(ids, out)
+    }
+
+    /// As [`Snapshot::texts`]. `meter` is told every now and then how many bytes `out` takes; if it
+    /// says no, reading ends there, false is given, and some texts are empty.
+    ///
+    /// [`Error::Corruption`] if a term is not there.
+    pub fn texts_metered(
+        &self,
+        ids: &[TermId],
+        out: &mut TermTexts,
+        meter: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<bool> {
+        self.dictionary().texts_metered(ids, out, meter)
+    }
+
+    /// The sections of the dictionary that hold keys of `kind`, ascending by payload. No key is in
+    /// two of them; their ranges of keys overlap.
+    #[must_use]
+    pub fn key_sections(&self, kind: Kind) -> Vec<KeySection> {
+        self.dictionary().sections(kind)
+    }
+
+    /// Where the keys of these ids, which ascend and are all of one section, stand in its order.
+    ///
+    /// [`Error::Corruption`] if a term is not there.
+    pub fn key_places(&self, ids: &[TermId]) -> Result<Vec<u64>> {
+        self.dictionary().key_places(ids)
+    }
+
+    /// The ids of terms by kind and key, for each or `None`. They may come in any order and repeat.
+    pub fn key_ids(&self, keys: &[(Kind, &[u8])]) -> Result<Vec<Option<TermId>>> {
+        let mut sorted: Vec<_> = keys.iter().enumerate().collect();
+        sorted.sort_unstable_by_key(|(_, key)| **key);
+        let mut ids = vec![None; keys.len()];
+        for group in sorted.chunk_by(|a, b| a.1.0 == b.1.0) {
+            let Some((_, (kind, _))) = group.first() else {
+                continue;
+            };
+            let wanted: Vec<&[u8]> = group.iter().map(|(_, (_, key))| *key).collect();
+            let mut found = Vec::with_capacity(wanted.len());
+            self.dictionary()
+                .lookup_sorted(*kind, &wanted, &mut found)?;
+            for ((slot, _), id) in group.iter().zip(found) {
+                if let Some(target) = ids.get_mut(*slot) {
+                    *target = id;
+                }
+            }
+        }
+        Ok(ids)
     }
 
     /// Subject, predicate and object of a triple term.

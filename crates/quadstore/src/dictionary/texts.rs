@@ -1,6 +1,8 @@
-//! From ids to keys, in batches: ids are sorted, and all blocks are read by one call.
-
-use std::ops::Range;
+//! From ids to keys, in batches: ids are sorted, and blocks are read many at a time.
+//!
+//! # Limits
+//! So many blocks as have [`READ_BYTES`] on disk are read and decoded at a time; whoever asks is told
+//! how much the keys have grown to after each of them, and may end it there.
 
 use stoa_terms::{Kind, TermId};
 
@@ -9,7 +11,7 @@ use super::index::Located;
 use super::partition::{PartitionReader, entry_index, read_blocks};
 use super::{Dictionary, triple_parts};
 use crate::error::{Error, Result};
-use crate::read::TermTexts;
+use crate::read::{KeySection, TermTexts};
 
 /// Ids of one partition, ascending, and where the blocks are that hold them.
 struct Group<'a> {
@@ -23,90 +25,114 @@ struct Group<'a> {
     located: Vec<Located>,
 }
 
-/// The keys of a batch: ranges of one buffer.
-#[derive(Default)]
-struct Keys {
-    bytes: Vec<u8>,
-    slots: Vec<Range<usize>>,
-}
+/// Bytes on disk of the blocks that are read at a time; they take some three times as much when they
+/// are decoded. Enough reads for any device to be busy.
+const READ_BYTES: u64 = 512 * 1024;
+
+/// What is told how many bytes the keys have by now, and whether to go on.
+pub(crate) type Meter<'a> = &'a mut dyn FnMut(usize) -> bool;
 
 impl Dictionary {
     /// Appends to `out` for each id of the dictionary its key, else nothing.
     pub(crate) fn texts(&self, ids: &[TermId], out: &mut TermTexts) -> Result<()> {
-        let keys = self.keys(ids, |kind| kind != Kind::Triple)?;
-        for range in keys.slots {
-            out.push(keys.bytes.get(range).unwrap_or(&[]));
-        }
-        Ok(())
+        self.texts_metered(ids, out, &mut |_| true).map(|_| ())
+    }
+
+    /// As [`Dictionary::texts`]. Gives false, and less,
+    /// if `meter` ended it.
+    pub(crate) fn texts_metered(
+        &self,
+        ids: &[TermId],
+        out: &mut TermTexts,
+        meter: Meter<'_>,
+    ) -> Result<bool> {
+        self.keys(ids, |kind| kind != Kind::Triple, out, meter)
     }
 
     /// The parts of triple terms; `ids` must be of triple terms.
     pub(crate) fn triples(&self, ids: &[TermId]) -> Result<Vec<[TermId; 3]>> {
-        let keys = self.keys(ids, |kind| kind == Kind::Triple)?;
-        let parts = keys.slots.into_iter().zip(ids).map(|(range, id)| {
-            keys.bytes
-                .get(range)
-                .and_then(triple_parts)
-                .ok_or_else(|| unknown(*id))
-        });
+        let mut keys = TermTexts::default();
+        self.keys(ids, |kind| kind == Kind::Triple, &mut keys, &mut |_| true)?;
+        let parts = ids
+            .iter()
+            .enumerate()
+            .map(|(row, id)| triple_parts(keys.get(row)).ok_or_else(|| unknown(*id)));
         parts.collect()
     }
 
-    /// The keys of those ids whose kind is in the dictionary and wanted.
-    fn keys(&self, ids: &[TermId], is_wanted: impl Fn(Kind) -> bool) -> Result<Keys> {
-        let mut keys = Keys {
-            bytes: Vec::new(),
-            slots: vec![0..0; ids.len()],
-        };
+    /// Appends the keys of those ids whose kind is in the dictionary and wanted, else nothing.
+    fn keys(
+        &self,
+        ids: &[TermId],
+        is_wanted: impl Fn(Kind) -> bool,
+        keys: &mut TermTexts,
+        meter: Meter<'_>,
+    ) -> Result<bool> {
+        let first = keys.len();
+        keys.places.resize(first + ids.len(), (0, 0));
         let mut sorted: Vec<(TermId, usize)> = Vec::with_capacity(ids.len());
         for (slot, id) in ids.iter().enumerate() {
             let kind = id.kind();
             if (kind.is_in_dictionary() || kind == Kind::Triple) && is_wanted(kind) {
-                sorted.push((*id, slot));
+                sorted.push((*id, first + slot));
             }
         }
         sorted.sort_unstable();
         let mut groups = self.group(&sorted)?;
+        drop(sorted);
         let mut long: Vec<Group<'_>> = Vec::new();
-        self.read(&mut groups, |group, number, slot, at, block| {
-            let index = entry_index(&at.block, block, number)?;
-            let start = keys.bytes.len();
-            block.entries.visible_into(index, &mut keys.bytes);
-            if let Some(range) = keys.slots.get_mut(slot) {
-                *range = start..keys.bytes.len();
-            }
-            if let Some((place, _)) = block.entries.long(index) {
-                let text = block.first_text.saturating_add(place as u64);
-                group.partition.text_index(text)?;
-                match long.last_mut() {
-                    Some(last) if std::ptr::eq(last.partition, group.partition) => {
-                        last.numbers.push(text);
-                        last.slots.push(slot);
-                    }
-                    _ => long.push(Group {
-                        partition: group.partition,
-                        numbers: vec![text],
-                        slots: vec![slot],
-                        are_texts: true,
-                        located: Vec::new(),
-                    }),
+        let whole = self.read(
+            &mut groups,
+            keys,
+            meter,
+            |keys, group, number, slot, at, block| {
+                let index = entry_index(&at.block, block, number)?;
+                let start = keys.bytes.len();
+                block.entries.visible_into(index, &mut keys.bytes);
+                if let Some(place) = keys.places.get_mut(slot) {
+                    *place = (start, keys.bytes.len());
                 }
-            }
-            Ok(())
-        })?;
-        self.read(&mut long, |_, number, slot, at, block| {
-            let index = entry_index(&at.block, block, number)?;
-            let Some(range) = keys.slots.get_mut(slot) else {
-                return Ok(());
-            };
-            // The visible bytes are somewhere before: copy them, to have the key in one piece.
-            let start = keys.bytes.len();
-            keys.bytes.extend_from_within(range.clone());
-            block.entries.visible_into(index, &mut keys.bytes);
-            *range = start..keys.bytes.len();
-            Ok(())
-        })?;
-        Ok(keys)
+                if let Some((place, _)) = block.entries.long(index) {
+                    let text = block.first_text.saturating_add(place as u64);
+                    group.partition.text_index(text)?;
+                    match long.last_mut() {
+                        Some(last) if std::ptr::eq(last.partition, group.partition) => {
+                            last.numbers.push(text);
+                            last.slots.push(slot);
+                        }
+                        _ => long.push(Group {
+                            partition: group.partition,
+                            numbers: vec![text],
+                            slots: vec![slot],
+                            are_texts: true,
+                            located: Vec::new(),
+                        }),
+                    }
+                }
+                Ok(())
+            },
+        )?;
+        if !whole {
+            return Ok(false);
+        }
+        drop(groups);
+        self.read(
+            &mut long,
+            keys,
+            meter,
+            |keys, _, number, slot, at, block| {
+                let index = entry_index(&at.block, block, number)?;
+                let Some((from, to)) = keys.places.get_mut(slot) else {
+                    return Ok(());
+                };
+                // The visible bytes are somewhere before: copy them, to have the key in one piece.
+                let start = keys.bytes.len();
+                keys.bytes.extend_from_within(*from..*to);
+                block.entries.visible_into(index, &mut keys.bytes);
+                (*from, *to) = (start, keys.bytes.len());
+                Ok(())
+            },
+        )
     }
 
     /// Ascending ids by partition.
@@ -143,13 +169,15 @@ impl Dictionary {
         Ok(groups)
     }
 
-    /// Reads the blocks of all groups at once; calls `visit` with group, number, slot and block of
-    /// each number.
+    /// Reads the blocks of all groups; calls `visit` with group, number, slot and block of each
+    /// number. False if `meter` ended it.
     fn read<'a>(
         &self,
         groups: &mut [Group<'a>],
-        mut visit: impl FnMut(&Group<'a>, u64, usize, &Located, &Block) -> Result<()>,
-    ) -> Result<()> {
+        keys: &mut TermTexts,
+        meter: Meter<'_>,
+        mut visit: impl FnMut(&mut TermTexts, &Group<'a>, u64, usize, &Located, &Block) -> Result<()>,
+    ) -> Result<bool> {
         for group in groups.iter_mut() {
             let index = match group.numbers.last() {
                 Some(last) if group.are_texts => group.partition.text_index(*last)?,
@@ -157,24 +185,60 @@ impl Dictionary {
             };
             group.located = index.locate_ordinals(&self.source.store, &group.numbers)?;
         }
-        let wanted: Vec<_> = groups
+        let wanted: Vec<(&Group<'a>, &Located)> = groups
             .iter()
-            .flat_map(|group| group.located.iter().map(|at| (group.partition, &at.block)))
+            .flat_map(|group| group.located.iter().map(move |at| (group, at)))
             .collect();
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let mut blocks = read_blocks(&self.source, &wanted)?.into_iter();
-        for group in groups.iter() {
-            for (at, block) in group.located.iter().zip(blocks.by_ref()) {
+        let mut rest = wanted.as_slice();
+        while !rest.is_empty() {
+            let mut bytes = 0;
+            let more = rest.iter().take_while(|(_, at)| {
+                let fits = bytes < READ_BYTES;
+                bytes += u64::from(at.block.part.length);
+                fits
+            });
+            let (some, others) = rest.split_at(more.count());
+            rest = others;
+            let blocks: Vec<_> = some
+                .iter()
+                .map(|(group, at)| (group.partition, &at.block))
+                .collect();
+            let blocks = read_blocks(&self.source, &blocks)?;
+            for ((group, at), block) in some.iter().zip(blocks) {
                 let numbers = group.numbers.get(at.queries.clone()).unwrap_or(&[]);
                 let slots = group.slots.get(at.queries.clone()).unwrap_or(&[]);
                 for (number, slot) in numbers.iter().zip(slots) {
-                    visit(group, *number, *slot, at, &block)?;
+                    visit(keys, group, *number, *slot, at, &block)?;
                 }
             }
+            if !meter(keys.bytes.capacity()) {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// The parts of the dictionary whose keys are of `kind`, ascending by payload.
+    pub(crate) fn sections(&self, kind: Kind) -> Vec<KeySection> {
+        let partitions = self.of_kind(kind).iter();
+        partitions
+            .map(|partition| KeySection {
+                payloads: partition.descriptor.first_payload
+                    ..partition.descriptor.first_payload + partition.descriptor.count,
+                is_ordered: partition.descriptor.permuted.is_none(),
+            })
+            .collect()
+    }
+
+    /// Where the keys of ascending ids of one section stand in its order.
+    pub(crate) fn key_places(&self, ids: &[TermId]) -> Result<Vec<u64>> {
+        let Some(first) = ids.first() else {
+            return Ok(Vec::new());
+        };
+        let partition = self.partition_of(*first).ok_or_else(|| unknown(*first))?;
+        let offset = |id: &TermId| partition.offset(id.payload()).ok_or_else(|| unknown(*id));
+        let offsets = ids.iter().map(offset).collect::<Result<Vec<_>>>()?;
+        partition.ordinals(&self.source, &offsets)
     }
 }
 

@@ -5,6 +5,7 @@ mod harness;
 mod index;
 mod joins;
 mod limits;
+mod order;
 mod paths;
 mod store;
 mod unary;

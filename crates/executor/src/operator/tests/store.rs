@@ -60,12 +60,27 @@ fn local(writer: &mut BulkWriter, term: &Term) -> LocalTerm {
     }
 }
 
-/// A store of these quads; no graph is the default graph.
-pub(super) fn store(quads: &[([Term; 3], Option<NamedNode>)]) -> Snapshot {
+/// A quad of test data; no graph is the default graph.
+pub(super) type Quad = ([Term; 3], Option<NamedNode>);
+
+/// A store of these quads.
+pub(super) fn store(quads: &[Quad]) -> Snapshot {
+    store_of_loads(&[quads])
+}
+
+/// A store of quads that were loaded one part after the other.
+pub(super) fn store_of_loads(loads: &[&[Quad]]) -> Snapshot {
     let cache = Cache::new(&MemoryBudget::unlimited(), 1 << 24);
     let disk = Arc::new(SimulatedDisk::new(1));
     let store = Store::create(disk, cache, Identity::new(1)).unwrap();
     let store = QuadStore::create(store).unwrap();
+    for quads in loads {
+        load(&store, quads);
+    }
+    store.snapshot()
+}
+
+fn load(store: &QuadStore, quads: &[Quad]) {
     let load = store
         .bulk_load(BulkOptions {
             scheme: None,
@@ -87,7 +102,6 @@ pub(super) fn store(quads: &[([Term; 3], Option<NamedNode>)]) -> Snapshot {
     }
     writer.finish().unwrap();
     load.commit().unwrap();
-    store.snapshot()
 }
 
 /// A store of quads given by numbers: subject, predicate, object, graph (0 is the default graph).

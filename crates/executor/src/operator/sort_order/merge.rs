@@ -1,0 +1,269 @@
+//! The merge of lists of terms that are sorted by key, their texts read a slice at a time.
+//!
+//! # Limits
+//! One slice of texts a list, about [`SLICE_BYTES`], reserved. A step reads a few slices.
+
+use std::cmp::Ordering;
+
+use stoa_quadstore::TermTexts;
+use stoa_terms::{Kind, TermId, inline, key};
+
+use super::run_sorter::RUN_ROWS;
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::memory::Memory;
+
+/// About how many bytes of texts are read at a time.
+const SLICE_BYTES: usize = 256 << 10;
+const SLICE_ROWS_FIRST: usize = 16;
+const SLICE_ROWS_MAX: usize = 8 << 10;
+/// How many slices a step reads at most.
+const STEP_SLICES: usize = 8;
+
+/// How many texts to read next, from how long the last ones were.
+pub(super) struct Slices {
+    rows: usize,
+}
+
+impl Default for Slices {
+    fn default() -> Self {
+        Self {
+            rows: SLICE_ROWS_FIRST,
+        }
+    }
+}
+
+impl Slices {
+    pub(super) const fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Notes how many bytes the last slice had.
+    pub(super) fn note(&mut self, bytes: usize) {
+        if bytes > SLICE_BYTES {
+            self.rows = (self.rows / 2).max(1);
+        } else if bytes < SLICE_BYTES / 2 {
+            self.rows = (self.rows * 2).min(SLICE_ROWS_MAX);
+        }
+    }
+}
+
+/// A sorted list of numbers of ids.
+struct Stream {
+    numbers: Vec<u32>,
+    next: usize,
+    /// Texts of the numbers from `texts_from`.
+    texts: TermTexts,
+    texts_from: usize,
+    slices: Slices,
+}
+
+/// Where a merge finds ids by their numbers, and where it puts numbers: those in order, and those of
+/// literals that are no strings.
+pub(super) type Target<'a> = (&'a [TermId], &'a mut Vec<u32>, &'a mut Vec<u32>);
+
+pub(super) struct Merge {
+    /// IRIs or literals.
+    kind: Kind,
+    streams: Vec<Stream>,
+    /// The streams by their next key, the smallest one last.
+    queue: Vec<usize>,
+    is_ready: bool,
+    /// What the owner of the account holds beside the texts, in bytes.
+    held: u64,
+}
+
+impl Merge {
+    pub(super) fn new(kind: Kind, held: u64) -> Self {
+        Self {
+            kind,
+            streams: Vec::new(),
+            queue: Vec::new(),
+            is_ready: false,
+            held,
+        }
+    }
+
+    /// Adds numbers of ids whose keys ascend.
+    pub(super) fn add(&mut self, numbers: Vec<u32>) {
+        if !numbers.is_empty() {
+            self.streams.push(Stream {
+                numbers,
+                next: 0,
+                texts: TermTexts::default(),
+                texts_from: 0,
+                slices: Slices::default(),
+            });
+        }
+    }
+
+    /// Adds numbers of ids of the dictionary that ascend.
+    pub(super) fn add_sections(
+        &mut self,
+        numbers: &[u32],
+        ids: &[TermId],
+        memory: &mut Memory,
+        context: &QueryContext,
+    ) -> Result<()> {
+        let id = |number: &u32| ids.get(*number as usize).copied().unwrap_or_default();
+        let mut rest = numbers;
+        for section in context.snapshot().key_sections(self.kind) {
+            let count = rest.partition_point(|number| id(number).payload() < section.payloads.end);
+            let (some, others) = rest.split_at(count);
+            rest = others;
+            if section.is_ordered {
+                self.add(some.to_vec());
+                continue;
+            }
+            // Ids were given in another order than that of the keys.
+            let mut places: Vec<(u64, u32)> = Vec::new();
+            let bytes = some.len() * size_of::<(u64, u32)>();
+            memory.require(self.held + bytes as u64)?;
+            places.reserve_exact(some.len());
+            for slice in some.chunks(RUN_ROWS) {
+                context.check()?;
+                let ids: Vec<_> = slice.iter().map(id).collect();
+                let found = context.snapshot().key_places(&ids)?;
+                places.extend(found.into_iter().zip(slice.iter().copied()));
+            }
+            places.sort_unstable();
+            self.add(places.into_iter().map(|(_, number)| number).collect());
+        }
+        match rest {
+            [] => Ok(()),
+            _ => Err(Error::Internal("an id that no section holds")),
+        }
+    }
+
+    /// Merges some more; true when all is done.
+    pub(super) fn step(
+        &mut self,
+        (ids, out, others): Target<'_>,
+        memory: &mut Memory,
+        context: &QueryContext,
+    ) -> Result<bool> {
+        if let [only] = self.streams.as_slice()
+            && (self.kind == Kind::Iri || is_short(only, ids))
+        {
+            // One list is in order as it is.
+            out.extend(&only.numbers);
+            return Ok(true);
+        }
+        if !self.is_ready {
+            for index in 0..self.streams.len() {
+                self.refill(index, ids, memory, context)?;
+            }
+            let mut queue: Vec<usize> = (0..self.streams.len()).collect();
+            queue.sort_unstable_by(|a, b| self.head(*b).cmp(self.head(*a)));
+            self.queue = queue;
+            self.is_ready = true;
+        }
+        let mut slices = 0;
+        for _ in 0..RUN_ROWS {
+            let Some(&index) = self.queue.last() else {
+                return Ok(true);
+            };
+            let is_string = self.kind == Kind::Iri || key::is_string(self.head(index));
+            let Some(stream) = self.streams.get_mut(index) else {
+                return Err(Error::Internal("a list that is not merged"));
+            };
+            let number = stream.numbers.get(stream.next).copied();
+            match is_string {
+                true => out.extend(number),
+                false => others.extend(number),
+            }
+            stream.next += 1;
+            if stream.next == stream.numbers.len() {
+                stream.texts = TermTexts::default();
+                self.queue.pop();
+                continue;
+            }
+            if stream.next - stream.texts_from == stream.texts.len() {
+                self.refill(index, ids, memory, context)?;
+                slices += 1;
+            }
+            self.sift(index);
+            if slices == STEP_SLICES {
+                return Ok(false);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Brings the stream at the end of the queue to its place.
+    fn sift(&mut self, index: usize) {
+        let Some((_, rest)) = self.queue.split_last() else {
+            return;
+        };
+        let key = self.head(index);
+        // Mostly it stays where it is.
+        if rest.last().is_none_or(|other| self.head(*other) >= key) {
+            return;
+        }
+        let place = rest.partition_point(|other| self.head(*other).cmp(key) == Ordering::Greater);
+        if let Some(moved) = self.queue.get_mut(place..) {
+            moved.rotate_right(1);
+        }
+    }
+
+    /// The key that a stream goes on with.
+    fn head(&self, index: usize) -> &[u8] {
+        self.streams.get(index).map_or(&[], |stream| {
+            stream.texts.get(stream.next - stream.texts_from)
+        })
+    }
+
+    fn refill(
+        &mut self,
+        index: usize,
+        ids: &[TermId],
+        memory: &mut Memory,
+        context: &QueryContext,
+    ) -> Result<()> {
+        context.check()?;
+        let texts = |stream: &Stream| stream.texts.memory_bytes();
+        let all: usize = self.streams.iter().map(texts).sum();
+        let Some(stream) = self.streams.get_mut(index) else {
+            return Ok(());
+        };
+        let held = self.held + (all - texts(stream)) as u64;
+        let end = stream.numbers.len().min(stream.next + stream.slices.rows());
+        let some: Vec<TermId> = stream
+            .numbers
+            .get(stream.next..end)
+            .unwrap_or_default()
+            .iter()
+            .map(|number| ids.get(*number as usize).copied().unwrap_or_default())
+            .collect();
+        if stream.texts.size_bytes() > 2 * SLICE_BYTES {
+            stream.texts = TermTexts::default();
+        }
+        stream.texts.clear();
+        stream.texts_from = stream.next;
+        if is_short(stream, ids) {
+            let mut lexical = Vec::new();
+            let mut bytes = Vec::new();
+            for id in some {
+                lexical.clear();
+                bytes.clear();
+                if inline::write_lexical(id, &mut lexical) {
+                    let text = std::str::from_utf8(&lexical)
+                        .map_err(|_| Error::Internal("a short string that is no text"))?;
+                    key::literal_key_parts(text, None, None, None, &mut bytes);
+                }
+                stream.texts.push(&bytes);
+            }
+            return memory.require(held + stream.texts.memory_bytes() as u64);
+        }
+        context.texts_within(&some, &mut stream.texts, memory, held)?;
+        stream.slices.note(stream.texts.size_bytes());
+        Ok(())
+    }
+}
+
+/// Whether the list is that of inline strings.
+fn is_short(stream: &Stream, ids: &[TermId]) -> bool {
+    let first = stream.numbers.first();
+    let id = first.and_then(|number| ids.get(*number as usize));
+    id.is_some_and(|id| id.kind() == Kind::ShortString)
+}
