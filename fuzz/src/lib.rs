@@ -2,8 +2,8 @@
 //!
 //! Coverage-guided fuzzers need a nightly compiler, so the driver is our own: [`driver`] changes the
 //! files of fuzz/corpus (and the W3C's, where they are) with [`mutate`] from a printed seed, and runs a
-//! target on each, as an ordinary test. Targets are plain functions of bytes in [`target`], which
-//! fuzz/libfuzzer gives to libFuzzer, too.
+//! target on each, as an ordinary test. Targets are plain functions of bytes in [`target`], as other
+//! fuzzers want them, too.
 //!
 //! An input that ever found a mistake stays in fuzz/corpus, where each run begins.
 

@@ -1,10 +1,6 @@
 //! The first rows of a large answer leave before the last are computed: rows are counted when the
 //! first bytes come out.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a test, which tells figures"
-)]
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{GraphFormat, QueryOptions};

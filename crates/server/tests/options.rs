@@ -317,8 +317,8 @@ fn connections(server: &Server) -> usize {
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
     let rows = table.lines().map(|line| line.split_whitespace().collect());
     rows.filter(|row: &Vec<&str>| {
-        let (listening, held) = (row[3] == "0A", row[9] != "0");
-        row[1] == local && !listening && held
+        let is = |column: usize, text: &str| row.get(column) == Some(&text);
+        is(1, &local) && !is(3, "0A") && !is(9, "0")
     })
     .count()
 }
