@@ -2,7 +2,12 @@
 //! takes no more memory than it may.
 //!
 //! Inputs and their making are those of the package `stoa-fuzz` (fuzz/src/driver.rs).
-#![expect(clippy::unwrap_used, reason = "a test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a test"
+)]
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
