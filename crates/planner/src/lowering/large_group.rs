@@ -22,6 +22,10 @@ use crate::logical::expression_variables;
 use crate::physical::Operator;
 use crate::variable_set::VariableSet;
 
+/// How many parts of a sequence are ordered at once. Fewer than could be: they are near their places
+/// already, and each step looks at all that are left.
+const WINDOW: usize = 16;
+
 /// The parts of a group that are connected by shared variables, in the order in which they are joined.
 type Component = Vec<usize>;
 
@@ -93,12 +97,12 @@ impl Lowering<'_> {
         conditions: Vec<(usize, Expression)>,
         ranges: &RangesOf,
     ) -> Result<Planned, Error> {
-        let mut window: Vec<Part> = Vec::with_capacity(ITEMS_MAX);
+        let mut window: Vec<Part> = Vec::with_capacity(WINDOW);
         let mut conditions = conditions.into_iter().peekable();
         let mut rest = parts.into_iter().enumerate();
         loop {
             let mut end = 0;
-            for (at, part) in rest.by_ref().take(ITEMS_MAX - window.len()) {
+            for (at, part) in rest.by_ref().take(WINDOW - window.len()) {
                 window.push(part);
                 end = at;
             }
