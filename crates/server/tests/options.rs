@@ -301,9 +301,11 @@ fn the_options_of_query_and_dump() {
     let large = "SELECT * { ?a ?b ?c . ?d ?e ?f } ORDER BY ?c";
     let large = query(
         folder,
-        &["--default-graph", "union", "--memory", "16M", large],
+        &["--default-graph", "union", "--memory", "48M", large],
     );
-    assert_failed(&large, 1, &["--memory", "16777216 bytes"]);
+    assert_failed(&large, 1, &["sort needs", "--memory", "29360128 bytes"]);
+    let little = query(folder, &["--memory", "16M", "ASK {}"]);
+    assert_failed(&little, 2, &["--memory: at least 48 MB are needed"]);
 
     let trig = output(folder, &["dump", "--db", "db", "--format", "trig"]);
     assert!(trig.contains("<http://a/g> {"), "{trig}");
@@ -363,7 +365,7 @@ fn the_options_of_serve() {
 
     let options = [
         "--memory",
-        "16M",
+        "48M",
         "--client-timeout",
         "100ms",
         "--default-graph",
@@ -377,7 +379,7 @@ fn the_options_of_serve() {
     };
     let large = server.ask(QUERY, pairs);
     assert!(
-        large.starts_with("HTTP/1.1 503") && large.contains("16777216 bytes"),
+        large.starts_with("HTTP/1.1 503") && large.contains("29360128 bytes"),
         "{large}"
     );
 

@@ -45,7 +45,7 @@ struct TopK {
 enum Cut {
     /// None is going on.
     None,
-    Rank(Ranker),
+    Rank(Box<Ranker>),
     Sort(Ordered),
     Take(Ordered, Vec<u32>),
 }
@@ -132,7 +132,7 @@ impl TopK {
 
     /// Begins to bring the rows into order, to keep those within the limit.
     fn cut(&mut self, context: &QueryContext) -> Result<()> {
-        self.cut = Cut::Rank(self.keys.ranker(&self.rows, "top_k", context)?);
+        self.cut = Cut::Rank(Box::new(self.keys.ranker(&self.rows, "top_k", context)?));
         Ok(())
     }
 

@@ -15,6 +15,7 @@ use stoa_database::{
 
 use super::arguments::{DefaultGraph, Query};
 use super::output::say;
+use super::reservable;
 
 /// Output is handed to the operating system in pieces of about this size.
 const WRITE_BYTES: usize = 1 << 16;
@@ -26,7 +27,7 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
         (None, None) => anyhow::bail!("give a query, or a file of one with -f"),
     };
     let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: arguments.limits.memory,
+        memory_bytes: arguments.limits.memory.map(reservable).transpose()?,
         fetch: arguments
             .limits
             .fetch()

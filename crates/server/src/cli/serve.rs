@@ -15,6 +15,7 @@ use stoa_database::{
 
 use super::arguments::{DefaultGraph, Serve, Served};
 use super::output::say;
+use super::reservable;
 use crate::http::{Databases, Origins, Server, Service, Settings};
 
 /// How long a query may run unless the command line says otherwise.
@@ -35,7 +36,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         .memory
         .unwrap_or_else(|| machine_memory_bytes() / 2);
     let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: Some(memory),
+        memory_bytes: Some(reservable(memory)?),
         threads: arguments.threads,
         fetch: arguments
             .limits

@@ -93,6 +93,7 @@ impl Ranking {
     }
 
     /// Goes on for a while; gives the ranks of `rows`, the same at each call, when they are known.
+    #[expect(clippy::too_many_lines, reason = "one short arm for each stage")]
     pub(super) fn step(
         &mut self,
         rows: &[TermId],
