@@ -317,12 +317,15 @@ fn connections(server: &Server) -> usize {
     let port: u16 = server.address.rsplit(':').next().unwrap().parse().unwrap();
     let local = format!("0100007F:{port:04X}");
     let table = fs::read_to_string("/proc/net/tcp").unwrap();
-    let rows = table.lines().map(|line| line.split_whitespace().collect());
-    rows.filter(|row: &Vec<&str>| {
-        let is = |column: usize, text: &str| row.get(column) == Some(&text);
-        is(1, &local) && !is(3, "0A") && !is(9, "0")
-    })
-    .count()
+    table
+        .lines()
+        .filter(|line| {
+            let mut fields = line.split_whitespace();
+            let (address, state) = (fields.nth(1), fields.nth(1));
+            let (listening, held) = (state == Some("0A"), fields.nth(5) != Some("0"));
+            address == Some(local.as_str()) && !listening && held
+        })
+        .count()
 }
 
 #[test]
