@@ -22,7 +22,10 @@ fn said(harness: &mut Harness<'_>) -> String {
     let seeds = vec![(PathBuf::from("seed"), b"some hay and more hay".to_vec())];
     match catch_unwind(AssertUnwindSafe(|| run(&TARGET, seeds, harness))) {
         Ok(()) => String::new(),
-        Err(panic) => panic.downcast_ref::<String>().unwrap().clone(),
+        Err(panic) => panic
+            .downcast_ref::<String>()
+            .expect("the driver panics with a text")
+            .clone(),
     }
 }
 

@@ -112,14 +112,10 @@ fn deep_and_long_paths_end_well() {
             "{start}{end}"
         );
     }
-    for text in chain(10_000, "|") {
+    for text in [chain(10_000, "|"), chain(10_000, "/")]
+        .into_iter()
+        .flatten()
+    {
         assert_eq!(number(&scratch, &text), "true");
-    }
-    for text in chain(900, "/") {
-        assert_eq!(number(&scratch, &text), "true");
-    }
-    for text in chain(10_000, "/") {
-        let refused = scratch.database().prepare(&text, &QueryOptions::default());
-        assert!(matches!(refused, Err(Error::LimitExceeded { .. })));
     }
 }

@@ -243,7 +243,8 @@ fn wrong_requests_are_told_what_would_be_right() {
 #[test]
 fn a_query_that_is_stopped_keeps_its_notes() {
     let folder = database();
-    let server = Server::start(folder.path(), &["--timeout", "1ms"]);
+    // Time to plan it, not to answer it.
+    let server = Server::start(folder.path(), &["--timeout", "1s"]);
     let data: String = (0..2_000).map(|n| format!(" {n}")).collect();
     // Far too long, and the SELECT has a slip.
     let query = format!(

@@ -461,3 +461,24 @@ fn slow_requests_end() {
     BufReader::new(slow).read_line(&mut line).unwrap();
     assert!(line.starts_with("HTTP/1.1 408"), "{line}");
 }
+
+#[test]
+fn a_client_that_sends_byte_after_byte_is_ended_all_the_same() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db", "--client-timeout", "500ms"]);
+    let mut slow = TcpStream::connect(&server.address).unwrap();
+    write!(
+        slow,
+        "POST /sparql HTTP/1.1\r\nHost: x\r\nContent-Type: application/sparql-query\r\n\
+         Content-Length: 1000000\r\n\r\n"
+    )
+    .unwrap();
+    // A byte now and then, for as long as the server waits for all of them.
+    let mut answer = [0; 12];
+    slow.set_read_timeout(Some(std::time::Duration::from_millis(20)))
+        .unwrap();
+    while slow.read_exact(&mut answer).is_err() {
+        slow.write_all(b"A").unwrap();
+    }
+    assert_eq!(&answer, b"HTTP/1.1 408");
+}

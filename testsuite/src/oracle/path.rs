@@ -155,7 +155,10 @@ fn nodes(graph: &Graph) -> Vec<Rc<Term>> {
 fn zero_length(evaluator: &Evaluator<'_>, x: End<'_>, y: End<'_>, graph: &Graph) -> Vec<Pair> {
     let itself = |term: &Rc<Term>| (Rc::clone(term), Rc::clone(term));
     match (x, y) {
-        (Some(a), Some(b)) if a == b => vec![itself(a)],
+        (Some(a), Some(b)) if a == b => {
+            note_node(evaluator, a, graph);
+            vec![itself(a)]
+        }
         (Some(_), Some(_)) => Vec::new(),
         (Some(term), None) | (None, Some(term)) => {
             note_node(evaluator, term, graph);

@@ -242,6 +242,16 @@ impl Stream {
         self.ahead = bytes;
     }
 
+    /// Makes line feeds of all ends of lines, as parsers of XML must (section 2.11 of XML 1.0).
+    pub(crate) fn normalize_line_ends(&mut self) {
+        let ahead = Cursor::new(std::mem::take(&mut self.ahead));
+        let rest = std::mem::replace(&mut self.reader, Box::new(io::empty()));
+        self.reader = Box::new(LineEnds {
+            inner: ahead.chain(rest),
+            after_return: false,
+        });
+    }
+
     fn read_from_reader(&mut self, bytes: usize, out: &mut Vec<u8>) -> io::Result<usize> {
         let limit = u64::try_from(bytes).unwrap_or(u64::MAX);
         let before = out.len();
@@ -262,6 +272,34 @@ impl Stream {
             format!("the {name} data is damaged: {error}")
         };
         self.source.damaged(line, column, reason)
+    }
+}
+
+/// Hands on `\r\n` and `\r` as `\n`.
+struct LineEnds<R> {
+    inner: R,
+    after_return: bool,
+}
+
+impl<R: Read> Read for LineEnds<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let count = self.inner.read(buffer)?;
+            let mut kept = 0;
+            for at in 0..count {
+                let byte = buffer.get(at).copied().unwrap_or(0);
+                let is_second = byte == b'\n' && self.after_return;
+                self.after_return = byte == b'\r';
+                if !is_second && let Some(place) = buffer.get_mut(kept) {
+                    *place = if byte == b'\r' { b'\n' } else { byte };
+                    kept += 1;
+                }
+            }
+            // Nothing but the second half of an end of line is no end of the text.
+            if kept > 0 || count == 0 {
+                return Ok(kept);
+            }
+        }
     }
 }
 

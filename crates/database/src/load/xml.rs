@@ -42,6 +42,7 @@ pub(crate) fn parse<S: QuadSink>(
                 reason: error.to_string(),
             })?;
     }
+    stream.normalize_line_ends();
     let tracked = Tracked::new(stream, XmlGuard::new(text_bytes_max), text_bytes_max);
     let mut parser = parser.for_reader(Tracked::reader(&tracked));
     let mut terms = Terms::default();
@@ -313,6 +314,23 @@ mod tests {
 
     fn error(text: impl Into<Vec<u8>>) -> String {
         read(text, usize::MAX).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn ends_of_lines_are_line_feeds() {
+        let text = format!(
+            "{HEAD}<e:C rdf:about=\"s\"><e:p>a\r\nb\rc\n\r\nd&#xD;\r\n</e:p></e:C></rdf:RDF>"
+        );
+        let quads = read(text.replace("?>\n", "?>\r\n"), usize::MAX).unwrap();
+        assert!(
+            quads
+                .iter()
+                .any(|quad| quad.contains(r#""a\nb\nc\n\nd\r\n""#)),
+            "{quads:?}"
+        );
+        // The place of a mistake is that of the user's text.
+        let broken = format!("{HEAD}<e:C rdf:about=\"s\">\n</e:D>").replace('\n', "\r\n");
+        assert!(error(broken).contains("line 4"));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! |---|---|---|
 //! | `TRUE`, `False` | `true`, `false` | keywords are matched in any case (19.8, note 1) |
 //! | `GROUP BY (?v AS ?w)` | `(COALESCE(?v) AS ?w)` | it drops `?w` |
+//! | `(-1.50)`, `= +5` | `"-1.50"^^<...decimal>` | it takes the sign for an operator, though the longest token is the literal; the value changes its form, or leaves the range of numbers |
 //! | `SELECT (1 AS ?a) (?a + 1 AS ?b) ...` with aggregates | `(COALESCE(?a) + 1 AS ?b)` | it takes `?a` for one that is not grouped by, though 16.1.2 lets it be used to the right |
 //! | `?x<?a&&?b>?y` | the IRI `<\u003Fa&&?b>` | the longest token is taken (19.8), which is no comparison |
 //!
@@ -87,6 +88,7 @@ pub(super) fn rewrite(text: &str, tokens: &[Token]) -> Result<Rewritten, Mistake
             None if words.is(number, "group") && words.is(number + 1, "by") => {
                 group_by(&words, number + 2, &mut edits);
             }
+            None if matches!(word, "-" | "+") => edits.extend(signed(&words, number)),
             None if words.is(number, "select") => select(&words, number + 1, &mut edits),
             None if is_iri(word) && word.contains(['&', ',', '(', ')']) => {
                 edits.extend(escaped(word).map(|iri| (token, iri)));
@@ -96,6 +98,57 @@ pub(super) fn rewrite(text: &str, tokens: &[Token]) -> Result<Rewritten, Mistake
     }
     edits.sort_by_key(|(token, _)| token.start);
     Ok(apply(text, &edits))
+}
+
+/// What stands in expressions before an operand, so that a sign behind it belongs to a number.
+const BEFORE_OPERANDS: [&str; 15] = [
+    "(", ",", "=", "!=", "<", ">", "<=", ">=", "&&", "||", "!", "+", "-", "*", "/",
+];
+
+/// The literal for a number whose sign is token `number`.
+fn signed(words: &Words<'_>, number: usize) -> Option<(Token, String)> {
+    let before = words.get(number.checked_sub(1)?);
+    let sign = words.tokens.get(number)?;
+    let digits = words.text.get(sign.end..)?;
+    if !BEFORE_OPERANDS.contains(&before) {
+        return None;
+    }
+    let (length, datatype) = number_length(digits)?;
+    let token = Token {
+        start: sign.start,
+        end: sign.end + length,
+    };
+    let literal = format!(
+        "\"{}\"^^<http://www.w3.org/2001/XMLSchema#{datatype}>",
+        token.of(words.text)
+    );
+    Some((token, literal))
+}
+
+/// The bytes of the unsigned number at the start of a text, and its datatype (rules 146 to 148 of SPARQL
+/// 1.1).
+fn number_length(text: &str) -> Option<(usize, &'static str)> {
+    let digits = |from: usize| {
+        let rest = text.get(from..).unwrap_or_default();
+        rest.find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(rest.len())
+    };
+    let whole = digits(0);
+    let has_point = text.get(whole..)?.starts_with('.');
+    let fraction = if has_point { digits(whole + 1) } else { 0 };
+    let mantissa = whole + if has_point { 1 + fraction } else { 0 };
+    if text.get(mantissa..)?.starts_with(['e', 'E']) && whole + fraction > 0 {
+        let sign = usize::from(text.get(mantissa + 1..)?.starts_with(['+', '-']));
+        let exponent = digits(mantissa + 1 + sign);
+        if exponent > 0 {
+            return Some((mantissa + 1 + sign + exponent, "double"));
+        }
+    }
+    match (whole, fraction) {
+        (_, 1..) => Some((mantissa, "decimal")),
+        (1.., 0) => Some((whole, "integer")),
+        _ => None,
+    }
 }
 
 fn apply(text: &str, edits: &[(Token, String)]) -> Rewritten {
@@ -438,6 +491,39 @@ mod tests {
             "SELECT (COUNT(*) AS ?n) WHERE { FILTER(1 = 1) <<( <<( ?s :p 1 )>> :q :z )>> :p (<<( 1 :p 2 )>>) }",
         ] {
             assert!(rewrite(text, &tokens(text)).is_ok(), "{text}");
+        }
+    }
+
+    #[test]
+    fn signs_belong_to_numbers_where_no_operand_is_before_them() {
+        for (text, expected) in [
+            ("(-1.50 AS", "(\"-1.50\"^^<xsd:decimal> AS"),
+            (
+                "?x = -9223372036854775808)",
+                "?x = \"-9223372036854775808\"^^<xsd:integer>)",
+            ),
+            (
+                "IN (+5, -.5e-3)",
+                "IN (\"+5\"^^<xsd:integer>, \"-.5e-3\"^^<xsd:double>)",
+            ),
+            ("1 - -1", "1 - \"-1\"^^<xsd:integer>"),
+            ("?x<-1.", "?x<\"-1\"^^<xsd:integer>."),
+        ] {
+            let expected = expected.replace("xsd:", "http://www.w3.org/2001/XMLSchema#");
+            assert_eq!(of(text), expected);
+        }
+        for text in [
+            "1 -1",
+            "?x -1",
+            "(- 1",
+            "(-?x",
+            "COUNT(?x) -1",
+            "LIMIT -1",
+            "(-e1",
+            "(-.",
+            "'a'-1",
+        ] {
+            assert_eq!(of(text), text);
         }
     }
 }

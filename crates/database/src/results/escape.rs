@@ -80,8 +80,12 @@ pub(crate) fn json_string(text: &str, out: &mut Vec<u8>) {
 }
 
 /// Appends text or an attribute's value of XML. Characters that XML 1.0 cannot hold at all
-/// (controls but for tab, line feed and carriage return) become U+FFFD.
+/// (controls but for tab, line feed and carriage return, U+FFFE, U+FFFF) become U+FFFD.
 pub(crate) fn xml(text: &str, out: &mut Vec<u8>) {
+    const NONCHARACTERS: [char; 2] = ['\u{fffe}', '\u{ffff}'];
+    if text.contains(NONCHARACTERS) {
+        return xml(&text.replace(NONCHARACTERS, "\u{fffd}"), out);
+    }
     copy_escaped(
         text,
         out,

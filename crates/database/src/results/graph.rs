@@ -13,6 +13,7 @@ use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Te
 use oxrdfio::{JsonLdProfileSet, RdfFormat, RdfSerializer, WriterQuadSerializer};
 
 use super::jsonld::{FromRdfOptions, from_rdf};
+use super::rdf_xml;
 use super::term::{RDF_TYPE, TermView, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER};
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
@@ -240,10 +241,22 @@ impl GraphWriter {
                 "writing after the end of a document".to_owned(),
             ));
         };
+        if self.format == GraphFormat::RdfXml
+            && let Some(reason) = rdf_xml::obstacle(quad)
+        {
+            return Err(Error::Unsupported(format!(
+                "{} cannot express {quad}: {reason}",
+                self.format
+            )));
+        }
         serializer.serialize_quad(quad).map_err(|source| {
             Error::Unsupported(format!("{} cannot express {quad}: {source}", self.format))
         })?;
+        let start = out.len();
         buffer.drain(out);
+        if self.format == GraphFormat::RdfXml {
+            rdf_xml::escape_returns(out, start);
+        }
         Ok(())
     }
 }

@@ -18,6 +18,7 @@ mod escape;
 mod format;
 mod graph;
 mod jsonld;
+mod rdf_xml;
 mod solutions;
 mod table;
 mod term;

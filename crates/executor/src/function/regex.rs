@@ -2,7 +2,7 @@
 //! which takes time linear in the text.
 //!
 //! # Limits
-//! Patterns of up to 64 KB; a compiled one may take 1 MB. Beyond that, and for back-references in a
+//! Patterns of up to 64 KB; a compiled one may take 16 MB. Beyond that, and for back-references in a
 //! pattern, which no linear matcher has, the call is an expression error.
 
 use regex::{Regex, RegexBuilder};
@@ -10,7 +10,9 @@ use regex::{Regex, RegexBuilder};
 use crate::expression::{Cell, Tag};
 
 const PATTERN_BYTES_MAX: usize = 64 << 10;
-const COMPILED_BYTES_MAX: usize = 1 << 20;
+/// `\w` and `\p{L}` are large classes, and repetitions multiply them: `\w{1,64}` takes megabytes.
+const COMPILED_BYTES_MAX: usize = 16 << 20;
+const LAZY_BYTES_MAX: usize = 2 << 20;
 
 /// Compiles a pattern with the flags `i`, `s`, `m`, `x` and `q`; `None` if one of them is wrong or
 /// the limits are exceeded.
@@ -33,21 +35,22 @@ pub(crate) fn compile(pattern: &str, flags: &str) -> Option<Regex> {
     let pattern = if literal {
         regex::escape(pattern)
     } else {
-        translate(pattern, no_space)?
+        translate(pattern, no_space, dot_all)?
     };
     RegexBuilder::new(&pattern)
         .case_insensitive(case)
         .dot_matches_new_line(dot_all)
         .multi_line(lines)
         .size_limit(COMPILED_BYTES_MAX)
-        .dfa_size_limit(COMPILED_BYTES_MAX)
+        .dfa_size_limit(LAZY_BYTES_MAX)
         .build()
         .ok()
 }
 
-/// Brings XPath's syntax to that of the crate: `\i`, `\c`, `\w` and their complements,
-/// subtraction of classes; with `no_space` white space outside of classes is left out.
-fn translate(pattern: &str, no_space: bool) -> Option<String> {
+/// Brings XPath's syntax to that of the crate: `\i`, `\c`, `\w`, `\s` and their complements,
+/// subtraction of classes, a dot that matches no end of line unless `dot_all`; with `no_space` white
+/// space outside of classes is left out.
+fn translate(pattern: &str, no_space: bool, dot_all: bool) -> Option<String> {
     let mut out = String::with_capacity(pattern.len());
     let mut depth = 0_u32;
     let mut characters = pattern.chars().peekable();
@@ -60,6 +63,8 @@ fn translate(pattern: &str, no_space: bool) -> Option<String> {
                 'C' => out.push_str("[^-._:\\p{L}\\p{N}\\p{Mn}\\p{Mc}]"),
                 'w' => out.push_str("[^\\p{P}\\p{Z}\\p{C}]"),
                 'W' => out.push_str("[\\p{P}\\p{Z}\\p{C}]"),
+                's' => out.push_str("[ \\t\\n\\r]"),
+                'S' => out.push_str("[^ \\t\\n\\r]"),
                 // Escapes that the crate knows and XPath does not.
                 'A' | 'z' | 'b' | 'B' | 'x' | 'u' | 'U' | 'a' | 'f' | 'v' => return None,
                 other => {
@@ -92,6 +97,15 @@ fn translate(pattern: &str, no_space: bool) -> Option<String> {
             '&' | '~' if depth > 0 => {
                 out.push('\\');
                 out.push(character);
+            }
+            '.' if depth == 0 && !dot_all => out.push_str("[^\\n\\r]"),
+            '(' if depth == 0 && characters.peek() == Some(&'?') => {
+                // Of what the crate has here XPath knows groups that capture nothing.
+                characters.next();
+                if characters.next()? != ':' {
+                    return None;
+                }
+                out.push_str("(?:");
             }
             ' ' | '\t' | '\n' | '\r' if no_space && depth == 0 => (),
             other => out.push(other),
@@ -211,9 +225,33 @@ mod tests {
         assert_eq!(matches("(a)\\1", "", "aa"), None);
         assert_eq!(matches("a", "z", "a"), None);
         assert_eq!(matches("(", "", "a"), None);
+        assert_eq!(matches("^\\s$", "", "\t"), Some(true));
+        assert_eq!(matches("^\\s$", "", "\u{a0}"), Some(false));
+        assert_eq!(matches("^[\\s]$", "", "\u{b}"), Some(false));
+        assert_eq!(matches("^\\S$", "", "\u{a0}"), Some(true));
+        assert_eq!(matches("^.$", "", "\r"), Some(false));
+        assert_eq!(matches("^.$", "s", "\r"), Some(true));
+        assert_eq!(matches("^[.]$", "", "x"), Some(false));
+        assert_eq!(matches("(?:a)b", "", "ab"), Some(true));
+        assert_eq!(matches("(?i)b", "", "B"), None);
         assert_eq!(
             matches("(((a{1,100}){1,100}){1,100}){1,100}", "", "a"),
             None
         );
+    }
+
+    #[test]
+    fn usual_patterns_are_within_the_limits() {
+        let words: Vec<String> = (0..5_000).map(|n| format!("word{n}")).collect();
+        for pattern in [
+            "^\\w{3,20}$",
+            "^[\\w.-]{1,64}$",
+            "^\\p{L}{2,50}$",
+            "^.{1,2000}$",
+            &words.join("|"),
+        ] {
+            assert!(compile(pattern, "").is_some(), "{pattern}");
+        }
+        assert!(compile("(\\p{L}{1000}){100}", "").is_none());
     }
 }
