@@ -80,11 +80,37 @@ fn tallies(manifests: &[&str]) -> Option<BTreeMap<String, Tally>> {
 #[test]
 fn rdf_formats_pass_entirely() {
     let Some(tallies) = tallies(&RDF) else { return };
-    let failed: usize = tallies.values().map(|tally| tally.failed.len()).sum();
-    let passed: usize = tallies.values().map(|tally| tally.passed).sum();
-    assert_eq!(failed, 0, "see the list above");
-    assert!(passed >= 1_290, "only {passed} tests were run");
+    let sum = |count: fn(&Tally) -> usize| -> usize { tallies.values().map(count).sum() };
+    assert_eq!(sum(|tally| tally.failed.len()), 0, "see the list above");
+    assert_eq!(sum(|tally| tally.skipped.len()), 0, "see the list above");
+    let passed = sum(|tally| tally.passed);
+    assert!(passed >= 1_324, "only {passed} tests were run");
 }
+
+/// The tests that pass but for the lexical forms of computed numbers, where the suites contradict each
+/// other, and in JSON-LD but for base directions, which RDF 1.2 keeps. No other may.
+const BY_VALUE: [&str; 20] = [
+    "add-numbers-cast",
+    "agg-avg-02",
+    "agg-avg-distinct",
+    "agg-err-02",
+    "agg-min-02",
+    "agg-sum-distinct",
+    "cast-decimal",
+    "cast-double",
+    "cast-float",
+    "coalesce01",
+    "divide-numbers-cast",
+    "multiply-numbers-cast",
+    "plus-1-corrected",
+    "subtract-numbers-cast",
+    "tdi02",
+    "tdi04",
+    "tdi05",
+    "tdi06",
+    "tsv03",
+    "unminus-2",
+];
 
 fn record() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("w3c-passed.txt")
@@ -96,7 +122,7 @@ fn queries_and_other_formats_pass_at_least_as_many_as_before() {
         return;
     };
     let recorded: BTreeMap<String, usize> = std::fs::read_to_string(record())
-        .unwrap_or_default()
+        .unwrap()
         .lines()
         .filter_map(|line| {
             let (count, manifest) = line.split_once(' ')?;
@@ -110,6 +136,14 @@ fn queries_and_other_formats_pass_at_least_as_many_as_before() {
         if tally.passed < before {
             fewer.push(format!("{manifest}: {} pass, {before} did", tally.passed));
         }
+        if manifest.starts_with("sparql/") {
+            assert!(tally.failed.is_empty(), "{manifest}: see the list above");
+        }
+        let others = tally.by_value.iter();
+        let others: Vec<_> = others
+            .filter(|it| !BY_VALUE.contains(&it.as_str()))
+            .collect();
+        assert!(others.is_empty(), "{manifest}: by value only: {others:?}");
         writeln!(text, "{} {manifest}", tally.passed.max(before)).unwrap();
     }
     assert!(fewer.is_empty(), "\n{}", fewer.join("\n"));
