@@ -74,7 +74,7 @@ impl<'a> Printer<'a> {
                 self.list(" ", &plan.sorted_by);
             }
             self.text.push('\n');
-            let inputs = inputs(plan);
+            let inputs = plan.inputs();
             stack.extend(inputs.into_iter().rev().map(|input| (input, depth + 1)));
         }
     }
@@ -538,35 +538,6 @@ impl<'a> Printer<'a> {
             self.expression(inner);
         }
         self.text.push(')');
-    }
-}
-
-/// The inputs of a plan, the left one first.
-fn inputs(plan: &Plan) -> Vec<&Plan> {
-    match &plan.operator {
-        Operator::Unit
-        | Operator::Empty
-        | Operator::Values(_)
-        | Operator::OuterBindings
-        | Operator::IndexScan { .. }
-        | Operator::GraphScan { .. } => Vec::new(),
-        Operator::PathSearch { input, .. } => input.as_deref().into_iter().collect(),
-        Operator::IndexNestedLoopJoin { input, .. }
-        | Operator::Service { input, .. }
-        | Operator::Filter { input, .. }
-        | Operator::Extend { input, .. }
-        | Operator::HashAggregate { input, .. }
-        | Operator::Sort { input, .. }
-        | Operator::TopK { input, .. }
-        | Operator::Slice { input, .. }
-        | Operator::Distinct(input)
-        | Operator::Reduced(input)
-        | Operator::Project(input) => vec![input],
-        Operator::Apply { input, inner, .. } => vec![input, inner],
-        Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
-            vec![left, right]
-        }
-        Operator::Union(branches) => branches.iter().collect(),
     }
 }
 

@@ -473,12 +473,18 @@ fn a_client_that_sends_byte_after_byte_is_ended_all_the_same() {
          Content-Length: 1000000\r\n\r\n"
     )
     .unwrap();
-    // A byte now and then, for as long as the server waits for all of them.
+    // A byte now and then, until the server answers or closes the connection.
     let mut answer = [0; 12];
     slow.set_read_timeout(Some(std::time::Duration::from_millis(20)))
         .unwrap();
+    let mut sent = 0;
     while slow.read_exact(&mut answer).is_err() {
-        slow.write_all(b"A").unwrap();
+        if slow.write_all(b"A").is_err() {
+            // The answer may be lost to bytes that crossed it.
+            break;
+        }
+        sent += 1;
     }
-    assert_eq!(&answer, b"HTTP/1.1 408");
+    assert!(sent > 1 && sent < 1_000_000, "{sent}");
+    assert!(matches!(&answer, b"HTTP/1.1 408" | [0, ..]), "{answer:?}");
 }
