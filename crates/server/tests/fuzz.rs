@@ -46,7 +46,7 @@ impl Server {
         fs::write(folder.path().join("data.trig"), DATA).unwrap();
         output(folder.path(), &["load", "--db", "db", "data.trig"]);
         let log = folder.path().join("log");
-        let options = ["--memory", "64MB", "--timeout", "2", "--cors", "*"];
+        let options = ["--memory", "96MB", "--timeout", "2", "--cors", "*"];
         let child = command(folder.path())
             .args(["serve", "--db", "db", "--bind", "127.0.0.1:0"])
             .args(options)

@@ -353,7 +353,7 @@ fn planning_ends_with_its_time() {
         "SELECT * {{ ?s :one ?o {} }}",
         each(PATTERNS, " ", optional)
     );
-    let limits = ["--timeout", "300s", "--memory", "64M"];
+    let limits = ["--timeout", "300s", "--memory", "128M"];
     refused(
         folder.path(),
         &wide,

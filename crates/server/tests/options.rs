@@ -301,11 +301,11 @@ fn the_options_of_query_and_dump() {
     let large = "SELECT * { ?a ?b ?c . ?d ?e ?f } ORDER BY ?c";
     let large = query(
         folder,
-        &["--default-graph", "union", "--memory", "48M", large],
+        &["--default-graph", "union", "--memory", "96M", large],
     );
-    assert_failed(&large, 1, &["sort needs", "--memory", "29360128 bytes"]);
+    assert_failed(&large, 1, &["sort needs", "--memory", "33554432 bytes"]);
     let little = query(folder, &["--memory", "16M", "ASK {}"]);
-    assert_failed(&little, 2, &["--memory: at least 48 MB are needed"]);
+    assert_failed(&little, 2, &["--memory: at least 96 MB are needed"]);
 
     let trig = output(folder, &["dump", "--db", "db", "--format", "trig"]);
     assert!(trig.contains("<http://a/g> {"), "{trig}");
@@ -368,7 +368,7 @@ fn the_options_of_serve() {
 
     let options = [
         "--memory",
-        "48M",
+        "96M",
         "--client-timeout",
         "100ms",
         "--default-graph",
@@ -382,7 +382,7 @@ fn the_options_of_serve() {
     };
     let large = server.ask(QUERY, pairs);
     assert!(
-        large.starts_with("HTTP/1.1 503") && large.contains("29360128 bytes"),
+        large.starts_with("HTTP/1.1 503") && large.contains("33554432 bytes"),
         "{large}"
     );
 

@@ -406,7 +406,7 @@ fn an_endless_answer_ends_with_the_query() {
         "--allow-service",
         &allow,
         "--memory",
-        "48M",
+        "96M",
         &query,
     ];
     let output = stoa(folder.path(), &limited);

@@ -37,7 +37,7 @@ fn folder() -> TempDir {
 }
 
 fn serve(folder: &TempDir) -> Server {
-    Server::start(folder.path(), &["--memory", "64MB", "--timeout", "3600"])
+    Server::start(folder.path(), &["--memory", "96MB", "--timeout", "3600"])
 }
 
 /// The head of a request that accepts a format.

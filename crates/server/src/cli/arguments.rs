@@ -152,7 +152,7 @@ pub(super) struct QueryLimits {
     /// End a query after this time, such as 30s; by default after 60s in serve, else never
     #[arg(long, value_name = "TIME", env = "STOA_TIMEOUT", value_parser = parse_duration)]
     pub(super) timeout: Option<Duration>,
-    /// Memory to use at most, such as 2G, and at least 48M; by default half of the machine's in serve,
+    /// Memory to use at most, such as 2G, and at least 96M; by default half of the machine's in serve,
     /// else a quarter
     #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
     pub(super) memory: Option<u64>,

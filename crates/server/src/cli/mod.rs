@@ -69,11 +69,11 @@ pub(crate) fn run() -> ExitCode {
 }
 
 /// What the process takes beside all that is counted, in bytes: the program, stacks, what the
-/// allocator keeps.
-const FIXED_BYTES: u64 = 20 << 20;
+/// allocator keeps, blocks of the dictionary and texts of the batches that are in work.
+const FIXED_BYTES: u64 = 64 << 20;
 
 /// Less memory than that is refused for queries, in bytes.
-const QUERY_MEMORY_BYTES_MIN: u64 = 48 << 20;
+const QUERY_MEMORY_BYTES_MIN: u64 = 96 << 20;
 
 /// What queries may reserve when the process may take `memory` bytes.
 fn reservable(memory: u64) -> Result<u64, Error> {
