@@ -10,7 +10,7 @@ use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern as Source};
 use crate::cardinality::Cache;
 use crate::error::Error;
 use crate::expression::Constant;
-use crate::logical::{Node, Op, translate};
+use crate::logical::{Node, Op, narrow_graphs, translate};
 use crate::lowering::{Lowering, Planned, prune};
 use crate::nesting::{check_algebra, pattern_of};
 use crate::physical::{
@@ -66,6 +66,9 @@ pub fn plan(
             }
         }
     };
+    if options.optimize {
+        narrow_graphs(&mut root, &cache)?;
+    }
     let mut lowering = Lowering::new(&cache, options, logical.names);
     let planned = lowering.lower(root)?;
     let names = lowering.names;
