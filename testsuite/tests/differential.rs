@@ -82,6 +82,7 @@ const ALGEBRA: &[&str] = &[
     "IF",
     "COALESCE",
     "BOUND",
+    "number beyond 64 bits",
 ];
 
 const FUNCTIONS: &[&str] = &[

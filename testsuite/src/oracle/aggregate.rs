@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use oxrdf::{Literal, Term};
-use oxsdatatypes::Integer;
 
 use super::evaluate::{Evaluator, text};
 use super::value::{Number, number};
@@ -78,14 +77,14 @@ fn of_values(
     list: &[Rc<Term>],
 ) -> Outcome<Rc<Term>> {
     match aggregate.function {
-        "SUM" => sum(list).map(|n| finished(evaluator, n)),
+        "SUM" => sum(evaluator, list).map(|n| finished(evaluator, n)),
         "AVG" => {
             // 18.5.1.4: Avg(M) = 0 if Count(M) = 0, else Sum(M) / Count(M).
             let size = i64::try_from(list.len()).map_err(|_| Fault::TooLarge)?;
             if size == 0 {
                 return count(0);
             }
-            let average = sum(list)?.calculate("/", Number::Integer(Integer::from(size)))?;
+            let average = sum(evaluator, list)?.calculate("/", &Number::whole(size))?;
             Ok(finished(evaluator, average))
         }
         "MIN" => extreme(list, Ordering::Less),
@@ -128,22 +127,24 @@ fn finished(evaluator: &Evaluator<'_>, number: Number) -> Rc<Term> {
     if matches!(number, Number::Float(_) | Number::Double(_)) {
         evaluator.seen.computed_float.set(true);
     }
+    evaluator.note_size(&number);
     number.term()
 }
 
 fn count(size: usize) -> Outcome<Rc<Term>> {
     let size = i64::try_from(size).map_err(|_| Fault::TooLarge)?;
-    Ok(Number::Integer(Integer::from(size)).term())
+    Ok(Number::whole(size).term())
 }
 
 /// 18.5.1.3: Sum(S) = op:numeric-add(S1, Sum(S2..n)), and 0 for no values.
-fn sum(list: &[Rc<Term>]) -> Outcome<Number> {
-    let mut total = Number::Integer(Integer::from(0));
+fn sum(evaluator: &Evaluator<'_>, list: &[Rc<Term>]) -> Outcome<Number> {
+    let mut total = Number::whole(0);
     for value in list {
         let Term::Literal(literal) = &**value else {
             return Err(Fault::Error);
         };
-        total = total.calculate("+", number(literal).ok_or(Fault::Error)?)?;
+        total = total.calculate("+", &number(literal).ok_or(Fault::Error)?)?;
+        evaluator.note_size(&total);
     }
     Ok(total)
 }

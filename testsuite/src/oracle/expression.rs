@@ -22,10 +22,7 @@ pub fn effective(term: &Term) -> Outcome<bool> {
         Value::Boolean(value) => Ok(value),
         // "a numeric type or a typed literal with a datatype derived from a numeric type: false if
         // the operand is NaN or is numerically equal to zero".
-        Value::Number(number) => {
-            let number = f64::from(number.double());
-            Ok(!(number.is_nan() || number == 0.0))
-        }
+        Value::Number(number) => Ok(!number.is_false()),
         // "a literal with a datatype of xsd:string: false if the operand value has zero length" (1.2).
         Value::String => Ok(!literal.value().is_empty()),
         // "If the argument is a literal with an invalid lexical form for the datatype, then raise an
@@ -77,7 +74,11 @@ impl Evaluator<'_> {
     fn look(&self, term: &Term) {
         let Term::Literal(literal) = term else { return };
         let canonical = match value(literal) {
-            Value::Number(number) => number.literal() == *literal && !is_float(number),
+            Value::Number(number) if number.is_big() => {
+                self.note_size(&number);
+                true
+            }
+            Value::Number(number) => number.literal() == *literal && !is_float(&number),
             Value::Boolean(_) => literal.value() == "true" || literal.value() == "false",
             Value::DateTime(time) => time.to_string() == literal.value(),
             Value::Date(date) => date.to_string() == literal.value(),
@@ -212,7 +213,7 @@ impl Evaluator<'_> {
                     // 17.3.1: operators may be extended, and some engines calculate with dates.
                     return Err(Fault::Open("arithmetic of dates"));
                 }
-                self.number(function::numeric(a)?.calculate(name, function::numeric(b)?)?)
+                self.number(function::numeric(a)?.calculate(name, &function::numeric(b)?)?)
             }
             ("unary +", [a]) => self.number(function::numeric(a)?),
             ("unary -" | "ABS" | "CEIL" | "FLOOR" | "ROUND", [a]) => {
@@ -221,9 +222,9 @@ impl Evaluator<'_> {
             _ => {
                 let result = function::call(name, values)?;
                 if let Term::Literal(literal) = &*result
-                    && super::value::number(literal).is_some_and(is_float)
+                    && let Some(number) = super::value::number(literal)
                 {
-                    self.seen.computed_float.set(true);
+                    self.number(number);
                 }
                 result
             }
@@ -232,14 +233,23 @@ impl Evaluator<'_> {
     }
 
     fn number(&self, number: Number) -> Rc<Term> {
-        if is_float(number) {
+        if is_float(&number) {
             self.seen.computed_float.set(true);
         }
+        self.note_size(&number);
         number.term()
+    }
+
+    /// Remembers numbers that spareval does not hold.
+    pub(super) fn note_size(&self, number: &Number) {
+        if number.is_big() {
+            self.seen.note("a number beyond 64 bits");
+            self.seen.count("number beyond 64 bits");
+        }
     }
 }
 
-fn is_float(number: Number) -> bool {
+fn is_float(number: &Number) -> bool {
     matches!(number, Number::Float(_) | Number::Double(_))
 }
 

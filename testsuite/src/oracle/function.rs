@@ -6,7 +6,7 @@ use std::rc::Rc;
 use md5::{Digest, Md5};
 use oxrdf::vocab::xsd;
 use oxrdf::{BaseDirection, BlankNode, Literal, NamedNode, NamedOrBlankNode, Term, Triple};
-use oxsdatatypes::{DateTime, Decimal, Integer};
+use oxsdatatypes::DateTime;
 use sha1::Sha1;
 use sha2::{Sha256, Sha384, Sha512};
 
@@ -59,7 +59,7 @@ fn like(value: impl Into<String>, language: Option<&str>) -> Rc<Term> {
 
 fn whole(value: usize) -> Outcome<Rc<Term>> {
     let value = i64::try_from(value).map_err(|_| Fault::TooLarge)?;
-    Ok(Number::Integer(Integer::from(value)).term())
+    Ok(Number::whole(value).term())
 }
 
 /// STR (17.4.2.5).
@@ -208,7 +208,7 @@ fn string_function(name: &'static str, arguments: &[Rc<Term>]) -> Outcome<Rc<Ter
                 let Number::Integer(n) = numeric(argument)? else {
                     return Err(Fault::Error);
                 };
-                numbers.push(i64::from(n));
+                numbers.push(i64::try_from(n).map_err(|_| Fault::Open("SUBSTR far away"))?);
             }
             let start = *numbers.first().ok_or(Fault::Error)?;
             let end = numbers
@@ -337,14 +337,17 @@ fn date_or_hash(name: &'static str, arguments: &[Rc<Term>]) -> Outcome<Rc<Term>>
         Value::Date(d) => (d.year(), d.month(), d.day(), d.timezone(), None),
         _ => return Err(Fault::Error),
     };
-    let integer = |n: i64| Ok(Number::Integer(Integer::from(n)).term());
+    let integer = |n: i64| Ok(Number::whole(n).term());
     match (name, time) {
         ("YEAR", _) => integer(year),
         ("MONTH", _) => integer(month.into()),
         ("DAY", _) => integer(day.into()),
         ("HOURS", Some(time)) => integer(time.hour().into()),
         ("MINUTES", Some(time)) => integer(time.minute().into()),
-        ("SECONDS", Some(time)) => Ok(Number::Decimal(time.second()).term()),
+        ("SECONDS", Some(time)) => {
+            let seconds = Literal::new_typed_literal(time.second().to_string(), xsd::DECIMAL);
+            Ok(Rc::new(seconds.into()))
+        }
         ("TIMEZONE", _) => {
             let zone = zone.ok_or(Fault::Error)?;
             Ok(Rc::new(
@@ -393,10 +396,7 @@ fn cast(target: &str, arguments: &[Rc<Term>]) -> Outcome<Rc<Term>> {
         // The lexical form, which here is canonical; also of unknown datatypes.
         ("string", _) => Ok(plain(text)),
         ("boolean", Value::Boolean(value)) => Ok(boolean(value)),
-        ("boolean", Value::Number(number)) => {
-            let number = f64::from(number.double());
-            Ok(boolean(!(number.is_nan() || number == 0.0)))
-        }
+        ("boolean", Value::Number(number)) => Ok(boolean(!number.is_false())),
         ("boolean", Value::String) => match value(&again(xsd::BOOLEAN.into_owned())) {
             Value::Boolean(value) => Ok(boolean(value)),
             _ => Err(Fault::Error),
@@ -415,7 +415,7 @@ fn cast(target: &str, arguments: &[Rc<Term>]) -> Outcome<Rc<Term>> {
             Ok(Rc::new(again(xsd::DATE.into_owned()).into()))
         }
         ("integer" | "decimal" | "float" | "double", source) => {
-            number_cast(target, &source, text).map(Number::term)
+            number_cast(target, &source, text).map(|number| number.term())
         }
         _ => Err(Fault::Error),
     }
@@ -423,8 +423,8 @@ fn cast(target: &str, arguments: &[Rc<Term>]) -> Outcome<Rc<Term>> {
 
 fn number_cast(target: &str, source: &Value, text: &str) -> Outcome<Number> {
     let number = match source {
-        Value::Number(number) => *number,
-        Value::Boolean(value) => Number::Integer(Integer::from(i64::from(*value))),
+        Value::Number(number) => number.clone(),
+        Value::Boolean(value) => Number::whole(i64::from(*value)),
         Value::String => {
             let datatype =
                 NamedNode::new_unchecked(format!("http://www.w3.org/2001/XMLSchema#{target}"));
@@ -432,49 +432,25 @@ fn number_cast(target: &str, source: &Value, text: &str) -> Outcome<Number> {
         }
         _ => return Err(Fault::Error),
     };
-    Ok(match (target, number) {
-        ("integer", Number::Integer(n)) => Number::Integer(n),
-        ("integer", Number::Decimal(n)) => {
-            // Truncated towards zero.
-            let truncated = if n < Decimal::default() {
-                n.checked_ceil()
-            } else {
-                n.checked_floor()
-            };
-            let truncated = truncated.ok_or(Fault::Open("overflow"))?;
-            Number::Integer(Integer::try_from(truncated).map_err(|_| Fault::Open("overflow"))?)
-        }
-        ("integer", number) => {
-            let value = f64::from(number.double());
-            if !value.is_finite() {
-                return Err(Fault::Error);
-            }
-            let truncated = format!("{:.0}", value.trunc());
-            Number::Integer(truncated.parse().map_err(|_| Fault::Open("overflow"))?)
-        }
-        ("decimal", Number::Integer(n)) => Number::Decimal(n.into()),
-        ("decimal", Number::Decimal(n)) => Number::Decimal(n),
+    match (target, number) {
+        // Truncated towards zero.
+        ("integer", number) => number.truncated()?,
+        ("decimal", Number::Integer(n)) => Number::Decimal(n, 0),
+        ("decimal", number @ Number::Decimal(..)) => number,
         ("decimal", number) => {
             let value = f64::from(number.double());
-            if !value.is_finite() {
-                return Err(Fault::Error);
+            if value.fract() == 0.0 {
+                return number_cast(target, &Value::Number(number.truncated()?), text);
             }
             if matches!(number, Number::Float(_)) && value.fract() != 0.0 {
                 return Err(Fault::Open("digits of a float as decimal"));
             }
-            Number::Decimal(
-                value
-                    .to_string()
-                    .parse()
-                    .map_err(|_| Fault::Open("overflow"))?,
-            )
+            // NaN and the infinities are no decimals.
+            let shortest = Literal::new_typed_literal(value.to_string(), xsd::DECIMAL);
+            super::value::number(&shortest).ok_or(Fault::Error)?
         }
-        ("float", number) => match number {
-            Number::Integer(n) => Number::Float(n.into()),
-            Number::Decimal(n) => Number::Float(n.into()),
-            Number::Float(n) => Number::Float(n),
-            Number::Double(n) => Number::Float(n.into()),
-        },
+        ("float", number) => Number::Float(number.to_float()),
         (_, number) => Number::Double(number.double()),
-    })
+    }
+    .checked()
 }

@@ -17,7 +17,7 @@ pub fn equal(a: &Term, b: &Term) -> Outcome<bool> {
         return Ok(a == b);
     };
     match (value(left), value(right)) {
-        (Value::Number(a), Value::Number(b)) => Ok(a.compare(b) == Some(Ordering::Equal)),
+        (Value::Number(a), Value::Number(b)) => Ok(a.compare(&b) == Some(Ordering::Equal)),
         (Value::Boolean(a), Value::Boolean(b)) => Ok(a == b),
         (Value::Duration(a), Value::Duration(b)) => Ok(a == b),
         (Value::String, Value::String) => Ok(left.value() == right.value()),
@@ -54,7 +54,7 @@ pub fn less(a: &Term, b: &Term) -> Outcome<Option<Ordering>> {
         return Err(Fault::Error);
     };
     match (value(left), value(right)) {
-        (Value::Number(a), Value::Number(b)) => Ok(a.compare(b)),
+        (Value::Number(a), Value::Number(b)) => Ok(a.compare(&b)),
         (Value::Boolean(a), Value::Boolean(b)) => Ok(Some(a.cmp(&b))),
         (Value::String, Value::String) => Ok(Some(left.value().cmp(right.value()))),
         // Between a time with and one without zone there may be no order, which is an error.

@@ -3,9 +3,10 @@
 use std::cmp::Ordering;
 use std::rc::Rc;
 
+use num_bigint::BigInt;
 use oxrdf::vocab::{rdf, xsd};
 use oxrdf::{Literal, Term};
-use oxsdatatypes::{Boolean, Date, DateTime, DayTimeDuration, Decimal, Double, Float, Integer};
+use oxsdatatypes::{Boolean, Date, DateTime, DayTimeDuration, Double, Float};
 
 use super::{Fault, Outcome};
 
@@ -31,17 +32,23 @@ pub enum Value {
 }
 
 /// A number.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Number {
     /// xsd:integer and the types derived from it.
-    Integer(Integer),
-    /// xsd:decimal.
-    Decimal(Decimal),
+    Integer(BigInt),
+    /// xsd:decimal: digits, and how many of them are behind the point.
+    Decimal(BigInt, u32),
     /// xsd:float.
     Float(Float),
     /// xsd:double.
     Double(Double),
 }
+
+/// Digits behind the point of a quotient, unless an operand has more: what the product documents.
+const QUOTIENT_SCALE: u32 = 18;
+
+/// Numbers with more digits than that may be errors.
+const DIGITS_MAX: usize = 1_000;
 
 /// The value of a literal.
 #[must_use]
@@ -75,9 +82,11 @@ pub fn number(literal: &Literal) -> Option<Number> {
     let text = literal.value();
     let datatype = literal.datatype();
     if datatype == xsd::INTEGER || datatype == xsd::INT {
-        text.parse().ok().map(Number::Integer)
+        let (digits, point) = digits(text)?;
+        point.is_none().then_some(Number::Integer(digits))
     } else if datatype == xsd::DECIMAL {
-        text.parse().ok().map(Number::Decimal)
+        let (digits, point) = digits(text)?;
+        Some(Number::Decimal(digits, point.unwrap_or(0)))
     } else if datatype == xsd::DOUBLE {
         text.parse().ok().map(Number::Double)
     } else if datatype == xsd::FLOAT {
@@ -85,6 +94,31 @@ pub fn number(literal: &Literal) -> Option<Number> {
     } else {
         None
     }
+}
+
+/// The digits of an integer or decimal, and how many are behind its point.
+fn digits(text: &str) -> Option<(BigInt, Option<u32>)> {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (whole, fraction) = match unsigned.split_once('.') {
+        Some((whole, fraction)) => (whole, Some(fraction)),
+        None => (unsigned, None),
+    };
+    let all = format!("{whole}{}", fraction.unwrap_or(""));
+    if all.is_empty() || !all.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let digits: BigInt = all.parse().ok()?;
+    let scale = fraction.map(|fraction| u32::try_from(fraction.len()));
+    let signed = if text.starts_with('-') {
+        -digits
+    } else {
+        digits
+    };
+    Some((signed, scale.transpose().ok()?))
+}
+
+fn ten_to(power: u32) -> BigInt {
+    BigInt::from(10).pow(power)
 }
 
 /// The canonical form of a double: `1.0E2`.
@@ -101,69 +135,131 @@ pub fn canonical(text: &str) -> String {
 }
 
 impl Number {
+    /// The lexical form of an integer or decimal, in canonical form; that of a double is another.
+    fn exact_text(&self) -> Option<String> {
+        let (number, scale) = self.exact()?;
+        let scale = usize::try_from(scale).ok()?;
+        let sign = if *number < BigInt::default() { "-" } else { "" };
+        let digits = format!("{:0>1$}", number.magnitude().to_string(), scale + 1);
+        let (whole, fraction) = digits.split_at(digits.len() - scale);
+        let fraction = fraction.trim_end_matches('0');
+        Some(if fraction.is_empty() {
+            format!("{sign}{whole}")
+        } else {
+            format!("{sign}{whole}.{fraction}")
+        })
+    }
+
     /// The number as a literal in canonical form.
     #[must_use]
-    pub fn literal(self) -> Literal {
+    pub fn literal(&self) -> Literal {
+        let exact = self.exact_text().unwrap_or_default();
         match self {
-            Self::Integer(n) => Literal::new_typed_literal(n.to_string(), xsd::INTEGER),
-            Self::Decimal(n) => Literal::new_typed_literal(n.to_string(), xsd::DECIMAL),
+            Self::Integer(_) => Literal::new_typed_literal(exact, xsd::INTEGER),
+            Self::Decimal(..) => Literal::new_typed_literal(exact, xsd::DECIMAL),
             Self::Float(n) => {
-                Literal::new_typed_literal(canonical(&format!("{:E}", f32::from(n))), xsd::FLOAT)
+                Literal::new_typed_literal(canonical(&format!("{:E}", f32::from(*n))), xsd::FLOAT)
             }
             Self::Double(n) => {
-                Literal::new_typed_literal(canonical(&format!("{:E}", f64::from(n))), xsd::DOUBLE)
+                Literal::new_typed_literal(canonical(&format!("{:E}", f64::from(*n))), xsd::DOUBLE)
             }
         }
     }
 
     /// The number as a term.
     #[must_use]
-    pub fn term(self) -> Rc<Term> {
+    pub fn term(&self) -> Rc<Term> {
         Rc::new(self.literal().into())
     }
 
-    fn rank(self) -> u8 {
+    /// A whole number.
+    #[must_use]
+    pub fn whole(value: i64) -> Self {
+        Self::Integer(value.into())
+    }
+
+    /// An integer or decimal that 64 bits, or 18 digits behind the point, do not hold.
+    #[must_use]
+    pub fn is_big(&self) -> bool {
+        match self {
+            Self::Integer(n) => i64::try_from(n).is_err(),
+            _ => self
+                .exact_text()
+                .is_some_and(|text| text.parse::<oxsdatatypes::Decimal>().is_err()),
+        }
+    }
+
+    fn rank(&self) -> u8 {
         match self {
             Self::Integer(_) => 0,
-            Self::Decimal(_) => 1,
+            Self::Decimal(..) => 1,
             Self::Float(_) => 2,
             Self::Double(_) => 3,
         }
     }
 
-    fn decimal(self) -> Option<Decimal> {
+    /// Digits and scale of an integer or decimal.
+    fn exact(&self) -> Option<(&BigInt, u32)> {
         match self {
-            Self::Integer(n) => Some(n.into()),
-            Self::Decimal(n) => Some(n),
+            Self::Integer(n) => Some((n, 0)),
+            Self::Decimal(n, scale) => Some((n, *scale)),
             _ => None,
         }
     }
 
-    fn float(self) -> Option<Float> {
+    /// As a float, unless it is a double.
+    fn float(&self) -> Option<Float> {
         match self {
-            Self::Integer(n) => Some(n.into()),
-            Self::Decimal(n) => Some(n.into()),
-            Self::Float(n) => Some(n),
+            Self::Float(n) => Some(*n),
             Self::Double(_) => None,
+            // Rust reads the nearest one.
+            _ => self.exact_text()?.parse::<f32>().ok().map(Float::from),
         }
     }
 
     /// As a double, whatever it is.
     #[must_use]
-    pub fn double(self) -> Double {
+    pub fn double(&self) -> Double {
         match self {
-            Self::Integer(n) => n.into(),
-            Self::Decimal(n) => n.into(),
-            Self::Float(n) => n.into(),
-            Self::Double(n) => n,
+            Self::Float(n) => (*n).into(),
+            Self::Double(n) => *n,
+            _ => {
+                let text = self.exact_text().unwrap_or_default();
+                text.parse::<f64>().unwrap_or(f64::NAN).into()
+            }
         }
+    }
+
+    /// As xsd:float, by a cast.
+    #[must_use]
+    pub fn to_float(&self) -> Float {
+        self.float().unwrap_or_else(|| self.double().into())
+    }
+
+    /// Whether it is zero or NaN.
+    #[must_use]
+    pub fn is_false(&self) -> bool {
+        match self.exact() {
+            Some((digits, _)) => *digits == BigInt::default(),
+            None => {
+                let value = f64::from(self.double());
+                value.is_nan() || value == 0.0
+            }
+        }
+    }
+
+    /// Both with the digits of one scale.
+    fn aligned(&self, other: &Self) -> Option<(BigInt, BigInt, u32)> {
+        let ((a, left), (b, right)) = (self.exact()?, other.exact()?);
+        let scale = left.max(right);
+        Some((a * ten_to(scale - left), b * ten_to(scale - right), scale))
     }
 
     /// `op:numeric-equal` and `op:numeric-less-than`; `None` if either is NaN.
     #[must_use]
-    pub fn compare(self, other: Self) -> Option<Ordering> {
+    pub fn compare(&self, other: &Self) -> Option<Ordering> {
         match self.rank().max(other.rank()) {
-            0 | 1 => Some(self.decimal()?.cmp(&other.decimal()?)),
+            0 | 1 => self.aligned(other).map(|(a, b, _)| a.cmp(&b)),
             2 => f32::from(self.float()?).partial_cmp(&f32::from(other.float()?)),
             _ => f64::from(self.double()).partial_cmp(&f64::from(other.double())),
         }
@@ -172,34 +268,10 @@ impl Number {
     /// `+`, `-`, `*` and `/` (17.3).
     ///
     /// # Errors
-    /// An expression error for a division of exact numbers by zero; open for an overflow.
-    pub fn calculate(self, operator: &str, other: Self) -> Outcome<Self> {
-        const OVERFLOW: Fault = Fault::Open("overflow");
+    /// An expression error for a division of exact numbers by zero; open for too many digits.
+    pub fn calculate(&self, operator: &str, other: &Self) -> Outcome<Self> {
         match self.rank().max(other.rank()) {
-            0 if operator != "/" => {
-                let (Self::Integer(a), Self::Integer(b)) = (self, other) else {
-                    return Err(Fault::Error);
-                };
-                let result = match operator {
-                    "+" => a.checked_add(b),
-                    "-" => a.checked_sub(b),
-                    _ => a.checked_mul(b),
-                };
-                result.map(Self::Integer).ok_or(OVERFLOW)
-            }
-            0 | 1 => {
-                let (Some(a), Some(b)) = (self.decimal(), other.decimal()) else {
-                    return Err(Fault::Error);
-                };
-                let result = match operator {
-                    "+" => a.checked_add(b),
-                    "-" => a.checked_sub(b),
-                    "*" => a.checked_mul(b),
-                    _ if b == Decimal::default() => return Err(Fault::Error),
-                    _ => a.checked_div(b),
-                };
-                result.map(Self::Decimal).ok_or(OVERFLOW)
-            }
+            0 | 1 => self.calculate_exactly(operator, other),
             2 => {
                 let (Some(a), Some(b)) = (self.float(), other.float()) else {
                     return Err(Fault::Error);
@@ -223,43 +295,96 @@ impl Number {
         }
     }
 
+    fn calculate_exactly(&self, operator: &str, other: &Self) -> Outcome<Self> {
+        let (a, b, scale) = self.aligned(other).ok_or(Fault::Error)?;
+        let (digits, scale) = match operator {
+            "+" => (a + b, scale),
+            "-" => (a - b, scale),
+            "*" => (a * b, 2 * scale),
+            _ if b == BigInt::default() => return Err(Fault::Error),
+            _ => {
+                // What is behind the last place is cut off.
+                let places = scale.max(QUOTIENT_SCALE);
+                (a * ten_to(places) / b, places)
+            }
+        };
+        let result = if scale == 0 && self.rank() + other.rank() == 0 && operator != "/" {
+            Self::Integer(digits)
+        } else {
+            Self::Decimal(digits, scale)
+        };
+        result.checked()
+    }
+
+    /// Open if there are so many digits that an engine may give up.
+    ///
+    /// # Errors
+    /// That.
+    pub fn checked(self) -> Outcome<Self> {
+        if self
+            .exact_text()
+            .is_some_and(|text| text.len() > DIGITS_MAX)
+        {
+            return Err(Fault::Open("too many digits"));
+        }
+        // Zeros at the end are no digits that count.
+        Ok(match self {
+            Self::Decimal(..) => number(&self.literal()).unwrap_or(self),
+            _ => self,
+        })
+    }
+
     /// `unary -`, ABS, CEIL, FLOOR, ROUND (17.4.4): the type stays.
     ///
     /// # Errors
-    /// Open for an overflow.
-    pub fn change(self, function: &str) -> Outcome<Self> {
-        const OVERFLOW: Fault = Fault::Open("overflow");
+    /// Open for too many digits.
+    pub fn change(&self, function: &str) -> Outcome<Self> {
         // fn:round: halves go up.
         let change = |value: f64| match function {
             "ABS" => value.abs(),
             "CEIL" => value.ceil(),
             "FLOOR" => value.floor(),
-            "ROUND" => (value + 0.5).floor(),
+            // "-0.5 <= value < 0 gives negative zero".
+            "ROUND" => (value + 0.5).floor().copysign(value),
             _ => -value,
         };
-        Ok(match self {
-            Self::Integer(n) => Self::Integer(match function {
-                "ABS" => n.checked_abs().ok_or(OVERFLOW)?,
-                "unary -" => n.checked_neg().ok_or(OVERFLOW)?,
-                _ => n,
-            }),
-            Self::Decimal(n) => Self::Decimal(
-                match function {
-                    "ABS" => n.checked_abs(),
-                    "CEIL" => n.checked_ceil(),
-                    "FLOOR" => n.checked_floor(),
-                    "ROUND" => "0.5"
-                        .parse::<Decimal>()
-                        .ok()
-                        .and_then(|half| n.checked_add(half))
-                        .and_then(Decimal::checked_floor),
-                    _ => n.checked_neg(),
+        let change_exact = |digits: &BigInt, unit: &BigInt| -> BigInt {
+            // What is missing to the next whole number below.
+            let above = |digits: &BigInt| ((digits % unit) + unit) % unit;
+            match function {
+                "ABS" => digits.magnitude().clone().into(),
+                "CEIL" => digits + above(&-digits),
+                "FLOOR" => digits - above(digits),
+                "ROUND" => {
+                    let raised = digits + unit / 2_u8;
+                    &raised - above(&raised)
                 }
-                .ok_or(OVERFLOW)?,
-            ),
-            Self::Float(n) => Self::Float(Float::from(Double::from(change(f32::from(n).into())))),
-            Self::Double(n) => Self::Double(change(n.into()).into()),
-        })
+                _ => -digits,
+            }
+        };
+        match self {
+            Self::Integer(n) => Self::Integer(change_exact(n, &1.into())),
+            // With one digit more a half is whole.
+            Self::Decimal(n, scale) => {
+                Self::Decimal(change_exact(&(n * 10), &ten_to(scale + 1)), scale + 1)
+            }
+            Self::Float(n) => Self::Float(Float::from(Double::from(change(f32::from(*n).into())))),
+            Self::Double(n) => Self::Double(change((*n).into()).into()),
+        }
+        .checked()
+    }
+
+    /// The integer part; an expression error for INF and NaN.
+    ///
+    /// # Errors
+    /// That.
+    pub fn truncated(&self) -> Outcome<Self> {
+        if let Some((digits, scale)) = self.exact() {
+            return Ok(Self::Integer(digits / ten_to(scale)));
+        }
+        let value = f64::from(self.double());
+        let text = format!("{:.0}", value.trunc());
+        text.parse().map(Self::Integer).map_err(|_| Fault::Error)
     }
 }
 

@@ -64,6 +64,16 @@ pub fn numbers() -> Vec<Literal> {
         &["1.0E0", "2.5E0", "1e2", "100", "-0.5", "INF", "NaN"],
     ));
     all.extend(typed("float", &["1.5", "0.1"]));
+    // Beyond 64 bits, and 18 digits behind the point; sums that leave and come back.
+    all.extend(typed(
+        "integer",
+        &["9223372036854775807", "-12345678901234567890123"],
+    ));
+    all.extend(typed(
+        "decimal",
+        &["100000000000000000000.5", "0.00000000000000000001"],
+    ));
+    all.extend(typed("double", &["1.0E23"]));
     all.extend(typed("int", &["7", "2"]));
     all
 }

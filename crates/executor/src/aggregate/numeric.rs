@@ -1,7 +1,8 @@
 //! SUM and AVG.
 //!
-//! Sums of integers are kept in 64 bits per group; other numbers go through XPath's promotion. A
-//! value that is an error or no number makes the whole result an error.
+//! Sums of integers are kept in 64 bits per group while they fit; other numbers go through XPath's
+//! promotion, and what outgrows its type goes on exactly. A value that is an error or no number
+//! makes the whole result an error.
 
 #![expect(
     clippy::indexing_slicing,
@@ -23,6 +24,15 @@ use crate::expression::{Cell, add, divide, term_values};
 pub(super) struct Sum {
     /// `None` once an error was seen.
     sums: Vec<Option<Value>>,
+    /// Bytes of sums beyond 64 bits, outside of `sums`.
+    heap_bytes: usize,
+}
+
+fn heap_bytes(value: Option<&Value>) -> usize {
+    match value {
+        Some(Value::Big(value)) => value.heap_bytes(),
+        _ => 0,
+    }
 }
 
 impl Sum {
@@ -32,10 +42,12 @@ impl Sum {
         let values = term_values(&ids, context)?;
         for ((group, _), value) in rows.iter().zip(values) {
             let slot = &mut self.sums[*group as usize];
+            let before = heap_bytes(slot.as_ref());
             *slot = match (slot.take(), value) {
                 (Some(sum), Some(value)) => add(&sum, &value).filter(Value::is_numeric),
                 _ => None,
             };
+            self.heap_bytes = self.heap_bytes - before + heap_bytes(slot.as_ref());
         }
         Ok(())
     }
@@ -56,11 +68,10 @@ impl Accumulator for Sum {
         for (group, id) in groups.iter().zip(values) {
             if id.kind() == Kind::Integer {
                 let slot = &mut self.sums[*group as usize];
-                if let Some(Value::Integer(sum)) = slot {
-                    match sum.checked_add(inline::integer_value(*id)) {
-                        Some(next) => *sum = next,
-                        None => *slot = None,
-                    }
+                if let Some(Value::Integer(sum)) = slot
+                    && let Some(next) = sum.checked_add(inline::integer_value(*id))
+                {
+                    *sum = next;
                     continue;
                 }
             }
@@ -77,7 +88,7 @@ impl Accumulator for Sum {
     }
 
     fn bytes(&self) -> u64 {
-        let bytes = self.sums.capacity() * size_of::<Option<Value>>();
+        let bytes = self.sums.capacity() * size_of::<Option<Value>>() + self.heap_bytes;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }

@@ -1,9 +1,11 @@
 //! Arithmetic with XPath's promotion of types: integer, decimal, float, double; and of dates with
-//! durations. Overflow and division of an exact number by zero are expression errors.
+//! durations. Integers and decimals that outgrow 64 bits and `Decimal` go on exactly, up to
+//! [`stoa_terms::value::DIGITS_MAX`] digits; more, and division of an exact number by zero, are
+//! expression errors.
 
 use oxsdatatypes::{Decimal, Duration};
 use stoa_planner::expression::ArithmeticOperator;
-use stoa_terms::value::{Temporal, Value};
+use stoa_terms::value::{self, ExactOperator, Temporal, Value};
 
 /// `left operator right`
 pub(super) fn calculate(
@@ -63,8 +65,9 @@ fn subtract(left: &Value, right: &Value) -> Option<Value> {
 /// `-value`
 pub(super) fn negate(value: &Value) -> Option<Value> {
     match value {
-        Value::Integer(value) => value.checked_neg().map(Value::Integer),
-        Value::Decimal(value) => value.checked_neg().map(Value::Decimal),
+        Value::Integer(_) | Value::Decimal(_) | Value::Big(_) => {
+            subtract_exact(&Value::Integer(0), value)
+        }
         Value::Float(value) => Some(Value::Float(-value)),
         Value::Double(value) => Some(Value::Double(-value)),
         Value::YearMonthDuration(value) => value.checked_neg().map(Value::YearMonthDuration),
@@ -83,9 +86,10 @@ fn numeric(
     double: fn(f64, f64) -> f64,
 ) -> Option<Value> {
     match (left, right) {
-        (Value::Integer(_) | Value::Decimal(_), Value::Integer(_) | Value::Decimal(_)) => {
-            exact(left, right)
-        }
+        (
+            Value::Integer(_) | Value::Decimal(_) | Value::Big(_),
+            Value::Integer(_) | Value::Decimal(_) | Value::Big(_),
+        ) => exact(left, right),
         (Value::Double(_), _) | (_, Value::Double(_)) => {
             Some(Value::Double(double(left.to_f64()?, right.to_f64()?)))
         }
@@ -97,36 +101,43 @@ fn numeric(
 }
 
 fn add_exact(left: &Value, right: &Value) -> Option<Value> {
-    if let (Value::Integer(a), Value::Integer(b)) = (left, right) {
-        return a.checked_add(*b).map(Value::Integer);
-    }
-    let sum = left.to_decimal()?.checked_add(right.to_decimal()?)?;
-    Some(Value::Decimal(sum))
+    let sum = match (left, right) {
+        (Value::Integer(a), Value::Integer(b)) => a.checked_add(*b).map(Value::Integer),
+        _ => decimals(left, right, |a, b| a.checked_add(b)),
+    };
+    sum.or_else(|| value::calculate(ExactOperator::Add, left, right))
 }
 
 fn subtract_exact(left: &Value, right: &Value) -> Option<Value> {
-    if let (Value::Integer(a), Value::Integer(b)) = (left, right) {
-        return a.checked_sub(*b).map(Value::Integer);
-    }
-    let difference = left.to_decimal()?.checked_sub(right.to_decimal()?)?;
-    Some(Value::Decimal(difference))
+    let difference = match (left, right) {
+        (Value::Integer(a), Value::Integer(b)) => a.checked_sub(*b).map(Value::Integer),
+        _ => decimals(left, right, |a, b| a.checked_sub(b)),
+    };
+    difference.or_else(|| value::calculate(ExactOperator::Subtract, left, right))
 }
 
 fn multiply_exact(left: &Value, right: &Value) -> Option<Value> {
-    if let (Value::Integer(a), Value::Integer(b)) = (left, right) {
-        return a.checked_mul(*b).map(Value::Integer);
-    }
-    let product = left.to_decimal()?.checked_mul(right.to_decimal()?)?;
-    Some(Value::Decimal(product))
+    let product = match (left, right) {
+        (Value::Integer(a), Value::Integer(b)) => a.checked_mul(*b).map(Value::Integer),
+        // `None` also where a product has more digits than a `Decimal`.
+        _ => decimals(left, right, |a, b| a.checked_mul(b)),
+    };
+    product.or_else(|| value::calculate(ExactOperator::Multiply, left, right))
 }
 
 /// The quotient of two integers is a decimal.
 fn divide_exact(left: &Value, right: &Value) -> Option<Value> {
-    let divisor = right.to_decimal()?;
-    if divisor == Decimal::default() {
-        return None;
-    }
-    left.to_decimal()?.checked_div(divisor).map(Value::Decimal)
+    decimals(left, right, |a, b| a.checked_div(b))
+        .or_else(|| value::calculate(ExactOperator::Divide, left, right))
+}
+
+/// The result for two numbers that fit into decimals, if it fits, too.
+fn decimals(
+    left: &Value,
+    right: &Value,
+    operation: fn(Decimal, Decimal) -> Option<Decimal>,
+) -> Option<Value> {
+    operation(left.to_decimal()?, right.to_decimal()?).map(Value::Decimal)
 }
 
 fn as_duration(value: &Value) -> Option<Duration> {

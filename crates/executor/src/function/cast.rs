@@ -8,7 +8,7 @@
 
 use oxsdatatypes::{DayTimeDuration, Integer, YearMonthDuration};
 use stoa_terms::datatype::Datatype;
-use stoa_terms::value::{Temporal, Value, write_double, write_float};
+use stoa_terms::value::{Rounding, Temporal, Value, integer_of, round, write_double, write_float};
 
 use crate::context::QueryContext;
 use crate::expression::{Cell, Tag};
@@ -50,22 +50,35 @@ pub(super) fn integer(cells: &[Cell<'_>], _: &QueryContext) -> Option<Value> {
         Source::Text(text) => return read(&text, Datatype::Integer),
         Source::Value(value) => value,
     };
-    Some(match &*value {
-        Value::Boolean(value) => Value::Integer(i64::from(*value)),
-        Value::Integer(value) => Value::Integer(*value),
-        Value::Big(value) if value.is_integer() => Value::Big(value.clone()),
-        Value::Decimal(value) => Value::Integer(Integer::try_from(*value).ok()?.into()),
-        Value::Float(value) => Value::Integer(truncated(f64::from(*value))?),
-        Value::Double(value) => Value::Integer(truncated(*value)?),
-        _ => return None,
-    })
+    as_integer(&value)
 }
 
-/// The integer part, if 64 bits hold it.
-fn truncated(value: f64) -> Option<i64> {
+/// The integer part of a number; 0 and 1 for booleans.
+fn as_integer(value: &Value) -> Option<Value> {
+    match value {
+        Value::Boolean(value) => Some(Value::Integer(i64::from(*value))),
+        Value::Integer(value) => Some(Value::Integer(*value)),
+        Value::Big(big) if big.is_integer() => Some(value.clone()),
+        Value::Decimal(decimal) => match Integer::try_from(*decimal) {
+            Ok(whole) => Some(Value::Integer(whole.into())),
+            Err(_) => round(Rounding::Integer, value),
+        },
+        Value::Big(_) => round(Rounding::Integer, value),
+        Value::Float(value) => truncated(f64::from(*value)),
+        Value::Double(value) => truncated(*value),
+        _ => None,
+    }
+}
+
+/// The integer part, exactly.
+fn truncated(value: f64) -> Option<Value> {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     let whole = value.trunc();
-    (-LIMIT..LIMIT).contains(&whole).then_some(whole as i64)
+    if (-LIMIT..LIMIT).contains(&whole) {
+        Some(Value::Integer(whole as i64))
+    } else {
+        integer_of(whole)
+    }
 }
 
 pub(super) fn decimal(cells: &[Cell<'_>], _: &QueryContext) -> Option<Value> {
@@ -73,25 +86,22 @@ pub(super) fn decimal(cells: &[Cell<'_>], _: &QueryContext) -> Option<Value> {
         Source::Text(text) => return read(&text, Datatype::Decimal),
         Source::Value(value) => value,
     };
-    Some(match &*value {
-        Value::Boolean(value) => Value::Decimal(i64::from(*value).into()),
-        Value::Integer(_) | Value::Decimal(_) => Value::Decimal(value.to_decimal()?),
-        // The shortest digits that stand for the number, which is what casting its text gives.
-        Value::Float(value) => rounded_decimal(&value.to_string())?,
-        Value::Double(value) => rounded_decimal(&value.to_string())?,
-        _ => return None,
-    })
+    match &*value {
+        Value::Boolean(value) => Some(Value::Decimal(i64::from(*value).into())),
+        Value::Integer(_) | Value::Decimal(_) | Value::Big(_) => value.as_decimal(),
+        Value::Float(float) => decimal_of(f64::from(*float), || float.to_string()),
+        Value::Double(double) => decimal_of(*double, || double.to_string()),
+        _ => None,
+    }
 }
 
-/// Reads a decimal, leaving out digits beyond the eighteenth behind the point.
-fn rounded_decimal(text: &str) -> Option<Value> {
-    let text = match text.split_once('.') {
-        Some((whole, fraction)) if fraction.len() > 18 => {
-            format!("{whole}.{}", fraction.get(..18)?)
-        }
-        _ => text.to_owned(),
-    };
-    Value::from_lexical(&text, Datatype::Decimal)
+/// A whole number is taken exactly; of others the shortest digits that stand for the number, which
+/// is what casting their text gives.
+fn decimal_of(value: f64, shortest: impl Fn() -> String) -> Option<Value> {
+    if value.fract() == 0.0 {
+        return truncated(value)?.as_decimal();
+    }
+    Value::from_lexical(&shortest(), Datatype::Decimal)
 }
 
 pub(super) fn float(cells: &[Cell<'_>], _: &QueryContext) -> Option<Value> {

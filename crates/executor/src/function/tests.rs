@@ -273,7 +273,11 @@ fn casts() {
         ("xsd:integer(1.9)", "\"1\"^^xsd:integer"),
         ("xsd:integer(-1.9e0)", "\"-1\"^^xsd:integer"),
         ("xsd:integer(true)", "\"1\"^^xsd:integer"),
-        ("xsd:integer(1.0e30)", ""),
+        (
+            "xsd:integer(1.0e30)",
+            "\"1000000000000000019884624838656\"^^xsd:integer",
+        ),
+        ("xsd:integer(\"INF\"^^xsd:double)", ""),
         ("xsd:decimal(\"1.50\")", "\"1.5\"^^xsd:decimal"),
         ("xsd:decimal(0.1e0)", "\"0.1\"^^xsd:decimal"),
         ("xsd:decimal(\"INF\"^^xsd:double)", ""),

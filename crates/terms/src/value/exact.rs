@@ -1,4 +1,4 @@
-//! Integers and decimals of any length, for exact comparison.
+//! Integers and decimals of any length, compared by their digits.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -29,6 +29,53 @@ impl BigNumber {
             digits: digits.into(),
             integer,
         })
+    }
+
+    /// The number `digits * 10^-scale`, `digits` in decimal without sign; `None` for zero.
+    pub(super) fn from_digits(
+        negative: bool,
+        digits: &str,
+        scale: u32,
+        integer: bool,
+    ) -> Option<Self> {
+        let digits = digits.trim_start_matches('0');
+        let exponent = i64::try_from(digits.len()).ok()? - 1 - i64::from(scale);
+        let digits = digits.trim_end_matches('0');
+        (!digits.is_empty()).then(|| Self {
+            negative,
+            exponent,
+            digits: digits.into(),
+            integer,
+        })
+    }
+
+    /// The same number as a decimal.
+    pub(super) fn as_decimal(&self) -> Self {
+        Self {
+            integer: false,
+            ..self.clone()
+        }
+    }
+
+    /// Digits without zeros at the ends, and the power of ten of the last one.
+    pub(super) fn scaled(&self) -> Option<(&str, i64)> {
+        let behind_first = i64::try_from(self.digits.len()).ok()? - 1;
+        Some((&self.digits, self.exponent.checked_sub(behind_first)?))
+    }
+
+    /// How many digits its lexical form has.
+    pub(super) fn lexical_digits(&self) -> u64 {
+        let len = self.digits.len() as u64;
+        match u64::try_from(self.exponent) {
+            Ok(exponent) => len.max(exponent.saturating_add(1)),
+            Err(_) => len.saturating_add(self.exponent.unsigned_abs()),
+        }
+    }
+
+    /// The bytes that it takes beside the value that holds it.
+    #[must_use]
+    pub const fn heap_bytes(&self) -> usize {
+        size_of::<Self>() + self.digits.len()
     }
 
     /// Whether it is smaller than zero.

@@ -12,6 +12,7 @@
 //! # References
 //! SPARQL 1.1 section 17.3 and 15.1; XPath functions and operators, sections 4 and 10.
 
+mod calculate;
 mod exact;
 mod inline;
 mod number;
@@ -29,6 +30,7 @@ use oxsdatatypes::{DayTimeDuration, Decimal, Duration, YearMonthDuration};
 
 use crate::datatype::Datatype;
 
+pub use calculate::{DIGITS_MAX, ExactOperator, Rounding, calculate, integer_of, round};
 pub use exact::BigNumber;
 pub use inline::{compare_inline, equals_inline, order_inline};
 pub use temporal::Temporal;
@@ -43,7 +45,7 @@ pub enum Value {
     Integer(i64),
     /// `xsd:decimal` with up to 18 digits behind the point.
     Decimal(Decimal),
-    /// An integer or decimal beyond the two above; compares exactly, does not calculate.
+    /// An integer or decimal beyond the two above.
     Big(Box<BigNumber>),
     /// `xsd:float`
     Float(f32),

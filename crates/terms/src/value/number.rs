@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use oxsdatatypes::{Decimal, Double, Float};
+use oxsdatatypes::Decimal;
 
 use super::Value;
 use super::exact::compare_digits;
@@ -52,12 +52,32 @@ pub(super) fn to_f64(value: &Value) -> Option<f64> {
             reason = "promotion rounds to the nearest double"
         )]
         Value::Integer(value) => Some(*value as f64),
-        Value::Decimal(value) => Some(f64::from(Double::from(*value))),
+        Value::Decimal(value) => Some(decimal_to_f64(*value)),
         Value::Big(value) => Some(value.to_f64()),
         Value::Float(value) => Some(f64::from(*value)),
         Value::Double(value) => Some(*value),
         _ => None,
     }
+}
+
+/// The nearest double. Digits and power of ten are both exact as doubles for most decimals, so that
+/// their quotient is rounded once; the text of others is read.
+fn decimal_to_f64(value: Decimal) -> f64 {
+    const EXACT: u128 = 1 << 53;
+    let mut digits = i128::from_be_bytes(value.to_be_bytes());
+    let mut power = 1_000_000_000_000_000_000_i128;
+    while power != 1 && digits % 10 == 0 {
+        digits /= 10;
+        power /= 10;
+    }
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "both are exact: below 2^53, and a power of ten below 10^22"
+    )]
+    if digits.unsigned_abs() <= EXACT {
+        return digits as f64 / power as f64;
+    }
+    value.to_string().parse().unwrap_or(f64::NAN)
 }
 
 fn to_f32(value: &Value) -> Option<f32> {
@@ -67,7 +87,8 @@ fn to_f32(value: &Value) -> Option<f32> {
             reason = "promotion rounds to the nearest float"
         )]
         Value::Integer(value) => Some(*value as f32),
-        Value::Decimal(value) => Some(f32::from(Float::from(*value))),
+        // Through a double it would be rounded twice.
+        Value::Decimal(value) => value.to_string().parse().ok(),
         Value::Big(value) => Some(value.to_f32()),
         Value::Float(value) => Some(*value),
         _ => None,

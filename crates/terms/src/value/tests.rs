@@ -136,6 +136,22 @@ fn numbers_beyond_64_bits_compare_exactly() {
 }
 
 #[test]
+fn decimals_round_once_to_floats() {
+    for text in [
+        "0.123456789012345678",
+        "12345678901234567.123456789",
+        "9007199254740993",
+        "-0.000000000000000007",
+        "16777217.5",
+        "0",
+    ] {
+        let decimal = value(text, Datatype::Decimal);
+        assert_eq!(decimal.to_f64(), text.parse().ok(), "{text}");
+        assert_eq!(decimal.to_f32(), text.parse().ok(), "{text}");
+    }
+}
+
+#[test]
 fn dates_with_and_without_zone_within_14_hours_are_an_error() {
     let date = |text| value(text, Datatype::Date);
     assert_eq!(date("2006-08-23").equals(&date("2006-08-23Z")), None);
