@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod bsbm;
+mod graphs;
 mod run;
 
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ enum Command {
     #[command(after_help = "\
 Examples:
   stoa-bench run explore http://127.0.0.1:7878/sparql --products 28482 --server-pid 1234
+  stoa-bench run paths http://127.0.0.1:7878/sparql --edges 10000000
+  stoa-bench run genealogy http://127.0.0.1:7878/sparql --people 1000000
   stoa-bench run bi http://127.0.0.1:7878/sparql --products 2848 --mixes 20 --check http://127.0.0.1:7879/query")]
     Run(run::Arguments),
 }
@@ -37,12 +40,29 @@ Examples:
   stoa-bench generate bsbm --products 28482 > bsbm-10m.nt
   stoa-bench generate bsbm --products 284826 --format ttl --parts 4 --output bsbm-100m.ttl.zst")]
     Bsbm(bsbm::Arguments),
+    /// A random graph for paths: nodes with 3 to 30 edges
+    #[command(after_help = "\
+Examples:
+  stoa-bench generate path-graph --edges 10000000 --output paths-10m.nt.zst
+  stoa-bench generate path-graph --edges 1300000 --payload 3000 > pages.nt")]
+    PathGraph(graphs::path_graph::Arguments),
+    /// People and their children, places, events and films, in the shape of an encyclopedia
+    #[command(after_help = "\
+Examples:
+  stoa-bench generate genealogy --people 1000000 --output people-9m.nt.zst")]
+    Genealogy(graphs::genealogy::Arguments),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
     let whole = match Arguments::parse().command {
         Command::Generate(Generate::Bsbm(arguments)) => {
             bsbm::generate(&arguments).map(|()| true)?
+        }
+        Command::Generate(Generate::PathGraph(arguments)) => {
+            graphs::path_graph::generate(&arguments).map(|()| true)?
+        }
+        Command::Generate(Generate::Genealogy(arguments)) => {
+            graphs::genealogy::generate(&arguments).map(|()| true)?
         }
         Command::Run(arguments) => run::run(&arguments)?,
     };

@@ -4,13 +4,13 @@
 //! Hinnant, "chrono-compatible low-level date algorithms", 2013.
 
 /// Milliseconds of a day.
-pub(super) const DAY_MS: i64 = 86_400_000;
+pub(crate) const DAY_MS: i64 = 86_400_000;
 
 /// "Today" of the benchmark: 2008-06-20, in days since 1970-01-01.
-pub(super) const TODAY: i64 = days(2008, 6, 20);
+pub(crate) const TODAY: i64 = days(2008, 6, 20);
 
 /// Days from 1970-01-01 to a date.
-pub(super) const fn days(year: i64, month: i64, day: i64) -> i64 {
+pub(crate) const fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let of_era = year - era * 400;
@@ -19,7 +19,7 @@ pub(super) const fn days(year: i64, month: i64, day: i64) -> i64 {
 }
 
 /// Appends `YYYY-MM-DD`.
-pub(super) fn write(days: i64, out: &mut Vec<u8>) {
+pub(crate) fn write(days: i64, out: &mut Vec<u8>) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let of_era = shifted - era * 146_097;

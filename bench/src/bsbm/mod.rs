@@ -11,15 +11,15 @@
 //! # References
 //! Bizer, Schultz: The Berlin SPARQL Benchmark, 2009; the V3.1 tools.
 
-mod date;
+pub(crate) mod date;
 mod instance;
 mod model;
-mod output;
+pub(crate) mod output;
 mod parameters;
-mod random;
+pub(crate) mod random;
 #[cfg(test)]
 mod tests;
-mod words;
+pub(crate) mod words;
 mod writer;
 
 use std::path::PathBuf;

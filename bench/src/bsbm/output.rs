@@ -22,7 +22,7 @@ const BLOCK_PERSONS: u64 = 50;
 
 /// How the output is compressed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
-pub(super) enum Compression {
+pub(crate) enum Compression {
     /// gzip
     Gz,
     /// Zstandard
@@ -30,7 +30,7 @@ pub(super) enum Compression {
 }
 
 /// Where a part goes.
-pub(super) struct Output {
+pub(crate) struct Output {
     to: Box<dyn Write>,
     compression: Option<Compression>,
 }
@@ -40,7 +40,7 @@ impl Output {
         clippy::disallowed_methods,
         reason = "a generator writes files of its own"
     )]
-    pub(super) fn open(
+    pub(crate) fn open(
         path: Option<&Path>,
         compression: Option<Compression>,
         part: u64,
@@ -66,6 +66,25 @@ impl Output {
             to: Box::new(BufWriter::with_capacity(1 << 20, file)),
             compression,
         })
+    }
+}
+
+impl Output {
+    /// Appends a block of the data, compressed as a frame of its own.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn block(&mut self, bytes: Vec<u8>) -> anyhow::Result<()> {
+        let bytes = compress(bytes, self.compression)?;
+        self.to.write_all(&bytes).context("cannot write the data")
+    }
+
+    /// To be called after the last block.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn end(mut self) -> anyhow::Result<()> {
+        self.to.flush().context("cannot write the data")
     }
 }
 

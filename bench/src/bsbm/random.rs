@@ -13,7 +13,7 @@ pub(crate) struct Random {
 /// What streams are drawn for; part of the seed of each.
 #[derive(Clone, Copy, Debug)]
 #[repr(u64)]
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Words = 1,
     Names,
     Tree,
@@ -30,11 +30,13 @@ pub(super) enum Stream {
     Person,
     Review,
     Mix,
+    PathNode,
+    Genealogy,
 }
 
 impl Random {
     /// The numbers of instance `number` of a class.
-    pub(super) fn new(seed: u64, stream: Stream, number: u64) -> Self {
+    pub(crate) fn new(seed: u64, stream: Stream, number: u64) -> Self {
         let mut random = Self {
             state: seed ^ (stream as u64).wrapping_mul(0xD1B5_4A32_D192_ED03),
             spare: None,
@@ -47,7 +49,7 @@ impl Random {
     }
 
     /// 64 random bits.
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -56,30 +58,30 @@ impl Random {
     }
 
     /// Uniform in `0..count`; `count` must not be 0.
-    pub(super) fn below(&mut self, count: u64) -> u64 {
+    pub(crate) fn below(&mut self, count: u64) -> u64 {
         // The high half of the product; the bias is below 2^-40 for the counts that occur.
         let product = u128::from(self.next()) * u128::from(count);
         u64::try_from(product >> 64).unwrap_or(0)
     }
 
     /// Uniform from `low` to `high`, both included.
-    pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
+    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high - low + 1)
     }
 
     /// Uniform in `0.0..1.0`.
     #[expect(clippy::cast_precision_loss, reason = "53 bits fit")]
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / 9_007_199_254_740_992.0
     }
 
     /// Whether an event of this probability happens.
-    pub(super) fn chance(&mut self, probability: f64) -> bool {
+    pub(crate) fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
     /// Normally distributed.
-    pub(super) fn normal(&mut self, mean: f64, deviation: f64) -> f64 {
+    pub(crate) fn normal(&mut self, mean: f64, deviation: f64) -> f64 {
         if let Some(spare) = self.spare.take() {
             return mean + deviation * spare;
         }
@@ -95,7 +97,7 @@ impl Random {
     }
 
     /// Normally distributed, drawn again until it lies within `low..=high`.
-    pub(super) fn normal_within(&mut self, mean: f64, low: f64, high: f64) -> f64 {
+    pub(crate) fn normal_within(&mut self, mean: f64, low: f64, high: f64) -> f64 {
         loop {
             let z = self.normal(mean, 1.0);
             if (low..=high).contains(&z) {
@@ -111,7 +113,7 @@ impl Random {
     clippy::cast_sign_loss,
     reason = "callers scale numbers from 0 up to counts of instances"
 )]
-pub(super) fn whole(value: f64) -> u64 {
+pub(crate) fn whole(value: f64) -> u64 {
     value.max(0.0) as u64
 }
 
@@ -120,6 +122,6 @@ pub(super) fn whole(value: f64) -> u64 {
     clippy::cast_precision_loss,
     reason = "counts of instances lie far below 2^53"
 )]
-pub(super) fn real(count: u64) -> f64 {
+pub(crate) fn real(count: u64) -> f64 {
     count as f64
 }

@@ -27,20 +27,20 @@ const LENGTHS: [(u64, usize); 14] = [
 
 /// Words in one string, found by their number.
 #[derive(Debug)]
-pub(super) struct Words {
+pub(crate) struct Words {
     text: String,
     ends: Vec<u32>,
 }
 
 impl Words {
     /// The list for labels, comments, titles and texts.
-    pub(super) fn of_texts(seed: u64) -> Self {
+    pub(crate) fn of_texts(seed: u64) -> Self {
         let mut random = Random::new(seed, Stream::Words, 0);
         Self::distinct(WORDS, || word(&mut random))
     }
 
     /// The list of names of persons.
-    pub(super) fn names(seed: u64) -> Self {
+    pub(crate) fn names(seed: u64) -> Self {
         let mut random = Random::new(seed, Stream::Names, 0);
         Self::distinct(NAMES, || {
             if random.chance(0.84) {
@@ -74,7 +74,7 @@ impl Words {
     }
 
     /// A word, each equally likely.
-    pub(super) fn draw(&self, random: &mut Random) -> &str {
+    pub(crate) fn draw(&self, random: &mut Random) -> &str {
         let count = u64::try_from(self.ends.len()).unwrap_or(1);
         let index = usize::try_from(random.below(count)).unwrap_or(0);
         let start = index
@@ -88,7 +88,7 @@ impl Words {
     }
 
     /// Appends `low` to `high` words with blanks between them.
-    pub(super) fn sentence(&self, random: &mut Random, low: u64, high: u64, out: &mut Vec<u8>) {
+    pub(crate) fn sentence(&self, random: &mut Random, low: u64, high: u64, out: &mut Vec<u8>) {
         for index in 0..random.between(low, high) {
             if index > 0 {
                 out.push(b' ');
@@ -98,7 +98,7 @@ impl Words {
     }
 
     #[cfg(test)]
-    pub(super) fn lengths(&self) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn lengths(&self) -> impl Iterator<Item = usize> + '_ {
         let starts = std::iter::once(0).chain(self.ends.iter().copied());
         starts
             .zip(&self.ends)

@@ -19,14 +19,14 @@ use std::time::Duration;
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::bsbm::Pools;
+use crate::graphs::{genealogy, path_graph};
 use check::{Verdict, check};
 use clients::{Plan, Run};
 use endpoint::{Connection, Endpoint};
 use meter::Process;
 use report::{Report, parse_duration};
 use statistics::{Scores, Summary};
-use workload::{Name, Workload};
+use workload::{Name, Pools, Workload};
 
 /// What `stoa-bench run` takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -37,9 +37,15 @@ pub(crate) struct Arguments {
     /// The endpoint, such as http://127.0.0.1:7878/sparql
     #[arg(value_name = "URL")]
     url: String,
-    /// Number of products of the data
+    /// Number of products of the data, for explore and bi
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    products: u64,
+    products: Option<u64>,
+    /// Edges that the data were generated with, for paths
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..=10_000_000_000))]
+    edges: Option<u64>,
+    /// People that the data were generated with, for genealogy
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(100..=1_000_000_000))]
+    people: Option<u64>,
     /// The seed that the data was generated from
     #[arg(long, value_name = "SEED", default_value_t = crate::bsbm::SEED)]
     data_seed: u64,
@@ -90,8 +96,12 @@ pub(crate) struct Arguments {
 )]
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let quirks = arguments.quirks.is_some();
-    let pools = Pools::new(arguments.products, arguments.data_seed, quirks);
-    let workload = Workload::new(arguments.workload, pools, arguments.seed, quirks)?;
+    let workload = Workload::new(
+        arguments.workload,
+        arguments.pools()?,
+        arguments.seed,
+        quirks,
+    )?;
     let plan = arguments.plan()?;
     let bar = progress_bar("mixes", plan.warm_up + plan.mixes);
     let run = clients::run(&workload, &plan, &|| bar.inc(1));
@@ -103,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     for line in complaints(&workload, &run, &verdicts) {
         eprintln!("{line}");
     }
-    let report = figures(&workload, &plan, &run, &verdicts, arguments.products);
+    let report = figures(&workload, &plan, &run, &verdicts, arguments.scale());
     print!("{}", report.table());
     if let Some(path) = &arguments.output {
         append(path, &report, arguments.samples)
@@ -116,6 +126,32 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
 }
 
 impl Arguments {
+    /// # Errors
+    /// When the size of the data is not given.
+    fn pools(&self) -> anyhow::Result<Pools> {
+        Ok(match self.workload {
+            Name::Explore | Name::Bi | Name::BiDrilldown => {
+                let products = self
+                    .products
+                    .context("--products N is missing: the data's")?;
+                crate::bsbm::Pools::new(products, self.data_seed, self.quirks.is_some()).into()
+            }
+            Name::Paths => {
+                let edges = self.edges.context("--edges N is missing: the data's")?;
+                Pools::Paths(path_graph::Pools::new(edges))
+            }
+            Name::Genealogy => {
+                let people = self.people.context("--people N is missing: the data's")?;
+                Pools::Genealogy(genealogy::Pools::new(people, self.data_seed))
+            }
+        })
+    }
+
+    /// Products that the scale factor of the scores is taken from; mixes without products have scale factor 1.
+    fn scale(&self) -> u64 {
+        self.products.unwrap_or(statistics::SCALE_ONE)
+    }
+
     fn plan(&self) -> anyhow::Result<Plan> {
         let server = self.server_pid.map(Process);
         if let Some(server) = server {

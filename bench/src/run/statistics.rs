@@ -111,7 +111,7 @@ pub(crate) struct Scores {
 }
 
 /// BIBM's scale factor 1, products.
-const SCALE_ONE: f64 = 284_826.0;
+pub(crate) const SCALE_ONE: u64 = 284_826;
 
 impl Scores {
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
@@ -124,7 +124,7 @@ impl Scores {
     ) -> Self {
         let spent: f64 = summaries.iter().map(|summary| summary.spent).sum();
         let wall = wall.as_secs_f64();
-        let scale = products as f64 / SCALE_ONE;
+        let scale = products as f64 / SCALE_ONE as f64;
         let executions: u64 = summaries.iter().map(Summary::count).sum();
         let used = summaries
             .iter()

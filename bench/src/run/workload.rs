@@ -2,7 +2,9 @@
 
 use anyhow::Context as _;
 
-use crate::bsbm::{Kind, Pools};
+use crate::bsbm::random::Random;
+use crate::bsbm::{self, Kind};
+use crate::graphs::{genealogy, path_graph};
 
 /// The texts of a folder of queries, by name; `N.bsbm` is the original of a query that is mended by default.
 macro_rules! queries {
@@ -25,6 +27,12 @@ const BI_ORDER: [&str; 15] = [
 /// Each query once, as the drill-down of BIBM runs them.
 const BI_ONCE: [&str; 8] = ["1", "2", "3", "4", "5", "6", "7", "8"];
 
+const PATHS: &[(&str, &str)] = queries!("paths": "2" "4" "10" "100" "around" "closure" "both");
+const PATHS_ORDER: [&str; 7] = ["2", "4", "10", "100", "around", "closure", "both"];
+
+const GENEALOGY: &[(&str, &str)] = queries!("genealogy": "1" "2" "3" "4" "5" "6");
+const GENEALOGY_ORDER: [&str; 6] = ["1", "2", "3", "4", "5", "6"];
+
 /// Which mix is run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, clap::ValueEnum)]
 pub(crate) enum Name {
@@ -34,6 +42,67 @@ pub(crate) enum Name {
     Bi,
     /// The 8 queries of bi; those with a product type once for each depth of the tree, from broad to narrow
     BiDrilldown,
+    /// Paths of 2 to 100 nodes and what lies around a node, in a path-graph
+    Paths,
+    /// Six queries about people, places, events and films
+    Genealogy,
+}
+
+/// What parameters are drawn from.
+#[derive(Debug)]
+pub(crate) enum Pools {
+    Bsbm(Box<bsbm::Pools>),
+    Paths(path_graph::Pools),
+    Genealogy(genealogy::Pools),
+}
+
+impl From<bsbm::Pools> for Pools {
+    fn from(pools: bsbm::Pools) -> Self {
+        Self::Bsbm(Box::new(pools))
+    }
+}
+
+impl Pools {
+    /// The depth of the tree of types, where there is one.
+    fn depth(&self) -> u64 {
+        match self {
+            Self::Bsbm(pools) => pools.depth(),
+            Self::Paths(_) | Self::Genealogy(_) => 0,
+        }
+    }
+
+    /// The parameters of a query; those of a type are of this depth, if there is one.
+    fn values(
+        &self,
+        template: &Template,
+        depth: Option<u64>,
+        random: &mut Random,
+    ) -> anyhow::Result<Vec<(String, String)>> {
+        let mut values = Vec::new();
+        let unknown = |kind: &str| format!("query {}: parameter {kind}", template.name);
+        if let Self::Bsbm(pools) = self {
+            let mut draw = pools.draw(random);
+            for (name, kind) in &template.parameters {
+                let known = Kind::named(kind).with_context(|| unknown(kind))?;
+                match (depth, known) {
+                    (Some(depth), Kind::TypeFrom(_)) => {
+                        values.push((name.clone(), draw.type_of_depth(depth)));
+                    }
+                    _ => values.extend(draw.next(name, known)),
+                }
+            }
+            return Ok(values);
+        }
+        for (name, kind) in &template.parameters {
+            let text = match self {
+                Self::Paths(pools) => pools.draw(kind, random),
+                Self::Genealogy(pools) => pools.draw(kind, random),
+                Self::Bsbm(_) => None,
+            };
+            values.push((name.clone(), text.with_context(|| unknown(kind))?));
+        }
+        Ok(values)
+    }
 }
 
 /// A query with parameters.
@@ -41,7 +110,8 @@ pub(crate) enum Name {
 pub(crate) struct Template {
     pub(crate) name: String,
     text: &'static str,
-    parameters: Vec<(String, Kind)>,
+    /// Names, and the kinds that they are drawn as.
+    parameters: Vec<(String, String)>,
 }
 
 /// A query to be sent.
@@ -74,7 +144,7 @@ impl Template {
         for parameter in draw.split_whitespace() {
             let parsed = parameter
                 .split_once('=')
-                .and_then(|(name, kind)| Some((name.to_owned(), Kind::named(kind)?)));
+                .map(|(name, kind)| (name.to_owned(), kind.to_owned()));
             parameters
                 .push(parsed.with_context(|| format!("query {name}: parameter {parameter}"))?);
         }
@@ -98,15 +168,25 @@ impl Workload {
 
     /// # Errors
     /// When a file of queries is damaged.
-    pub(crate) fn new(name: Name, pools: Pools, seed: u64, quirks: bool) -> anyhow::Result<Self> {
+    pub(crate) fn new(
+        name: Name,
+        pools: impl Into<Pools>,
+        seed: u64,
+        quirks: bool,
+    ) -> anyhow::Result<Self> {
+        let pools = pools.into();
         let (texts, names): (_, &[&str]) = match name {
             Name::Explore => (EXPLORE, &EXPLORE_ORDER),
             Name::Bi => (BI, &BI_ORDER),
             Name::BiDrilldown => (BI, &BI_ONCE),
+            Name::Paths => (PATHS, &PATHS_ORDER),
+            Name::Genealogy => (GENEALOGY, &GENEALOGY_ORDER),
         };
         let mut templates: Vec<Template> = Vec::new();
         for &(name, text) in texts {
             let template = Template::new(name, text)?;
+            // A kind that nothing is drawn for shows here and not in the middle of a run.
+            pools.values(&template, None, &mut bsbm::Pools::random(seed, 0))?;
             match templates
                 .iter_mut()
                 .find(|other| other.name == template.name)
@@ -132,16 +212,19 @@ impl Workload {
 
     /// The queries of mix `number`, in order.
     pub(crate) fn mix(&self, number: u64) -> Vec<Instance> {
-        let mut random = Pools::random(self.seed, number);
+        let mut random = bsbm::Pools::random(self.seed, number);
         let mut instances = Vec::new();
         for &index in &self.order {
             let Some(template) = self.templates.get(index) else {
                 continue;
             };
-            let lowest = template.parameters.iter().find_map(|(_, kind)| match kind {
-                Kind::TypeFrom(lowest) => Some(*lowest),
-                _ => None,
-            });
+            let lowest = template
+                .parameters
+                .iter()
+                .find_map(|(_, kind)| match Kind::named(kind) {
+                    Some(Kind::TypeFrom(lowest)) => Some(lowest),
+                    _ => None,
+                });
             let depths = match (self.name, lowest) {
                 (Name::BiDrilldown, Some(lowest)) => {
                     (lowest..=self.pools.depth()).map(Some).collect()
@@ -149,19 +232,11 @@ impl Workload {
                 _ => vec![None],
             };
             for depth in depths {
-                let mut draw = self.pools.draw(&mut random);
-                let mut values = Vec::new();
-                for (name, kind) in &template.parameters {
-                    match (depth, kind) {
-                        (Some(depth), Kind::TypeFrom(_)) => {
-                            values.push((name.clone(), draw.type_of_depth(depth)));
-                        }
-                        _ => values.extend(draw.next(name, *kind)),
-                    }
-                }
+                let values = self.pools.values(template, depth, &mut random);
                 instances.push(Instance {
                     template: index,
-                    query: substituted(template.text, &values),
+                    // `new` has seen that each kind can be drawn.
+                    query: substituted(template.text, &values.unwrap_or_default()),
                 });
             }
         }
@@ -197,12 +272,22 @@ mod tests {
     use super::*;
 
     fn workload(name: Name, quirks: bool) -> Workload {
-        Workload::new(name, Pools::new(1_000, 1, quirks), 808_080, quirks).unwrap()
+        let pools = match name {
+            Name::Paths => Pools::Paths(path_graph::Pools::new(1_000)),
+            Name::Genealogy => Pools::Genealogy(genealogy::Pools::new(1_000, 1)),
+            _ => bsbm::Pools::new(1_000, 1, quirks).into(),
+        };
+        Workload::new(name, pools, 808_080, quirks).unwrap()
     }
 
     #[test]
     fn mixes_are_whole_and_repeatable() {
-        for (name, queries, templates) in [(Name::Explore, 25, 12), (Name::Bi, 15, 8)] {
+        for (name, queries, templates) in [
+            (Name::Explore, 25, 12),
+            (Name::Bi, 15, 8),
+            (Name::Paths, 7, 7),
+            (Name::Genealogy, 6, 6),
+        ] {
             let workload = workload(name, false);
             assert_eq!(workload.templates.len(), templates);
             let mix = workload.mix(7);
