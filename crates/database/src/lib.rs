@@ -63,6 +63,7 @@ mod query;
 pub mod results;
 mod runtime;
 mod statistics;
+mod xml_characters;
 
 pub use database::Database;
 pub use dataset_statistics::{DatasetStatistics, Partitions};

@@ -71,6 +71,12 @@ pub const XML_DOCTYPE_BYTES_MAX: usize = 64 << 10;
 /// The most that an entity of RDF/XML may stand for, in bytes: they are there to shorten IRIs.
 pub const XML_ENTITY_BYTES_MAX: usize = 1 << 10;
 
+/// The most attributes that a tag of RDF/XML may have: each is compared with all others.
+pub const XML_ATTRIBUTES_MAX: usize = 1_024;
+
+/// The most prefixes that may be in scope at a place of RDF/XML: each name is looked for among all.
+pub const XML_PREFIXES_MAX: usize = 4_096;
+
 /// The largest document of JSON-LD whose keys may come in any order, in bytes; less if the memory is
 /// small. In an array this counts for each object.
 pub const JSONLD_WHOLE_BYTES_MAX: usize = 16 << 20;

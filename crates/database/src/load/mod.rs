@@ -20,6 +20,7 @@ mod text;
 mod tracked;
 mod xml;
 mod xml_literal;
+mod xml_tags;
 
 use std::fmt;
 use std::io::Read;

@@ -22,15 +22,24 @@ const READ_BYTES: usize = 512;
 
 /// Looks at all bytes before the parser does.
 pub(crate) trait Guard {
-    /// The reason to read no further.
-    fn look(&mut self, bytes: &[u8]) -> Result<(), String>;
+    /// Checks the next bytes, and may put others in their places.
+    fn look(&mut self, bytes: &mut [u8]) -> Result<(), Refusal>;
 }
 
 /// Lets everything pass.
 impl Guard for () {
-    fn look(&mut self, _bytes: &[u8]) -> Result<(), String> {
+    fn look(&mut self, _bytes: &mut [u8]) -> Result<(), Refusal> {
         Ok(())
     }
+}
+
+/// Why no more is read.
+pub(crate) struct Refusal {
+    pub(crate) reason: String,
+    /// The offset that is told.
+    pub(crate) offset: u64,
+    /// How many of the bytes that were looked at the parser may have first, for an earlier mistake.
+    pub(crate) good: usize,
 }
 
 /// The state of a [`TrackedReader`].
@@ -45,7 +54,8 @@ pub(crate) struct Tracked<'a, G> {
     bytes_since_quad: usize,
     bytes_max: usize,
     failure: Option<io::Error>,
-    refused: Option<String>,
+    /// The reason to read no further, and where it shows; behind all that was read if `None`.
+    refused: Option<(String, Option<u64>)>,
 }
 
 /// What a parser owns.
@@ -119,7 +129,8 @@ impl<'a, G: Guard> Tracked<'a, G> {
     /// The error of the reading, if that is what ended the parser.
     pub(crate) fn error(&mut self) -> Option<Error> {
         let (line, column) = self.end();
-        if let Some(reason) = self.refused.take() {
+        if let Some((reason, offset)) = self.refused.take() {
+            let (line, column) = offset.map_or((line, column), |offset| self.place(offset));
             return Some(self.stream.source.damaged(line, column, reason));
         }
         let failure = self.failure.take()?;
@@ -136,15 +147,18 @@ impl<'a, G: Guard> Tracked<'a, G> {
         self.window.extend(&self.chunk);
     }
 
-    fn refuse(&mut self, reason: String) -> io::Error {
+    fn refuse(&mut self, reason: String, offset: Option<u64>) -> io::Error {
         let error = io::Error::other(reason.clone());
-        self.refused = Some(reason);
+        self.refused = Some((reason, offset));
         error
     }
 
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if let Some(failure) = &self.failure {
             return Err(io::Error::new(failure.kind(), failure.to_string()));
+        }
+        if let Some((reason, _)) = &self.refused {
+            return Err(io::Error::other(reason.clone()));
         }
         self.chunk.clear();
         let wanted = READ_BYTES.max(out.len() / 8).min(out.len());
@@ -158,8 +172,12 @@ impl<'a, G: Guard> Tracked<'a, G> {
             }
         }
         self.remember();
-        if let Err(reason) = self.guard.look(&self.chunk) {
-            return Err(self.refuse(reason));
+        if let Err(refusal) = self.guard.look(&mut self.chunk) {
+            self.chunk.truncate(refusal.good);
+            let error = self.refuse(refusal.reason, Some(refusal.offset));
+            if self.chunk.is_empty() {
+                return Err(error);
+            }
         }
         self.bytes_since_quad = self.bytes_since_quad.saturating_add(self.chunk.len());
         if self.bytes_since_quad > self.bytes_max {
@@ -167,7 +185,7 @@ impl<'a, G: Guard> Tracked<'a, G> {
                 "nothing is complete within {} bytes, the most that --memory allows",
                 self.bytes_max
             );
-            return Err(self.refuse(reason));
+            return Err(self.refuse(reason, None));
         }
         let length = self.chunk.len().min(out.len());
         if let (Some(to), Some(from)) = (out.get_mut(..length), self.chunk.get(..length)) {

@@ -17,8 +17,9 @@ use crate::load::document::too_deep;
 use crate::load::sink::QuadSink;
 use crate::load::source::Stream;
 use crate::load::terms::Terms;
-use crate::load::tracked::{Guard, Tracked};
+use crate::load::tracked::{Guard, Refusal, Tracked};
 use crate::load::xml_literal;
+use crate::load::xml_tags::{Tags, check_reference};
 
 /// Quads between two calls of `advance`.
 const ADVANCE_QUADS: u64 = 1 << 10;
@@ -66,7 +67,11 @@ pub(crate) fn parse<S: QuadSink>(
             Err(error) => {
                 let offset = parser.buffer_position();
                 let mut tracked = tracked.borrow_mut();
-                return Err(tracked.error().unwrap_or_else(|| {
+                let of_reader = match &error {
+                    RdfXmlParseError::Io(_) => tracked.error(),
+                    RdfXmlParseError::Syntax(_) => None,
+                };
+                return Err(of_reader.unwrap_or_else(|| {
                     // The parser stands behind the tag that it does not like.
                     let start = tracked.find_back(b'<', offset).unwrap_or(offset);
                     let (line, column) = tracked.place(start);
@@ -124,7 +129,18 @@ struct XmlGuard {
     has_entities: bool,
     /// How much of [`XML_LITERAL`] the tag has just had.
     named: usize,
+    /// How many bytes were looked at, and before how many of them the last tag began.
+    offset: u64,
+    tag_offset: u64,
+    /// What the tag had so far.
+    tag: Vec<u8>,
+    tags: Tags,
+    /// What stands behind `&` in a text or attribute.
+    reference: Option<Vec<u8>>,
 }
+
+/// A reference that is longer is none to a character.
+const REFERENCE_BYTES_MAX: usize = 16;
 
 /// The end of the datatype of XML literals.
 const XML_LITERAL: &[u8] = b"XMLLiteral";
@@ -141,6 +157,11 @@ impl XmlGuard {
             doctype: Vec::new(),
             has_entities: false,
             named: 0,
+            offset: 0,
+            tag_offset: 0,
+            tag: Vec::new(),
+            tags: Tags::default(),
+            reference: None,
         }
     }
 
@@ -160,20 +181,56 @@ impl XmlGuard {
         }
     }
 
-    fn open(&mut self, byte: u8) -> At {
-        match byte {
+    fn open(&mut self, byte: u8) -> Result<At, String> {
+        Ok(match byte {
             b'!' => At::Bang,
             b'?' => At::Instruction,
             b'/' => {
+                self.tags.end(self.depth);
                 self.depth = self.depth.saturating_sub(1);
                 At::Tag(0, false)
             }
             _ => {
+                if self.has_elements && self.depth == 0 {
+                    return Err("there is an element behind the end of the first one".to_owned());
+                }
                 self.has_elements = true;
                 self.depth += 1;
+                self.tag.clear();
+                self.tag.push(byte);
                 At::Tag(0, true)
             }
+        })
+    }
+
+    /// Looks for what no document of XML may have.
+    fn check(&mut self, byte: u8) -> Result<(), String> {
+        let is_noncharacter = matches!(byte, 0xBE | 0xBF) && self.last == [0xEF, 0xBF];
+        if is_noncharacter || (byte < b' ' && !matches!(byte, b'\t' | b'\n' | b'\r')) {
+            let code = match byte {
+                0xBE => 0xFFFE,
+                0xBF => 0xFFFF,
+                byte => u32::from(byte),
+            };
+            return Err(format!("XML has no character U+{code:04X}"));
         }
+        if self.at == At::Text && byte == b'>' && self.last == *b"]]" {
+            return Err("a text has ]]>, which must be ]]&gt;".to_owned());
+        }
+        let in_text = matches!(self.at, At::Text | At::Tag(b'"' | b'\'', _));
+        match (&mut self.reference, byte) {
+            (Some(reference), b';') => {
+                let checked = check_reference(reference);
+                self.reference = None;
+                checked?;
+            }
+            (_, b'&') if in_text => self.reference = Some(Vec::new()),
+            (Some(reference), byte) if reference.len() < REFERENCE_BYTES_MAX => {
+                reference.push(byte);
+            }
+            _ => self.reference = None,
+        }
+        Ok(())
     }
 
     fn doctype(&mut self, byte: u8, open: u32) -> Result<At, String> {
@@ -197,6 +254,12 @@ impl XmlGuard {
 
     fn step(&mut self, byte: u8) -> Result<(), String> {
         let last = self.last;
+        self.check(byte)?;
+        if let At::Tag(quote, true) = self.at
+            && (quote != 0 || byte != b'>')
+        {
+            self.tag.push(byte);
+        }
         if matches!(self.at, At::Tag(..)) && !self.names_xml_literal() {
             self.named = match XML_LITERAL.get(self.named) {
                 Some(expected) if *expected == byte => self.named + 1,
@@ -206,12 +269,16 @@ impl XmlGuard {
         let next = match (self.at, byte) {
             (At::Text, b'<') => {
                 self.length = 0;
+                self.tag_offset = self.offset;
                 At::Open
             }
-            (At::Open, byte) => self.open(byte),
+            (At::Open, byte) => self.open(byte)?,
             (At::Tag(0, begins), b'>') => {
-                if begins && last[1] == b'/' {
-                    self.depth = self.depth.saturating_sub(1);
+                if begins {
+                    self.tags.start(&self.tag, self.depth)?;
+                    if last[1] == b'/' {
+                        self.depth = self.depth.saturating_sub(1);
+                    }
                 }
                 At::Text
             }
@@ -251,9 +318,25 @@ impl XmlGuard {
 }
 
 impl Guard for XmlGuard {
-    fn look(&mut self, bytes: &[u8]) -> Result<(), String> {
-        for byte in bytes {
-            self.step(*byte)?;
+    fn look(&mut self, bytes: &mut [u8]) -> Result<(), Refusal> {
+        for (good, byte) in bytes.iter_mut().enumerate() {
+            let of_tag = matches!(self.at, At::Tag(0, _) | At::Open) && matches!(byte, b'>');
+            self.step(*byte).map_err(|reason| Refusal {
+                reason,
+                offset: match *byte {
+                    _ if of_tag => self.tag_offset,
+                    // The last one of a noncharacter.
+                    0xBE | 0xBF => self.offset.saturating_sub(2),
+                    _ => self.offset,
+                },
+                good,
+            })?;
+            self.offset += 1;
+            // XML 1.0, 3.3.3: white space of a value is spaces, but for what is written as references.
+            if matches!(self.at, At::Tag(b'"' | b'\'', _)) && matches!(byte, b'\t' | b'\n' | b'\r')
+            {
+                *byte = b' ';
+            }
         }
         Ok(())
     }
@@ -289,130 +372,4 @@ fn check_entities(doctype: &str) -> Result<bool, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use super::*;
-    use crate::load::patient::Halt;
-    use crate::load::sink::recording::RecordingSink;
-    use crate::load::{Input, source};
-
-    const HEAD: &str = "<?xml version=\"1.0\"?>\n<rdf:RDF xmlns:e=\"http://e/\" \
-        xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\">\n";
-
-    fn read(text: impl Into<Vec<u8>>, bytes_max: usize) -> Result<Vec<String>> {
-        let input = Input::from_bytes("x.rdf", text);
-        let source = source::expand(&[input], &()).unwrap().remove(0);
-        let mut stream = source.open(Arc::default(), &Halt::default()).unwrap();
-        let mut sink = RecordingSink::default();
-        let base = Some("http://base/dir/");
-        parse(&mut stream, base, bytes_max, &mut sink, &mut |_| Ok(()))?;
-        let mut quads: Vec<String> = sink.quads.iter().map(ToString::to_string).collect();
-        quads.sort();
-        Ok(quads)
-    }
-
-    fn error(text: impl Into<Vec<u8>>) -> String {
-        read(text, usize::MAX).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn ends_of_lines_are_line_feeds() {
-        let text = format!(
-            "{HEAD}<e:C rdf:about=\"s\"><e:p>a\r\nb\rc\n\r\nd&#xD;\r\n</e:p></e:C></rdf:RDF>"
-        );
-        let quads = read(text.replace("?>\n", "?>\r\n"), usize::MAX).unwrap();
-        assert!(
-            quads
-                .iter()
-                .any(|quad| quad.contains(r#""a\nb\nc\n\nd\r\n""#)),
-            "{quads:?}"
-        );
-        // The place of a mistake is that of the user's text.
-        let broken = format!("{HEAD}<e:C rdf:about=\"s\">\n</e:D>").replace('\n', "\r\n");
-        assert!(error(broken).contains("line 4"));
-    }
-
-    #[test]
-    fn documents_are_read() {
-        let text = format!(
-            "\u{feff}{HEAD}<!-- <a><b> --><e:C rdf:about=\"s\" e:q='x>y/'><e:p>1 &amp; 2</e:p>\
-             <e:p><![CDATA[<x>]]></e:p><e:r><rdf:Description rdf:nodeID=\"n\"/></e:r></e:C></rdf:RDF>"
-        );
-        let expected = [
-            "<http://base/dir/s> <http://e/p> \"1 & 2\"",
-            "<http://base/dir/s> <http://e/p> \"<x>\"",
-            "<http://base/dir/s> <http://e/q> \"x>y/\"",
-            "<http://base/dir/s> <http://e/r> _:n",
-            "<http://base/dir/s> <http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <http://e/C>",
-        ];
-        assert_eq!(read(text.clone(), usize::MAX).unwrap(), expected);
-        let packed = zstd::encode_all(text.as_bytes(), 1).unwrap();
-        let cut = error(&packed[..packed.len() - 1]);
-        assert!(cut.ends_with("the zstd data is cut off"), "{cut}");
-    }
-
-    #[test]
-    fn mistakes_are_placed() {
-        let filler = "<e:C><e:p>\u{e9}</e:p></e:C>\n".repeat(10_000);
-        for (text, place) in [
-            ("<e:C rdf:ID=\"1a\"/>", "line 10003, column 1: "),
-            (" <e:C rdf:about=\"a b\"/>", "line 10003, column 2: "),
-            ("<e:C><e:p></e:C>", "line 10003, column 11: "),
-        ] {
-            let message = error(format!("{HEAD}{filler}{text}\n</rdf:RDF>\n"));
-            assert!(message.starts_with(&format!("x.rdf: {place}")), "{message}");
-        }
-        let cut = error(format!("{HEAD}<e:C><e:p>"));
-        assert!(cut.starts_with("x.rdf: line 3, column "), "{cut}");
-        assert!(cut.contains("ends within an element"), "{cut}");
-        assert_eq!(
-            error(" \n"),
-            "x.rdf: line 2, column 1: there is no element: this is no RDF/XML"
-        );
-    }
-
-    #[test]
-    fn xml_literals_are_canonical() {
-        let literal = "<e:p rdf:parseType=\"Literal\">It's <e:b f='1' a='&lt;'/><br/></e:p>";
-        let given = "<e:q rdf:datatype=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#XMLLiteral\">\
-            &lt;br/> &amp;quot;</e:q>";
-        let text = format!("{HEAD}<e:C rdf:about=\"s\">{literal}{given}</e:C></rdf:RDF>");
-        let quads = read(text, usize::MAX).unwrap();
-        let written =
-            "\"It's <e:b xmlns:e=\\\"http://e/\\\" a=\\\"&lt;\\\" f=\\\"1\\\"></e:b><br></br>\"";
-        assert!(quads[0].contains(written), "{}", quads[0]);
-        assert!(quads[1].contains("\"<br/> &quot;\""), "{}", quads[1]);
-    }
-
-    #[test]
-    fn entities_cannot_make_a_small_file_large() {
-        let good = "<?xml version=\"1.0\"?>\n<!DOCTYPE rdf:RDF [\n<!ENTITY e \"http://e/\">\n\
-            <!ENTITY f \"&e;f/\">\n]>\n<rdf:RDF xmlns:e=\"&e;\" \
-            xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\">\
-            <rdf:Description rdf:about=\"&f;s\" e:p=\"o\"/></rdf:RDF>";
-        assert_eq!(
-            read(good, usize::MAX).unwrap(),
-            ["<http://e/f/s> <http://e/p> \"o\""]
-        );
-        let mut text = "<!DOCTYPE rdf:RDF [<!ENTITY a0 \"laugh\">".to_owned();
-        for i in 1..30 {
-            let before = format!("&a{};", i - 1).repeat(10);
-            text += &format!("<!ENTITY a{i} \"{before}\">\n");
-        }
-        text += &format!("]>{HEAD}<e:C><e:p>&a29;</e:p></e:C></rdf:RDF>");
-        assert!(error(text).contains("stands for more than"));
-        let uses = good.replace("\"o\"", &format!("\"{}\"", "&e;".repeat(10_000)));
-        let message = read(uses, 1 << 20).unwrap_err().to_string();
-        assert!(message.contains("longer than 1048576 bytes"), "{message}");
-    }
-
-    #[test]
-    fn depth_and_length_are_bounded() {
-        let deep = format!("{HEAD}{}", "<e:C><e:p>".repeat(XML_DEPTH_MAX));
-        assert!(error(deep).contains("nested deeper"));
-        let long = format!("{HEAD}<e:C><e:p>{}", "x".repeat(3 << 20));
-        let message = read(long, 1 << 20).unwrap_err().to_string();
-        assert!(message.contains("1048576 bytes"), "{message}");
-    }
-}
+mod tests;

@@ -1,5 +1,7 @@
 //! Escapes of the formats: N-Triples and Turtle strings and IRIs, JSON, XML, CSV.
 
+use crate::xml_characters::is_character;
+
 /// Appends `text` between quotes as N-Triples and Turtle write it, in canonical form: only `"`,
 /// `\`, control characters and the noncharacters U+FFFE and U+FFFF are escaped.
 pub(crate) fn turtle_string(text: &str, out: &mut Vec<u8>) {
@@ -79,13 +81,19 @@ pub(crate) fn json_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends text or an attribute's value of XML. Characters that XML 1.0 cannot hold at all
-/// (controls but for tab, line feed and carriage return, U+FFFE, U+FFFF) become U+FFFD.
-pub(crate) fn xml(text: &str, out: &mut Vec<u8>) {
-    const NONCHARACTERS: [char; 2] = ['\u{fffe}', '\u{ffff}'];
-    if text.contains(NONCHARACTERS) {
-        return xml(&text.replace(NONCHARACTERS, "\u{fffd}"), out);
+/// Appends text or an attribute's value of XML.
+///
+/// # Errors
+/// A character that XML 1.0 cannot hold at all: a control but for tab, line feed and carriage return,
+/// U+FFFE, U+FFFF.
+pub(crate) fn xml(text: &str, out: &mut Vec<u8>) -> Result<(), char> {
+    // Noncharacters begin with this byte in UTF-8, which most texts do not have.
+    if text.as_bytes().contains(&0xEF)
+        && let Some(c) = text.chars().find(|&c| !is_character(c))
+    {
+        return Err(c);
     }
+    let mut refused = None;
     copy_escaped(
         text,
         out,
@@ -97,10 +105,11 @@ pub(crate) fn xml(text: &str, out: &mut Vec<u8>) {
             b'\r' => out.extend_from_slice(b"&#xD;"),
             b'\t' => out.extend_from_slice(b"&#x9;"),
             b'\n' => out.extend_from_slice(b"&#xA;"),
-            _ => out.extend_from_slice("\u{FFFD}".as_bytes()),
+            byte => refused = Some(char::from(byte)),
         },
         |byte| byte < 0x20 || matches!(byte, b'<' | b'>' | b'&' | b'"'),
     );
+    refused.map_or(Ok(()), Err)
 }
 
 /// Appends a CSV field, quoted where RFC 4180 asks for it.
@@ -126,7 +135,7 @@ pub(crate) fn csv(text: &str, out: &mut Vec<u8>) {
 fn copy_escaped(
     text: &str,
     out: &mut Vec<u8>,
-    escape: impl Fn(u8, &mut Vec<u8>),
+    mut escape: impl FnMut(u8, &mut Vec<u8>),
     special: impl Fn(u8) -> bool,
 ) {
     let mut rest = text.as_bytes();

@@ -5,6 +5,8 @@
 
 use oxrdf::{Quad, Term};
 
+use crate::xml_characters::{is_character, is_name, is_name_start};
+
 /// Why RDF/XML cannot hold a quad, if it cannot: its predicate must end with a name, and its texts have
 /// no controls.
 pub(super) fn obstacle(quad: &Quad) -> Option<&'static str> {
@@ -19,29 +21,10 @@ pub(super) fn obstacle(quad: &Quad) -> Option<&'static str> {
 /// Whether a literal has characters that no document of XML may have.
 fn has_others(term: &Term) -> bool {
     match term {
-        Term::Literal(literal) => !literal.value().chars().all(
-            |c| matches!(c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..='\u{10ffff}'),
-        ),
+        Term::Literal(literal) => !literal.value().chars().all(is_character),
         Term::Triple(triple) => has_others(&triple.object),
         _ => false,
     }
-}
-
-/// `NameStartChar` without the colon.
-fn is_name_start(c: char) -> bool {
-    matches!(c,
-        'A'..='Z' | '_' | 'a'..='z'
-        | '\u{c0}'..='\u{d6}' | '\u{d8}'..='\u{f6}' | '\u{f8}'..='\u{2ff}'
-        | '\u{370}'..='\u{37d}' | '\u{37f}'..='\u{1fff}' | '\u{200c}'..='\u{200d}'
-        | '\u{2070}'..='\u{218f}' | '\u{2c00}'..='\u{2fef}' | '\u{3001}'..='\u{d7ff}'
-        | '\u{f900}'..='\u{fdcf}' | '\u{fdf0}'..='\u{fffd}' | '\u{10000}'..='\u{effff}')
-}
-
-/// `NameChar` without the colon.
-fn is_name(c: char) -> bool {
-    is_name_start(c)
-        || matches!(c,
-            '-' | '.' | '0'..='9' | '\u{b7}' | '\u{300}'..='\u{36f}' | '\u{203f}'..='\u{2040}')
 }
 
 /// Writes carriage returns from `start` on as references: as they are, readers take them for ends of

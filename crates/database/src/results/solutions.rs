@@ -6,7 +6,7 @@ use super::escape;
 use super::format::SolutionsFormat;
 use super::table::Table;
 use super::term::{TermView, TermViews, XSD_STRING};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Writes the solutions of one SELECT.
 pub struct SolutionsWriter {
@@ -28,7 +28,7 @@ impl SolutionsWriter {
                 let mut label = Vec::new();
                 if format == SolutionsFormat::Xml {
                     label.extend_from_slice(b"<binding name=\"");
-                    escape::xml(name, &mut label);
+                    xml_name(name, &mut label);
                     label.extend_from_slice(b"\">");
                 } else {
                     escape::json_string(name, &mut label);
@@ -70,7 +70,7 @@ impl SolutionsWriter {
                 out.extend_from_slice(XML_START);
                 for name in &self.variables {
                     out.extend_from_slice(b"<variable name=\"");
-                    escape::xml(name, out);
+                    xml_name(name, out);
                     out.extend_from_slice(b"\"/>");
                 }
                 out.extend_from_slice(b"</head>\n<results>\n");
@@ -102,7 +102,8 @@ impl SolutionsWriter {
     /// Writes `rows` solutions whose terms lie in `views` row by row, one for each variable.
     ///
     /// # Errors
-    /// [`crate::Error::Internal`] if a term cannot be decoded.
+    /// [`crate::Error::Internal`] if a term cannot be decoded, [`crate::Error::Unsupported`] if XML
+    /// cannot hold a term: it has a control character.
     pub fn rows_of(&mut self, views: &TermViews, rows: usize, out: &mut Vec<u8>) -> Result<()> {
         for row in 0..rows {
             let at = row * self.variables.len();
@@ -160,12 +161,22 @@ impl SolutionsWriter {
         for (column, label) in self.labels.iter().enumerate() {
             if let Some(term) = views.get(at + column)? {
                 out.extend_from_slice(label);
-                xml_term(&term, out);
+                xml_term(&term, out).map_err(|c| self.not_xml(column, c))?;
                 out.extend_from_slice(b"</binding>");
             }
         }
         out.extend_from_slice(b"</result>\n");
         Ok(())
+    }
+
+    /// The error of a term that XML cannot hold.
+    #[cold]
+    fn not_xml(&self, column: usize, c: char) -> Error {
+        let name = self.variables.get(column).map_or("", String::as_str);
+        let (row, code) = (self.rows + 1, u32::from(c));
+        Error::Unsupported(format!(
+            "XML cannot express ?{name} of solution {row}: it has no character U+{code:04X}; take json, csv or tsv"
+        ))
     }
 
     /// Writes what comes after the last solution.
@@ -203,6 +214,12 @@ pub fn write_boolean(value: bool, format: SolutionsFormat, out: &mut Vec<u8>) {
             out.push(b'\n');
         }
     }
+}
+
+/// The grammar of SPARQL lets no character into names that XML does not have.
+fn xml_name(name: &str, out: &mut Vec<u8>) {
+    let written = escape::xml(name, out);
+    debug_assert_eq!(written, Ok(()), "{name}");
 }
 
 fn json_term(term: &TermView<'_>, out: &mut Vec<u8>) {
@@ -250,16 +267,17 @@ fn json_term(term: &TermView<'_>, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-fn xml_term(term: &TermView<'_>, out: &mut Vec<u8>) {
+/// Fails with a character that XML cannot hold.
+fn xml_term(term: &TermView<'_>, out: &mut Vec<u8>) -> Result<(), char> {
     match term {
         TermView::Iri(iri) => {
             out.extend_from_slice(b"<uri>");
-            escape::xml(iri, out);
+            escape::xml(iri, out)?;
             out.extend_from_slice(b"</uri>");
         }
         TermView::BlankNode(label) => {
             out.extend_from_slice(b"<bnode>");
-            escape::xml(label, out);
+            escape::xml(label, out)?;
             out.extend_from_slice(b"</bnode>");
         }
         TermView::Literal {
@@ -271,7 +289,7 @@ fn xml_term(term: &TermView<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(b"<literal");
             if let Some(language) = language {
                 out.extend_from_slice(b" xml:lang=\"");
-                escape::xml(language, out);
+                escape::xml(language, out)?;
                 out.push(b'"');
                 if let Some(direction) = direction {
                     out.extend_from_slice(b" its:dir=\"");
@@ -280,24 +298,25 @@ fn xml_term(term: &TermView<'_>, out: &mut Vec<u8>) {
                 }
             } else if *datatype != XSD_STRING {
                 out.extend_from_slice(b" datatype=\"");
-                escape::xml(datatype, out);
+                escape::xml(datatype, out)?;
                 out.push(b'"');
             }
             out.push(b'>');
-            escape::xml(lexical, out);
+            escape::xml(lexical, out)?;
             out.extend_from_slice(b"</literal>");
         }
         TermView::Triple(triple) => {
             let [subject, predicate, object] = &**triple;
             out.extend_from_slice(b"<triple><subject>");
-            xml_term(subject, out);
+            xml_term(subject, out)?;
             out.extend_from_slice(b"</subject><predicate>");
-            xml_term(predicate, out);
+            xml_term(predicate, out)?;
             out.extend_from_slice(b"</predicate><object>");
-            xml_term(object, out);
+            xml_term(object, out)?;
             out.extend_from_slice(b"</object></triple>");
         }
     }
+    Ok(())
 }
 
 /// CSV keeps only the text of a term; a triple term is written as in Turtle.

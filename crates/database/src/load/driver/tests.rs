@@ -99,7 +99,7 @@ fn files_of_several_formats_are_loaded_together() {
             ("e.trig", ""),
             (
                 "f.rdf",
-                "<e xmlns='http://a/' xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#'\
+                "<e xmlns='http://a/' xmlns:rdf='http://www.w3.org/1999/02/22-rdf-syntax-ns#' \
                  rdf:nodeID='x'><p>r</p></e>",
             ),
             ("g", "{\"@id\": \"_:x\", \"http://a/p\": \"j\"}"),
