@@ -181,7 +181,7 @@ impl Check<'_> {
                 self.settle(pairs.name(), outcome)?;
             }
         }
-        let noted = self.snapshot.0.payload.default_quads;
+        let noted = self.snapshot.0.base.payload.default_quads;
         if default_quads.is_some_and(|found| found != noted) {
             let message = format!("the root notes {noted} quads in the default graph");
             self.report.add("graphs", message);
@@ -497,7 +497,7 @@ impl<'a> TreeRows<'a> {
     fn id(&mut self, id: TermId, may_stand: impl Fn(Kind) -> bool) {
         let kind = id.kind();
         let exists = match kind {
-            Kind::BlankNode => id.payload() < self.snapshot.0.payload.next_blank_node,
+            Kind::BlankNode => id.payload() < self.snapshot.0.base.payload.next_blank_node,
             Kind::Local => false,
             Kind::Triple => id.payload() < self.snapshot.dictionary().next_payload(kind),
             kind if kind.is_in_dictionary() => {

@@ -55,7 +55,7 @@ pub struct TreeInfo {
 /// The trees that a snapshot keeps.
 pub(crate) fn trees(snapshot: &Snapshot) -> Vec<(TreeName, &Tree)> {
     let kept = TreeName::ALL.into_iter();
-    kept.filter(|name| snapshot.0.payload.has(*name))
+    kept.filter(|name| snapshot.0.base.payload.has(*name))
         .map(|name| (name, &**snapshot.tree(name)))
         .collect()
 }

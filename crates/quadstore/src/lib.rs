@@ -9,6 +9,7 @@
 
 mod bulk;
 mod check;
+mod delta;
 mod dictionary;
 mod error;
 #[cfg(test)]
@@ -24,6 +25,7 @@ mod snapshot;
 
 pub use bulk::*;
 pub use check::{CheckProgress, CheckReport, Problem};
+pub use delta::{Changes, Delta, EffectiveChanges, GraphChange, Probed};
 pub use error::{Error, Result};
 pub use info::{Info, TreeInfo};
 pub use quad_store::QuadStore;

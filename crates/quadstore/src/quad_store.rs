@@ -1,16 +1,22 @@
 //! `QuadStore`: opens a store of quads, hands out snapshots of it, and commits new ones.
 //!
+//! Small commits go into the delta ([`QuadStore::apply`]); a bulk load is a merge into the trees.
+//!
 //! # Concurrency
 //! One [`Commit`] at a time, which storage sees to. The current snapshot is replaced under a lock
-//! that is held for no longer than it takes to copy a pointer.
+//! that is held for no longer than it takes to copy a pointer. Whoever makes a new one from the
+//! current one holds `committing` meanwhile: for microseconds where it goes into the delta, from the
+//! first merge to the end where it is a bulk load. Order of locks: `committing`, the writer of
+//! storage, `current`.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use stoa_storage::{Checkpoint, Store};
+use stoa_storage::{Checkpoint, MemoryBudget, Store};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use crate::check::{CheckProgress, CheckReport, check};
+use crate::delta::EffectiveChanges;
 use crate::error::{Error, Result};
 use crate::graphs::{FromFn, NoteTaker, Notes};
 use crate::info::Info;
@@ -30,6 +36,8 @@ pub struct QuadStore(Arc<Inner>);
 struct Inner {
     store: Arc<Store>,
     current: RwLock<Snapshot>,
+    /// Held while the next snapshot is made.
+    committing: Mutex<()>,
     limits: TreeLimits,
 }
 
@@ -54,6 +62,7 @@ impl QuadStore {
         Ok(Self(Arc::new(Inner {
             store,
             current,
+            committing: Mutex::new(()),
             limits,
         })))
     }
@@ -84,7 +93,51 @@ impl QuadStore {
         cancel: &AtomicBool,
         progress: &mut CheckProgress<'_>,
     ) -> Result<CheckReport> {
-        check(&self.snapshot(), cancel, progress)
+        check(&self.snapshot().checkpointed(), cancel, progress)
+    }
+
+    /// Makes a commit of changes that are effective on top of the current snapshot, in memory alone;
+    /// returns the new one. Without changes there is none.
+    ///
+    /// The caller is the only one who commits, or has seen to it that the changes are still effective
+    /// ([`crate::Probed::recheck`]); and keeps them elsewhere until a checkpoint has them.
+    ///
+    /// # Errors
+    /// If the memory budget does not allow for them; nothing is changed then.
+    pub fn apply(&self, changes: &EffectiveChanges) -> Result<Snapshot> {
+        let committing = self.0.committing();
+        let current = self.snapshot();
+        if changes.is_empty() {
+            return Ok(current);
+        }
+        let delta = current
+            .delta()
+            .with(changes, current.has_graph_first(), self.0.budget())?;
+        let commit = next_commit(&current)?;
+        let snapshot = current.with_delta(delta, commit);
+        self.0.publish(&committing, snapshot.clone());
+        Ok(snapshot)
+    }
+
+    /// Makes one batch of two of the delta if there are any of about one size, which commits leave to
+    /// whoever has the time; `false` if there are none. Takes about a microsecond a change.
+    ///
+    /// # Errors
+    /// If the memory budget does not allow for both; everything is as it was then.
+    pub fn merge_delta(&self) -> Result<bool> {
+        let snapshot = self.snapshot();
+        let graph_first = snapshot.has_graph_first();
+        let Some(merged) = snapshot.delta().merged(graph_first, self.0.budget())? else {
+            return Ok(false);
+        };
+        let committing = self.0.committing();
+        let current = self.snapshot();
+        if let Some(delta) = current.delta().replace(&merged) {
+            let commit = current.commit();
+            self.0
+                .publish(&committing, current.with_delta(delta, commit));
+        }
+        Ok(true)
     }
 
     /// The scheme of the next commit: what there is or, before the first one, what is asked for.
@@ -94,22 +147,28 @@ impl QuadStore {
         let base = self.snapshot();
         let found = base.scheme();
         match asked {
-            Some(asked) if base.0.root.payload.is_empty() => Ok(asked),
+            Some(asked) if base.0.base.root.payload.is_empty() => Ok(asked),
             Some(asked) if asked != found => Err(Error::OtherScheme { found, asked }),
             _ => Ok(found),
         }
     }
 
-    /// Begins a commit on top of the current snapshot. Dropping it undoes everything.
+    /// Begins a commit on top of the current snapshot. Dropping it undoes everything. Other commits
+    /// wait until it is over.
     ///
     /// The first one chooses the scheme. [`Error::OtherScheme`] if another one was chosen.
     pub(crate) fn begin_commit(&self, scheme: Option<Scheme>) -> Result<Commit<'_>> {
+        let committing = self.0.committing();
+        if !self.snapshot().delta().is_empty() {
+            return Err(Error::Internal("a merge into trees under a delta"));
+        }
         let checkpoint = self.0.store.begin()?;
         let base = self.snapshot();
         let scheme = self.scheme(scheme)?;
         Ok(Commit {
             inner: &self.0,
-            number: base.0.root.checkpoint + 1,
+            committing: Some(committing),
+            number: base.0.base.root.checkpoint + 1,
             base,
             checkpoint,
             helpers: 0,
@@ -118,9 +177,34 @@ impl QuadStore {
     }
 }
 
+impl Inner {
+    fn committing(&self) -> MutexGuard<'_, ()> {
+        let guard = self.committing.lock();
+        guard.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn budget(&self) -> &MemoryBudget {
+        self.store.cache().budget()
+    }
+
+    /// Makes a snapshot the current one; it was made from the one before under the guard.
+    fn publish(&self, _committing: &MutexGuard<'_, ()>, snapshot: Snapshot) {
+        let current = self.current.write();
+        *current.unwrap_or_else(PoisonError::into_inner) = snapshot;
+    }
+}
+
+/// The number of the commit after a snapshot.
+fn next_commit(snapshot: &Snapshot) -> Result<u64> {
+    let commit = snapshot.commit().checked_add(1);
+    commit.ok_or(Error::Internal("the numbers of commits are used up"))
+}
+
 /// A commit that is being made.
 pub(crate) struct Commit<'a> {
     inner: &'a Inner,
+    /// Keeps other commits out; `None` if they go on above.
+    committing: Option<MutexGuard<'a, ()>>,
     base: Snapshot,
     checkpoint: Checkpoint<'a>,
     /// The number that the checkpoint will have.
@@ -180,7 +264,7 @@ impl Commit<'_> {
 
     /// The first number that no blank node has yet.
     pub(crate) fn next_blank_node(&self) -> u64 {
-        self.base.0.payload.next_blank_node
+        self.base.0.base.payload.next_blank_node
     }
 
     /// Lets each merge encode and write with so many threads besides the caller's.
@@ -336,12 +420,12 @@ impl Commit<'_> {
         for one in merged {
             *payload.tree_mut(one.tree) = one.root;
         }
-        let commit = self.base.commit().checked_add(1);
-        let commit = commit.ok_or(Error::Internal("the numbers of commits are used up"))?;
+        let commit = next_commit(&self.base)?;
         self.checkpoint.commit(commit, &payload.encode()?)?;
         let snapshot = self.base.reopen()?;
-        let current = self.inner.current.write();
-        *current.unwrap_or_else(PoisonError::into_inner) = snapshot;
+        let committing = self.committing;
+        let committing = committing.ok_or(Error::Internal("a commit that lets others in"))?;
+        self.inner.publish(&committing, snapshot);
         Ok(commit)
     }
 
@@ -387,7 +471,7 @@ impl Commit<'_> {
 
     /// The new catalogue, and the quads of the default graph.
     fn merge_catalogue(&self, notes: &Notes) -> Result<(TreeRoot, u64)> {
-        let mut default_quads = self.base.0.payload.default_quads;
+        let mut default_quads = self.base.0.base.payload.default_quads;
         let mut catalogue = RowReader::new(
             Arc::clone(&self.inner.store),
             Arc::clone(self.base.tree(TreeName::Graphs)),

@@ -1,7 +1,10 @@
 //! `Snapshot`: what one reader sees of the quads; everything is read through it.
 //!
-//! A snapshot is the root of one checkpoint; changes that are committed and not yet in a checkpoint
-//! will be laid over it here, and nowhere else.
+//! A snapshot is the root of one checkpoint and a version of the delta: changes that are committed
+//! and not yet in a checkpoint. They are laid over the trees where rows are read
+//! (`permutation::reader`), so that everything above sees one store; nothing else knows of them but
+//! the counts and the catalogue of graphs, here. Where the delta is empty, nothing is laid over
+//! anything.
 //!
 //! # Concurrency
 //! Readers take no locks, but for a moment that of the predicates of graphs that were asked for, and
@@ -20,6 +23,7 @@ use oxrdf::NamedNode;
 use stoa_storage::{Root, Store};
 use stoa_terms::{GraphSet, TermId};
 
+use crate::delta::{Delta, GraphDelta, Overlay};
 use crate::dictionary::Dictionary;
 use crate::error::{Error, Result};
 use crate::permutation::{Intervals, RowFilter, RowReader, Tree};
@@ -35,15 +39,25 @@ const GRAPHS_SUMMED: usize = 64;
 #[derive(Clone)]
 pub struct Snapshot(pub(crate) Arc<State>, Arc<AtomicU64>);
 
-/// What the handles of one snapshot share.
-pub(crate) struct State {
+/// What the snapshots over one root share.
+pub(crate) struct Base {
     pub(crate) store: Arc<Store>,
-    pub(crate) dictionary: Arc<Dictionary>,
     /// Keeps the extents of the snapshot.
     pub(crate) root: Root,
     pub(crate) payload: RootPayload,
     /// By the number of the tree's name; empty ones for those that are not kept.
     pub(crate) trees: [Arc<Tree>; TreeName::ALL.len()],
+}
+
+/// What the handles of one snapshot share.
+pub(crate) struct State {
+    pub(crate) base: Arc<Base>,
+    pub(crate) dictionary: Arc<Dictionary>,
+    pub(crate) delta: Delta,
+    /// The number of the commit that is shown.
+    commit: u64,
+    quads: u64,
+    default_quads: u64,
     /// The predicates of graphs that were asked for, `None` where they are too many.
     graph_predicates: Mutex<BTreeMap<u64, Option<Vec<u64>>>>,
     /// All predicates, once they were asked for; none if they are too many.
@@ -83,16 +97,58 @@ impl Snapshot {
             .trees
             .each_ref()
             .map(|root| Arc::new(Tree::new(root)));
-        let state = State {
+        let commit = root.commit;
+        let base = Base {
             store: Arc::clone(store),
-            dictionary: Arc::new(dictionary),
             root,
-            trees,
             payload,
+            trees,
+        };
+        Self::over(
+            Arc::new(base),
+            Arc::new(dictionary),
+            Delta::default(),
+            commit,
+        )
+    }
+
+    fn over(base: Arc<Base>, dictionary: Arc<Dictionary>, delta: Delta, commit: u64) -> Self {
+        let [psog, ..] = &base.trees;
+        let state = State {
+            quads: psog.rows().saturating_add_signed(delta.net_quads()),
+            default_quads: base
+                .payload
+                .default_quads
+                .saturating_add_signed(delta.graph(TermId::DEFAULT_GRAPH).gained),
+            base,
+            dictionary,
+            delta,
+            commit,
             graph_predicates: Mutex::default(),
             predicates: OnceLock::new(),
         };
         Self(Arc::new(state), Arc::default())
+    }
+
+    /// The same root under another version of the delta.
+    pub(crate) fn with_delta(&self, delta: Delta, commit: u64) -> Self {
+        let (base, dictionary) = (Arc::clone(&self.0.base), Arc::clone(&self.0.dictionary));
+        Self::over(base, dictionary, delta, commit)
+    }
+
+    /// The last checkpoint alone, without what was committed since.
+    #[must_use]
+    pub fn checkpointed(&self) -> Self {
+        if self.0.delta.is_empty() {
+            return self.clone();
+        }
+        self.with_delta(Delta::default(), self.0.base.root.commit)
+    }
+
+    /// What was committed and is in no checkpoint yet.
+    #[must_use]
+    pub fn delta(&self) -> &Delta {
+        &self.0.delta
     }
 
     /// A handle of the same state that counts what is read through it, and through its clones, anew.
@@ -111,19 +167,19 @@ impl Snapshot {
     /// Which sort orders are kept.
     #[must_use]
     pub fn scheme(&self) -> Scheme {
-        self.0.payload.scheme
+        self.0.base.payload.scheme
     }
 
     /// Whether GPSO and GPOS are kept.
     #[must_use]
     pub fn has_graph_first(&self) -> bool {
-        self.0.payload.graph_first
+        self.0.base.payload.graph_first
     }
 
     /// The number of the commit that this snapshot shows.
     #[must_use]
     pub fn commit(&self) -> u64 {
-        self.0.root.commit
+        self.0.commit
     }
 
     /// The dictionary of this snapshot.
@@ -133,34 +189,39 @@ impl Snapshot {
 
     /// The files below this snapshot.
     pub(crate) fn store(&self) -> &Arc<Store> {
-        &self.0.store
+        &self.0.base.store
     }
 
     /// The number of quads.
     #[must_use]
     pub fn quads(&self) -> u64 {
-        self.tree(TreeName::Psog).rows()
+        self.0.quads
     }
 
+    /// A tree of the root, without the delta.
     #[expect(clippy::indexing_slicing, reason = "one tree for each name")]
     pub(crate) fn tree(&self, name: impl Into<TreeName>) -> &Arc<Tree> {
-        &self.0.trees[name.into() as usize]
+        &self.0.base.trees[name.into() as usize]
     }
 
+    /// Reads the rows of a tree with what the delta changes about them; the pairs of a node that lost
+    /// all quads may still be there, and the catalogue is that of the root.
     fn reader(
         &self,
-        tree: &Arc<Tree>,
+        name: impl Into<TreeName>,
         columns: Columns,
         filter: RowFilter,
         intervals: Intervals,
     ) -> RowReader {
-        let store = Arc::clone(&self.0.store);
-        let reader = RowReader::new(store, Arc::clone(tree), columns, filter, intervals);
-        let names = TreeName::ALL.into_iter();
-        let holds_quads = names
-            .filter(|name| name.permutation().is_some())
-            .any(|name| Arc::ptr_eq(self.tree(name), tree));
-        if holds_quads {
+        let name = name.into();
+        let (store, tree) = (Arc::clone(self.store()), Arc::clone(self.tree(name)));
+        let mut reader = RowReader::new(store, tree, columns, filter, intervals);
+        if !self.0.delta.is_empty()
+            && let Some(overlay) = Overlay::over(&self.0.delta, name)
+        {
+            reader = reader.under(overlay);
+        }
+        if name.permutation().is_some() {
             reader.counted(&self.1)
         } else {
             reader
@@ -169,33 +230,42 @@ impl Snapshot {
 
     /// The graphs that hold quads or were created empty, ascending by id.
     pub fn graphs(&self) -> Result<Vec<GraphEntry>> {
-        let intervals = Intervals::new(&[], &[])?;
-        let columns = Columns::of(&[0, 1]);
-        let mut reader = self.reader(
-            self.tree(TreeName::Graphs),
-            columns,
-            RowFilter::ALL,
-            intervals,
-        );
-        let (mut graphs, mut out) = (Vec::new(), QuadColumns::default());
+        let mut changes = self.0.delta.graphs().into_iter().peekable();
+        let mut graphs = Vec::new();
+        let mut add = |change: GraphDelta, quads, created| {
+            graphs.extend(change.apply(quads, created));
+        };
+        let mut reader = self.catalogue(Intervals::new(&[], &[])?);
+        let mut out = QuadColumns::default();
         while reader.next(4096, &mut out, None)? {
-            let [names, quads, ..] = &out.columns;
-            let entries = names.iter().zip(quads).map(|(graph, quads)| GraphEntry {
-                graph: *graph,
-                quads: quads.to_bits(),
-            });
-            graphs.extend(entries);
+            let [names, quads, created, _] = &out.columns;
+            for ((name, quads), created) in names.iter().zip(quads).zip(created) {
+                let name = name.to_bits();
+                while let Some(new) = changes.next_if(|change| change.graph < name) {
+                    add(new, 0, false);
+                }
+                let change = changes.next_if(|change| change.graph == name);
+                let change = change.unwrap_or_else(|| GraphDelta::none(name));
+                add(change, quads.to_bits(), created.to_bits() != 0);
+            }
             out.clear();
         }
+        changes.for_each(|new| add(new, 0, false));
         Ok(graphs)
+    }
+
+    /// Reads the catalogue of the root: graph, quads, created.
+    fn catalogue(&self, intervals: Intervals) -> RowReader {
+        let columns = Columns::of(&[0, 1, 2]);
+        self.reader(TreeName::Graphs, columns, RowFilter::ALL, intervals)
     }
 
     /// The number of quads in a graph; 0 if there is no such graph.
     pub fn graph_quads(&self, graph: TermId) -> Result<u64> {
         if graph == TermId::DEFAULT_GRAPH {
-            return Ok(self.0.payload.default_quads);
+            return Ok(self.0.default_quads);
         }
-        if self.0.payload.default_quads == self.quads() {
+        if self.0.default_quads == self.quads() {
             return Ok(0);
         }
         Ok(self.graph_entry(graph)?.map_or(0, |entry| entry.quads))
@@ -207,21 +277,27 @@ impl Snapshot {
     }
 
     fn graph_entry(&self, graph: TermId) -> Result<Option<GraphEntry>> {
-        let intervals = Intervals::new(&[graph], &[])?;
-        let columns = Columns::of(&[1]);
-        let mut reader = self.reader(
-            self.tree(TreeName::Graphs),
-            columns,
-            RowFilter::ALL,
-            intervals,
-        );
+        let mut reader = self.catalogue(Intervals::new(&[graph], &[])?);
         let mut out = QuadColumns::default();
         reader.next(1, &mut out, None)?;
-        let [_, quads, ..] = &out.columns;
-        Ok(quads.first().map(|quads| GraphEntry {
-            graph,
-            quads: quads.to_bits(),
-        }))
+        let [_, quads, created, _] = &out.columns;
+        let quads = quads.first().map_or(0, |quads| quads.to_bits());
+        let created = created
+            .first()
+            .is_some_and(|created| created.to_bits() != 0);
+        Ok(self.0.delta.graph(graph).apply(quads, created))
+    }
+
+    /// Whether all quads are known to be of one graph.
+    fn is_single_graph(&self) -> bool {
+        let delta = &self.0.delta;
+        let tree = self.tree(TreeName::Graphs);
+        let of_root = tree.above.children.first().map(|top| {
+            let [graph, ..] = top.first;
+            TermId::from_bits(graph)
+        });
+        let one = of_root.or_else(|| delta.first_graph());
+        tree.rows() <= 1 && (delta.is_empty() || one.is_none_or(|one| delta.is_within(one)))
     }
 
     /// The number of quads in the graphs of a set; `None` if it takes too many look-ups.
@@ -236,7 +312,7 @@ impl Snapshot {
             }
             Ok::<_, Error>(Some(quads))
         };
-        let (all, default) = (self.quads(), self.0.payload.default_quads);
+        let (all, default) = (self.quads(), self.0.default_quads);
         Ok(match graphs {
             GraphSet::All => Some(all),
             GraphSet::Default => Some(default),
@@ -254,8 +330,8 @@ impl Snapshot {
             return Ok(Visible::Nothing);
         }
         let single_graph = matches!(graphs, GraphSet::Default | GraphSet::One(_))
-            || self.tree(TreeName::Graphs).rows() <= 1
-            || self.0.payload.default_quads == all;
+            || self.0.default_quads == all
+            || self.is_single_graph();
         Ok(Visible::Rows(RowFilter {
             graphs: (inside != Some(all)).then(|| graphs.clone()),
             merge_graphs: !with_graph && !single_graph,

@@ -22,7 +22,7 @@ pub(crate) mod reader;
 pub(crate) mod tree;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use merge::{ChangeBatch, Changes, Effects, MergeOptions, TreeLimits, merge};
 pub(crate) use reader::{Intervals, RowFilter, RowReader};

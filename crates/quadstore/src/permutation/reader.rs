@@ -5,6 +5,9 @@
 //! second one. A scan of many leaves begins with small windows, so that a reader that stops early
 //! has not read far ahead, and doubles them.
 //!
+//! Where a delta lies over the tree, its changes are put between the rows of each group
+//! (`overlaid`); where it does not, nothing of that is run.
+//!
 //! # Limits
 //! A window pins at most `WINDOW_LEAVES` segments, about 4 MB; one that reads on from leaf to leaf
 //! at most `READ_AHEAD_LEAVES`. One call examines at most `STEP_ROWS` rows more than it returns, so
@@ -21,8 +24,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stoa_storage::{Part, PartRef, Store};
 use stoa_terms::{GraphSet, IdRange, TermId};
 
+mod overlaid;
+
+use overlaid::Overlaid;
+
 use super::node::Child;
 use super::tree::{LeafCursor, Tree};
+use crate::delta::Overlay;
 use crate::error::{Error, Result};
 use crate::read::{Columns, QuadColumns};
 use crate::segment::Row;
@@ -163,6 +171,8 @@ impl RowFilter {
 /// A leaf of a window.
 struct Leaf {
     header: Header,
+    /// The first row of the leaf after it, if that is known.
+    next_first: Option<Row>,
 }
 
 /// A row group that an interval touches.
@@ -216,6 +226,8 @@ pub(crate) struct RowReader {
     last: Option<(usize, [TermId; 3])>,
     /// Counts the rows that were examined.
     examined: Option<Arc<AtomicU64>>,
+    /// What lies over the tree, if anything does.
+    overlaid: Option<Box<Overlaid>>,
 }
 
 impl RowReader {
@@ -246,7 +258,14 @@ impl RowReader {
             selection: Vec::new(),
             last: None,
             examined: None,
+            overlaid: None,
         }
+    }
+
+    /// Lays changes over the tree.
+    pub(crate) fn under(mut self, overlay: Overlay) -> Self {
+        self.overlaid = Some(Box::new(Overlaid::new(overlay)));
+        self
     }
 
     /// Adds the rows that are examined, whether they are returned or not, to a counter.
@@ -264,6 +283,9 @@ impl RowReader {
         self.visits = Vec::new().into_iter();
         self.current = None;
         self.last = None;
+        if let Some(overlaid) = &mut self.overlaid {
+            overlaid.restart();
+        }
     }
 
     /// Takes the intervals out, to reuse their memory.
@@ -279,6 +301,11 @@ impl RowReader {
         out: &mut QuadColumns,
         mut index: Option<&mut Vec<u32>>,
     ) -> Result<bool> {
+        if let Some(mut overlaid) = self.overlaid.take() {
+            let more = self.next_overlaid(&mut overlaid, max_rows, out, index);
+            self.overlaid = Some(overlaid);
+            return more;
+        }
         let mut steps = STEP_ROWS;
         let rows_at_start = out.rows;
         while out.rows < max_rows && steps > 0 {
@@ -288,19 +315,8 @@ impl RowReader {
             let (interval, part) = (visit.interval, visit.part);
             let left = max_rows - out.rows;
             let rows_before = out.rows;
-            let taken = if self.filter.passes_all() {
-                let taken = left.min(end - start);
-                self.copy(part, start, start + taken, out)?;
-                taken
-            } else {
-                let taken = self.select(interval, part, start, end, left)?;
-                self.gather(part, out)?;
-                taken
-            };
+            let taken = self.take(interval, part, (start, end), left, out)?;
             steps = steps.saturating_sub(taken.max(1));
-            if let Some(examined) = &self.examined {
-                examined.fetch_add(taken as u64, Ordering::Relaxed);
-            }
             if let Some(index) = index.as_deref_mut() {
                 let interval = u32::try_from(interval).unwrap_or(u32::MAX);
                 index.resize(index.len() + out.rows - rows_before, interval);
@@ -310,6 +326,31 @@ impl RowReader {
             }
         }
         Ok(true)
+    }
+
+    /// Appends rows of a group that pass, at most `most`; returns how many were examined.
+    #[inline]
+    fn take(
+        &mut self,
+        interval: usize,
+        part: usize,
+        (start, end): (usize, usize),
+        most: usize,
+        out: &mut QuadColumns,
+    ) -> Result<usize> {
+        let taken = if self.filter.passes_all() {
+            let taken = most.min(end - start);
+            self.copy(part, start, start + taken, out)?;
+            taken
+        } else {
+            let taken = self.select(interval, part, start, end, most)?;
+            self.gather(part, out)?;
+            taken
+        };
+        if let Some(examined) = &self.examined {
+            examined.fetch_add(taken as u64, Ordering::Relaxed);
+        }
+        Ok(taken)
     }
 
     /// The visit at work and its rows that are left; at least one.
@@ -461,7 +502,13 @@ impl RowReader {
         }
         for header in self.store.read(&headers)? {
             let header = Header::new(header)?;
-            self.leaves.push(Leaf { header });
+            self.leaves.push(Leaf {
+                header,
+                next_first: None,
+            });
+        }
+        for visit in &visits {
+            self.leaves[visit.leaf].next_first = visit.next_first;
         }
         let (parts, visits) = self.plan_groups(&visits);
         self.parts = self.store.read(&parts)?;

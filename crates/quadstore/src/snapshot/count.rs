@@ -6,15 +6,20 @@ use super::composed::Places;
 use super::ways::{graph_first, only_graph, pairs, stored_prefix};
 use super::{Snapshot, Visible};
 use crate::error::Result;
+use crate::permutation::Intervals;
 use crate::permutation::count::{Distinct, distinct, rows_between};
-use crate::permutation::{Intervals, Tree};
 use crate::read::{Columns, Count, QuadColumns, ScanSpec};
 use crate::root::TreeName;
+use crate::segment::Row;
 
 /// Under a graph set that may hide rows, so many are counted one by one; more are estimated.
 const COUNTED_ROWS: u64 = 4096;
 /// With more predicates than this, rows of a range of nodes are not counted under each of them.
 const PREDICATES_COUNTED: usize = 1024;
+/// So many rows of each batch of the delta are looked at for an estimate of distinct values, and so
+/// many of the values that they have are looked for in the root.
+const DISTINCT_SAMPLED: usize = 1024;
+const DISTINCT_PROBED: usize = 16;
 
 impl Snapshot {
     /// The number of rows that start with `prefix` (at most four ids) and whose next position lies
@@ -42,7 +47,7 @@ impl Snapshot {
         {
             let places = Places::between(permutation, stored);
             let intervals = Intervals::new(&stored_prefix(places, &[graph], prefix), ranges)?;
-            return exact(self.count_rows(self.tree(stored), &intervals)?);
+            return exact(self.count_rows(stored, &intervals)?);
         }
         let (all, all_exact) = self.rows_of(permutation, prefix, ranges)?;
         if filter.passes_all() || all == 0 {
@@ -95,13 +100,12 @@ impl Snapshot {
         if stored == permutation || prefix.len() >= 2 {
             let places = Places::between(permutation, stored);
             let intervals = Intervals::new(&stored_prefix(places, &[], prefix), ranges)?;
-            return Ok((self.count_rows(self.tree(stored), &intervals)?, true));
+            return Ok((self.count_rows(stored, &intervals)?, true));
         }
-        let tree = self.tree(stored);
         let mut rows = 0;
         if let [node] = prefix {
             for predicate in self.predicates_of(permutation, *node, ranges)? {
-                rows += self.count_rows(tree, &Intervals::new(&[predicate, *node], &[])?)?;
+                rows += self.count_rows(stored, &Intervals::new(&[predicate, *node], &[])?)?;
             }
             return Ok((rows, true));
         }
@@ -114,7 +118,7 @@ impl Snapshot {
         };
         for predicate in predicates {
             let prefix = [TermId::from_bits(predicate)];
-            rows += self.count_rows(tree, &Intervals::new(&prefix, ranges)?)?;
+            rows += self.count_rows(stored, &Intervals::new(&prefix, ranges)?)?;
         }
         Ok((rows, true))
     }
@@ -128,7 +132,7 @@ impl Snapshot {
     ) -> Result<Vec<TermId>> {
         let intervals = Intervals::new(&[node], ranges)?;
         let columns = Columns::of(&[1]);
-        let tree = self.tree(pairs(permutation));
+        let tree = pairs(permutation);
         let filter = crate::permutation::RowFilter::ALL;
         let mut reader = self.reader(tree, columns, filter, intervals);
         let mut out = QuadColumns::default();
@@ -137,16 +141,26 @@ impl Snapshot {
         Ok(predicates)
     }
 
-    pub(super) fn count_rows(&self, tree: &Tree, intervals: &Intervals) -> Result<u64> {
+    /// The rows of a tree in intervals: exact for quads; for pairs at most so many.
+    pub(super) fn count_rows(
+        &self,
+        name: impl Into<TreeName>,
+        intervals: &Intervals,
+    ) -> Result<u64> {
+        let name = name.into();
         let (store, depth) = (self.store(), intervals.depth);
-        let mut rows = 0_u64;
+        let (tree, delta) = (self.tree(name), self.delta());
+        let (mut rows, mut net) = (0_u64, 0_i64);
         for index in 0..intervals.lows.len() {
             let Some((low, high)) = intervals.get(index) else {
                 break;
             };
             rows += rows_between(store, tree, &low, &high, depth)?;
+            if !delta.is_empty() {
+                net += delta.net_rows(name, &low, &high);
+            }
         }
-        Ok(rows)
+        Ok(rows.saturating_add_signed(net))
     }
 
     /// An estimate of how many distinct values the `positions` (1 or 2) after `prefix` take, in all
@@ -171,9 +185,44 @@ impl Snapshot {
         };
         let tree = self.tree(name);
         let intervals = Intervals::new(prefix, &[])?;
-        match intervals.get(0) {
-            Some((low, high)) => distinct(self.store(), tree, &low, &high, intervals.depth, what),
-            None => Ok(0),
+        let Some((low, high)) = intervals.get(0) else {
+            return Ok(0);
+        };
+        let in_root = distinct(self.store(), tree, &low, &high, intervals.depth, what)?;
+        if self.delta().is_empty() {
+            return Ok(in_root);
         }
+        let rows = self.rows_of(permutation, prefix, &[])?.0;
+        let columns = prefix.len() + positions;
+        let (in_delta, samples) =
+            self.delta()
+                .distinct(name, (&low, &high), columns, DISTINCT_SAMPLED);
+        let new = self.share_of_new(name, in_delta, &samples, columns)?;
+        Ok(in_root.saturating_add(new).clamp(u64::from(rows > 0), rows))
+    }
+
+    /// How many of the values that the delta has are not in the root, judged by some of them: rows
+    /// whose first `columns` count.
+    fn share_of_new(
+        &self,
+        name: TreeName,
+        values: u64,
+        samples: &[Row],
+        columns: usize,
+    ) -> Result<u64> {
+        let probed = samples.len().min(DISTINCT_PROBED);
+        let Some(step) = samples.len().checked_div(probed) else {
+            return Ok(0);
+        };
+        let mut new = 0_u64;
+        for sample in samples.iter().step_by(step).take(probed) {
+            let (mut low, mut high) = ([0; 4], [u64::MAX; 4]);
+            for ((low, high), value) in low.iter_mut().zip(&mut high).zip(sample).take(columns) {
+                (*low, *high) = (*value, *value);
+            }
+            let rows = rows_between(self.store(), self.tree(name), &low, &high, columns)?;
+            new += u64::from(rows == 0);
+        }
+        Ok(values.saturating_mul(new) / probed as u64)
     }
 }

@@ -130,7 +130,7 @@ impl Snapshot {
             return self.whole_graph(spec, &filter);
         }
         if let Some(graph) = only_graph(&filter) {
-            let way = match self.0.payload.graph_first {
+            let way = match self.0.base.payload.graph_first {
                 true => self.under_graph(spec, graph)?,
                 false => self.through_subjects(spec, graph)?,
             };
@@ -144,7 +144,7 @@ impl Snapshot {
             let prefix = stored_prefix(places, &[], &spec.prefix);
             let intervals = Intervals::new(&prefix, &spec.ranges)?;
             let columns = places.columns(spec.columns);
-            let reader = self.reader(self.tree(stored), columns, filter, intervals);
+            let reader = self.reader(stored, columns, filter, intervals);
             return Ok(Way::Tree(Box::new(reader), places));
         }
         let of_pairs = Intervals::new(&spec.prefix, &spec.ranges)?;
@@ -168,7 +168,7 @@ impl Snapshot {
             Visible::Rows(filter) => filter,
         };
         if let Some(graph) = only_graph(&filter) {
-            if !self.0.payload.graph_first {
+            if !self.0.base.payload.graph_first {
                 let (rows, _) = self.rows_of(wanted, prefix, &[])?;
                 let is_subject_fixed = wanted
                     .order()
@@ -204,7 +204,7 @@ impl Snapshot {
 
     /// A scan of a permutation that begins with the graph.
     fn whole_graph(&self, spec: &ScanSpec, filter: &RowFilter) -> Result<Way> {
-        if !self.0.payload.has(spec.permutation.into()) {
+        if !self.0.base.payload.has(spec.permutation.into()) {
             return Err(Error::Internal("a permutation that is not kept"));
         }
         if filter.merge_graphs && !spec.with_graph {
@@ -227,8 +227,7 @@ impl Snapshot {
             }
         }
         let places = Places::between(spec.permutation, spec.permutation);
-        let tree = self.tree(spec.permutation);
-        let reader = self.reader(tree, spec.columns, RowFilter::ALL, intervals);
+        let reader = self.reader(spec.permutation, spec.columns, RowFilter::ALL, intervals);
         Ok(Way::Tree(Box::new(reader), places))
     }
 
@@ -243,7 +242,7 @@ impl Snapshot {
             let prefix = stored_prefix(places, &[graph], &spec.prefix);
             let intervals = Intervals::new(&prefix, &spec.ranges)?;
             let columns = places.columns(spec.columns);
-            let reader = self.reader(self.tree(stored), columns, RowFilter::ALL, intervals);
+            let reader = self.reader(stored, columns, RowFilter::ALL, intervals);
             return Ok(Some(Way::Tree(Box::new(reader), places)));
         }
         let Some(mut predicates) = self.graph_predicates(graph)? else {
@@ -267,7 +266,7 @@ impl Snapshot {
             (Permutation::Spog, []) if predicates.len() <= PREDICATES_OF_MANY_MAX => {
                 Source::Subjects {
                     reader: self.reader(
-                        self.tree(TreeName::Gs),
+                        TreeName::Gs,
                         Columns::of(&[1]),
                         RowFilter::ALL,
                         Intervals::new(&[graph], &spec.ranges)?,
@@ -291,8 +290,7 @@ impl Snapshot {
     ) -> Composed {
         let stored = graph_first(wanted, 2).unwrap_or(Permutation::Gpso);
         let places = Places::between(wanted, stored);
-        let tree = self.tree(stored);
-        let reader = self.reader(tree, Columns::ALL, RowFilter::ALL, Intervals::NONE);
+        let reader = self.reader(stored, Columns::ALL, RowFilter::ALL, Intervals::NONE);
         Composed::new(reader, 3, places, columns, source)
     }
 
@@ -341,12 +339,13 @@ impl Snapshot {
         let place = prefix.len();
         let columns = Columns::of(&[place]);
         let intervals = Intervals::new(prefix, &[])?;
-        let mut reader = self.reader(self.tree(tree), columns, RowFilter::ALL, intervals);
+        let mut reader = self.reader(tree, columns, RowFilter::ALL, intervals);
         let (mut values, mut out) = (Vec::new(), QuadColumns::default());
         while reader.next(1, &mut out, None)? {
             let found = out.columns.get(place).and_then(|column| column.first());
             let Some(value) = found.map(|id| id.to_bits()) else {
-                break;
+                // Only rows that are removed so far.
+                continue;
             };
             values.push(value);
             if values.len() > most {
@@ -368,15 +367,14 @@ impl Snapshot {
     /// In the lean scheme, rows by the pairs of nodes and predicates in some intervals of these.
     fn through_pairs(&self, spec: &ScanSpec, filter: RowFilter, of_pairs: Intervals) -> Way {
         let source = Source::Pairs(self.reader(
-            self.tree(pairs(spec.permutation)),
+            pairs(spec.permutation),
             Columns::of(&[0, 1]),
             RowFilter::ALL,
             of_pairs,
         ));
         let stored = predicate_first(spec.permutation);
         let places = Places::between(spec.permutation, stored);
-        let tree = self.tree(stored);
-        let reader = self.reader(tree, Columns::ALL, filter, Intervals::NONE);
+        let reader = self.reader(stored, Columns::ALL, filter, Intervals::NONE);
         let composed = Composed::new(reader, 2, places, spec.columns, source);
         Way::Composed(Box::new(composed))
     }
@@ -443,11 +441,11 @@ impl Snapshot {
             graphs: Some(GraphSet::One(graph)),
             merge_graphs: false,
         };
-        let is_kept = self.0.payload.has(stored.into());
+        let is_kept = self.0.base.payload.has(stored.into());
         if in_order && is_kept {
             let places = Places::between(spec.permutation, stored);
             let columns = places.columns(spec.columns);
-            let reader = self.reader(self.tree(stored), columns, filter, intervals);
+            let reader = self.reader(stored, columns, filter, intervals);
             return Ok(Way::Tree(Box::new(reader), places));
         }
         if in_order {
@@ -458,12 +456,12 @@ impl Snapshot {
             let keys: Vec<_> = intervals.lows.into_iter().map(|low| (0, low)).collect();
             (Source::Keys(keys.into_iter()), depth, stored)
         } else {
-            let (tree, columns) = (self.tree(TreeName::Sp), Columns::of(&[0, 1]));
-            let pairs = self.reader(tree, columns, RowFilter::ALL, intervals);
+            let columns = Columns::of(&[0, 1]);
+            let pairs = self.reader(TreeName::Sp, columns, RowFilter::ALL, intervals);
             (Source::Pairs(pairs), 2, Permutation::Psog)
         };
         let places = Places::between(spec.permutation, stored);
-        let reader = self.reader(self.tree(stored), Columns::ALL, filter, Intervals::NONE);
+        let reader = self.reader(stored, Columns::ALL, filter, Intervals::NONE);
         let kept = Kept {
             prefix: spec.prefix.clone(),
             ranges: spec.ranges.clone(),
@@ -487,8 +485,7 @@ impl Snapshot {
             return Ok(None);
         }
         let of_graph = Intervals::new(&[graph], &[])?;
-        let tree = self.tree(TreeName::Gs);
-        let mut reader = self.reader(tree, Columns::of(&[1]), RowFilter::ALL, of_graph);
+        let mut reader = self.reader(TreeName::Gs, Columns::of(&[1]), RowFilter::ALL, of_graph);
         let (mut subjects, mut out) = (Vec::new(), QuadColumns::default());
         while reader.next(4096, &mut out, None)? {
             let [_, found, ..] = &out.columns;
@@ -504,7 +501,7 @@ impl Snapshot {
             return Ok(false);
         }
         let of_graph = Intervals::new(&[graph], &[])?;
-        let subjects = self.count_rows(self.tree(TreeName::Gs), &of_graph)?;
+        let subjects = self.count_rows(TreeName::Gs, &of_graph)?;
         Ok(subjects <= SUBJECTS_LISTED && subjects <= rows / ROWS_A_SUBJECT)
     }
 }
@@ -572,12 +569,12 @@ impl Snapshot {
         };
         let mut merge_graphs = filter.merge_graphs;
         if let Permutation::Gpso | Permutation::Gpos = wanted {
-            if !self.0.payload.graph_first {
+            if !self.0.base.payload.graph_first {
                 return Err(Error::Internal("a permutation that is not kept"));
             }
             (key_graphs, merge_graphs) = (graphs.take(), false);
         } else if let Some(graph) = only_graph(&filter)
-            && self.0.payload.graph_first
+            && self.0.base.payload.graph_first
             && fixed <= 3
         {
             if let Some(first) = graph_first(wanted, fixed) {
@@ -603,7 +600,7 @@ impl Snapshot {
             merge_graphs,
         };
         let columns = places.columns(spec.columns);
-        let reader = self.reader(self.tree(stored), columns, filter, Intervals::NONE);
+        let reader = self.reader(stored, columns, filter, Intervals::NONE);
         Ok(Lookup {
             way: Way::Tree(Box::new(reader), places),
             keys,
@@ -660,11 +657,10 @@ impl Lookup {
                 self.compose(3, source);
             }
             Keys::Pairs(tree) => {
-                let tree = self.snapshot.tree(*tree);
                 let columns = Columns::of(&[0, 1]);
                 let reader = self
                     .snapshot
-                    .reader(tree, columns, RowFilter::ALL, intervals);
+                    .reader(*tree, columns, RowFilter::ALL, intervals);
                 self.compose(2, Source::Pairs(reader));
             }
         }
@@ -702,8 +698,8 @@ impl Lookup {
             graphs: self.filter.clone(),
             merge_graphs: self.merge_graphs,
         };
-        let tree = self.snapshot.tree(self.stored);
-        self.snapshot.reader(tree, columns, filter, intervals)
+        self.snapshot
+            .reader(self.stored, columns, filter, intervals)
     }
 
     /// Puts the rows of a source together.
@@ -766,7 +762,7 @@ impl Snapshot {
     pub fn scan_graph_subjects(&self, graph: TermId) -> Result<Scan> {
         let intervals = Intervals::new(&[graph], &[])?;
         let columns = Columns::of(&[1]);
-        let reader = self.reader(self.tree(TreeName::Gs), columns, RowFilter::ALL, intervals);
+        let reader = self.reader(TreeName::Gs, columns, RowFilter::ALL, intervals);
         Ok(Scan {
             way: Way::Tree(Box::new(reader), Places::SAME),
             snapshot: self.clone(),
@@ -774,14 +770,18 @@ impl Snapshot {
     }
 
     fn no_rows(&self) -> Way {
-        let tree = self.tree(TreeName::Psog);
-        let reader = self.reader(tree, Columns::NONE, RowFilter::ALL, Intervals::NONE);
+        let reader = self.reader(
+            TreeName::Psog,
+            Columns::NONE,
+            RowFilter::ALL,
+            Intervals::NONE,
+        );
         Way::Tree(Box::new(reader), Places::SAME)
     }
 
     /// The permutation that is read for rows in an order.
     pub(super) fn stored(&self, wanted: Permutation) -> Permutation {
-        if self.0.payload.has(wanted.into()) {
+        if self.0.base.payload.has(wanted.into()) {
             wanted
         } else {
             predicate_first(wanted)

@@ -1,0 +1,331 @@
+//! The delta: changes that are committed and not yet in a checkpoint.
+//!
+//! A version is a short list of shared, immutable *batches*, one for each commit to begin with; where
+//! the last ones are of about one size they become one. A batch holds what changed in effect: quads
+//! that were not there and were added, quads that were there and were removed, each in all orders that
+//! are read, what graphs gained, and new terms. A [`crate::Snapshot`] lays a version over a root:
+//!
+//! - `side`: rows of one sign in all orders; `cursor`: what all batches come to in one order.
+//! - `graphs`: what graphs gained, and which exist though empty.
+//! - `terms`: new terms; the dictionary looks them up beside its partitions.
+//! - `changes`: what somebody wants changed, and which of it has an effect.
+//! - `checkpoint`: a delta becomes part of the trees and of the dictionary.
+//!
+//! # Invariants
+//! 1. The changes of a batch are effective on top of the root and all batches before it, so that over
+//!    all batches the signs of a quad add up to 1, 0 or -1 (test `deltas_equal_the_model`).
+//! 2. Frozen batches, those that a checkpoint is writing, are the first ones, and are merged with no
+//!    later one.
+//!
+//! # Concurrency
+//! Immutable. A version is made from the one before it by whoever commits; readers hold theirs.
+//!
+//! # Limits
+//! Less than 64 bytes a quad over all orders; each batch holds a reservation of exactly what it takes.
+//! There are at most log2 of the changes batches, each at least twice as large as the next.
+
+mod changes;
+pub(crate) mod cursor;
+mod graphs;
+mod side;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use stoa_storage::{MemoryBudget, Reservation};
+use stoa_terms::TermId;
+
+pub use changes::{Changes, EffectiveChanges, GraphChange, Probed};
+pub(crate) use cursor::Overlay;
+pub(crate) use graphs::{GraphDelta, net_graphs};
+use side::Side;
+pub(crate) use side::Sort;
+
+use crate::error::Result;
+use crate::root::TreeName;
+use crate::segment::Row;
+
+/// A commit merges batches of at most so many changes itself; larger ones wait for
+/// [`Delta::merged`], which somebody calls who has the time: a million take about a second.
+const MERGED_AT_COMMIT: usize = 1 << 14;
+
+/// The changes of one commit, or of several that follow each other.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    added: Side,
+    removed: Side,
+    graphs: Box<[GraphDelta]>,
+    /// What all of it takes.
+    bytes: u64,
+    #[expect(dead_code, reason = "held for its drop")]
+    reservation: Reservation,
+}
+
+impl Batch {
+    fn new(
+        added: Side,
+        removed: Side,
+        graphs: Vec<GraphDelta>,
+        budget: &MemoryBudget,
+    ) -> Result<Self> {
+        let graphs = graphs.into_boxed_slice();
+        let bytes = added.memory_bytes()
+            + removed.memory_bytes()
+            + (size_of_val(&*graphs) + size_of::<Self>()) as u64;
+        let reservation = budget.try_reserve(bytes);
+        Ok(Self {
+            added,
+            removed,
+            graphs,
+            bytes,
+            reservation: reservation.map_err(stoa_storage::Error::from)?,
+        })
+    }
+
+    /// The batch of two that follow each other.
+    fn merge(one: &Self, two: &Self, graph_first: bool, budget: &MemoryBudget) -> Result<Self> {
+        let (add_undone, remove_again) = common(one.added.rows(), two.removed.rows());
+        let (remove_undone, add_again) = common(one.removed.rows(), two.added.rows());
+        let added = Side::merge(
+            (&one.added, &add_undone),
+            (&two.added, &add_again),
+            graph_first,
+        )?;
+        let removed = Side::merge(
+            (&one.removed, &remove_undone),
+            (&two.removed, &remove_again),
+            graph_first,
+        )?;
+        let graphs = net_graphs(one.graphs.iter().chain(&two.graphs));
+        Self::new(added, removed, graphs, budget)
+    }
+
+    /// Changes, of graphs as well.
+    fn len(&self) -> usize {
+        self.added.len() + self.removed.len() + self.graphs.len()
+    }
+}
+
+/// Which rows of each of two ascending lists are in the other one.
+fn common(one: &[Row], two: &[Row]) -> (Vec<bool>, Vec<bool>) {
+    if one.is_empty() || two.is_empty() {
+        return (Vec::new(), Vec::new());
+    }
+    let mut found = (vec![false; one.len()], vec![false; two.len()]);
+    let mut others = two.iter().zip(&mut found.1).peekable();
+    for (row, in_one) in one.iter().zip(&mut found.0) {
+        while others.next_if(|(other, _)| *other < row).is_some() {}
+        if let Some((_, in_two)) = others.next_if(|(other, _)| *other == row) {
+            *in_one = true;
+            *in_two = true;
+        }
+    }
+    found
+}
+
+/// A version of the delta; see the module header.
+#[derive(Clone, Debug, Default)]
+pub struct Delta {
+    /// The oldest first.
+    batches: Vec<Arc<Batch>>,
+    /// So many of them, the oldest, are being written by a checkpoint.
+    frozen: usize,
+}
+
+impl Delta {
+    /// Whether nothing changed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Changes that are kept, quads and graphs; those that were undone may be among them.
+    #[must_use]
+    pub fn changes(&self) -> usize {
+        self.batches.iter().map(|batch| batch.len()).sum()
+    }
+
+    /// What the batches take, in bytes; as much is reserved of the memory budget.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.batches.iter().map(|batch| batch.bytes).sum()
+    }
+
+    /// How many quads there are more than in the root, or fewer.
+    pub(crate) fn net_quads(&self) -> i64 {
+        let sides = |batch: &Arc<Batch>| (batch.added.len(), batch.removed.len());
+        let (mut added, mut removed) = (0_i64, 0_i64);
+        for (more, less) in self.batches.iter().map(sides) {
+            added = added.saturating_add(i64::try_from(more).unwrap_or(i64::MAX));
+            removed = removed.saturating_add(i64::try_from(less).unwrap_or(i64::MAX));
+        }
+        added - removed
+    }
+
+    fn batches(&self) -> &[Arc<Batch>] {
+        &self.batches
+    }
+
+    /// How many rows of a tree between two, both included, there are more than in the root; for a tree
+    /// of pairs at most so many.
+    pub(crate) fn net_rows(&self, tree: TreeName, low: &Row, high: &Row) -> i64 {
+        let Some(sort) = Sort::of(tree) else { return 0 };
+        let count = |side: &Side| {
+            let rows = side.count_between(sort, low, high);
+            i64::try_from(rows).unwrap_or(i64::MAX)
+        };
+        let is_pairs = tree.permutation().is_none();
+        self.batches.iter().fold(0, |net, batch| {
+            let removed = if is_pairs { 0 } else { count(&batch.removed) };
+            net + count(&batch.added) - removed
+        })
+    }
+
+    /// What changed about graphs, ascending by graph.
+    pub(crate) fn graphs(&self) -> Vec<GraphDelta> {
+        net_graphs(self.batches.iter().flat_map(|batch| &batch.graphs))
+    }
+
+    /// What changed about one graph.
+    pub(crate) fn graph(&self, graph: TermId) -> GraphDelta {
+        let mut net = GraphDelta::none(graph.to_bits());
+        for batch in &self.batches {
+            let found = batch
+                .graphs
+                .binary_search_by_key(&graph.to_bits(), |change| change.graph);
+            if let Some(change) = found.ok().and_then(|at| batch.graphs.get(at)) {
+                net.follow(change);
+            }
+        }
+        net
+    }
+
+    /// Whether all changes are of this graph.
+    pub(crate) fn is_within(&self, graph: TermId) -> bool {
+        let mut graphs = self.batches.iter().flat_map(|batch| &batch.graphs);
+        graphs.all(|change| change.graph == graph.to_bits())
+    }
+
+    /// The graph of the first change.
+    pub(crate) fn first_graph(&self) -> Option<TermId> {
+        let mut graphs = self.batches.iter().flat_map(|batch| &batch.graphs);
+        graphs.next().map(|change| TermId::from_bits(change.graph))
+    }
+
+    /// The version after these changes, which must be effective on top of this one. With orders that
+    /// begin with the graph if `graph_first`.
+    ///
+    /// # Errors
+    /// If the budget does not allow for it; the version is then as it was.
+    pub(crate) fn with(
+        &self,
+        changes: &EffectiveChanges,
+        graph_first: bool,
+        budget: &MemoryBudget,
+    ) -> Result<Self> {
+        let mut delta = self.clone();
+        if changes.is_empty() {
+            return Ok(delta);
+        }
+        let added = Side::new(changes.added_rows().to_vec(), graph_first)?;
+        let removed = Side::new(changes.removed_rows().to_vec(), graph_first)?;
+        let batch = Batch::new(added, removed, changes.graph_deltas(), budget)?;
+        delta.batches.push(Arc::new(batch));
+        while let Some((first, one, two)) = delta.mergeable()
+            && one.len() + two.len() <= MERGED_AT_COMMIT
+        {
+            let batch = Batch::merge(one, two, graph_first, budget)?;
+            delta.batches.truncate(first);
+            delta.batches.push(Arc::new(batch));
+        }
+        Ok(delta)
+    }
+
+    /// The last two batches, and the place of the first of them, if they should become one.
+    fn mergeable(&self) -> Option<(usize, &Batch, &Batch)> {
+        let open = self.batches.get(self.frozen..)?;
+        let [.., one, two] = open else { return None };
+        let is_due = one.len() < two.len().saturating_mul(2);
+        is_due.then_some((self.batches.len() - 2, one, two))
+    }
+
+    /// This version with fewer batches: as many merged as are of about one size. `None` if there is
+    /// nothing to do. Takes about a microsecond a change; [`Delta::replace`] puts it to use.
+    pub(crate) fn merged(
+        &self,
+        graph_first: bool,
+        budget: &MemoryBudget,
+    ) -> Result<Option<Merged>> {
+        let open = self.batches.get(self.frozen..).unwrap_or(&[]);
+        let pair = open
+            .array_windows::<2>()
+            .find(|[one, two]| one.len() < two.len().saturating_mul(2));
+        let Some(pair) = pair else { return Ok(None) };
+        let [one, two] = pair;
+        Ok(Some(Merged {
+            replaced: pair.clone(),
+            batch: Arc::new(Batch::merge(one, two, graph_first, budget)?),
+        }))
+    }
+
+    /// Puts a merged batch in the place of those that it was made of, if they are still there.
+    pub(crate) fn replace(&self, merged: &Merged) -> Option<Self> {
+        let [one, two] = &merged.replaced;
+        let at = self
+            .batches
+            .array_windows::<2>()
+            .position(|[a, b]| Arc::ptr_eq(a, one) && Arc::ptr_eq(b, two))?;
+        // What a checkpoint that began meanwhile is writing stays as it is.
+        if at < self.frozen {
+            return None;
+        }
+        let mut delta = self.clone();
+        delta
+            .batches
+            .splice(at..at + 2, [Arc::clone(&merged.batch)]);
+        Some(delta)
+    }
+
+    /// An estimate of how many values the columns up to `columns` take among the added rows of an
+    /// interval, and one row for each of some of them.
+    pub(crate) fn distinct(
+        &self,
+        tree: TreeName,
+        (low, high): (&Row, &Row),
+        columns: usize,
+        sampled: usize,
+    ) -> (u64, Vec<Row>) {
+        let (mut distinct, mut samples) = (0_u64, Vec::new());
+        let Some(sort) = Sort::of(tree) else {
+            return (0, samples);
+        };
+        for batch in &self.batches {
+            let side = &batch.added;
+            let rows = side.count_between(sort, low, high);
+            let start = side.lower_bound(sort, low, 0);
+            let looked_at = rows.min(sampled as u64);
+            let mut values = 0_u64;
+            let mut last: Option<Row> = None;
+            for place in (start..).take(usize::try_from(looked_at).unwrap_or(sampled)) {
+                let row = side.row(sort, place);
+                let same = |last: Row| last.get(..columns) == row.get(..columns);
+                if !last.is_some_and(same) {
+                    values += 1;
+                    samples.push(row);
+                }
+                last = Some(row);
+            }
+            // What holds of those that were looked at is taken to hold of all.
+            let all = u128::from(values) * u128::from(rows) / u128::from(looked_at.max(1));
+            distinct = distinct.saturating_add(u64::try_from(all).unwrap_or(u64::MAX));
+        }
+        (distinct, samples)
+    }
+}
+
+/// A batch that was made of two; see [`Delta::merged`].
+pub(crate) struct Merged {
+    replaced: [Arc<Batch>; 2],
+    batch: Arc<Batch>,
+}

@@ -1,0 +1,319 @@
+//! Deltas against a sorted list of quads: everything that can be read, in all schemes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use stoa_storage::MemoryBudget;
+use stoa_terms::{GraphSet, Permutation, TermId};
+
+use super::{Changes, GraphChange, Probed};
+use crate::permutation::TreeLimits;
+use crate::permutation::tests::{
+    Fixture, Quad, SHAPES, SMALL, Shape, Small, check_lookups, check_scans, graph_set, quad, scan,
+    smalls,
+};
+use crate::read::{Columns, ScanSpec};
+use crate::snapshot::Snapshot;
+
+/// What a store holds: quads, and graphs that exist though empty.
+#[derive(Clone, Debug, Default)]
+struct Model {
+    quads: BTreeSet<Quad>,
+    created: BTreeSet<TermId>,
+}
+
+/// A commit: quads to remove and to add, and graphs to make or to drop.
+type Step = (Vec<Small>, Vec<Small>, Vec<(u8, bool)>);
+
+fn steps(range: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Step>> {
+    let graphs = prop::collection::vec((1..6_u8, any::<bool>()), 0..3);
+    let graphs = prop_oneof![3 => Just(Vec::new()), 1 => graphs];
+    prop::collection::vec((smalls(0..40), smalls(0..40), graphs), range)
+}
+
+/// The changes of a step; half of what is removed is there.
+fn changes(model: &Model, (removed, added, graphs): &Step) -> Changes {
+    let there = model.quads.iter().step_by(7).take(removed.len()).copied();
+    let graph = |number: u8| quad([0, 0, 0, number])[3];
+    Changes {
+        removed: removed
+            .iter()
+            .map(|small| quad(*small))
+            .chain(there)
+            .collect(),
+        added: added.iter().map(|small| quad(*small)).collect(),
+        graphs: graphs
+            .iter()
+            .map(|(number, created)| GraphChange {
+                graph: graph(*number),
+                created: *created,
+            })
+            .collect(),
+    }
+}
+
+impl Model {
+    /// Applies changes; returns what was removed and added.
+    fn apply(&mut self, changes: &Changes) -> [BTreeSet<Quad>; 2] {
+        let before = self.quads.clone();
+        for quad in &changes.removed {
+            self.quads.remove(quad);
+        }
+        self.quads.extend(&changes.added);
+        for change in &changes.graphs {
+            if change.created {
+                self.created.insert(change.graph);
+            } else {
+                self.created.remove(&change.graph);
+            }
+        }
+        [
+            before.difference(&self.quads).copied().collect(),
+            self.quads.difference(&before).copied().collect(),
+        ]
+    }
+
+    fn graphs(&self) -> BTreeMap<TermId, u64> {
+        let mut graphs: BTreeMap<_, u64> = self.created.iter().map(|graph| (*graph, 0)).collect();
+        for [.., graph] in &self.quads {
+            *graphs.entry(*graph).or_default() += 1;
+        }
+        graphs
+    }
+}
+
+fn whole(permutation: Permutation) -> ScanSpec {
+    ScanSpec {
+        permutation,
+        prefix: Vec::new(),
+        ranges: Vec::new(),
+        graphs: GraphSet::All,
+        columns: Columns::ALL,
+        with_graph: true,
+    }
+}
+
+/// Quads in every order, graphs and numbers.
+fn check(snapshot: &Snapshot, model: &Model) {
+    let mut permutations = Permutation::ALL.to_vec();
+    if snapshot.has_graph_first() {
+        permutations.extend(Permutation::GRAPH_FIRST);
+    }
+    for permutation in permutations {
+        let mut wanted: Vec<_> = model.quads.iter().collect();
+        wanted.sort_by_key(|quad| permutation.permute(**quad));
+        let wanted: Vec<_> = wanted
+            .iter()
+            .map(|quad| permutation.permute(**quad))
+            .collect();
+        assert_eq!(scan(snapshot, &whole(permutation), 37), wanted);
+    }
+    assert_eq!(snapshot.quads(), model.quads.len() as u64);
+    let graphs = model.graphs();
+    let found = snapshot.graphs().unwrap();
+    let found: Vec<_> = found
+        .iter()
+        .map(|entry| (entry.graph, entry.quads))
+        .collect();
+    assert_eq!(found, graphs.clone().into_iter().collect::<Vec<_>>());
+    for number in 0..7 {
+        let graph = quad([0, 0, 0, number])[3];
+        let quads = graphs.get(&graph).copied();
+        assert_eq!(snapshot.graph_quads(graph).unwrap(), quads.unwrap_or(0));
+        let exists = graph == TermId::DEFAULT_GRAPH || quads.is_some();
+        assert_eq!(snapshot.graph_exists(graph).unwrap(), exists);
+        let subjects: BTreeSet<_> = model
+            .quads
+            .iter()
+            .filter(|quad| quad[3] == graph)
+            .map(|quad| quad[0])
+            .collect();
+        let mut found = snapshot.scan_graph_subjects(graph).unwrap();
+        let (mut out, mut listed) = (crate::read::QuadColumns::default(), Vec::new());
+        while found.next(9, &mut out).unwrap() {
+            listed.extend_from_slice(&out.columns[1]);
+        }
+        // Some may have lost all quads.
+        assert!(listed.is_sorted_by(|one, next| one < next));
+        assert!(subjects.iter().all(|subject| listed.contains(subject)));
+    }
+}
+
+fn load(fixture: &Fixture, model: &mut Model, quads: &[Small]) {
+    let changes: Vec<_> = quads.iter().map(|small| (quad(*small), false)).collect();
+    fixture.apply(&changes);
+    model.quads.extend(changes.iter().map(|(quad, _)| *quad));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn deltas_equal_the_model(
+        root in smalls(0..300),
+        steps in steps(0..9),
+        probes in prop::collection::vec(
+            ((0..40_u8, 0..5_u8, 0..12_u8, 0..5_u8).prop_map(|(s, p, o, g)| [s, p, o, g]),
+             0..5_usize, graph_set(), any::<bool>(), 1..40_usize), 1..6),
+        keys in smalls(1..60),
+        shape in prop::sample::select(&SHAPES[..]),
+    ) {
+        let fixture = Fixture::shaped(SMALL, shape);
+        let mut model = Model::default();
+        load(&fixture, &mut model, &root);
+        let mut held = vec![(fixture.quads.snapshot(), model.clone())];
+        for step in &steps {
+            let changes = changes(&model, step);
+            let before = fixture.quads.snapshot();
+            let effective = before.probe(&changes).unwrap().effective();
+            let [removed, added] = model.apply(&changes);
+            prop_assert_eq!(effective.removed().collect::<BTreeSet<_>>(), removed);
+            prop_assert_eq!(effective.added().collect::<BTreeSet<_>>(), added);
+            let snapshot = fixture.quads.apply(&effective).unwrap();
+            prop_assert_eq!(
+                snapshot.commit(),
+                before.commit() + u64::from(!effective.is_empty())
+            );
+            held.push((snapshot, model.clone()));
+        }
+        // Held snapshots do not change, whatever comes after them.
+        for (snapshot, model) in &held {
+            check(snapshot, model);
+        }
+        let snapshot = fixture.quads.snapshot();
+        for probe in &probes {
+            check_scans(&snapshot, &model.quads, probe);
+            let (_, length, graphs, with_graph, batch) = probe;
+            let length = (*length).max(1);
+            check_lookups(&snapshot, &model.quads, &keys, (length, graphs, *with_graph, *batch));
+        }
+    }
+
+    #[test]
+    fn rechecked_changes_are_effective(
+        root in smalls(0..100),
+        one in steps(1..2),
+        others in steps(1..4),
+    ) {
+        let fixture = Fixture::shaped(SMALL, Shape::Full);
+        let mut model = Model::default();
+        load(&fixture, &mut model, &root);
+        // One transaction reads, others commit, then it does.
+        let wanted = changes(&model, &one[0]);
+        let mut probed: Probed = fixture.quads.snapshot().probe(&wanted).unwrap();
+        for step in &others {
+            let changes = changes(&model, step);
+            let snapshot = fixture.quads.snapshot();
+            let effective = snapshot.probe(&changes).unwrap().effective();
+            model.apply(&changes);
+            fixture.quads.apply(&effective).unwrap();
+            probed.recheck(&effective);
+        }
+        let [removed, added] = model.apply(&wanted);
+        let effective = probed.effective();
+        prop_assert_eq!(effective.removed().collect::<BTreeSet<_>>(), removed);
+        prop_assert_eq!(effective.added().collect::<BTreeSet<_>>(), added);
+        check(&fixture.quads.apply(&effective).unwrap(), &model);
+    }
+}
+
+/// A transaction sees what it wrote, and nobody else does.
+#[test]
+fn a_changed_snapshot_is_private() {
+    let fixture = Fixture::shaped(SMALL, Shape::Full);
+    let mut model = Model::default();
+    load(&fixture, &mut model, &[[1, 1, 1, 0], [2, 1, 1, 1]]);
+    let snapshot = fixture.quads.snapshot();
+    let changes = Changes {
+        removed: vec![quad([1, 1, 1, 0]), quad([7, 1, 1, 0])],
+        added: vec![quad([3, 1, 1, 2])],
+        graphs: Vec::new(),
+    };
+    let (changed, effective) = snapshot.changed(&changes).unwrap();
+    assert_eq!(
+        effective.removed().collect::<Vec<_>>(),
+        [quad([1, 1, 1, 0])]
+    );
+    check(&snapshot, &model);
+    check(&fixture.quads.snapshot(), &model);
+    model.apply(&changes);
+    check(&changed, &model);
+    assert_eq!(changed.commit(), snapshot.commit());
+}
+
+/// Batches stay few; merging them changes nothing, and what is undone goes away.
+#[test]
+fn batches_are_merged() {
+    let fixture = Fixture::shaped(TreeLimits::default(), Shape::GraphFirst);
+    let mut model = Model::default();
+    load(&fixture, &mut model, &[[1, 1, 1, 0], [2, 1, 1, 1]]);
+    for round in 0..200_u8 {
+        let some = |from: u8| (0..3).map(move |number| quad([from, number, round % 12, round % 4]));
+        let changes = Changes {
+            removed: some((round + 20) % 40).collect(),
+            added: some(round % 40).collect(),
+            graphs: Vec::new(),
+        };
+        let snapshot = fixture.quads.snapshot();
+        let effective = snapshot.probe(&changes).unwrap().effective();
+        model.apply(&changes);
+        fixture.quads.apply(&effective).unwrap();
+    }
+    let snapshot = fixture.quads.snapshot();
+    assert!(snapshot.delta().batches().len() <= 10);
+    check(&snapshot, &model);
+    let undo = Changes {
+        removed: model.quads.iter().copied().collect(),
+        added: vec![quad([1, 1, 1, 0]), quad([2, 1, 1, 1])],
+        graphs: Vec::new(),
+    };
+    let effective = snapshot.probe(&undo).unwrap().effective();
+    fixture.quads.apply(&effective).unwrap();
+    model.apply(&undo);
+    while fixture.quads.merge_delta().unwrap() {}
+    let snapshot = fixture.quads.snapshot();
+    check(&snapshot, &model);
+    let kept = snapshot.delta().batches().iter();
+    assert_eq!(
+        kept.map(|batch| batch.added.len() + batch.removed.len())
+            .sum::<usize>(),
+        0
+    );
+}
+
+/// What a delta takes is what the budget lost, to the byte, and comes back with it.
+#[test]
+fn memory_is_accounted_for() {
+    let fixture = Fixture::shaped(TreeLimits::default(), Shape::Full);
+    let snapshot = fixture.quads.snapshot();
+    let budget = MemoryBudget::new(1 << 20);
+    let id = |number: u64| TermId::new(stoa_terms::Kind::Iri, number);
+    let row = |number: u64| {
+        [
+            id(number),
+            id(number % 7),
+            id(number / 3),
+            TermId::DEFAULT_GRAPH,
+        ]
+    };
+    let mut delta = super::Delta::default();
+    for commit in 0..50 {
+        let changes = Changes {
+            added: (commit * 100..commit * 100 + 100).map(row).collect(),
+            ..Changes::default()
+        };
+        let effective = snapshot.probe(&changes).unwrap().effective();
+        delta = delta.with(&effective, false, &budget).unwrap();
+        assert_eq!(budget.used(), delta.memory_bytes());
+    }
+    assert!(delta.memory_bytes() < 5000 * 64, "{}", delta.memory_bytes());
+    let many = Changes {
+        added: (0..20_000).map(row).collect(),
+        ..Changes::default()
+    };
+    let effective = snapshot.probe(&many).unwrap().effective();
+    assert!(delta.with(&effective, false, &budget).is_err());
+    assert_eq!(budget.used(), delta.memory_bytes());
+    drop(delta);
+    assert_eq!(budget.used(), 0);
+}

@@ -1,0 +1,197 @@
+//! Rows of a tree with the changes of a delta that lies over it.
+//!
+//! Groups without a change are read as if there were no delta: it takes one comparison, of the next
+//! change with the first row of the group after, to see that. In the others each change is looked for
+//! in the group; the rows between changes go out together.
+
+use super::RowReader;
+use crate::delta::Overlay;
+use crate::error::Result;
+use crate::read::QuadColumns;
+use crate::segment::Row;
+use std::sync::atomic::Ordering;
+use stoa_terms::TermId;
+
+use super::STEP_ROWS;
+
+/// Where the changes over a tree stand.
+pub(super) struct Overlaid {
+    overlay: Overlay,
+    /// The interval at work, and whether the overlay was moved to it.
+    interval: usize,
+    is_open: bool,
+    /// Before which row of the group at work the next change stands, and whether it is that row.
+    place: Option<(usize, bool)>,
+}
+
+impl Overlaid {
+    pub(super) const fn new(overlay: Overlay) -> Self {
+        Self {
+            overlay,
+            interval: 0,
+            is_open: false,
+            place: None,
+        }
+    }
+
+    pub(super) fn restart(&mut self) {
+        self.interval = 0;
+        self.is_open = false;
+        self.place = None;
+    }
+
+    fn advance(&mut self) {
+        self.overlay.advance();
+        self.place = None;
+    }
+
+    fn next_interval(&mut self) {
+        self.interval += 1;
+        self.is_open = false;
+        self.place = None;
+    }
+}
+
+impl RowReader {
+    /// As [`RowReader::next`], with what lies over the tree.
+    pub(super) fn next_overlaid(
+        &mut self,
+        over: &mut Overlaid,
+        max_rows: usize,
+        out: &mut QuadColumns,
+        mut index: Option<&mut Vec<u32>>,
+    ) -> Result<bool> {
+        let mut steps = STEP_ROWS;
+        let rows_at_start = out.rows;
+        while out.rows < max_rows && steps > 0 {
+            let visit = self.current_visit()?;
+            let visit = visit.map(|(visit, start, end)| (visit.interval, visit.part, start, end));
+            let of_tree = visit.map_or(self.intervals.lows.len(), |(interval, ..)| interval);
+            if over.interval == of_tree && visit.is_none() {
+                return Ok(out.rows > rows_at_start);
+            }
+            if !over.is_open
+                && let Some((low, high)) = self.intervals.get(over.interval)
+            {
+                over.overlay.seek(&low, &high);
+                over.is_open = true;
+            }
+            let (interval, rows_before) = (over.interval, out.rows);
+            let left = max_rows - out.rows;
+            let taken = match visit {
+                Some((_, part, start, end)) if interval == of_tree => {
+                    self.step(over, part, (start, end), left, out)?
+                }
+                // The tree has no more rows of the interval.
+                _ => match over.overlay.peek() {
+                    Some((row, removed)) => {
+                        self.emit(interval, &row, removed, out);
+                        over.advance();
+                        1
+                    }
+                    None => {
+                        over.next_interval();
+                        0
+                    }
+                },
+            };
+            steps = steps.saturating_sub(taken);
+            if let Some(index) = index.as_deref_mut() {
+                let interval = u32::try_from(interval).unwrap_or(u32::MAX);
+                index.resize(index.len() + out.rows - rows_before, interval);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes rows of the visit at work up to the next change, or that change; returns how many rows
+    /// were examined.
+    fn step(
+        &mut self,
+        over: &mut Overlaid,
+        part: usize,
+        (start, end): (usize, usize),
+        most: usize,
+        out: &mut QuadColumns,
+    ) -> Result<usize> {
+        let interval = over.interval;
+        let (stop, exists) = match (over.overlay.peek(), over.place) {
+            (None, _) => (end, false),
+            (Some(_), Some(place)) => place,
+            (Some((row, _)), None) => *over.place.insert(self.place_of(&row, start, end)?),
+        };
+        if start < stop {
+            let taken = self.take(interval, part, (start, stop), most, out)?;
+            self.pass(over, start + taken, end);
+            return Ok(taken);
+        }
+        let Some((row, removed)) = over.overlay.peek() else {
+            return Ok(1);
+        };
+        if removed && exists {
+            self.pass(over, start + 1, end);
+        } else if !exists {
+            self.emit(interval, &row, removed, out);
+        }
+        over.advance();
+        Ok(1)
+    }
+
+    /// Goes on with row `at` of the visit at work, which ends with `end`.
+    fn pass(&mut self, over: &mut Overlaid, at: usize, end: usize) {
+        if let Some((_, next, _)) = &mut self.current {
+            *next = at;
+        }
+        if at == end {
+            over.place = None;
+        }
+    }
+
+    /// Before which of the rows `start` to `end` of the group at work a row stands, and whether it is
+    /// that one.
+    fn place_of(&mut self, row: &Row, start: usize, end: usize) -> Result<(usize, bool)> {
+        let next_first = self.current.as_ref().and_then(|(visit, ..)| {
+            let leaf = &self.leaves[visit.leaf];
+            if visit.group + 1 < leaf.header.groups() {
+                Some(leaf.header.first_key(visit.group + 1))
+            } else {
+                leaf.next_first
+            }
+        });
+        if next_first.is_some_and(|next| next <= *row) {
+            return Ok((end, false));
+        }
+        let Some((_, group)) = &mut self.group else {
+            return Ok((end, false));
+        };
+        let key = row.map(TermId::from_bits);
+        let place = group.search(&key, false, start, end)?;
+        let exists = place < end && group.search(&key, true, place, end)? > place;
+        Ok((place, exists))
+    }
+
+    /// Appends a row that was added, if it passes.
+    fn emit(&mut self, interval: usize, row: &Row, removed: bool, out: &mut QuadColumns) {
+        if let Some(examined) = &self.examined {
+            examined.fetch_add(1, Ordering::Relaxed);
+        }
+        let row = row.map(TermId::from_bits);
+        let [a, b, c, graph] = row;
+        let graphs = self.filter.graphs.as_ref();
+        if removed || graphs.is_some_and(|graphs| !graphs.contains(graph)) {
+            return;
+        }
+        if self.filter.merge_graphs {
+            if self.last == Some((interval, [a, b, c])) {
+                return;
+            }
+            self.last = Some((interval, [a, b, c]));
+        }
+        for (place, (column, value)) in out.columns.iter_mut().zip(row).enumerate() {
+            if self.columns.contains(place) {
+                column.push(value);
+            }
+        }
+        out.rows += 1;
+    }
+}
