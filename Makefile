@@ -5,7 +5,7 @@ BIND ?= 127.0.0.1:7878
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test clients ci long fuzz fmt lint doc portable
+.PHONY: help build demo test clients ci long fuzz fmt lint doc portable rivals compare
 
 help: ## List the targets
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
@@ -47,3 +47,16 @@ doc: ## Build the documentation of all crates
 
 portable: ## Build a release binary for any x86-64 processor
 	RUSTFLAGS="-C target-cpu=x86-64" cargo build --release --package stoa-server
+
+SCALE ?= 1m
+RIVALS := $(or $(CARGO_TARGET_DIR),target)/rivals
+
+rivals: ## Install the engines that Stoa is compared with
+	@failed=0; for name in virtuoso oxigraph jena blazegraph; do \
+	  echo "installing $$name"; \
+	  bench/rivals/$$name.sh install $(RIVALS)/$$name && bench/rivals/$$name.sh version $(RIVALS)/$$name || failed=1; \
+	done; exit $$failed
+
+compare: build ## Compare with other engines: make compare SCALE=1m, 10m or 100m
+	cargo build --release --package stoa-bench
+	bench/compare.sh $(SCALE)

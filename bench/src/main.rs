@@ -3,6 +3,7 @@
 
 mod bsbm;
 mod graphs;
+mod report;
 mod run;
 
 use std::process::ExitCode;
@@ -30,6 +31,17 @@ Examples:
   stoa-bench run genealogy http://127.0.0.1:7878/sparql --people 1000000
   stoa-bench run bi http://127.0.0.1:7878/sparql --products 2848 --mixes 20 --check http://127.0.0.1:7879/query")]
     Run(run::Arguments),
+    /// Restart a server with cold caches and watch it; exit code 1 if an answer failed
+    #[command(after_help = "\
+Example:
+  stoa-bench cold --products 28482 --files target/rivals/stoa/database \\
+    --stop 'bench/rivals/stoa.sh stop target/rivals/stoa' --start 'bench/rivals/stoa.sh start target/rivals/stoa'")]
+    Cold(run::cold::Arguments),
+    /// Write the report of a comparison: a document and plots
+    #[command(after_help = "\
+Example:
+  stoa-bench report bench/results/2026-01-31-10m")]
+    Report(report::Arguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -65,6 +77,8 @@ fn main() -> anyhow::Result<ExitCode> {
             graphs::genealogy::generate(&arguments).map(|()| true)?
         }
         Command::Run(arguments) => run::run(&arguments)?,
+        Command::Report(arguments) => report::report(&arguments).map(|()| true)?,
+        Command::Cold(arguments) => run::cold::cold(&arguments)?,
     };
     Ok(if whole {
         ExitCode::SUCCESS

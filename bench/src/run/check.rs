@@ -33,6 +33,9 @@ pub(crate) enum Verdict {
     Unknown(String),
 }
 
+/// Why nothing can be said when an endpoint did not answer in time.
+pub(crate) const TIME_OUT: &str = "time-out";
+
 /// Asks both endpoints and compares; `timed` is what was measured of the answer that is to be verified.
 pub(crate) fn check(
     query: &str,
@@ -63,7 +66,7 @@ fn asked(endpoint: &Endpoint, query: &str) -> anyhow::Result<Answer> {
     let mut body = Vec::new();
     match endpoint.ask(query, Some(&mut body)).failure {
         None => Answer::parse(&body),
-        Some(Failure::TimeOut) => bail!("time-out"),
+        Some(Failure::TimeOut) => bail!(TIME_OUT),
         Some(Failure::Error(message)) => bail!(message),
     }
 }
@@ -269,7 +272,11 @@ impl Shape {
             let to = end.saturating_sub(self.offset).min(found.len());
             let (group, part) = (expected.get(start..end)?, found.get(from..to)?);
             if let Some(row) = foreign(part, group) {
-                return Some(format!("row {} is not expected there: {row}", from + 1));
+                let expected = group.first().map(shown).unwrap_or_default();
+                let number = from + 1;
+                return Some(format!(
+                    "row {number} is not expected there: {row}; but such as {expected}"
+                ));
             }
             start = end;
         }
@@ -288,10 +295,13 @@ fn foreign(part: &[Row], group: &[Row]) -> Option<String> {
     let mut rest = group.iter();
     part.into_iter()
         .find(|row| !rest.any(|other| same_row(row, other)))
-        .map(|row| {
-            let cells = row
-                .iter()
-                .map(|cell| cell.as_ref().map_or("-".to_owned(), ToString::to_string));
-            cells.collect::<Vec<_>>().join(" ")
-        })
+        .map(|row| shown(&row))
+}
+
+fn shown(row: &Row) -> String {
+    let cells = row.iter().map(|cell| match cell {
+        Some(term) => term.to_string(),
+        None => "-".to_owned(),
+    });
+    cells.collect::<Vec<_>>().join(" ")
 }

@@ -1,11 +1,14 @@
 //! Clients that take whole mixes from one queue and ask for their queries one after the other.
 
-use std::sync::Barrier;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::endpoint::{Connection, Endpoint, Measured};
-use super::meter::Process;
+use anyhow::{Context as _, bail};
+
+use super::endpoint::{Connection, Endpoint, Failure, Measured};
+use super::meter::{Process, Server};
 use super::workload::Workload;
 
 /// How a run is made.
@@ -19,6 +22,11 @@ pub(crate) struct Plan {
     pub(crate) connection: Connection,
     pub(crate) timeout: Option<Duration>,
     pub(crate) server: Option<Process>,
+    /// No mix is begun after this time, neither of the warm-up nor of those that count.
+    pub(crate) at_most: Option<Duration>,
+    /// A command that ends the server and starts it again, run after each time-out: many servers go on with a query that
+    /// nobody waits for. It prints the URL and the process. For one client.
+    pub(crate) restart: Option<String>,
 }
 
 /// One execution of a query.
@@ -38,6 +46,10 @@ pub(crate) struct Sample {
 pub(crate) struct Run {
     /// In order of mix and place.
     pub(crate) samples: Vec<Sample>,
+    /// Mixes that were run.
+    pub(crate) mixes: u64,
+    /// Where the server answers in the end.
+    pub(crate) url: String,
     /// From the moment that all clients were warm until the last answer.
     pub(crate) wall: Duration,
     /// What the server's process used in that time.
@@ -49,83 +61,152 @@ pub(crate) struct Run {
 /// Warm-up mixes have numbers from here on, so that their parameters are their own.
 const WARM_UP: u64 = 1 << 32;
 
+/// What all clients share.
+#[derive(Debug)]
+struct Shared<'a> {
+    workload: &'a Workload,
+    plan: &'a Plan,
+    epoch: Instant,
+    server: Server,
+    url: Mutex<String>,
+}
+
 /// Runs all mixes; `progress` is told of each that is done.
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 pub(crate) fn run(workload: &Workload, plan: &Plan, progress: &(dyn Fn() + Sync)) -> Run {
     let next = [AtomicU64::new(0), AtomicU64::new(0)];
     let warm = Barrier::new(usize::try_from(plan.clients + 1).unwrap_or(2));
     let started = Barrier::new(usize::try_from(plan.clients + 1).unwrap_or(2));
-    let epoch = Instant::now();
+    let shared = Shared {
+        workload,
+        plan,
+        epoch: Instant::now(),
+        server: Server::new(plan.server),
+        url: Mutex::new(plan.url.clone()),
+    };
     std::thread::scope(|scope| {
         let client = || {
-            let endpoint = Endpoint::new(&plan.url, plan.connection, plan.timeout);
+            let mut endpoint = shared.endpoint();
             let [warm_up, counted] = &next;
             let mut samples = Vec::new();
-            take(warm_up, plan.warm_up, |mix| {
-                ask(workload, &endpoint, WARM_UP + mix, epoch, &mut Vec::new());
+            shared.take(warm_up, plan.warm_up, |mix| {
+                shared.ask(&mut endpoint, WARM_UP + mix, &mut Vec::new());
                 progress();
             });
             warm.wait();
             started.wait();
-            take(counted, plan.mixes, |mix| {
-                ask(workload, &endpoint, mix, epoch, &mut samples);
+            let mixes = shared.take(counted, plan.mixes, |mix| {
+                shared.ask(&mut endpoint, mix, &mut samples);
                 progress();
             });
-            samples
+            (mixes, samples)
         };
         let clients: Vec<_> = (0..plan.clients).map(|_| scope.spawn(client)).collect();
         warm.wait();
-        let before = plan.server.and_then(Process::time);
-        let begin = epoch.elapsed();
+        shared.server.begin();
+        let begin = shared.epoch.elapsed();
         started.wait();
-        let mut samples = Vec::new();
+        let (mut mixes, mut samples) = (0, Vec::new());
         for client in clients {
-            samples.extend(client.join().unwrap_or_default());
+            let (run, asked) = client.join().unwrap_or_default();
+            mixes += run;
+            samples.extend(asked);
         }
-        let wall = epoch.elapsed().saturating_sub(begin);
-        let after = plan.server.and_then(Process::time);
+        let wall = shared.epoch.elapsed().saturating_sub(begin);
         samples.sort_by_key(|sample| (sample.mix, sample.place));
         for sample in &mut samples {
             sample.start = sample.start.saturating_sub(begin);
         }
         Run {
             samples,
+            mixes,
+            url: shared.url(),
             wall,
-            server_time: after
-                .zip(before)
-                .map(|(after, before)| after.saturating_sub(before)),
-            server_memory: plan.server.and_then(Process::resident),
+            server_time: shared.server.spent(),
+            server_memory: shared.server.resident(),
         }
     })
 }
 
-/// Takes numbers below `end` from a queue that others take from, too.
-fn take(next: &AtomicU64, end: u64, mut work: impl FnMut(u64)) {
-    loop {
-        let mix = next.fetch_add(1, Ordering::Relaxed);
-        if mix >= end {
-            return;
+impl Shared<'_> {
+    fn url(&self) -> String {
+        let url = self.url.lock();
+        url.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        Endpoint::new(&self.url(), self.plan.connection, self.plan.timeout)
+    }
+
+    /// Takes numbers below `end` from a queue that others take from, too, until the time is over; gives how many.
+    #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+    fn take(&self, next: &AtomicU64, end: u64, mut work: impl FnMut(u64)) -> u64 {
+        let start = Instant::now();
+        let mut taken = 0;
+        while self
+            .plan
+            .at_most
+            .is_none_or(|at_most| start.elapsed() < at_most)
+        {
+            let mix = next.fetch_add(1, Ordering::Relaxed);
+            if mix >= end {
+                break;
+            }
+            work(mix);
+            taken += 1;
         }
-        work(mix);
+        taken
+    }
+
+    fn ask(&self, endpoint: &mut Endpoint, mix: u64, samples: &mut Vec<Sample>) {
+        for (place, instance) in self.workload.mix(mix).into_iter().enumerate() {
+            let start = self.epoch.elapsed();
+            let mut measured = endpoint.ask(&instance.query, None);
+            if let (Some(Failure::TimeOut), Some(command)) = (&measured.failure, &self.plan.restart)
+            {
+                match self.restart(command) {
+                    Ok(()) => *endpoint = self.endpoint(),
+                    Err(error) => measured.failure = Some(Failure::Error(format!("{error:#}"))),
+                }
+            }
+            samples.push(Sample {
+                mix,
+                place,
+                template: instance.template,
+                start,
+                measured,
+            });
+        }
+    }
+
+    fn restart(&self, command: &str) -> anyhow::Result<()> {
+        self.server.leave();
+        let (url, process) = restarted(command)?;
+        self.server.replace(process);
+        *self.url.lock().unwrap_or_else(PoisonError::into_inner) = url;
+        Ok(())
     }
 }
 
-fn ask(
-    workload: &Workload,
-    endpoint: &Endpoint,
-    mix: u64,
-    epoch: Instant,
-    samples: &mut Vec<Sample>,
-) {
-    for (place, instance) in workload.mix(mix).into_iter().enumerate() {
-        let start = epoch.elapsed();
-        let measured = endpoint.ask(&instance.query, None);
-        samples.push(Sample {
-            mix,
-            place,
-            template: instance.template,
-            start,
-            measured,
-        });
+/// Runs a command that starts a server and prints its URL and its process.
+///
+/// # Errors
+/// When it fails, or prints something else.
+pub(crate) fn restarted(command: &str) -> anyhow::Result<(String, Process)> {
+    let output = Command::new("sh")
+        .args(["-c", command])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running sh")?;
+    if !output.status.success() {
+        bail!("`{command}` failed: {}", output.status);
     }
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let mut words = printed.split_whitespace();
+    let (url, process) = (words.next(), words.next());
+    let process = process.and_then(|word| word.parse().ok());
+    let (url, process) = url
+        .zip(process)
+        .with_context(|| format!("`{command}` printed no URL and process: {printed}"))?;
+    Ok((url.to_owned(), Process(process)))
 }

@@ -3,6 +3,7 @@
 mod answer;
 mod check;
 mod clients;
+pub(crate) mod cold;
 mod endpoint;
 mod meter;
 mod report;
@@ -13,15 +14,16 @@ mod workload;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
 
 use crate::graphs::{genealogy, path_graph};
 use check::{Verdict, check};
-use clients::{Plan, Run};
+use clients::{Plan, Run, Sample};
 use endpoint::{Connection, Endpoint};
 use meter::Process;
 use report::{Report, parse_duration};
@@ -77,6 +79,16 @@ pub(crate) struct Arguments {
     /// An endpoint with the same data whose answers are trusted: each query is asked there, too, and wrong answers get no time
     #[arg(long, value_name = "URL")]
     check: Option<String>,
+    /// Verify only this many of the mixes that count, from the first on
+    #[arg(long, value_name = "N", requires = "check")]
+    check_mixes: Option<u64>,
+    /// Begin no mix after this time, such as 5m, neither of the warm-up nor of those that count
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    at_most: Option<Duration>,
+    /// After a time-out run this, which ends the server, starts it again, and prints its URL and process: many servers go on
+    /// with a query that nobody waits for. For one client
+    #[arg(long, value_name = "COMMAND", requires = "timeout")]
+    restart: Option<String>,
     /// Append the figures as lines of JSON
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -102,12 +114,23 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
         arguments.seed,
         quirks,
     )?;
-    let plan = arguments.plan()?;
+    let mut plan = arguments.plan()?;
     let bar = progress_bar("mixes", plan.warm_up + plan.mixes);
     let run = clients::run(&workload, &plan, &|| bar.inc(1));
     bar.finish_and_clear();
+    plan.mixes = run.mixes;
     let verdicts = match &arguments.check {
-        Some(url) => verify(&workload, &plan, &run, url),
+        Some(url) => {
+            let mixes = arguments.check_mixes.unwrap_or(u64::MAX);
+            let samples = run.samples.iter().filter(|sample| sample.mix < mixes);
+            verify(
+                &workload,
+                &plan,
+                &samples.collect::<Vec<_>>(),
+                &run.url,
+                url,
+            )
+        }
         None => BTreeMap::new(),
     };
     for line in complaints(&workload, &run, &verdicts) {
@@ -116,8 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let report = figures(&workload, &plan, &run, &verdicts, arguments.scale());
     print!("{}", report.table());
     if let Some(path) = &arguments.output {
-        append(path, &report, arguments.samples)
-            .with_context(|| format!("writing {}", path.display()))?;
+        append(path, &report, arguments.samples)?;
     }
     Ok(report
         .summaries
@@ -154,6 +176,9 @@ impl Arguments {
 
     fn plan(&self) -> anyhow::Result<Plan> {
         let server = self.server_pid.map(Process);
+        if self.restart.is_some() && self.clients > 1 {
+            anyhow::bail!("--restart is for one client: others would lose their queries");
+        }
         if let Some(server) = server {
             server
                 .time()
@@ -167,6 +192,8 @@ impl Arguments {
             connection: self.connection,
             timeout: self.timeout,
             server,
+            at_most: self.at_most,
+            restart: self.restart.clone(),
         })
     }
 }
@@ -180,20 +207,23 @@ fn progress_bar(what: &str, length: u64) -> ProgressBar {
     bar
 }
 
-/// Verdicts by mix and place. A query that occurs several times is checked once.
+/// Verdicts by mix and place. A query that occurs several times is checked once, and a template that the trusted endpoint
+/// had no time for is not asked there again, because it may still be busy with it.
 fn verify(
     workload: &Workload,
     plan: &Plan,
-    run: &Run,
+    samples: &[&Sample],
     url: &str,
+    trusted: &str,
 ) -> BTreeMap<(u64, usize), Verdict> {
-    let tested = Endpoint::new(&plan.url, Connection::Keep, plan.timeout);
-    let trusted = Endpoint::new(url, Connection::Keep, None);
-    let bar = progress_bar("answers verified", run.samples.len() as u64);
+    let tested = Endpoint::new(url, Connection::Keep, plan.timeout);
+    let trusted = Endpoint::new(trusted, Connection::Keep, plan.timeout);
+    let bar = progress_bar("answers verified", samples.len() as u64);
     let mut by_query: BTreeMap<String, Verdict> = BTreeMap::new();
+    let mut too_slow: BTreeMap<usize, Verdict> = BTreeMap::new();
     let mut verdicts = BTreeMap::new();
     let mut mix = (None, Vec::new());
-    for sample in &run.samples {
+    for sample in samples {
         bar.inc(1);
         if sample.measured.failure.is_some() {
             continue;
@@ -204,10 +234,16 @@ fn verify(
         let Some(instance) = mix.1.get(sample.place) else {
             continue;
         };
-        let verdict = by_query
-            .entry(instance.query.clone())
-            .or_insert_with(|| check(&instance.query, &sample.measured, &tested, &trusted));
+        let verdict = match too_slow.get(&sample.template) {
+            Some(verdict) => verdict,
+            None => by_query
+                .entry(instance.query.clone())
+                .or_insert_with(|| check(&instance.query, &sample.measured, &tested, &trusted)),
+        };
         verdicts.insert((sample.mix, sample.place), verdict.clone());
+        if matches!(verdict, Verdict::Unknown(why) if why == check::TIME_OUT) {
+            too_slow.insert(sample.template, verdict.clone());
+        }
     }
     bar.finish_and_clear();
     verdicts
@@ -226,12 +262,9 @@ fn figures<'a>(
         .map(|template| Summary::new(&template.name))
         .collect();
     for sample in &run.samples {
-        let wrong = matches!(
-            verdicts.get(&(sample.mix, sample.place)),
-            Some(Verdict::Wrong(_))
-        );
+        let verdict = verdicts.get(&(sample.mix, sample.place));
         if let Some(summary) = summaries.get_mut(sample.template) {
-            summary.add(&sample.measured, !wrong);
+            summary.add(&sample.measured, verdict);
         }
     }
     summaries.iter_mut().for_each(Summary::finish);
@@ -276,20 +309,32 @@ fn complaints(
     lines.collect()
 }
 
-fn append(path: &std::path::Path, report: &Report<'_>, samples: bool) -> anyhow::Result<()> {
-    let file = std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(path)?;
-    let mut file = std::io::BufWriter::new(file);
-    for line in report.json_lines() {
-        writeln!(file, "{line}")?;
-    }
-    if samples {
-        for line in report.samples() {
+fn append(path: &Path, report: &Report<'_>, samples: bool) -> anyhow::Result<()> {
+    let samples = samples.then(|| report.samples());
+    append_lines(
+        path,
+        report
+            .json_lines()
+            .into_iter()
+            .chain(samples.into_iter().flatten()),
+    )
+}
+
+/// Appends lines of JSON to a file.
+///
+/// # Errors
+/// When it cannot be written.
+fn append_lines(path: &Path, lines: impl Iterator<Item = Value>) -> anyhow::Result<()> {
+    let write = || {
+        let file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)?;
+        let mut file = std::io::BufWriter::new(file);
+        for line in lines {
             writeln!(file, "{line}")?;
         }
-    }
-    file.flush()?;
-    Ok(())
+        file.flush()
+    };
+    write().with_context(|| format!("writing {}", path.display()))
 }

@@ -144,7 +144,9 @@ impl Report<'_> {
                 "mean_ms": ms(summary.mean()),
                 "geometric_ms": ms(summary.geometric()),
                 "min_ms": ms(summary.quantile(0.0)),
+                "p25_ms": ms(summary.quantile(0.25)),
                 "p50_ms": ms(summary.quantile(0.5)),
+                "p75_ms": ms(summary.quantile(0.75)),
                 "p95_ms": ms(summary.quantile(0.95)),
                 "p99_ms": ms(summary.quantile(0.99)),
                 "max_ms": ms(summary.quantile(1.0)),
@@ -156,6 +158,8 @@ impl Report<'_> {
                 "time_outs": summary.time_outs,
                 "errors": summary.errors,
                 "wrong": summary.wrong,
+                "right": summary.right,
+                "not_verified": summary.unknown,
             })
         }));
         lines

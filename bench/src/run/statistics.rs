@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::check::Verdict;
 use super::endpoint::{Failure, Measured};
 
 /// Times and answers of one template.
@@ -18,6 +19,10 @@ pub(crate) struct Summary {
     pub(crate) errors: u64,
     /// Executions whose answer proved wrong.
     pub(crate) wrong: u64,
+    /// Executions whose answer proved right.
+    pub(crate) right: u64,
+    /// Executions whose answer could not be verified.
+    pub(crate) unknown: u64,
 }
 
 impl Summary {
@@ -28,14 +33,19 @@ impl Summary {
         }
     }
 
-    /// Adds an execution; `verified` is false if its answer is wrong, and then it has no time.
-    pub(crate) fn add(&mut self, measured: &Measured, verified: bool) {
+    /// Adds an execution and the verdict about its answer, if it was verified; a wrong one has no time.
+    pub(crate) fn add(&mut self, measured: &Measured, verdict: Option<&Verdict>) {
         self.spent += measured.time.as_secs_f64();
-        match measured.failure {
-            Some(Failure::TimeOut) => self.time_outs += 1,
-            Some(Failure::Error(_)) => self.errors += 1,
-            None if !verified => self.wrong += 1,
-            None => {
+        match (&measured.failure, verdict) {
+            (Some(Failure::TimeOut), _) => self.time_outs += 1,
+            (Some(Failure::Error(_)), _) => self.errors += 1,
+            (None, Some(Verdict::Wrong(_))) => self.wrong += 1,
+            (None, verdict) => {
+                match verdict {
+                    Some(Verdict::Right) => self.right += 1,
+                    Some(_) => self.unknown += 1,
+                    None => {}
+                }
                 self.times.push(measured.time.as_secs_f64());
                 self.rows.push(measured.rows);
                 self.bytes += measured.bytes;
@@ -162,7 +172,7 @@ mod tests {
                 bytes: 1,
                 failure: None,
             };
-            summary.add(&measured, true);
+            summary.add(&measured, Some(&Verdict::Right));
         }
         summary.finish();
         summary
@@ -198,15 +208,17 @@ mod tests {
             failure,
             ..Measured::default()
         };
-        summary.add(&failed(Some(Failure::TimeOut)), true);
-        summary.add(&failed(Some(Failure::Error(String::new()))), true);
-        summary.add(&failed(None), false);
+        summary.add(&failed(Some(Failure::TimeOut)), None);
+        summary.add(&failed(Some(Failure::Error(String::new()))), None);
+        let wrong = Verdict::Wrong(String::new());
+        summary.add(&failed(None), Some(&wrong));
         assert_eq!((summary.count(), summary.failures()), (1, 3));
+        assert_eq!((summary.right, summary.unknown), (1, 0));
         near(summary.mean().unwrap(), 0.01);
         near(summary.spent, 180.01);
         // A template of nothing but failures leaves no power.
         let mut none = Summary::new("2");
-        none.add(&failed(None), false);
+        none.add(&failed(None), Some(&wrong));
         let wall = Duration::from_secs(2);
         let scores = |summaries: &[Summary]| Scores::new(summaries, 10, 2, wall, 284_826);
         assert!(scores(&[summary.clone(), none]).power.is_none());

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use super::answer::Answer;
 use super::check::{Verdict, check, compare};
+use super::clients::{self, Plan, Sample};
 use super::endpoint::{Connection, Endpoint, Failure, Measured};
+use super::meter::Process;
+use super::workload::{Name, Workload};
 
 /// An answer with these rows of integers, `-` for an unbound one.
 fn answer(variables: &[&str], rows: &[&str]) -> String {
@@ -281,4 +284,59 @@ fn planted_answers_are_found_over_http() {
     assert!(matches!(verdict(&["2"], 1), Verdict::Wrong(_)));
     // Right when it is asked again, but it was cut off when it was timed.
     assert!(matches!(verdict(&["2", "1"], 1), Verdict::Wrong(_)));
+}
+
+fn plan(url: String) -> Plan {
+    Plan {
+        url,
+        clients: 1,
+        warm_up: 0,
+        mixes: 2,
+        connection: Connection::Each,
+        timeout: Some(Duration::from_millis(300)),
+        server: Some(Process(std::process::id())),
+        at_most: None,
+        restart: None,
+    }
+}
+
+fn explore() -> Workload {
+    let pools = crate::bsbm::Pools::new(100, 1, false);
+    Workload::new(Name::Explore, pools, 1, false).unwrap()
+}
+
+#[test]
+fn after_a_time_out_the_server_is_started_again() {
+    let next = fake(whole(&answer(&["a"], &["1"])));
+    let plan = Plan {
+        restart: Some(format!("echo {next} {}", std::process::id())),
+        ..plan(fake(String::new()))
+    };
+    let run = clients::run(&explore(), &plan, &|| ());
+    assert_eq!((run.mixes, run.url), (2, next));
+    let failed = |sample: &&Sample| sample.measured.failure.is_some();
+    assert_eq!(run.samples.len(), 50);
+    assert_eq!(run.samples.iter().filter(failed).count(), 1);
+    assert_eq!(run.samples[0].measured.failure, Some(Failure::TimeOut));
+    // A command that fails is said, and the run goes on.
+    let plan = Plan {
+        restart: Some("exit 3".to_owned()),
+        url: fake(String::new()),
+        mixes: 1,
+        timeout: Some(Duration::from_millis(5)),
+        ..plan
+    };
+    let run = clients::run(&explore(), &plan, &|| ());
+    let failure = run.samples[0].measured.failure.clone();
+    assert!(matches!(failure, Some(Failure::Error(said)) if said.contains("exit 3")));
+}
+
+#[test]
+fn no_mix_is_begun_when_the_time_is_over() {
+    let plan = Plan {
+        at_most: Some(Duration::ZERO),
+        ..plan(fake(whole(&answer(&["a"], &["1"]))))
+    };
+    let run = clients::run(&explore(), &plan, &|| ());
+    assert_eq!((run.mixes, run.samples.len()), (0, 0));
 }

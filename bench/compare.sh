@@ -1,0 +1,300 @@
+#!/usr/bin/env bash
+# Compares Stoa with the engines of bench/rivals on the same data and the same machine: bench/compare.sh 1m|10m|100m
+#
+# Each engine is loaded, asked and deleted before the next one. Each step (load, explore with 1, 4 and 16 clients, bi, cold,
+# ...) writes a result file of its own into bench/results/DATE-SCALE/ENGINE, when it is done; called again, an interrupted
+# comparison goes on with the first step that has none. A step that fails leaves a file ENGINE/STEP.failed with the
+# reason, and the others go on; RETRY=1 tries such steps again. In the end `stoa-bench report` writes REPORT.md.
+#
+# Answers are verified after they are timed: Stoa's by Oxigraph, all others' by Stoa.
+#
+# Settings, by environment:
+#   ENGINES     which, in this order; by default: stoa oxigraph virtuoso jena blazegraph
+#   STEPS       by default: explore-1 explore-4 explore-16 bi cold
+#   RESULTS     the folder of the results
+#   WORK        where engines, data and databases lie; by default target/rivals
+#   QUERY_TIMEOUT   of each query, 60s     STEP_TIME   the time after which a step begins no further mix, 5m
+#   MIXES, WARM_UP  of explore, 500 and 100
+#   RIVAL_MEMORY_MB what an engine may plan with; by default half of the machine's
+#   KEEP_DATA=1     leaves the generated data for the next comparison
+#   RIVALS, BENCH   the scripts of the engines, and the program stoa-bench
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+case ${1:-} in
+  1m) products=2848 ;;
+  10m) products=28482 ;;
+  100m) products=284826 ;;
+  *[!0-9]* | '') echo "usage: $0 1m|10m|100m|PRODUCTS" >&2; exit 2 ;;
+  *) products=$1 ;;
+esac
+scale=$1
+target=${CARGO_TARGET_DIR:-$here/../target}
+WORK=${WORK:-$target/rivals}
+BENCH=${BENCH:-$target/release/stoa-bench}
+RIVALS=${RIVALS:-$here/rivals}
+QUERY_TIMEOUT=${QUERY_TIMEOUT:-60s}
+STEP_TIME=${STEP_TIME:-5m}
+MIXES=${MIXES:-500}
+WARM_UP=${WARM_UP:-100}
+RIVAL_MEMORY_MB=${RIVAL_MEMORY_MB:-$(awk '/^MemTotal:/ { print int($2 / 2048) }' /proc/meminfo)}
+export RIVAL_MEMORY_MB
+read -r -a engines <<<"${ENGINES:-stoa oxigraph virtuoso jena blazegraph}"
+read -r -a steps <<<"${STEPS:-explore-1 explore-4 explore-16 bi cold}"
+
+# Progress bars need the terminal itself, not the pipe that keeps a step's last words.
+exec 3>&2
+bench() { if [ -t 3 ]; then "$BENCH" "$@" 2>&3; else "$BENCH" "$@"; fi; }
+
+say() { printf '%s  %s\n' "$(date +%H:%M:%S)" "$*" >&2; }
+die() { echo "$*" >&2; exit 1; }
+rival() { "$RIVALS/$1.sh" "$2" "$WORK/$1" "${@:3}"; }
+
+# The folder of the results: one that is not finished goes on.
+results() {
+  local folder
+  for folder in "$here/results"/*-"$scale"; do
+    if [ -e "$folder/settings.json" ] && [ ! -e "$folder/finished" ]; then
+      echo "$folder"
+      return
+    fi
+  done
+  echo "$here/results/$(date +%F)-$scale"
+}
+
+# Bytes a triple: the data 260, the two databases that answers are verified with 230, and the largest one beside them 250.
+check_disk() {
+  local needed free
+  needed=$((products * 355 * 750 / 1048576 + 1024))
+  free=$(df --output=avail --block-size=1M "$WORK" | tail -n 1)
+  [ "$free" -ge "$needed" ] || die "$WORK needs $needed MB of free disk for $scale, and has $free MB; WORK names another place"
+}
+
+quoted() { printf '"%s"' "$(printf %s "$1" | tr -d '\000-\037' | sed 's/[\\"]/\\&/g')"; }
+
+settings() {
+  local commit
+  commit=$(git -C "$here" rev-parse --short HEAD 2>/dev/null || echo unknown)
+  git -C "$here" diff --quiet HEAD 2>/dev/null || commit="$commit, changed"
+  cat <<JSON
+{"date": "$(date +%F)", "scale": $(quoted "$scale"), "products": $products, "triples": $triples, "commit": $(quoted "$commit"),
+"processor": $(quoted "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"), "cores": $(nproc),
+"memory_mb": $(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo), "kernel": $(quoted "$(uname -sr)"),
+"engine_memory_mb": $RIVAL_MEMORY_MB, "engines": $(quoted "${engines[*]}"), "steps": $(quoted "${steps[*]}"),
+"query_timeout": $(quoted "$QUERY_TIMEOUT"), "step_time": $(quoted "$STEP_TIME"), "mixes": $MIXES, "warm_up": $WARM_UP}
+JSON
+}
+
+# Generates the data in as many files as there are cores, once; sets $triples and $data.
+generate() {
+  local folder=$WORK/data/bsbm-$products said
+  if [ ! -e "$folder/triples" ]; then
+    say "generating BSBM of $products products"
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    said=$("$BENCH" generate bsbm --products "$products" --parts "$(nproc)" --output "$folder/bsbm.nt" 2>&1)
+    printf '%s\n' "${said%% *}" >"$folder/triples"
+  fi
+  triples=$(cat "$folder/triples")
+  data=("$folder"/bsbm*.nt)
+}
+
+# Servers that this script started end with it.
+running=()
+finish() {
+  local name
+  for name in "${running[@]}"; do rival "$name" stop || true; done
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+# up ENGINE [VARIANT]: starts its server unless it is up; sets $url and $pid.
+up() {
+  local address
+  address=$(rival "$1" address)
+  if [ -z "$address" ]; then
+    running+=("$1")
+    address=$(rival "$1" start "${@:2}") || return 1
+  fi
+  read -r url pid <<<"$address"
+}
+
+down() {
+  local name still=()
+  rival "$1" stop
+  for name in "${running[@]}"; do [ "$name" = "$1" ] || still+=("$name"); done
+  running=("${still[@]}")
+}
+
+# is_done ENGINE STEP: whether it has a result, or a reason why not.
+is_done() { [ -e "$out/$1/$2.jsonl" ] || { [ -z "${RETRY:-}" ] && [ -e "$out/$1/$2.failed" ]; }; }
+has_failed() { [ -e "$out/$1/load.failed" ] || [ -e "$out/$1/install.failed" ]; }
+
+# failed ENGINE STEP REASON
+failed() {
+  say "$1: $2 failed: $3"
+  printf '%s\n' "$3" >"$out/$1/$2.failed"
+}
+
+# attempt ENGINE STEP COMMAND...: runs it; where it fails, its last words are the reason.
+attempt() {
+  local log=$out/$1/$2.log
+  rm -f "$out/$1/$2.failed"
+  if "${@:3}" 2> >(tee "$log" >&2); then return 0; fi
+  # The log may still be on its way through the pipe.
+  wait $! 2>/dev/null || true
+  failed "$1" "$2" "$(grep -v '^$' "$log" | tail -n 2 | tr '\n' ' ')"
+  return 1
+}
+
+install() {
+  [ -e "$RIVALS/$1.sh" ] || { echo "there is no $RIVALS/$1.sh" >&2; return 1; }
+  if [ "$1" = stoa ] || [ ! -d "$WORK/$1/engine" ]; then
+    rival "$1" install || { rm -rf "$WORK/$1/engine"; return 1; }
+  fi
+  rival "$1" version >"$out/$1/version"
+}
+
+count() {
+  curl --silent --fail --get --data-urlencode 'query=SELECT (COUNT(*) AS ?n) { ?s ?p ?o }' --header 'Accept: text/csv' "$1" |
+    tr -dc '0-9\n' | tail -n 1
+}
+
+load() {
+  local figures loaded
+  for _ in 1 2; do
+    say "$1: loading"
+    rm -f "$WORK/$1/loaded"
+    figures=$(rival "$1" load "${data[@]}") || return 1
+    up "$1" || return 1
+    loaded=$(count "$url")
+    down "$1"
+    if [ "$loaded" = "$triples" ]; then
+      echo "$products" >"$WORK/$1/loaded"
+      awk -v triples="$triples" 'BEGIN { printf "{\"kind\": \"load\", \"triples\": %s", triples }
+        { printf ", \"%s\": %s", $1, $2 } END { print "}" }' <<<"$figures" >"$out/$1/load.part"
+      [ -e "$out/$1/load.jsonl" ] || mv "$out/$1/load.part" "$out/$1/load.jsonl"
+      rm -f "$out/$1/load.part"
+      return 0
+    fi
+    say "$1: loaded ${loaded:-no} of $triples triples"
+  done
+  echo "loaded ${loaded:-no} of $triples triples, twice" >&2
+  return 1
+}
+
+# ready ENGINE: installed and loaded.
+ready() {
+  mkdir -p "$out/$1" "$WORK/$1"
+  if has_failed "$1" && [ -z "${RETRY:-}" ]; then return 1; fi
+  if [ "$(cat "$WORK/$1/loaded" 2>/dev/null)" != "$products" ] || [ ! -e "$out/$1/load.jsonl" ]; then
+    attempt "$1" install install "$1" && attempt "$1" load load "$1" || return 1
+  elif [ ! -e "$out/$1/version" ]; then
+    rival "$1" version >"$out/$1/version"
+  fi
+}
+
+# reference_of ENGINE: the engine that verifies its answers.
+reference_of() { if [ "$1" = stoa ]; then echo oxigraph; else echo stoa; fi; }
+wanted() { [[ " ${engines[*]} " == *" $1 "* ]]; }
+
+# run ENGINE STEP VARIANT OPTION...: what `stoa-bench run` measures, verified if the reference is there.
+run() {
+  local name=$1 step=$2 variant=$3 part status=0 reference check=()
+  part=$out/$name/$step.part
+  reference=$(reference_of "$name")
+  rm -f "$part"
+  if wanted "$reference" && ready "$reference"; then
+    up "$reference" || return 1
+    check=(--check "$url" --check-mixes "${check_mixes:-5}")
+  else
+    say "$name: $step is not verified, because $reference is missing"
+  fi
+  # shellcheck disable=SC2086 # No variant is no argument.
+  up "$name" $variant || return 1
+  bench run "${@:4}" "$url" --products "$products" --server-pid "$pid" --timeout "$QUERY_TIMEOUT" --at-most "$STEP_TIME" \
+    "${check[@]}" --output "$part" >"$out/$name/$step.txt" || status=$?
+  [ ${#check[@]} -eq 0 ] || down "$reference"
+  # Queries that failed are figures, too.
+  if [ "$status" -gt 1 ] || [ ! -s "$part" ]; then
+    echo "stoa-bench ended with status $status" >&2
+    return 1
+  fi
+  mv "$part" "$out/$name/$step.jsonl"
+}
+
+restart_command() { printf '%q restart %q %s' "$RIVALS/$1.sh" "$WORK/$1" "$2"; }
+
+# perform ENGINE STEP [VARIANT]: one step by its name. Further mixes of queries get a line here.
+perform() {
+  local name=$1 step=$2 variant=${3:-} file=$2${3:+-$3} clients
+  is_done "$name" "$file" && return
+  ready "$name" || return 1
+  say "$name: $file"
+  clients=${step##*-}
+  case $step in
+    explore-*)
+      check_mixes=20 attempt "$name" "$file" run "$name" "$file" "$variant" \
+        explore --clients "$clients" --warm-up "$WARM_UP" --mixes "$MIXES" || true
+      ;;
+    bi | bi-drilldown)
+      check_mixes=2 attempt "$name" "$file" run "$name" "$file" "$variant" \
+        "$step" --warm-up 1 --mixes 10 --restart "$(restart_command "$name" "$variant")" || true
+      ;;
+    cold) attempt "$name" "$file" cold "$name" "$file" || true ;;
+    *) die "there is no step $step" ;;
+  esac
+}
+
+cold() {
+  local part=$out/$1/$2.part
+  rm -f "$part"
+  down "$1"
+  running+=("$1")
+  bench cold --products "$products" --stop "$(printf '%q stop %q' "$RIVALS/$1.sh" "$WORK/$1")" \
+    --start "$(printf '%q start %q' "$RIVALS/$1.sh" "$WORK/$1")" --files "$WORK/$1/database" \
+    --timeout "$QUERY_TIMEOUT" --output "$part" >"$out/$1/$2.txt" || return 1
+  mv "$part" "$out/$1/$2.jsonl"
+}
+
+engine() {
+  local step variant
+  mkdir -p "$out/$1"
+  for step in "${steps[@]}"; do perform "$1" "$step" || break; done
+  has_failed "$1" && return
+  for variant in $(rival "$1" variants); do
+    [ ! -d "$WORK/$1/database" ] || down "$1"
+    perform "$1" explore-1 "$variant" || true
+  done
+  [ ! -d "$WORK/$1" ] || down "$1"
+}
+
+delete() {
+  [ -e "$RIVALS/$1.sh" ] || return 0
+  rm -f "$WORK/$1/loaded"
+  rival "$1" delete
+}
+
+mkdir -p "$WORK"
+WORK=$(cd "$WORK" && pwd)
+out=${RESULTS:-$(results)}
+mkdir -p "$out"
+[ ! -e "$out/finished" ] || die "$out is finished: remove it to compare again today"
+[ -x "$BENCH" ] || die "$BENCH is missing: cargo build --release --package stoa-bench"
+[ -e "$out/settings.json" ] || check_disk
+generate
+[ -e "$out/settings.json" ] || settings >"$out/settings.json"
+say "results go to $out"
+for name in "${engines[@]}"; do
+  say "$name"
+  engine "$name"
+  # The databases that verify others' answers are needed until the end.
+  case $name in
+    stoa | oxigraph) ;;
+    *) delete "$name" ;;
+  esac
+done
+for name in stoa oxigraph; do ! wanted "$name" || delete "$name"; done
+[ -n "${KEEP_DATA:-}" ] || rm -rf "$WORK/data/bsbm-$products"
+"$BENCH" report "$out"
+touch "$out/finished"
+say "done: $out/REPORT.md"
