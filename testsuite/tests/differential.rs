@@ -37,6 +37,7 @@ const ALGEBRA: &[&str] = &[
     "BGP",
     "empty BGP",
     "blank node",
+    "triple term",
     "Path",
     "path IRI",
     "path inverse",

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use oxrdf::{BlankNode, GraphName, NamedOrBlankNode, Quad, Term};
+use oxrdf::{BlankNode, GraphName, NamedOrBlankNode, Term};
 
 use super::evaluate::{Evaluator, compare_keys, order_keys};
 use super::translate::{Algebra, Translator};
@@ -92,10 +92,12 @@ pub fn expected(query: &Query, dataset: &Dataset, seen: &Seen) -> Outcome<Expect
 }
 
 fn has_blank(template: &[Triple]) -> bool {
+    let mut blanks = BTreeSet::new();
     template
         .iter()
         .flatten()
-        .any(|slot| matches!(slot, Slot::Blank(_)))
+        .for_each(|slot| slot.blanks(&mut blanks));
+    !blanks.is_empty()
 }
 
 fn solutions(select: &Select, algebra: &Algebra, evaluator: &Evaluator<'_>) -> Outcome<Expected> {
@@ -135,28 +137,37 @@ fn construct(template: &[Triple], solutions: &[Solution]) -> oxrdf::Dataset {
     for solution in solutions {
         let mut made: BTreeMap<Var, BlankNode> = BTreeMap::new();
         for triple in template {
-            let mut parts = triple.iter().map(|slot| match slot {
-                Slot::Term(term) => Some(term.clone()),
-                Slot::Var(var) => solution.get(*var).cloned().flatten().map(|t| (*t).clone()),
-                Slot::Blank(var) => Some(made.entry(*var).or_default().clone().into()),
-            });
-            let (Some(Some(s)), Some(Some(p)), Some(Some(o))) =
-                (parts.next(), parts.next(), parts.next())
-            else {
-                continue;
-            };
-            let subject: NamedOrBlankNode = match s {
-                Term::NamedNode(node) => node.into(),
-                Term::BlankNode(node) => node.into(),
-                _ => continue,
-            };
-            let Term::NamedNode(predicate) = p else {
-                continue;
-            };
-            graph.insert(&Quad::new(subject, predicate, o, GraphName::DefaultGraph));
+            if let Some(triple) = instance(triple, solution, &mut made) {
+                graph.insert(&triple.in_graph(GraphName::DefaultGraph));
+            }
         }
     }
     graph
+}
+
+/// A triple of a template, if it is one.
+fn instance(
+    triple: &Triple,
+    solution: &Solution,
+    made: &mut BTreeMap<Var, BlankNode>,
+) -> Option<oxrdf::Triple> {
+    let mut part = |slot: &Slot| match slot {
+        Slot::Term(term) => Some(term.clone()),
+        Slot::Var(var) => solution.get(*var).cloned().flatten().map(|t| (*t).clone()),
+        Slot::Blank(var) => Some(made.entry(*var).or_default().clone().into()),
+        Slot::Triple(inner) => Some(instance(inner, solution, made)?.into()),
+    };
+    let [s, p, o] = triple;
+    let (s, p, o) = (part(s)?, part(p)?, part(o)?);
+    let subject: NamedOrBlankNode = match s {
+        Term::NamedNode(node) => node.into(),
+        Term::BlankNode(node) => node.into(),
+        _ => return None,
+    };
+    let Term::NamedNode(predicate) = p else {
+        return None;
+    };
+    Some(oxrdf::Triple::new(subject, predicate, o))
 }
 
 /// Judges an answer.

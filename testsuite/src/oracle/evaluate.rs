@@ -223,16 +223,32 @@ impl<'a> Evaluator<'a> {
             }
             solutions = extended;
         }
+        let mut blanks = BTreeSet::new();
         for slot in triples.iter().flatten() {
-            if let Slot::Blank(var) = slot {
-                self.seen.count("blank node");
-                self.seen.note("blank node");
-                solutions
-                    .iter_mut()
-                    .for_each(|solution| set(solution, *var, None));
+            if let Slot::Triple(_) = slot {
+                self.seen.count("triple term");
+                for [_, _, object] in graph.iter() {
+                    self.inside(object);
+                }
             }
+            slot.blanks(&mut blanks);
+        }
+        for var in blanks {
+            self.seen.count("blank node");
+            self.seen.note("blank node");
+            solutions
+                .iter_mut()
+                .for_each(|solution| set(solution, var, None));
         }
         Ok(solutions)
+    }
+
+    /// Notes literals within a triple term that are not in canonical form.
+    fn inside(&self, term: &Term) {
+        if let Term::Triple(triple) = term {
+            self.look(&triple.object);
+            self.inside(&triple.object);
+        }
     }
 
     /// Path (18.4): the pairs as mappings of the ends that are variables.
@@ -240,7 +256,7 @@ impl<'a> Evaluator<'a> {
         self.seen.count("Path");
         let term = |slot: &Slot| match slot {
             Slot::Term(term) => Some(Rc::new(term.clone())),
-            Slot::Var(_) | Slot::Blank(_) => None,
+            Slot::Var(_) | Slot::Blank(_) | Slot::Triple(_) => None,
         };
         let (start, end) = (term(x), term(y));
         // The parser makes blank nodes of what lies between the steps.
@@ -349,7 +365,7 @@ impl<'a> Evaluator<'a> {
                 }
             }
             // Substitution may leave a term that names no graph.
-            Slot::Term(_) => Ok(Vec::new()),
+            Slot::Term(_) | Slot::Triple(_) => Ok(Vec::new()),
             Slot::Var(var) | Slot::Blank(var) => {
                 self.seen.count("Graph variable");
                 if triples_are_lacking(inner) {
@@ -519,8 +535,17 @@ impl<'a> Evaluator<'a> {
         if !crate::random::ast::in_scope(&substituted).is_empty() {
             self.seen.note("free variable in EXISTS");
         }
-        let algebra = Translator { next: self.width }.group(&substituted);
-        Ok(!self.evaluate(&algebra, graph)?.is_empty())
+        // Aggregates inside have variables of their own.
+        let mut translator = Translator { next: self.width };
+        let algebra = translator.group(&substituted);
+        let inner = Evaluator {
+            width: translator.next,
+            work: Cell::new(self.work.get()),
+            ..*self
+        };
+        let found = inner.evaluate(&algebra, graph);
+        self.work.set(inner.work.get());
+        Ok(!found?.is_empty())
     }
 }
 
@@ -602,6 +627,20 @@ fn bind(solution: &mut Solution, slot: &Slot, term: &Rc<Term>) -> bool {
             }
             None => false,
         },
+        Slot::Triple(parts) => {
+            let Term::Triple(triple) = &**term else {
+                return false;
+            };
+            let terms = [
+                triple.subject.clone().into(),
+                triple.predicate.clone().into(),
+                triple.object.clone(),
+            ];
+            parts
+                .iter()
+                .zip(terms)
+                .all(|(slot, term)| bind(solution, slot, &Rc::new(term)))
+        }
     }
 }
 

@@ -71,7 +71,7 @@ impl Evaluator<'_> {
     }
 
     /// Remembers literals that spareval would not keep as written.
-    fn look(&self, term: &Term) {
+    pub(super) fn look(&self, term: &Term) {
         let Term::Literal(literal) = term else { return };
         let canonical = match value(literal) {
             Value::Number(number) if number.is_big() => {

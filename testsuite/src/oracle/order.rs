@@ -74,7 +74,9 @@ fn class(term: Option<&Term>) -> u8 {
         None => 0,
         Some(Term::BlankNode(_)) => 1,
         Some(Term::NamedNode(_)) => 2,
-        Some(_) => 3,
+        Some(Term::Literal(_)) => 3,
+        // SPARQL 1.2, 15.1: triple terms come last; among themselves nothing is demanded here.
+        Some(Term::Triple(_)) => 4,
     }
 }
 

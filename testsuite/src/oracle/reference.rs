@@ -28,6 +28,9 @@ pub struct Difference {
 /// The note of a case in which spareval panicked.
 pub const PANIC: &str = "a sort without a total order";
 
+/// The note of a case in which spareval would have had to make a triple term of what can be none.
+pub const NO_TRIPLE: &str = "triple terms that cannot be";
+
 /// All of them.
 pub const DIFFERENCES: &[Difference] = &[
     Difference {
@@ -44,10 +47,17 @@ pub const DIFFERENCES: &[Difference] = &[
         applies: |_, seen| seen.computed_float.get(),
     },
     Difference {
-        name: "literals lose their lexical form in expressions",
+        name: "literals lose their lexical form in expressions and triple terms",
         sentence: "17.4.2.5: STR returns the lexical form of ltrl; 17.4.1.8: sameTerm compares RDF \
                    terms. spareval turns literals into values first, so \"007\" becomes \"7\"",
         applies: |_, seen| seen.odd_literal.get(),
+    },
+    Difference {
+        name: NO_TRIPLE,
+        sentence: "18.3.1: a basic graph pattern matches where an instance of it is a subgraph; what would \
+                   have a literal or triple term as a subject is in no graph, so that there is no solution. spareval ends \
+                   with an error where a variable within <<( )>> is bound so",
+        applies: |_, seen| seen.noted(NO_TRIPLE),
     },
     Difference {
         name: PANIC,

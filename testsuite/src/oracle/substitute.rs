@@ -7,6 +7,10 @@
 
 use std::collections::BTreeSet;
 
+use std::rc::Rc;
+
+use oxrdf::Term;
+
 use super::{Fault, Outcome, Solution};
 use crate::random::ast::{Aggregate, Element, Expr, Group, Select, Slot, Triple, Var, in_scope};
 
@@ -19,15 +23,15 @@ const OPEN: Fault = Fault::Open("substitution of a variable that is bound inside
 pub(super) fn substitute(group: &Group, solution: &Solution) -> Outcome<Group> {
     let is_bound = |var: &Var| solution.get(*var).is_some_and(Option::is_some);
     let term = |var: Var| solution.get(var).cloned().flatten();
-    let slot = |slot: &Slot| match slot {
-        Slot::Var(var) => term(*var).map_or_else(|| slot.clone(), |t| Slot::Term((*t).clone())),
-        other => other.clone(),
-    };
+    let slot = |slot: &Slot| in_slot(slot, &term);
     let triple = |[s, p, o]: &Triple| [slot(s), slot(p), slot(o)];
     let mut elements = Vec::new();
     for (number, element) in group.elements.iter().enumerate() {
         elements.push(match element {
             Element::Triples(triples) => Element::Triples(triples.iter().map(triple).collect()),
+            Element::Reified(reified) => {
+                Element::Triples(reified.triples().iter().map(triple).collect())
+            }
             Element::Path(x, path, y) => Element::Path(slot(x), path.clone(), slot(y)),
             Element::Filter(condition) => Element::Filter(in_expression(condition, solution)?),
             Element::Optional(inner) => Element::Optional(substitute(inner, solution)?),
@@ -59,6 +63,18 @@ pub(super) fn substitute(group: &Group, solution: &Solution) -> Outcome<Group> {
         });
     }
     Ok(Group { elements })
+}
+
+fn in_slot(slot: &Slot, term: &impl Fn(Var) -> Option<Rc<Term>>) -> Slot {
+    match slot {
+        Slot::Var(var) => term(*var).map_or_else(|| slot.clone(), |t| Slot::Term((*t).clone())),
+        Slot::Triple(parts) => {
+            let [s, p, o] = &**parts;
+            let parts = [s, p, o].map(|part| in_slot(part, term));
+            Slot::Triple(Box::new(parts))
+        }
+        other => other.clone(),
+    }
 }
 
 fn in_select(select: &Select, solution: &Solution) -> Outcome<Select> {
@@ -134,7 +150,11 @@ fn in_group(group: &Group, used: &mut BTreeSet<Var>) {
     used.extend(in_scope(group));
     for element in &group.elements {
         match element {
-            Element::Triples(_) | Element::Path(..) | Element::Values(..) | Element::Select(_) => {}
+            Element::Triples(_)
+            | Element::Reified(_)
+            | Element::Path(..)
+            | Element::Values(..)
+            | Element::Select(_) => {}
             Element::Filter(expression) | Element::Bind(expression, _) => {
                 named_by(expression, used);
             }

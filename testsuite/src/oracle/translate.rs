@@ -88,6 +88,8 @@ impl Translator {
                 Element::Bind(value, var) => Algebra::Extend(Box::new(g), *var, value.clone()),
                 // "If E is any other form: Let A := Translate(E). G := Join(G, A)."
                 Element::Triples(triples) => self.join(g, Algebra::Bgp(triples.clone())),
+                // SPARQL 1.2, 4.3: reifiers and annotations stand for triple patterns.
+                Element::Reified(reified) => self.join(g, Algebra::Bgp(reified.triples())),
                 // 18.2.2.4 makes triple patterns of predicates and sequences, which mean the same.
                 Element::Path(x, path, y) => {
                     self.join(g, Algebra::Path(x.clone(), path.clone(), y.clone()))

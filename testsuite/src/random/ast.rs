@@ -23,10 +23,68 @@ pub enum Slot {
     Blank(Var),
     /// A term; a blank node only after substitution, where it stands for itself.
     Term(Term),
+    /// A triple term, `<<( s p o )>>`.
+    Triple(Box<Triple>),
+}
+
+impl Slot {
+    /// The variables that can be seen from outside.
+    pub fn variables(&self, into: &mut BTreeSet<Var>) {
+        match self {
+            Self::Var(var) => {
+                into.insert(*var);
+            }
+            Self::Blank(_) | Self::Term(_) => {}
+            Self::Triple(triple) => triple.iter().for_each(|slot| slot.variables(into)),
+        }
+    }
+
+    /// The blank nodes of the query.
+    pub fn blanks(&self, into: &mut BTreeSet<Var>) {
+        match self {
+            Self::Blank(var) => {
+                into.insert(*var);
+            }
+            Self::Var(_) | Self::Term(_) => {}
+            Self::Triple(triple) => triple.iter().for_each(|slot| slot.blanks(into)),
+        }
+    }
 }
 
 /// A triple pattern.
 pub type Triple = [Slot; 3];
+
+/// A triple with a reifier, and what is said of that: `<< s p o ~ r >> p o`, or, where the triple is
+/// asserted, `s p o ~ r {| p o |}`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reified {
+    /// Whether the triple itself is matched, too.
+    pub asserted: bool,
+    /// The triple.
+    pub triple: Triple,
+    /// What reifies it.
+    pub reifier: Slot,
+    /// Predicates and objects of the reifier.
+    pub about: Vec<[Slot; 2]>,
+}
+
+impl Reified {
+    /// The triple patterns that it stands for (SPARQL 1.2, 4.3 and 4.4).
+    #[must_use]
+    pub fn triples(&self) -> Vec<Triple> {
+        let reifies = NamedNode::from(oxrdf::vocab::rdf::REIFIES);
+        let mut all = Vec::new();
+        if self.asserted {
+            all.push(self.triple.clone());
+        }
+        let term = Slot::Triple(Box::new(self.triple.clone()));
+        all.push([self.reifier.clone(), Slot::Term(reifies.into()), term]);
+        for [predicate, object] in &self.about {
+            all.push([self.reifier.clone(), predicate.clone(), object.clone()]);
+        }
+        all
+    }
+}
 
 /// A property path (9.1).
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +122,8 @@ pub type Rows = Vec<Vec<Option<Term>>>;
 pub enum Element {
     /// Triple patterns.
     Triples(Vec<Triple>),
+    /// A triple with a reifier.
+    Reified(Box<Reified>),
     /// A property path between two ends.
     Path(Slot, Path, Slot),
     /// FILTER.
@@ -211,16 +271,17 @@ pub fn in_scope(group: &Group) -> BTreeSet<Var> {
         match element {
             Element::Triples(triples) => {
                 for slot in triples.iter().flatten() {
-                    if let Slot::Var(var) = slot {
-                        scope.insert(*var);
-                    }
+                    slot.variables(&mut scope);
+                }
+            }
+            Element::Reified(reified) => {
+                for slot in reified.triples().iter().flatten() {
+                    slot.variables(&mut scope);
                 }
             }
             Element::Path(subject, _, object) => {
                 for slot in [subject, object] {
-                    if let Slot::Var(var) = slot {
-                        scope.insert(*var);
-                    }
+                    slot.variables(&mut scope);
                 }
             }
             Element::Filter(_) | Element::Minus(_) => {}

@@ -5,7 +5,8 @@
 //! node has a triple that names it, by which a test finds it again behind the label that a database
 //! gives it.
 
-use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term};
+use oxrdf::vocab::rdf;
+use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term, Triple};
 
 use super::Random;
 
@@ -153,6 +154,39 @@ pub fn odd() -> Vec<Literal> {
     all
 }
 
+/// A triple term, now and then with another as its object.
+fn triple_term(
+    random: &mut Random,
+    nodes: &[NamedNode],
+    predicates: &[NamedNode],
+    literals: &[Literal],
+    depth: usize,
+) -> Term {
+    let object: Term = match random.below(10) {
+        0 if depth > 0 => triple_term(random, nodes, predicates, literals, depth - 1),
+        0..=4 => random.pick(nodes).clone().into(),
+        _ => random.pick(literals).clone().into(),
+    };
+    let subject = random.pick(nodes).clone();
+    Triple::new(subject, random.pick(predicates).clone(), object).into()
+}
+
+/// Gives some triples reifiers: nodes, of which the data says something, too.
+fn reify(random: &mut Random, nodes: &[NamedNode], blanks: &[BlankNode], quads: &mut Vec<Quad>) {
+    for _ in 0..3 {
+        let about = random.pick(quads).clone();
+        let reifier: NamedOrBlankNode = match random.below(10) {
+            0..=2 => random.pick(blanks).clone().into(),
+            _ => random.pick(nodes).clone().into(),
+        };
+        let triple = Triple::new(about.subject, about.predicate, about.object);
+        let quad = Quad::new(reifier, rdf::REIFIES, triple, about.graph_name);
+        if !quads.contains(&quad) {
+            quads.push(quad);
+        }
+    }
+}
+
 impl Data {
     /// Makes data.
     #[must_use]
@@ -189,6 +223,7 @@ impl Data {
             let subject = node(random);
             let predicate = random.below(predicates.len());
             let object: Term = match if random.chance(15) { 3 } else { predicate } {
+                _ if random.chance(8) => triple_term(random, &nodes, &predicates, &literals, 1),
                 0 => node(random).into(),
                 1 => random.pick(&numbers).clone().into(),
                 2 => random.pick(&texts).clone().into(),
@@ -209,6 +244,7 @@ impl Data {
                 quads.push(quad);
             }
         }
+        reify(random, &nodes, &blanks, &mut quads);
         let mut data = Self {
             quads,
             nodes,

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::ast::{
-    Duplicates, Element, Expr, Form, Group, Path, Query, Rows, Select, Slot, Triple, Var, name,
+    Duplicates, Element, Expr, Form, Group, Path, Query, Reified, Rows, Select, Slot, Triple, Var,
+    name,
 };
 
 const XSD: &str = "http://www.w3.org/2001/XMLSchema#";
@@ -141,6 +142,7 @@ impl Printer {
     fn element(&mut self, element: &Element) {
         match element {
             Element::Triples(triples) => self.triples(triples),
+            Element::Reified(reified) => self.reified(reified),
             Element::Path(subject, path, object) => {
                 self.slot(subject);
                 self.path(path);
@@ -215,6 +217,25 @@ impl Printer {
         }
     }
 
+    fn reified(&mut self, reified: &Reified) {
+        self.put(if reified.asserted { "" } else { "<< " });
+        reified.triple.iter().for_each(|slot| self.slot(slot));
+        self.put("~ ");
+        self.slot(&reified.reifier);
+        let (open, close) = match (reified.asserted, reified.about.is_empty()) {
+            (true, false) => ("{| ", "|} "),
+            (true, true) => ("", ""),
+            (false, _) => (">> ", ""),
+        };
+        self.put(open);
+        for (number, said) in reified.about.iter().enumerate() {
+            self.put(if number > 0 { "; " } else { "" });
+            said.iter().for_each(|slot| self.slot(slot));
+        }
+        self.put(close);
+        self.put(". ");
+    }
+
     fn path(&mut self, path: &Path) {
         let mut between = |first: &Path, sign: &str, second: &Path| {
             self.put("(");
@@ -260,6 +281,11 @@ impl Printer {
             }
             Slot::Term(term) => {
                 let _ = write!(self.0, "{term} ");
+            }
+            Slot::Triple(triple) => {
+                self.put("<<( ");
+                triple.iter().for_each(|slot| self.slot(slot));
+                self.put(")>> ");
             }
         }
     }

@@ -4,12 +4,13 @@
 //! reason beside it: slices of subqueries without a total order, and what `substitute` (18.6) leaves open
 //! inside EXISTS (the evaluator finds those and refuses the case).
 
+use oxrdf::vocab::rdf;
 use oxrdf::{NamedNode, Term};
 
 use super::Random;
 use super::ast::{
-    Aggregate, Duplicates, Element, Expr, Form, Group, Path, Query, Rows, Select, Slot, Triple,
-    Var, in_scope,
+    Aggregate, Duplicates, Element, Expr, Form, Group, Path, Query, Reified, Rows, Select, Slot,
+    Triple, Var, in_scope,
 };
 use super::data::{Data, iri};
 
@@ -120,6 +121,41 @@ impl<'a> Generator<'a> {
         [subject, predicate, object]
     }
 
+    /// A triple pattern whose object is a triple term, or a triple with a reifier.
+    fn about_triples(&mut self, scope: &[Var]) -> Element {
+        let blank = self.random.chance(20).then(|| self.new_variable());
+        let mut inner = self.triple(scope, blank);
+        if self.random.chance(10) {
+            let innermost = self.triple(scope, blank);
+            inner[2] = Slot::Triple(Box::new(innermost));
+        }
+        if self.random.chance(50) {
+            let [subject, predicate, _] = self.triple(scope, blank);
+            let predicate = match self.random.below(3) {
+                0 => predicate,
+                1 => Slot::Term(NamedNode::from(rdf::REIFIES).into()),
+                _ => Slot::Var(self.shared(scope)),
+            };
+            return Element::Triples(vec![[subject, predicate, Slot::Triple(Box::new(inner))]]);
+        }
+        let reifier = match self.random.below(10) {
+            0 | 1 => Slot::Blank(blank.unwrap_or_else(|| self.new_variable())),
+            2 => Slot::Term(self.random.pick(&self.data.nodes).clone().into()),
+            _ => Slot::Var(self.shared(scope)),
+        };
+        let about = (0..self.random.below(3)).map(|_| {
+            let [_, predicate, object] = self.triple(scope, blank);
+            [predicate, object]
+        });
+        let about = about.collect();
+        Element::Reified(Box::new(Reified {
+            asserted: self.random.chance(50),
+            triple: inner,
+            reifier,
+            about,
+        }))
+    }
+
     /// A property path; like `triple` but with a path.
     fn path_pattern(&mut self, scope: &[Var]) -> Element {
         let [mut subject, _, mut object] = self.triple(scope, None);
@@ -173,6 +209,9 @@ impl<'a> Generator<'a> {
     fn triples(&mut self, scope: &[Var]) -> Element {
         if self.random.chance(15) {
             return self.path_pattern(scope);
+        }
+        if self.random.chance(8) {
+            return self.about_triples(scope);
         }
         let blank = self.random.chance(10).then(|| self.new_variable());
         let many = match self.random.below(10) {
@@ -348,10 +387,13 @@ impl<'a> Generator<'a> {
                 0..=6 => Slot::Term(iri("made").into()),
                 _ => slot(self.random),
             };
-            let object = if self.random.chance(7) {
-                Slot::Blank(99)
-            } else {
-                slot(self.random)
+            let object = match self.random.below(14) {
+                0 => Slot::Blank(99),
+                1 => {
+                    let made = Slot::Term(iri("made").into());
+                    Slot::Triple(Box::new([slot(self.random), made, slot(self.random)]))
+                }
+                _ => slot(self.random),
             };
             template.push([subject, predicate, object]);
         }

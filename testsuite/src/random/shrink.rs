@@ -128,6 +128,14 @@ fn element(whole: &Element) -> Vec<Vec<Element>> {
                 .into_iter()
                 .for_each(|p| one(Element::Path(subject.clone(), p, object.clone())));
         }
+        Element::Reified(reified) => {
+            one(Element::Triples(reified.triples()));
+            for about in without(&reified.about) {
+                let mut shorter = reified.clone();
+                shorter.about = about;
+                one(Element::Reified(shorter));
+            }
+        }
         Element::Filter(condition) => {
             expression(condition)
                 .into_iter()
