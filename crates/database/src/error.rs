@@ -174,7 +174,8 @@ impl fmt::Display for Error {
                 write!(f, "{directory} is in use by {holder}")?;
                 if holder.contains(" serve ") {
                     f.write_str(
-                        "; ask that server at /sparql, take a dump from /store, or end it",
+                        "; ask that server at /sparql (/NAME/sparql if it serves NAME=DIR), take a \
+                         dump from /store, or end it",
                     )?;
                 }
                 Ok(())

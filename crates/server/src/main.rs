@@ -7,6 +7,7 @@
 mod cli;
 mod fetch;
 mod http;
+mod memory;
 
 use std::process::ExitCode;
 

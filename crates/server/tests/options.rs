@@ -55,6 +55,7 @@ const SHOWN: [(&str, &[&str]); 6] = [
             "--cors",
             "--db",
             "--default-graph",
+            "--head-timeout",
             "--io",
             "--memory",
             "--threads",
@@ -303,7 +304,15 @@ fn the_options_of_query_and_dump() {
         folder,
         &["--default-graph", "union", "--memory", "96M", large],
     );
-    assert_failed(&large, 1, &["sort needs", "--memory", "33554432 bytes"]);
+    assert_failed(
+        &large,
+        1,
+        &[
+            "sort needs",
+            "--memory, which is 100663296 bytes (96M)",
+            "33554432 bytes",
+        ],
+    );
     let little = query(folder, &["--memory", "16M", "ASK {}"]);
     assert_failed(&little, 2, &["--memory: at least 96 MB are needed"]);
 
@@ -382,7 +391,7 @@ fn the_options_of_serve() {
     };
     let large = server.ask(QUERY, pairs);
     assert!(
-        large.starts_with("HTTP/1.1 503") && large.contains("33554432 bytes"),
+        large.starts_with("HTTP/1.1 503") && large.contains("100663296 bytes (96M)"),
         "{large}"
     );
 

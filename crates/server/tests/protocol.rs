@@ -172,6 +172,7 @@ fn names_and_folders_of_databases_are_checked() {
     for (arguments, code, part) in [
         (&["--db", "sparql=db"][..], 2, "take another name"),
         (&["--db", "x="], 2, "the folder is missing"),
+        (&["--db", "=x"], 2, "the name before = is missing"),
         (
             &["--db", "x=db", "--db", "x=other"],
             1,
@@ -460,6 +461,41 @@ fn slow_requests_end() {
     let mut line = String::new();
     BufReader::new(slow).read_line(&mut line).unwrap();
     assert!(line.starts_with("HTTP/1.1 408"), "{line}");
+}
+
+/// So is a head that never ends.
+#[test]
+fn slow_heads_end() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db", "--head-timeout", "500ms"]);
+    let mut slow = TcpStream::connect(&server.address).unwrap();
+    write!(slow, "GET /sparql?query=ASK%7B%7D HTTP/1.1\r\nHost: x\r\n").unwrap();
+    let mut rest = Vec::new();
+    // The server closes the connection; nothing more is sent.
+    drop(slow.read_to_end(&mut rest));
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(
+        rest.is_empty() || rest.starts_with("HTTP/1.1 408"),
+        "{rest}"
+    );
+}
+
+#[test]
+fn codings_that_there_are_not_are_refused() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    let answer = |accept: &str| server.query("ASK {}", &[("Accept-Encoding", accept)]);
+    let refused = answer("br, identity;q=0");
+    assert_eq!(refused.status, 406);
+    assert!(refused.text().contains("coding-not-acceptable"));
+    assert_eq!(refused.header("accept-encoding"), Some("gzip, zstd"));
+    // Even a short answer is encoded then.
+    let short = answer("gzip, identity;q=0");
+    assert_eq!(
+        (short.status, short.header("content-encoding")),
+        (200, Some("gzip"))
+    );
+    assert_eq!(answer("gzip").header("content-encoding"), None);
 }
 
 #[test]

@@ -143,3 +143,113 @@ fn memory_does_not_grow_with_the_answer() {
         );
     }
 }
+
+/// Triples of the graphs that are exported.
+const SMALL: u64 = 30_000;
+const LARGE: u64 = 300_000;
+
+/// Takes a whole answer; gives its bytes, and how often a subject begins in it.
+fn export(server: &Server, head: &str, text: &str) -> (u64, u64) {
+    let mut stream = server.send(head, text);
+    let mut buffer = vec![0; 1 << 20];
+    let (mut bytes, mut subjects) = (0, 0);
+    loop {
+        let length = stream.read(&mut buffer).unwrap();
+        if length == 0 {
+            return (bytes, subjects);
+        }
+        bytes += u64::try_from(length).unwrap();
+        let starts = buffer.iter().take(length).filter(|byte| **byte == b'~');
+        subjects += u64::try_from(starts.count()).unwrap();
+    }
+}
+
+fn two_graphs() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    let mut data = String::new();
+    for (graph, triples) in [("small", SMALL), ("large", LARGE)] {
+        for n in 0..triples {
+            writeln!(
+                data,
+                "<http://a/~{n}> <http://a/p> \"some text of graph {graph}, number {n}\" <http://g/{graph}> ."
+            )
+            .unwrap();
+        }
+    }
+    std::fs::write(folder.path().join("data.nq"), data).unwrap();
+    output(folder.path(), &["load", "--db", "db", "data.nq"]);
+    folder
+}
+
+/// Every format of solutions, and of graphs and datasets but JSON-LD, of 300,000 rows or triples.
+#[test]
+fn memory_does_not_grow_with_exports() {
+    let folder = two_graphs();
+    // What is read may stay in the cache.
+    let files = std::fs::read_dir(folder.path().join("db")).unwrap();
+    let stored: u64 = files
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .sum();
+    let growth_kb_max = GROWTH_KB_MAX + stored / 1024;
+    let query = |graph: &str| {
+        format!("SELECT ?s ?x {{ GRAPH <http://g/{graph}> {{ ?s <http://a/p> ?x }} }}")
+    };
+    let solutions = [
+        "text/csv",
+        "text/tab-separated-values",
+        "application/sparql-results+json",
+        "application/sparql-results+xml",
+    ];
+    let graphs = [
+        "application/n-triples",
+        "text/turtle",
+        "application/rdf+xml",
+    ];
+    let datasets = ["application/n-quads", "application/trig"];
+    let of_store =
+        |address: &str, accept: &str| format!("GET {address} HTTP/1.1\r\nAccept: {accept}");
+    let take = |server: &Server, accept: &str, graph: &str| {
+        if solutions.contains(&accept) {
+            export(server, &head(accept), &query(graph))
+        } else {
+            export(
+                server,
+                &of_store(&format!("/store?graph=http://g/{graph}"), accept),
+                "",
+            )
+        }
+    };
+    for accept in solutions.into_iter().chain(graphs).chain(datasets) {
+        let server = serve(&folder);
+        for _ in 0..ROUNDS {
+            let (_, subjects) = take(&server, accept, "small");
+            assert_eq!(subjects, SMALL, "{accept}");
+        }
+        let small = peak_kb(&server);
+        // A format of datasets has all graphs.
+        let (bytes, subjects) = if datasets.contains(&accept) {
+            export(&server, &of_store("/store", accept), "")
+        } else {
+            take(&server, accept, "large")
+        };
+        let expected = if datasets.contains(&accept) {
+            SMALL + LARGE
+        } else {
+            LARGE
+        };
+        assert_eq!(subjects, expected, "{accept}");
+        let (Some(small), Some(large)) = (small, peak_kb(&server)) else {
+            println!("skipped: this system does not tell the memory of a process");
+            return;
+        };
+        println!(
+            "{accept}: {small} KB for {SMALL}, {large} KB for {expected} triples, {bytes} bytes"
+        );
+        // An answer that was kept would show.
+        assert!(bytes > 1024 * growth_kb_max, "{accept}: only {bytes} bytes");
+        assert!(
+            large < small + growth_kb_max,
+            "{accept}: {small} KB, then {large} KB"
+        );
+    }
+}

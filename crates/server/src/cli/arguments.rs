@@ -221,6 +221,9 @@ pub(super) struct Serve {
     /// Cut off a client that takes nothing of its answer for this time
     #[arg(long, value_name = "TIME", env = "STOA_CLIENT_TIMEOUT", value_parser = parse_duration, default_value = "60s")]
     pub(super) client_timeout: Duration,
+    /// Cut off a client that has not sent the head of a request within this time
+    #[arg(long, value_name = "TIME", env = "STOA_HEAD_TIMEOUT", value_parser = parse_duration, default_value = "30s")]
+    pub(super) head_timeout: Duration,
     /// Let web pages of this origin (scheme and host) read answers, or * for all;
     /// repeatable
     #[arg(long, value_name = "ORIGIN", env = "STOA_CORS", value_delimiter = ',', value_parser = parse_origin)]
@@ -253,6 +256,9 @@ fn parse_served(text: &str) -> Result<Served, String> {
         }
     };
     match text.split_once('=') {
+        Some(("", _)) => Err(
+            "the name before = is missing; for a folder whose name begins so, ./=DIR".to_owned(),
+        ),
         Some((name, _)) if RESERVED.contains(&name) => Err(format!(
             "'{name}' is an address of the server; take another name"
         )),

@@ -68,24 +68,6 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// What the process takes beside all that is counted, in bytes: the program, stacks, what the
-/// allocator keeps, blocks of the dictionary and texts of the batches that are in work.
-const FIXED_BYTES: u64 = 64 << 20;
-
-/// Less memory than that is refused for queries, in bytes.
-const QUERY_MEMORY_BYTES_MIN: u64 = 96 << 20;
-
-/// What queries may reserve when the process may take `memory` bytes.
-fn reservable(memory: u64) -> Result<u64, Error> {
-    if memory < QUERY_MEMORY_BYTES_MIN {
-        return Err(Error::InvalidOption {
-            option: "--memory",
-            reason: format!("at least {} MB are needed", QUERY_MEMORY_BYTES_MIN >> 20),
-        });
-    }
-    Ok(memory - FIXED_BYTES)
-}
-
 /// Prints an error and its causes on one line, but for a syntax error, which has lines of its own.
 fn failed(error: &anyhow::Error) -> ExitCode {
     let mut text = error.to_string();

@@ -15,7 +15,7 @@ use stoa_database::{
 
 use super::arguments::{DefaultGraph, Query};
 use super::output::say;
-use super::reservable;
+use crate::memory::{exceeded, reservable};
 
 /// Output is handed to the operating system in pieces of about this size.
 const WRITE_BYTES: usize = 1 << 16;
@@ -70,12 +70,22 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
                 .context("cannot write to standard output")?;
             out.clear();
         }
-        if !step? {
-            break;
+        match step {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => return Err(with_memory(error, arguments.limits.memory)),
         }
     }
     stdout.flush().context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Names the memory that was given, if that is what an error is about.
+fn with_memory(error: stoa_database::Error, memory: Option<u64>) -> anyhow::Error {
+    match memory.and_then(|_| exceeded(&error)) {
+        Some(message) => anyhow::Error::msg(message),
+        None => error.into(),
+    }
 }
 
 /// Tells who gave the name of a file in place of a query how to give a file.

@@ -15,8 +15,8 @@ use stoa_database::{
 
 use super::arguments::{DefaultGraph, Serve, Served};
 use super::output::say;
-use super::reservable;
 use crate::http::{Databases, Origins, Server, Service, Settings};
+use crate::memory::reservable;
 
 /// How long a query may run unless the command line says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -60,6 +60,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
     let settings = Settings {
         timeout: arguments.limits.timeout.unwrap_or(DEFAULT_TIMEOUT),
         client_timeout: arguments.client_timeout,
+        head_timeout: arguments.head_timeout,
         federated: !arguments.limits.allow_service.is_empty(),
         default_graph_union: arguments.limits.default_graph == DefaultGraph::Union,
         origins: Origins::new(arguments.cors),

@@ -20,6 +20,7 @@ use super::encoding::{Coding, ENCODED_BYTES_MIN, Encoder};
 use super::notes;
 use super::parameters::Parameters;
 use super::problem::Problem;
+use crate::memory::exceeded;
 
 /// An answer from its request to its last byte.
 pub(crate) struct AnswerTask {
@@ -28,6 +29,8 @@ pub(crate) struct AnswerTask {
     plain: Vec<u8>,
     /// The coding that the client wants; used if the answer is long enough.
     coding: Coding,
+    /// Whether the client takes a short answer as it is.
+    takes_plain: bool,
     encoder: Option<Encoder>,
     /// Told to the reactor before the first chunk.
     head: Arc<Mutex<Head>>,
@@ -63,7 +66,7 @@ pub(super) struct QueryRequest {
 }
 
 impl AnswerTask {
-    pub(super) fn new(work: Work, coding: Coding) -> (Self, Arc<Mutex<Head>>) {
+    pub(super) fn new(work: Work, coding: Coding, takes_plain: bool) -> (Self, Arc<Mutex<Head>>) {
         let content_type = match &work {
             Work::Prepare(_) | Work::Answer(_) => "application/octet-stream",
             Work::Dump(_, format) => graph_content_type(*format),
@@ -77,6 +80,7 @@ impl AnswerTask {
             work,
             plain: Vec::new(),
             coding,
+            takes_plain,
             encoder: None,
             head: Arc::clone(&head),
             notes: Vec::new(),
@@ -135,7 +139,7 @@ impl Task for AnswerTask {
                 return Ok(progress);
             }
             let is_short = !more && self.plain.len() < ENCODED_BYTES_MIN;
-            let coding = if is_short {
+            let coding = if is_short && self.takes_plain {
                 Coding::Identity
             } else {
                 self.coding
@@ -341,7 +345,7 @@ impl From<Error> for Problem {
 
 /// An error with its causes.
 fn detail(error: &Error) -> String {
-    let mut text = error.to_string();
+    let mut text = exceeded(error).unwrap_or_else(|| error.to_string());
     let mut cause = std::error::Error::source(error);
     while let Some(next) = cause {
         text = format!("{text}: {next}");

@@ -16,9 +16,6 @@ use tokio::time::{Instant, Sleep};
 use super::Service;
 use super::route;
 
-/// How long a client may take to send the head of a request.
-const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-
 /// Serves one client until it closes the connection, breaks the protocol, or takes nothing for too
 /// long.
 pub(super) async fn serve(stream: TcpStream, service: Arc<Service>) {
@@ -27,13 +24,14 @@ pub(super) async fn serve(stream: TcpStream, service: Arc<Service>) {
         return;
     }
     let stream = PatientStream::new(stream, service.settings.client_timeout);
+    let head_timeout = service.settings.head_timeout;
     let answer = service_fn(move |incoming| {
         let service = Arc::clone(&service);
         async move { route::answer(incoming, &service).await }
     });
     let outcome = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIMEOUT)
+        .header_read_timeout(head_timeout)
         .serve_connection(TokioIo::new(stream), answer)
         .await;
     // A client that broke off, or an answer that had to be broken off: there is nobody to tell.

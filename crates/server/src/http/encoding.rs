@@ -48,23 +48,26 @@ impl Coding {
         })
     }
 
-    /// What a client wants by its `Accept-Encoding`; without one, no coding.
-    pub(super) fn negotiate(accept: Option<&str>) -> Self {
+    /// What a client wants by its `Accept-Encoding`, and whether it takes short answers as they are;
+    /// without one, no coding. `None` if it takes nothing that there is.
+    pub(super) fn negotiate(accept: Option<&str>) -> Option<(Self, bool)> {
         let Some(accept) = accept else {
-            return Self::Identity;
+            return Some((Self::Identity, true));
         };
+        let takes_plain = quality(accept, "identity") != Some(0);
         let wanted = |name: &str| quality(accept, name).unwrap_or(0);
         let (zstd, gzip) = (wanted("zstd"), wanted("gzip").max(wanted("x-gzip")));
         // Named codings are wanted more than none, unless the client says otherwise.
         let plain = quality(accept, "identity").filter(|_| accept.contains("identity"));
         let best = zstd.max(gzip);
-        if best == 0 || plain.is_some_and(|plain| plain > best) {
+        let coding = if best == 0 || plain.is_some_and(|plain| plain > best) {
             Self::Identity
         } else if zstd >= gzip {
             Self::Zstd
         } else {
             Self::Gzip
-        }
+        };
+        (takes_plain || coding != Self::Identity).then_some((coding, takes_plain))
     }
 
     /// Decodes `bytes` as they are read.
@@ -179,7 +182,23 @@ mod tests {
             (Some("*"), Coding::Zstd),
             (Some(""), Coding::Identity),
         ] {
-            assert_eq!(Coding::negotiate(accept), coding, "{accept:?}");
+            assert_eq!(
+                Coding::negotiate(accept),
+                Some((coding, true)),
+                "{accept:?}"
+            );
+        }
+        for (accept, expected) in [
+            ("identity;q=0", None),
+            ("*;q=0", None),
+            ("br, *;q=0", None),
+            ("identity;q=0, br", None),
+            ("gzip, identity;q=0", Some((Coding::Gzip, false))),
+            ("gzip, *;q=0", Some((Coding::Gzip, false))),
+            ("*, identity;q=0", Some((Coding::Zstd, false))),
+            ("identity, *;q=0", Some((Coding::Identity, true))),
+        ] {
+            assert_eq!(Coding::negotiate(Some(accept)), expected, "{accept}");
         }
     }
 

@@ -53,6 +53,8 @@ pub(crate) struct Settings {
     pub(crate) timeout: Duration,
     /// How long a client may take nothing before it is cut off.
     pub(crate) client_timeout: Duration,
+    /// How long a client may take to send the head of a request.
+    pub(crate) head_timeout: Duration,
     pub(crate) default_graph_union: bool,
     /// Whether SERVICE may ask anybody.
     pub(crate) federated: bool,

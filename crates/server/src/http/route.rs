@@ -34,6 +34,8 @@ const BUFFERED_BYTES_MAX: usize = 16 << 20;
 pub(super) struct Client {
     /// The coding that the client wants.
     coding: Coding,
+    /// Whether it takes short answers as they are.
+    takes_plain: bool,
     /// The address that was asked, without parameters, as the client names this server.
     pub(super) endpoint: String,
 }
@@ -142,8 +144,18 @@ impl Client {
         let headers = request.headers();
         let accepted = joined(headers, &ACCEPT_ENCODING)?;
         let host = joined(headers, &HOST)?.unwrap_or_else(|| "localhost".to_owned());
+        let Some((coding, takes_plain)) = Coding::negotiate(accepted.as_deref()) else {
+            let mut problem = Problem::new(
+                StatusCode::NOT_ACCEPTABLE,
+                "coding-not-acceptable",
+                "an answer can be had as it is, with gzip or with zstd; Accept-Encoding takes none of them",
+            );
+            problem.accept_encoding = true;
+            return Err(problem);
+        };
         Ok(Self {
-            coding: Coding::negotiate(accepted.as_deref()),
+            coding,
+            takes_plain,
             endpoint: format!("http://{host}{}", request.uri().path()),
         })
     }
@@ -157,7 +169,7 @@ pub(super) async fn run(
     work: Work,
     cancel: CancelHandle,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let (task, head) = AnswerTask::new(work, client.coding);
+    let (task, head) = AnswerTask::new(work, client.coding, client.takes_plain);
     let mut stream = service.pool.submit(task).map_err(|_| {
         Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
