@@ -24,13 +24,7 @@ enum Command {
     #[command(subcommand)]
     Generate(Generate),
     /// Run a mix of queries against an endpoint; exit code 1 if an answer failed or is wrong
-    #[command(after_help = "\
-Examples:
-  stoa-bench run explore http://127.0.0.1:7878/sparql --products 28482 --server-pid 1234
-  stoa-bench run paths http://127.0.0.1:7878/sparql --edges 10000000
-  stoa-bench run genealogy http://127.0.0.1:7878/sparql --people 1000000
-  stoa-bench run bi http://127.0.0.1:7878/sparql --products 2848 --mixes 20 --check http://127.0.0.1:7879/query")]
-    Run(run::Arguments),
+    Run(Box<Run>),
     /// Restart a server with cold caches and watch it; exit code 1 if an answer failed
     #[command(after_help = "\
 Example:
@@ -65,6 +59,36 @@ Examples:
     Genealogy(graphs::genealogy::Arguments),
 }
 
+/// A mix, or one query for each operator.
+#[derive(Debug, clap::Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
+Examples:
+  stoa-bench run explore http://127.0.0.1:7878/sparql --products 28482 --server-pid 1234
+  stoa-bench run operators http://127.0.0.1:7878/sparql --queries set.json
+  stoa-bench run paths http://127.0.0.1:7878/sparql --edges 10000000
+  stoa-bench run genealogy http://127.0.0.1:7878/sparql --people 1000000
+  stoa-bench run bi http://127.0.0.1:7878/sparql --products 2848 --mixes 20 --check http://127.0.0.1:7879/query"
+)]
+struct Run {
+    #[command(subcommand)]
+    operators: Option<Operators>,
+    #[command(flatten)]
+    mix: Option<run::Arguments>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Operators {
+    /// A query for each operator and situation, made from the statistics of whatever data the endpoint has
+    #[command(after_help = "\
+Examples:
+  stoa-bench run operators http://127.0.0.1:7878/sparql --queries set.json --output stoa.jsonl
+  stoa-bench run operators http://127.0.0.1:7879/query --queries set.json --check http://127.0.0.1:7878/sparql")]
+    Operators(run::OperatorArguments),
+}
+
 fn main() -> anyhow::Result<ExitCode> {
     let whole = match Arguments::parse().command {
         Command::Generate(Generate::Bsbm(arguments)) => {
@@ -76,9 +100,13 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Generate(Generate::Genealogy(arguments)) => {
             graphs::genealogy::generate(&arguments).map(|()| true)?
         }
-        Command::Run(arguments) => run::run(&arguments)?,
         Command::Report(arguments) => report::report(&arguments).map(|()| true)?,
         Command::Cold(arguments) => run::cold::cold(&arguments)?,
+        Command::Run(arguments) => match (arguments.operators, arguments.mix) {
+            (Some(Operators::Operators(arguments)), _) => run::run_operators(&arguments)?,
+            (None, Some(arguments)) => run::run(&arguments)?,
+            (None, None) => anyhow::bail!("a mix and a URL are missing, see --help"),
+        },
     };
     Ok(if whole {
         ExitCode::SUCCESS

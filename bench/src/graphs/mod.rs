@@ -29,6 +29,16 @@ pub(crate) struct Common {
     compress: Option<Compression>,
 }
 
+/// The N-Triples of a genealogy.
+#[cfg(test)]
+pub(crate) fn some_people(people: u64) -> Vec<u8> {
+    let mut triples = Triples::kept();
+    genealogy::Pools::new(people, 1)
+        .write(&mut triples)
+        .unwrap();
+    triples.out
+}
+
 /// Bytes after which a block goes out.
 const BLOCK_BYTES: usize = 1 << 20;
 

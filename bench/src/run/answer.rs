@@ -103,7 +103,7 @@ pub(crate) fn same_term(left: Option<&Term>, right: Option<&Term>) -> bool {
 }
 
 /// The value of a number.
-fn number(literal: &Literal) -> Option<f64> {
+pub(crate) fn number(literal: &Literal) -> Option<f64> {
     let datatype = literal.datatype();
     let name = datatype
         .as_str()

@@ -1,6 +1,6 @@
 //! One request to a SPARQL endpoint: how long it took, how much came, and whether it is whole.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use ureq::http::StatusCode;
@@ -44,6 +44,9 @@ pub(crate) struct Endpoint {
 /// Media types for SELECT and ASK, and for CONSTRUCT and DESCRIBE, as the original driver asks for them.
 const ACCEPT: &str = "application/sparql-results+xml, application/rdf+xml;q=0.9";
 
+/// Queries above this size are sent as a form, because servers limit the length of URLs.
+const LONG_BYTES: usize = 5_000;
+
 impl Endpoint {
     pub(crate) fn new(url: &str, connection: Connection, timeout: Option<Duration>) -> Self {
         let idle = match connection {
@@ -67,7 +70,7 @@ impl Endpoint {
 
     /// Sends a query and reads its answer to the end; what was read goes to `body`, if there is one.
     #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-    pub(crate) fn ask(&self, query: &str, body: Option<&mut Vec<u8>>) -> Measured {
+    pub(crate) fn ask(&self, query: &str, body: Option<&mut dyn Write>) -> Measured {
         let start = Instant::now();
         let mut measured = Measured::default();
         if let Err(failure) = self.transfer(query, body, &mut measured) {
@@ -80,16 +83,17 @@ impl Endpoint {
     fn transfer(
         &self,
         query: &str,
-        mut body: Option<&mut Vec<u8>>,
+        mut body: Option<&mut dyn Write>,
         measured: &mut Measured,
     ) -> Result<(), Failure> {
-        let mut answer = self
-            .agent
-            .get(&self.url)
-            .query("query", query)
-            .header("Accept", ACCEPT)
-            .call()
-            .map_err(|error| failure(&error))?;
+        let answer = if query.len() > LONG_BYTES {
+            let request = self.agent.post(&self.url).header("Accept", ACCEPT);
+            request.send_form([("query", query)])
+        } else {
+            let request = self.agent.get(&self.url).header("Accept", ACCEPT);
+            request.query("query", query).call()
+        };
+        let mut answer = answer.map_err(|error| failure(&error))?;
         let cut = answer.headers().contains_key("X-SPARQL-MaxRows");
         let status = answer.status();
         let mut reader = answer.body_mut().as_reader();
@@ -115,8 +119,9 @@ impl Endpoint {
             let read = buffer.get(..count).unwrap_or(&[]);
             measured.bytes += count as u64;
             rows.count(read);
-            if let Some(body) = body.as_deref_mut() {
-                body.extend_from_slice(read);
+            if let Some(body) = &mut body {
+                body.write_all(read)
+                    .map_err(|error| Failure::Error(error.to_string()))?;
             }
         }
         measured.rows = rows.total;

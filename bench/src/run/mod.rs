@@ -6,6 +6,7 @@ mod clients;
 pub(crate) mod cold;
 mod endpoint;
 mod meter;
+mod operators;
 mod report;
 mod statistics;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use check::{Verdict, check};
 use clients::{Plan, Run, Sample};
 use endpoint::{Connection, Endpoint};
 use meter::Process;
+pub(crate) use operators::{Arguments as OperatorArguments, run as run_operators};
 use report::{Report, parse_duration};
 use statistics::{Scores, Summary};
 use workload::{Name, Pools, Workload};

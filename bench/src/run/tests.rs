@@ -12,7 +12,7 @@ use super::meter::Process;
 use super::workload::{Name, Workload};
 
 /// An answer with these rows of integers, `-` for an unbound one.
-fn answer(variables: &[&str], rows: &[&str]) -> String {
+pub(super) fn answer(variables: &[&str], rows: &[&str]) -> String {
     let head: String = variables
         .iter()
         .map(|it| format!("<variable name=\"{it}\"/>"))
@@ -201,7 +201,7 @@ fn other_forms() {
 }
 
 /// An endpoint that answers every request with these bytes and closes; gives its address.
-fn fake(bytes: String) -> String {
+pub(super) fn fake(bytes: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/sparql", listener.local_addr().unwrap());
     #[expect(clippy::disallowed_methods, reason = "it ends with the test")]
@@ -229,7 +229,7 @@ fn with_head(head: &str, body: &str) -> String {
     )
 }
 
-fn whole(body: &str) -> String {
+pub(super) fn whole(body: &str) -> String {
     with_head(&format!("Content-Length: {}\r\n", body.len()), body)
 }
 
