@@ -9,25 +9,41 @@
 # Answers are verified after they are timed: Stoa's by Oxigraph, all others' by Stoa.
 #
 # Settings, by environment:
+#   DATASET     bsbm, by default; path-graph, genealogy
 #   ENGINES     which, in this order; by default: stoa oxigraph virtuoso jena blazegraph
-#   STEPS       by default: explore-1 explore-4 explore-16 bi cold
+#   STEPS       by default, of bsbm: explore-1 explore-4 explore-16 bi cold; of path-graph: paths-1 paths-4; of genealogy:
+#               genealogy-1 genealogy-4. The number is that of the clients
 #   RESULTS     the folder of the results
 #   WORK        where engines, data and databases lie; by default target/rivals
 #   QUERY_TIMEOUT   of each query, 60s     STEP_TIME   the time after which a step begins no further mix, 5m
-#   MIXES, WARM_UP  of explore, 500 and 100
+#   MIXES, WARM_UP  of explore, 500 and 100     COLD_TIME   how long a cold start is watched, 60s
 #   RIVAL_MEMORY_MB what an engine may plan with; by default half of the machine's
 #   KEEP_DATA=1     leaves the generated data for the next comparison
 #   RIVALS, BENCH   the scripts of the engines, and the program stoa-bench
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-case ${1:-} in
-  1m) products=2848 ;;
-  10m) products=28482 ;;
-  100m) products=284826 ;;
-  *[!0-9]* | '') echo "usage: $0 1m|10m|100m|PRODUCTS" >&2; exit 2 ;;
-  *) products=$1 ;;
+scale=${1:-}
+DATASET=${DATASET:-bsbm}
+# $size is the number of products, edges or people; $about is how many triples these are.
+case $DATASET/$scale in
+  bsbm/1m) size=2848 ;;
+  bsbm/10m) size=28482 ;;
+  bsbm/100m) size=284826 ;;
+  path-graph/*m) size=${scale%m}000000 ;;
+  genealogy/*m) size=$((${scale%m} * 110000)) ;;
+  */ | *[!0-9a-z/-]*) size='' ;;
+  *) size=$scale ;;
 esac
-scale=$1
+case $DATASET in
+  bsbm) option=--products about=$((size * 355)) default=(explore-1 explore-4 explore-16 bi cold) ;;
+  path-graph) option=--edges about=$size default=(paths-1 paths-4) ;;
+  genealogy) option=--people about=$((size * 9)) default=(genealogy-1 genealogy-4) ;;
+  *) size='' ;;
+esac
+if [[ ! $size =~ ^[1-9][0-9]*$ ]]; then
+  echo "usage: [DATASET=bsbm|path-graph|genealogy] $0 1m|10m|100m|PRODUCTS, EDGES OR PEOPLE" >&2
+  exit 2
+fi
 target=${CARGO_TARGET_DIR:-$here/../target}
 WORK=${WORK:-$target/rivals}
 BENCH=${BENCH:-$target/release/stoa-bench}
@@ -36,10 +52,13 @@ QUERY_TIMEOUT=${QUERY_TIMEOUT:-60s}
 STEP_TIME=${STEP_TIME:-5m}
 MIXES=${MIXES:-500}
 WARM_UP=${WARM_UP:-100}
+COLD_TIME=${COLD_TIME:-60s}
 RIVAL_MEMORY_MB=${RIVAL_MEMORY_MB:-$(awk '/^MemTotal:/ { print int($2 / 2048) }' /proc/meminfo)}
 export RIVAL_MEMORY_MB
 read -r -a engines <<<"${ENGINES:-stoa oxigraph virtuoso jena blazegraph}"
-read -r -a steps <<<"${STEPS:-explore-1 explore-4 explore-16 bi cold}"
+read -r -a steps <<<"${STEPS:-${default[*]}}"
+label=$scale
+[ "$DATASET" = bsbm ] || label=$DATASET-$scale
 
 # Progress bars need the terminal itself, not the pipe that keeps a step's last words.
 exec 3>&2
@@ -52,21 +71,21 @@ rival() { "$RIVALS/$1.sh" "$2" "$WORK/$1" "${@:3}"; }
 # The folder of the results: one that is not finished goes on.
 results() {
   local folder
-  for folder in "$here/results"/*-"$scale"; do
+  for folder in "$here/results"/????-??-??-"$label"; do
     if [ -e "$folder/settings.json" ] && [ ! -e "$folder/finished" ]; then
       echo "$folder"
       return
     fi
   done
-  echo "$here/results/$(date +%F)-$scale"
+  echo "$here/results/$(date +%F)-$label"
 }
 
 # Bytes a triple: the data 260, the two databases that answers are verified with 230, and the largest one beside them 250.
 check_disk() {
   local needed free
-  needed=$((products * 355 * 750 / 1048576 + 1024))
+  needed=$((about * 750 / 1048576 + 1024))
   free=$(df --output=avail --block-size=1M "$WORK" | tail -n 1)
-  [ "$free" -ge "$needed" ] || die "$WORK needs $needed MB of free disk for $scale, and has $free MB; WORK names another place"
+  [ "$free" -ge "$needed" ] || die "$WORK needs $needed MB of free disk for $label, and has $free MB; WORK names another place"
 }
 
 quoted() { printf '"%s"' "$(printf %s "$1" | tr -d '\000-\037' | sed 's/[\\"]/\\&/g')"; }
@@ -76,7 +95,7 @@ settings() {
   commit=$(git -C "$here" rev-parse --short HEAD 2>/dev/null || echo unknown)
   git -C "$here" diff --quiet HEAD 2>/dev/null || commit="$commit, changed"
   cat <<JSON
-{"date": "$(date +%F)", "scale": $(quoted "$scale"), "products": $products, "triples": $triples, "commit": $(quoted "$commit"),
+{"date": "$(date +%F)", "dataset": $(quoted "$DATASET"), "scale": $(quoted "$scale"), "size": $size, "triples": $triples, "commit": $(quoted "$commit"),
 "processor": $(quoted "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"), "cores": $(nproc),
 "memory_mb": $(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo), "kernel": $(quoted "$(uname -sr)"),
 "engine_memory_mb": $RIVAL_MEMORY_MB, "engines": $(quoted "${engines[*]}"), "steps": $(quoted "${steps[*]}"),
@@ -86,16 +105,22 @@ JSON
 
 # Generates the data in as many files as there are cores, once; sets $triples and $data.
 generate() {
-  local folder=$WORK/data/bsbm-$products said
+  local folder=$WORK/data/$DATASET-$size said
   if [ ! -e "$folder/triples" ]; then
-    say "generating BSBM of $products products"
+    say "generating $DATASET of size $size"
     rm -rf "$folder"
     mkdir -p "$folder"
-    said=$("$BENCH" generate bsbm --products "$products" --parts "$(nproc)" --output "$folder/bsbm.nt" 2>&1)
+    if [ "$DATASET" = bsbm ]; then
+      said=$("$BENCH" generate bsbm --products "$size" --parts "$(nproc)" --output "$folder/part.nt" 2>&1)
+    else
+      said=$("$BENCH" generate "$DATASET" "$option" "$size" --output "$folder/whole" 2>&1)
+      split --number "l/$(nproc)" --additional-suffix .nt "$folder/whole" "$folder/part"
+      rm "$folder/whole"
+    fi
     printf '%s\n' "${said%% *}" >"$folder/triples"
   fi
   triples=$(cat "$folder/triples")
-  data=("$folder"/bsbm*.nt)
+  data=("$folder"/part*.nt)
 }
 
 # Servers that this script started end with it.
@@ -169,7 +194,7 @@ load() {
     loaded=$(count "$url")
     down "$1"
     if [ "$loaded" = "$triples" ]; then
-      echo "$products" >"$WORK/$1/loaded"
+      echo "$DATASET-$size" >"$WORK/$1/loaded"
       awk -v triples="$triples" 'BEGIN { printf "{\"kind\": \"load\", \"triples\": %s", triples }
         { printf ", \"%s\": %s", $1, $2 } END { print "}" }' <<<"$figures" >"$out/$1/load.part"
       [ -e "$out/$1/load.jsonl" ] || mv "$out/$1/load.part" "$out/$1/load.jsonl"
@@ -186,7 +211,7 @@ load() {
 ready() {
   mkdir -p "$out/$1" "$WORK/$1"
   if has_failed "$1" && [ -z "${RETRY:-}" ]; then return 1; fi
-  if [ "$(cat "$WORK/$1/loaded" 2>/dev/null)" != "$products" ] || [ ! -e "$out/$1/load.jsonl" ]; then
+  if [ "$(cat "$WORK/$1/loaded" 2>/dev/null)" != "$DATASET-$size" ] || [ ! -e "$out/$1/load.jsonl" ]; then
     attempt "$1" install install "$1" && attempt "$1" load load "$1" || return 1
   elif [ ! -e "$out/$1/version" ]; then
     rival "$1" version >"$out/$1/version"
@@ -211,7 +236,7 @@ run() {
   fi
   # shellcheck disable=SC2086 # No variant is no argument.
   up "$name" $variant || return 1
-  bench run "${@:4}" "$url" --products "$products" --server-pid "$pid" --timeout "$QUERY_TIMEOUT" --at-most "$STEP_TIME" \
+  bench run "${@:4}" "$url" "$option" "$size" --server-pid "$pid" --timeout "$QUERY_TIMEOUT" --at-most "$STEP_TIME" \
     "${check[@]}" --output "$part" >"$out/$name/$step.txt" || status=$?
   [ ${#check[@]} -eq 0 ] || down "$reference"
   # Queries that failed are figures, too.
@@ -232,11 +257,11 @@ perform() {
   say "$name: $file"
   clients=${step##*-}
   case $step in
-    explore-*)
+    explore-* | paths-* | genealogy-*)
       check_mixes=20 attempt "$name" "$file" run "$name" "$file" "$variant" \
-        explore --clients "$clients" --warm-up "$WARM_UP" --mixes "$MIXES" || true
+        "${step%-*}" --clients "$clients" --warm-up "$WARM_UP" --mixes "$MIXES" || true
       ;;
-    bi | bi-drilldown)
+    bi | bi-drilldown | operators)
       check_mixes=2 attempt "$name" "$file" run "$name" "$file" "$variant" \
         "$step" --warm-up 1 --mixes 10 --restart "$(restart_command "$name" "$variant")" || true
       ;;
@@ -250,9 +275,9 @@ cold() {
   rm -f "$part"
   down "$1"
   running+=("$1")
-  bench cold --products "$products" --stop "$(printf '%q stop %q' "$RIVALS/$1.sh" "$WORK/$1")" \
+  bench cold "$option" "$size" --stop "$(printf '%q stop %q' "$RIVALS/$1.sh" "$WORK/$1")" \
     --start "$(printf '%q start %q' "$RIVALS/$1.sh" "$WORK/$1")" --files "$WORK/$1/database" \
-    --timeout "$QUERY_TIMEOUT" --output "$part" >"$out/$1/$2.txt" || return 1
+    --timeout "$QUERY_TIMEOUT" --watch "$COLD_TIME" --output "$part" >"$out/$1/$2.txt" || return 1
   mv "$part" "$out/$1/$2.jsonl"
 }
 
@@ -263,7 +288,7 @@ engine() {
   has_failed "$1" && return
   for variant in $(rival "$1" variants); do
     [ ! -d "$WORK/$1/database" ] || down "$1"
-    perform "$1" explore-1 "$variant" || true
+    perform "$1" "${steps[0]}" "$variant" || true
   done
   [ ! -d "$WORK/$1" ] || down "$1"
 }
@@ -294,7 +319,7 @@ for name in "${engines[@]}"; do
   esac
 done
 for name in stoa oxigraph; do ! wanted "$name" || delete "$name"; done
-[ -n "${KEEP_DATA:-}" ] || rm -rf "$WORK/data/bsbm-$products"
+[ -n "${KEEP_DATA:-}" ] || rm -rf "$WORK/data/$DATASET-$size"
 "$BENCH" report "$out"
 touch "$out/finished"
 say "done: $out/REPORT.md"

@@ -73,7 +73,11 @@ impl Document {
 
     fn head(&mut self, results: &Results) {
         let scale = results.setting("scale");
-        self.line(&format!("# BSBM at {scale}: {}\n", results.setting("date")));
+        let dataset = results.setting("dataset");
+        self.line(&format!(
+            "# {dataset} at {scale}: {}\n",
+            results.setting("date")
+        ));
         self.line(PREFACE);
         self.section("Machine and settings");
         let rows = [
@@ -82,7 +86,8 @@ impl Document {
             ("memory, MB", results.setting("memory_mb")),
             ("kernel", results.setting("kernel")),
             ("commit of this repository", results.setting("commit")),
-            ("products", results.setting("products")),
+            ("dataset", dataset),
+            ("products, edges or people", results.setting("size")),
             ("triples", results.setting("triples")),
             (
                 "memory that an engine may plan with, MB",
@@ -94,7 +99,7 @@ impl Document {
                 results.setting("step_time"),
             ),
             (
-                "explore: mixes for warm-up, mixes that count",
+                "mixes for warm-up, mixes that count (bi: 1, 10)",
                 format!(
                     "{}, {}",
                     results.setting("warm_up"),

@@ -14,7 +14,7 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-const SETTINGS: &str = r#"{"date": "2026-01-02", "scale": "1m", "products": 2848, "triples": 1000, "commit": "abc",
+const SETTINGS: &str = r#"{"date": "2026-01-02", "scale": "1m", "dataset": "bsbm", "size": 2848, "triples": 1000, "commit": "abc",
 "processor": "A|B <fast>", "cores": 2, "memory_mb": 100, "kernel": "k", "engine_memory_mb": 50, "engines": "stoa other third",
 "steps": "explore-1 explore-4 cold", "query_timeout": "60s", "step_time": "5m", "mixes": 500, "warm_up": 100}"#;
 
