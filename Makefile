@@ -5,10 +5,10 @@ BIND ?= 127.0.0.1:7878
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test clients ci long fuzz fmt lint doc portable rivals compare
+.PHONY: help build demo test clients ci long fuzz fmt lint doc portable rivals compare bench instructions instructions-accept
 
 help: ## List the targets
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-20s %s\n", $$1, $$2 }'
 
 build: ## Build the release binary
 	cargo build --release --package stoa-server
@@ -34,6 +34,15 @@ long: ## Slow tests and longer random ones; before an issue is resolved
 
 fuzz: ## Change inputs for some minutes, see CONTRIBUTING.md
 	STOA_LONG=1 cargo test --release --package stoa-fuzz --test fuzz -- --test-threads 1 --nocapture
+
+bench: ## Times of single kernels; ONLY=seek for those with that in their names
+	cargo bench --package stoa-kernels --bench kernels -- $(ONLY)
+
+instructions: ## Compare the instructions that ten small queries take with the kept counts
+	bench/instructions/run
+
+instructions-accept: ## Keep the counts of now
+	bench/instructions/run --accept
 
 fmt: ## Format the code
 	cargo fmt --all

@@ -16,6 +16,8 @@ mod error;
 mod format_document;
 mod graphs;
 mod info;
+#[doc(hidden)]
+pub mod kernels;
 mod permutation;
 mod quad_store;
 mod read;

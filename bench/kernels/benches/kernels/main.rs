@@ -1,0 +1,32 @@
+//! Times of single kernels: decoding, seeking, the dictionary both ways, joins, aggregation, sorting.
+//!
+//! `make bench` runs all, `make bench ONLY=seek` those whose names contain that. Each benchmark checks
+//! what it computes. Data are made up, the same in every run, and all reads come from the cache.
+#![forbid(unsafe_code)]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "a benchmark ends at the first mistake, and its numbers are small"
+)]
+
+mod columns;
+mod data;
+mod queries;
+mod store;
+
+use criterion::Criterion;
+
+use data::Data;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() {
+    let mut criterion = Criterion::default().configure_from_args();
+    columns::run(&mut criterion);
+    let data = Data::load();
+    store::run(&mut criterion, &data);
+    queries::run(&mut criterion, &data);
+    criterion.final_summary();
+}
