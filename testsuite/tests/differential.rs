@@ -15,10 +15,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stoa_planner::expression::Function;
+use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{Bench, CONFIGURATIONS, Tally, Verdict, smaller};
 use stoa_testsuite::oracle::reference::DIFFERENCES;
 use stoa_testsuite::random::Random;
 use stoa_testsuite::random::data::Data;
+use stoa_testsuite::random::expression::DERIVED;
 use stoa_testsuite::random::print;
 use stoa_testsuite::random::query::Generator;
 
@@ -356,6 +358,7 @@ fn counted_as(function: &Function) -> Option<&'static str> {
         Function::CastString => "xsd:string",
         Function::CastDate => "xsd:date",
         Function::CastDateTime => "xsd:dateTime",
+        Function::CastDerived(datatype) => return derived_name(*datatype),
         Function::Adjust
         | Function::CastTime
         | Function::CastDuration
@@ -364,8 +367,20 @@ fn counted_as(function: &Function) -> Option<&'static str> {
     })
 }
 
+/// How the random queries call a cast.
+fn derived_name(datatype: Datatype) -> Option<&'static str> {
+    let (_, local) = datatype.iri().split_once('#')?;
+    DERIVED
+        .iter()
+        .find(|name| name.strip_prefix("xsd:") == Some(local))
+        .copied()
+}
+
 #[test]
 fn every_function_is_demanded() {
+    for datatype in stoa_planner::expression::DERIVED {
+        assert!(counted_as(&Function::CastDerived(datatype)).is_some());
+    }
     for (number, function) in EVERY.iter().enumerate() {
         assert!(!EVERY.iter().skip(number + 1).any(|other| other == function));
         let Some(name) = counted_as(function) else {
@@ -481,6 +496,7 @@ fn zeros(tally: &Tally) -> Vec<&'static str> {
         .iter()
         .chain(FUNCTIONS)
         .chain(CASTS)
+        .chain(&DERIVED)
         .map(|name| (name, &tally.counts));
     counted
         .chain(OPERATORS.iter().map(|name| (name, &tally.operators)))

@@ -37,6 +37,8 @@ pub enum NoteKind {
     /// Two parts of a group have no variable in common: each solution of one goes with each of the
     /// other.
     Unconnected,
+    /// A pattern of REGEX or REPLACE is wrong, so that each call is an expression error.
+    WrongPattern,
     /// The default graph, which the query reads, is empty; the named graphs are not.
     DefaultGraphEmpty,
     /// There are no quads at all.
@@ -52,6 +54,7 @@ impl NoteKind {
             Self::UnknownPredicate => "unknown-predicate",
             Self::UnknownGraph => "unknown-graph",
             Self::Unconnected => "unconnected",
+            Self::WrongPattern => "wrong-pattern",
             Self::DefaultGraphEmpty => "default-graph-empty",
             Self::DatabaseEmpty => "database-empty",
         }

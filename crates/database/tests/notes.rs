@@ -227,6 +227,31 @@ fn an_empty_database_is_told() {
 }
 
 #[test]
+fn regular_expressions_that_are_wrong_are_told() {
+    let (_folder, database) = database(DATA);
+    for (condition, expected) in [
+        ("REGEX(?o, \"(a\")", "wrong-pattern \"(a\""),
+        ("REGEX(?o, 'a', 'k')", "wrong-pattern 'a'"),
+        (
+            "REPLACE(?o, \"(\\\\p{L}{1000}){100}\", 'a') = 'b'",
+            "wrong-pattern \"(\\\\p{L}{1000}){100}\"",
+        ),
+        ("REGEX(?o, '^(a|b)\\\\1$')", ""),
+        ("REGEX(?o, STR(?s))", ""),
+    ] {
+        let text = format!("SELECT * {{ ?s ?p ?o FILTER({condition}) }}");
+        let found = notes(&database, &text).join(",");
+        assert_eq!(found, expected, "{condition}");
+    }
+    let text = "SELECT * { ?s ?p ?o FILTER(REGEX(?o, '(')) }";
+    let query = database.prepare(text, &QueryOptions::default()).unwrap();
+    assert_eq!(
+        query.notes()[0].message,
+        "this regular expression is an error in every row: a ( that is not closed"
+    );
+}
+
+#[test]
 fn notes_can_be_turned_off_and_are_few() {
     let (_folder, database) = database(DATA);
     let names: String = (0..100).map(|n| format!(" ?v{n}")).collect();

@@ -26,4 +26,5 @@ pub use batch::{BATCH_ROWS, Batch, Step};
 pub use context::{Clock, Computed, QueryContext, QuerySettings};
 pub use error::{Error, Result};
 pub use execution::{Execution, Shape};
+pub use function::regex::{PatternError, check as check_pattern};
 pub use profile::OperatorProfile;

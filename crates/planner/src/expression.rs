@@ -5,6 +5,7 @@
 
 use oxrdf::Term;
 use stoa_terms::TermId;
+use stoa_terms::datatype::Datatype;
 
 use crate::physical::Variable;
 
@@ -161,7 +162,40 @@ pub enum Function {
     CastDuration,
     CastYearMonthDuration,
     CastDayTimeDuration,
+    /// To one of [`DERIVED`].
+    CastDerived(Datatype),
 }
+
+/// The other types that a cast gives: all atomic ones of XSD but those that are unsuitable for RDF.
+pub const DERIVED: [Datatype; 27] = [
+    Datatype::Byte,
+    Datatype::Short,
+    Datatype::Int,
+    Datatype::Long,
+    Datatype::UnsignedByte,
+    Datatype::UnsignedShort,
+    Datatype::UnsignedInt,
+    Datatype::UnsignedLong,
+    Datatype::PositiveInteger,
+    Datatype::NonNegativeInteger,
+    Datatype::NegativeInteger,
+    Datatype::NonPositiveInteger,
+    Datatype::DateTimeStamp,
+    Datatype::GYear,
+    Datatype::GMonth,
+    Datatype::GDay,
+    Datatype::GYearMonth,
+    Datatype::GMonthDay,
+    Datatype::HexBinary,
+    Datatype::Base64Binary,
+    Datatype::AnyUri,
+    Datatype::Language,
+    Datatype::NormalizedString,
+    Datatype::Token,
+    Datatype::NmToken,
+    Datatype::Name,
+    Datatype::NcName,
+];
 
 /// One aggregate of a GROUP BY.
 #[derive(Clone, Debug, PartialEq)]

@@ -16,6 +16,9 @@ const SOLUTIONS_MAX: usize = 6_000;
 /// The most pairs of solutions that a case may compare.
 const WORK_MAX: usize = 1_500_000;
 
+/// Room for the aggregates of subqueries in an EXISTS, whose variables are made while it is evaluated.
+const SPARE: usize = 32;
+
 /// Evaluates over one dataset.
 #[derive(Debug)]
 pub struct Evaluator<'a> {
@@ -191,7 +194,7 @@ impl<'a> Evaluator<'a> {
     /// The solution mapping with the empty domain.
     #[must_use]
     pub fn empty(&self) -> Solution {
-        vec![None; self.width]
+        vec![None; self.width + SPARE]
     }
 
     /// Basic graph pattern matching (18.3.1): the mappings of variables and blank nodes that make a

@@ -8,6 +8,7 @@
 
 pub mod aggregate;
 pub mod answer;
+mod derived;
 pub mod differential;
 pub mod evaluate;
 pub mod expression;

@@ -29,6 +29,13 @@ pub fn equal(a: &Term, b: &Term) -> Outcome<bool> {
             .partial_cmp(&b)
             .map(|order| order == Ordering::Equal)
             .ok_or(Fault::Error),
+        (Value::Part, Value::Part) if left.datatype() == right.datatype() => {
+            if left == right {
+                Ok(true)
+            } else {
+                Err(Fault::Open("equality of parts of dates"))
+            }
+        }
         // rdf:langString is known, and shares no value with any other datatype.
         (Value::Lang, _) | (_, Value::Lang) => Ok(left == right),
         // "produces a type error if the arguments are both literal but are not the same RDF term",
@@ -65,6 +72,7 @@ pub fn less(a: &Term, b: &Term) -> Outcome<Option<Ordering>> {
             Err(Fault::Open("order of language strings"))
         }
         (Value::Duration(_), Value::Duration(_)) => Err(Fault::Open("order of durations")),
+        (Value::Part, Value::Part) => Err(Fault::Open("order of parts of dates")),
         _ => Err(Fault::Error),
     }
 }
@@ -120,7 +128,8 @@ pub fn total(a: Option<&Term>, b: Option<&Term>) -> Ordering {
         Value::DateTime(_) => 4,
         Value::Date(_) => 5,
         Value::Duration(_) => 6,
-        Value::Unknown => 7,
+        Value::Part => 7,
+        Value::Unknown => 8,
     };
     let (va, vb) = (value(left), value(right));
     let by_value = match (&va, &vb) {

@@ -6,7 +6,10 @@ use std::rc::Rc;
 use num_bigint::BigInt;
 use oxrdf::vocab::{rdf, xsd};
 use oxrdf::{Literal, Term};
-use oxsdatatypes::{Boolean, Date, DateTime, DayTimeDuration, Double, Float};
+use oxsdatatypes::{
+    Boolean, Date, DateTime, DayTimeDuration, Double, Float, GDay, GMonth, GMonthDay, GYear,
+    GYearMonth,
+};
 
 use super::{Fault, Outcome};
 
@@ -27,6 +30,8 @@ pub enum Value {
     Date(Date),
     /// xsd:dayTimeDuration, which TIMEZONE gives.
     Duration(DayTimeDuration),
+    /// A part of a date, such as xsd:gYear, whose order is left open.
+    Part,
     /// Ill-typed, or of a datatype that operators do not know.
     Unknown,
 }
@@ -70,10 +75,64 @@ pub fn value(literal: &Literal) -> Value {
         text.parse().ok().map(Value::Date)
     } else if datatype == xsd::DAY_TIME_DURATION {
         text.parse().ok().map(Value::Duration)
+    } else if let Some(local) = local_name(literal) {
+        match local {
+            "dateTimeStamp" => text
+                .parse::<DateTime>()
+                .ok()
+                .filter(|time| time.timezone().is_some())
+                .map(Value::DateTime),
+            "gYear" => text.parse::<GYear>().ok().map(|_| Value::Part),
+            "gYearMonth" => text.parse::<GYearMonth>().ok().map(|_| Value::Part),
+            "gMonth" => text.parse::<GMonth>().ok().map(|_| Value::Part),
+            "gMonthDay" => text.parse::<GMonthDay>().ok().map(|_| Value::Part),
+            "gDay" => text.parse::<GDay>().ok().map(|_| Value::Part),
+            _ => number(literal).map(Value::Number),
+        }
     } else {
-        number(literal).map(Value::Number)
+        None
     };
     found.unwrap_or(Value::Unknown)
+}
+
+/// What follows the namespace of XSD in a datatype.
+#[must_use]
+pub fn local_name(literal: &Literal) -> Option<&str> {
+    literal
+        .datatype()
+        .as_str()
+        .strip_prefix("http://www.w3.org/2001/XMLSchema#")
+}
+
+/// The least and the greatest value of a type derived from xsd:integer.
+#[must_use]
+pub fn bounds(local: &str) -> Option<(Option<i128>, Option<i128>)> {
+    let bits = |bits: u32| (1_i128 << bits) - 1;
+    Some(match local {
+        "integer" => (None, None),
+        "byte" => (Some(-bits(7) - 1), Some(bits(7))),
+        "short" => (Some(-bits(15) - 1), Some(bits(15))),
+        "int" => (Some(-bits(31) - 1), Some(bits(31))),
+        "long" => (Some(-bits(63) - 1), Some(bits(63))),
+        "unsignedByte" => (Some(0), Some(bits(8))),
+        "unsignedShort" => (Some(0), Some(bits(16))),
+        "unsignedInt" => (Some(0), Some(bits(32))),
+        "unsignedLong" => (Some(0), Some(bits(64))),
+        "positiveInteger" => (Some(1), None),
+        "nonNegativeInteger" => (Some(0), None),
+        "negativeInteger" => (None, Some(-1)),
+        "nonPositiveInteger" => (None, Some(0)),
+        _ => return None,
+    })
+}
+
+/// Whether a type derived from xsd:integer has a value.
+#[must_use]
+pub fn within(local: &str, value: &BigInt) -> bool {
+    bounds(local).is_some_and(|(least, greatest)| {
+        least.is_none_or(|least| *value >= least.into())
+            && greatest.is_none_or(|greatest| *value <= greatest.into())
+    })
 }
 
 /// The number that a literal is, if it is one and well-formed.
@@ -81,9 +140,9 @@ pub fn value(literal: &Literal) -> Value {
 pub fn number(literal: &Literal) -> Option<Number> {
     let text = literal.value();
     let datatype = literal.datatype();
-    if datatype == xsd::INTEGER || datatype == xsd::INT {
+    if let Some(local) = local_name(literal).filter(|local| bounds(local).is_some()) {
         let (digits, point) = digits(text)?;
-        point.is_none().then_some(Number::Integer(digits))
+        (point.is_none() && within(local, &digits)).then_some(Number::Integer(digits))
     } else if datatype == xsd::DECIMAL {
         let (digits, point) = digits(text)?;
         Some(Number::Decimal(digits, point.unwrap_or(0)))

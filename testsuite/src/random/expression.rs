@@ -20,8 +20,72 @@ pub(super) fn integer(value: usize) -> Expr {
     Expr::Term(Literal::new_typed_literal(value.to_string(), xsd::INTEGER).into())
 }
 
-/// Regular expressions that mean the same everywhere and match no empty text.
-const PATTERNS: [&str; 8] = ["a", "[0-9]+", "b$", "^a", "an", "(a)(b)", "o.", "[^a-c]"];
+/// Regular expressions, of those that mean the same everywhere and match no empty text more than of
+/// those that are XPath's own.
+const PATTERNS: [&str; 28] = [
+    "a",
+    "[0-9]+",
+    "b$",
+    "^a",
+    "an",
+    "(a)(b)",
+    "o.",
+    "[^a-c]",
+    "a",
+    "[0-9]+",
+    "an",
+    "a|b",
+    "[^a-c]",
+    "\\p{Lu}",
+    "[\\p{Lu}x]",
+    "\\P{IsBasicLatin}",
+    "\\p{IsLatin-1Supplement}",
+    "[a-z-[aeiou]]+",
+    "\\i\\c*",
+    "^\\i\\c*$",
+    "(.)\\1",
+    "\\s",
+    "\\w+ \\w",
+    "a.*?n",
+    "^.+$",
+    "$",
+    "(?:a|b){2}",
+    "(a",
+];
+
+/// Flags of regular expressions, and no flags.
+const FLAGS: [&str; 9] = ["i", "i", "i", "s", "m", "x", "q", "im", "z"];
+
+/// Casts that 17.5 does not list.
+pub const DERIVED: [&str; 27] = [
+    "xsd:byte",
+    "xsd:short",
+    "xsd:int",
+    "xsd:long",
+    "xsd:unsignedByte",
+    "xsd:unsignedShort",
+    "xsd:unsignedInt",
+    "xsd:unsignedLong",
+    "xsd:positiveInteger",
+    "xsd:nonNegativeInteger",
+    "xsd:negativeInteger",
+    "xsd:nonPositiveInteger",
+    "xsd:dateTimeStamp",
+    "xsd:gYear",
+    "xsd:gMonth",
+    "xsd:gDay",
+    "xsd:gYearMonth",
+    "xsd:gMonthDay",
+    "xsd:hexBinary",
+    "xsd:base64Binary",
+    "xsd:anyURI",
+    "xsd:language",
+    "xsd:normalizedString",
+    "xsd:token",
+    "xsd:NMTOKEN",
+    "xsd:Name",
+    "xsd:NCName",
+];
 
 impl Generator<'_> {
     /// A variable in scope, rarely one that may not be bound.
@@ -93,9 +157,13 @@ impl Generator<'_> {
             7 => call("DATATYPE", vec![self.any(scope, next)]),
             8 => self.term_maker(scope, next),
             9 => {
-                let cast = *self
-                    .random
-                    .pick(&["xsd:dateTime", "xsd:string", "xsd:date"]);
+                let cast = if self.random.chance(22) {
+                    *self.random.pick(&DERIVED)
+                } else {
+                    *self
+                        .random
+                        .pick(&["xsd:dateTime", "xsd:string", "xsd:date"])
+                };
                 call(cast, vec![self.any(scope, next)])
             }
             10 => call("TIMEZONE", vec![self.date(scope)]),
@@ -271,10 +339,10 @@ impl Generator<'_> {
             }
             8 => {
                 let pattern = *self.random.pick(&PATTERNS);
-                let with = if pattern.contains('(') { "<$1>" } else { "z" };
+                let with = if pattern.contains("(a)") { "<$1>" } else { "z" };
                 let mut arguments = vec![self.string(scope, next), text(pattern), text(with)];
                 if self.random.chance(30) {
-                    arguments.push(text("i"));
+                    arguments.push(text(self.random.pick(&FLAGS)));
                 }
                 call("REPLACE", arguments)
             }
@@ -360,7 +428,7 @@ impl Generator<'_> {
             let pattern = text(self.random.pick(&PATTERNS));
             let mut arguments = vec![self.string(scope, depth), pattern];
             if self.random.chance(30) {
-                arguments.push(text("i"));
+                arguments.push(text(self.random.pick(&FLAGS)));
             }
             return call("REGEX", arguments);
         }

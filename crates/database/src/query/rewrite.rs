@@ -9,12 +9,15 @@
 //! | `GROUP BY (?v AS ?w)` | `(COALESCE(?v) AS ?w)` | it drops `?w` |
 //! | `(-1.50)`, `= +5` | `"-1.50"^^<...decimal>` | it takes the sign for an operator, though the longest token is the literal; the value changes its form, or leaves the range of numbers |
 //! | `SELECT (1 AS ?a) (?a + 1 AS ?b) ...` with aggregates | `(COALESCE(?a) + 1 AS ?b)` | it takes `?a` for one that is not grouped by, though 16.1.2 lets it be used to the right |
+//! | `ASK { P } HAVING (COUNT(*) > 1)` | `ASK { SELECT ... }` | it groups in SELECT only ([`forms`]) |
 //! | `?x<?a&&?b>?y` | the IRI `<\u003Fa&&?b>` | the longest token is taken (19.8), which is no comparison |
 //!
 //! Refused are aggregates inside aggregates (19.8, note 12 of SPARQL 1.2), and triple terms with a
 //! literal or triple term as subject in expressions (`ExprTripleTermSubject` of SPARQL 1.2). Escapes such as `\u0041`
 //! are left to the parser, which takes them in strings and IRIs only: so SPARQL 1.2 and the tests of
 //! the community group for 1.0 and 1.1 want it, while section 19.2 of SPARQL 1.1 had them anywhere.
+
+mod forms;
 
 use super::token::Token;
 
@@ -96,6 +99,8 @@ pub(super) fn rewrite(text: &str, tokens: &[Token]) -> Result<Rewritten, Mistake
             _ => {}
         }
     }
+    edits.sort_by_key(|(token, _)| token.start);
+    forms::rewrite(&words, &mut edits);
     edits.sort_by_key(|(token, _)| token.start);
     Ok(apply(text, &edits))
 }
@@ -236,6 +241,13 @@ fn check(words: &Words<'_>) -> Result<(), Mistake> {
                 message: "an aggregate cannot stand inside another one",
             });
         }
+        let limited = word.eq_ignore_ascii_case("limit") || word.eq_ignore_ascii_case("offset");
+        if limited && next.bytes().all(|byte| byte.is_ascii_digit()) && is_too_large(next) {
+            return Err(Mistake {
+                at: words.tokens.get(number + 1).unwrap_or(token).start,
+                message: "LIMIT and OFFSET are at most 18446744073709551615",
+            });
+        }
         if word == "<<(" && top.expression && (next.starts_with("<<") || is_literal(next)) {
             return Err(Mistake {
                 at: words.tokens.get(number + 1).unwrap_or(token).start,
@@ -277,6 +289,11 @@ fn check(words: &Words<'_>) -> Result<(), Mistake> {
         }
     }
     Ok(())
+}
+
+/// Whether 64 bits do not hold a number.
+fn is_too_large(digits: &str) -> bool {
+    !digits.is_empty() && digits.parse::<u64>().is_err()
 }
 
 fn close_once(open: &mut [Level]) {
@@ -450,6 +467,51 @@ mod tests {
     }
 
     #[test]
+    fn aggregates_of_other_forms_go_into_a_subquery() {
+        for (text, expected) in [
+            (
+                "ASK FROM <g> WHERE { ?s ?p ?o } HAVING (COUNT(*) > 1) # end",
+                "ASK FROM <g> WHERE { SELECT (1 AS ?one) { ?s ?p ?o } HAVING (COUNT(*) > 1) } # end",
+            ),
+            (
+                "DESCRIBE ?s { ?s ?p ?o } GROUP BY ?s $s (STR(?p) AS ?q) STR(?o) \
+                 ORDER BY SUM(?o) LIMIT 1",
+                "DESCRIBE ?s { SELECT ?s ?q { ?s ?p ?o } GROUP BY ?s $s (STR(?p) AS ?q) STR(?o) \
+                 ORDER BY SUM(?o) LIMIT 1 }",
+            ),
+            (
+                "CONSTRUCT { ?s a <C> } { ?s ?p ?one } GROUP BY (?v AS ?s) HAVING (MAX(?o) = TRUE)",
+                "CONSTRUCT { ?s a <C> } { SELECT ?s { ?s ?p ?one } GROUP BY (COALESCE(?v) AS ?s) \
+                 HAVING (MAX(?o) = true) }",
+            ),
+            (
+                "CONSTRUCT FROM <g> WHERE { ?s ?p TRUE } GROUP BY ?s HAVING (COUNT(*) > 1)",
+                "CONSTRUCT { ?s ?p true } FROM <g> WHERE { SELECT ?s { ?s ?p true } GROUP BY ?s \
+                 HAVING (COUNT(*) > 1) }",
+            ),
+            (
+                "ASK { ?s ?p ?one } ORDER BY COUNT(*)",
+                "ASK { SELECT (1 AS ?one_) { ?s ?p ?one } ORDER BY COUNT(*) }",
+            ),
+            (
+                "ASK { { SELECT (COUNT(*) AS ?n) {} } } GROUP BY ?s",
+                "ASK { SELECT ?s { { SELECT (COUNT(*) AS ?n) {} } } GROUP BY ?s }",
+            ),
+            (
+                "ASK { { SELECT (COUNT(*) AS ?n) {} } } LIMIT 1",
+                "ASK { { SELECT (COUNT(*) AS ?n) {} } } LIMIT 1",
+            ),
+        ] {
+            assert_eq!(of(text), expected);
+            spargebra::SparqlParser::new()
+                .with_base_iri("http://b/")
+                .unwrap()
+                .parse_query(&of(text))
+                .unwrap();
+        }
+    }
+
+    #[test]
     fn rewritten_iris_are_the_same_iris() {
         let text = "SELECT * { ?s<http://a/(b),&c>?o }";
         let parse = |text: &str| spargebra::SparqlParser::new().parse_query(text).unwrap();
@@ -474,6 +536,8 @@ mod tests {
     fn mistakes_are_found() {
         for (text, word) in [
             ("SELECT (COUNT(COUNT(*)) AS ?c) {}", "COUNT(*)"),
+            ("ASK {} LIMIT 18446744073709551616", "18446744073709551616"),
+            ("ASK {} offset 99999999999999999999", "99999999999999999999"),
             ("SELECT (sum(1 + (max(?x))) AS ?c) {}", "max"),
             ("{ BIND(<<( <<(:s :p :o )>> :q :z )>> AS ?X) }", "<<(:s"),
             ("{ BIND(<<( 'a' :q :z )>> AS ?X) }", "'a'"),

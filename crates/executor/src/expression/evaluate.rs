@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
-use regex::Regex;
 use stoa_planner::expression::Function;
 use stoa_terms::TermId;
 
@@ -15,6 +14,7 @@ use super::{arithmetic, compare};
 use crate::batch::{Batch, gather};
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
+use crate::function::regex::Pattern;
 use crate::function::{self, Implementation};
 
 /// One batch while an expression is evaluated over it.
@@ -368,6 +368,14 @@ impl<'a> Evaluation<'a> {
                 });
                 Column::Ids(self.context.resolve(terms)?.into(), None)
             }
+            Implementation::Cast(datatype) => {
+                let mut terms = Vec::with_capacity(self.rows());
+                self.each_call(&columns, |cells| {
+                    let term = function::derived::cast_to(datatype, cells);
+                    terms.push(term.unwrap_or(Computed::Unbound));
+                });
+                Column::Ids(self.context.resolve(terms)?.into(), None)
+            }
             Implementation::Id(call) => {
                 let columns = columns
                     .into_iter()
@@ -423,7 +431,7 @@ impl<'a> Evaluation<'a> {
         &self,
         function: Function,
         arguments: &'n [Node],
-        regex: Option<&Regex>,
+        regex: Option<&Pattern>,
     ) -> Result<Column<'n>>
     where
         'a: 'n,
@@ -456,7 +464,7 @@ impl<'a> Evaluation<'a> {
         function: Function,
         columns: &[Column<'_>],
     ) -> Result<Column<'n>> {
-        let mut last: Option<(String, String, Option<Regex>)> = None;
+        let mut last: Option<(String, String, Option<Pattern>)> = None;
         let mut values = Vec::new();
         let mut strings = Strings::new(self.context);
         let flags_place = if function == Function::Regex { 2 } else { 3 };

@@ -1,7 +1,6 @@
 //! Compiled expressions: variables are columns, constants have ids and values, parts of AND and OR
 //! stand with the cheapest first, and calls on constants are already made.
 
-use regex::Regex;
 use stoa_planner::expression::{ArithmeticOperator, Comparison, Constant, Expression, Function};
 use stoa_planner::physical::Variable;
 use stoa_terms::{TermId, inline};
@@ -13,6 +12,7 @@ use crate::batch::Batch;
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
 use crate::function;
+use crate::function::regex::Pattern;
 
 pub(crate) enum Node {
     Constant(Box<ConstantTerm>),
@@ -33,7 +33,7 @@ pub(crate) enum Node {
     Coalesce(Vec<Self>),
     Call(Function, Vec<Self>),
     /// REGEX or REPLACE with a pattern and flags that are constant; `None` if they are wrong.
-    Pattern(Function, Vec<Self>, Option<Box<Regex>>),
+    Pattern(Function, Vec<Self>, Option<Box<Pattern>>),
 }
 
 /// Compiles `expression` for the columns `columns`.

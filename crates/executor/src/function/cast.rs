@@ -10,25 +10,48 @@ use oxsdatatypes::{DayTimeDuration, Integer, YearMonthDuration};
 use stoa_terms::datatype::Datatype;
 use stoa_terms::value::{Rounding, Temporal, Value, integer_of, round, write_double, write_float};
 
+use super::derived;
 use crate::context::QueryContext;
 use crate::expression::{Cell, Tag};
 
 /// What is cast: a plain string to be read, or a value.
-enum Source<'a> {
+pub(super) enum Source<'a> {
     Text(std::borrow::Cow<'a, str>),
     Value(std::borrow::Cow<'a, Value>),
 }
 
-fn source<'c>(cells: &[Cell<'c>]) -> Option<Source<'c>> {
+pub(super) fn source<'c>(cells: &[Cell<'c>]) -> Option<Source<'c>> {
     let cell = cells.first()?;
     if let Some((text, tag)) = cell.string() {
         return (tag == Tag::Plain).then_some(Source::Text(text));
     }
-    Some(Source::Value(cell.value()?))
+    let value = cell.value()?;
+    // What derives from strings is cast as a string.
+    if let Value::Other(literal) = &*value
+        && let Some(datatype) = Datatype::from_iri(literal.datatype().as_str())
+        && is_text(datatype)
+    {
+        let text = derived::normal(datatype, literal.value())?;
+        return Some(Source::Text(text.into()));
+    }
+    Some(Source::Value(value))
+}
+
+/// Types derived from `xsd:string`.
+const fn is_text(datatype: Datatype) -> bool {
+    matches!(
+        datatype,
+        Datatype::Language
+            | Datatype::NormalizedString
+            | Datatype::Token
+            | Datatype::NmToken
+            | Datatype::Name
+            | Datatype::NcName
+    )
 }
 
 /// Reads a plain string as a literal of the type; white space around it does not matter.
-fn read(text: &str, datatype: Datatype) -> Option<Value> {
+pub(super) fn read(text: &str, datatype: Datatype) -> Option<Value> {
     let blank = |character| matches!(character, ' ' | '\t' | '\n' | '\r');
     Value::from_lexical(text.trim_matches(blank), datatype)
 }
@@ -45,7 +68,7 @@ pub(super) fn boolean(cells: &[Cell<'_>], _: &QueryContext) -> Option<Value> {
     }
 }
 
-pub(super) fn integer(cells: &[Cell<'_>], _: &QueryContext) -> Option<Value> {
+pub(super) fn integer(cells: &[Cell<'_>]) -> Option<Value> {
     let value = match source(cells)? {
         Source::Text(text) => return read(&text, Datatype::Integer),
         Source::Value(value) => value,

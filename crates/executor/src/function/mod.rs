@@ -6,6 +6,7 @@
 
 mod cast;
 mod date;
+pub(crate) mod derived;
 mod hash;
 mod number;
 pub(crate) mod regex;
@@ -13,11 +14,13 @@ mod string;
 mod term;
 #[cfg(test)]
 mod tests;
+mod xml_name;
 
 pub(crate) use term::datatype;
 
 use stoa_planner::expression::Function;
 use stoa_terms::TermId;
+use stoa_terms::datatype::Datatype;
 use stoa_terms::value::Value;
 
 use crate::context::{Computed, QueryContext};
@@ -40,6 +43,8 @@ pub(crate) enum Implementation {
     Value(fn(&[Cell<'_>], &QueryContext) -> Option<Value>),
     /// Gives a term whose spelling matters.
     Term(fn(&[Cell<'_>], &QueryContext) -> Option<Computed>),
+    /// A cast to a type that SPARQL does not list.
+    Cast(Datatype),
     /// Works on whole columns of ids.
     Id(IdFunction),
     /// BNODE, which remembers what it gave.
@@ -157,7 +162,7 @@ fn date_hash_or_cast(function: Function) -> Implementation {
         Function::Sha384 => I::String(hash::sha384),
         Function::Sha512 => I::String(hash::sha512),
         Function::CastBoolean => I::Value(cast::boolean),
-        Function::CastInteger => I::Value(cast::integer),
+        Function::CastInteger => I::Value(|cells, _| cast::integer(cells)),
         Function::CastDecimal => I::Value(cast::decimal),
         Function::CastFloat => I::Value(cast::float),
         Function::CastDouble => I::Value(cast::double),
@@ -168,6 +173,7 @@ fn date_hash_or_cast(function: Function) -> Implementation {
         Function::CastDuration => I::Value(cast::duration),
         Function::CastYearMonthDuration => I::Value(cast::year_month_duration),
         Function::CastDayTimeDuration => I::Value(cast::day_time_duration),
+        Function::CastDerived(datatype) => I::Cast(datatype),
         // All that is left has an entry in `implementation`.
         _ => I::Boolean(|_| None),
     }

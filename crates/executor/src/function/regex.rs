@@ -1,158 +1,188 @@
-//! REGEX and REPLACE: XPath's regular expressions, brought to the syntax of the `regex` crate,
-//! which takes time linear in the text.
+//! REGEX and REPLACE: XPath's regular expressions, brought to the syntax of the `regex` crate
+//! ([`pattern`]), which takes time linear in the text. Those with a back-reference go to
+//! `fancy-regex`, which tries one way after the other.
 //!
 //! # Limits
-//! Patterns of up to 64 KB; a compiled one may take 16 MB. Beyond that, and for back-references in a
-//! pattern, which no linear matcher has, the call is an expression error.
+//! Patterns of up to 64 KB; a compiled one may take 16 MB. A search with a back-reference gives up
+//! after [`STEPS_MAX`] ways that lead nowhere. Beyond that the call is an expression error; of a
+//! constant pattern a note says so ([`check`]).
+
+mod blocks;
+mod pattern;
 
 use regex::{Regex, RegexBuilder};
 
 use crate::expression::{Cell, Tag};
+pub use pattern::PatternError;
+use pattern::{Flags, translate};
 
 const PATTERN_BYTES_MAX: usize = 64 << 10;
 /// `\w` and `\p{L}` are large classes, and repetitions multiply them: `\w{1,64}` takes megabytes.
 const COMPILED_BYTES_MAX: usize = 16 << 20;
 const LAZY_BYTES_MAX: usize = 2 << 20;
+/// How often a search with a back-reference may go back: some milliseconds.
+const STEPS_MAX: usize = 100_000;
+
+/// A compiled pattern.
+pub(crate) struct Pattern {
+    /// `None` if it has a back-reference.
+    linear: Option<Regex>,
+    /// For texts that end with a newline, if it looks at ends of lines; for all without `linear`.
+    backtracking: Option<fancy_regex::Regex>,
+}
 
 /// Compiles a pattern with the flags `i`, `s`, `m`, `x` and `q`; `None` if one of them is wrong or
 /// the limits are exceeded.
-pub(crate) fn compile(pattern: &str, flags: &str) -> Option<Regex> {
+pub(crate) fn compile(pattern: &str, flags: &str) -> Option<Pattern> {
+    build(pattern, flags).ok()
+}
+
+/// Whether calls with this pattern and these flags can have a value.
+///
+/// # Errors
+/// Why they are expression errors.
+pub fn check(pattern: &str, flags: &str) -> Result<(), PatternError> {
+    build(pattern, flags).map(drop)
+}
+
+fn build(pattern: &str, flags: &str) -> Result<Pattern, PatternError> {
     if pattern.len() > PATTERN_BYTES_MAX {
-        return None;
+        return Err(PatternError::TooLong);
     }
-    let (mut literal, mut no_space) = (false, false);
-    let (mut case, mut dot_all, mut lines) = (false, false, false);
-    for flag in flags.chars() {
-        match flag {
-            'i' => case = true,
-            's' => dot_all = true,
-            'm' => lines = true,
-            'x' => no_space = true,
-            'q' => literal = true,
-            _ => return None,
-        }
-    }
-    let pattern = if literal {
-        regex::escape(pattern)
-    } else {
-        translate(pattern, no_space, dot_all)?
+    let flags = Flags::parse(flags)?;
+    let translated = translate(pattern, flags, false)?;
+    let mut built = Pattern {
+        linear: None,
+        backtracking: None,
     };
-    RegexBuilder::new(&pattern)
-        .case_insensitive(case)
-        .dot_matches_new_line(dot_all)
-        .multi_line(lines)
-        .size_limit(COMPILED_BYTES_MAX)
-        .dfa_size_limit(LAZY_BYTES_MAX)
-        .build()
-        .ok()
+    if !translated.has_reference {
+        let regex = RegexBuilder::new(&translated.text)
+            .size_limit(COMPILED_BYTES_MAX)
+            .dfa_size_limit(LAZY_BYTES_MAX)
+            .build();
+        built.linear = Some(regex.map_err(|error| match error {
+            regex::Error::Syntax(_) => PatternError::Syntax("what the matcher cannot read"),
+            _ => PatternError::TooLarge,
+        })?);
+    }
+    if translated.has_reference || translated.has_line_end {
+        let exact = translate(pattern, flags, true)?;
+        let regex = fancy_regex::RegexBuilder::new(&exact.text)
+            .backtrack_limit(STEPS_MAX)
+            .delegate_size_limit(COMPILED_BYTES_MAX)
+            .delegate_dfa_size_limit(LAZY_BYTES_MAX)
+            .build();
+        built.backtracking = Some(regex.map_err(|_| PatternError::TooLarge)?);
+    }
+    Ok(built)
 }
 
-/// Brings XPath's syntax to that of the crate: `\i`, `\c`, `\w`, `\s` and their complements,
-/// subtraction of classes, a dot that matches no end of line unless `dot_all`; with `no_space` white
-/// space outside of classes is left out.
-fn translate(pattern: &str, no_space: bool, dot_all: bool) -> Option<String> {
-    let mut out = String::with_capacity(pattern.len());
-    let mut depth = 0_u32;
-    let mut characters = pattern.chars().peekable();
-    while let Some(character) = characters.next() {
-        match character {
-            '\\' => match characters.next()? {
-                'i' => out.push_str("[_:\\p{L}\\p{Nl}]"),
-                'I' => out.push_str("[^_:\\p{L}\\p{Nl}]"),
-                'c' => out.push_str(NAME_CHARACTERS),
-                'C' => out.push_str("[^-._:\\p{L}\\p{N}\\p{Mn}\\p{Mc}]"),
-                'w' => out.push_str("[^\\p{P}\\p{Z}\\p{C}]"),
-                'W' => out.push_str("[\\p{P}\\p{Z}\\p{C}]"),
-                's' => out.push_str("[ \\t\\n\\r]"),
-                'S' => out.push_str("[^ \\t\\n\\r]"),
-                // Escapes that the crate knows and XPath does not.
-                'A' | 'z' | 'b' | 'B' | 'x' | 'u' | 'U' | 'a' | 'f' | 'v' => return None,
-                other => {
-                    out.push('\\');
-                    out.push(other);
-                }
-            },
-            '[' => {
-                // Within a class only the subtraction `-[` opens another one.
-                if depth > 0 {
-                    if !out.ends_with('-') {
-                        out.push('\\');
-                        out.push('[');
-                        continue;
-                    }
-                    out.push('-');
-                }
-                depth += 1;
-                out.push('[');
-                if characters.peek() == Some(&'^') {
-                    characters.next();
-                    out.push('^');
-                }
-            }
-            ']' => {
-                depth = depth.saturating_sub(1);
-                out.push(']');
-            }
-            // Doubled, these have a meaning within classes that XPath does not give them.
-            '&' | '~' if depth > 0 => {
-                out.push('\\');
-                out.push(character);
-            }
-            '.' if depth == 0 && !dot_all => out.push_str("[^\\n\\r]"),
-            '(' if depth == 0 && characters.peek() == Some(&'?') => {
-                // Of what the crate has here XPath knows groups that capture nothing.
-                characters.next();
-                if characters.next()? != ':' {
-                    return None;
-                }
-                out.push_str("(?:");
-            }
-            ' ' | '\t' | '\n' | '\r' if no_space && depth == 0 => (),
-            other => out.push(other),
+/// Where a match and its groups lie in a text.
+type Places = Vec<Option<(usize, usize)>>;
+
+impl Pattern {
+    /// Which matcher is for a text.
+    fn matcher(&self, text: &str) -> Matcher<'_> {
+        match (&self.linear, &self.backtracking) {
+            (Some(_), Some(regex)) if text.ends_with('\n') => Matcher::Backtracking(regex),
+            (Some(regex), _) => Matcher::Linear(regex),
+            (None, Some(regex)) => Matcher::Backtracking(regex),
+            (None, None) => Matcher::None,
         }
     }
-    Some(out)
+
+    /// Whether a part of the text matches; `None` if the search gave up.
+    fn is_match(&self, text: &str) -> Option<bool> {
+        match self.matcher(text) {
+            Matcher::Linear(regex) => Some(regex.is_match(text)),
+            Matcher::Backtracking(regex) => regex.is_match(text).ok(),
+            Matcher::None => None,
+        }
+    }
+
+    fn groups(&self) -> usize {
+        let of_linear = self.linear.as_ref().map(Regex::captures_len);
+        let all = of_linear.or_else(|| Some(self.backtracking.as_ref()?.captures_len()));
+        all.unwrap_or(1) - 1
+    }
+
+    /// Hands on each match; `None` if the search gave up or `each` did.
+    fn each_match(&self, text: &str, mut each: impl FnMut(&Places) -> Option<()>) -> Option<()> {
+        let mut places = Places::new();
+        match self.matcher(text) {
+            Matcher::Linear(regex) => {
+                for captures in regex.captures_iter(text) {
+                    let groups = captures.iter();
+                    places.clear();
+                    places.extend(groups.map(|group| group.map(|g| (g.start(), g.end()))));
+                    each(&places)?;
+                }
+            }
+            Matcher::Backtracking(regex) => {
+                for captures in regex.captures_iter(text) {
+                    let captures = captures.ok()?;
+                    let groups = captures.iter();
+                    places.clear();
+                    places.extend(groups.map(|group| group.map(|g| (g.start(), g.end()))));
+                    each(&places)?;
+                }
+            }
+            Matcher::None => return None,
+        }
+        Some(())
+    }
 }
 
-const NAME_CHARACTERS: &str = "[-._:\\p{L}\\p{N}\\p{Mn}\\p{Mc}]";
+enum Matcher<'p> {
+    Linear(&'p Regex),
+    Backtracking(&'p fancy_regex::Regex),
+    None,
+}
 
 /// REGEX of the first cell.
-pub(crate) fn matches(cells: &[Cell<'_>], regex: &Regex) -> Option<bool> {
+pub(crate) fn matches(cells: &[Cell<'_>], pattern: &Pattern) -> Option<bool> {
     let (text, _) = cells.first()?.string()?;
-    Some(regex.is_match(&text))
+    pattern.is_match(&text)
 }
 
 /// REPLACE in the first cell by the third one; an error if the pattern matches an empty string or
 /// the replacement has a `$` or `\` that means nothing.
-pub(crate) fn replace<'c>(cells: &[Cell<'c>], regex: &Regex, out: &mut String) -> Option<Tag<'c>> {
+pub(crate) fn replace<'c>(
+    cells: &[Cell<'c>],
+    pattern: &Pattern,
+    out: &mut String,
+) -> Option<Tag<'c>> {
     let (text, tag) = cells.first()?.string()?;
     let replacement = cells.get(2)?.plain()?;
     let literal = match cells.get(3) {
         Some(flags) => flags.plain()?.contains('q'),
         None => false,
     };
-    if regex.is_match("") {
+    if pattern.is_match("")? {
         return None;
     }
-    if literal {
-        out.push_str(&regex.replace_all(&text, regex::NoExpand(&replacement)));
-        return Some(tag);
-    }
-    let pieces = pieces(&replacement, regex.captures_len() - 1)?;
+    let pieces = if literal {
+        vec![Piece::Text(replacement.into_owned())]
+    } else {
+        pieces(&replacement, pattern.groups())?
+    };
     let mut copied = 0;
-    for captures in regex.captures_iter(&text) {
-        let whole = captures.get(0)?;
-        out.push_str(text.get(copied..whole.start())?);
+    pattern.each_match(&text, |places| {
+        let (start, end) = (*places.first()?)?;
+        out.push_str(text.get(copied..start)?);
         for piece in &pieces {
             match piece {
                 Piece::Text(text) => out.push_str(text),
                 Piece::Group(group) => {
-                    out.push_str(captures.get(*group).map_or("", |group| group.as_str()));
+                    if let Some(Some((start, end))) = places.get(*group) {
+                        out.push_str(text.get(*start..*end)?);
+                    }
                 }
             }
         }
-        copied = whole.end();
-    }
+        copied = end;
+        Some(())
+    })?;
     out.push_str(text.get(copied..)?);
     Some(tag)
 }
@@ -206,7 +236,7 @@ mod tests {
     #[test]
     fn patterns_are_those_of_xpath() {
         let matches = |pattern: &str, flags: &str, text: &str| {
-            compile(pattern, flags).map(|regex| regex.is_match(text))
+            compile(pattern, flags).and_then(|regex| regex.is_match(text))
         };
         assert_eq!(matches("^a.c$", "", "abc"), Some(true));
         assert_eq!(matches("^ali", "i", "Alice"), Some(true));
@@ -222,7 +252,56 @@ mod tests {
         assert_eq!(matches("^\\i\\c*$", "", "a-1"), Some(true));
         assert_eq!(matches("^\\w+$", "", "ab_c"), Some(false));
         assert_eq!(matches("^\\w+$", "", "ab\u{e9}1"), Some(true));
-        assert_eq!(matches("(a)\\1", "", "aa"), None);
+        assert_eq!(matches("^(a|b)\\1$", "", "aa"), Some(true));
+        assert_eq!(matches("^(a|b)\\1$", "", "ab"), Some(false));
+        assert_eq!(matches("^(a)\\1$", "i", "aA"), Some(true));
+        assert_eq!(matches("^(a)?b\\1$", "", "b"), Some(true));
+        assert_eq!(matches("^(a)\\10$", "", "aa0"), Some(true));
+        assert_eq!(matches("\\1(a)", "", "aa"), None);
+        assert_eq!(matches("(a\\1)", "", "aa"), None);
+        assert_eq!(matches("^\\p{Lu}$", "i", "a"), Some(false));
+        assert_eq!(matches("^[\\p{Lu}b]$", "i", "B"), Some(true));
+        assert_eq!(matches("^[^a]$", "i", "A"), Some(false));
+        assert_eq!(matches("^[a-c]$", "i", "B"), Some(true));
+        assert_eq!(matches("^[a-z-[c]]$", "i", "C"), Some(false));
+        assert_eq!(matches("^a.b$", "iq", "^A.B$"), Some(true));
+        assert_eq!(matches("^\\p{IsBasicLatin}+$", "", "ab"), Some(true));
+        assert_eq!(matches("^\\P{IsBasicLatin}$", "", "\u{e9}"), Some(true));
+        assert_eq!(matches("^[\\p{IsGreek}x]+$", "", "\u{3b1}x"), Some(true));
+        assert_eq!(matches("\\p{Greek}", "", "a"), None);
+        assert_eq!(matches("\\p{IsNone}", "", "a"), None);
+        assert_eq!(matches("^\\i$", "", "1"), Some(false));
+        assert_eq!(matches("^\\c$", "", "1"), Some(true));
+        assert_eq!(matches("^[\\i-[:]]\\c*$", "", ":a"), Some(false));
+        assert_eq!(matches("^$", "m", "a\n"), Some(false));
+        assert_eq!(matches("^$", "m", "a\n\nb"), Some(true));
+        assert_eq!(matches("a$", "m", "a\n"), Some(true));
+        assert_eq!(matches("a$", "", "a\n"), Some(false));
+        for wrong in [
+            "[",
+            "[]",
+            "[^]",
+            "a**",
+            "*",
+            "a{2,1}",
+            "a{",
+            "(?i:a)",
+            "\\",
+            "\\b",
+            "[b-a]",
+            "[[a]]",
+            ")",
+            "[a-[b]c]",
+            "a|*",
+            "\\0",
+            "a{99999999999}",
+        ] {
+            assert_eq!(matches(wrong, "", "a"), None, "{wrong}");
+        }
+        assert_eq!(matches("]}-&&~~--", "", "]}-&&~~--"), Some(true));
+        assert_eq!(matches("^[-a][a-][&&~~][+--]$", "", "-a~,"), Some(true));
+        assert_eq!(matches(&"(".repeat(60_000), "", "a"), None);
+        assert_eq!(matches(&"[a-".repeat(20_000), "", "a"), None);
         assert_eq!(matches("a", "z", "a"), None);
         assert_eq!(matches("(", "", "a"), None);
         assert_eq!(matches("^\\s$", "", "\t"), Some(true));
@@ -238,6 +317,25 @@ mod tests {
             matches("(((a{1,100}){1,100}){1,100}){1,100}", "", "a"),
             None
         );
+    }
+
+    #[test]
+    fn searches_that_go_back_give_up() {
+        let pattern = compile("^(a*)*(a*)*\\1\\2b$", "").unwrap();
+        assert_eq!(pattern.is_match(&"a".repeat(200)), None);
+        assert_eq!(pattern.is_match("aab"), Some(true));
+    }
+
+    #[test]
+    fn refusals_say_why() {
+        assert_eq!(check("a", "z"), Err(PatternError::Flag('z')));
+        assert_eq!(
+            check("(\\p{L}{1000}){100}", ""),
+            Err(PatternError::TooLarge)
+        );
+        assert_eq!(check(&"a".repeat(1 << 17), ""), Err(PatternError::TooLong));
+        let wrong = check("(", "").unwrap_err();
+        assert_eq!(wrong.to_string(), "a ( that is not closed");
     }
 
     #[test]

@@ -317,3 +317,104 @@ fn casts() {
     check_with("xsd:double(str(?a)) < 2000", &["\"1234.56\"^^:USD"], "true");
     check_with("xsd:double(?a)", &["\"1.50\""], "\"1.5E0\"^^xsd:double");
 }
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
+fn casts_to_derived_types() {
+    for (expression, expected) in [
+        ("xsd:byte(127)", "\"127\"^^xsd:byte"),
+        ("xsd:byte(128)", ""),
+        ("xsd:byte(\" -128 \")", "\"-128\"^^xsd:byte"),
+        ("xsd:short(1.9)", "\"1\"^^xsd:short"),
+        ("xsd:int(-1.9e0)", "\"-1\"^^xsd:int"),
+        ("xsd:long(9223372036854775808)", ""),
+        (
+            "xsd:unsignedLong(18446744073709551615)",
+            "\"18446744073709551615\"^^xsd:unsignedLong",
+        ),
+        ("xsd:unsignedLong(18446744073709551616)", ""),
+        ("xsd:unsignedByte(-1)", ""),
+        ("xsd:unsignedShort(true)", "\"1\"^^xsd:unsignedShort"),
+        ("xsd:unsignedInt(\"+07\")", "\"7\"^^xsd:unsignedInt"),
+        ("xsd:positiveInteger(0)", ""),
+        (
+            "xsd:positiveInteger(1e20)",
+            "\"100000000000000000000\"^^xsd:positiveInteger",
+        ),
+        ("xsd:nonNegativeInteger(0)", "\"0\"^^xsd:nonNegativeInteger"),
+        ("xsd:negativeInteger(0)", ""),
+        (
+            "xsd:negativeInteger(-12345678901234567890)",
+            "\"-12345678901234567890\"^^xsd:negativeInteger",
+        ),
+        ("xsd:nonPositiveInteger(1)", ""),
+        ("xsd:byte(100) + xsd:byte(100)", "\"200\"^^xsd:integer"),
+        (
+            "datatype(-xsd:byte(1))",
+            "<http://www.w3.org/2001/XMLSchema#integer>",
+        ),
+        ("xsd:int(\"x\")", ""),
+        ("xsd:int(\"5\"@en)", ""),
+        ("xsd:int(<a>)", ""),
+        ("xsd:int(\"5\"^^xsd:token)", "\"5\"^^xsd:int"),
+        (
+            "xsd:gYear(\"2024-02-29T13:14:15Z\"^^xsd:dateTime)",
+            "\"2024Z\"^^xsd:gYear",
+        ),
+        ("xsd:gYear(\"2024-02-29\"^^xsd:date)", "\"2024\"^^xsd:gYear"),
+        ("xsd:gYear(\"2024\")", "\"2024\"^^xsd:gYear"),
+        ("xsd:gYear(2024)", ""),
+        (
+            "xsd:gYearMonth(\"2024-02-29\"^^xsd:date)",
+            "\"2024-02\"^^xsd:gYearMonth",
+        ),
+        (
+            "xsd:gMonth(\"2024-02-29\"^^xsd:date)",
+            "\"--02\"^^xsd:gMonth",
+        ),
+        (
+            "xsd:gMonthDay(\"2024-02-29\"^^xsd:date)",
+            "\"--02-29\"^^xsd:gMonthDay",
+        ),
+        ("xsd:gDay(\"2024-02-29\"^^xsd:date)", "\"---29\"^^xsd:gDay"),
+        ("xsd:gDay(\"2024\"^^xsd:gYear)", ""),
+        (
+            "xsd:dateTimeStamp(\"2024-02-29T13:14:15Z\")",
+            "\"2024-02-29T13:14:15Z\"^^xsd:dateTimeStamp",
+        ),
+        (
+            "xsd:dateTimeStamp(\"2024-02-29T13:14:15\"^^xsd:dateTime)",
+            "",
+        ),
+        ("xsd:hexBinary(\"0fb7\")", "\"0FB7\"^^xsd:hexBinary"),
+        ("xsd:hexBinary(\"0fb\")", ""),
+        (
+            "xsd:base64Binary(\"0fb7\"^^xsd:hexBinary)",
+            "\"D7c=\"^^xsd:base64Binary",
+        ),
+        (
+            "xsd:hexBinary(\"D7 c=\"^^xsd:base64Binary)",
+            "\"0FB7\"^^xsd:hexBinary",
+        ),
+        ("xsd:base64Binary(\"D7d=\")", ""),
+        ("xsd:base64Binary(\"D===\")", ""),
+        ("xsd:base64Binary(\"\")", "\"\"^^xsd:base64Binary"),
+        ("xsd:anyURI(\" http://x/ \")", "\"http://x/\"^^xsd:anyURI"),
+        ("xsd:anyURI(5)", ""),
+        (
+            "xsd:normalizedString(\"a\\tb \")",
+            "\"a b \"^^xsd:normalizedString",
+        ),
+        ("xsd:token(\" a  b \")", "\"a b\"^^xsd:token"),
+        ("xsd:token(5.50)", "\"5.5\"^^xsd:token"),
+        ("xsd:language(\"en-GB\")", "\"en-GB\"^^xsd:language"),
+        ("xsd:language(\"en_GB\")", ""),
+        ("xsd:NMTOKEN(\"1a\")", "\"1a\"^^xsd:NMTOKEN"),
+        ("xsd:Name(\"1a\")", ""),
+        ("xsd:Name(\"x:a\")", "\"x:a\"^^xsd:Name"),
+        ("xsd:NCName(\"x:a\")", ""),
+        ("xsd:NCName(\"\")", ""),
+    ] {
+        check(expression, expected);
+    }
+}

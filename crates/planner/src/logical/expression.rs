@@ -9,7 +9,7 @@ use spargebra::algebra::{Expression as Source, Function as SourceFunction};
 use super::Mark;
 use super::translate::Translator;
 use crate::error::Error;
-use crate::expression::{ArithmeticOperator, Comparison, Expression, Function};
+use crate::expression::{ArithmeticOperator, Comparison, DERIVED, Expression, Function};
 use crate::variable_set::VariableSet;
 
 impl<'a> Translator<'a> {
@@ -321,7 +321,14 @@ fn cast(name: &NamedNode) -> Result<Function, Error> {
         Some("duration") => Function::CastDuration,
         Some("yearMonthDuration") => Function::CastYearMonthDuration,
         Some("dayTimeDuration") => Function::CastDayTimeDuration,
-        _ => return Err(Error::Unsupported(format!("function {name}"))),
+        _ => {
+            let derived = DERIVED
+                .iter()
+                .find(|datatype| datatype.iri() == name.as_str());
+            let datatype =
+                *derived.ok_or_else(|| Error::Unsupported(format!("function {name}")))?;
+            Function::CastDerived(datatype)
+        }
     })
 }
 

@@ -5,6 +5,7 @@
 //! wants a few counts only, and only for the constants of the query.
 
 mod names;
+mod patterns;
 mod predicates;
 mod product;
 mod scope;
@@ -66,6 +67,7 @@ pub(super) fn notes(
             unconnected(text, tokens, query, snapshot, &mut notes)?;
         }
     }
+    patterns::wrong(text, tokens, query, &mut notes);
     let unbound = scope::unbound(text, tokens);
     notes.extend(unbound.iter().map(|unbound| of_variable(text, unbound)));
     notes.sort_by_key(|note| note.place.as_ref().map(|place| (place.line, place.column)));
