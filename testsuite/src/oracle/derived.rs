@@ -102,7 +102,7 @@ fn bits(text: &str, digits: &str, width: usize) -> Option<String> {
     let mut padding = 0;
     if width == 6 {
         text.retain(|c| c != ' ');
-        if text.len() % 4 != 0 {
+        if !text.len().is_multiple_of(4) {
             return None;
         }
         while padding < 2 && text.ends_with('=') {
@@ -117,7 +117,7 @@ fn bits(text: &str, digits: &str, width: usize) -> Option<String> {
         bits.push_str(&format!("{:0width$b}", digits.find(c)?));
     }
     let extra = bits.split_off(bits.len() - 2 * padding.min(bits.len() / 2));
-    (bits.len() % 8 == 0 && !extra.contains('1')).then_some(bits)
+    (bits.len().is_multiple_of(8) && !extra.contains('1')).then_some(bits)
 }
 
 fn written(target: &str, bits: &str) -> String {
@@ -126,7 +126,7 @@ fn written(target: &str, bits: &str) -> String {
         _ => (BASE64, 6),
     };
     let mut padded = bits.to_owned();
-    while padded.len() % width != 0 {
+    while !padded.len().is_multiple_of(width) {
         padded.push('0');
     }
     let mut text = String::new();
@@ -135,7 +135,7 @@ fn written(target: &str, bits: &str) -> String {
         let digit = usize::from_str_radix(digit, 2).unwrap_or(0);
         text.extend(digits.chars().nth(digit));
     }
-    while width == 6 && text.len() % 4 != 0 {
+    while width == 6 && !text.len().is_multiple_of(4) {
         text.push('=');
     }
     text

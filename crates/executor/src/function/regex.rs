@@ -233,11 +233,12 @@ fn pieces(replacement: &str, groups: usize) -> Option<Vec<Piece>> {
 mod tests {
     use super::*;
 
+    fn matches(pattern: &str, flags: &str, text: &str) -> Option<bool> {
+        compile(pattern, flags).and_then(|regex| regex.is_match(text))
+    }
+
     #[test]
     fn patterns_are_those_of_xpath() {
-        let matches = |pattern: &str, flags: &str, text: &str| {
-            compile(pattern, flags).and_then(|regex| regex.is_match(text))
-        };
         assert_eq!(matches("^a.c$", "", "abc"), Some(true));
         assert_eq!(matches("^ali", "i", "Alice"), Some(true));
         assert_eq!(matches("a.c", "", "a\nc"), Some(false));
@@ -252,6 +253,11 @@ mod tests {
         assert_eq!(matches("^\\i\\c*$", "", "a-1"), Some(true));
         assert_eq!(matches("^\\w+$", "", "ab_c"), Some(false));
         assert_eq!(matches("^\\w+$", "", "ab\u{e9}1"), Some(true));
+        assert_eq!(matches("a", "z", "a"), None);
+    }
+
+    #[test]
+    fn what_the_matchers_lack_is_there() {
         assert_eq!(matches("^(a|b)\\1$", "", "aa"), Some(true));
         assert_eq!(matches("^(a|b)\\1$", "", "ab"), Some(false));
         assert_eq!(matches("^(a)\\1$", "i", "aA"), Some(true));
