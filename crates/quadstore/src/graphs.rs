@@ -218,16 +218,19 @@ impl Notes {
         })
     }
 
-    /// The graphs that gained or lost quads, as changes of the catalogue.
+    /// The graphs that gained or lost quads, as changes of the catalogue; and those, ascending, of which
+    /// it was said that they exist though empty, or do not.
     pub(crate) fn graph_changes<'a>(
         &'a self,
         catalogue: &'a mut RowReader,
+        created: Vec<(u64, bool)>,
         default_quads: &'a mut u64,
     ) -> Result<GraphChanges<'a>> {
         let mut notes = self.read()?;
         Ok(GraphChanges {
             next: notes.next()?,
             notes,
+            created: created.into_iter().peekable(),
             catalogue,
             default_quads,
         })
@@ -282,8 +285,8 @@ impl NoteReader<'_> {
     }
 }
 
-/// Whether a subject (second) has quads in a graph (first).
-pub(crate) type Remains<'a> = Box<dyn FnMut(TermId, TermId) -> Result<bool> + 'a>;
+/// Whether each of some subjects (second) has quads in a graph (first).
+pub(crate) type Remains<'a> = Box<dyn FnMut(TermId, &[TermId]) -> Result<Vec<bool>> + 'a>;
 
 /// Notes as changes of the tree of pairs.
 pub(crate) struct PairChanges<'a> {
@@ -299,13 +302,29 @@ impl Changes for PairChanges<'_> {
             };
             // Who gained more than lost has quads; otherwise only the quads themselves tell.
             let lost = i64::try_from(note.gained).is_err() || note.gained == 0;
-            let delete = lost
-                && !(self.remains)(
-                    TermId::from_bits(note.graph),
-                    TermId::from_bits(note.subject),
-                )?;
             batch.rows.push([note.graph, note.subject, 0, 0]);
-            batch.deletes.push(delete);
+            batch.deletes.push(lost);
+        }
+        let pairs = batch.rows.chunk_by(|[a, ..], [b, ..]| a == b);
+        let mut lost = batch.deletes.iter_mut();
+        for pairs in pairs {
+            let Some([graph, ..]) = pairs.first() else {
+                continue;
+            };
+            let (mut subjects, mut slots) = (Vec::new(), Vec::new());
+            for ([_, subject, ..], slot) in pairs.iter().zip(&mut lost) {
+                if *slot {
+                    subjects.push(TermId::from_bits(*subject));
+                    slots.push(slot);
+                }
+            }
+            if subjects.is_empty() {
+                continue;
+            }
+            let remains = (self.remains)(TermId::from_bits(*graph), &subjects)?;
+            for (slot, remains) in slots.into_iter().zip(remains) {
+                *slot = !remains;
+            }
         }
         Ok(())
     }
@@ -315,26 +334,34 @@ impl Changes for PairChanges<'_> {
 pub(crate) struct GraphChanges<'a> {
     notes: NoteReader<'a>,
     next: Option<Note>,
+    /// Graphs that are to exist though empty, or not.
+    created: std::iter::Peekable<std::vec::IntoIter<(u64, bool)>>,
     /// Reads the catalogue as it was.
     catalogue: &'a mut RowReader,
     default_quads: &'a mut u64,
 }
 
 impl GraphChanges<'_> {
-    /// The next graph and what it gained, as a wrapping difference.
-    fn next_graph(&mut self) -> Result<Option<(TermId, u64)>> {
-        let Some(first) = self.next.take() else {
+    /// The next graph: what it gained, as a wrapping difference, and whether it was created.
+    fn next_graph(&mut self) -> Result<Option<Change>> {
+        let graphs = [
+            self.next.map(|note| note.graph),
+            self.created.peek().map(|(graph, _)| *graph),
+        ];
+        let Some(graph) = graphs.into_iter().flatten().min() else {
             return Ok(None);
         };
-        let mut gained = first.gained;
-        while let Some(note) = self.notes.next()? {
-            if note.graph != first.graph {
-                self.next = Some(note);
-                break;
-            }
+        let mut gained = 0_u64;
+        while let Some(note) = self.next.filter(|note| note.graph == graph) {
             gained = gained.wrapping_add(note.gained);
+            self.next = self.notes.next()?;
         }
-        Ok(Some((TermId::from_bits(first.graph), gained)))
+        let created = self.created.next_if(|(name, _)| *name == graph);
+        Ok(Some(Change {
+            graph: TermId::from_bits(graph),
+            gained,
+            created: created.map(|(_, created)| created),
+        }))
     }
 
     /// The entries of `graphs` (ascending) as they were: graph, quads, created.
@@ -356,41 +383,48 @@ impl GraphChanges<'_> {
     }
 }
 
+/// What changes about a graph.
+struct Change {
+    graph: TermId,
+    gained: u64,
+    created: Option<bool>,
+}
+
 impl Changes for GraphChanges<'_> {
     fn next(&mut self, batch: &mut ChangeBatch) -> Result<()> {
-        let mut graphs = Vec::new();
-        let mut gained = Vec::new();
-        while graphs.len() < BATCH_ROWS
-            && let Some((graph, difference)) = self.next_graph()?
+        let mut wanted = Vec::new();
+        while wanted.len() < BATCH_ROWS
+            && let Some(change) = self.next_graph()?
         {
-            graphs.push(graph);
-            gained.push(difference);
+            wanted.push(change);
         }
+        let at_end = wanted.is_empty();
+        let graphs: Vec<TermId> = wanted.iter().map(|change| change.graph).collect();
         let mut entries = self.entries(&graphs)?.into_iter().peekable();
-        for (graph, gained) in graphs.iter().zip(gained) {
-            let old = entries.next_if(|[name, ..]| name == graph);
-            let (before, created) = old.map_or((0, 0), |[_, quads, created]| {
-                (quads.to_bits(), created.to_bits())
-            });
-            let after = before.wrapping_add(gained);
-            if *graph == TermId::DEFAULT_GRAPH {
+        for change in wanted {
+            let old = entries.next_if(|[name, ..]| *name == change.graph);
+            let old = old.map(|[_, quads, created]| (quads.to_bits(), created.to_bits()));
+            let (before, was_created) = old.unwrap_or((0, 0));
+            let after = before.wrapping_add(change.gained);
+            let created = change.created.map_or(was_created, u64::from);
+            if change.graph == TermId::DEFAULT_GRAPH {
                 *self.default_quads = after;
             }
-            let row = |quads| [graph.to_bits(), quads, created, 0];
-            let mut changes = Vec::with_capacity(2);
-            if old.is_some() && before != after {
-                changes.push((row(before), true));
+            let new = (after != 0 || created != 0).then_some((after, created));
+            if old == new {
+                continue;
             }
-            if before != after && (after != 0 || created != 0) {
-                changes.push((row(after), false));
-            }
+            let row = |(quads, created)| [change.graph.to_bits(), quads, created, 0];
+            let old = old.map(|entry| (row(entry), true));
+            let new = new.map(|entry| (row(entry), false));
+            let mut changes: Vec<_> = old.into_iter().chain(new).collect();
             changes.sort_unstable();
             for (row, delete) in changes {
                 batch.rows.push(row);
                 batch.deletes.push(delete);
             }
         }
-        if batch.rows.is_empty() && self.next.is_some() {
+        if batch.rows.is_empty() && !at_end {
             return Changes::next(self, batch);
         }
         Ok(())

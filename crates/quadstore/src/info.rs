@@ -23,6 +23,8 @@ pub struct Info {
     pub format: u32,
     /// Graphs that hold quads or were created empty.
     pub graphs: u64,
+    /// What is in no tree and no dictionary yet.
+    pub delta: DeltaInfo,
     /// The permutations, the graph-subject pairs and the graph catalogue.
     pub trees: Vec<TreeInfo>,
     /// The parts of the dictionary: name, terms, bytes.
@@ -35,6 +37,21 @@ pub struct Info {
     pub data_bytes: u64,
     /// Bytes of the data files that are free for reuse.
     pub free_bytes: u64,
+}
+
+/// What was committed since the last checkpoint, as it is kept.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct DeltaInfo {
+    /// Quads added; some may be removed again by a later batch.
+    pub added: u64,
+    /// Quads removed; some may be added again by a later batch.
+    pub removed: u64,
+    /// Terms that the dictionary on disk does not have.
+    pub terms: u64,
+    /// Pieces that all of it is kept in.
+    pub batches: usize,
+    /// Bytes of memory.
+    pub bytes: u64,
 }
 
 /// One tree of segments.
@@ -61,7 +78,8 @@ pub(crate) fn trees(snapshot: &Snapshot) -> Vec<(TreeName, &Tree)> {
 }
 
 impl Snapshot {
-    /// What the snapshot holds and how many bytes each part takes; reads inner nodes only.
+    /// What the snapshot holds and how many bytes each part takes; reads inner nodes only and, under a
+    /// delta, the catalogue of graphs.
     pub fn info(&self) -> Result<Info> {
         let mut object_kinds = [0; 16];
         for (quads, kind) in object_kinds.iter_mut().zip(Kind::ALL) {
@@ -83,7 +101,11 @@ impl Snapshot {
             quads: self.quads(),
             commit: self.commit(),
             format: stoa_storage::format::FORMAT_VERSION,
-            graphs: self.tree(TreeName::Graphs).rows(),
+            graphs: match self.delta().is_empty() {
+                true => self.tree(TreeName::Graphs).rows(),
+                false => self.graphs()?.len() as u64,
+            },
+            delta: self.delta().info(),
             trees: infos,
             dictionary: self.dictionary().info(),
             dictionary_runs: self.dictionary().runs(),

@@ -27,9 +27,11 @@ mod snapshot;
 
 pub use bulk::*;
 pub use check::{CheckProgress, CheckReport, Problem};
-pub use delta::{Changes, Delta, EffectiveChanges, GraphChange, Probed};
+pub use delta::{
+    Changes, CheckpointOptions, Delta, EffectiveChanges, GraphChange, NewTerms, Probed, Resolved,
+};
 pub use error::{Error, Result};
-pub use info::{Info, TreeInfo};
+pub use info::{DeltaInfo, Info, TreeInfo};
 pub use quad_store::QuadStore;
 pub use read::{
     Columns, Count, GraphEntry, IdRanges, KeySection, LookupRows, LookupSpec, QuadColumns,

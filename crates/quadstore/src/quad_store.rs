@@ -1,6 +1,7 @@
 //! `QuadStore`: opens a store of quads, hands out snapshots of it, and commits new ones.
 //!
-//! Small commits go into the delta ([`QuadStore::apply`]); a bulk load is a merge into the trees.
+//! Small commits go into the delta ([`QuadStore::apply`]), which a checkpoint merges into the trees now
+//! and then ([`QuadStore::checkpoint`]); a bulk load is a merge into the trees itself, after one.
 //!
 //! # Concurrency
 //! One [`Commit`] at a time, which storage sees to. The current snapshot is replaced under a lock
@@ -24,7 +25,7 @@ use crate::permutation::{
     ChangeBatch, Changes, Effects, Intervals, MergeOptions, RowFilter, RowReader, Tree, TreeLimits,
     TreeRoot, merge,
 };
-use crate::read::{Columns, QuadColumns};
+use crate::read::{Columns, LookupRows, LookupSpec, QuadColumns};
 use crate::root::{RootPayload, Scheme, TreeName};
 use crate::segment::Row;
 use crate::snapshot::Snapshot;
@@ -70,8 +71,7 @@ impl QuadStore {
     /// The state after the last commit.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
-        let current = self.0.current.read();
-        current.unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.current()
     }
 
     /// The files below.
@@ -153,31 +153,41 @@ impl QuadStore {
         }
     }
 
-    /// Begins a commit on top of the current snapshot. Dropping it undoes everything. Other commits
-    /// wait until it is over.
+    /// Begins a commit on top of the current snapshot; none if there is a delta, which a checkpoint has
+    /// to write first. Dropping it undoes everything. Other commits wait until it is over.
     ///
     /// The first one chooses the scheme. [`Error::OtherScheme`] if another one was chosen.
-    pub(crate) fn begin_commit(&self, scheme: Option<Scheme>) -> Result<Commit<'_>> {
+    pub(crate) fn begin_commit(&self, scheme: Option<Scheme>) -> Result<Option<Commit<'_>>> {
         let committing = self.0.committing();
         if !self.snapshot().delta().is_empty() {
-            return Err(Error::Internal("a merge into trees under a delta"));
+            return Ok(None);
         }
-        let checkpoint = self.0.store.begin()?;
-        let base = self.snapshot();
         let scheme = self.scheme(scheme)?;
-        Ok(Commit {
-            inner: &self.0,
-            committing: Some(committing),
-            number: base.0.base.root.checkpoint + 1,
-            base,
-            checkpoint,
-            helpers: 0,
-            scheme,
-        })
+        let mut commit = self.0.begin(self.snapshot(), scheme)?;
+        commit.committing = Some(committing);
+        Ok(Some(commit))
+    }
+
+    /// Begins to write the delta, which is frozen; none if it is empty. Commits go on above it.
+    pub(crate) fn begin_checkpoint(&self) -> Result<Option<Commit<'_>>> {
+        let committing = self.0.committing();
+        let current = self.snapshot();
+        if current.delta().is_empty() {
+            return Ok(None);
+        }
+        let frozen = current.with_delta(current.delta().freeze(), current.commit());
+        let commit = self.0.begin(frozen.clone(), current.scheme())?;
+        self.0.publish(&committing, frozen);
+        Ok(Some(commit))
     }
 }
 
 impl Inner {
+    fn current(&self) -> Snapshot {
+        let current = self.current.read();
+        current.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     fn committing(&self) -> MutexGuard<'_, ()> {
         let guard = self.committing.lock();
         guard.unwrap_or_else(PoisonError::into_inner)
@@ -185,6 +195,24 @@ impl Inner {
 
     fn budget(&self) -> &MemoryBudget {
         self.store.cache().budget()
+    }
+
+    fn begin(&self, base: Snapshot, scheme: Scheme) -> Result<Commit<'_>> {
+        let checkpoint = self.store.begin()?;
+        let root = base.0.base.root.checkpoint;
+        if root != self.store.root().checkpoint {
+            // It was written and could not be read; what was committed since is in memory alone.
+            return Err(Error::Internal("a snapshot of another root than the last"));
+        }
+        Ok(Commit {
+            inner: self,
+            committing: None,
+            number: root + 1,
+            base,
+            checkpoint,
+            helpers: 0,
+            scheme,
+        })
     }
 
     /// Makes a snapshot the current one; it was made from the one before under the guard.
@@ -264,7 +292,7 @@ impl Commit<'_> {
 
     /// The first number that no blank node has yet.
     pub(crate) fn next_blank_node(&self) -> u64 {
-        self.base.0.base.payload.next_blank_node
+        self.base.next_blank_node()
     }
 
     /// Lets each merge encode and write with so many threads besides the caller's.
@@ -407,6 +435,44 @@ impl Commit<'_> {
         dictionary: Vec<u8>,
         next_blank_node: u64,
     ) -> Result<u64> {
+        let payload = self.payload(merged, derived, dictionary, next_blank_node);
+        let commit = next_commit(&self.base)?;
+        self.checkpoint.commit(commit, &payload.encode()?)?;
+        let snapshot = self.base.reopen()?;
+        let committing = self.committing;
+        let committing = committing.ok_or(Error::Internal("a commit that lets others in"))?;
+        self.inner.publish(&committing, snapshot);
+        Ok(commit)
+    }
+
+    /// Makes what the delta of the snapshot came to durable, as [`Commit::finish`]; what was committed
+    /// meanwhile is laid over it.
+    pub(crate) fn finish_checkpoint(
+        self,
+        merged: Vec<Merged>,
+        derived: Derived,
+        dictionary: Vec<u8>,
+    ) -> Result<()> {
+        let next_blank_node = self.base.next_blank_node();
+        let payload = self.payload(merged, derived, dictionary, next_blank_node);
+        self.checkpoint
+            .commit(self.base.commit(), &payload.encode()?)?;
+        let snapshot = self.base.reopen()?;
+        let committing = self.inner.committing();
+        let current = self.inner.current();
+        let delta = current.delta().above(self.base.delta());
+        let snapshot = snapshot.with_delta(delta, current.commit());
+        self.inner.publish(&committing, snapshot);
+        Ok(())
+    }
+
+    fn payload(
+        &self,
+        merged: Vec<Merged>,
+        derived: Derived,
+        dictionary: Vec<u8>,
+        next_blank_node: u64,
+    ) -> RootPayload {
         let mut payload = RootPayload {
             next_blank_node,
             default_quads: derived.default_quads,
@@ -420,13 +486,7 @@ impl Commit<'_> {
         for one in merged {
             *payload.tree_mut(one.tree) = one.root;
         }
-        let commit = next_commit(&self.base)?;
-        self.checkpoint.commit(commit, &payload.encode()?)?;
-        let snapshot = self.base.reopen()?;
-        let committing = self.committing;
-        let committing = committing.ok_or(Error::Internal("a commit that lets others in"))?;
-        self.inner.publish(&committing, snapshot);
-        Ok(commit)
+        payload
     }
 
     fn options(&self) -> MergeOptions<'_> {
@@ -441,7 +501,7 @@ impl Commit<'_> {
 
     fn merge_pairs(&self, notes: &Notes, counted: &TreeRoot) -> Result<TreeRoot> {
         let tree = Arc::new(Tree::new(counted));
-        let remains = |graph, subject| {
+        let of_tree = |graph, subject: TermId| {
             if self.scheme == Scheme::Lean {
                 return Err(Error::Internal("a deletion in the lean scheme"));
             }
@@ -458,6 +518,13 @@ impl Commit<'_> {
             let mut out = QuadColumns::default();
             while out.rows == 0 && reader.next(1, &mut out, None)? {}
             Ok(out.rows > 0)
+        };
+        let remains = |graph, subjects: &[TermId]| {
+            if !self.base.delta().is_empty() {
+                return subjects_in(&self.base, graph, subjects);
+            }
+            let subjects = subjects.iter();
+            subjects.map(|subject| of_tree(graph, *subject)).collect()
         };
         let mut changes = notes.pair_changes(Box::new(remains))?;
         let (root, _) = merge(
@@ -479,7 +546,10 @@ impl Commit<'_> {
             RowFilter::ALL,
             Intervals::NONE,
         );
-        let mut changes = notes.graph_changes(&mut catalogue, &mut default_quads)?;
+        let created = self.base.delta().graphs().into_iter();
+        let created = created.filter_map(|change| Some((change.graph, change.created?)));
+        let mut changes =
+            notes.graph_changes(&mut catalogue, created.collect(), &mut default_quads)?;
         let (root, _) = merge(
             self.options(),
             self.base.tree(TreeName::Graphs),
@@ -488,4 +558,26 @@ impl Commit<'_> {
         )?;
         Ok((root, default_quads))
     }
+}
+
+/// For each subject whether it has quads in a graph. The delta of the snapshot is what is written, so
+/// that the new trees hold what it shows.
+fn subjects_in(snapshot: &Snapshot, graph: TermId, subjects: &[TermId]) -> Result<Vec<bool>> {
+    let mut lookup = snapshot.lookup(&LookupSpec {
+        permutation: Permutation::Spog,
+        key_length: 1,
+        graphs: GraphSet::One(graph),
+        columns: Columns::NONE,
+        with_graph: true,
+    })?;
+    lookup.start(&[subjects])?;
+    let (mut has, mut found) = (vec![false; subjects.len()], LookupRows::default());
+    while lookup.next(4096, &mut found)? {
+        for index in &found.key_index {
+            if let Some(has) = has.get_mut(*index as usize) {
+                *has = true;
+            }
+        }
+    }
+    Ok(has)
 }

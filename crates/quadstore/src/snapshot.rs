@@ -23,7 +23,7 @@ use oxrdf::NamedNode;
 use stoa_storage::{Root, Store};
 use stoa_terms::{GraphSet, TermId};
 
-use crate::delta::{Delta, GraphDelta, Overlay};
+use crate::delta::{Delta, DeltaCursor, GraphDelta};
 use crate::dictionary::Dictionary;
 use crate::error::{Error, Result};
 use crate::permutation::{Intervals, RowFilter, RowReader, Tree};
@@ -42,6 +42,8 @@ pub struct Snapshot(pub(crate) Arc<State>, Arc<AtomicU64>);
 /// What the snapshots over one root share.
 pub(crate) struct Base {
     pub(crate) store: Arc<Store>,
+    /// That of the root alone.
+    dictionary: Arc<Dictionary>,
     /// Keeps the extents of the snapshot.
     pub(crate) root: Root,
     pub(crate) payload: RootPayload,
@@ -100,20 +102,21 @@ impl Snapshot {
         let commit = root.commit;
         let base = Base {
             store: Arc::clone(store),
+            dictionary: Arc::new(dictionary),
             root,
             payload,
             trees,
         };
-        Self::over(
-            Arc::new(base),
-            Arc::new(dictionary),
-            Delta::default(),
-            commit,
-        )
+        Self::over(Arc::new(base), Delta::default(), commit)
     }
 
-    fn over(base: Arc<Base>, dictionary: Arc<Dictionary>, delta: Delta, commit: u64) -> Self {
+    fn over(base: Arc<Base>, delta: Delta, commit: u64) -> Self {
         let [psog, ..] = &base.trees;
+        let terms = delta.terms();
+        let dictionary = match terms.is_empty() {
+            true => Arc::clone(&base.dictionary),
+            false => Arc::new(base.dictionary.with_delta(terms)),
+        };
         let state = State {
             quads: psog.rows().saturating_add_signed(delta.net_quads()),
             default_quads: base
@@ -132,8 +135,7 @@ impl Snapshot {
 
     /// The same root under another version of the delta.
     pub(crate) fn with_delta(&self, delta: Delta, commit: u64) -> Self {
-        let (base, dictionary) = (Arc::clone(&self.0.base), Arc::clone(&self.0.dictionary));
-        Self::over(base, dictionary, delta, commit)
+        Self::over(Arc::clone(&self.0.base), delta, commit)
     }
 
     /// The last checkpoint alone, without what was committed since.
@@ -182,6 +184,12 @@ impl Snapshot {
         self.0.commit
     }
 
+    /// The first number that no blank node has.
+    pub(crate) fn next_blank_node(&self) -> u64 {
+        let of_delta = self.0.delta.next_blank_node();
+        self.0.base.payload.next_blank_node.max(of_delta)
+    }
+
     /// The dictionary of this snapshot.
     pub(crate) fn dictionary(&self) -> &Dictionary {
         &self.0.dictionary
@@ -217,9 +225,9 @@ impl Snapshot {
         let (store, tree) = (Arc::clone(self.store()), Arc::clone(self.tree(name)));
         let mut reader = RowReader::new(store, tree, columns, filter, intervals);
         if !self.0.delta.is_empty()
-            && let Some(overlay) = Overlay::over(&self.0.delta, name)
+            && let Some(changes) = DeltaCursor::over(&self.0.delta, name)
         {
-            reader = reader.under(overlay);
+            reader = reader.under(changes);
         }
         if name.permutation().is_some() {
             reader.counted(&self.1)

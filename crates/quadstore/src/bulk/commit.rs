@@ -22,7 +22,7 @@ use super::{BulkSummary, Shared, limits};
 use crate::dictionary::{Dictionary, Partition};
 use crate::quad_store::{Commit, Derived, Merged};
 use crate::root::TreeName;
-use crate::{Error, QuadStore, Result, Scheme};
+use crate::{CheckpointOptions, Error, QuadStore, Result, Scheme};
 
 /// Quads that are handed to the merge at a time.
 const BATCH_QUADS: usize = 8192;
@@ -35,7 +35,7 @@ pub(super) fn commit(store: &QuadStore, shared: &Shared) -> Result<BulkSummary> 
     }
     shared.check_cancelled()?;
     let mut partials = std::mem::take(&mut *lock(&shared.sealed));
-    let mut commit = store.begin_commit(shared.options.scheme)?;
+    let mut commit = begin(store, shared)?;
     // Beyond a thread for each tree, the others help these.
     commit.set_helpers(shared.options.threads.saturating_sub(TREES) / TREES);
     let ids_file = SpillFile::new(&shared.space)?;
@@ -69,6 +69,21 @@ pub(super) fn commit(store: &QuadStore, shared: &Shared) -> Result<BulkSummary> 
         merged.extend(by_graph.merge(shared, &commit)?);
     }
     finish(shared, commit, merged, derived, terms)
+}
+
+/// Begins the commit, once what is in no checkpoint yet is in one.
+fn begin<'a>(store: &'a QuadStore, shared: &Shared) -> Result<Commit<'a>> {
+    let options = CheckpointOptions {
+        threads: shared.options.threads,
+        memory_bytes: shared.options.memory_bytes,
+        cancel: Arc::clone(&shared.options.cancel),
+    };
+    loop {
+        if let Some(commit) = store.begin_commit(shared.options.scheme)? {
+            return Ok(commit);
+        }
+        store.checkpoint(&options)?;
+    }
 }
 
 fn finish(

@@ -70,7 +70,7 @@ fn quads() -> Vec<Quad> {
 
 /// Commits terms and quads; each permutation gets what `choose` makes of its quads.
 fn fill(store: &QuadStore, iris: u64, choose: impl Fn(Permutation, &mut Vec<Quad>)) {
-    let commit = store.begin_commit(None).unwrap();
+    let commit = store.begin_commit(None).unwrap().unwrap();
     let partition = std::thread::scope(|scope| {
         let options = PartitionOptions {
             kind: Kind::Iri,

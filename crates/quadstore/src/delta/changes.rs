@@ -2,12 +2,16 @@
 //!
 //! Whether a quad exists is looked up once, on the thread of whoever wants it changed, by batches and
 //! against the snapshot that it reads ([`crate::Snapshot::probe`]). At commit only what was committed
-//! since is looked at, in memory ([`Probed::recheck`]); what then differs from what is wanted is
-//! effective ([`Probed::effective`]).
+//! since is looked at, in memory: terms that were new get their ids ([`Probed::resolve`]), then quads
+//! that were committed meanwhile are noticed ([`Probed::recheck`]); what then differs from what is
+//! wanted is effective ([`Probed::effective`]).
 
-use stoa_terms::{GraphSet, Permutation, TermId};
+use stoa_terms::{GraphSet, Kind, Permutation, TermId};
+
+use std::sync::Arc;
 
 use super::graphs::{GraphDelta, net_graphs};
+use super::terms::{Resolved, Terms};
 use crate::error::Result;
 use crate::read::{Columns, LookupRows, LookupSpec};
 use crate::segment::Row;
@@ -55,6 +59,7 @@ pub struct Probed {
     /// Ascending, each row once.
     probes: Vec<Probe>,
     graphs: Vec<GraphDelta>,
+    terms: Arc<Terms>,
 }
 
 /// Changes that have an effect on what they were probed against.
@@ -64,6 +69,7 @@ pub struct EffectiveChanges {
     added: Vec<Row>,
     removed: Vec<Row>,
     graphs: Vec<GraphDelta>,
+    terms: Arc<Terms>,
 }
 
 fn psog(quad: &Quad) -> Row {
@@ -87,9 +93,7 @@ impl Probed {
         let removed = changes.removed.iter().map(|quad| probe(quad, true));
         let added = changes.added.iter().map(|quad| probe(quad, false));
         let mut probes: Vec<Probe> = removed.chain(added).collect();
-        // Of one quad the addition comes first, and stays.
-        probes.sort_unstable_by_key(|probe| (probe.row, probe.removed));
-        probes.dedup_by_key(|probe| probe.row);
+        sort(&mut probes);
         let graphs: Vec<GraphDelta> = changes
             .graphs
             .iter()
@@ -102,7 +106,27 @@ impl Probed {
         Self {
             probes,
             graphs: net_graphs(graphs.iter()),
+            terms: Arc::default(),
         }
+    }
+
+    /// Puts the ids that new terms got in the place of private ones; before [`Probed::recheck`].
+    ///
+    /// # Errors
+    /// If `resolved` was not made by [`crate::NewTerms::resolve`] on top of the current snapshot.
+    pub fn resolve(&mut self, resolved: &Resolved) -> Result<()> {
+        let id = |bits: u64| resolved.id(TermId::from_bits(bits)).to_bits();
+        for probe in &mut self.probes {
+            probe.row = probe.row.map(id);
+        }
+        // Two terms may have turned out to be one.
+        sort(&mut self.probes);
+        for change in &mut self.graphs {
+            change.graph = id(change.graph);
+        }
+        self.graphs = net_graphs(self.graphs.iter());
+        self.terms = Arc::new(resolved.terms()?);
+        Ok(())
     }
 
     /// Takes notice of what was committed since the changes were probed; in the order of the commits.
@@ -148,13 +172,60 @@ impl Probed {
         let graphs = [gained(&added, 1), gained(&removed, -1), self.graphs.clone()];
         EffectiveChanges {
             graphs: net_graphs(graphs.iter().flatten()),
+            terms: Arc::clone(&self.terms),
             added,
             removed,
         }
     }
 }
 
+/// Puts probes in order; of one quad the addition stays.
+fn sort(probes: &mut Vec<Probe>) {
+    probes.sort_unstable_by_key(|probe| (probe.row, probe.removed));
+    probes.dedup_by_key(|probe| probe.row);
+}
+
 impl EffectiveChanges {
+    /// The changes that a commit was found to have, as it told them: quads added and removed, what was
+    /// wanted of graphs, terms with their ids, and the first number that no blank node has after it
+    /// (0 if it brought none). For recovery, which makes the same commits again in the same order.
+    ///
+    /// # Errors
+    /// If the ids of the terms of a kind have gaps.
+    pub fn of_commit(
+        changes: &Changes,
+        terms: Vec<(TermId, Vec<u8>)>,
+        next_blank_node: u64,
+    ) -> Result<Self> {
+        let mut probed = Probed::new(changes);
+        for probe in &mut probed.probes {
+            probe.exists = probe.removed;
+        }
+        probed.terms = Arc::new(Terms::of_ids(terms, next_blank_node)?);
+        Ok(probed.effective())
+    }
+
+    /// What was wanted of graphs as such.
+    pub fn graphs(&self) -> impl Iterator<Item = GraphChange> + '_ {
+        self.graphs.iter().filter_map(|change| {
+            Some(GraphChange {
+                graph: TermId::from_bits(change.graph),
+                created: change.created?,
+            })
+        })
+    }
+
+    /// Kind, key (`stoa_terms::key`; of a triple term the ids of its parts) and id of each new term.
+    pub fn terms(&self) -> impl Iterator<Item = (Kind, &[u8], TermId)> {
+        self.terms.iter()
+    }
+
+    /// The first number that no blank node has after the commit; 0 if it brought none.
+    #[must_use]
+    pub fn next_blank_node(&self) -> u64 {
+        self.terms.next_blank_node
+    }
+
     /// Quads that were not there and are now.
     pub fn added(&self) -> impl ExactSizeIterator<Item = Quad> + '_ {
         quads(&self.added)
@@ -168,7 +239,10 @@ impl EffectiveChanges {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.removed.is_empty() && self.graphs.is_empty()
+        self.added.is_empty()
+            && self.removed.is_empty()
+            && self.graphs.is_empty()
+            && self.terms.is_empty()
     }
 
     pub(super) fn added_rows(&self) -> &[Row] {
@@ -177,6 +251,10 @@ impl EffectiveChanges {
 
     pub(super) fn removed_rows(&self) -> &[Row] {
         &self.removed
+    }
+
+    pub(super) fn new_terms(&self) -> Arc<Terms> {
+        Arc::clone(&self.terms)
     }
 
     /// What graphs gain and what is wanted of them, ascending.

@@ -1,4 +1,4 @@
-//! The changes of a delta in one order, as what they come to: `Overlay`.
+//! The changes of a delta in one order, as what they come to: `DeltaCursor`.
 //!
 //! Batches follow each other in time. A quad that one added and a later one removed is no change, so
 //! the signs of a row in all batches are added up; since changes are effective, the sum is 1, 0 or -1.
@@ -42,7 +42,7 @@ impl Source {
 pub(crate) type Event = (Row, bool);
 
 /// See the module header.
-pub(crate) struct Overlay {
+pub(crate) struct DeltaCursor {
     sources: Vec<Source>,
     sort: Sort,
     is_pairs: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Overlay {
     next: Option<Event>,
 }
 
-impl Overlay {
+impl DeltaCursor {
     /// What lies over a tree; `None` if nothing does.
     pub(crate) fn over(delta: &Delta, tree: TreeName) -> Option<Self> {
         Self::of_batches(delta.batches(), tree)
@@ -75,14 +75,14 @@ impl Overlay {
                 }
             }
         }
-        let overlay = Self {
+        let cursor = Self {
             sources,
             sort,
             is_pairs,
             high: [0; 4],
             next: None,
         };
-        (!overlay.sources.is_empty()).then_some(overlay)
+        (!cursor.sources.is_empty()).then_some(cursor)
     }
 
     /// Goes to the changes between two rows, both included.

@@ -22,12 +22,15 @@
 //!
 //! # Limits
 //! Less than 64 bytes a quad over all orders; each batch holds a reservation of exactly what it takes.
-//! There are at most log2 of the changes batches, each at least twice as large as the next.
+//! There are at most log2 of the changes batches, each at least twice as large as the next, once all
+//! that are due were merged.
 
 mod changes;
-pub(crate) mod cursor;
+mod checkpoint;
+mod cursor;
 mod graphs;
 mod side;
+mod terms;
 #[cfg(test)]
 mod tests;
 
@@ -37,12 +40,16 @@ use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::TermId;
 
 pub use changes::{Changes, EffectiveChanges, GraphChange, Probed};
-pub(crate) use cursor::Overlay;
+pub use checkpoint::CheckpointOptions;
+pub(crate) use cursor::DeltaCursor;
 pub(crate) use graphs::{GraphDelta, net_graphs};
 use side::Side;
 pub(crate) use side::Sort;
+pub(crate) use terms::{KindTerms, Terms};
+pub use terms::{NewTerms, Resolved};
 
 use crate::error::Result;
+use crate::info::DeltaInfo;
 use crate::root::TreeName;
 use crate::segment::Row;
 
@@ -56,6 +63,7 @@ pub(crate) struct Batch {
     added: Side,
     removed: Side,
     graphs: Box<[GraphDelta]>,
+    terms: Arc<Terms>,
     /// What all of it takes.
     bytes: u64,
     #[expect(dead_code, reason = "held for its drop")]
@@ -67,17 +75,19 @@ impl Batch {
         added: Side,
         removed: Side,
         graphs: Vec<GraphDelta>,
+        terms: Arc<Terms>,
         budget: &MemoryBudget,
     ) -> Result<Self> {
         let graphs = graphs.into_boxed_slice();
-        let bytes = added.memory_bytes()
-            + removed.memory_bytes()
-            + (size_of_val(&*graphs) + size_of::<Self>()) as u64;
+        let other = size_of_val(&*graphs) + terms.memory_bytes();
+        let fixed = size_of::<Self>() + size_of::<Terms>();
+        let bytes = added.memory_bytes() + removed.memory_bytes() + (other + fixed) as u64;
         let reservation = budget.try_reserve(bytes);
         Ok(Self {
             added,
             removed,
             graphs,
+            terms,
             bytes,
             reservation: reservation.map_err(stoa_storage::Error::from)?,
         })
@@ -98,12 +108,13 @@ impl Batch {
             graph_first,
         )?;
         let graphs = net_graphs(one.graphs.iter().chain(&two.graphs));
-        Self::new(added, removed, graphs, budget)
+        let terms = Terms::merge(&one.terms, &two.terms)?;
+        Self::new(added, removed, graphs, terms, budget)
     }
 
-    /// Changes, of graphs as well.
+    /// Changes, of graphs and terms as well.
     fn len(&self) -> usize {
-        self.added.len() + self.removed.len() + self.graphs.len()
+        self.added.len() + self.removed.len() + self.graphs.len() + self.terms.len()
     }
 }
 
@@ -140,7 +151,7 @@ impl Delta {
         self.batches.is_empty()
     }
 
-    /// Changes that are kept, quads and graphs; those that were undone may be among them.
+    /// Changes that are kept: quads, graphs and terms; those that were undone may be among them.
     #[must_use]
     pub fn changes(&self) -> usize {
         self.batches.iter().map(|batch| batch.len()).sum()
@@ -150,6 +161,20 @@ impl Delta {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         self.batches.iter().map(|batch| batch.bytes).sum()
+    }
+
+    pub(crate) fn info(&self) -> DeltaInfo {
+        let mut info = DeltaInfo {
+            batches: self.batches.len(),
+            bytes: self.memory_bytes(),
+            ..DeltaInfo::default()
+        };
+        for batch in &self.batches {
+            info.added += batch.added.len() as u64;
+            info.removed += batch.removed.len() as u64;
+            info.terms += batch.terms.len() as u64;
+        }
+        info
     }
 
     /// How many quads there are more than in the root, or fewer.
@@ -180,6 +205,19 @@ impl Delta {
             let removed = if is_pairs { 0 } else { count(&batch.removed) };
             net + count(&batch.added) - removed
         })
+    }
+
+    /// The new terms of each batch that has some, the oldest first.
+    pub(crate) fn terms(&self) -> Vec<Arc<Terms>> {
+        let terms = self.batches.iter().map(|batch| &batch.terms);
+        terms.filter(|terms| terms.has_keys()).cloned().collect()
+    }
+
+    /// The first number that no blank node has after these commits; 0 if they brought none.
+    pub(crate) fn next_blank_node(&self) -> u64 {
+        let batches = self.batches.iter();
+        let next = batches.map(|batch| batch.terms.next_blank_node).max();
+        next.unwrap_or(0)
     }
 
     /// What changed about graphs, ascending by graph.
@@ -230,7 +268,8 @@ impl Delta {
         }
         let added = Side::new(changes.added_rows().to_vec(), graph_first)?;
         let removed = Side::new(changes.removed_rows().to_vec(), graph_first)?;
-        let batch = Batch::new(added, removed, changes.graph_deltas(), budget)?;
+        let (graphs, terms) = (changes.graph_deltas(), changes.new_terms());
+        let batch = Batch::new(added, removed, graphs, terms, budget)?;
         delta.batches.push(Arc::new(batch));
         while let Some((first, one, two)) = delta.mergeable()
             && one.len() + two.len() <= MERGED_AT_COMMIT

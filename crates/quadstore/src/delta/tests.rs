@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use stoa_storage::MemoryBudget;
 use stoa_terms::{GraphSet, Permutation, TermId};
 
-use super::{Changes, GraphChange, Probed};
+use super::{Changes, CheckpointOptions, GraphChange, Probed};
 use crate::permutation::TreeLimits;
 use crate::permutation::tests::{
-    Fixture, Quad, SHAPES, SMALL, Shape, Small, check_lookups, check_scans, graph_set, quad, scan,
-    smalls,
+    Fixture, Quad, SHAPES, SMALL, Shape, Small, check_all, check_lookups, check_scans, graph_set,
+    quad, scan, smalls,
 };
 use crate::read::{Columns, ScanSpec};
 use crate::snapshot::Snapshot;
@@ -22,17 +22,43 @@ struct Model {
     created: BTreeSet<TermId>,
 }
 
-/// A commit: quads to remove and to add, and graphs to make or to drop.
-type Step = (Vec<Small>, Vec<Small>, Vec<(u8, bool)>);
+/// A commit: quads to remove and to add, graphs to make or to drop; and what comes after it.
+type Step = (Vec<Small>, Vec<Small>, Vec<(u8, bool)>, After);
+
+/// What happens to the delta after a commit.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum After {
+    Nothing,
+    /// Its batches are merged.
+    Merge,
+    /// A checkpoint begins.
+    Begin,
+    /// The checkpoint that was begun ends, or a whole one is made.
+    End,
+}
+
+fn checkpoint_options() -> CheckpointOptions {
+    CheckpointOptions {
+        threads: 1,
+        memory_bytes: 16 << 20,
+        cancel: std::sync::Arc::default(),
+    }
+}
 
 fn steps(range: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Step>> {
     let graphs = prop::collection::vec((1..6_u8, any::<bool>()), 0..3);
     let graphs = prop_oneof![3 => Just(Vec::new()), 1 => graphs];
-    prop::collection::vec((smalls(0..40), smalls(0..40), graphs), range)
+    let after = prop_oneof![
+        4 => Just(After::Nothing),
+        1 => Just(After::Merge),
+        1 => Just(After::Begin),
+        1 => Just(After::End),
+    ];
+    prop::collection::vec((smalls(0..40), smalls(0..40), graphs, after), range)
 }
 
 /// The changes of a step; half of what is removed is there.
-fn changes(model: &Model, (removed, added, graphs): &Step) -> Changes {
+fn changes(model: &Model, (removed, added, graphs, _): &Step) -> Changes {
     let there = model.quads.iter().step_by(7).take(removed.len()).copied();
     let graph = |number: u8| quad([0, 0, 0, number])[3];
     Changes {
@@ -162,6 +188,7 @@ proptest! {
         let mut model = Model::default();
         load(&fixture, &mut model, &root);
         let mut held = vec![(fixture.quads.snapshot(), model.clone())];
+        let mut begun = None;
         for step in &steps {
             let changes = changes(&model, step);
             let before = fixture.quads.snapshot();
@@ -175,7 +202,28 @@ proptest! {
                 before.commit() + u64::from(!effective.is_empty())
             );
             held.push((snapshot, model.clone()));
+            match step.3 {
+                After::Nothing => {}
+                After::Merge => while fixture.quads.merge_delta().unwrap() {},
+                After::Begin => {
+                    if begun.is_none() {
+                        begun = fixture.quads.begin_checkpoint().unwrap();
+                    }
+                }
+                After::End => match begun.take() {
+                    Some(begun) => begun.write(&checkpoint_options()).unwrap(),
+                    None => {
+                        fixture.quads.checkpoint(&checkpoint_options()).unwrap();
+                        prop_assert!(fixture.quads.snapshot().delta().is_empty());
+                        if model.created.is_empty() && shape == Shape::Full {
+                            check_all(&fixture, &model.quads);
+                        }
+                    }
+                },
+            }
+            held.push((fixture.quads.snapshot(), model.clone()));
         }
+        drop(begun);
         // Held snapshots do not change, whatever comes after them.
         for (snapshot, model) in &held {
             check(snapshot, model);
@@ -187,6 +235,13 @@ proptest! {
             let length = (*length).max(1);
             check_lookups(&snapshot, &model.quads, &keys, (length, graphs, *with_graph, *batch));
         }
+        fixture.quads.checkpoint(&checkpoint_options()).unwrap();
+        check(&fixture.quads.snapshot(), &model);
+        let report = fixture.quads.check(&Default::default(), &mut |_, _, _| {}).unwrap();
+        // The small ids of the test are in no dictionary.
+        let problems = report.problems.iter();
+        let found = problems.filter(|problem| !problem.message.contains("cannot stand"));
+        prop_assert_eq!(found.collect::<Vec<_>>(), Vec::<&crate::Problem>::new());
     }
 
     #[test]

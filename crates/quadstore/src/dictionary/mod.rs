@@ -7,6 +7,9 @@
 //! neighbouring ones ([`Dictionary::mergeable`]), so that these are few. Ids never change; where they
 //! do not ascend with the keys any more, the merged partition carries both directions.
 //!
+//! New terms that commits brought and no checkpoint has written yet are laid beside the partitions
+//! (`delta::Terms`): their ids come after those of all partitions, their keys stand in none.
+//!
 //! Keys are bytes whose order is the dictionary's (`stoa_terms::key`). A range of strings is a list:
 //! the inline short strings, one id range for each ordered partition, the ids themselves for permuted
 //! ones; nothing else may compare the ids of strings.
@@ -49,6 +52,7 @@ use std::sync::Arc;
 use stoa_storage::{Checkpoint, PartRef, Store};
 use stoa_terms::{Kind, TermId};
 
+use crate::delta::{KindTerms, Terms};
 use crate::error::{Error, Result};
 pub(crate) use array::ArrayWriter;
 use cache::BlockCache;
@@ -90,6 +94,8 @@ pub(crate) struct Dictionary {
     partitions: Vec<Arc<PartitionReader>>,
     /// Where the list of partitions is; `NONE` while it is empty.
     list: PartRef,
+    /// Terms of the delta, the oldest first.
+    delta: Vec<Arc<Terms>>,
 }
 
 /// The key of a triple term: the ids of its parts, so that bytes order as ids do.
@@ -130,6 +136,7 @@ impl Dictionary {
             source,
             partitions: Vec::new(),
             list: PartRef::NONE,
+            delta: Vec::new(),
         };
         empty.reopen(root)
     }
@@ -140,6 +147,7 @@ impl Dictionary {
             source: self.source.clone(),
             partitions: Vec::new(),
             list: PartRef::NONE,
+            delta: Vec::new(),
         };
         if root.is_empty() {
             return Ok(dictionary);
@@ -169,6 +177,29 @@ impl Dictionary {
             });
         }
         Ok(dictionary)
+    }
+
+    /// The dictionary with the new terms of a delta, the oldest first, beside its partitions.
+    pub(crate) fn with_delta(&self, delta: Vec<Arc<Terms>>) -> Self {
+        Self {
+            source: self.source.clone(),
+            partitions: self.partitions.clone(),
+            list: self.list,
+            delta,
+        }
+    }
+
+    /// The terms of a kind that the delta has, the oldest first, their payloads without gaps.
+    fn delta_of(&self, kind: Kind) -> impl DoubleEndedIterator<Item = &KindTerms> {
+        self.delta
+            .iter()
+            .filter_map(move |terms| terms.of_kind(kind))
+    }
+
+    /// Where in the delta a term is, if it is there.
+    fn delta_place(&self, id: TermId) -> Option<(&KindTerms, usize)> {
+        let mut terms = self.delta_of(id.kind());
+        terms.find_map(|terms| Some((terms, terms.place(id.payload())?)))
     }
 
     /// Adds partitions that were written under `checkpoint`, and returns the new root. Those that
@@ -278,6 +309,9 @@ impl Dictionary {
 
     /// The first payload that no term of `kind` has.
     pub(crate) fn next_payload(&self, kind: Kind) -> u64 {
+        if let Some(terms) = self.delta_of(kind).next_back() {
+            return terms.end();
+        }
         self.of_kind(kind).last().map_or(0, |last| {
             last.descriptor.first_payload + last.descriptor.count
         })
@@ -285,7 +319,7 @@ impl Dictionary {
 
     /// Whether there are no terms of `kind`.
     pub(crate) fn is_empty(&self, kind: Kind) -> bool {
-        self.of_kind(kind).is_empty()
+        self.of_kind(kind).is_empty() && self.delta_of(kind).next().is_none()
     }
 
     /// The partition that holds `id`.
@@ -311,6 +345,18 @@ impl Dictionary {
         keys: &[&[u8]],
         out: &mut Vec<Option<TermId>>,
     ) -> Result<()> {
+        self.lookup_since(kind, 0, keys, out)
+    }
+
+    /// As [`Dictionary::lookup_sorted`], among terms of which some, or all, have payloads from `since`
+    /// on.
+    pub(crate) fn lookup_since(
+        &self,
+        kind: Kind,
+        since: u64,
+        keys: &[&[u8]],
+        out: &mut Vec<Option<TermId>>,
+    ) -> Result<()> {
         debug_assert!(keys.is_sorted());
         let start = out.len();
         out.resize(start + keys.len(), None);
@@ -318,8 +364,24 @@ impl Dictionary {
             return Ok(());
         };
         let mut open: Vec<usize> = (0..keys.len()).collect();
+        let newer = |terms: &&KindTerms| since < terms.end();
+        for terms in self.delta_of(kind).rev().filter(newer) {
+            open.retain(|at| {
+                let found = keys.get(*at).and_then(|key| terms.find(key));
+                if let Some(slot) = ids.get_mut(*at) {
+                    *slot = found;
+                }
+                found.is_none()
+            });
+        }
+        let newer = |partition: &&Arc<PartitionReader>| {
+            since < partition.descriptor.first_payload + partition.descriptor.count
+        };
         // The latest load is asked first: what is new is asked for most.
-        for partition in self.of_kind(kind).iter().rev() {
+        for partition in self.of_kind(kind).iter().rev().filter(newer) {
+            if open.is_empty() {
+                break;
+            }
             let wanted: Vec<&[u8]> = open
                 .iter()
                 .filter_map(|at| keys.get(*at).copied())
@@ -330,14 +392,11 @@ impl Dictionary {
                 }
             })?;
             open.retain(|at| ids.get(*at).is_some_and(Option::is_none));
-            if open.is_empty() {
-                break;
-            }
         }
         Ok(())
     }
 
-    /// All keys of `kind` with their ids, ascending.
+    /// All keys of `kind` in partitions with their ids, ascending.
     pub(crate) fn cursor(&self, kind: Kind) -> KeyCursor {
         KeyCursor::new(&self.source, self.of_kind(kind))
     }

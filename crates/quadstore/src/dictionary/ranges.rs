@@ -3,7 +3,7 @@
 //! The list has the inline short strings and, for each ordered partition of [`Kind::Literal`], the ids
 //! between two look-ups. The ids of a permuted partition that lie between are read and become as many
 //! ranges as they need; where there are too many, the range of the whole partition stands for them and
-//! the list is not exact. Literals sort by lexical form first, so a range holds all literals of that kind with
+//! the list is not exact. New terms of the delta are listed as those of a permuted partition. Literals sort by lexical form first, so a range holds all literals of that kind with
 //! a lexical form in the range, whatever their language or datatype: a superset, from which the
 //! caller's comparison picks.
 
@@ -80,18 +80,32 @@ impl Dictionary {
             } else {
                 let ordinals: Vec<u64> = (from..below).collect();
                 let mut found = partition.ids(&self.source, &ordinals)?;
-                found.sort_unstable();
-                let next = |a: &TermId, b: &TermId| a.to_bits() + 1 == b.to_bits();
-                ids.ranges.extend(found.chunk_by(next).filter_map(|run| {
-                    Some(IdRange {
-                        first: *run.first()?,
-                        last: *run.last()?,
-                    })
-                }));
+                ids.ranges.extend(as_ranges(&mut found));
             }
+        }
+        for terms in self.delta_of(kind) {
+            let from = terms.lower_bound(&keys.from);
+            let below = match &keys.below {
+                Some(below) => terms.lower_bound(below),
+                None => terms.len(),
+            };
+            let mut found: Vec<TermId> = (from..below).map(|place| terms.id(place)).collect();
+            ids.ranges.extend(as_ranges(&mut found));
         }
         Ok(ids)
     }
+}
+
+/// Ids, in any order, as ranges that ascend.
+fn as_ranges(ids: &mut [TermId]) -> impl Iterator<Item = IdRange> + '_ {
+    ids.sort_unstable();
+    let next = |a: &TermId, b: &TermId| a.to_bits() + 1 == b.to_bits();
+    ids.chunk_by(next).filter_map(|run| {
+        Some(IdRange {
+            first: *run.first()?,
+            last: *run.last()?,
+        })
+    })
 }
 
 /// The least string that is greater than all that begin with `prefix`; `None` if there is none.

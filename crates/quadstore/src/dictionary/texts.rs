@@ -29,6 +29,9 @@ struct Group<'a> {
 /// are decoded. Enough reads for any device to be busy.
 const READ_BYTES: u64 = 512 * 1024;
 
+/// Bytes of keys of the delta that are copied at a time.
+const METERED_BYTES: usize = 1 << 20;
+
 /// What is told how many bytes the keys have by now, and whether to go on.
 pub(crate) type Meter<'a> = &'a mut dyn FnMut(usize) -> bool;
 
@@ -68,15 +71,9 @@ impl Dictionary {
         keys: &mut TermTexts,
         meter: Meter<'_>,
     ) -> Result<bool> {
-        let first = keys.len();
-        keys.places.resize(first + ids.len(), (0, 0));
-        let mut sorted: Vec<(TermId, usize)> = Vec::with_capacity(ids.len());
-        for (slot, id) in ids.iter().enumerate() {
-            let kind = id.kind();
-            if (kind.is_in_dictionary() || kind == Kind::Triple) && is_wanted(kind) {
-                sorted.push((*id, first + slot));
-            }
-        }
+        let Some(mut sorted) = self.take_ids(ids, is_wanted, keys, meter) else {
+            return Ok(false);
+        };
         sorted.sort_unstable();
         let mut groups = self.group(&sorted)?;
         drop(sorted);
@@ -133,6 +130,40 @@ impl Dictionary {
                 Ok(())
             },
         )
+    }
+
+    /// Makes places for the keys of ids, fills those of the delta, and returns the ids of the others that
+    /// are wanted with the numbers of their places; none if `meter` ended it.
+    fn take_ids(
+        &self,
+        ids: &[TermId],
+        is_wanted: impl Fn(Kind) -> bool,
+        keys: &mut TermTexts,
+        meter: Meter<'_>,
+    ) -> Option<Vec<(TermId, usize)>> {
+        let first = keys.len();
+        let mut metered = keys.bytes.len() + METERED_BYTES;
+        keys.places.resize(first + ids.len(), (0, 0));
+        let mut sorted: Vec<(TermId, usize)> = Vec::with_capacity(ids.len());
+        for (slot, id) in ids.iter().enumerate() {
+            let kind = id.kind();
+            if (kind.is_in_dictionary() || kind == Kind::Triple) && is_wanted(kind) {
+                if !self.delta.is_empty()
+                    && let Some((terms, place)) = self.delta_place(*id)
+                {
+                    keys.set(first + slot, terms.key(place));
+                    if keys.bytes.len() >= metered {
+                        metered = keys.bytes.len() + METERED_BYTES;
+                        if !meter(keys.bytes.capacity()) {
+                            return None;
+                        }
+                    }
+                } else {
+                    sorted.push((*id, first + slot));
+                }
+            }
+        }
+        Some(sorted)
     }
 
     /// Ascending ids by partition.
@@ -221,13 +252,16 @@ impl Dictionary {
     /// The parts of the dictionary whose keys are of `kind`, ascending by payload.
     pub(crate) fn sections(&self, kind: Kind) -> Vec<KeySection> {
         let partitions = self.of_kind(kind).iter();
-        partitions
-            .map(|partition| KeySection {
-                payloads: partition.descriptor.first_payload
-                    ..partition.descriptor.first_payload + partition.descriptor.count,
-                is_ordered: partition.descriptor.permuted.is_none(),
-            })
-            .collect()
+        let partitions = partitions.map(|partition| KeySection {
+            payloads: partition.descriptor.first_payload
+                ..partition.descriptor.first_payload + partition.descriptor.count,
+            is_ordered: partition.descriptor.permuted.is_none(),
+        });
+        let of_delta = self.delta_of(kind).map(|terms| KeySection {
+            payloads: terms.first()..terms.end(),
+            is_ordered: terms.is_ordered(),
+        });
+        partitions.chain(of_delta).collect()
     }
 
     /// Where the keys of ascending ids of one section stand in its order.
@@ -235,6 +269,13 @@ impl Dictionary {
         let Some(first) = ids.first() else {
             return Ok(Vec::new());
         };
+        if let Some((terms, _)) = self.delta_place(*first) {
+            let place = |id: &TermId| {
+                let place = terms.place(id.payload()).ok_or_else(|| unknown(*id))?;
+                Ok(place as u64)
+            };
+            return ids.iter().map(place).collect();
+        }
         let partition = self.partition_of(*first).ok_or_else(|| unknown(*first))?;
         let offset = |id: &TermId| partition.offset(id.payload()).ok_or_else(|| unknown(*id));
         let offsets = ids.iter().map(offset).collect::<Result<Vec<_>>>()?;

@@ -30,7 +30,7 @@ use overlaid::Overlaid;
 
 use super::node::Child;
 use super::tree::{LeafCursor, Tree};
-use crate::delta::Overlay;
+use crate::delta::DeltaCursor;
 use crate::error::{Error, Result};
 use crate::read::{Columns, QuadColumns};
 use crate::segment::Row;
@@ -171,7 +171,7 @@ impl RowFilter {
 /// A leaf of a window.
 struct Leaf {
     header: Header,
-    /// The first row of the leaf after it, if that is known.
+    /// The first row of the leaf after it, if that is known; for what lies over the tree.
     next_first: Option<Row>,
 }
 
@@ -228,6 +228,7 @@ pub(crate) struct RowReader {
     examined: Option<Arc<AtomicU64>>,
     /// What lies over the tree, if anything does.
     overlaid: Option<Box<Overlaid>>,
+    is_overlaid: bool,
 }
 
 impl RowReader {
@@ -259,12 +260,14 @@ impl RowReader {
             last: None,
             examined: None,
             overlaid: None,
+            is_overlaid: false,
         }
     }
 
     /// Lays changes over the tree.
-    pub(crate) fn under(mut self, overlay: Overlay) -> Self {
-        self.overlaid = Some(Box::new(Overlaid::new(overlay)));
+    pub(crate) fn under(mut self, changes: DeltaCursor) -> Self {
+        self.is_overlaid = true;
+        self.overlaid = Some(Box::new(Overlaid::new(changes)));
         self
     }
 
@@ -301,7 +304,9 @@ impl RowReader {
         out: &mut QuadColumns,
         mut index: Option<&mut Vec<u32>>,
     ) -> Result<bool> {
-        if let Some(mut overlaid) = self.overlaid.take() {
+        if self.is_overlaid
+            && let Some(mut overlaid) = self.overlaid.take()
+        {
             let more = self.next_overlaid(&mut overlaid, max_rows, out, index);
             self.overlaid = Some(overlaid);
             return more;
@@ -507,8 +512,10 @@ impl RowReader {
                 next_first: None,
             });
         }
-        for visit in &visits {
-            self.leaves[visit.leaf].next_first = visit.next_first;
+        if self.is_overlaid {
+            for visit in &visits {
+                self.leaves[visit.leaf].next_first = visit.next_first;
+            }
         }
         let (parts, visits) = self.plan_groups(&visits);
         self.parts = self.store.read(&parts)?;

@@ -96,7 +96,7 @@ impl Fixture {
             Shape::Lean => Scheme::Lean,
             Shape::Full | Shape::GraphFirst => Scheme::Full,
         };
-        let mut commit = self.quads.begin_commit(Some(scheme)).unwrap();
+        let mut commit = self.quads.begin_commit(Some(scheme)).unwrap().unwrap();
         commit.set_helpers(self.helpers);
         let merge = |permutation: Permutation| {
             let mut rows = rows_in(permutation, changes);

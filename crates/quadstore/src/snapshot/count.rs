@@ -90,7 +90,7 @@ impl Snapshot {
     }
 
     /// The rows of a prefix and ranges in all graphs, and whether that is exact; else an upper bound.
-    pub(super) fn rows_of(
+    pub(crate) fn rows_of(
         &self,
         permutation: Permutation,
         prefix: &[TermId],

@@ -5,7 +5,7 @@
 //! in the group; the rows between changes go out together.
 
 use super::RowReader;
-use crate::delta::Overlay;
+use crate::delta::DeltaCursor;
 use crate::error::Result;
 use crate::read::QuadColumns;
 use crate::segment::Row;
@@ -16,8 +16,8 @@ use super::STEP_ROWS;
 
 /// Where the changes over a tree stand.
 pub(super) struct Overlaid {
-    overlay: Overlay,
-    /// The interval at work, and whether the overlay was moved to it.
+    changes: DeltaCursor,
+    /// The interval at work, and whether the changes are those of it.
     interval: usize,
     is_open: bool,
     /// Before which row of the group at work the next change stands, and whether it is that row.
@@ -25,9 +25,9 @@ pub(super) struct Overlaid {
 }
 
 impl Overlaid {
-    pub(super) const fn new(overlay: Overlay) -> Self {
+    pub(super) const fn new(changes: DeltaCursor) -> Self {
         Self {
-            overlay,
+            changes,
             interval: 0,
             is_open: false,
             place: None,
@@ -41,7 +41,7 @@ impl Overlaid {
     }
 
     fn advance(&mut self) {
-        self.overlay.advance();
+        self.changes.advance();
         self.place = None;
     }
 
@@ -73,7 +73,7 @@ impl RowReader {
             if !over.is_open
                 && let Some((low, high)) = self.intervals.get(over.interval)
             {
-                over.overlay.seek(&low, &high);
+                over.changes.seek(&low, &high);
                 over.is_open = true;
             }
             let (interval, rows_before) = (over.interval, out.rows);
@@ -83,7 +83,7 @@ impl RowReader {
                     self.step(over, part, (start, end), left, out)?
                 }
                 // The tree has no more rows of the interval.
-                _ => match over.overlay.peek() {
+                _ => match over.changes.peek() {
                     Some((row, removed)) => {
                         self.emit(interval, &row, removed, out);
                         over.advance();
@@ -115,7 +115,7 @@ impl RowReader {
         out: &mut QuadColumns,
     ) -> Result<usize> {
         let interval = over.interval;
-        let (stop, exists) = match (over.overlay.peek(), over.place) {
+        let (stop, exists) = match (over.changes.peek(), over.place) {
             (None, _) => (end, false),
             (Some(_), Some(place)) => place,
             (Some((row, _)), None) => *over.place.insert(self.place_of(&row, start, end)?),
@@ -125,7 +125,7 @@ impl RowReader {
             self.pass(over, start + taken, end);
             return Ok(taken);
         }
-        let Some((row, removed)) = over.overlay.peek() else {
+        let Some((row, removed)) = over.changes.peek() else {
             return Ok(1);
         };
         if removed && exists {

@@ -1,0 +1,323 @@
+//! Checkpoints: the delta becomes part of the trees and of the dictionary.
+//!
+//! The batches that there are are frozen, commits go on above them. What they come to is merged into
+//! each tree, their terms become a partition of the dictionary for each kind, graphs and pairs follow
+//! from the changes. The new root shows what root and frozen batches showed together, so whether a
+//! subject still has quads is asked of that snapshot. In the end the batches above the frozen ones are
+//! laid over the new root.
+//!
+//! # Limits
+//! 8 bytes for each new term, besides what merges take. Cancellation is looked at every few thousand
+//! changes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use stoa_storage::Checkpoint;
+use stoa_terms::{Permutation, TermId};
+
+use super::cursor::DeltaCursor;
+use super::terms::{KindTerms, Terms};
+use super::{Batch, Delta};
+use crate::bulk::merge_runs::MergeRuns;
+use crate::dictionary::{
+    ArrayWriter, Dictionary, KINDS, Partition, PartitionOptions, PartitionWriter, Permuted,
+};
+use crate::error::{Error, Result};
+use crate::permutation::{ChangeBatch, Changes};
+use crate::quad_store::{Commit, Merged, QuadStore};
+use crate::root::{Scheme, TreeName};
+use crate::segment::Row;
+
+/// Changes that a merge is given at a time.
+const BATCH_ROWS: usize = 4096;
+
+/// How a checkpoint is to be made.
+#[derive(Clone)]
+pub struct CheckpointOptions {
+    /// Threads to work with, at least 1.
+    pub threads: usize,
+    /// The peak resident size of the process to keep to, in bytes, where runs of the dictionary are
+    /// merged.
+    pub memory_bytes: u64,
+    /// Ends the checkpoint with [`Error::Cancelled`] soon after it was set.
+    pub cancel: Arc<AtomicBool>,
+}
+
+impl QuadStore {
+    /// Writes what was committed since the last checkpoint into trees and dictionary; returns whether
+    /// there was anything. Commits and readers go on meanwhile.
+    ///
+    /// # Errors
+    /// If files cannot be read or written, if a checkpoint or the commit of a load is running, or it
+    /// was cancelled: nothing is changed then, and the delta is kept.
+    pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<bool> {
+        let Some(commit) = self.begin_checkpoint()? else {
+            return Ok(false);
+        };
+        commit.write(options)?;
+        Ok(true)
+    }
+}
+
+impl Commit<'_> {
+    /// Writes the delta of the snapshot, which is frozen.
+    pub(super) fn write(mut self, options: &CheckpointOptions) -> Result<()> {
+        self.set_helpers(options.threads.saturating_sub(1));
+        let commit = self;
+        let work = Work {
+            batches: commit.snapshot().delta().batches().to_vec(),
+            commit: &commit,
+            options,
+        };
+        let dictionary = work.dictionary()?;
+        let mut merged = Vec::new();
+        for permutation in commit.scheme().permutations() {
+            merged.push(work.merge((*permutation).into())?);
+        }
+        let derived = commit.derive(&mut merged)?;
+        if commit.snapshot().has_graph_first() {
+            for permutation in Permutation::GRAPH_FIRST {
+                merged.push(work.merge(permutation.into())?);
+            }
+        }
+        if commit.scheme() == Scheme::Lean {
+            for (pairs, order) in [
+                (TreeName::Sp, Permutation::Spog),
+                (TreeName::Op, Permutation::Opsg),
+            ] {
+                merged.push(work.merge_pairs(pairs, order)?);
+            }
+        }
+        work.check_cancelled()?;
+        commit.finish_checkpoint(merged, derived, dictionary)
+    }
+}
+
+impl Delta {
+    /// This version with all batches frozen.
+    pub(crate) fn freeze(&self) -> Self {
+        Self {
+            batches: self.batches.clone(),
+            frozen: self.batches.len(),
+        }
+    }
+
+    /// What is above a version that was frozen.
+    pub(crate) fn above(&self, frozen: &Self) -> Self {
+        let written = frozen.batches.len();
+        Self {
+            batches: self.batches.get(written..).unwrap_or(&[]).to_vec(),
+            frozen: self.frozen.saturating_sub(written),
+        }
+    }
+}
+
+/// A checkpoint at work.
+struct Work<'a> {
+    batches: Vec<Arc<Batch>>,
+    commit: &'a Commit<'a>,
+    options: &'a CheckpointOptions,
+}
+
+impl Work<'_> {
+    fn check_cancelled(&self) -> Result<()> {
+        if self.options.cancel.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
+        Ok(())
+    }
+
+    /// What the batches come to in the order of a tree.
+    fn cursor(&self, tree: TreeName) -> Option<DeltaCursor> {
+        let mut cursor = DeltaCursor::of_batches(&self.batches, tree)?;
+        cursor.seek(&[0; 4], &[u64::MAX; 4]);
+        Some(cursor)
+    }
+
+    fn merge(&self, tree: TreeName) -> Result<Merged> {
+        let mut changes = QuadChanges {
+            cursor: self.cursor(tree),
+            work: self,
+        };
+        self.commit
+            .merge_changes(tree, &mut changes, &mut |_, _| Ok(()))
+    }
+
+    fn merge_pairs(&self, pairs: TreeName, order: Permutation) -> Result<Merged> {
+        let mut changes = PairChanges {
+            cursor: self.cursor(order.into()),
+            order,
+            work: self,
+        };
+        self.commit
+            .merge_changes(pairs, &mut changes, &mut |_, _| Ok(()))
+    }
+
+    /// Writes the new terms, and runs that became many as fewer; returns the root of the dictionary.
+    fn dictionary(&self) -> Result<Vec<u8>> {
+        let (checkpoint, snapshot) = (self.commit.checkpoint(), self.commit.snapshot());
+        let dictionary = snapshot.checkpointed();
+        let dictionary = dictionary.dictionary();
+        let mut partitions = Vec::new();
+        if MergeRuns::terms(dictionary) > 0 {
+            let merge = MergeRuns {
+                dictionary,
+                checkpoint,
+                space: &snapshot.store().temp_space(),
+                memory_bytes: self.options.memory_bytes,
+                threads: self.options.threads.saturating_sub(1),
+                step: &mut |_| self.check_cancelled(),
+            };
+            partitions.extend(merge.run()?);
+        }
+        let terms: Vec<&Terms> = self.batches.iter().map(|batch| &*batch.terms).collect();
+        for kind in KINDS {
+            let of_kind = terms.iter().filter_map(|terms| terms.of_kind(kind));
+            let of_kind: Vec<&KindTerms> = of_kind.collect();
+            partitions.extend(self.partition(dictionary, &of_kind, checkpoint)?);
+        }
+        dictionary.add(partitions, checkpoint)
+    }
+
+    /// Writes the terms of a kind, those of the oldest batch first.
+    fn partition(
+        &self,
+        dictionary: &Dictionary,
+        terms: &[&KindTerms],
+        checkpoint: &Checkpoint<'_>,
+    ) -> Result<Option<Partition>> {
+        let Some(first) = terms.first() else {
+            return Ok(None);
+        };
+        let (kind, first_payload) = (first.kind(), first.first());
+        let follow = terms.array_windows().all(|[a, b]| a.end() == b.first());
+        if !follow || first_payload != dictionary.next_payload(kind) {
+            return Err(Error::Internal("ids of new terms with gaps"));
+        }
+        let mut offsets = Vec::new();
+        let options = PartitionOptions {
+            kind,
+            first_payload,
+            threads: self.options.threads.saturating_sub(1),
+        };
+        let mut partition = std::thread::scope(|scope| {
+            let mut writer = PartitionWriter::start(scope, checkpoint, options)?;
+            let mut places = vec![0; terms.len()];
+            loop {
+                let heads = terms.iter().zip(&places).enumerate();
+                let heads = heads.filter(|(_, (terms, place))| **place < terms.len());
+                let least = heads.min_by_key(|(_, (terms, place))| terms.key(**place));
+                let Some((index, (terms, place))) = least else {
+                    break;
+                };
+                writer.push(terms.key(*place))?;
+                offsets.push(terms.id(*place).payload() - first_payload);
+                if offsets.len().is_multiple_of(BATCH_ROWS) {
+                    self.check_cancelled()?;
+                }
+                if let Some(place) = places.get_mut(index) {
+                    *place += 1;
+                }
+            }
+            writer.finish()
+        })?;
+        if !offsets.is_sorted() {
+            permute(&mut partition, &offsets, checkpoint)?;
+        }
+        Ok(Some(partition))
+    }
+}
+
+/// Adds to a partition which entry has which payload, given by the offset of each entry's.
+fn permute(partition: &mut Partition, offsets: &[u64], checkpoint: &Checkpoint<'_>) -> Result<()> {
+    let count = offsets.len() as u64;
+    let mut ordinals = vec![0_u32; offsets.len()];
+    for (ordinal, offset) in (0..).zip(offsets) {
+        let slot = usize::try_from(*offset).ok();
+        let slot = slot.and_then(|offset| ordinals.get_mut(offset));
+        *slot.ok_or(Error::Internal("ids of new terms with gaps"))? = ordinal;
+    }
+    let mut by_entry = ArrayWriter::new(checkpoint, count);
+    for offset in offsets {
+        by_entry.push(*offset)?;
+    }
+    let (by_entry, entry_bytes) = by_entry.finish()?;
+    let mut by_payload = ArrayWriter::new(checkpoint, count);
+    for ordinal in ordinals {
+        by_payload.push(u64::from(ordinal))?;
+    }
+    let (by_payload, payload_bytes) = by_payload.finish()?;
+    partition.other_bytes += entry_bytes + payload_bytes;
+    partition.permuted = Some(Permuted {
+        offsets: by_entry,
+        ordinals: by_payload,
+    });
+    Ok(())
+}
+
+/// The changes of a tree of quads.
+struct QuadChanges<'a> {
+    cursor: Option<DeltaCursor>,
+    work: &'a Work<'a>,
+}
+
+impl Changes for QuadChanges<'_> {
+    fn next(&mut self, batch: &mut ChangeBatch) -> Result<()> {
+        self.work.check_cancelled()?;
+        let Some(cursor) = &mut self.cursor else {
+            return Ok(());
+        };
+        while batch.rows.len() < BATCH_ROWS
+            && let Some((row, removed)) = cursor.peek()
+        {
+            batch.rows.push(row);
+            batch.deletes.push(removed);
+            cursor.advance();
+        }
+        Ok(())
+    }
+}
+
+/// The changes of a tree of nodes and their predicates.
+struct PairChanges<'a> {
+    /// Changes of quads in the order whose first two columns the pairs are.
+    cursor: Option<DeltaCursor>,
+    order: Permutation,
+    work: &'a Work<'a>,
+}
+
+impl PairChanges<'_> {
+    /// The next pair that quads were added to or removed from, and whether any was added.
+    fn next_pair(&mut self) -> Option<(Row, bool)> {
+        let cursor = self.cursor.as_mut()?;
+        let (first, _) = cursor.peek()?;
+        let (node, mut some_added) = (first.first_chunk::<2>(), false);
+        while let Some((row, removed)) = cursor.peek()
+            && row.first_chunk::<2>() == node
+        {
+            some_added |= !removed;
+            cursor.advance();
+        }
+        let [a, b, ..] = first;
+        Some(([a, b, 0, 0], some_added))
+    }
+}
+
+impl Changes for PairChanges<'_> {
+    fn next(&mut self, batch: &mut ChangeBatch) -> Result<()> {
+        self.work.check_cancelled()?;
+        while batch.rows.len() < BATCH_ROWS
+            && let Some((pair, some_added)) = self.next_pair()
+        {
+            let [a, b, ..] = pair.map(TermId::from_bits);
+            let remains = some_added || {
+                let snapshot = self.work.commit.snapshot();
+                snapshot.rows_of(self.order, &[a, b], &[])?.0 > 0
+            };
+            batch.rows.push(pair);
+            batch.deletes.push(!remains);
+        }
+        Ok(())
+    }
+}
