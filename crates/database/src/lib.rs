@@ -74,8 +74,8 @@ pub use info::{CheckSummary, Info, PartInfo};
 pub use load::{Input, LoadSummary, Progress, Skipped};
 pub use note::{Note, NoteKind, Place};
 pub use options::{
-    Access, DumpFormat, ForcedJoin, IoCalls, LoadOptions, OpenOptions, QueryOptions,
-    RuntimeOptions, Scheme,
+    Access, DirectionForm, DumpFormat, ForcedJoin, IoCalls, JsonLdOptions, LoadOptions,
+    OpenOptions, QueryOptions, RuntimeOptions, Scheme,
 };
 pub use oxrdf;
 pub use query::{CancelHandle, Query, QueryKind, QueryResult, Solution, Solutions, Triples};

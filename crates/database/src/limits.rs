@@ -77,8 +77,7 @@ pub const XML_ATTRIBUTES_MAX: usize = 1_024;
 /// The most prefixes that may be in scope at a place of RDF/XML: each name is looked for among all.
 pub const XML_PREFIXES_MAX: usize = 4_096;
 
-/// The largest document of JSON-LD whose keys may come in any order, in bytes; less if the memory is
-/// small. In an array this counts for each object.
+/// The largest object of JSON-LD whose keys may come in any order, in bytes; less if the memory is small.
 pub const JSONLD_WHOLE_BYTES_MAX: usize = 16 << 20;
 
 /// Longer texts of queries get no notes, in bytes.
@@ -93,6 +92,9 @@ pub const PREDICATES_COMPARED_MAX: usize = 5_000;
 /// Two parts of a group that nothing connects are told of if the quads of the one times those of the
 /// other are at least so many.
 pub const PRODUCT_NOTED_MIN: u64 = 1_000;
+
+/// How deeply arrays and objects of JSON-LD may be nested.
+pub const JSONLD_DEPTH_MAX: usize = 500;
 
 /// The largest answer in JSON-LD that is written with lists as `@list`, and each node as one object, in
 /// bytes of its terms; it is held in memory. A larger one goes out as it comes.

@@ -54,6 +54,34 @@ pub struct OpenOptions {
     pub create: bool,
 }
 
+/// What becomes of base directions in JSON-LD.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[non_exhaustive]
+pub enum DirectionForm {
+    /// Texts with a language and a direction become `rdf:dirLangString`, as RDF 1.2 has them. Without a
+    /// language a direction is lost.
+    #[default]
+    DirLang,
+    /// They become literals whose datatype begins with `https://www.w3.org/ns/i18n#`.
+    I18n,
+    /// They become blank nodes with `rdf:value`, `rdf:language` and `rdf:direction`.
+    Compound,
+    /// They are lost, as RDF 1.1 has it.
+    Dropped,
+}
+
+/// How documents of JSON-LD are read: what the JSON-LD API calls options.
+#[derive(Clone, Debug, Default)]
+pub struct JsonLdOptions {
+    /// The text of a context that holds at the top of each document, or of a document with a
+    /// `@context`.
+    pub expand_context: Option<Vec<u8>>,
+    /// What becomes of base directions.
+    pub direction: DirectionForm,
+    /// Whether documents are read by the rules of JSON-LD 1.0, where what is of JSON-LD 1.1 is a mistake.
+    pub is_1_0: bool,
+}
+
 /// What is loaded, and how.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
@@ -71,10 +99,13 @@ pub struct LoadOptions {
     /// Contexts that documents of JSON-LD may name by their URL, and their text. Nothing is ever
     /// fetched: a document that names another one is refused.
     pub contexts: Vec<(String, Vec<u8>)>,
+    /// How documents of JSON-LD are read.
+    pub json_ld: JsonLdOptions,
     /// Whether damaged lines of N-Triples and N-Quads and damaged statements of Turtle and TriG are
     /// left out, and told in [`LoadSummary::skipped`](crate::LoadSummary::skipped), instead of ending
     /// the load. RDF/XML and JSON-LD end it at the first mistake all the same, and so does an input
-    /// that cannot be read, or whose compression is damaged.
+    /// that cannot be read, or whose compression is damaged. Values of JSON-LD with an IRI or a language
+    /// tag that is none are never loaded; a lenient load tells them there, too.
     pub lenient: bool,
     /// The memory that the load may take, in bytes; by default what the runtime has.
     pub memory_bytes: Option<u64>,

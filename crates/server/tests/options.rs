@@ -22,11 +22,13 @@ const SHOWN: [(&str, &[&str]); 6] = [
             "--base",
             "--context",
             "--db",
+            "--expand-context",
             "--format",
             "--graph",
             "--io",
             "--lenient",
             "--memory",
+            "--rdf-direction",
             "--scheme",
             "--threads",
         ],
@@ -120,6 +122,46 @@ const SLOW: &str =
 
 fn query(folder: &Path, options: &[&str]) -> Output {
     stoa(folder, &[&["query", "--db", "db"], options].concat())
+}
+
+#[test]
+fn json_ld_is_read_as_options_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(
+        folder.join("plain.json"),
+        r#"{"id": "http://b/s", "text": {"@value": "x", "@language": "AR", "@direction": "rtl"}}"#,
+    )
+    .unwrap();
+    fs::write(
+        folder.join("context.jsonld"),
+        r#"{"@context": {"id": "@id", "text": "http://b/text"}}"#,
+    )
+    .unwrap();
+    fs::write(folder.join("bad.jsonld"), r#"{"@context": {"@base": 1}}"#).unwrap();
+    let load = |db: &str, options: &[&str]| {
+        let named = ["load", "--db", db, "--format", "jsonld", "plain.json"];
+        stoa(folder, &[named.as_slice(), options].concat())
+    };
+    let bad = load("bad", &["--expand-context", "bad.jsonld"]);
+    assert_failed(&bad, 2, &["--expand-context", "invalid base IRI"]);
+    assert!(!folder.join("bad").exists());
+    let direction = load("bad", &["--rdf-direction", "up"]);
+    assert_failed(&direction, 2, &["dirlang, i18n, compound or none"]);
+    for (form, expected) in [
+        (None, "\"x\"@ar--rtl"),
+        (Some("dirlang"), "\"x\"@ar--rtl"),
+        (Some("i18n"), "\"x\"^^<https://www.w3.org/ns/i18n#ar_rtl>"),
+        (Some("compound"), "#direction> \"rtl\""),
+        (Some("none"), "\"x\"@ar ."),
+    ] {
+        let mut options = vec!["--expand-context", "context.jsonld"];
+        options.extend(form.into_iter().flat_map(|form| ["--rdf-direction", form]));
+        let db = form.unwrap_or("default");
+        assert!(load(db, &options).status.success());
+        let quads = output(folder, &["dump", "--db", db]);
+        assert!(quads.contains(expected), "{form:?}: {quads}");
+    }
 }
 
 #[test]

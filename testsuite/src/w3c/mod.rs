@@ -17,8 +17,7 @@ pub enum Outcome {
     /// The result is the expected one.
     Passed,
     /// The result is the expected one but for lexical forms of computed numbers
-    /// ([`crate::compare::with_equal_numbers`]) or, of JSON-LD, for base directions, which RDF 1.1
-    /// does not have.
+    /// ([`crate::compare::with_equal_numbers`]).
     PassedByValue,
     /// It is not, and how.
     Failed(String),

@@ -27,6 +27,7 @@ use crate::limits::{CHUNK_BYTES, SNIFF_BYTES, STATEMENT_BYTES_MAX};
 use crate::load::detect::detect;
 use crate::load::document;
 use crate::load::jsonld::{self, Contexts};
+
 use crate::load::line::{Failure, LineParser};
 use crate::load::patient::Halt;
 use crate::load::pieces::{Pieces, Place};
@@ -36,6 +37,7 @@ use crate::load::source::{Source, Stream};
 use crate::load::terse::{self, Next, Piece, Start, Statements};
 use crate::load::xml;
 use crate::load::{Progress, Skipped};
+use crate::options::JsonLdOptions;
 use crate::query::CancelHandle;
 
 /// How much parsing threads may put on their stack; the parser of Turtle drops nested triple terms
@@ -49,6 +51,7 @@ pub(crate) struct Job<'a> {
     pub(crate) base: Option<&'a str>,
     /// Contexts that JSON-LD may name.
     pub(crate) contexts: Contexts,
+    pub(crate) json_ld: &'a JsonLdOptions,
     pub(crate) threads: usize,
     /// Whether damaged lines and statements are left out.
     pub(crate) is_lenient: bool,
@@ -497,7 +500,18 @@ impl<'a, S: QuadSink> Worker<'a, S> {
         if format == GraphFormat::RdfXml {
             xml::parse(stream, base, bytes_max, sink, advance)
         } else {
-            jsonld::parse(stream, base, &job.contexts, bytes_max, sink, advance)
+            let mistakes = &shared.mistakes;
+            let on_dropped = &mut |place, reason| lock(mistakes).add(file, place, reason);
+            let settings = jsonld::Settings {
+                base,
+                contexts: &job.contexts,
+                options: job.json_ld,
+                bytes_max,
+            };
+            let on_dropped = job
+                .is_lenient
+                .then_some(on_dropped as jsonld::OnDropped<'_>);
+            jsonld::parse(stream, settings, sink, advance, on_dropped)
         }
     }
 

@@ -1,6 +1,5 @@
 //! Loading: from files in several formats to a commit.
 
-mod base;
 mod detect;
 mod document;
 mod driver;

@@ -13,7 +13,8 @@ use crate::load::source::Source;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Skipped {
-    /// How many lines of N-Triples and N-Quads and statements of Turtle and TriG.
+    /// How many lines of N-Triples and N-Quads, statements of Turtle and TriG, and names and values of
+    /// JSON-LD.
     pub total: u64,
     /// How many of each input, in the order of the inputs; those that are undamaged are left out.
     pub inputs: Vec<(String, u64)>,

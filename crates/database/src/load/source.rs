@@ -118,6 +118,7 @@ impl Source {
             compression,
             broken,
             ahead: Vec::new(),
+            ahead_taken: 0,
         })
     }
 
@@ -202,13 +203,34 @@ pub(crate) struct Stream {
     reader: Box<dyn Read + Send>,
     compression: Compression,
     broken: Arc<AtomicBool>,
-    /// Bytes that were looked at and not yet taken.
+    /// Bytes that were looked at, and how many of them have been taken.
     ahead: Vec<u8>,
+    ahead_taken: usize,
 }
 
 impl Stream {
+    /// Bytes in memory.
+    pub(crate) fn from_bytes(name: &str, bytes: &[u8]) -> Self {
+        let input = Input::from_bytes(name, Vec::new());
+        Self {
+            source: Source {
+                name: name.to_owned(),
+                format: None,
+                bytes: None,
+                input,
+            },
+            reader: Box::new(Cursor::new(bytes.to_vec())),
+            compression: Compression::None,
+            broken: Arc::default(),
+            ahead: Vec::new(),
+            ahead_taken: 0,
+        }
+    }
+
     /// Up to `bytes` from the start of the text, and whether that is all of it.
     pub(crate) fn look_ahead(&mut self, bytes: usize) -> io::Result<(&[u8], bool)> {
+        self.ahead.drain(..self.ahead_taken);
+        self.ahead_taken = 0;
         while self.ahead.len() < bytes {
             let missing = bytes - self.ahead.len();
             let mut ahead = std::mem::take(&mut self.ahead);
@@ -223,28 +245,37 @@ impl Stream {
 
     /// Appends at most `bytes` to `out`; 0 at the end.
     pub(crate) fn read(&mut self, bytes: usize, out: &mut Vec<u8>) -> io::Result<usize> {
-        if self.ahead.is_empty() {
+        let ahead = self.ahead.get(self.ahead_taken..).unwrap_or(&[]);
+        if ahead.is_empty() {
             return self.read_from_reader(bytes, out);
         }
-        let count = bytes.min(self.ahead.len());
-        out.extend(self.ahead.drain(..count));
+        let count = bytes.min(ahead.len());
+        out.extend(ahead.get(..count).unwrap_or(ahead));
+        self.skip(count);
         Ok(count)
     }
 
     /// Leaves out the next `bytes`, which have been looked at.
     pub(crate) fn skip(&mut self, bytes: usize) {
-        self.ahead.drain(..bytes.min(self.ahead.len()));
+        self.ahead_taken = self.ahead.len().min(self.ahead_taken + bytes);
+        if self.ahead_taken == self.ahead.len() {
+            self.ahead = Vec::new();
+            self.ahead_taken = 0;
+        }
     }
 
     /// Gives back what was read last, to be read again.
     pub(crate) fn put_back(&mut self, mut bytes: Vec<u8>) {
-        bytes.append(&mut self.ahead);
+        bytes.extend(self.ahead.drain(self.ahead_taken..));
         self.ahead = bytes;
+        self.ahead_taken = 0;
     }
 
     /// Makes line feeds of all ends of lines, as parsers of XML must (section 2.11 of XML 1.0).
     pub(crate) fn normalize_line_ends(&mut self) {
-        let ahead = Cursor::new(std::mem::take(&mut self.ahead));
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.drain(..std::mem::take(&mut self.ahead_taken));
+        let ahead = Cursor::new(ahead);
         let rest = std::mem::replace(&mut self.reader, Box::new(io::empty()));
         self.reader = Box::new(LineEnds {
             inner: ahead.chain(rest),

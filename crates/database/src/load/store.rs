@@ -12,6 +12,7 @@ use stoa_terms::{Kind, TermId, inline, key};
 
 use crate::error::{Error, Result};
 use crate::load::driver::{self, Job, Parsed};
+use crate::load::jsonld;
 use crate::load::sink::{LiteralSuffix, QuadSink};
 use crate::load::source::{self, Source};
 use crate::load::{LoadSummary, Progress};
@@ -137,6 +138,7 @@ pub(crate) fn load(
         base: options.base.as_deref(),
         is_lenient: options.lenient,
         contexts: Arc::new(options.contexts.clone()),
+        json_ld: &options.json_ld,
         threads,
         line_bytes_max: usize::try_from(memory_bytes / LINE_SHARE).unwrap_or(usize::MAX),
         cancel: &options.cancel,
@@ -172,6 +174,7 @@ pub(crate) fn load(
 fn sources(options: &LoadOptions, progress: &dyn Progress) -> Result<Vec<Source>> {
     check_iri("--graph", options.graph.as_deref())?;
     check_iri("--base", options.base.as_deref())?;
+    jsonld::verify(&options.contexts, &options.json_ld)?;
     source::expand(&options.inputs, progress)
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use stoa_database::federation::Fetch;
 use stoa_database::results::ResultFormat;
-use stoa_database::{DumpFormat, GraphFormat, IoCalls, Scheme};
+use stoa_database::{DirectionForm, DumpFormat, GraphFormat, IoCalls, Scheme};
 
 use crate::fetch::{Fetcher, Prefix};
 use crate::http::{RESERVED, is_name};
@@ -108,6 +108,13 @@ pub(super) struct Load {
     /// A file with the JSON-LD context that documents name by this URL; repeatable. Nothing is fetched
     #[arg(long, value_name = "URL=FILE", value_parser = parse_context)]
     pub(super) context: Vec<(String, PathBuf)>,
+    /// A file with a context that holds at the top of every document of JSON-LD, for plain JSON as well
+    #[arg(long, value_name = "FILE", env = "STOA_EXPAND_CONTEXT")]
+    pub(super) expand_context: Option<PathBuf>,
+    /// What becomes of base directions in JSON-LD: dirlang (texts of RDF 1.2), i18n (datatypes),
+    /// compound (blank nodes) or none
+    #[arg(long, value_name = "FORM", env = "STOA_RDF_DIRECTION", value_parser = parse_direction, default_value = "dirlang")]
+    pub(super) rdf_direction: DirectionForm,
     /// Leave out damaged lines of N-Triples and N-Quads and damaged statements of Turtle and TriG, and list them
     #[arg(long, env = "STOA_LENIENT")]
     pub(super) lenient: bool,
@@ -315,6 +322,16 @@ fn parse_context(text: &str) -> Result<(String, PathBuf), String> {
             Ok((url.to_owned(), PathBuf::from(file)))
         }
         _ => Err("give URL=FILE".to_owned()),
+    }
+}
+
+fn parse_direction(text: &str) -> Result<DirectionForm, String> {
+    match text {
+        "dirlang" => Ok(DirectionForm::DirLang),
+        "i18n" => Ok(DirectionForm::I18n),
+        "compound" => Ok(DirectionForm::Compound),
+        "none" => Ok(DirectionForm::Dropped),
+        _ => Err("give dirlang, i18n, compound or none".to_owned()),
     }
 }
 

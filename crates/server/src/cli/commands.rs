@@ -8,8 +8,8 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use stoa_database::{
-    Access, CancelHandle, Database, Info, Input, LoadOptions, OpenOptions, Runtime, RuntimeOptions,
-    Skipped,
+    Access, CancelHandle, Database, Info, Input, JsonLdOptions, LoadOptions, OpenOptions, Runtime,
+    RuntimeOptions, Skipped,
 };
 
 use super::arguments::{Dump, Folder, Load};
@@ -27,15 +27,15 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
         io: arguments.folder.io,
         ..RuntimeOptions::default()
     })?;
+    let read = |file: &Path| {
+        std::fs::read(file).with_context(|| format!("cannot read the context {}", file.display()))
+    };
     let contexts = arguments
         .context
         .into_iter()
-        .map(|(url, file)| {
-            let text = std::fs::read(&file)
-                .with_context(|| format!("cannot read the context {}", file.display()))?;
-            Ok((url, text))
-        })
+        .map(|(url, file)| Ok((url, read(&file)?)))
         .collect::<anyhow::Result<_>>()?;
+    let expand_context = arguments.expand_context.as_deref().map(read).transpose()?;
     let cancel = CancelHandle::from_flag(Arc::clone(interrupted));
     let options = LoadOptions {
         inputs: arguments.inputs.into_iter().map(Input::from).collect(),
@@ -44,6 +44,11 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
         base: arguments.base,
         scheme: arguments.scheme,
         contexts,
+        json_ld: JsonLdOptions {
+            expand_context,
+            direction: arguments.rdf_direction,
+            is_1_0: false,
+        },
         lenient: arguments.lenient,
         memory_bytes: arguments.memory,
         threads: arguments.threads,
