@@ -291,9 +291,9 @@ const EVERY: [Function; 68] = [
     Function::CastDayTimeDuration,
 ];
 
-/// What the naive evaluator counts a function as; `None` for the proposed ones, which it does not have, and for
-/// those of [`DERIVED`]. There
-/// is no other case, so that a new function must be told here.
+/// What the naive evaluator counts a function as; `None` for those that it does not have, and for
+/// those of [`DERIVED`]. There is no other case, so that a new function must be told here.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn counted_as(function: &Function) -> Option<&'static str> {
     Some(match function {
         Function::Str => "STR",

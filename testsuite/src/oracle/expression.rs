@@ -72,7 +72,11 @@ impl Evaluator<'_> {
 
     /// Remembers literals that spareval would not keep as written.
     pub(super) fn look(&self, term: &Term) {
-        let Term::Literal(literal) = term else { return };
+        let literal = match term {
+            Term::Literal(literal) => literal,
+            Term::Triple(triple) => return self.look(&triple.object),
+            _ => return,
+        };
         let canonical = match value(literal) {
             Value::Number(number) if number.is_big() => {
                 self.note_size(&number);
