@@ -95,6 +95,12 @@ impl Endpoint {
         };
         let mut answer = answer.map_err(|error| failure(&error))?;
         let cut = answer.headers().contains_key("X-SPARQL-MaxRows");
+        let solutions = answer
+            .headers()
+            .get("Content-Type")
+            .and_then(|it| it.to_str().ok())
+            .is_some_and(|it| it.starts_with("application/sparql-results+xml"));
+        let mut tail = Tail::default();
         let status = answer.status();
         let mut reader = answer.body_mut().as_reader();
         if status != StatusCode::OK {
@@ -119,15 +125,52 @@ impl Endpoint {
             let read = buffer.get(..count).unwrap_or(&[]);
             measured.bytes += count as u64;
             rows.count(read);
+            tail.add(read);
             if let Some(body) = &mut body {
                 body.write_all(read)
                     .map_err(|error| Failure::Error(error.to_string()))?;
             }
         }
         measured.rows = rows.total;
+        // An error after the status is text in the midst of the answer, or an early end.
+        if solutions && !tail.whole() {
+            let message = "the answer ends before its last tag";
+            return Err(Failure::Error(message.to_owned()));
+        }
         if cut {
             return Err(Failure::Error("the endpoint cut the answer off".to_owned()));
         }
+        Ok(())
+    }
+}
+
+/// The last bytes of an answer.
+#[derive(Debug, Default)]
+pub(crate) struct Tail(Vec<u8>);
+
+impl Tail {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        const KEPT: usize = 64;
+        let start = bytes.len().saturating_sub(KEPT);
+        self.0.extend_from_slice(bytes.get(start..).unwrap_or(&[]));
+        let surplus = self.0.len().saturating_sub(KEPT);
+        self.0.drain(..surplus);
+    }
+
+    /// Whether the answer ended with its last tag.
+    pub(crate) fn whole(&self) -> bool {
+        let end = self.0.trim_ascii_end();
+        end.ends_with(b"sparql>") || end.ends_with(b"RDF>")
+    }
+}
+
+impl Write for Tail {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.add(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
         Ok(())
     }
 }
@@ -191,6 +234,17 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_without_its_end_shows() {
+        let mut tail = Tail::default();
+        tail.add(&[b'x'; 500]);
+        assert!(!tail.whole());
+        for byte in b"</sparql>\n" {
+            tail.add(&[*byte]);
+        }
+        assert!(tail.whole());
+    }
 
     #[test]
     fn rows_are_counted_across_pieces() {

@@ -254,6 +254,9 @@ fn what_a_bad_endpoint_does_is_no_answer() {
             &format!("X-SPARQL-MaxRows: 2\r\nContent-Length: {}\r\n", body.len()),
             &body,
         ),
+        // An error after the status: the transfer is whole, the answer is not.
+        whole(&body.replace("</results></sparql>", "out of memory")),
+        with_head("", body.trim_end_matches("</sparql>")),
         "HTTP/1.1 500 Oh\r\nContent-Length: 4\r\nConnection: close\r\n\r\nwhy?".to_owned(),
     ];
     for bytes in bad {

@@ -20,13 +20,12 @@ use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::check::{Verdict, check};
-use super::endpoint::{Connection, Endpoint, Failure, Measured};
+use super::endpoint::{Connection, Endpoint, Failure, Measured, Tail};
 use super::meter::Process;
 use super::report::parse_duration;
 use profile::{Asker, Profile};
 use queries::Builder;
 use set::{Entry, Expect, Set};
-use stream::Tail;
 
 /// What `stoa-bench run operators` takes.
 #[derive(clap::Args, Clone, Debug)]

@@ -11,33 +11,6 @@ use sparesults::{QueryResultsFormat, QueryResultsParser, ReaderQueryResultsParse
 use crate::run::answer::number;
 use crate::run::endpoint::{Endpoint, Failure};
 
-/// Keeps the last bytes of an answer.
-#[derive(Debug, Default)]
-pub(super) struct Tail(Vec<u8>);
-
-impl Write for Tail {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        const KEPT: usize = 64;
-        let start = bytes.len().saturating_sub(KEPT);
-        self.0.extend_from_slice(bytes.get(start..).unwrap_or(&[]));
-        let surplus = self.0.len().saturating_sub(KEPT);
-        self.0.drain(..surplus);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Tail {
-    /// Whether the answer ended with its last tag.
-    pub(super) fn whole(&self) -> bool {
-        let end = self.0.trim_ascii_end();
-        end.ends_with(b"sparql>") || end.ends_with(b"RDF>")
-    }
-}
-
 /// Rows of an answer, in whatever order they came.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Rows {
@@ -169,16 +142,5 @@ mod tests {
         for wrong in [&["1", "2", "3"][..], &["1", "1", "2"], &["1", "2"]] {
             assert_ne!(of(&["1", "2", "2"]).unwrap(), of(wrong).unwrap());
         }
-    }
-
-    #[test]
-    fn an_answer_without_its_end_shows() {
-        let mut tail = Tail::default();
-        tail.write_all(&[b'x'; 500]).unwrap();
-        assert!(!tail.whole());
-        for byte in b"</sparql>\n" {
-            tail.write_all(&[*byte]).unwrap();
-        }
-        assert!(tail.whole());
     }
 }

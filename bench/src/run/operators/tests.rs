@@ -47,7 +47,7 @@ fn answers_count_when_they_are_as_expected() {
         let cut = answer(&["a"], &["1", "2"]);
         let cut = whole(cut.trim_end_matches("</sparql>"));
         let (cut, _) = state(cut, None, &entry(Expect::Any, large));
-        assert!(matches!(cut, State::Wrong(_)), "{cut:?}");
+        assert!(matches!(cut, State::Error(_)), "{cut:?}");
     }
     for (response, expect) in [(none, Expect::Some), (zero, Expect::Count)] {
         let (empty, times) = state(response, None, &entry(expect, false));
