@@ -4,8 +4,8 @@
 //! files durable, writes the root into the slot that the current root does not occupy, makes that
 //! durable, and only then publishes the new root. What the checkpoint freed becomes allocatable when
 //! every earlier root was dropped by its readers; on disk it is free at once, since no reader
-//! survives the process. (Log records before the commit are released at the same place, once there
-//! is a log: after the root is durable.)
+//! survives the process. Log files that the new root does not need are released by the log's user, after
+//! the commit ([`crate::Log::release`]).
 //!
 //! # Invariants
 //! 1. At every moment the file system holds, whole, the state of the last acknowledged commit or of
@@ -22,6 +22,7 @@ use crate::format::{PAGE_BYTES, ROOT_FILE, ROOT_PAYLOAD_BYTES_MAX, data_file_nam
 use crate::free_list;
 use crate::free_space::{FreeSpace, PageRange};
 use crate::limits::EXTENT_BYTES_MAX;
+use crate::log::LogMark;
 use crate::root_slot::{RootRecord, slot_of, slot_offset};
 use crate::store::{Deferred, Inner, Root, Store};
 use std::collections::BTreeMap;
@@ -43,6 +44,8 @@ struct Changes {
     written: BTreeMap<u64, u64>,
     /// What it freed of earlier checkpoints.
     freed: Vec<PageRange>,
+    /// Where the log goes on, if not where it did.
+    log: Option<LogMark>,
 }
 
 impl<'a> Checkpoint<'a> {
@@ -116,6 +119,14 @@ impl<'a> Checkpoint<'a> {
         pages * PAGE_BYTES
     }
 
+    /// Says that the checkpoint holds what the log tells before `mark`, so that recovery will start
+    /// there; without it the root names the same position as the one before.
+    ///
+    /// The log must be durable up to there before the commit ([`crate::Log::sync_to`]).
+    pub fn mark_log(&self, mark: LogMark) {
+        self.changes().log = Some(mark);
+    }
+
     /// Makes everything durable and visible, with `commit_number` and an opaque `payload`.
     ///
     /// On an error the store refuses writes. Whether the commit is found after the next open is
@@ -143,6 +154,7 @@ impl<'a> Checkpoint<'a> {
             })?;
         }
         let old = self.store.root();
+        let log = self.changes().log.unwrap_or(old.log);
         let record = RootRecord {
             identity: inner.identity,
             checkpoint: old.checkpoint + 1,
@@ -150,6 +162,7 @@ impl<'a> Checkpoint<'a> {
             free_list,
             free_pages: free.free_pages(),
             file_ends: free.ends().to_vec(),
+            log,
             payload: payload.to_vec(),
         };
         self.write_root(&record)?;
@@ -259,6 +272,7 @@ impl<'a> Checkpoint<'a> {
         let root = Root {
             commit: record.commit,
             checkpoint: record.checkpoint,
+            log: record.log,
             payload: record.payload.into(),
             pin: Arc::new(()),
         };

@@ -107,6 +107,9 @@ pub trait Disk: Send + Sync {
     /// Removes a file.
     fn remove(&self, name: &str) -> io::Result<()>;
 
+    /// Gives a file another name, in one step; a file that had that name is gone.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
     /// Makes durable which files exist.
     fn sync_directory(&self) -> io::Result<()>;
 

@@ -94,6 +94,22 @@ pub enum Error {
         /// The failure.
         reason: String,
     },
+    /// A log file is whole but of another database, timeline or generation.
+    ForeignLog {
+        /// The file's name in the directory of the database.
+        file: String,
+        /// Whose file it should be.
+        expected: String,
+        /// Whose file it is.
+        found: String,
+    },
+    /// The log does not reach back so far any more.
+    LogReleased {
+        /// The position that was asked for.
+        position: u64,
+        /// The first position that is still there.
+        oldest: u64,
+    },
     /// Bytes on disk are not what was written.
     Corruption(Box<Corruption>),
 }
@@ -205,6 +221,19 @@ impl fmt::Display for Error {
             Self::RefusesWrites { reason } => write!(
                 f,
                 "the database refuses writes until it is opened again, after: {reason}"
+            ),
+            Self::ForeignLog {
+                file,
+                expected,
+                found,
+            } => write!(
+                f,
+                "log file {file} does not belong to this database: expected {expected}, found \
+                 {found}"
+            ),
+            Self::LogReleased { position, oldest } => write!(
+                f,
+                "the log begins at position {oldest}, position {position} was released"
             ),
             Self::Corruption(corruption) => corruption.fmt(f),
         }

@@ -10,7 +10,7 @@ pub const PAGE_LENGTH: usize = 4096;
 /// The unit that a disk writes whole or not at all, in bytes.
 pub const SECTOR_BYTES: usize = 512;
 /// The version of the whole format, of all crates.
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 /// Feature flags that a reader must know: an unknown one refuses the database.
 pub const FEATURES_REQUIRED_MASK: u64 = 0x0000_0000_ffff_ffff;
 /// The required feature flags that this build knows.
@@ -25,10 +25,19 @@ pub const TEMPORARY_DIRECTORY: &str = "tmp";
 /// The beginning of the names of data files.
 pub const DATA_FILE_PREFIX: &str = "data-";
 
+/// The beginning of the names of log files.
+pub const LOG_FILE_PREFIX: &str = "log-";
+
 /// The name of data file `number`.
 #[must_use]
 pub fn data_file_name(number: u16) -> String {
     format!("{DATA_FILE_PREFIX}{number:04}")
+}
+
+/// The name of log file `number`; from 10,000 on it has more digits.
+#[must_use]
+pub fn log_file_name(number: u32) -> String {
+    format!("{LOG_FILE_PREFIX}{number:04}")
 }
 
 /// File header: the first bytes of every file.
@@ -58,6 +67,8 @@ pub const HEADER_END: usize = 64;
 pub const KIND_ROOT: u32 = 1;
 /// Kind of a data file.
 pub const KIND_DATA: u32 = 2;
+/// Kind of a log file.
+pub const KIND_LOG: u32 = 3;
 
 /// Root file: how many slots there are.
 pub const ROOT_SLOTS: u64 = 2;
@@ -111,12 +122,76 @@ pub const ROOT_FREE_PAGES: usize = 88;
 pub const ROOT_FILE_ENDS: usize = 96;
 /// Root: offset of the payload's length.
 pub const ROOT_PAYLOAD_LENGTH: usize = 224;
+/// Root: offset of the number of the opening of the log that wrote the commit's record.
+pub const ROOT_LOG_OPENING: usize = 228;
+/// Root: offset of the position in the log from which recovery starts.
+pub const ROOT_LOG_POSITION: usize = 232;
+/// Root: offset of the commit's time.
+pub const ROOT_COMMIT_TIME: usize = 240;
 /// Root: offset of the payload.
-pub const ROOT_PAYLOAD: usize = 232;
+pub const ROOT_PAYLOAD: usize = 248;
 /// The most data files that a database can have.
 pub const DATA_FILES_MAX: usize = 16;
 /// The longest payload of a root, in bytes.
 pub const ROOT_PAYLOAD_BYTES_MAX: usize = ROOT_BYTES - ROOT_PAYLOAD;
+
+/// Log file: where the log header begins, which is the second page.
+pub const LOG_HEADER_OFFSET: u64 = 4096;
+/// Log file: where fragments begin.
+pub const LOG_CONTENT_OFFSET: u64 = 8192;
+/// Log header: offset of the checksum of the bytes from 4 to `LOG_HEADER_END`.
+pub const LOG_HEADER_CRC: usize = 0;
+/// Log header: offset of the number of the file.
+pub const LOG_HEADER_NUMBER: usize = 4;
+/// Log header: offset of the position of the first fragment.
+pub const LOG_HEADER_START: usize = 8;
+/// Log header: offset of the mark of the database's identity.
+pub const LOG_HEADER_IDENTITY: usize = 16;
+/// Log header: where the fields end; the rest of the page is zero.
+pub const LOG_HEADER_END: usize = 24;
+
+/// Fragment: offset of the checksum of the bytes from 4 to the end of the payload.
+pub const FRAGMENT_CRC: usize = 0;
+/// Fragment: offset of the length of the payload.
+pub const FRAGMENT_LENGTH: usize = 4;
+/// Fragment: offset of the mark of the database's identity.
+pub const FRAGMENT_IDENTITY: usize = 8;
+/// Fragment: offset of its position.
+pub const FRAGMENT_POSITION: usize = 16;
+/// Fragment: offset of the position that was known durable when it was made.
+pub const FRAGMENT_DURABLE: usize = 24;
+/// Fragment: offset of the commit number.
+pub const FRAGMENT_COMMIT: usize = 32;
+/// Fragment: offset of the commit time.
+pub const FRAGMENT_TIME: usize = 40;
+/// Fragment: offset of how many bytes of the record's payload stand in fragments before it.
+pub const FRAGMENT_BEFORE: usize = 48;
+/// Fragment: offset of the number of the opening of the log that wrote it.
+pub const FRAGMENT_OPENING: usize = 56;
+/// Fragment: offset of the kind of record.
+pub const FRAGMENT_KIND: usize = 60;
+/// Fragment: offset of the flags.
+pub const FRAGMENT_FLAGS: usize = 61;
+/// Fragment: offset of two zero bytes.
+pub const FRAGMENT_ZERO: usize = 62;
+/// Fragment: the length of what stands before the payload.
+pub const FRAGMENT_HEADER_BYTES: usize = 64;
+/// Fragment: its length is a multiple of this.
+pub const FRAGMENT_ALIGNMENT: usize = 8;
+/// Fragment: the longest payload, in bytes.
+pub const FRAGMENT_PAYLOAD_BYTES_MAX: usize = 131_072;
+/// Fragment flag: the record's first.
+pub const FRAGMENT_FIRST: u32 = 1;
+/// Fragment flag: the record's last.
+pub const FRAGMENT_LAST: u32 = 2;
+/// Fragment flag: the record was given up here and does not count.
+pub const FRAGMENT_GIVEN_UP: u32 = 4;
+/// The lowest kind of record that the log writes for itself; those below are its user's.
+pub const RECORD_KIND_OWN: u32 = 254;
+/// Kind of the record that ends the log when it is closed.
+pub const RECORD_KIND_CLOSED: u32 = 254;
+/// Kind of the record that every opening of the log for writing begins with.
+pub const RECORD_KIND_OPENED: u32 = 255;
 
 /// Free list: offset of the number of entries.
 pub const FREE_LIST_COUNT: usize = 0;
@@ -145,6 +220,8 @@ pub const PART_REF_CRC: usize = 16;
 /// Part reference: its length.
 pub const PART_REF_BYTES: usize = 20;
 
+const _: () = assert!(FRAGMENT_ZERO + 2 == FRAGMENT_HEADER_BYTES);
+const _: () = assert!(LOG_CONTENT_OFFSET == LOG_HEADER_OFFSET + PAGE_BYTES);
 const _: () = assert!(PART_REF_CRC + 4 == PART_REF_BYTES);
 const _: () = assert!(ROOT_FREE_LIST + PART_REF_BYTES == ROOT_VERSION);
 const _: () = assert!(ROOT_FILE_ENDS + 8 * DATA_FILES_MAX == ROOT_PAYLOAD_LENGTH);

@@ -4,7 +4,8 @@
 //! once), two root slots that say which extents are in use, a lock and temporary files. Readers ask
 //! for [`PartRef`]s, parts of extents with a checksum, and get [`Part`]s from a [`Cache`] that
 //! several stores share. A writer begins a [`Checkpoint`], writes new extents, frees old ones and
-//! commits: all of it becomes visible and durable at once, or none.
+//! commits: all of it becomes visible and durable at once, or none. A [`Log`] beside it makes small
+//! changes durable by one write; the root says from where on it is needed.
 //!
 //! All access goes through [`Disk`] and [`File`], of which [`RealDisk`] and [`SimulatedDisk`] are
 //! the two implementations.
@@ -25,6 +26,7 @@ pub mod format;
 mod free_list;
 mod free_space;
 pub mod limits;
+mod log;
 mod memory;
 mod recovery;
 mod root_slot;
@@ -40,6 +42,10 @@ pub use disk::{
 };
 pub use error::{Corruption, Error, Result};
 pub use extent::{ExtentId, Part, PartRef};
+pub use log::{
+    Appended, ClosedLogFile, Durability, Log, LogMark, LogOptions, LogReader, LogRecord,
+    LogRecovery, Lsn, NewRecord,
+};
 pub use memory::{BudgetExceeded, MemoryBudget, Reclaim, Reservation};
 pub use store::{CheckSummary, Identity, Root, Store, StoreCounters};
 pub use temporary::{TempFile, TempSpace};

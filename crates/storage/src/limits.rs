@@ -15,3 +15,13 @@ pub const BATCH_LENGTH_MAX: usize = 4 * READ_LENGTH_MAX;
 pub const CACHE_SHARDS: usize = 32;
 /// What a cache entry costs beside its bytes, in bytes.
 pub const CACHE_ENTRY_OVERHEAD_BYTES: u64 = 192;
+/// The longest log file, in bytes, where nothing else is asked for.
+pub const LOG_FILE_BYTES: u64 = 16 << 20;
+/// How many released log files are kept to be used again, where nothing else is asked for.
+pub const LOG_SPARE_FILES: usize = 2;
+/// By how much a log file grows at a time, in bytes.
+pub const LOG_GROW_BYTES: u64 = 1 << 20;
+/// Records that wait in memory are written when they take so many bytes.
+pub const LOG_BUFFER_BYTES: usize = 1 << 20;
+/// How much of a log file is read at a time, in bytes; at least the longest fragment.
+pub const LOG_WINDOW_BYTES: usize = 256 << 10;

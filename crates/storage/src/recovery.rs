@@ -11,7 +11,8 @@
 //!    the space that it freed must not be used before (`make_durable`, `tests/crash.rs`).
 //! 2. Nothing is made or changed in a directory that is not a database.
 //!
-//! The write-ahead log, when it comes, is replayed here, after the root is chosen.
+//! The files of the write-ahead log are found and their headers checked after the root is chosen; its records
+//! are read by whoever takes it (`Store::take_log`).
 
 use crate::bytes::{put, to_usize};
 use crate::disk::{Access, Disk, File, Lock, LockError, OpenMode};
@@ -25,6 +26,7 @@ use crate::format::{
 };
 use crate::free_list;
 use crate::free_space::FreeSpace;
+use crate::log::{LogMark, LogRecovery};
 use crate::root_slot::{Damage, RootRecord, SlotState, read_slot, slot_of, slot_offset};
 use crate::store::{Identity, Inner, Root};
 use std::io;
@@ -39,6 +41,7 @@ pub(crate) struct Recovered {
     pub(crate) free: FreeSpace,
     pub(crate) free_list: PartRef,
     pub(crate) free_pages: u64,
+    pub(crate) log: LogRecovery,
 }
 
 /// Makes a database and takes its lock.
@@ -77,6 +80,7 @@ pub(crate) fn create(
         free_list: PartRef::NONE,
         free_pages: 0,
         file_ends: vec![1; files],
+        log: LogMark::default(),
         payload: Vec::new(),
     };
     let mut bytes = vec![0; to_usize(ROOT_FILE_BYTES)];
@@ -266,6 +270,7 @@ fn read_root(disk: &Arc<dyn Disk>, access: Access) -> Result<Recovered> {
     header.check_belongs(&FileHeader::new(&record.identity, KIND_ROOT, 0), ROOT_FILE)?;
     let data = open_data_files(disk, mode, &record)?;
     let free = read_free_list(disk, &data, &record, access)?;
+    let log = LogRecovery::find(disk, record.identity, access, record.log, record.commit)?;
     if access == Access::Exclusive {
         make_durable(disk, root_file.as_ref(), &record)?;
     }
@@ -274,6 +279,7 @@ fn read_root(disk: &Arc<dyn Disk>, access: Access) -> Result<Recovered> {
         root: Root {
             commit: record.commit,
             checkpoint: record.checkpoint,
+            log: record.log,
             payload: record.payload.into(),
             pin: Arc::new(()),
         },
@@ -282,6 +288,7 @@ fn read_root(disk: &Arc<dyn Disk>, access: Access) -> Result<Recovered> {
         free,
         free_list: record.free_list,
         free_pages: record.free_pages,
+        log,
     })
 }
 

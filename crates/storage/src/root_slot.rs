@@ -18,12 +18,14 @@ mod tests;
 use crate::bytes::{Decoder, put};
 use crate::extent::PartRef;
 use crate::format::{
-    DATA_FILES_MAX, FORMAT_VERSION, ROOT_BYTES, ROOT_CHECKPOINT, ROOT_COMMIT, ROOT_CRC,
-    ROOT_DATA_FILES, ROOT_DATABASE_ID, ROOT_FEATURES, ROOT_FILE_ENDS, ROOT_FREE_LIST,
-    ROOT_FREE_PAGES, ROOT_GENERATION, ROOT_PAYLOAD, ROOT_PAYLOAD_BYTES_MAX, ROOT_PAYLOAD_LENGTH,
-    ROOT_SLOT_BYTES, ROOT_SLOT_OFFSET, ROOT_SLOTS, ROOT_TIMELINE, ROOT_VERSION, SECTOR_BYTES,
-    SECTOR_CHECKPOINT, SECTOR_CONTENT, SECTOR_CRC, SECTOR_INDEX, SECTOR_SLOT,
+    DATA_FILES_MAX, FORMAT_VERSION, ROOT_BYTES, ROOT_CHECKPOINT, ROOT_COMMIT, ROOT_COMMIT_TIME,
+    ROOT_CRC, ROOT_DATA_FILES, ROOT_DATABASE_ID, ROOT_FEATURES, ROOT_FILE_ENDS, ROOT_FREE_LIST,
+    ROOT_FREE_PAGES, ROOT_GENERATION, ROOT_LOG_OPENING, ROOT_LOG_POSITION, ROOT_PAYLOAD,
+    ROOT_PAYLOAD_BYTES_MAX, ROOT_PAYLOAD_LENGTH, ROOT_SLOT_BYTES, ROOT_SLOT_OFFSET, ROOT_SLOTS,
+    ROOT_TIMELINE, ROOT_VERSION, SECTOR_BYTES, SECTOR_CHECKPOINT, SECTOR_CONTENT, SECTOR_CRC,
+    SECTOR_INDEX, SECTOR_SLOT,
 };
+use crate::log::{LogMark, Lsn};
 use crate::store::Identity;
 
 /// The bytes of one slot.
@@ -39,6 +41,8 @@ pub(crate) struct RootRecord {
     pub(crate) free_pages: u64,
     /// In pages, one for each data file.
     pub(crate) file_ends: Vec<u64>,
+    /// Where the log goes on behind the commit.
+    pub(crate) log: LogMark,
     pub(crate) payload: Vec<u8>,
 }
 
@@ -116,6 +120,10 @@ impl RootRecord {
             ROOT_PAYLOAD_LENGTH,
             &payload_length.to_le_bytes(),
         );
+        put(&mut root, ROOT_LOG_OPENING, &self.log.opening.to_le_bytes());
+        let position = self.log.position.to_u64();
+        put(&mut root, ROOT_LOG_POSITION, &position.to_le_bytes());
+        put(&mut root, ROOT_COMMIT_TIME, &self.log.time.to_le_bytes());
         put(&mut root, ROOT_PAYLOAD, &self.payload);
         let crc = crate::crc32c(&root);
         put(&mut root, ROOT_CRC, &crc.to_le_bytes());
@@ -162,7 +170,11 @@ impl RootRecord {
             file_ends.push(decoder.u64()?);
         }
         let payload_length = usize::try_from(decoder.u32()?).ok()?;
-        let _zero = decoder.u32()?;
+        let log = LogMark {
+            opening: decoder.u32()?,
+            position: Lsn::new(decoder.u64()?),
+            time: decoder.u64()?,
+        };
         let payload = decoder.bytes(payload_length)?.to_vec();
         if count == 0 || count > DATA_FILES_MAX {
             return None;
@@ -181,6 +193,7 @@ impl RootRecord {
             free_list,
             free_pages,
             file_ends,
+            log,
             payload,
         })
     }

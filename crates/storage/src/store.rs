@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::extent::{Part, PartRef};
 use crate::format;
 use crate::free_space::{FreeSpace, PageRange};
+use crate::log::{LogMark, LogRecovery};
 use crate::recovery;
 use crate::temporary::TempSpace;
 use std::fmt;
@@ -64,7 +65,9 @@ pub struct Root {
     pub commit: u64,
     /// The number of the checkpoint, ascending by one.
     pub checkpoint: u64,
-    /// What the writer of the checkpoint handed in, at most 3,736 bytes.
+    /// Where the write-ahead log goes on behind that commit.
+    pub log: LogMark,
+    /// What the writer of the checkpoint handed in, at most 3,720 bytes.
     pub payload: Arc<[u8]>,
     pub(crate) pin: Arc<()>,
 }
@@ -113,6 +116,8 @@ pub(crate) struct Inner {
     pub(crate) counters: Counters,
     pub(crate) failure: OnceLock<String>,
     temporary: TempSpace,
+    /// The log as it was found, until somebody takes it.
+    log: Mutex<Option<LogRecovery>>,
     /// Released after all files were closed: the last field.
     _lock: Box<dyn Lock>,
 }
@@ -213,6 +218,7 @@ impl Store {
             }),
             counters: Counters::default(),
             failure: OnceLock::new(),
+            log: Mutex::new(Some(recovered.log)),
             _lock: lock,
         };
         Self {
@@ -234,6 +240,16 @@ impl Store {
     /// if there is one, [`Error::RefusesWrites`] after a failure.
     pub fn begin(&self) -> Result<Checkpoint<'_>> {
         Checkpoint::begin(self)
+    }
+
+    /// The write-ahead log behind the root, to be read and taken into use; `None` if it was taken.
+    ///
+    /// It keeps the directory locked as long as it, or the log that it becomes, lives.
+    #[must_use]
+    pub fn take_log(&self) -> Option<LogRecovery> {
+        let log = &self.inner.log;
+        let recovery = log.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some(recovery.keeping(self.clone()))
     }
 
     /// Where temporary files are made.

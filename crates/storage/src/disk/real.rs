@@ -118,6 +118,10 @@ impl Disk for RealDisk {
         fs::remove_file(self.directory.join(name))
     }
 
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.directory.join(from), self.directory.join(to))
+    }
+
     fn sync_directory(&self) -> io::Result<()> {
         sync_directory(&self.directory)
     }

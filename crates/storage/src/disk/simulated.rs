@@ -57,6 +57,8 @@ struct State {
     files: BTreeMap<u64, Image>,
     names: BTreeMap<String, u64>,
     durable_names: BTreeMap<String, u64>,
+    /// Pairs of names of which both ends are durable or none.
+    renamed: Vec<(String, String)>,
     next_file: u64,
     directory: bool,
     random: Random,
@@ -78,6 +80,7 @@ impl SimulatedDisk {
             files: BTreeMap::new(),
             names: BTreeMap::new(),
             durable_names: BTreeMap::new(),
+            renamed: Vec::new(),
             next_file: 0,
             directory: false,
             random: Random::new(seed),
@@ -246,14 +249,17 @@ impl State {
             .chain(self.durable_names.keys())
             .cloned()
             .collect();
+        let groups = rename_groups(&std::mem::take(&mut self.renamed));
+        let mut fates: BTreeMap<usize, bool> = BTreeMap::new();
         let mut names = BTreeMap::new();
         for name in candidates {
             let (now, durable) = (self.names.get(&name), self.durable_names.get(&name));
-            let kept = if now == durable || self.random.coin() {
-                durable
-            } else {
-                now
-            };
+            let lost = now == durable
+                || match groups.get(&name) {
+                    Some(group) => *fates.entry(*group).or_insert_with(|| self.random.coin()),
+                    None => self.random.coin(),
+                };
+            let kept = if lost { durable } else { now };
             if let Some(number) = kept {
                 names.insert(name, *number);
             }
@@ -264,6 +270,22 @@ impl State {
             image.lose_power(&mut self.random);
         }
     }
+}
+
+/// For each name that a renaming touched the number of its group: a renaming is one step for the file
+/// system, so that its names share a fate.
+fn rename_groups(renamed: &[(String, String)]) -> BTreeMap<String, usize> {
+    let mut groups: BTreeMap<String, usize> = BTreeMap::new();
+    for (number, (from, to)) in renamed.iter().enumerate() {
+        let touched: Vec<usize> = [from, to]
+            .into_iter()
+            .filter_map(|name| groups.insert(name.clone(), number))
+            .collect();
+        for group in groups.values_mut().filter(|g| touched.contains(g)) {
+            *group = number;
+        }
+    }
+    groups
 }
 
 fn failure(reason: &str) -> io::Error {
@@ -330,10 +352,20 @@ impl Disk for SimulatedDisk {
         }
     }
 
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.lock_state();
+        state.whole_operation()?;
+        let number = state.names.remove(from).ok_or(io::ErrorKind::NotFound)?;
+        state.names.insert(to.to_owned(), number);
+        state.renamed.push((from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
     fn sync_directory(&self) -> io::Result<()> {
         let mut state = self.lock_state();
         state.whole_operation()?;
         if !state.faults.sync_does_nothing {
+            state.renamed.clear();
             let names = state.names.clone();
             state.durable_names = names;
         }

@@ -3,6 +3,7 @@
 use super::{RootRecord, Slot, SlotState, read_slot, slot_of};
 use crate::extent::{ExtentId, PartRef};
 use crate::format::{ROOT_PAYLOAD_BYTES_MAX, ROOT_SLOT_BYTES, SECTOR_BYTES};
+use crate::log::{LogMark, Lsn};
 use crate::store::Identity;
 use proptest::prelude::*;
 
@@ -17,6 +18,11 @@ fn record(checkpoint: u64, payload: Vec<u8>) -> RootRecord {
         free_list: PartRef::of(ExtentId::new(2, 77), 0, b"list"),
         free_pages: 5,
         file_ends: vec![1, 99, 12_345],
+        log: LogMark {
+            position: Lsn::new(checkpoint ^ 1_000),
+            opening: 7,
+            time: 1_700_000_000_000_000,
+        },
         payload,
     }
 }

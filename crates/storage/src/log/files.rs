@@ -1,0 +1,151 @@
+//! The log files that are written: the current one, and released ones that wait to be used again.
+//!
+//! A file grows by `LOG_GROW_BYTES` of zeros at a time, so that most syncs have no length and no
+//! extents to write. A released file needs none of that.
+
+use super::file::{LogFile, encode_headers, path};
+use crate::bytes::{len_u64, to_usize};
+use crate::disk::{Disk, OpenMode};
+use crate::error::{Error, Result};
+use crate::format::log_file_name;
+use crate::limits::LOG_GROW_BYTES;
+use crate::store::Identity;
+use std::sync::Arc;
+
+/// What has the files; used by one thread at a time.
+pub(super) struct Files {
+    pub(super) disk: Arc<dyn Disk>,
+    pub(super) identity: Identity,
+    pub(super) file_bytes: u64,
+    pub(super) spare_files: usize,
+    pub(super) current: Option<Arc<LogFile>>,
+    /// The length of the current file, in bytes.
+    pub(super) allocated: u64,
+    /// Released files under their old names, oldest first.
+    pub(super) spares: Vec<Arc<LogFile>>,
+}
+
+/// Encoded fragments on their way to the files.
+#[derive(Default)]
+pub(super) struct Batch {
+    /// The position of the first byte.
+    pub(super) start: u64,
+    pub(super) bytes: Vec<u8>,
+    pub(super) rolls: Vec<Roll>,
+}
+
+/// A place in a batch where the next file begins.
+pub(super) struct Roll {
+    /// The index of its first byte in the batch.
+    pub(super) at: usize,
+    pub(super) number: u32,
+}
+
+impl Files {
+    /// Writes a batch and, if asked, makes it durable; returns the files that were begun.
+    pub(super) fn write(&mut self, batch: &Batch, sync: bool) -> Result<Vec<Arc<LogFile>>> {
+        let mut begun = Vec::new();
+        let mut from = 0;
+        for roll in &batch.rolls {
+            self.write_piece(batch, from, roll.at)?;
+            from = roll.at;
+            begun.push(self.roll(roll.number, batch.start + from as u64)?);
+        }
+        self.write_piece(batch, from, batch.bytes.len())?;
+        if sync {
+            self.sync()?;
+        }
+        Ok(begun)
+    }
+
+    /// Takes files that are needed no more; removes those that are too many.
+    pub(super) fn take_spares(&mut self, released: Vec<Arc<LogFile>>) -> Result<()> {
+        self.spares.extend(released);
+        let surplus = self.spares.len().saturating_sub(self.spare_files);
+        for file in self.spares.drain(..surplus) {
+            // Who still reads it has it open.
+            let name = file.name();
+            self.disk
+                .remove(&name)
+                .map_err(|error| Error::io(path(self.disk.as_ref(), &name), "remove", 0, error))?;
+        }
+        Ok(())
+    }
+
+    fn write_piece(&mut self, batch: &Batch, from: usize, to: usize) -> Result<()> {
+        let bytes = batch.bytes.get(from..to).unwrap_or_default();
+        let Some(current) = self.current.clone().filter(|_| !bytes.is_empty()) else {
+            return Ok(());
+        };
+        let offset = current.offset(batch.start + from as u64);
+        let end = offset + len_u64(bytes);
+        self.write_at(&current, bytes, offset)?;
+        if end > self.allocated {
+            let grown = end
+                .next_multiple_of(LOG_GROW_BYTES)
+                .min(self.file_bytes)
+                .max(end);
+            self.write_at(&current, &vec![0; to_usize(grown - end)], end)?;
+            self.allocated = grown;
+        }
+        Ok(())
+    }
+
+    /// Makes the current file durable and goes on in another one.
+    fn roll(&mut self, number: u32, start: u64) -> Result<Arc<LogFile>> {
+        self.sync()?;
+        let name = log_file_name(number);
+        let failed =
+            |operation, error| Error::io(path(self.disk.as_ref(), &name), operation, 0, error);
+        // A spare that somebody still reads must not change.
+        let free = self
+            .spares
+            .iter()
+            .position(|file| Arc::strong_count(file) == 1);
+        let file = match free.map(|index| self.spares.remove(index)) {
+            Some(spare) => {
+                self.disk
+                    .rename(&spare.name(), &name)
+                    .map_err(|error| failed("rename a file to", error))?;
+                Arc::clone(&spare.file)
+            }
+            None => self
+                .disk
+                .open(&name, OpenMode::Create)
+                .map_err(|error| failed("create", error))?,
+        };
+        self.disk
+            .sync_directory()
+            .map_err(|error| failed("sync the directory of", error))?;
+        self.allocated = file.len().map_err(|error| failed("read", error))?;
+        let next = Arc::new(LogFile {
+            number,
+            start,
+            file,
+        });
+        let headers = encode_headers(&self.identity, number, start);
+        self.write_at(&next, &headers, 0)?;
+        self.allocated = self.allocated.max(len_u64(&headers));
+        self.current = Some(Arc::clone(&next));
+        Ok(next)
+    }
+
+    fn write_at(&self, file: &LogFile, bytes: &[u8], offset: u64) -> Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        file.file.write_at(bytes, offset).map_err(|error| {
+            let path = path(self.disk.as_ref(), &file.name());
+            Error::io(path, "write", len_u64(bytes), error)
+        })
+    }
+
+    fn sync(&self) -> Result<()> {
+        let Some(file) = &self.current else {
+            return Ok(());
+        };
+        file.file
+            .sync()
+            .map_err(|error| Error::io(path(self.disk.as_ref(), &file.name()), "sync", 0, error))
+    }
+}

@@ -1,0 +1,18 @@
+//! The locks of the log, in one place, so that another implementation can take theirs.
+
+pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
+
+use std::sync::PoisonError;
+
+/// Locks `mutex`. A panic under a lock of the log leaves nothing half done that matters: whatever
+/// was encoded but not written goes down with the process, and is not there after the next open.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until somebody notifies.
+pub(super) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    condition
+        .wait(guard)
+        .unwrap_or_else(PoisonError::into_inner)
+}
