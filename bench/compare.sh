@@ -12,7 +12,8 @@
 #   DATASET     bsbm, by default; path-graph, genealogy
 #   ENGINES     which, in this order; by default: stoa oxigraph virtuoso jena blazegraph
 #   STEPS       by default, of bsbm: explore-1 explore-4 explore-16 bi cold; of path-graph: paths-1 paths-4; of genealogy:
-#               genealogy-1 genealogy-4. The number is that of the clients
+#               genealogy-1 genealogy-4. The number is that of the clients. bi-drilldown and operators take longer, and are
+#               run when they are named
 #   RESULTS     the folder of the results
 #   WORK        where engines, data and databases lie; by default target/rivals
 #   QUERY_TIMEOUT   of each query, 60s     STEP_TIME   the time after which a step begins no further mix, 5m
@@ -167,7 +168,10 @@ attempt() {
   if "${@:3}" 2> >(tee "$log" >&2); then return 0; fi
   # The log may still be on its way through the pipe.
   wait $! 2>/dev/null || true
-  failed "$1" "$2" "$(grep -v '^$' "$log" | tail -n 2 | tr '\n' ' ')"
+  local reason
+  # Without the lines of `say`.
+  reason=$(grep -vE '^$|^[0-9]{2}:[0-9]{2}:[0-9]{2}  ' "$log" | tail -n 2 | tr '\n' ' ')
+  failed "$1" "$2" "${reason:-it gave no reason, see $WORK/$1/log}"
   return 1
 }
 
@@ -224,19 +228,22 @@ wanted() { [[ " ${engines[*]} " == *" $1 "* ]]; }
 
 # run ENGINE STEP VARIANT OPTION...: what `stoa-bench run` measures, verified if the reference is there.
 run() {
-  local name=$1 step=$2 variant=$3 part status=0 reference check=()
+  local name=$1 step=$2 variant=$3 part status=0 reference check=() mix=("$option" "$size" --at-most "$STEP_TIME")
   part=$out/$name/$step.part
   reference=$(reference_of "$name")
   rm -f "$part"
   if wanted "$reference" && ready "$reference"; then
     up "$reference" || return 1
-    check=(--check "$url" --check-mixes "${check_mixes:-5}")
+    check=(--check "$url")
+    mix+=(--check-mixes "${check_mixes:-5}")
   else
     say "$name: $step is not verified, because $reference is missing"
   fi
   # shellcheck disable=SC2086 # No variant is no argument.
   up "$name" $variant || return 1
-  bench run "${@:4}" "$url" "$option" "$size" --server-pid "$pid" --timeout "$QUERY_TIMEOUT" --at-most "$STEP_TIME" \
+  # These take no mixes, and make their queries from the data.
+  [ "$4" != operators ] || mix=(--queries "$out/operators.json")
+  bench run "${@:4}" "$url" --server-pid "$pid" --timeout "$QUERY_TIMEOUT" "${mix[@]}" \
     "${check[@]}" --output "$part" >"$out/$name/$step.txt" || status=$?
   [ ${#check[@]} -eq 0 ] || down "$reference"
   # Queries that failed are figures, too.
@@ -261,7 +268,11 @@ perform() {
       check_mixes=20 attempt "$name" "$file" run "$name" "$file" "$variant" \
         "${step%-*}" --clients "$clients" --warm-up "$WARM_UP" --mixes "$MIXES" || true
       ;;
-    bi | bi-drilldown | operators)
+    operators)
+      attempt "$name" "$file" run "$name" "$file" "$variant" \
+        operators --restart "$(restart_command "$name" "$variant")" || true
+      ;;
+    bi | bi-drilldown)
       check_mixes=2 attempt "$name" "$file" run "$name" "$file" "$variant" \
         "$step" --warm-up 1 --mixes 10 --restart "$(restart_command "$name" "$variant")" || true
       ;;

@@ -62,11 +62,11 @@ free_port() {
 }
 
 # peak_bytes PID: the most resident memory that a process had so far.
-peak_bytes() { awk '/^VmHWM:/ { print $2 * 1024 }' "/proc/$1/status" 2>/dev/null || true; }
+peak_bytes() { awk '/^VmHWM:/ { printf "%.0f\n", $2 * 1024 }' "/proc/$1/status" 2>/dev/null || true; }
 
-# cpu_seconds PID: what it used so far.
+# cpu_seconds PID: what it used so far; nothing if it has just ended.
 cpu_seconds() {
-  sed 's/^.*) //' "/proc/$1/stat" 2>/dev/null | awk -v hz="$(getconf CLK_TCK)" '{ print ($12 + $13) / hz }'
+  sed 's/^.*) //' "/proc/$1/stat" 2>/dev/null | awk -v hz="$(getconf CLK_TCK)" 'NF { print ($12 + $13) / hz }' || true
 }
 
 seconds_since() { awk -v from="$1" -v to="$(date +%s.%N)" 'BEGIN { printf "%.2f\n", to - from }'; }

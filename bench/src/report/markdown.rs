@@ -227,7 +227,10 @@ impl Document {
         if names.is_empty() || engines.is_empty() {
             return;
         }
-        self.section(&format!("{step}: mean time of each query, ms"));
+        self.section(&format!(
+            "{step}: {} time of each query, ms",
+            kind_of_time(step)
+        ));
         let mut head = vec!["query"];
         head.extend(engines.iter().map(|engine| engine.name.as_str()));
         let rows = names.iter().map(|name| {
@@ -239,7 +242,7 @@ impl Document {
             let means = names.iter().map(|name| mean(query(engine, step, name)?));
             (*engine, means.collect())
         }));
-        let title = format!("{step}: mean time of each query");
+        let title = format!("{step}: {} time of each query", kind_of_time(step));
         let caption = Caption {
             title: &title,
             axis: "ms",
@@ -253,6 +256,13 @@ impl Document {
     }
 
     fn distributions(&mut self, engines: &[&Engine], step: &str, names: &[String]) {
+        let has_times = |engine: &&&Engine| {
+            let mut names = names.iter();
+            names.any(|name| query(engine, step, name).and_then(quantiles).is_some())
+        };
+        if engines.iter().filter(has_times).count() == 0 {
+            return;
+        }
         self.line(&format!("\n### {step}: distribution of the times, ms\n"));
         let rows = names.iter().flat_map(|name| {
             engines.iter().filter_map(|engine| {
@@ -439,6 +449,9 @@ fn cell(query: Option<&Value>) -> String {
     }
     let all = ["count", "wrong", "errors", "time_outs"];
     let all: f64 = all.iter().map(|count| figure(query, count)).sum();
+    if all == 0.0 {
+        return "-".to_owned();
+    }
     let bad = [
         ("wrong", "wrong"),
         ("errors", "error"),
@@ -447,6 +460,15 @@ fn cell(query: Option<&Value>) -> String {
     let bad = bad.iter().filter(|(count, _)| figure(query, count) > 0.0);
     let bad = bad.map(|(count, word)| format!("{word}: {} of {all}", figure(query, count)));
     bad.collect::<Vec<_>>().join(", ")
+}
+
+/// Queries of single operators are run too few times for a mean.
+fn kind_of_time(step: &str) -> &'static str {
+    if step == "operators" {
+        "median"
+    } else {
+        "mean"
+    }
 }
 
 /// Engines that have a figure at all.

@@ -30,6 +30,11 @@ fn query(name: &str, mean: f64, wrong: u64, time_outs: u64) -> String {
     )
 }
 
+const OPERATORS: &str = r#"{"kind": "run", "workload": "operators"}
+{"kind": "query", "query": "join/chain", "count": 3, "p50_ms": 7.5, "answer": "right"}
+{"kind": "query", "query": "join/star", "count": 0, "p50_ms": null, "answer": "time-out"}
+{"kind": "query", "query": "graph/one", "count": 0, "p50_ms": null, "answer": "skipped"}"#;
+
 #[test]
 fn everything_measured_is_shown_and_what_is_missing_is_named() {
     let folder = folder("whole");
@@ -54,6 +59,7 @@ fn everything_measured_is_shown_and_what_is_missing_is_named() {
     let second = [run(999), query("1", 4.0, 1, 0), query("2", 40.0, 0, 3)].join("\n");
     write("other/explore-1.jsonl", &second);
     write("other/explore-4.jsonl", &run(3_000));
+    write("stoa/operators.jsonl", OPERATORS);
     write("third/install.failed", "there is no Java\n");
     report(&Arguments {
         folder: folder.clone(),
@@ -69,6 +75,10 @@ fn everything_measured_is_shown_and_what_is_missing_is_named() {
         "| 1 | 2 | wrong: 1 of 10 |",
         "| 2 | 20 | time-out: 3 of 12 |",
         "| stoa | 0.25 | 8.5 | 100 | 300 | 200 | - |",
+        "| join/chain | 7.5 |",
+        "| join/star | time-out: 1 of 1 |",
+        "| graph/one | - |",
+        "| stoa | operators | 1 | 0 | 0 | 0 | 1 |",
         "| other | explore-1 | 10 | 1 | 0 | 0 | 3 | 1 |",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");
@@ -81,6 +91,7 @@ fn everything_measured_is_shown_and_what_is_missing_is_named() {
             "explore-throughput.svg",
             "explore-1-queries.svg",
             "explore-1-distribution.svg",
+            "operators-queries.svg",
             "cold.svg"
         ]
     );

@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::answer::Answer;
 use super::check::{Verdict, check};
+use super::clients::restarted;
 use super::endpoint::{Connection, Endpoint, Failure, Measured, Tail};
 use super::meter::Process;
 use super::report::parse_duration;
@@ -58,6 +59,10 @@ pub(crate) struct Arguments {
     /// An endpoint with the same data whose answers are trusted
     #[arg(long, value_name = "URL")]
     check: Option<String>,
+    /// After a time-out run this, which ends the server, starts it again, and prints its URL and process: many servers go on
+    /// with a query that nobody waits for
+    #[arg(long, value_name = "COMMAND")]
+    restart: Option<String>,
     /// Append the figures as lines of JSON
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -113,9 +118,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let chosen: Vec<&Entry> = chosen.collect();
     let bar = super::progress_bar("queries", chosen.len() as u64);
     let mut outcomes = Vec::new();
+    let mut arguments = arguments.clone();
     for entry in chosen {
         bar.set_message(entry.name.clone());
-        outcomes.push(outcome(arguments, entry));
+        let outcome = outcome(&arguments, entry);
+        if let (State::TimeOut, Some(command)) = (&outcome.state, &arguments.restart) {
+            let (url, process) = restarted(command)?;
+            arguments.url = url;
+            arguments.server_pid = arguments.server_pid.map(|_| process.0);
+        }
+        outcomes.push(outcome);
         bar.inc(1);
     }
     bar.finish_and_clear();
@@ -126,7 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
             .append(true)
             .open(path);
         let mut file = file.with_context(|| format!("writing {}", path.display()))?;
-        for line in json_lines(arguments, &set, &outcomes) {
+        for line in json_lines(&arguments, &set, &outcomes) {
             writeln!(file, "{line}").with_context(|| format!("writing {}", path.display()))?;
         }
     }
@@ -300,7 +312,7 @@ fn unexpected(expect: Expect, answer: &Answer) -> Option<String> {
 /// Compares with the trusted endpoint.
 fn verified(arguments: &Arguments, entry: &Entry, query: &str, rows: u64, trusted: &str) -> State {
     let tested = Endpoint::new(&arguments.url, Connection::Keep, Some(arguments.timeout));
-    let trusted = Endpoint::new(trusted, Connection::Keep, None);
+    let trusted = Endpoint::new(trusted, Connection::Keep, Some(arguments.timeout));
     if entry.large {
         // A cut without an order may keep any rows.
         let cut = query.contains("LIMIT");

@@ -23,6 +23,7 @@ fn state(response: String, trusted: Option<String>, entry: &Entry) -> (State, us
         timeout: Duration::from_secs(5),
         server_pid: Some(std::process::id()),
         check: trusted.map(fake),
+        restart: None,
         output: None,
     };
     let outcome = outcome(&arguments, entry);
@@ -83,6 +84,7 @@ fn a_time_out_is_shown_and_a_skip_has_its_reason() {
         timeout: Duration::from_millis(50),
         server_pid: None,
         check: None,
+        restart: None,
         output: None,
     };
     let silent = entry(Expect::Any, false);
