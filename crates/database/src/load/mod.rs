@@ -20,6 +20,7 @@ mod tracked;
 mod xml;
 mod xml_literal;
 mod xml_tags;
+mod xml_text;
 
 use std::fmt;
 use std::io::Read;

@@ -22,13 +22,14 @@ const READ_BYTES: usize = 512;
 
 /// Looks at all bytes before the parser does.
 pub(crate) trait Guard {
-    /// Checks the next bytes, and may put others in their places.
-    fn look(&mut self, bytes: &mut [u8]) -> Result<(), Refusal>;
+    /// Checks the next bytes, and may put others in their places, fewer or more. If it refuses one, it
+    /// leaves what the parser may have first, for an earlier mistake.
+    fn look(&mut self, bytes: &mut Vec<u8>) -> Result<(), Refusal>;
 }
 
 /// Lets everything pass.
 impl Guard for () {
-    fn look(&mut self, _bytes: &mut [u8]) -> Result<(), Refusal> {
+    fn look(&mut self, _bytes: &mut Vec<u8>) -> Result<(), Refusal> {
         Ok(())
     }
 }
@@ -38,19 +39,19 @@ pub(crate) struct Refusal {
     pub(crate) reason: String,
     /// The offset that is told.
     pub(crate) offset: u64,
-    /// How many of the bytes that were looked at the parser may have first, for an earlier mistake.
-    pub(crate) good: usize,
 }
 
 /// The state of a [`TrackedReader`].
 pub(crate) struct Tracked<'a, G> {
     stream: &'a mut Stream,
     guard: G,
-    /// The last bytes handed out, and the offset and place of the first of them.
+    /// The last bytes read, and the offset and place of the first of them.
     window: VecDeque<u8>,
     window_start: u64,
     window_place: (u64, u64),
+    /// What is handed out next, and how much of it was.
     chunk: Vec<u8>,
+    handed_out: usize,
     bytes_since_quad: usize,
     bytes_max: usize,
     failure: Option<io::Error>,
@@ -76,6 +77,7 @@ impl<'a, G: Guard> Tracked<'a, G> {
             window_start: 0,
             window_place: (1, 1),
             chunk: Vec::new(),
+            handed_out: 0,
             bytes_since_quad: 0,
             bytes_max,
             failure: None,
@@ -113,17 +115,9 @@ impl<'a, G: Guard> Tracked<'a, G> {
         place
     }
 
-    /// The place behind what was handed out.
+    /// The place behind what was read.
     pub(crate) fn end(&self) -> (u64, u64) {
         self.place(u64::MAX)
-    }
-
-    /// The offset of the last `byte` before `offset`, within what is remembered.
-    pub(crate) fn find_back(&self, byte: u8, offset: u64) -> Option<u64> {
-        let length = usize::try_from(offset.checked_sub(self.window_start)?).ok()?;
-        let length = length.min(self.window.len());
-        let at = self.window.range(..length).rposition(|b| *b == byte)?;
-        Some(self.window_start + u64::try_from(at).ok()?)
     }
 
     /// The error of the reading, if that is what ended the parser.
@@ -154,6 +148,23 @@ impl<'a, G: Guard> Tracked<'a, G> {
     }
 
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        // A guard may take all of a chunk away, which is not the end.
+        while self.handed_out == self.chunk.len() {
+            if !self.read_chunk(out.len())? {
+                return Ok(0);
+            }
+        }
+        let rest = self.chunk.get(self.handed_out..).unwrap_or_default();
+        let length = rest.len().min(out.len());
+        if let (Some(to), Some(from)) = (out.get_mut(..length), rest.get(..length)) {
+            to.copy_from_slice(from);
+        }
+        self.handed_out += length;
+        Ok(length)
+    }
+
+    /// Reads the next chunk for one who has room for so many bytes; whether there was one.
+    fn read_chunk(&mut self, room: usize) -> io::Result<bool> {
         if let Some(failure) = &self.failure {
             return Err(io::Error::new(failure.kind(), failure.to_string()));
         }
@@ -161,7 +172,8 @@ impl<'a, G: Guard> Tracked<'a, G> {
             return Err(io::Error::other(reason.clone()));
         }
         self.chunk.clear();
-        let wanted = READ_BYTES.max(out.len() / 8).min(out.len());
+        self.handed_out = 0;
+        let wanted = READ_BYTES.max(room / 8).min(room);
         let read = self.stream.read(wanted, &mut self.chunk);
         if let Err(error) = read {
             let copy = io::Error::new(error.kind(), error.to_string());
@@ -171,9 +183,11 @@ impl<'a, G: Guard> Tracked<'a, G> {
                 return Err(copy);
             }
         }
+        if self.chunk.is_empty() {
+            return Ok(false);
+        }
         self.remember();
         if let Err(refusal) = self.guard.look(&mut self.chunk) {
-            self.chunk.truncate(refusal.good);
             let error = self.refuse(refusal.reason, Some(refusal.offset));
             if self.chunk.is_empty() {
                 return Err(error);
@@ -187,11 +201,7 @@ impl<'a, G: Guard> Tracked<'a, G> {
             );
             return Err(self.refuse(reason, None));
         }
-        let length = self.chunk.len().min(out.len());
-        if let (Some(to), Some(from)) = (out.get_mut(..length), self.chunk.get(..length)) {
-            to.copy_from_slice(from);
-        }
-        Ok(length)
+        Ok(true)
     }
 }
 
@@ -225,8 +235,6 @@ mod tests {
         assert_eq!(tracked.end(), (5_001, 1));
         let offset = u64::try_from(text.len()).unwrap() - 101 - 3;
         assert_eq!(tracked.place(offset), (4_999, 50));
-        let newline = tracked.find_back(b'\n', offset).unwrap();
-        assert_eq!(newline + 99, offset);
     }
 
     #[test]

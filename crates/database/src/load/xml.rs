@@ -3,8 +3,8 @@
 //! # Limits
 //! Memory: an element's text, at most what a line of N-Triples may take, the open elements, at most
 //! [`XML_DEPTH_MAX`], and every `rdf:ID`, since two of the same are a mistake. Entities may not stand
-//! for more than [`XML_ENTITY_BYTES_MAX`], so that a small file cannot become a large one. Nothing
-//! outside of the file is ever read.
+//! for more than [`XML_ENTITY_BYTES_MAX`], so that a small file cannot become a large one. Comments
+//! may be of any length. Nothing outside of the file is ever read.
 
 use hashbrown::HashMap;
 use oxrdf::GraphName;
@@ -20,6 +20,7 @@ use crate::load::terms::Terms;
 use crate::load::tracked::{Guard, Refusal, Tracked};
 use crate::load::xml_literal;
 use crate::load::xml_tags::{Tags, check_reference};
+use crate::load::xml_text::Merger;
 
 /// Quads between two calls of `advance`.
 const ADVANCE_QUADS: u64 = 1 << 10;
@@ -73,7 +74,7 @@ pub(crate) fn parse<S: QuadSink>(
                 };
                 return Err(of_reader.unwrap_or_else(|| {
                     // The parser stands behind the tag that it does not like.
-                    let start = tracked.find_back(b'<', offset).unwrap_or(offset);
+                    let start = tracked.guard().merger.tag_before(offset).unwrap_or(offset);
                     let (line, column) = tracked.place(start);
                     let reason = match error {
                         RdfXmlParseError::Io(error) => error.to_string(),
@@ -100,7 +101,7 @@ pub(crate) fn parse<S: QuadSink>(
 
 /// Where a byte stands.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum At {
+pub(super) enum At {
     Text,
     /// Behind `<`.
     Open,
@@ -108,9 +109,12 @@ enum At {
     Tag(u8, bool),
     /// Behind `<!`.
     Bang,
-    /// In a comment; the last bytes that may belong to its end.
     Comment,
+    /// Behind `<![`: how much of [`CDATA`] there was.
+    CdataStart(usize),
     Cdata,
+    /// Behind `<?`: how much of [`XML`] there was.
+    Target(usize),
     Instruction,
     /// In `<!DOCTYPE`; how many `<` are open.
     Doctype(u32),
@@ -122,6 +126,8 @@ struct XmlGuard {
     depth: usize,
     has_elements: bool,
     length: usize,
+    /// How long the text before what may be a comment is, which may go on behind it.
+    text_length: usize,
     length_max: usize,
     /// The last two bytes.
     last: [u8; 2],
@@ -137,10 +143,19 @@ struct XmlGuard {
     tags: Tags,
     /// What stands behind `&` in a text or attribute.
     reference: Option<Vec<u8>>,
+    /// Before how many bytes the `&` of a text stands that no `;` has followed.
+    ampersand: Option<u64>,
+    merger: Merger,
 }
 
 /// A reference that is longer is none to a character.
 const REFERENCE_BYTES_MAX: usize = 16;
+
+/// What begins a CDATA section behind `<![`.
+const CDATA: &[u8] = b"CDATA[";
+
+/// What no processing instruction may be called.
+const XML: &[u8] = b"xml";
 
 /// The end of the datatype of XML literals.
 const XML_LITERAL: &[u8] = b"XMLLiteral";
@@ -152,6 +167,7 @@ impl XmlGuard {
             depth: 0,
             has_elements: false,
             length: 0,
+            text_length: 0,
             length_max,
             last: [0; 2],
             doctype: Vec::new(),
@@ -162,6 +178,8 @@ impl XmlGuard {
             tag: Vec::new(),
             tags: Tags::default(),
             reference: None,
+            ampersand: None,
+            merger: Merger::default(),
         }
     }
 
@@ -184,7 +202,7 @@ impl XmlGuard {
     fn open(&mut self, byte: u8) -> Result<At, String> {
         Ok(match byte {
             b'!' => At::Bang,
-            b'?' => At::Instruction,
+            b'?' => At::Target(0),
             b'/' => {
                 self.tags.end(self.depth);
                 self.depth = self.depth.saturating_sub(1);
@@ -216,6 +234,15 @@ impl XmlGuard {
         }
         if self.at == At::Text && byte == b'>' && self.last == *b"]]" {
             return Err("a text has ]]>, which must be ]]&gt;".to_owned());
+        }
+        match (self.at, byte) {
+            (At::Text, b'&') => self.ampersand = Some(self.offset),
+            (At::Text, b';') => self.ampersand = None,
+            // A comment may not stand within a reference.
+            (At::Text, b'<') if self.ampersand.is_some() => {
+                return Err("an & begins no reference: it must be &amp;".to_owned());
+            }
+            _ => {}
         }
         let in_text = matches!(self.at, At::Text | At::Tag(b'"' | b'\'', _));
         match (&mut self.reference, byte) {
@@ -266,9 +293,23 @@ impl XmlGuard {
                 _ => usize::from(byte == b'X'),
             };
         }
-        let next = match (self.at, byte) {
+        let before = self.at;
+        self.at = self.next(byte)?;
+        self.last = match self.at {
+            // The end of a comment has nothing in common with its beginning.
+            At::Comment if before == At::Bang => [0; 2],
+            _ => [last[1], byte],
+        };
+        if self.depth > XML_DEPTH_MAX {
+            return Err(format!("elements are nested deeper than {XML_DEPTH_MAX}"));
+        }
+        self.count(before, byte)
+    }
+
+    fn next(&mut self, byte: u8) -> Result<At, String> {
+        let last = self.last;
+        Ok(match (self.at, byte) {
             (At::Text, b'<') => {
-                self.length = 0;
                 self.tag_offset = self.offset;
                 At::Open
             }
@@ -286,26 +327,67 @@ impl XmlGuard {
             (At::Tag(quote, begins), byte) if quote == byte => At::Tag(0, begins),
             (At::Bang, b'-') if last[1] == b'-' => At::Comment,
             (At::Bang, b'-') => At::Bang,
-            (At::Bang, b'[') => At::Cdata,
+            (At::Bang, b'[') => At::CdataStart(0),
             (At::Bang, b'>') => At::Text,
+            (At::Bang, _) if self.has_elements => {
+                return Err("what begins with <! is no comment and no CDATA section".to_owned());
+            }
             (At::Bang, _) => At::Doctype(0),
             (At::Comment, b'>') if last == *b"--" => At::Text,
+            (At::Comment, _) if last == *b"--" => {
+                return Err("a comment has --, which only its end may have".to_owned());
+            }
+            (At::CdataStart(at), byte) if CDATA.get(at) == Some(&byte) => match at + 1 {
+                next if next < CDATA.len() => At::CdataStart(next),
+                _ => At::Cdata,
+            },
+            (At::CdataStart(_), _) => {
+                return Err("what begins with <![ is no CDATA section".to_owned());
+            }
             (At::Cdata, b'>') if last == *b"]]" => At::Text,
+            (At::Target(at), byte) => self.target(byte, at)?,
             (At::Instruction, b'>') if last[1] == b'?' => At::Text,
             (At::Doctype(open), byte) => self.doctype(byte, open)?,
             (at, _) => at,
-        };
-        if next != self.at && next == At::Text {
-            self.length = 0;
+        })
+    }
+
+    /// Checks how a processing instruction is called.
+    fn target(&self, byte: u8, at: usize) -> Result<At, String> {
+        let begins_name = byte.is_ascii_alphabetic() || matches!(byte, b'_' | b':' | 0x80..);
+        if at == 0 && !begins_name {
+            return Err("a processing instruction has no name".to_owned());
         }
-        self.at = next;
-        self.last = [last[1], byte];
-        self.length += 1;
-        if byte == b'&' && self.has_entities {
-            self.length += XML_ENTITY_BYTES_MAX;
+        let is_named_xml = at == XML.len() && (byte == b'?' || byte.is_ascii_whitespace());
+        if is_named_xml && self.has_elements {
+            return Err("<?xml may only stand at the beginning of the file".to_owned());
         }
-        if self.depth > XML_DEPTH_MAX {
-            return Err(format!("elements are nested deeper than {XML_DEPTH_MAX}"));
+        Ok(match XML.get(at) {
+            Some(expected) if expected.eq_ignore_ascii_case(&byte) => At::Target(at + 1),
+            _ => At::Instruction,
+        })
+    }
+
+    /// Counts what the parser has to hold.
+    fn count(&mut self, before: At, byte: u8) -> Result<(), String> {
+        match (before, self.at) {
+            (At::Text, At::Open) => {
+                self.text_length = self.length;
+                self.length = 1;
+            }
+            (At::Tag(..) | At::Doctype(_), At::Text) => self.length = 0,
+            // A text goes on behind what the parser does not get.
+            (At::Comment | At::Instruction, At::Text) | (At::CdataStart(_), At::Cdata) => {
+                self.length = self.text_length;
+            }
+            (_, At::Comment) => {}
+            (_, At::Instruction) if self.depth > 0 => {}
+            (_, at) => {
+                self.length += 1;
+                if byte == b'&' && at != At::Cdata && self.has_entities {
+                    self.length += XML_ENTITY_BYTES_MAX;
+                }
+            }
         }
         if self.length > self.length_max {
             return Err(format!(
@@ -315,30 +397,38 @@ impl XmlGuard {
         }
         Ok(())
     }
+
+    fn look_at(&mut self, byte: u8) -> Result<(), Refusal> {
+        let before = self.at;
+        let of_tag = matches!(before, At::Tag(0, _) | At::Open) && byte == b'>';
+        let ampersand = self.ampersand.filter(|_| byte == b'<');
+        self.step(byte).map_err(|reason| Refusal {
+            reason,
+            offset: match (byte, ampersand) {
+                _ if of_tag => self.tag_offset,
+                (_, Some(ampersand)) => ampersand,
+                // The last one of a noncharacter.
+                (0xBE | 0xBF, _) => self.offset.saturating_sub(2),
+                _ => self.offset,
+            },
+        })?;
+        // XML 1.0, 3.3.3: white space of a value is spaces, but for what is written as references.
+        let byte = match (self.at, byte) {
+            (At::Tag(b'"' | b'\'', _), b'\t' | b'\n' | b'\r') => b' ',
+            (_, byte) => byte,
+        };
+        self.merger
+            .take((before, self.at), self.depth > 0, byte, self.offset);
+        self.offset += 1;
+        Ok(())
+    }
 }
 
 impl Guard for XmlGuard {
-    fn look(&mut self, bytes: &mut [u8]) -> Result<(), Refusal> {
-        for (good, byte) in bytes.iter_mut().enumerate() {
-            let of_tag = matches!(self.at, At::Tag(0, _) | At::Open) && matches!(byte, b'>');
-            self.step(*byte).map_err(|reason| Refusal {
-                reason,
-                offset: match *byte {
-                    _ if of_tag => self.tag_offset,
-                    // The last one of a noncharacter.
-                    0xBE | 0xBF => self.offset.saturating_sub(2),
-                    _ => self.offset,
-                },
-                good,
-            })?;
-            self.offset += 1;
-            // XML 1.0, 3.3.3: white space of a value is spaces, but for what is written as references.
-            if matches!(self.at, At::Tag(b'"' | b'\'', _)) && matches!(byte, b'\t' | b'\n' | b'\r')
-            {
-                *byte = b' ';
-            }
-        }
-        Ok(())
+    fn look(&mut self, bytes: &mut Vec<u8>) -> Result<(), Refusal> {
+        let looked = bytes.iter().try_for_each(|byte| self.look_at(*byte));
+        self.merger.hand_over(bytes);
+        looked
     }
 }
 

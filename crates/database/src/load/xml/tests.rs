@@ -166,6 +166,129 @@ fn what_is_no_xml_is_refused() {
     );
 }
 
+/// The objects of `e:p` in a text within an element.
+fn objects(text: &str) -> Vec<String> {
+    let text = format!("{HEAD}<e:C rdf:about=\"s\">{text}</e:C></rdf:RDF>");
+    let quads = read(text.clone(), usize::MAX).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let start = "<http://base/dir/s> <http://e/p> ";
+    let objects = quads.iter().filter_map(|quad| quad.strip_prefix(start));
+    objects.map(str::to_owned).collect()
+}
+
+#[test]
+fn texts_are_one_whatever_stands_in_them() {
+    for (text, expected) in [
+        ("<e:p>foo<!-- c -->bar</e:p>", "\"foobar\""),
+        (
+            "<e:p>foo <![CDATA[a<b]]> &amp; z<?pi x?>y</e:p>",
+            "\"foo a<b & zy\"",
+        ),
+        ("<e:p> <!-- < & ]]> </e:p> --> a</e:p>", "\"  a\""),
+        ("<e:p><!----><!-->--></e:p>", "\"\""),
+        ("<e:p><!-- only --></e:p>", "\"\""),
+        ("<e:p><?pi?></e:p>", "\"\""),
+        ("<e:p><?xm-l ? > <a>??></e:p>", "\"\""),
+        ("<e:p><![CDATA[]]></e:p>", "\"\""),
+        (
+            "<e:p><![CDATA[]]]]><![CDATA[>&amp;]]]></e:p>",
+            "\"]]>&amp;]\"",
+        ),
+        ("<e:p><![CDATA[a]b]]c]>]]></e:p>", "\"a]b]]c]>\""),
+        (
+            "<!-- --><?a?> <!-- --><e:p/><!-- --> <e:q>a</e:q><!-- --><?b?>",
+            "\"\"",
+        ),
+        (
+            "<e:p> <!-- --> <e:D rdf:about='o'><e:q/> <!-- --></e:D> <?a?> </e:p>",
+            "<http://base/dir/o>",
+        ),
+        (
+            "<e:p rdf:parseType='Literal'>a<!-- - -->b<![CDATA[<]]><e:b><?a?></e:b></e:p>",
+            "\"ab&lt;<e:b xmlns:e=\\\"http://e/\\\"></e:b>\"^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#XMLLiteral>",
+        ),
+    ] {
+        assert_eq!(objects(text), [expected], "{text}");
+    }
+    let comment = format!("<!--{}-->", "- ".repeat(1 << 20));
+    let text = format!("{HEAD}<e:C><e:p>a{comment}b</e:p>{comment}</e:C></rdf:RDF>");
+    assert_eq!(read(text, 1 << 20).unwrap().len(), 2);
+}
+
+#[test]
+fn borders_of_pieces_change_nothing() {
+    let text = format!(
+        "{HEAD}<!-- a --><e:C><e:p e:q='<![CDATA['>a<!-- <b> - -->&amp;<![CDATA[]<&]]]]><?c d?>\n</e:p>\
+         <e:D/></e:C></rdf:RDF><?e?><!-- -->\n"
+    )
+    .replace("'<!", "'&lt;!");
+    let expected = format!(
+        "{HEAD}<e:C><e:p e:q='&lt;![CDATA['>a&amp;]&lt;&amp;]]\n</e:p><e:D/></e:C></rdf:RDF><?e?>\n"
+    );
+    for size in [1, 2, 3, 7, 1_000] {
+        let mut guard = XmlGuard::new(usize::MAX);
+        let mut out = Vec::new();
+        for piece in text.as_bytes().chunks(size) {
+            let mut piece = piece.to_vec();
+            assert!(guard.look(&mut piece).is_ok());
+            out.append(&mut piece);
+        }
+        assert_eq!(String::from_utf8(out).unwrap(), expected, "{size}");
+        assert_eq!(guard.missing(), None);
+    }
+}
+
+#[test]
+fn mistakes_behind_what_is_left_out_are_placed() {
+    let comment = "<!-- \n -->".repeat(2_000) + "\n";
+    for (before, text, reason) in [
+        (
+            "<e:C><e:p>a<!-- < --> ",
+            "<e:D/></e:p></e:C>",
+            "Unexpected node",
+        ),
+        ("<e:C><e:p>a<!-- < -->", "</e:D>", ""),
+        ("<e:C><e:p><![CDATA[<a\n<]]>", "</e:D>", ""),
+        ("<e:C><!-- -->\n", "<e:D rdf:ID='1a'/>", "1a is not"),
+        (
+            "<e:C><e:p>",
+            "&am<!-- -->p;</e:p></e:C>",
+            "an & begins no reference",
+        ),
+        (
+            "<e:C><e:p>",
+            "&am<![CDATA[p;]]></e:p></e:C>",
+            "an & begins no reference",
+        ),
+        ("<e:C><!-- a --", " b --></e:C>", "a comment has --"),
+        ("<e:C><!-- a --", "-></e:C>", "a comment has --"),
+        ("<e:C><![", "DATA[]]></e:C>", "what begins with <!["),
+        ("<e:C><!", "DOCTYPE a></e:C>", "what begins with <!"),
+        (
+            "<e:C><?",
+            " a?></e:C>",
+            "a processing instruction has no name",
+        ),
+        ("<e:C><?xMl", " a?></e:C>", "<?xml may only"),
+        ("<e:C><e:p><![CDATA[a]]>", "", "the file ends within"),
+        ("<e:C><!-- ", "", "the file ends within"),
+    ] {
+        let message = error(format!("{HEAD}{comment}{before}{text}"));
+        let last = before.rsplit('\n').next().unwrap();
+        let line = 2_004 + before.matches('\n').count();
+        let expected = format!("x.rdf: line {line}, column {}: {reason}", last.len() + 1);
+        assert!(
+            message.starts_with(&expected),
+            "{before}{text}: {message}, not {expected}"
+        );
+    }
+    let entities = "<!DOCTYPE rdf:RDF [<!ENTITY e \"e\">]>";
+    let uses = "&e;<!-- -->".repeat(100_000);
+    let text = format!("{entities}{HEAD}<e:C><e:p>{uses}</e:p></e:C></rdf:RDF>");
+    let text = text.replace("<?xml version=\"1.0\"?>\n", "");
+    let message = read(text, 4 << 20).unwrap_err().to_string();
+    assert!(message.contains("longer than 4194304 bytes"), "{message}");
+}
+
 #[test]
 fn xml_literals_are_canonical() {
     let literal = "<e:p rdf:parseType=\"Literal\">It's <e:b f='1' a='&lt;'/><br/></e:p>";
