@@ -4,6 +4,7 @@
 mod bsbm;
 mod graphs;
 mod report;
+mod rows;
 mod run;
 
 use std::process::ExitCode;
@@ -36,6 +37,11 @@ Example:
 Example:
   stoa-bench report bench/results/2026-01-31-10m")]
     Report(report::Arguments),
+    /// Compare the rows of Explore answers with the original's; exit code 1 if a query is off
+    #[command(after_help = "\
+Example:
+  stoa-bench explore-rows --products 2848 --expected bench/explore-rows.tsv 1.jsonl 2.jsonl 3.jsonl")]
+    ExploreRows(rows::Arguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -101,6 +107,7 @@ fn main() -> anyhow::Result<ExitCode> {
             graphs::genealogy::generate(&arguments).map(|()| true)?
         }
         Command::Report(arguments) => report::report(&arguments).map(|()| true)?,
+        Command::ExploreRows(arguments) => rows::explore_rows(&arguments)?,
         Command::Cold(arguments) => run::cold::cold(&arguments)?,
         Command::Run(arguments) => match (arguments.operators, arguments.mix) {
             (Some(Operators::Operators(arguments)), _) => run::run_operators(&arguments)?,
