@@ -37,9 +37,10 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-installed=''
+installed='' files=()
 for ((seed = 1; seed <= datasets; seed++)); do
   file=$RESULTS/$seed.jsonl
+  files+=("$file")
   if [ -s "$file" ]; then
     say "dataset $seed: as it is in $file"
     continue
@@ -57,4 +58,4 @@ for ((seed = 1; seed <= datasets; seed++)); do
   mv "$file.part" "$file"
   stoa delete
 done
-"$BENCH" explore-rows --products "$products" --expected "$here/explore-rows.tsv" "$RESULTS"/*.jsonl
+"$BENCH" explore-rows --products "$products" --expected "$here/explore-rows.tsv" "${files[@]}"

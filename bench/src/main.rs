@@ -50,7 +50,8 @@ enum Generate {
     #[command(after_help = "\
 Examples:
   stoa-bench generate bsbm --products 28482 > bsbm-10m.nt
-  stoa-bench generate bsbm --products 284826 --format ttl --parts 4 --output bsbm-100m.ttl.zst")]
+  stoa-bench generate bsbm --products 284826 --format ttl --parts 4 --output bsbm-100m.ttl.zst
+  stoa-bench generate bsbm --products 28482 --output main.nt --update-transactions 1000 --update-output updates.nt")]
     Bsbm(bsbm::Arguments),
     /// A random graph for paths: nodes with 3 to 30 edges
     #[command(after_help = "\

@@ -233,11 +233,10 @@ impl<'a> Instances<'a> {
 
     pub(super) fn offer(&mut self, number: u64, writer: &mut Writer) {
         let model = self.model;
-        let mut random = Random::new(model.seed, Stream::Offer, number);
+        let (product, mut random) = model.offered(number);
         let vendor = model.vendors.owner(number);
         self.begin(writer, format_args!("dataFromVendor{vendor}/Offer{number}"));
         writer.named(TYPE, ("b", "Offer"));
-        let product = model.popular_product(&mut random);
         let producer = model.producers.owner(product);
         self.set_path(format_args!("dataFromProducer{producer}/Product{product}"));
         writer.instance(("b", "product"), &self.path);
@@ -261,7 +260,7 @@ impl<'a> Instances<'a> {
         writer.date(DATE, offered.div_euclid(DAY_MS));
     }
 
-    /// A person and all that he or she wrote.
+    /// A person and what he or she wrote about products of the main data.
     pub(super) fn person(&mut self, number: u64, writer: &mut Writer) {
         let model = self.model;
         let mut random = Random::new(model.seed, Stream::Person, number);
@@ -290,13 +289,23 @@ impl<'a> Instances<'a> {
         writer.instance(PUBLISHER, &self.path);
         writer.date(DATE, day(&mut random, TODAY, days(2008, 9, 23)));
         for review in first..=last {
-            self.review(review, number, site, language, writer);
+            if model.reviewed(review).0 <= model.last_main {
+                self.review(review, number, site, language, writer);
+            }
         }
+    }
+
+    /// A review without its person.
+    pub(super) fn single_review(&mut self, number: u64, writer: &mut Writer) {
+        let model = self.model;
+        let (person, site) = (model.persons.owner(number), model.sites.owner(number));
+        let language = Model::country(&mut Random::new(model.seed, Stream::Person, person)).1;
+        self.review(number, person, site, language, writer);
     }
 
     fn review(&mut self, number: u64, person: u64, site: u64, language: &str, writer: &mut Writer) {
         let model = self.model;
-        let mut random = Random::new(model.seed, Stream::Review, number);
+        let (product, mut random) = model.reviewed(number);
         self.begin(
             writer,
             format_args!("dataFromRatingSite{site}/Review{number}"),
@@ -308,7 +317,6 @@ impl<'a> Instances<'a> {
             ("b", "Review")
         };
         writer.named(TYPE, class);
-        let product = model.popular_product(&mut random);
         let producer = model.producers.owner(product);
         self.set_path(format_args!("dataFromProducer{producer}/Product{product}"));
         writer.instance(("b", "reviewFor"), &self.path);

@@ -16,9 +16,11 @@ mod instance;
 mod model;
 pub(crate) mod output;
 mod parameters;
+mod pools;
 pub(crate) mod random;
 #[cfg(test)]
 mod tests;
+mod updates;
 pub(crate) mod words;
 mod writer;
 
@@ -26,7 +28,8 @@ use std::path::PathBuf;
 
 use model::Model;
 use output::{Compression, Output};
-pub(crate) use parameters::{Kind, Pools};
+pub(crate) use parameters::Kind;
+pub(crate) use pools::Pools;
 use writer::Format;
 
 /// The seed of the reference tool.
@@ -60,6 +63,21 @@ pub(crate) struct Arguments {
     /// gz or zst, where the file's name does not tell
     #[arg(long, value_enum)]
     compress: Option<Compression>,
+    /// Leave the last products out, with all their offers and reviews, and write them here as transactions of N-Triples that
+    /// end with an empty line and `#__SEP__`
+    #[arg(long, value_name = "FILE")]
+    update_output: Option<PathBuf>,
+    /// How many transactions
+    #[arg(long, value_name = "N", default_value_t = 1_000, requires = "update_output",
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    update_transactions: u64,
+    /// Products of each transaction
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "update_output",
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    update_products: u64,
+    /// Write here, as JSON, what `stoa-bench run --pools` draws parameters from
+    #[arg(long, value_name = "FILE")]
+    pools: Option<PathBuf>,
     /// Threads; by default one for each core
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -68,7 +86,19 @@ pub(crate) struct Arguments {
 /// Generates the dataset and says on standard error how much it is.
 #[expect(clippy::print_stderr, reason = "standard output may hold the data")]
 pub(crate) fn generate(arguments: &Arguments) -> anyhow::Result<()> {
-    let model = Model::new(arguments.products, arguments.seed, !arguments.leaf_types);
+    let mut model = Model::new(arguments.products, arguments.seed, !arguments.leaf_types);
+    if arguments.update_output.is_some() {
+        let left_out = arguments.update_transactions * arguments.update_products;
+        let Some(last) = arguments.products.checked_sub(left_out) else {
+            anyhow::bail!(
+                "{} transactions of {} products need {left_out} of the {}",
+                arguments.update_transactions,
+                arguments.update_products,
+                arguments.products
+            );
+        };
+        model.last_main = last;
+    }
     let parts = match arguments.part {
         None => 1..=arguments.parts,
         Some(part) if (1..=arguments.parts).contains(&part) => part..=part,
@@ -101,6 +131,18 @@ pub(crate) fn generate(arguments: &Arguments) -> anyhow::Result<()> {
             output,
         )?;
     }
-    eprintln!("{triples} triples, {} instances", model.instances());
+    if let Some(path) = &arguments.update_output {
+        let output = Output::open(Some(path), None, 1, 1)?;
+        let updates = updates::write(&model, arguments.update_products, output)?;
+        eprintln!(
+            "{triples} triples, and {updates} in {} transactions",
+            arguments.update_transactions
+        );
+    } else {
+        eprintln!("{triples} triples, {} instances", model.instances());
+    }
+    if let Some(path) = &arguments.pools {
+        Pools::of(model).save(path)?;
+    }
     Ok(())
 }

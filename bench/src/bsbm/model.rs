@@ -22,6 +22,8 @@ const COUNTRIES: [(u64, &str, &str); 10] = [
 pub(super) struct Model {
     pub(super) seed: u64,
     pub(super) products: u64,
+    /// The last product of the main data; those behind it, their offers and reviews are for updates.
+    pub(super) last_main: u64,
     /// Whether products have the ancestors of their type as types, too.
     pub(super) chained: bool,
     pub(super) types: Vec<ProductType>,
@@ -65,6 +67,21 @@ impl Owners {
         Self { lasts }
     }
 
+    /// Owners of these last numbers; none unless they ascend, from 1 or more. Owners of nothing repeat a number.
+    pub(super) fn of(lasts: Vec<u64>) -> Option<Self> {
+        let whole = lasts.first().is_some_and(|&first| first > 0) && lasts.is_sorted();
+        whole.then_some(Self { lasts })
+    }
+
+    pub(super) fn lasts(&self) -> &[u64] {
+        &self.lasts
+    }
+
+    /// How many numbers are owned.
+    pub(super) fn total(&self) -> u64 {
+        self.lasts.last().copied().unwrap_or(0)
+    }
+
     pub(super) fn count(&self) -> u64 {
         self.lasts.len() as u64
     }
@@ -99,6 +116,7 @@ impl Model {
         Self {
             seed,
             products,
+            last_main: products,
             chained,
             first_leaf,
             features,
@@ -148,8 +166,20 @@ impl Model {
         found.map_or(("US", "en"), |country| (country.1, country.2))
     }
 
+    /// The product of an offer, for which this gives the offer's random numbers, too, from behind that draw on.
+    pub(super) fn offered(&self, offer: u64) -> (u64, Random) {
+        let mut random = Random::new(self.seed, Stream::Offer, offer);
+        (self.popular_product(&mut random), random)
+    }
+
+    /// As [`Self::offered`], of a review.
+    pub(super) fn reviewed(&self, review: u64) -> (u64, Random) {
+        let mut random = Random::new(self.seed, Stream::Review, review);
+        (self.popular_product(&mut random), random)
+    }
+
     /// The product of an offer or a review: the middle ones are the popular ones.
-    pub(super) fn popular_product(&self, random: &mut Random) -> u64 {
+    fn popular_product(&self, random: &mut Random) -> u64 {
         let z = random.normal_within(2.0, 0.0, 4.0);
         (whole(real(self.products) * z / 4.0) + 1).min(self.products)
     }

@@ -123,7 +123,7 @@ fn blocks(model: &Model) -> Vec<Block> {
         (Class::Type, model.types.len() as u64, BLOCK_INSTANCES),
         (Class::Feature, model.features, BLOCK_INSTANCES),
         (Class::Producer, model.producers.count(), BLOCK_INSTANCES),
-        (Class::Product, model.products, BLOCK_INSTANCES / 4),
+        (Class::Product, model.last_main, BLOCK_INSTANCES / 4),
         (Class::Vendor, model.vendors.count(), BLOCK_INSTANCES),
         (Class::Offer, model.offers(), BLOCK_INSTANCES),
         (Class::Person, model.persons.count(), BLOCK_PERSONS),
@@ -207,6 +207,7 @@ fn block_bytes(model: &Model, format: Format, block: Block) -> (Vec<u8>, u64) {
             Class::Producer => instances.producer(number, &mut writer),
             Class::Product => instances.product(number, &mut writer),
             Class::Vendor => instances.vendor(number, &mut writer),
+            Class::Offer if model.offered(number).0 > model.last_main => {}
             Class::Offer => instances.offer(number, &mut writer),
             Class::Person => instances.person(number, &mut writer),
         }

@@ -1,13 +1,11 @@
 //! What the parameters of the benchmark's queries are drawn from.
 //!
-//! The driver needs no file of the generator: the owners, types and features follow from the number of products and the
-//! seed.
-
-use std::collections::BTreeSet;
+//! The driver needs no file of the generator (see [`super::pools`]).
 
 use super::date::{self, days};
 use super::model::Model;
-use super::random::{Random, Stream};
+use super::pools::Pools;
+use super::random::Random;
 use super::writer::INSTANCES;
 
 /// A kind of parameter.
@@ -56,15 +54,6 @@ impl Kind {
     }
 }
 
-/// Draws parameters for one dataset.
-#[derive(Debug)]
-pub(crate) struct Pools {
-    model: Model,
-    label_words: Vec<String>,
-    /// Draw features with repetition, as the original driver does by mistake.
-    repeat_features: bool,
-}
-
 /// The parameters of one query, drawn one after the other.
 #[derive(Debug)]
 pub(crate) struct Draw<'a> {
@@ -75,27 +64,6 @@ pub(crate) struct Draw<'a> {
 }
 
 impl Pools {
-    /// Pools of the dataset that `generate bsbm` makes of the same number of products and seed.
-    pub(crate) fn new(products: u64, seed: u64, repeat_features: bool) -> Self {
-        let model = Model::new(products, seed, true);
-        let label_words = label_words(&model);
-        Self {
-            model,
-            label_words,
-            repeat_features,
-        }
-    }
-
-    /// The depth of the leaf types.
-    pub(crate) fn depth(&self) -> u64 {
-        self.model.types.last().map_or(0, |leaf| leaf.depth)
-    }
-
-    /// The random numbers of mix `number` of a run.
-    pub(crate) fn random(seed: u64, number: u64) -> Random {
-        Random::new(seed, Stream::Mix, number)
-    }
-
     /// Begins the parameters of one query.
     pub(crate) fn draw<'a>(&'a self, random: &'a mut Random) -> Draw<'a> {
         Draw {
@@ -105,20 +73,6 @@ impl Pools {
             features: Vec::new(),
         }
     }
-}
-
-/// The distinct words of all products' labels.
-fn label_words(model: &Model) -> Vec<String> {
-    let mut words = BTreeSet::new();
-    let mut label = Vec::new();
-    for product in 1..=model.products {
-        label.clear();
-        let mut random = Random::new(model.seed, Stream::Product, product);
-        model.words.sentence(&mut random, 1, 3, &mut label);
-        let label = String::from_utf8_lossy(&label);
-        words.extend(label.split(' ').map(str::to_owned));
-    }
-    words.into_iter().collect()
 }
 
 fn iri(path: &str) -> String {
@@ -136,7 +90,7 @@ impl Draw<'_> {
 
     /// A type of exactly this depth, in place of a draw of [`Kind::TypeFrom`].
     pub(crate) fn type_of_depth(&mut self, depth: u64) -> String {
-        let types = &self.pools.model.types;
+        let types = &self.pools.types;
         let first = types.partition_point(|node| node.depth < depth) as u64;
         let end = types.partition_point(|node| node.depth <= depth) as u64;
         self.product_type = first + 1 + self.random.below((end - first).max(1));
@@ -144,7 +98,7 @@ impl Draw<'_> {
     }
 
     fn text(&mut self, kind: Kind) -> String {
-        let model = &self.pools.model;
+        let pools = self.pools;
         match kind {
             Kind::LeafType => self.type_of_depth(self.pools.depth()),
             Kind::TypeFrom(lowest) => {
@@ -154,22 +108,22 @@ impl Draw<'_> {
             Kind::Feature => self.feature(),
             Kind::Bound => self.random.between(1, 500).to_string(),
             Kind::Product => {
-                let product = self.random.between(1, model.products);
-                let producer = model.producers.owner(product);
+                let product = self.random.between(1, pools.producers.total());
+                let producer = pools.producers.owner(product);
                 iri(&format!("dataFromProducer{producer}/Product{product}"))
             }
             Kind::Review => {
-                let review = self.random.between(1, model.reviews());
-                let site = model.sites.owner(review);
+                let review = self.random.between(1, pools.sites.total());
+                let site = pools.sites.owner(review);
                 iri(&format!("dataFromRatingSite{site}/Review{review}"))
             }
             Kind::Offer => {
-                let offer = self.random.between(1, model.offers());
-                let vendor = model.vendors.owner(offer);
+                let offer = self.random.between(1, pools.vendors.total());
+                let vendor = pools.vendors.owner(offer);
                 iri(&format!("dataFromVendor{vendor}/Offer{offer}"))
             }
             Kind::Producer => {
-                let producer = self.random.between(1, model.producers.count());
+                let producer = self.random.between(1, pools.producers.count());
                 iri(&format!("dataFromProducer{producer}/Producer{producer}"))
             }
             Kind::Country => {
@@ -209,11 +163,11 @@ impl Draw<'_> {
     /// The features of the type drawn last and of all its ancestors.
     fn feature_pool(&self) -> Vec<u64> {
         let mut pool = Vec::new();
-        let mut node = self.pools.model.product_type(self.product_type);
+        let mut node = self.pools.product_type(self.product_type);
         while let Some(product_type) = node {
             let (first, last) = product_type.features;
             pool.extend(first..=last);
-            node = self.pools.model.product_type(product_type.parent);
+            node = self.pools.product_type(product_type.parent);
         }
         pool
     }

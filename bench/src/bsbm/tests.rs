@@ -161,3 +161,133 @@ fn word_lengths_are_those_of_the_list() {
         0.05,
     );
 }
+
+/// The main data and the update transactions that `arguments` make, and the pools.
+fn generated(arguments: &[&str]) -> anyhow::Result<(String, String, String)> {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: super::Arguments,
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let files = [path("main.nt"), path("updates.nt"), path("pools.json")];
+    let mut line = vec!["bsbm", "--output", &files[0], "--pools", &files[2]];
+    line.extend(arguments);
+    if arguments.contains(&"--update-transactions") {
+        line.extend(["--update-output", &files[1]]);
+    }
+    super::generate(&<Line as clap::Parser>::try_parse_from(line)?.arguments)?;
+    let read = |path: &String| std::fs::read_to_string(path).unwrap_or_default();
+    Ok((read(&files[0]), read(&files[1]), read(&files[2])))
+}
+
+#[test]
+fn update_transactions_and_main_data_are_the_whole() {
+    let size = ["--products", "130", "--seed", "9"];
+    let (whole, none, pools) = generated(&size).unwrap();
+    assert!(none.is_empty());
+    let options = ["--update-transactions", "7", "--update-products", "3"];
+    let (main, updates, same_pools) = generated(&[&size[..], &options[..]].concat()).unwrap();
+    assert_eq!(pools, same_pools);
+
+    let mut lines: Vec<&str> = whole.lines().collect();
+    let mut parts: Vec<&str> = main.lines().chain(updates.lines()).collect();
+    parts.retain(|line| !line.is_empty() && *line != "#__SEP__");
+    lines.sort_unstable();
+    parts.sort_unstable();
+    assert_eq!(parts, lines);
+
+    assert!(updates.ends_with(" .\n\n#__SEP__\n"));
+    let blocks: Vec<&str> = updates.split_terminator("\n#__SEP__\n").collect();
+    assert_eq!(blocks.len(), 7);
+    for (block, first) in blocks.iter().zip((110..).step_by(3)) {
+        NTriplesParser::new()
+            .for_slice(block.as_bytes())
+            .for_each(|triple| assert!(triple.is_ok()));
+        // A product, its offers, its reviews; then the next.
+        let mut subjects: Vec<&str> = block
+            .lines()
+            .filter_map(|line| line.split('>').next())
+            .collect();
+        subjects.dedup();
+        let class = |subject: &str| {
+            ["/Product", "/Offer", "/Review"].iter().position(|name| {
+                subject
+                    .rsplit_once('/')
+                    .is_some_and(|(_, last)| last.starts_with(&name[1..]))
+            })
+        };
+        let classes: Vec<usize> = subjects.iter().map(|it| class(it).unwrap()).collect();
+        let products: Vec<&&str> = subjects.iter().filter(|it| class(it) == Some(0)).collect();
+        let expected = first..first + 3;
+        assert!(
+            products
+                .iter()
+                .zip(expected)
+                .all(|(it, number)| it.ends_with(&format!("/Product{number}")))
+        );
+        assert_eq!((products.len(), classes[0]), (3, 0));
+        assert!(
+            classes
+                .windows(2)
+                .all(|pair| pair[1] == 0 || pair[0] <= pair[1])
+        );
+        // Nothing in the main data is about them.
+        for product in products {
+            assert!(!main.contains(&format!("{product}>")));
+        }
+    }
+}
+
+#[test]
+fn more_update_transactions_than_products_are_refused() {
+    let refused = |options: &[&str]| generated(options).unwrap_err().to_string();
+    let said = refused(&[
+        "--products",
+        "10",
+        "--update-transactions",
+        "4",
+        "--update-products",
+        "3",
+    ]);
+    assert!(said.contains("need 12 of the 10"), "{said}");
+    let said = refused(&["--products", "10", "--update-products", "3"]);
+    assert!(said.contains("--update-output"), "{said}");
+}
+
+#[test]
+fn damaged_pools_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("pools.json");
+    super::Pools::new(30, 1, false).save(&path).unwrap();
+    let whole: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    super::Pools::load(&path, false).unwrap();
+    let types = "types: parent, depth, first and last feature";
+    for (pointer, damage) in [
+        ("/kind".to_owned(), "other".into()),
+        ("/last offer of each vendor/0".to_owned(), u64::MAX.into()),
+        (
+            "/last product of each producer".to_owned(),
+            Vec::<u64>::new().into(),
+        ),
+        ("/words of product labels/0".to_owned(), 5.into()),
+        // A parent that comes later would be a circle.
+        (format!("/{types}/3/0"), 4.into()),
+        (format!("/{types}/3/1"), 1.into()),
+        (format!("/{types}/3/2"), "1".into()),
+        (format!("/{types}/3/3"), u64::MAX.into()),
+    ] {
+        let mut damaged = whole.clone();
+        *damaged.pointer_mut(&pointer).unwrap() = damage;
+        std::fs::write(&path, damaged.to_string()).unwrap();
+        let said = super::Pools::load(&path, false).unwrap_err();
+        assert!(
+            said.to_string().starts_with("reading pools of"),
+            "{pointer}"
+        );
+    }
+    std::fs::write(&path, "no JSON").unwrap();
+    assert!(super::Pools::load(&path, false).is_err());
+}

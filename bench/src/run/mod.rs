@@ -44,6 +44,9 @@ pub(crate) struct Arguments {
     /// Number of products of the data, for explore and bi
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     products: Option<u64>,
+    /// What parameters are drawn from, as `generate bsbm --pools` has written it, in place of --products and --data-seed
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["products", "data_seed"])]
+    pools: Option<PathBuf>,
     /// Edges that the data were generated with, for paths
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..=10_000_000_000))]
     edges: Option<u64>,
@@ -110,12 +113,10 @@ pub(crate) struct Arguments {
 )]
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let quirks = arguments.quirks.is_some();
-    let workload = Workload::new(
-        arguments.workload,
-        arguments.pools()?,
-        arguments.seed,
-        quirks,
-    )?;
+    let pools = arguments.pools()?;
+    // Products that the scale factor of the scores is taken from; mixes without products have scale factor 1.
+    let scale = pools.products().unwrap_or(statistics::SCALE_ONE);
+    let workload = Workload::new(arguments.workload, pools, arguments.seed, quirks)?;
     let mut plan = arguments.plan()?;
     let bar = progress_bar("mixes", plan.warm_up + plan.mixes);
     let run = clients::run(&workload, &plan, &|| bar.inc(1));
@@ -138,7 +139,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     for line in complaints(&workload, &run, &verdicts) {
         eprintln!("{line}");
     }
-    let report = figures(&workload, &plan, &run, &verdicts, arguments.scale());
+    let report = figures(&workload, &plan, &run, &verdicts, scale);
     print!("{}", report.table());
     if let Some(path) = &arguments.output {
         append(path, &report, arguments.samples)?;
@@ -155,9 +156,12 @@ impl Arguments {
     fn pools(&self) -> anyhow::Result<Pools> {
         Ok(match self.workload {
             Name::Explore | Name::Bi | Name::BiDrilldown => {
+                if let Some(path) = &self.pools {
+                    return Ok(crate::bsbm::Pools::load(path, self.quirks.is_some())?.into());
+                }
                 let products = self
                     .products
-                    .context("--products N is missing: the data's")?;
+                    .context("--products N is missing: the data's; or --pools FILE")?;
                 crate::bsbm::Pools::new(products, self.data_seed, self.quirks.is_some()).into()
             }
             Name::Paths => {
@@ -169,11 +173,6 @@ impl Arguments {
                 Pools::Genealogy(genealogy::Pools::new(people, self.data_seed))
             }
         })
-    }
-
-    /// Products that the scale factor of the scores is taken from; mixes without products have scale factor 1.
-    fn scale(&self) -> u64 {
-        self.products.unwrap_or(statistics::SCALE_ONE)
     }
 
     fn plan(&self) -> anyhow::Result<Plan> {

@@ -63,6 +63,14 @@ impl From<bsbm::Pools> for Pools {
 }
 
 impl Pools {
+    /// How many products the data have, where there are some.
+    pub(crate) fn products(&self) -> Option<u64> {
+        match self {
+            Self::Bsbm(pools) => Some(pools.products()),
+            Self::Paths(_) | Self::Genealogy(_) => None,
+        }
+    }
+
     /// The depth of the tree of types, where there is one.
     fn depth(&self) -> u64 {
         match self {
@@ -306,6 +314,28 @@ mod tests {
                 spargebra::SparqlParser::new()
                     .parse_query(&instance.query)
                     .unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn pools_of_a_file_give_the_queries_of_products_and_seed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pools.json");
+        bsbm::Pools::new(1_000, 7, false).save(&path).unwrap();
+        for name in [Name::Explore, Name::Bi, Name::BiDrilldown] {
+            for quirks in [false, true] {
+                let texts = |pools: bsbm::Pools| -> Vec<String> {
+                    assert_eq!(pools.products(), 1_000);
+                    let workload = Workload::new(name, pools, 3, quirks).unwrap();
+                    (0..20)
+                        .flat_map(|number| workload.mix(number))
+                        .map(|it| it.query)
+                        .collect()
+                };
+                let made = texts(bsbm::Pools::new(1_000, 7, quirks));
+                assert_eq!(texts(bsbm::Pools::load(&path, quirks).unwrap()), made);
+                assert_ne!(texts(bsbm::Pools::new(1_000, 8, quirks)), made);
             }
         }
     }
