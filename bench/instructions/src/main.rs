@@ -2,7 +2,7 @@
 //!
 //! Times on a shared machine vary by a tenth and more; instructions do not. Data are loaded into a
 //! temporary folder, then this program runs itself under callgrind, which counts what happens within
-//! one function ([`measure::measured`]) and writes a file whenever that function ends. What could make
+//! one function (`measured` in measure.rs) and writes a file whenever that function ends. What could make
 //! two runs differ is fixed: one thread, a clock that stands still, seeds, the allocator of the binary
 //! `stoa`, an empty environment, and reads by pread out of a warm cache.
 //!
