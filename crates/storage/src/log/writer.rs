@@ -173,7 +173,7 @@ impl Log {
         for record in records {
             let mut open = self.begin(record.kind, record.commit, now);
             self.encode(&order, &mut open, record.payload, true)?;
-            appended.mark = self.end_record(&open);
+            appended.mark = self.end();
         }
         Ok(appended)
     }
@@ -214,7 +214,7 @@ impl Log {
                 last,
             )?;
             if last {
-                appended.mark = self.end_record(&open);
+                appended.mark = self.end();
                 return Ok(appended);
             }
         }
@@ -370,7 +370,7 @@ impl Log {
         let commit = self.last_commit();
         let mut open = self.begin(kind, commit, 0);
         self.encode(order, &mut open, &[], true)?;
-        let mark = self.end_record(&open);
+        let mark = self.end();
         self.drive(Goal::Durable(mark.position.to_u64()))
     }
 
@@ -382,15 +382,6 @@ impl Log {
             before: 0,
             first: true,
         }
-    }
-
-    fn end_record(&self, open: &Open) -> LogMark {
-        let mut state = lock(&self.state);
-        state.record_end = state.end;
-        state.time = open.time;
-        state.commit = open.commit;
-        drop(state);
-        self.end()
     }
 
     /// Makes the fragments of a piece of payload; `last` if the record ends with it.
@@ -427,7 +418,6 @@ impl Log {
         let mut state = lock(&self.state);
         check_failure(&state)?;
         self.encode_fragment(&mut state, open, &[], FRAGMENT_GIVEN_UP)?;
-        state.record_end = state.end;
         Ok(())
     }
 
@@ -463,6 +453,14 @@ impl Log {
         let bytes = payload.get(..length).unwrap_or_default();
         fragment.encode(bytes, &mut state.batch.bytes);
         state.end += fragment.span() as u64;
+        if fragment.flags & (FRAGMENT_LAST | FRAGMENT_GIVEN_UP) != 0 {
+            // With the fragment itself: who takes the batch is to know that a record ends with it.
+            state.record_end = state.end;
+        }
+        if fragment.flags & FRAGMENT_LAST != 0 {
+            state.time = open.time;
+            state.commit = open.commit;
+        }
         open.before += len_u64(bytes);
         open.first = false;
         Ok(length)
