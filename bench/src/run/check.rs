@@ -5,11 +5,12 @@
 //! LIMIT, as far as the keys of the last row reach, and with the keys as variables of their own.
 
 use anyhow::{Context as _, bail};
-use oxrdf::Variable;
+use oxrdf::vocab::xsd;
+use oxrdf::{Term, Variable};
 use spargebra::algebra::{GraphPattern, OrderExpression};
 use spargebra::{Query, SparqlParser};
 
-use super::answer::{Answer, Row, order, same_row};
+use super::answer::{Answer, Row, order, same_row, same_term};
 use super::endpoint::{Endpoint, Failure, Measured};
 
 /// What a query says about the order and number of its rows.
@@ -203,7 +204,7 @@ impl Shape {
             // The rows that tie with the last one that is wanted must all be there.
             let ends = count < limit
                 || match (keys.get(end.saturating_sub(1)), keys.last()) {
-                    (Some(wanted), Some(last)) => !same_row(wanted, last),
+                    (Some(wanted), Some(last)) => !tie(wanted, last),
                     _ => false,
                 };
             if ends {
@@ -266,7 +267,7 @@ impl Shape {
         while start < expected.len() {
             let first = keys.get(start)?;
             let same = keys.iter().skip(start);
-            let end = start + same.take_while(|key| same_row(key, first)).count();
+            let end = start + same.take_while(|key| tie(key, first)).count();
             // Where the rows that tie lie within what was found.
             let from = start.saturating_sub(self.offset).min(found.len());
             let to = end.saturating_sub(self.offset).min(found.len());
@@ -282,6 +283,21 @@ impl Shape {
         }
         None
     }
+}
+
+/// Whether rows with these keys may come in any order: the keys are the same, or the same as far as one that is a float or a
+/// double, whose last digits follow from the order of a sum and decide before the keys behind it do.
+fn tie(left: &Row, right: &Row) -> bool {
+    for (left, right) in left.iter().zip(right) {
+        if !same_term(left.as_ref(), right.as_ref()) {
+            return false;
+        }
+        let inexact = |term: &Option<Term>| matches!(term, Some(Term::Literal(it)) if it.datatype() == xsd::FLOAT || it.datatype() == xsd::DOUBLE);
+        if inexact(left) || inexact(right) {
+            return true;
+        }
+    }
+    true
 }
 
 /// A row of `part` that is not in `group`, or not as often.

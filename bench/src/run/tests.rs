@@ -126,6 +126,19 @@ fn any_cut_through_ties_is_right() {
 }
 
 #[test]
+fn behind_a_sum_of_floats_keys_do_not_decide() {
+    // The helper's numbers are doubles.
+    let query = "SELECT ?a { ?s ?p ?a ; ?q ?k } ORDER BY ?k ?a";
+    let columns = ["a", "sortKey0", "sortKey1"];
+    let expected = ["1 10 1", "2 10.00001 2", "3 20 3"];
+    assert_eq!(
+        difference(query, &["2", "1", "3"], &columns, &expected),
+        None
+    );
+    assert!(difference(query, &["1", "3", "2"], &columns, &expected).is_some());
+}
+
+#[test]
 fn the_trusted_endpoint_is_asked_until_the_ties_end() {
     let query = "SELECT ?a { ?s ?p ?a ; ?q ?k } ORDER BY ?k LIMIT 1";
     let rows: Vec<String> = (0..5_000).map(|row| format!("{row} 1")).collect();
