@@ -8,16 +8,20 @@
 #
 # Answers are verified after they are timed: Stoa's by Oxigraph, all others' by Stoa.
 #
+# A step explore-update-N writes: each begins with a copy of the database as it was loaded, which is deleted afterwards. Where
+# such a step is named, the data leave out what its updates insert, and the results go into a folder DATE-SCALE-updates.
+#
 # Settings, by environment:
 #   DATASET     bsbm, by default; path-graph, genealogy
 #   ENGINES     which, in this order; by default: stoa oxigraph virtuoso jena blazegraph
 #   STEPS       by default, of bsbm: explore-1 explore-4 explore-16 bi cold; of path-graph: paths-1 paths-4; of genealogy:
-#               genealogy-1 genealogy-4. The number is that of the clients. bi-drilldown and operators take longer, and are
-#               run when they are named
+#               genealogy-1 genealogy-4. The number is that of the clients. bi-drilldown and operators take longer, and
+#               explore-update-1 and explore-update-4 have other data: these are run when they are named
 #   RESULTS     the folder of the results
 #   WORK        where engines, data and databases lie; by default target/rivals
 #   QUERY_TIMEOUT   of each query, 60s     STEP_TIME   the time after which a step begins no further mix, 5m
-#   MIXES, WARM_UP  of explore, 500 and 100     COLD_TIME   how long a cold start is watched, 60s
+#   MIXES, WARM_UP  of explore and explore-update, 500 and 100; of a small dataset as many mixes write as a third of its
+#               products are enough for     COLD_TIME   how long a cold start is watched, 60s
 #   RIVAL_MEMORY_MB what an engine may plan with; by default half of the machine's
 #   KEEP_DATA=1     leaves the generated data for the next comparison
 #   RIVALS, BENCH   the scripts of the engines, and the program stoa-bench
@@ -60,6 +64,17 @@ read -r -a engines <<<"${ENGINES:-stoa oxigraph virtuoso jena blazegraph}"
 read -r -a steps <<<"${STEPS:-${default[*]}}"
 label=$scale
 [ "$DATASET" = bsbm ] || label=$DATASET-$scale
+# Transactions of one product each for the steps that write: two a mix. $dataset is what the engines load.
+transactions=0
+case " ${steps[*]}" in
+  *' explore-update-'*)
+    [ "$DATASET" = bsbm ] || { echo "explore-update is for the dataset bsbm" >&2; exit 2; }
+    transactions=$((2 * MIXES < size / 3 ? 2 * MIXES : size / 3))
+    label=$label-updates
+    ;;
+esac
+dataset=$DATASET-$size
+[ "$transactions" -eq 0 ] || dataset=$dataset-$transactions-updates
 
 # Progress bars need the terminal itself, not the pipe that keeps a step's last words.
 exec 3>&2
@@ -81,10 +96,12 @@ results() {
   echo "$here/results/$(date +%F)-$label"
 }
 
-# Bytes a triple: the data 260, the two databases that answers are verified with 230, and the largest one beside them 250.
+# Bytes a triple: the data 260, the two databases that answers are verified with 230, and the largest one beside them 250,
+# of which steps that write have a copy.
 check_disk() {
-  local needed free
-  needed=$((about * 750 / 1048576 + 1024))
+  local needed free each=750
+  [ "$transactions" -eq 0 ] || each=1000
+  needed=$((about * each / 1048576 + 1024))
   free=$(df --output=avail --block-size=1M "$WORK" | tail -n 1)
   [ "$free" -ge "$needed" ] || die "$WORK needs $needed MB of free disk for $label, and has $free MB; WORK names another place"
 }
@@ -100,19 +117,21 @@ settings() {
 "processor": $(quoted "$(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"), "cores": $(nproc),
 "memory_mb": $(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo), "kernel": $(quoted "$(uname -sr)"),
 "engine_memory_mb": $RIVAL_MEMORY_MB, "engines": $(quoted "${engines[*]}"), "steps": $(quoted "${steps[*]}"),
-"query_timeout": $(quoted "$QUERY_TIMEOUT"), "step_time": $(quoted "$STEP_TIME"), "mixes": $MIXES, "warm_up": $WARM_UP}
+"query_timeout": $(quoted "$QUERY_TIMEOUT"), "step_time": $(quoted "$STEP_TIME"), "mixes": $MIXES, "warm_up": $WARM_UP,
+"transactions": $transactions}
 JSON
 }
 
 # Generates the data in as many files as there are cores, once; sets $triples and $data.
 generate() {
-  local folder=$WORK/data/$DATASET-$size said
+  local folder=$WORK/data/$dataset said updates=()
   if [ ! -e "$folder/triples" ]; then
     say "generating $DATASET of size $size"
     rm -rf "$folder"
     mkdir -p "$folder"
     if [ "$DATASET" = bsbm ]; then
-      said=$("$BENCH" generate bsbm --products "$size" --parts "$(nproc)" --output "$folder/part.nt" 2>&1)
+      [ "$transactions" -eq 0 ] || updates=(--update-transactions "$transactions" --update-output "$folder/updates")
+      said=$("$BENCH" generate bsbm --products "$size" --parts "$(nproc)" --output "$folder/part.nt" "${updates[@]}" 2>&1)
     else
       said=$("$BENCH" generate "$DATASET" "$option" "$size" --output "$folder/whole" 2>&1)
       split --number "l/$(nproc)" --additional-suffix .nt "$folder/whole" "$folder/part"
@@ -198,7 +217,7 @@ load() {
     loaded=$(count "$url")
     down "$1"
     if [ "$loaded" = "$triples" ]; then
-      echo "$DATASET-$size" >"$WORK/$1/loaded"
+      echo "$dataset" >"$WORK/$1/loaded"
       awk -v triples="$triples" 'BEGIN { printf "{\"kind\": \"load\", \"triples\": %s", triples }
         { printf ", \"%s\": %s", $1, $2 } END { print "}" }' <<<"$figures" >"$out/$1/load.part"
       [ -e "$out/$1/load.jsonl" ] || mv "$out/$1/load.part" "$out/$1/load.jsonl"
@@ -214,8 +233,9 @@ load() {
 # ready ENGINE: installed and loaded.
 ready() {
   mkdir -p "$out/$1" "$WORK/$1"
+  restore "$1"
   if has_failed "$1" && [ -z "${RETRY:-}" ]; then return 1; fi
-  if [ "$(cat "$WORK/$1/loaded" 2>/dev/null)" != "$DATASET-$size" ] || [ ! -e "$out/$1/load.jsonl" ]; then
+  if [ "$(cat "$WORK/$1/loaded" 2>/dev/null)" != "$dataset" ] || [ ! -e "$out/$1/load.jsonl" ]; then
     attempt "$1" install install "$1" && attempt "$1" load load "$1" || return 1
   elif [ ! -e "$out/$1/version" ]; then
     rival "$1" version >"$out/$1/version"
@@ -254,6 +274,38 @@ run() {
   mv "$part" "$out/$name/$step.jsonl"
 }
 
+# keep ENGINE: a copy of its database for `restore`, which puts it back in place of what was written since.
+keep() {
+  down "$1"
+  rm -rf "$WORK/$1/kept.part"
+  cp -a --reflink=auto "$WORK/$1/database" "$WORK/$1/kept.part" && mv "$WORK/$1/kept.part" "$WORK/$1/kept"
+}
+
+restore() {
+  [ -d "$WORK/$1/kept" ] || return 0
+  down "$1"
+  rm -rf "$WORK/$1/database"
+  mv "$WORK/$1/kept" "$WORK/$1/database"
+}
+
+# write ENGINE STEP CLIENTS: what `stoa-bench run explore-update` measures; the database is left changed.
+write() {
+  local name=$1 part=$out/$1/$2.part status=0 updates form
+  rm -f "$part"
+  keep "$name" || return 1
+  up "$name" writing || return 1
+  read -r updates form <<<"$(rival "$name" update-address)"
+  [ -n "$updates" ] || { echo "its script names no address for updates" >&2; return 1; }
+  bench run explore-update "$url" --server-pid "$pid" --timeout "$QUERY_TIMEOUT" "$option" "$size" --at-most "$STEP_TIME" \
+    --updates "$WORK/data/$dataset/updates" --update-url "$updates" --update-form "$form" --clients "$3" \
+    --warm-up "$WARM_UP" --mixes "$((transactions / 2))" --output "$part" >"$out/$name/$2.txt" || status=$?
+  if [ "$status" -gt 1 ] || [ ! -s "$part" ]; then
+    echo "stoa-bench ended with status $status" >&2
+    return 1
+  fi
+  mv "$part" "$out/$name/$2.jsonl"
+}
+
 restart_command() { printf '%q restart %q %s' "$RIVALS/$1.sh" "$WORK/$1" "$2"; }
 
 # perform ENGINE STEP [VARIANT]: one step by its name. Further mixes of queries get a line here.
@@ -264,6 +316,10 @@ perform() {
   say "$name: $file"
   clients=${step##*-}
   case $step in
+    explore-update-*)
+      attempt "$name" "$file" write "$name" "$file" "$clients" || true
+      restore "$name"
+      ;;
     explore-* | paths-* | genealogy-*)
       check_mixes=20 attempt "$name" "$file" run "$name" "$file" "$variant" \
         "${step%-*}" --clients "$clients" --warm-up "$WARM_UP" --mixes "$MIXES" || true
@@ -297,6 +353,11 @@ engine() {
   mkdir -p "$out/$1"
   for step in "${steps[@]}"; do perform "$1" "$step" || break; done
   has_failed "$1" && return
+  # Variants are for queries.
+  if [[ ${steps[0]} == explore-update-* ]]; then
+    [ ! -d "$WORK/$1" ] || down "$1"
+    return
+  fi
   for variant in $(rival "$1" variants); do
     [ ! -d "$WORK/$1/database" ] || down "$1"
     perform "$1" "${steps[0]}" "$variant" || true
@@ -308,6 +369,7 @@ delete() {
   [ -e "$RIVALS/$1.sh" ] || return 0
   rm -f "$WORK/$1/loaded"
   rival "$1" delete
+  rm -rf "$WORK/$1/kept" "$WORK/$1/kept.part"
 }
 
 mkdir -p "$WORK"
@@ -330,7 +392,7 @@ for name in "${engines[@]}"; do
   esac
 done
 for name in stoa oxigraph; do ! wanted "$name" || delete "$name"; done
-[ -n "${KEEP_DATA:-}" ] || rm -rf "$WORK/data/$DATASET-$size"
+[ -n "${KEEP_DATA:-}" ] || rm -rf "$WORK/data/$dataset"
 "$BENCH" report "$out"
 touch "$out/finished"
 say "done: $out/REPORT.md"

@@ -41,6 +41,7 @@ do_start() {
     -cp "$engine/unpacked" com.bigdata.rdf.sail.webapp.NanoSparqlServer "$port" kb "$database/store.properties"
 }
 
+do_update_address() { echo "$(server_url) update"; }
 do_version() { echo "Blazegraph $release"; }
 
 run_verb "$@"

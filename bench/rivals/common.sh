@@ -4,9 +4,12 @@
 #   install DIR            puts the engine into DIR/engine, from the package registries that this machine is set up for
 #   load DIR FILE...       makes the database DIR/database of files (.nt or .ttl); prints `NAME VALUE` lines: seconds,
 #                          cpu_seconds, peak_bytes (resident memory), disk_bytes
-#   start DIR [VARIANT]    starts a server on a free port of the loopback and waits until it answers; prints `URL PID`
+#   start DIR [VARIANT]    starts a server on a free port of the loopback and waits until it answers; prints `URL PID`. The
+#                          variant `writing` takes updates, others need not
 #   variants DIR           ways to start it that are worth a measurement of their own, one a line; often none
 #   address DIR            prints `URL PID` of the server, if it is up
+#   update-address DIR     prints `URL FORM` of a server that was started for writing: where updates go, and how, as
+#                          `stoa-bench run --update-form` names it; nothing if the engine takes none
 #   restart DIR [VARIANT]  stop and start
 #   stop DIR               ends that server, and no other process
 #   version DIR            prints a line
@@ -16,7 +19,7 @@
 # to DIR/log.
 set -euo pipefail
 
-verb=${1:?"usage: $0 install|load|start|restart|address|variants|stop|version|delete DIR [ARGUMENT...]"}
+verb=${1:?"usage: $0 install|load|start|restart|address|update-address|variants|stop|version|delete DIR [ARGUMENT...]"}
 mkdir -p "${2:?"usage: $0 $verb DIR"}"
 dir=$(cd "$2" && pwd)
 shift 2
@@ -155,6 +158,9 @@ do_address() {
   read -r pid born url <"$dir/server"
   [ "$(birth "$pid")" != "$born" ] || echo "$url $pid"
 }
+# server_url: the URL of the server, if it is up.
+server_url() { do_address | cut -d ' ' -f 1; }
+do_update_address() { :; }
 do_delete() {
   stop_server
   rm -rf "$database"
@@ -173,7 +179,7 @@ run_verb() {
     load) [ $# -gt 0 ] || die "usage: $0 load DIR FILE..."; do_delete; mkdir -p "$database"; loading=1; do_load "$@"; loading='' ;;
     restart) stop_server; do_start "$@" ;;
     start) [ -d "$database" ] || die "there is no database in $dir"; do_start "$@" ;;
-    variants | address | stop | version | delete) "do_$verb" ;;
-    *) die "$verb is none of install, load, start, restart, address, variants, stop, version, delete" ;;
+    variants | address | update-address | stop | version | delete) "do_${verb//-/_}" ;;
+    *) die "$verb is none of install, load, start, restart, address, update-address, variants, stop, version, delete" ;;
   esac
 }

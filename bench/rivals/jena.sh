@@ -28,11 +28,18 @@ do_load() {
 statistics() { java_in tdb2.tdbstats --loc "$database" >"$dir/stats.opt"; }
 
 do_start() {
-  local port
+  local port update=()
   needs java
   port=$(free_port)
+  [ "${1:-}" != writing ] || update=(--update)
   start_server "http://127.0.0.1:$port/data/query" java "-Xmx${heap_mb}m" -cp "$engine/*" \
-    org.apache.jena.fuseki.main.cmds.FusekiMainCmd --port "$port" --localhost --tdb2 --loc "$database" /data
+    org.apache.jena.fuseki.main.cmds.FusekiMainCmd --port "$port" --localhost "${update[@]}" --tdb2 --loc "$database" /data
+}
+
+do_update_address() {
+  local url
+  url=$(server_url)
+  echo "${url%/query}/update body"
 }
 
 do_version() {

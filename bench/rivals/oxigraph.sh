@@ -19,10 +19,16 @@ do_load() {
 }
 
 do_start() {
-  local port
+  local port serve=serve-read-only
   port=$(free_port)
-  start_server "http://127.0.0.1:$port/query" \
-    "$engine/bin/oxigraph" serve-read-only --location "$database" --bind "127.0.0.1:$port"
+  [ "${1:-}" != writing ] || serve=serve
+  start_server "http://127.0.0.1:$port/query" "$engine/bin/oxigraph" "$serve" --location "$database" --bind "127.0.0.1:$port"
+}
+
+do_update_address() {
+  local url
+  url=$(server_url)
+  echo "${url%/query}/update body"
 }
 
 do_version() { "$engine/bin/oxigraph" --version; }

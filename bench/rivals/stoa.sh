@@ -23,6 +23,7 @@ do_start() {
     "$engine/stoa" serve --db "$database" --bind "127.0.0.1:$port" --memory "${memory_mb}M" --timeout 24h
 }
 
+do_update_address() { echo "$(server_url) body"; }
 do_version() { "$engine/stoa" --version; }
 
 run_verb "$@"

@@ -133,9 +133,17 @@ do_start() {
   case ${1:-} in
     '') serve yes ;;
     as-shipped) serve no ;;
+    # Whoever reaches the endpoint may update.
+    writing)
+      serve yes >"$dir/started"
+      say 'grant SPARQL_UPDATE to "SPARQL"'
+      cat "$dir/started"
+      ;;
     *) die "no variant $1" ;;
   esac
 }
+
+do_update_address() { echo "$(server_url) query"; }
 
 do_variants() { echo as-shipped; }
 do_version() {

@@ -1,4 +1,5 @@
-//! bench/compare.sh with engines that are scripts: it is interrupted, goes on where it was, and names what did not run.
+//! bench/compare.sh with engines that are scripts: it is interrupted, goes on where it was, names what did not run, and
+//! writes into copies.
 //!
 //! All engines are one endpoint of this test, so that every answer agrees with every other.
 #![expect(clippy::unwrap_used, reason = "a test")]
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// An engine that notes what it is told, under its own name; the one called `broken` cannot be installed.
+/// An engine that notes what it is told, under its own name; the one called `broken` cannot be installed, the one called
+/// `plain` takes no updates. Started for writing it changes its database.
 const ENGINE: &str = r#"#!/usr/bin/env bash
 set -eu
 name=$(basename "$0" .sh)
@@ -18,18 +20,26 @@ echo "$name $1" >>"$CALLS"
 case $1 in
   install) [ "$name" != broken ] || { echo "no package of that name" >&2; exit 1; }; mkdir -p "$2/engine" ;;
   load) mkdir -p "$2/database"; echo data >"$2/database/file"; echo "seconds 0.5"; echo "disk_bytes 1000" ;;
-  start | restart) [ -d "$2/database" ]; touch "$2/up"; echo "$ENDPOINT $PROCESS" ;;
+  start | restart)
+    [ -d "$2/database" ]
+    [ "${3:-}" != writing ] || { echo changed >>"$2/database/file"; echo "$name begins with $(wc -l <"$2/database/file")" >>"$CALLS"; }
+    touch "$2/up"
+    echo "$ENDPOINT $PROCESS"
+    ;;
   address) [ ! -e "$2/up" ] || echo "$ENDPOINT $PROCESS" ;;
   variants) [ "$name" != oxigraph ] || echo other ;;
   stop) rm -f "$2/up" ;;
   version) echo "$name 1.0" ;;
-  delete) rm -rf "$2/database" "$2/up" ;;
+  update-address) [ "$name" = plain ] || echo "$ENDPOINT update" ;;
+  delete) [ ! -e "$2/database" ] || echo "$name ends with $(wc -l <"$2/database/file")" >>"$CALLS"; rm -rf "$2/database" "$2/up" ;;
 esac
 "#;
 
 /// A comparison in a folder of its own.
 struct Comparison {
     folder: tempfile::TempDir,
+    engines: &'static str,
+    steps: &'static str,
     endpoint: String,
     /// A message for each query of a mix that arrives; the answer waits for the second message back.
     arrived: Receiver<()>,
@@ -37,11 +47,12 @@ struct Comparison {
 }
 
 impl Comparison {
-    fn new() -> Self {
+    /// `dataset` is the name of the folder of the data.
+    fn new(engines: &'static str, steps: &'static str, dataset: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let rivals = folder.path().join("engines");
         fs::create_dir(&rivals).unwrap();
-        for name in ["stoa", "oxigraph", "broken"] {
+        for name in engines.split(' ') {
             let path = rivals.join(format!("{name}.sh"));
             fs::write(&path, ENGINE).unwrap();
             assert!(
@@ -55,10 +66,13 @@ impl Comparison {
         }
         let (arrived_at, arrived) = channel();
         let (answer, answers) = channel();
-        let triples = folder.path().join("work/data/bsbm-100/triples");
+        let triples = folder.path().join("work/data").join(dataset);
+        let triples = triples.join("triples");
         let endpoint = serve(triples, arrived_at, answers);
         Self {
             folder,
+            engines,
+            steps,
             endpoint,
             arrived,
             answer,
@@ -78,8 +92,8 @@ impl Comparison {
         command("bash")
             .arg(script)
             .arg("100")
-            .env("ENGINES", "stoa broken oxigraph")
-            .env("STEPS", "explore-1 cold explore-2")
+            .env("ENGINES", self.engines)
+            .env("STEPS", self.steps)
             .env("RESULTS", self.path("results"))
             .env("WORK", self.path("work"))
             .env("RIVALS", self.path("engines"))
@@ -159,12 +173,20 @@ fn head(stream: &mut TcpStream) -> Option<String> {
         }
         head.push(byte[0]);
     }
-    String::from_utf8(head).ok()
+    let head = String::from_utf8(head).ok()?;
+    let length = head.lines().find_map(|line| {
+        let length = line.to_lowercase();
+        length.strip_prefix("content-length:")?.trim().parse().ok()
+    });
+    let mut body = vec![0; length.unwrap_or(0)];
+    stream.read_exact(&mut body).ok()?;
+    Some(head)
 }
 
 #[test]
 fn an_interrupted_comparison_goes_on_where_it_was() {
-    let comparison = Comparison::new();
+    let steps = "explore-1 cold explore-2";
+    let comparison = Comparison::new("stoa broken oxigraph", steps, "bsbm-100");
     let mut first = comparison.start();
     // Stoa's first step is under way.
     comparison.arrived.recv().unwrap();
@@ -210,4 +232,34 @@ fn an_interrupted_comparison_goes_on_where_it_was() {
     // A finished one is not begun again.
     assert!(!comparison.finish().success());
     assert_eq!(comparison.calls("stoa load"), 1);
+}
+
+#[test]
+fn what_writes_runs_on_a_copy_and_names_engines_that_do_not() {
+    let steps = "explore-update-1 explore-1 explore-update-2";
+    let comparison = Comparison::new("stoa plain", steps, "bsbm-100-2-updates");
+    comparison.answer.send(()).unwrap();
+    let whole = comparison.finish().success();
+    let said = fs::read_to_string(comparison.path("said")).unwrap();
+    assert!(whole, "{said}");
+    for step in ["load", "explore-update-1", "explore-1", "explore-update-2"] {
+        let path = format!("results/stoa/{step}.jsonl");
+        assert!(comparison.exists(&path), "{step}: {said}");
+    }
+    // Both steps that write began with what was loaded, a line, and so does what comes behind them.
+    assert_eq!(comparison.calls("stoa begins with 2"), 2);
+    assert_eq!(comparison.calls("stoa ends with 1"), 1);
+    assert_eq!(comparison.calls("plain ends with 1"), 1);
+    assert!(!comparison.exists("work/stoa/kept") && !comparison.exists("work/stoa/up"));
+    assert!(comparison.exists("results/plain/explore-1.jsonl"));
+    let report = fs::read_to_string(comparison.path("results/REPORT.md")).unwrap();
+    for expected in [
+        "| plain | explore-update-1 | its script names no address for updates",
+        "| stoa | explore-update-2 | 2 | 1 |",
+        "| U1 | ",
+    ] {
+        assert!(report.contains(expected), "{expected}\n{report}");
+    }
+    let data = fs::read_to_string(comparison.path("results/settings.json")).unwrap();
+    assert!(data.contains("\"transactions\": 2}"), "{data}");
 }

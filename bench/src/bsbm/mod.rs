@@ -30,6 +30,7 @@ use model::Model;
 use output::{Compression, Output};
 pub(crate) use parameters::Kind;
 pub(crate) use pools::Pools;
+pub(crate) use updates::Blocks;
 use writer::Format;
 
 /// The seed of the reference tool.

@@ -201,6 +201,12 @@ fn update_transactions_and_main_data_are_the_whole() {
     assert!(updates.ends_with(" .\n\n#__SEP__\n"));
     let blocks: Vec<&str> = updates.split_terminator("\n#__SEP__\n").collect();
     assert_eq!(blocks.len(), 7);
+    let read = super::Blocks::parse(&updates).unwrap();
+    assert_eq!(read.count(), 7);
+    let same = (0..).zip(&blocks).all(|(at, block)| read.get(at) == *block);
+    assert!(same && read.get(7).is_empty());
+    let cut = updates.trim_end_matches("\n#__SEP__\n");
+    assert!(super::Blocks::parse(cut).is_err() && super::Blocks::parse(blocks[0]).is_err());
     for (block, first) in blocks.iter().zip((110..).step_by(3)) {
         NTriplesParser::new()
             .for_slice(block.as_bytes())

@@ -179,6 +179,7 @@ impl Document {
                     or_dash(figure("server_peak_bytes").map(|bytes| bytes / 1e6)),
                     or_dash(figure("power")),
                     or_dash(figure("throughput")),
+                    or_dash(figure("update_cpu_ms_a_mix")),
                 ])
             })
         });
@@ -193,6 +194,7 @@ impl Document {
             "peak MB",
             "power",
             "throughput",
+            "of the CPU ms for updates",
         ];
         self.table(&head, rows);
         for (mix, clients) in by_clients(&mixes) {
@@ -352,7 +354,10 @@ impl Document {
     /// How many answers were compared, and what came of it.
     fn verification(&mut self, results: &Results, steps: &[String]) {
         self.section("Verification");
-        self.line("Answers compared with those of another engine: Stoa's with Oxigraph's, all others' with Stoa's.\n");
+        self.line(
+            "Answers compared with those of another engine: Stoa's with Oxigraph's, all others' with Stoa's. Those of mixes that \
+             write are not compared.\n",
+        );
         let rows = results.engines.iter().flat_map(|engine| {
             steps.iter().filter_map(|name| {
                 let step = engine.steps.get(name)?;

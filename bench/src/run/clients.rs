@@ -1,15 +1,15 @@
-//! Clients that take whole mixes from one queue and ask for their queries one after the other.
+//! Clients that take whole mixes from one queue and send their queries and updates one after the other.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use super::endpoint::{Connection, Endpoint, Failure, Measured};
+use super::endpoint::{Connection, Endpoint, Failure, Measured, Updates};
 use super::meter::{Process, Server};
-use super::workload::Workload;
+use super::workload::{WARM_UP, Workload};
 
 /// How a run is made.
 #[derive(Clone, Debug)]
@@ -27,9 +27,11 @@ pub(crate) struct Plan {
     /// A command that ends the server and starts it again, run after each time-out: many servers go on with a query that
     /// nobody waits for. It prints the URL and the process. For one client.
     pub(crate) restart: Option<String>,
+    /// Where the updates of a mix that writes go.
+    pub(crate) updates: Option<Updates>,
 }
 
-/// One execution of a query.
+/// One execution of a query or an update.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) mix: u64,
@@ -54,12 +56,11 @@ pub(crate) struct Run {
     pub(crate) wall: Duration,
     /// What the server's process used in that time.
     pub(crate) server_time: Option<Duration>,
+    /// The part of it for updates, which one client alone can tell.
+    pub(crate) update_time: Option<Duration>,
     /// Resident memory of the server at the end and at its peak, bytes.
     pub(crate) server_memory: Option<(u64, u64)>,
 }
-
-/// Warm-up mixes have numbers from here on, so that their parameters are their own.
-const WARM_UP: u64 = 1 << 32;
 
 /// What all clients share.
 #[derive(Debug)]
@@ -69,6 +70,7 @@ struct Shared<'a> {
     epoch: Instant,
     server: Server,
     url: Mutex<String>,
+    update_time: Mutex<Option<Duration>>,
 }
 
 /// Runs all mixes; `progress` is told of each that is done.
@@ -83,6 +85,7 @@ pub(crate) fn run(workload: &Workload, plan: &Plan, progress: &(dyn Fn() + Sync)
         epoch: Instant::now(),
         server: Server::new(plan.server),
         url: Mutex::new(plan.url.clone()),
+        update_time: Mutex::default(),
     };
     std::thread::scope(|scope| {
         let client = || {
@@ -123,6 +126,7 @@ pub(crate) fn run(workload: &Workload, plan: &Plan, progress: &(dyn Fn() + Sync)
             url: shared.url(),
             wall,
             server_time: shared.server.spent(),
+            update_time: *locked(&shared.update_time),
             server_memory: shared.server.resident(),
         }
     })
@@ -130,8 +134,7 @@ pub(crate) fn run(workload: &Workload, plan: &Plan, progress: &(dyn Fn() + Sync)
 
 impl Shared<'_> {
     fn url(&self) -> String {
-        let url = self.url.lock();
-        url.unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.url).clone()
     }
 
     fn endpoint(&self) -> Endpoint {
@@ -159,9 +162,22 @@ impl Shared<'_> {
     }
 
     fn ask(&self, endpoint: &mut Endpoint, mix: u64, samples: &mut Vec<Sample>) {
+        // What the server had used when the updates of the mix began.
+        let mut before_updates = None;
         for (place, instance) in self.workload.mix(mix).into_iter().enumerate() {
+            match (before_updates, instance.writes) {
+                (None, true) => before_updates = self.alone(),
+                (Some(before), false) => {
+                    self.add_update_time(before);
+                    before_updates = None;
+                }
+                _ => {}
+            }
             let start = self.epoch.elapsed();
-            let mut measured = endpoint.ask(&instance.query, None);
+            let mut measured = match &self.plan.updates {
+                Some(updates) if instance.writes => endpoint.update(updates, &instance.query),
+                _ => endpoint.ask(&instance.query, None),
+            };
             if let (Some(Failure::TimeOut), Some(command)) = (&measured.failure, &self.plan.restart)
             {
                 match self.restart(command) {
@@ -177,15 +193,34 @@ impl Shared<'_> {
                 measured,
             });
         }
+        if let Some(before) = before_updates {
+            self.add_update_time(before);
+        }
+    }
+
+    /// What the server has used, where no other client asks it for something else.
+    fn alone(&self) -> Option<Duration> {
+        let alone = self.plan.clients == 1;
+        alone.then(|| self.server.spent()).flatten()
+    }
+
+    fn add_update_time(&self, before: Duration) {
+        let spent = self.server.spent().unwrap_or_default();
+        let mut sum = locked(&self.update_time);
+        *sum = Some(sum.unwrap_or_default() + spent.saturating_sub(before));
     }
 
     fn restart(&self, command: &str) -> anyhow::Result<()> {
         self.server.leave();
         let (url, process) = restarted(command)?;
         self.server.replace(process);
-        *self.url.lock().unwrap_or_else(PoisonError::into_inner) = url;
+        *locked(&self.url) = url;
         Ok(())
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Runs a command that starts a server and prints its URL and its process.

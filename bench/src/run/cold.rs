@@ -124,6 +124,7 @@ impl Arguments {
             server: Some(process),
             at_most: Some(at_most),
             restart: None,
+            updates: None,
         }
     }
 }
@@ -267,6 +268,7 @@ mod tests {
             url: String::new(),
             wall: Duration::from_secs(11),
             server_time: None,
+            update_time: None,
             server_memory: None,
         };
         assert_eq!(slices(&run), [360.0, 720.0]);

@@ -1,9 +1,10 @@
-//! One request to a SPARQL endpoint: how long it took, how much came, and whether it is whole.
+//! One query or update of a SPARQL endpoint: how long it took, how much came, and whether it is whole.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
-use ureq::http::StatusCode;
+use ureq::Body;
+use ureq::http::{Response, StatusCode};
 
 /// Whether each query has a connection of its own.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
@@ -20,7 +21,7 @@ pub(crate) enum Connection {
 pub(crate) struct Measured {
     /// From before the connection is opened until the last byte was read.
     pub(crate) time: Duration,
-    /// Solutions, where the answer is in XML.
+    /// Solutions, where a query's answer is in XML.
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
     pub(crate) failure: Option<Failure>,
@@ -30,8 +31,27 @@ pub(crate) struct Measured {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Failure {
     TimeOut,
-    /// A status other than 200, a broken connection, or an answer that says that it is cut off.
+    /// A status of failure, a broken connection, or an answer that says that it is cut off.
     Error(String),
+}
+
+/// How updates are sent.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, clap::ValueEnum)]
+pub(crate) enum UpdateForm {
+    /// As the body of a POST, application/sparql-update
+    #[default]
+    Body,
+    /// In the field `update` of a form
+    Update,
+    /// In the field `query` of a form, as Virtuoso takes them
+    Query,
+}
+
+/// Where updates go, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Updates {
+    pub(crate) url: String,
+    pub(crate) form: UpdateForm,
 }
 
 /// A SPARQL endpoint, asked by one client.
@@ -69,79 +89,103 @@ impl Endpoint {
     }
 
     /// Sends a query and reads its answer to the end; what was read goes to `body`, if there is one.
-    #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
     pub(crate) fn ask(&self, query: &str, body: Option<&mut dyn Write>) -> Measured {
-        let start = Instant::now();
-        let mut measured = Measured::default();
-        if let Err(failure) = self.transfer(query, body, &mut measured) {
-            measured.failure = Some(failure);
-        }
-        measured.time = start.elapsed();
-        measured
+        timed(|measured| {
+            let answer = if query.len() > LONG_BYTES {
+                let request = self.agent.post(&self.url).header("Accept", ACCEPT);
+                request.send_form([("query", query)])
+            } else {
+                let request = self.agent.get(&self.url).header("Accept", ACCEPT);
+                request.query("query", query).call()
+            };
+            transfer(answer, |status| *status == StatusCode::OK, body, measured)
+        })
     }
 
-    fn transfer(
-        &self,
-        query: &str,
-        mut body: Option<&mut dyn Write>,
-        measured: &mut Measured,
-    ) -> Result<(), Failure> {
-        let answer = if query.len() > LONG_BYTES {
-            let request = self.agent.post(&self.url).header("Accept", ACCEPT);
-            request.send_form([("query", query)])
-        } else {
-            let request = self.agent.get(&self.url).header("Accept", ACCEPT);
-            request.query("query", query).call()
-        };
-        let mut answer = answer.map_err(|error| failure(&error))?;
-        let cut = answer.headers().contains_key("X-SPARQL-MaxRows");
-        let solutions = answer
-            .headers()
-            .get("Content-Type")
-            .and_then(|it| it.to_str().ok())
-            .is_some_and(|it| it.starts_with("application/sparql-results+xml"));
-        let mut tail = Tail::default();
-        let status = answer.status();
-        let mut reader = answer.body_mut().as_reader();
-        if status != StatusCode::OK {
-            let mut message = String::new();
-            reader
-                .take(400)
-                .read_to_string(&mut message)
-                .unwrap_or_default();
-            return Err(Failure::Error(format!(
-                "status {status}: {}",
-                message.trim()
-            )));
-        }
-        let mut rows = Rows::default();
-        let mut buffer = vec![0; 64 << 10];
-        loop {
-            let count = match reader.read(&mut buffer) {
-                Ok(0) => break,
-                Ok(count) => count,
-                Err(error) => return Err(read_failure(&error)),
+    /// Sends an update and reads what is said about it; that has no rows.
+    pub(crate) fn update(&self, updates: &Updates, text: &str) -> Measured {
+        let mut measured = timed(|measured| {
+            let request = self.agent.post(&updates.url);
+            let answer = match updates.form {
+                UpdateForm::Body => request.content_type("application/sparql-update").send(text),
+                UpdateForm::Update => request.send_form([("update", text)]),
+                UpdateForm::Query => request.send_form([("query", text)]),
             };
-            let read = buffer.get(..count).unwrap_or(&[]);
-            measured.bytes += count as u64;
-            rows.count(read);
-            tail.add(read);
-            if let Some(body) = &mut body {
-                body.write_all(read)
-                    .map_err(|error| Failure::Error(error.to_string()))?;
-            }
-        }
-        measured.rows = rows.total;
-        // An error after the status is text in the midst of the answer, or an early end.
-        if solutions && !tail.whole() {
-            let message = "the answer ends before its last tag";
-            return Err(Failure::Error(message.to_owned()));
-        }
-        if cut {
-            return Err(Failure::Error("the endpoint cut the answer off".to_owned()));
-        }
-        Ok(())
+            // There may be nothing to say: 204.
+            transfer(answer, StatusCode::is_success, None, measured)
+        });
+        measured.rows = 0;
+        measured
     }
+}
+
+/// Measures the time of a request.
+#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+fn timed(work: impl FnOnce(&mut Measured) -> Result<(), Failure>) -> Measured {
+    let start = Instant::now();
+    let mut measured = Measured::default();
+    if let Err(failure) = work(&mut measured) {
+        measured.failure = Some(failure);
+    }
+    measured.time = start.elapsed();
+    measured
+}
+
+/// Reads an answer to its end; what was read goes to `body`, if there is one.
+fn transfer(
+    answer: Result<Response<Body>, ureq::Error>,
+    is_answer: fn(&StatusCode) -> bool,
+    mut body: Option<&mut dyn Write>,
+    measured: &mut Measured,
+) -> Result<(), Failure> {
+    let mut answer = answer.map_err(|error| failure(&error))?;
+    let cut = answer.headers().contains_key("X-SPARQL-MaxRows");
+    let solutions = answer
+        .headers()
+        .get("Content-Type")
+        .and_then(|it| it.to_str().ok())
+        .is_some_and(|it| it.starts_with("application/sparql-results+xml"));
+    let mut tail = Tail::default();
+    let status = answer.status();
+    let mut reader = answer.body_mut().as_reader();
+    if !is_answer(&status) {
+        let mut message = String::new();
+        reader
+            .take(400)
+            .read_to_string(&mut message)
+            .unwrap_or_default();
+        return Err(Failure::Error(format!(
+            "status {status}: {}",
+            message.trim()
+        )));
+    }
+    let mut rows = Rows::default();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        let count = match reader.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) => return Err(read_failure(&error)),
+        };
+        let read = buffer.get(..count).unwrap_or(&[]);
+        measured.bytes += count as u64;
+        rows.count(read);
+        tail.add(read);
+        if let Some(body) = &mut body {
+            body.write_all(read)
+                .map_err(|error| Failure::Error(error.to_string()))?;
+        }
+    }
+    measured.rows = rows.total;
+    // An error after the status is text in the midst of the answer, or an early end.
+    if solutions && !tail.whole() {
+        let message = "the answer ends before its last tag";
+        return Err(Failure::Error(message.to_owned()));
+    }
+    if cut {
+        return Err(Failure::Error("the endpoint cut the answer off".to_owned()));
+    }
+    Ok(())
 }
 
 /// The last bytes of an answer.

@@ -1,4 +1,4 @@
-//! `stoa-bench run`: a mix of queries against any SPARQL endpoint, timed, and verified if there is a second one.
+//! `stoa-bench run`: a mix of queries and updates against any SPARQL endpoint, timed, and verified if there is a second one.
 
 mod answer;
 mod check;
@@ -18,14 +18,15 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
+use crate::bsbm::Blocks;
 use crate::graphs::{genealogy, path_graph};
 use check::{Verdict, check};
 use clients::{Plan, Run, Sample};
-use endpoint::{Connection, Endpoint};
+use endpoint::{Connection, Endpoint, UpdateForm, Updates};
 use meter::Process;
 pub(crate) use operators::{Arguments as OperatorArguments, run as run_operators};
 use report::{Report, parse_duration};
@@ -41,12 +42,22 @@ pub(crate) struct Arguments {
     /// The endpoint, such as http://127.0.0.1:7878/sparql
     #[arg(value_name = "URL")]
     url: String,
-    /// Number of products of the data, for explore and bi
+    /// Number of products of the data, for explore, explore-update and bi
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     products: Option<u64>,
     /// What parameters are drawn from, as `generate bsbm --pools` has written it, in place of --products and --data-seed
     #[arg(long, value_name = "FILE", conflicts_with_all = ["products", "data_seed"])]
     pools: Option<PathBuf>,
+    /// The transactions that explore-update inserts, as `generate bsbm --update-output` has written them: each mix takes two,
+    /// in order from the first one on, whatever was inserted before
+    #[arg(long, value_name = "FILE")]
+    updates: Option<PathBuf>,
+    /// Where updates go, if not to the endpoint itself, such as http://127.0.0.1:7879/update
+    #[arg(long, value_name = "URL")]
+    update_url: Option<String>,
+    /// How updates are sent
+    #[arg(long, value_enum, default_value = "body")]
+    update_form: UpdateForm,
     /// Edges that the data were generated with, for paths
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1_000..=10_000_000_000))]
     edges: Option<u64>,
@@ -113,10 +124,20 @@ pub(crate) struct Arguments {
 )]
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let quirks = arguments.quirks.is_some();
+    arguments.validate()?;
     let pools = arguments.pools()?;
     // Products that the scale factor of the scores is taken from; mixes without products have scale factor 1.
     let scale = pools.products().unwrap_or(statistics::SCALE_ONE);
-    let workload = Workload::new(arguments.workload, pools, arguments.seed, quirks)?;
+    let mut workload = Workload::new(arguments.workload, pools, arguments.seed, quirks)?;
+    if let Some(path) = &arguments.updates {
+        let blocks = Blocks::load(path)?;
+        let (there, each) = (blocks.count(), workload.blocks_of_a_mix());
+        if there < arguments.mixes.saturating_mul(each) {
+            let enough = there / each.max(1);
+            eprintln!("{there} transactions are for {enough} mixes: later ones insert nothing");
+        }
+        workload = workload.with_blocks(blocks);
+    }
     let mut plan = arguments.plan()?;
     let bar = progress_bar("mixes", plan.warm_up + plan.mixes);
     let run = clients::run(&workload, &plan, &|| bar.inc(1));
@@ -152,10 +173,35 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
 
 impl Arguments {
     /// # Errors
+    /// When options do not fit the mix.
+    fn validate(&self) -> anyhow::Result<()> {
+        if !self.workload.writes() {
+            if self.updates.is_some() || self.update_url.is_some() {
+                bail!("--updates and --update-url are for explore-update: this mix writes nothing");
+            }
+            return Ok(());
+        }
+        if self.updates.is_none() {
+            bail!("--updates FILE is missing: what `generate bsbm --update-output` has written");
+        }
+        if self.check.is_some() {
+            bail!(
+                "--check is for mixes that do not write: the other endpoint would have other data"
+            );
+        }
+        if self.restart.is_some() {
+            bail!(
+                "--restart is for mixes that do not write: an update without an answer may be there or not"
+            );
+        }
+        Ok(())
+    }
+
+    /// # Errors
     /// When the size of the data is not given.
     fn pools(&self) -> anyhow::Result<Pools> {
         Ok(match self.workload {
-            Name::Explore | Name::Bi | Name::BiDrilldown => {
+            Name::Explore | Name::ExploreUpdate | Name::Bi | Name::BiDrilldown => {
                 if let Some(path) = &self.pools {
                     return Ok(crate::bsbm::Pools::load(path, self.quirks.is_some())?.into());
                 }
@@ -178,7 +224,7 @@ impl Arguments {
     fn plan(&self) -> anyhow::Result<Plan> {
         let server = self.server_pid.map(Process);
         if self.restart.is_some() && self.clients > 1 {
-            anyhow::bail!("--restart is for one client: others would lose their queries");
+            bail!("--restart is for one client: others would lose their queries");
         }
         if let Some(server) = server {
             server
@@ -195,6 +241,10 @@ impl Arguments {
             server,
             at_most: self.at_most,
             restart: self.restart.clone(),
+            updates: self.workload.writes().then(|| Updates {
+                url: self.update_url.as_ref().unwrap_or(&self.url).clone(),
+                form: self.update_form,
+            }),
         })
     }
 }
@@ -302,10 +352,9 @@ fn complaints(
     let lines = said.into_iter().map(|(template, (mix, place, what))| {
         let name = workload.templates.get(template).map_or("?", |it| &it.name);
         let query = workload.mix(mix).into_iter().nth(place).map(|it| it.query);
-        format!(
-            "query {name}, mix {mix}: {what}\n{}",
-            query.unwrap_or_default()
-        )
+        // Of an update as much as tells which it is.
+        let query: String = query.unwrap_or_default().chars().take(4_000).collect();
+        format!("query {name}, mix {mix}: {what}\n{query}")
     });
     lines.collect()
 }

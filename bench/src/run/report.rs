@@ -96,6 +96,9 @@ impl Report<'_> {
         if let Some(each) = self.server_ms_a_mix() {
             figures.push(("server CPU a mix", format!("{each:.2} ms")));
         }
+        if let Some(each) = self.ms_a_mix(self.run.update_time) {
+            figures.push(("of it for its updates", format!("{each:.2} ms")));
+        }
         #[expect(clippy::cast_precision_loss, reason = "a figure to look at")]
         if let Some((now, peak)) = self.run.server_memory {
             let text = format!(
@@ -108,10 +111,13 @@ impl Report<'_> {
         figures
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "a count of mixes")]
     fn server_ms_a_mix(&self) -> Option<f64> {
-        let time = self.run.server_time?.as_secs_f64();
-        Some(time * 1e3 / self.plan.mixes.max(1) as f64)
+        self.ms_a_mix(self.run.server_time)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a count of mixes")]
+    fn ms_a_mix(&self, time: Option<Duration>) -> Option<f64> {
+        Some(time?.as_secs_f64() * 1e3 / self.plan.mixes.max(1) as f64)
     }
 
     /// One object for the run, one for each template, one for each failed execution.
@@ -132,6 +138,7 @@ impl Report<'_> {
             "throughput": self.scores.throughput,
             "server_cpu_s": self.run.server_time.map(|it| it.as_secs_f64()),
             "server_cpu_ms_a_mix": self.server_ms_a_mix(),
+            "update_cpu_ms_a_mix": self.ms_a_mix(self.run.update_time),
             "server_resident_bytes": self.run.server_memory.map(|it| it.0),
             "server_peak_bytes": self.run.server_memory.map(|it| it.1),
         })];

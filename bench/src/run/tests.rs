@@ -1,15 +1,18 @@
-//! The checker finds what is planted; the client sees what a bad endpoint does.
+//! The checker finds what is planted; the client sees what a bad endpoint does; updates go where they belong.
 
 use std::io::{Read as _, Write as _};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use super::answer::Answer;
 use super::check::{Verdict, check, compare};
 use super::clients::{self, Plan, Sample};
-use super::endpoint::{Connection, Endpoint, Failure, Measured};
+use super::endpoint::{Connection, Endpoint, Failure, Measured, UpdateForm, Updates};
 use super::meter::Process;
 use super::workload::{Name, Workload};
+use super::{Arguments, run};
+use crate::bsbm::Blocks;
 
 /// An answer with these rows of integers, `-` for an unbound one.
 pub(super) fn answer(variables: &[&str], rows: &[&str]) -> String {
@@ -236,6 +239,64 @@ pub(super) fn fake(bytes: String) -> String {
     address
 }
 
+/// What a client sent.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    /// Such as `GET /sparql?query=ASK+%7B%7D`.
+    pub(super) target: String,
+    /// All lines of the head.
+    pub(super) head: String,
+    pub(super) body: String,
+}
+
+/// An endpoint that answers each request with what `answer` makes of it, one after the other, and closes; gives
+/// its address.
+pub(super) fn serve(mut answer: impl FnMut(&Request) -> String + Send + 'static) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}/sparql", listener.local_addr().unwrap());
+    #[expect(clippy::disallowed_methods, reason = "it ends with the test")]
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            if let Some(request) = request(&mut stream) {
+                let bytes = answer(&request);
+                stream.write_all(bytes.as_bytes()).unwrap_or_default();
+            }
+        }
+    });
+    address
+}
+
+fn request(stream: &mut TcpStream) -> Option<Request> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read(&mut byte).ok()? == 0 {
+            return None;
+        }
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).ok()?;
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let found = name.eq_ignore_ascii_case("content-length");
+        found.then(|| value.trim().parse().ok()).flatten()
+    });
+    let mut body = vec![0; length.unwrap_or(0)];
+    stream.read_exact(&mut body).ok()?;
+    let target = head.lines().next()?.trim_end_matches(" HTTP/1.1");
+    Some(Request {
+        target: target.to_owned(),
+        body: String::from_utf8(body).ok()?,
+        head,
+    })
+}
+
+/// An answer of this status without a body.
+pub(super) fn status(status: &str, head: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n{head}\r\n")
+}
+
 fn with_head(head: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 200 OK\r\nContent-Type: application/sparql-results+xml\r\nConnection: close\r\n{head}\r\n{body}"
@@ -313,6 +374,7 @@ fn plan(url: String) -> Plan {
         server: Some(Process(std::process::id())),
         at_most: None,
         restart: None,
+        updates: None,
     }
 }
 
@@ -355,4 +417,95 @@ fn no_mix_is_begun_when_the_time_is_over() {
     };
     let run = clients::run(&explore(), &plan, &|| ());
     assert_eq!((run.mixes, run.samples.len()), (0, 0));
+}
+
+#[test]
+fn updates_go_where_and_how_it_is_said() {
+    let insert = "<http://a> <http://b> \"c & d\" .";
+    for (form, expected) in [
+        (
+            UpdateForm::Body,
+            "INSERT DATA { <http://a> <http://b> \"c & d\" .\n }\n",
+        ),
+        (UpdateForm::Update, "update=INSERT+DATA+%7B+%3Chttp"),
+        (UpdateForm::Query, "query=INSERT+DATA+%7B+%3Chttp"),
+    ] {
+        let (sender, requests) = channel();
+        let url = serve(move |request| {
+            sender.send(request.clone()).unwrap_or_default();
+            if request.target.starts_with("POST") {
+                status("204 No Content", "")
+            } else {
+                whole(&answer(&["a"], &["1", "2"]))
+            }
+        });
+        let plan = Plan {
+            mixes: 1,
+            warm_up: 1,
+            timeout: None,
+            updates: Some(Updates {
+                url: url.replace("/sparql", "/update"),
+                form,
+            }),
+            ..plan(url)
+        };
+        let blocks = Blocks::parse(&format!("{insert}\n\n#__SEP__\n")).unwrap();
+        let pools = crate::bsbm::Pools::new(100, 1, false);
+        let workload = Workload::new(Name::ExploreUpdate, pools, 1, false).unwrap();
+        let run = clients::run(&workload.with_blocks(blocks), &plan, &|| ());
+        assert_eq!((run.mixes, run.samples.len()), (1, 30));
+        let failed = run.samples.iter().find(|it| it.measured.failure.is_some());
+        assert!(failed.is_none(), "{failed:?}");
+        // What was written has no rows.
+        assert_eq!(
+            (run.samples[0].measured.rows, run.samples[5].measured.rows),
+            (0, 2)
+        );
+        assert!(run.update_time.is_some());
+        let asked: Vec<Request> = requests.try_iter().collect();
+        assert_eq!(asked.len(), 25 + 30);
+        assert!(
+            asked[..25]
+                .iter()
+                .all(|it| it.target.starts_with("GET /sparql?query="))
+        );
+        let written: Vec<&Request> = asked
+            .iter()
+            .filter(|it| it.target == "POST /update")
+            .collect();
+        assert_eq!(written.len(), 5);
+        let body = form == UpdateForm::Body;
+        let media = written[0].head.to_lowercase();
+        assert_eq!(media.contains("application/sparql-update"), body);
+        assert!(written[0].body.starts_with(expected), "{:?}", written[0]);
+        // The second insert is past the end of the file.
+        assert!(!written[2].body.contains("http"), "{:?}", written[2]);
+    }
+}
+
+#[test]
+fn a_mix_that_writes_is_not_verified_and_needs_its_transactions() {
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        run: Arguments,
+    }
+    let said = |options: &[&str]| {
+        let words = [
+            "run",
+            "explore-update",
+            "http://127.0.0.1:9/",
+            "--products",
+            "100",
+        ];
+        let words = words.iter().chain(options);
+        let command = <Command as clap::Parser>::try_parse_from(words).unwrap();
+        run(&command.run).unwrap_err().to_string()
+    };
+    assert!(said(&[]).contains("--updates FILE is missing"));
+    let check = ["--updates", "u", "--check", "http://127.0.0.1:9/"];
+    assert!(said(&check).contains("--check is for mixes that do not write"));
+    let restart = ["--updates", "u", "--restart", "true", "--timeout", "1s"];
+    assert!(said(&restart).contains("--restart is for mixes"));
+    assert!(said(&["--updates", "/nowhere/u"]).contains("/nowhere/u"));
 }

@@ -1,9 +1,12 @@
-//! Query mixes: templates, their order, and the parameters of each mix.
+//! Mixes of queries and updates: templates, their order, and the parameters of each mix.
+
+#[cfg(test)]
+mod tests;
 
 use anyhow::Context as _;
 
 use crate::bsbm::random::Random;
-use crate::bsbm::{self, Kind};
+use crate::bsbm::{self, Blocks, Kind};
 use crate::graphs::{genealogy, path_graph};
 
 /// The texts of a folder of queries, by name; `N.bsbm` is the original of a query that is mended by default.
@@ -19,6 +22,10 @@ const EXPLORE_ORDER: [&str; 25] = [
     "1", "2", "2", "3", "2", "2", "4", "2", "2", "5", "7", "7", "5", "7", "7", "8", "9", "9", "8",
     "9", "9", "10", "10", "11", "12",
 ];
+
+const UPDATES: &[(&str, &str)] = queries!("updates": "U1" "U2");
+/// What comes before the queries of Explore in a mix that writes.
+const UPDATES_ORDER: [&str; 5] = ["U1", "U2", "U1", "U2", "U2"];
 
 const BI: &[(&str, &str)] = queries!("bi": "1" "2" "3" "4" "5" "5.bsbm" "6" "7" "7.bsbm" "8");
 const BI_ORDER: [&str; 15] = [
@@ -38,6 +45,8 @@ const GENEALOGY_ORDER: [&str; 6] = ["1", "2", "3", "4", "5", "6"];
 pub(crate) enum Name {
     /// 25 short queries of a customer of a shop
     Explore,
+    /// Five updates, then the queries of explore
+    ExploreUpdate,
     /// 15 queries that aggregate
     Bi,
     /// The 8 queries of bi; those with a product type once for each depth of the tree, from broad to narrow
@@ -47,6 +56,19 @@ pub(crate) enum Name {
     /// Six queries about people, places, events and films
     Genealogy,
 }
+
+impl Name {
+    /// Whether the mix changes the data.
+    pub(crate) fn writes(self) -> bool {
+        self == Self::ExploreUpdate
+    }
+}
+
+/// Mixes from this number on are warm-up: they have parameters of their own, and write nothing.
+pub(super) const WARM_UP: u64 = 1 << 32;
+
+/// The kind of a parameter that is the next update transaction.
+const BLOCK: &str = "block";
 
 /// What parameters are drawn from.
 #[derive(Debug)]
@@ -91,6 +113,9 @@ impl Pools {
         if let Self::Bsbm(pools) = self {
             let mut draw = pools.draw(random);
             for (name, kind) in &template.parameters {
+                if kind == BLOCK {
+                    continue;
+                }
                 let known = Kind::named(kind).with_context(|| unknown(kind))?;
                 match (depth, known) {
                     (Some(depth), Kind::TypeFrom(_)) => {
@@ -120,14 +145,18 @@ pub(crate) struct Template {
     text: &'static str,
     /// Names, and the kinds that they are drawn as.
     parameters: Vec<(String, String)>,
+    /// Whether it is an update.
+    writes: bool,
 }
 
-/// A query to be sent.
+/// A query or an update to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Instance {
     /// The index of its template.
     pub(crate) template: usize,
     pub(crate) query: String,
+    /// Whether it is an update.
+    pub(crate) writes: bool,
 }
 
 /// A mix whose instances follow from a seed and the mix's number, whoever runs it.
@@ -139,6 +168,8 @@ pub(crate) struct Workload {
     order: Vec<usize>,
     pools: Pools,
     seed: u64,
+    /// What U1 inserts.
+    blocks: Blocks,
 }
 
 impl Template {
@@ -158,11 +189,20 @@ impl Template {
         }
         let header = text.lines().take_while(|line| line.starts_with('#'));
         let skipped = header.map(|line| line.len() + 1).sum();
+        let text = text.get(skipped..).unwrap_or("");
         Ok(Self {
             name: name.trim_end_matches(".bsbm").to_owned(),
-            text: text.get(skipped..).unwrap_or(""),
+            text,
             parameters,
+            writes: text.starts_with("INSERT") || text.starts_with("DELETE"),
         })
+    }
+
+    /// The name of the parameter that is the next update transaction, if there is one.
+    fn block(&self) -> Option<&str> {
+        let mut parameters = self.parameters.iter();
+        let found = parameters.find(|(_, kind)| kind == BLOCK);
+        found.map(|(name, _)| name.as_str())
     }
 }
 
@@ -183,15 +223,19 @@ impl Workload {
         quirks: bool,
     ) -> anyhow::Result<Self> {
         let pools = pools.into();
-        let (texts, names): (_, &[&str]) = match name {
-            Name::Explore => (EXPLORE, &EXPLORE_ORDER),
-            Name::Bi => (BI, &BI_ORDER),
-            Name::BiDrilldown => (BI, &BI_ONCE),
-            Name::Paths => (PATHS, &PATHS_ORDER),
-            Name::Genealogy => (GENEALOGY, &GENEALOGY_ORDER),
+        let (texts, names) = match name {
+            Name::Explore => (EXPLORE.to_vec(), EXPLORE_ORDER.to_vec()),
+            Name::ExploreUpdate => (
+                [UPDATES, EXPLORE].concat(),
+                [UPDATES_ORDER.as_slice(), EXPLORE_ORDER.as_slice()].concat(),
+            ),
+            Name::Bi => (BI.to_vec(), BI_ORDER.to_vec()),
+            Name::BiDrilldown => (BI.to_vec(), BI_ONCE.to_vec()),
+            Name::Paths => (PATHS.to_vec(), PATHS_ORDER.to_vec()),
+            Name::Genealogy => (GENEALOGY.to_vec(), GENEALOGY_ORDER.to_vec()),
         };
         let mut templates: Vec<Template> = Vec::new();
-        for &(name, text) in texts {
+        for (name, text) in texts {
             let template = Template::new(name, text)?;
             // A kind that nothing is drawn for shows here and not in the middle of a run.
             pools.values(&template, None, &mut bsbm::Pools::random(seed, 0))?;
@@ -215,17 +259,37 @@ impl Workload {
             templates,
             pools,
             seed,
+            blocks: Blocks::default(),
         })
     }
 
-    /// The queries of mix `number`, in order.
+    /// With update transactions to insert; past the last one, and without any, what is inserted is nothing.
+    pub(crate) fn with_blocks(mut self, blocks: Blocks) -> Self {
+        self.blocks = blocks;
+        self
+    }
+
+    /// How many update transactions a mix inserts.
+    pub(crate) fn blocks_of_a_mix(&self) -> u64 {
+        let templates = self.order.iter();
+        let templates = templates.filter_map(|&index| self.templates.get(index));
+        templates
+            .filter(|template| template.block().is_some())
+            .count() as u64
+    }
+
+    /// The queries and updates of mix `number`, in order. Update transactions are dealt to the mixes in order, too.
     pub(crate) fn mix(&self, number: u64) -> Vec<Instance> {
+        let mut block = number.saturating_mul(self.blocks_of_a_mix());
         let mut random = bsbm::Pools::random(self.seed, number);
         let mut instances = Vec::new();
         for &index in &self.order {
             let Some(template) = self.templates.get(index) else {
                 continue;
             };
+            if template.writes && number >= WARM_UP {
+                continue;
+            }
             let lowest = template
                 .parameters
                 .iter()
@@ -241,10 +305,16 @@ impl Workload {
             };
             for depth in depths {
                 let values = self.pools.values(template, depth, &mut random);
+                // `new` has seen that each kind can be drawn.
+                let mut values = values.unwrap_or_default();
+                if let Some(name) = template.block() {
+                    values.push((name.to_owned(), self.blocks.get(block).to_owned()));
+                    block += 1;
+                }
                 instances.push(Instance {
                     template: index,
-                    // `new` has seen that each kind can be drawn.
-                    query: substituted(template.text, &values.unwrap_or_default()),
+                    query: substituted(template.text, &values),
+                    writes: template.writes,
                 });
             }
         }
@@ -273,127 +343,4 @@ fn substituted(text: &str, values: &[(String, String)]) -> String {
     }
     out.push_str(rest);
     out
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn workload(name: Name, quirks: bool) -> Workload {
-        let pools = match name {
-            Name::Paths => Pools::Paths(path_graph::Pools::new(1_000)),
-            Name::Genealogy => Pools::Genealogy(genealogy::Pools::new(1_000, 1)),
-            _ => bsbm::Pools::new(1_000, 1, quirks).into(),
-        };
-        Workload::new(name, pools, 808_080, quirks).unwrap()
-    }
-
-    #[test]
-    fn mixes_are_whole_and_repeatable() {
-        for (name, queries, templates) in [
-            (Name::Explore, 25, 12),
-            (Name::Bi, 15, 8),
-            (Name::Paths, 7, 7),
-            (Name::Genealogy, 6, 6),
-        ] {
-            let workload = workload(name, false);
-            assert_eq!(workload.templates.len(), templates);
-            let mix = workload.mix(7);
-            assert_eq!(mix.len(), queries);
-            let texts = |number| -> Vec<String> {
-                workload
-                    .mix(number)
-                    .into_iter()
-                    .map(|it| it.query)
-                    .collect()
-            };
-            assert_eq!(texts(7), texts(7));
-            assert_ne!(texts(7), texts(8));
-            for instance in mix {
-                assert!(!instance.query.contains('$'), "{}", instance.query);
-                spargebra::SparqlParser::new()
-                    .parse_query(&instance.query)
-                    .unwrap();
-            }
-        }
-    }
-
-    #[test]
-    fn pools_of_a_file_give_the_queries_of_products_and_seed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("pools.json");
-        bsbm::Pools::new(1_000, 7, false).save(&path).unwrap();
-        for name in [Name::Explore, Name::Bi, Name::BiDrilldown] {
-            for quirks in [false, true] {
-                let texts = |pools: bsbm::Pools| -> Vec<String> {
-                    assert_eq!(pools.products(), 1_000);
-                    let workload = Workload::new(name, pools, 3, quirks).unwrap();
-                    (0..20)
-                        .flat_map(|number| workload.mix(number))
-                        .map(|it| it.query)
-                        .collect()
-                };
-                let made = texts(bsbm::Pools::new(1_000, 7, quirks));
-                assert_eq!(texts(bsbm::Pools::load(&path, quirks).unwrap()), made);
-                assert_ne!(texts(bsbm::Pools::new(1_000, 8, quirks)), made);
-            }
-        }
-    }
-
-    #[test]
-    fn the_drill_down_asks_for_each_depth() {
-        // The tree of 1,000 products has depths 0 to 3.
-        assert_eq!(
-            workload(Name::BiDrilldown, false).mix(0).len(),
-            4 + 3 + 3 + 4 + 4
-        );
-    }
-
-    #[test]
-    fn quirks_are_the_original_queries() {
-        let texts = |quirks| {
-            workload(Name::Bi, quirks)
-                .mix(0)
-                .into_iter()
-                .map(|it| it.query)
-        };
-        let with =
-            texts(true).filter(|text| text.contains("GROUP BY ?c ?p }\n  { SELECT ?c ?p (COUNT"));
-        assert_eq!(with.count(), 3);
-        assert_eq!(
-            texts(false)
-                .filter(|text| text.contains("?p LIMIT 1000"))
-                .count(),
-            2
-        );
-        assert_eq!(
-            texts(true)
-                .filter(|text| text.contains("DESC(?n) LIMIT 1000"))
-                .count(),
-            2
-        );
-    }
-
-    #[test]
-    fn features_are_drawn_once_but_for_the_quirk() {
-        let repeats = |quirks| {
-            let workload = workload(Name::Explore, quirks);
-            let features = |query: String| {
-                let mut found: Vec<String> = query
-                    .match_indices("ProductFeature")
-                    .filter_map(|(at, _)| query[at..].split('>').next().map(str::to_owned))
-                    .collect();
-                found.sort();
-                found.windows(2).any(|pair| pair[0] == pair[1])
-            };
-            (0..400)
-                .flat_map(|number| workload.mix(number))
-                // Query 1 names each feature once.
-                .filter(|instance| instance.template == 0)
-                .filter(|instance| features(instance.query.clone()))
-                .count()
-        };
-        assert_eq!(repeats(false), 0);
-        assert!(repeats(true) > 0);
-    }
 }
