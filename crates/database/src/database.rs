@@ -125,6 +125,11 @@ impl Database {
         &self.shared.runtime
     }
 
+    /// The quads below.
+    pub(crate) fn store(&self) -> &QuadStore {
+        &self.shared.store
+    }
+
     /// Whether [`Database::open`] created it.
     #[must_use]
     pub fn is_new(&self) -> bool {

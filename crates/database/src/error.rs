@@ -54,6 +54,22 @@ pub enum Error {
     /// The operation was cancelled by its caller.
     Cancelled,
 
+    // Whoever asked may try again.
+    /// A commit changed what the transaction read, so it was not committed. The same transaction may go
+    /// through when it is run once more.
+    Conflict {
+        /// The commit.
+        commit: u64,
+        /// What was read, in words and terms.
+        what: String,
+    },
+    /// It cannot be told any more whether what the transaction read has changed, so it was not committed.
+    /// The same transaction may go through when it is run once more.
+    SnapshotExpired {
+        /// The commit that it read.
+        commit: u64,
+    },
+
     // Another server must act.
     /// The endpoint of a SERVICE without SILENT did not answer, or not as it should, or must not be
     /// asked.
@@ -167,6 +183,15 @@ impl fmt::Display for Error {
             Self::Service { endpoint, reason } => write!(f, "SERVICE {endpoint} failed: {reason}"),
             Self::Timeout => f.write_str("the query ran longer than --timeout allows"),
             Self::Cancelled => f.write_str("cancelled"),
+            Self::Conflict { commit, what } => write!(
+                f,
+                "conflict: commit {commit} changed what the transaction had read ({what}); run it again"
+            ),
+            Self::SnapshotExpired { commit } => write!(
+                f,
+                "snapshot expired: the transaction reads commit {commit}, which is too old to tell \
+                 whether it still holds; run it again"
+            ),
             Self::Input { input, .. } => write!(f, "cannot read {input}"),
             Self::Threads(_) => f.write_str("cannot start a thread"),
             Self::Output(_) => f.write_str("cannot write the output"),
@@ -276,6 +301,11 @@ impl From<stoa_quadstore::Error> for Error {
         use stoa_quadstore::Error as Quadstore;
         match error {
             Quadstore::Cancelled => Self::Cancelled,
+            Quadstore::Conflict(conflict) => Self::Conflict {
+                commit: conflict.commit,
+                what: conflict.what(),
+            },
+            Quadstore::Expired { base } => Self::SnapshotExpired { commit: base },
             Quadstore::Storage(error) => error.into(),
             other @ Quadstore::OtherScheme { .. } => Self::InvalidOption {
                 option: "--scheme",

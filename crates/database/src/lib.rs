@@ -63,6 +63,7 @@ mod query;
 pub mod results;
 mod runtime;
 mod statistics;
+mod transaction;
 mod xml_characters;
 
 pub use database::Database;
@@ -83,3 +84,4 @@ pub use runtime::{Clock, Runtime, SystemClock, machine_memory_bytes};
 pub use stoa_executor::pool::{
     PoolFull, PoolLimits, Progress as TaskProgress, Task, TaskStream, WorkerPool,
 };
+pub use transaction::{ChangeCounts, CommitSummary, Transaction, TransactionOptions};

@@ -303,7 +303,13 @@ fn plan(
     let clock = runtime.executor_clock();
     let dataset = dataset(options)?;
     let notes = if options.notes {
-        notes::notes(text.text, &text.tokens, parsed, &snapshot, options)?
+        notes::notes(
+            text.text,
+            &text.tokens,
+            parsed,
+            &snapshot.unrecorded(),
+            options,
+        )?
     } else {
         Vec::new()
     };
@@ -321,9 +327,7 @@ fn plan(
             optimize: !options.naive,
             force_join: options.force_join,
         },
-        &SnapshotStatistics {
-            snapshot: &snapshot,
-        },
+        &SnapshotStatistics::new(&snapshot),
     )
     .map_err(|error| match error {
         stoa_planner::Error::Stopped if !options.cancel.is_cancelled() => Error::Timeout,

@@ -5,9 +5,21 @@ use stoa_planner::{Reading, Statistics, StatisticsError};
 use stoa_quadstore::Snapshot;
 use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
 
-/// Answers the planner from a snapshot.
+/// Answers the planner from a snapshot. Which terms there are decides what a query gives, so that is
+/// recorded where the snapshot records; counts only decide how, and are not, but for the one of an empty
+/// graph.
 pub(crate) struct SnapshotStatistics<'a> {
-    pub(crate) snapshot: &'a Snapshot,
+    snapshot: &'a Snapshot,
+    counted: Snapshot,
+}
+
+impl<'a> SnapshotStatistics<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot) -> Self {
+        Self {
+            snapshot,
+            counted: snapshot.unrecorded(),
+        }
+    }
 }
 
 impl Statistics for SnapshotStatistics<'_> {
@@ -25,7 +37,12 @@ impl Statistics for SnapshotStatistics<'_> {
         graphs: &GraphSet,
     ) -> Result<u64, StatisticsError> {
         let (permutation, prefix) = prefix(triple, None);
-        Ok(self.snapshot.count(permutation, &prefix, &[], graphs)?.rows)
+        let rows = self.counted.count(permutation, &prefix, &[], graphs)?.rows;
+        if rows == 0 && triple == [None; 3] {
+            // That a graph is empty is taken as a fact, not as an estimate.
+            self.snapshot.count(permutation, &prefix, &[], graphs)?;
+        }
+        Ok(rows)
     }
 
     fn count_ranges(
@@ -39,7 +56,7 @@ impl Statistics for SnapshotStatistics<'_> {
         let next = permutation.order().get(prefix.len()).copied();
         let ranges = if next == Some(position) { ranges } else { &[] };
         Ok(self
-            .snapshot
+            .counted
             .count(permutation, &prefix, ranges, graphs)?
             .rows)
     }
@@ -55,7 +72,7 @@ impl Statistics for SnapshotStatistics<'_> {
         let rows = self.count(triple, graphs)?;
         let distinct = match place {
             Some(place) if place == prefix.len() => {
-                self.snapshot.distinct(permutation, &prefix, 1)?
+                self.counted.distinct(permutation, &prefix, 1)?
             }
             // Behind another free position: at most one for each row.
             _ => rows,
@@ -70,7 +87,7 @@ impl Statistics for SnapshotStatistics<'_> {
         graphs: &GraphSet,
     ) -> Result<Reading, StatisticsError> {
         use stoa_quadstore::Reading as Stored;
-        Ok(match self.snapshot.reading(permutation, prefix, graphs)? {
+        Ok(match self.counted.reading(permutation, prefix, graphs)? {
             Stored::Stored(tree) => Reading::Stored(tree),
             Stored::Composed(trees) => Reading::Composed(trees),
             Stored::Filtered(tree) => Reading::Filtered(tree),
@@ -78,11 +95,11 @@ impl Statistics for SnapshotStatistics<'_> {
     }
 
     fn has_graph_first(&self) -> bool {
-        self.snapshot.has_graph_first()
+        self.counted.has_graph_first()
     }
 
     fn quads(&self) -> u64 {
-        self.snapshot.quads()
+        self.counted.quads()
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use stoa_storage::PartRef;
 
 use crate::root::Scheme;
+use crate::transaction::Conflict;
 
 /// The result of the quad store's functions.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -21,6 +22,14 @@ pub enum Error {
         found: Scheme,
         /// The one that was asked for.
         asked: Scheme,
+    },
+    /// A commit changed what the transaction read; it may be repeated.
+    Conflict(Box<Conflict>),
+    /// It cannot be told whether what the transaction read has changed since: details of the commits after
+    /// its snapshot were forgotten for lack of memory, or one is a bulk load. It may be repeated.
+    Expired {
+        /// The commit that the transaction read.
+        base: u64,
     },
     /// Files, cache or memory budget; see the cause.
     Storage(stoa_storage::Error),
@@ -58,6 +67,16 @@ impl fmt::Display for Error {
                 "the database has the {} scheme and cannot become {}: load everything into a new one",
                 found.name(),
                 asked.name()
+            ),
+            Self::Conflict(conflict) => write!(
+                f,
+                "what the transaction read was changed by commit {}",
+                conflict.commit
+            ),
+            Self::Expired { base } => write!(
+                f,
+                "the transaction reads commit {base}, and what was committed since is not known in \
+                 detail any more"
             ),
             Self::Storage(_) => f.write_str("storage failed"),
             Self::Corruption {

@@ -24,6 +24,7 @@ mod read;
 mod root;
 mod segment;
 mod snapshot;
+mod transaction;
 
 pub use bulk::*;
 pub use check::{CheckProgress, CheckReport, Problem};
@@ -39,3 +40,7 @@ pub use read::{
 };
 pub use root::Scheme;
 pub use snapshot::{Lookup, Reading, Scan, Snapshot};
+pub use transaction::{
+    ChangeCounts, Clash, CommitOptions, Committed, Conflict, Savepoint, Transaction,
+    TransactionOptions,
+};

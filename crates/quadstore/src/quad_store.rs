@@ -29,6 +29,7 @@ use crate::read::{Columns, LookupRows, LookupSpec, QuadColumns};
 use crate::root::{RootPayload, Scheme, TreeName};
 use crate::segment::Row;
 use crate::snapshot::Snapshot;
+use crate::transaction::Commits;
 
 /// A store of quads. Cloning it is cheap.
 #[derive(Clone)]
@@ -39,6 +40,7 @@ struct Inner {
     current: RwLock<Snapshot>,
     /// Held while the next snapshot is made.
     committing: Mutex<()>,
+    commits: Commits,
     limits: TreeLimits,
 }
 
@@ -64,6 +66,7 @@ impl QuadStore {
             store,
             current,
             committing: Mutex::new(()),
+            commits: Commits::default(),
             limits,
         })))
     }
@@ -72,6 +75,11 @@ impl QuadStore {
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         self.0.current()
+    }
+
+    /// What transactions committed.
+    pub(crate) fn commits(&self) -> &Commits {
+        &self.0.commits
     }
 
     /// The files below.

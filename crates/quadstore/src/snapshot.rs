@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use oxrdf::NamedNode;
 use stoa_storage::{Root, Store};
-use stoa_terms::{GraphSet, TermId};
+use stoa_terms::{GraphSet, Permutation, TermId};
 
 use crate::delta::{Delta, DeltaCursor, GraphDelta};
 use crate::dictionary::Dictionary;
@@ -29,6 +29,7 @@ use crate::error::{Error, Result};
 use crate::permutation::{Intervals, RowFilter, RowReader, Tree};
 use crate::read::{Columns, GraphEntry, QuadColumns};
 use crate::root::{RootPayload, Scheme, TreeName};
+use crate::transaction::Recorder;
 
 pub use ways::{Lookup, Reading, Scan};
 
@@ -36,8 +37,11 @@ pub use ways::{Lookup, Reading, Scan};
 const GRAPHS_SUMMED: usize = 64;
 
 /// The state of a store at one commit. Cloning it is cheap; it does not change.
+///
+/// A handle that a transaction gave records what is read through it and through its clones, so that the
+/// transaction can be checked against what others commit ([`crate::Transaction`]).
 #[derive(Clone)]
-pub struct Snapshot(pub(crate) Arc<State>, Arc<AtomicU64>);
+pub struct Snapshot(pub(crate) Arc<State>, Arc<AtomicU64>, Option<Arc<Recorder>>);
 
 /// What the snapshots over one root share.
 pub(crate) struct Base {
@@ -130,7 +134,7 @@ impl Snapshot {
             graph_predicates: Mutex::default(),
             predicates: OnceLock::new(),
         };
-        Self(Arc::new(state), Arc::default())
+        Self(Arc::new(state), Arc::default(), None)
     }
 
     /// The same root under another version of the delta.
@@ -156,7 +160,24 @@ impl Snapshot {
     /// A handle of the same state that counts what is read through it, and through its clones, anew.
     #[must_use]
     pub fn counted(&self) -> Self {
-        Self(Arc::clone(&self.0), Arc::default())
+        Self(Arc::clone(&self.0), Arc::default(), self.2.clone())
+    }
+
+    /// A handle of the same state that records nothing of what is read through it: for estimates,
+    /// and for what does not decide what a transaction does.
+    #[must_use]
+    pub fn unrecorded(&self) -> Self {
+        Self(Arc::clone(&self.0), Arc::clone(&self.1), None)
+    }
+
+    /// A handle of the same state that records what is read through it.
+    pub(crate) fn recorded(&self, recorder: Arc<Recorder>) -> Self {
+        Self(Arc::clone(&self.0), Arc::clone(&self.1), Some(recorder))
+    }
+
+    /// What takes down what is read through this handle.
+    pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.2.as_ref()
     }
 
     /// Quads that scans and look-ups have examined through this handle and its clones, whether they
@@ -203,6 +224,9 @@ impl Snapshot {
     /// The number of quads.
     #[must_use]
     pub fn quads(&self) -> u64 {
+        if let Some(recorder) = self.recorder() {
+            recorder.everything();
+        }
         self.0.quads
     }
 
@@ -236,8 +260,27 @@ impl Snapshot {
         }
     }
 
-    /// The graphs that hold quads or were created empty, ascending by id.
+    /// The graphs that hold quads or were created empty, ascending by id, with their numbers of quads.
     pub fn graphs(&self) -> Result<Vec<GraphEntry>> {
+        if let Some(recorder) = self.recorder() {
+            recorder.everything();
+        }
+        self.listed_graphs()
+    }
+
+    /// The names of the named graphs that hold quads or were created empty, ascending by id.
+    pub fn graph_names(&self) -> Result<Vec<TermId>> {
+        let graphs = self.listed_graphs()?.into_iter().map(|entry| entry.graph);
+        let names: Vec<TermId> = graphs
+            .filter(|graph| *graph != TermId::DEFAULT_GRAPH)
+            .collect();
+        if let Some(recorder) = self.recorder() {
+            recorder.graphs(&names);
+        }
+        Ok(names)
+    }
+
+    fn listed_graphs(&self) -> Result<Vec<GraphEntry>> {
         let mut changes = self.0.delta.graphs().into_iter().peekable();
         let mut graphs = Vec::new();
         let mut add = |change: GraphDelta, quads, created| {
@@ -270,10 +313,17 @@ impl Snapshot {
 
     /// The number of quads in a graph; 0 if there is no such graph.
     pub fn graph_quads(&self, graph: TermId) -> Result<u64> {
+        if let Some(recorder) = self.recorder() {
+            recorder.rows(Permutation::Spog, &[], &[], &GraphSet::One(graph));
+        }
+        self.quads_of(graph)
+    }
+
+    fn quads_of(&self, graph: TermId) -> Result<u64> {
         if graph == TermId::DEFAULT_GRAPH {
             return Ok(self.0.default_quads);
         }
-        if self.0.default_quads == self.quads() {
+        if self.0.default_quads == self.0.quads {
             return Ok(0);
         }
         Ok(self.graph_entry(graph)?.map_or(0, |entry| entry.quads))
@@ -281,7 +331,14 @@ impl Snapshot {
 
     /// Whether a graph holds quads or was created empty; the default graph always exists.
     pub fn graph_exists(&self, graph: TermId) -> Result<bool> {
-        Ok(graph == TermId::DEFAULT_GRAPH || self.graph_entry(graph)?.is_some())
+        if graph == TermId::DEFAULT_GRAPH {
+            return Ok(true);
+        }
+        let exists = self.graph_entry(graph)?.is_some();
+        if let Some(recorder) = self.recorder() {
+            recorder.graph(graph, exists);
+        }
+        Ok(exists)
     }
 
     fn graph_entry(&self, graph: TermId) -> Result<Option<GraphEntry>> {
@@ -316,23 +373,23 @@ impl Snapshot {
             }
             let mut quads = 0;
             for graph in list {
-                quads += self.graph_quads(*graph)?;
+                quads += self.quads_of(*graph)?;
             }
             Ok::<_, Error>(Some(quads))
         };
-        let (all, default) = (self.quads(), self.0.default_quads);
+        let (all, default) = (self.0.quads, self.0.default_quads);
         Ok(match graphs {
             GraphSet::All => Some(all),
             GraphSet::Default => Some(default),
             GraphSet::Named => Some(all.saturating_sub(default)),
-            GraphSet::One(graph) => Some(self.graph_quads(*graph)?),
+            GraphSet::One(graph) => Some(self.quads_of(*graph)?),
             GraphSet::Some(some) => sum(some)?,
             GraphSet::AllBut(but) => sum(but)?.map(|hidden| all.saturating_sub(hidden)),
         })
     }
 
     fn visible(&self, graphs: &GraphSet, with_graph: bool) -> Result<Visible> {
-        let all = self.quads();
+        let all = self.0.quads;
         let inside = self.quads_in(graphs)?;
         if inside == Some(0) || all == 0 {
             return Ok(Visible::Nothing);

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use stoa_planner::physical::Plan;
-use stoa_terms::{GraphSet, TermId};
+use stoa_terms::GraphSet;
 
 use super::outer_bindings::Rows;
 use super::{Mapping, Operator};
@@ -18,14 +18,8 @@ pub(super) fn build(
     graphs: &GraphSet,
     context: &QueryContext,
 ) -> Result<Box<dyn Operator>> {
-    let mut names: Vec<TermId> = context
-        .snapshot()
-        .graphs()?
-        .into_iter()
-        .map(|entry| entry.graph)
-        .filter(|graph| *graph != TermId::DEFAULT_GRAPH && graphs.contains(*graph))
-        .collect();
-    names.sort_unstable();
+    let mut names = context.snapshot().graph_names()?;
+    names.retain(|graph| graphs.contains(*graph));
     let mut memory = context.memory("graph_scan");
     let batch = Batch::from_columns(vec![names]);
     memory.require(batch.bytes())?;

@@ -11,7 +11,7 @@ use stoa_terms::{GraphSet, Kind, Permutation, TermId};
 use std::sync::Arc;
 
 use super::graphs::{GraphDelta, net_graphs};
-use super::terms::{Resolved, Terms};
+use super::terms::{KindTerms, Resolved, Terms};
 use crate::error::Result;
 use crate::read::{Columns, LookupRows, LookupSpec};
 use crate::segment::Row;
@@ -115,7 +115,50 @@ impl Probed {
     /// # Errors
     /// If `resolved` was not made by [`crate::NewTerms::resolve`] on top of the current snapshot.
     pub fn resolve(&mut self, resolved: &Resolved) -> Result<()> {
-        let id = |bits: u64| resolved.id(TermId::from_bits(bits)).to_bits();
+        self.rewrite(|id| resolved.id(id));
+        self.terms = Arc::new(resolved.terms()?);
+        Ok(())
+    }
+
+    /// These changes and then those of a later operation, which was probed against a snapshot that
+    /// shows these: of one quad, or graph, the later wish counts, and whether it was there before both.
+    pub(crate) fn then(&mut self, later: &Self) {
+        let mut earlier = std::mem::take(&mut self.probes).into_iter().peekable();
+        let mut both = Vec::with_capacity(earlier.len() + later.probes.len());
+        for probe in &later.probes {
+            while let Some(before) = earlier.next_if(|before| before.row < probe.row) {
+                both.push(before);
+            }
+            let before = earlier.next_if(|before| before.row == probe.row);
+            both.push(Probe {
+                exists: before.map_or(probe.exists, |before| before.exists),
+                ..*probe
+            });
+        }
+        both.extend(earlier);
+        self.probes = both;
+        self.graphs = net_graphs(self.graphs.iter().chain(&later.graphs));
+    }
+
+    /// Whether nothing is wanted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.probes.is_empty() && self.graphs.is_empty()
+    }
+
+    /// How much is wanted.
+    pub(crate) fn len(&self) -> usize {
+        self.probes.len() + self.graphs.len()
+    }
+
+    /// What the list of it takes, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let lists = size_of_val(self.probes.as_slice()) + size_of_val(self.graphs.as_slice());
+        lists as u64
+    }
+
+    /// Puts other ids in the place of those that `id` knows, before [`Probed::recheck`].
+    pub(crate) fn rewrite(&mut self, id: impl Fn(TermId) -> TermId) {
+        let id = |bits: u64| id(TermId::from_bits(bits)).to_bits();
         for probe in &mut self.probes {
             probe.row = probe.row.map(id);
         }
@@ -125,8 +168,6 @@ impl Probed {
             change.graph = id(change.graph);
         }
         self.graphs = net_graphs(self.graphs.iter());
-        self.terms = Arc::new(resolved.terms()?);
-        Ok(())
     }
 
     /// Takes notice of what was committed since the changes were probed; in the order of the commits.
@@ -159,17 +200,7 @@ impl Probed {
             self.probes.iter().filter(wanted).map(|probe| probe.row)
         };
         let (added, removed): (Vec<Row>, Vec<Row>) = (rows(false).collect(), rows(true).collect());
-        let gained = |rows: &[Row], gained: i64| {
-            let of = |row: &Row| {
-                let [.., graph] = *row;
-                GraphDelta {
-                    gained,
-                    ..GraphDelta::none(graph)
-                }
-            };
-            rows.iter().map(of).collect::<Vec<_>>()
-        };
-        let graphs = [gained(&added, 1), gained(&removed, -1), self.graphs.clone()];
+        let graphs = [gains(&added, 1), gains(&removed, -1), self.graphs.clone()];
         EffectiveChanges {
             graphs: net_graphs(graphs.iter().flatten()),
             terms: Arc::clone(&self.terms),
@@ -177,6 +208,31 @@ impl Probed {
             removed,
         }
     }
+}
+
+/// What graphs gain by rows that are added (`sign` 1), or removed (-1).
+fn gains(rows: &[Row], sign: i64) -> Vec<GraphDelta> {
+    let mut gains: Vec<GraphDelta> = Vec::new();
+    for [.., graph] in rows {
+        match gains.last_mut().filter(|last| last.graph == *graph) {
+            Some(last) => last.gained += sign,
+            None => gains.push(GraphDelta {
+                gained: sign,
+                ..GraphDelta::none(*graph)
+            }),
+        }
+    }
+    gains
+}
+
+/// What becomes of graphs by rows that are added and removed, and by what is wanted of them.
+fn graph_deltas(added: &[Row], removed: &[Row], wanted: &[GraphChange]) -> Vec<GraphDelta> {
+    let wanted = wanted.iter().map(|change| GraphDelta {
+        created: Some(change.created),
+        ..GraphDelta::none(change.graph.to_bits())
+    });
+    let deltas = [gains(added, 1), gains(removed, -1), wanted.collect()];
+    net_graphs(deltas.iter().flatten())
 }
 
 /// Puts probes in order; of one quad the addition stays.
@@ -203,6 +259,27 @@ impl EffectiveChanges {
         }
         probed.terms = Arc::new(Terms::of_ids(terms, next_blank_node)?);
         Ok(probed.effective())
+    }
+
+    /// As [`EffectiveChanges::of_commit`], of rows in PSOG that ascend; `None` if they do not, or ids of
+    /// terms have gaps.
+    pub(crate) fn of_rows(
+        added: Vec<Row>,
+        removed: Vec<Row>,
+        wanted: &[GraphChange],
+        terms: Vec<(TermId, Vec<u8>)>,
+        next_blank_node: u64,
+    ) -> Option<Self> {
+        let ascend = |rows: &[Row]| rows.is_sorted_by(|one, next| one < next);
+        if !ascend(&added) || !ascend(&removed) {
+            return None;
+        }
+        Some(Self {
+            graphs: graph_deltas(&added, &removed, wanted),
+            terms: Arc::new(Terms::of_ids(terms, next_blank_node).ok()?),
+            added,
+            removed,
+        })
     }
 
     /// What was wanted of graphs as such.
@@ -245,12 +322,74 @@ impl EffectiveChanges {
             && self.terms.is_empty()
     }
 
-    pub(super) fn added_rows(&self) -> &[Row] {
+    /// The new terms, under their final ids.
+    pub(crate) fn set_terms(&mut self, terms: Terms) {
+        self.terms = Arc::new(terms);
+    }
+
+    /// The ids of all rows and graphs, with repeats.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = TermId> + '_ {
+        let rows = self.added.iter().chain(&self.removed).flatten().copied();
+        let graphs = self.graphs.iter().map(|change| change.graph);
+        rows.chain(graphs).map(TermId::from_bits)
+    }
+
+    /// Puts other ids in the place of those that `id` knows; their order must stay.
+    pub(crate) fn renumber(&mut self, id: impl Fn(TermId) -> TermId) {
+        let id = |bits: u64| id(TermId::from_bits(bits)).to_bits();
+        for row in self.added.iter_mut().chain(&mut self.removed) {
+            *row = row.map(id);
+        }
+        for change in &mut self.graphs {
+            change.graph = id(change.graph);
+        }
+        debug_assert!(self.added.is_sorted() && self.removed.is_sorted());
+    }
+
+    /// Leaves out what is wanted of graphs as such where it is so already: where `is_created` tells
+    /// whether a graph exists even if it is empty.
+    pub(crate) fn leave_out_met(
+        &mut self,
+        mut is_created: impl FnMut(TermId) -> Result<bool>,
+    ) -> Result<()> {
+        let wanted: Vec<GraphChange> = self.graphs().collect();
+        let mut unmet = Vec::new();
+        for change in &wanted {
+            if is_created(change.graph)? != change.created {
+                unmet.push(*change);
+            }
+        }
+        if unmet.len() < wanted.len() {
+            self.graphs = graph_deltas(&self.added, &self.removed, &unmet);
+        }
+        Ok(())
+    }
+
+    /// Whether anything but new terms comes with them.
+    pub(crate) fn has_effect(&self) -> bool {
+        !(self.added.is_empty() && self.removed.is_empty() && self.graphs.is_empty())
+    }
+
+    /// In PSOG, ascending.
+    pub(crate) fn added_rows(&self) -> &[Row] {
         &self.added
     }
 
-    pub(super) fn removed_rows(&self) -> &[Row] {
+    /// In PSOG, ascending.
+    pub(crate) fn removed_rows(&self) -> &[Row] {
         &self.removed
+    }
+
+    /// The payload of the first new term of a kind, if there is one.
+    pub(crate) fn first_payload(&self, kind: Kind) -> Option<u64> {
+        self.terms.of_kind(kind).map(KindTerms::first)
+    }
+
+    /// What all of it takes, in bytes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let rows = size_of_val(&*self.added) + size_of_val(&*self.removed);
+        let graphs = size_of_val(&*self.graphs);
+        (rows + graphs + self.terms.memory_bytes() + size_of::<Self>()) as u64
     }
 
     pub(super) fn new_terms(&self) -> Arc<Terms> {
@@ -258,7 +397,7 @@ impl EffectiveChanges {
     }
 
     /// What graphs gain and what is wanted of them, ascending.
-    pub(super) fn graph_deltas(&self) -> Vec<GraphDelta> {
+    pub(crate) fn graph_deltas(&self) -> Vec<GraphDelta> {
         self.graphs.clone()
     }
 }
@@ -284,6 +423,12 @@ impl Snapshot {
     /// If the trees cannot be read.
     pub fn probe(&self, changes: &Changes) -> Result<Probed> {
         let mut probed = Probed::new(changes);
+        self.probe_again(&mut probed)?;
+        Ok(probed)
+    }
+
+    /// Looks anew which of the quads are there.
+    pub(crate) fn probe_again(&self, probed: &mut Probed) -> Result<()> {
         let mut lookup = self.lookup(&LookupSpec {
             permutation: Permutation::Psog,
             key_length: 4,
@@ -293,6 +438,7 @@ impl Snapshot {
         })?;
         let mut found = LookupRows::default();
         for probes in probed.probes.chunks_mut(PROBED_QUADS) {
+            probes.iter_mut().for_each(|probe| probe.exists = false);
             let column = |place: usize| -> Vec<TermId> {
                 let value = |probe: &Probe| probe.row.get(place).copied().unwrap_or_default();
                 let values = probes.iter().map(value);
@@ -308,6 +454,6 @@ impl Snapshot {
                 }
             }
         }
-        Ok(probed)
+        Ok(())
     }
 }

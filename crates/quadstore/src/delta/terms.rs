@@ -226,7 +226,7 @@ impl Terms {
         self.kinds.is_empty() && self.next_blank_node == 0
     }
 
-    pub(super) fn memory_bytes(&self) -> usize {
+    pub(crate) fn memory_bytes(&self) -> usize {
         let kinds = self.kinds.iter();
         size_of_val(&*self.kinds) + kinds.map(KindTerms::memory_bytes).sum::<usize>()
     }
@@ -239,7 +239,7 @@ impl Terms {
     }
 
     /// Terms with their ids, whose payloads have no gaps within a kind.
-    pub(super) fn of_ids(mut terms: Vec<(TermId, Vec<u8>)>, next_blank_node: u64) -> Result<Self> {
+    pub(crate) fn of_ids(mut terms: Vec<(TermId, Vec<u8>)>, next_blank_node: u64) -> Result<Self> {
         terms.sort_unstable_by(|(a, one), (b, two)| (a.kind(), one).cmp(&(b.kind(), two)));
         let mut kinds = Vec::new();
         for group in terms.chunk_by(|(a, _), (b, _)| a.kind() == b.kind()) {
@@ -291,6 +291,19 @@ impl NewTerms {
     #[must_use]
     pub fn len(&self) -> usize {
         self.terms.len()
+    }
+
+    /// How many of them are blank nodes.
+    pub(crate) fn blank_nodes(&self) -> u64 {
+        let blank = self.terms.iter().filter(|term| **term == NewTerm::Blank);
+        blank.count() as u64
+    }
+
+    /// Lets a label mean a blank node that has its id already.
+    pub fn set_blank(&mut self, label: &str, id: TermId) {
+        if !self.labels.contains_key(label) {
+            self.labels.insert(label.to_owned(), id);
+        }
     }
 
     /// A new blank node.
@@ -365,8 +378,15 @@ impl NewTerms {
                 ];
                 // Goes as deep as triple terms are nested, as everything that walks them does.
                 let ids = self.ids(read, &parts)?;
-                let parts = ids.first_chunk().copied();
-                self.triple(parts.ok_or(Error::Internal("a triple without its parts"))?)
+                let parts: Option<[TermId; 3]> = ids.first_chunk().copied();
+                let parts = parts.ok_or(Error::Internal("a triple without its parts"))?;
+                // With blank nodes in it the term has not been looked up yet.
+                if parts.iter().all(|part| part.kind() != Kind::Local)
+                    && let Some(id) = read.triple_id(parts)?
+                {
+                    return Ok(id);
+                }
+                self.triple(parts)
             }
         }
     }
@@ -396,12 +416,22 @@ impl NewTerms {
     /// # Errors
     /// If the dictionary cannot be read.
     pub fn resolve(&self, read: &Snapshot, now: &Snapshot) -> Result<Resolved> {
+        self.resolve_with(read, now, now.next_blank_node())
+    }
+
+    /// As [`NewTerms::resolve`]; blank nodes get numbers from `first_blank` on.
+    pub(crate) fn resolve_with(
+        &self,
+        read: &Snapshot,
+        now: &Snapshot,
+        first_blank: u64,
+    ) -> Result<Resolved> {
         let mut resolved = Resolved {
             ids: vec![TermId::UNBOUND; self.terms.len()],
             terms: Vec::new(),
             next_blank_node: 0,
         };
-        let mut blank = now.next_blank_node();
+        let mut blank = first_blank;
         let mut keyed: Vec<(Kind, usize, Vec<u8>)> = Vec::new();
         // How deep a triple term goes, one level after the other: its parts have lower numbers.
         let (mut depths, mut deepest) = (vec![0_u32; self.terms.len()], 0);
@@ -464,6 +494,11 @@ impl Resolved {
     pub fn id(&self, id: TermId) -> TermId {
         let found = number_of(id).and_then(|number| self.ids.get(number));
         found.copied().unwrap_or(id)
+    }
+
+    /// Id and key of each new term but blank nodes, in the order in which they got their ids.
+    pub(crate) fn into_new(self) -> Vec<(TermId, Vec<u8>)> {
+        self.terms
     }
 
     pub(super) fn terms(&self) -> Result<Terms> {

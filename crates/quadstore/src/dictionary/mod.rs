@@ -61,6 +61,7 @@ use format::{LIST_MAGIC, ROOT_BYTES, take};
 pub(crate) use partition::PartitionReader;
 use partition::Source;
 pub(crate) use partition::{Partition, Permuted};
+pub(crate) use ranges::KeyRange;
 pub(crate) use writer::{PartitionOptions, PartitionWriter};
 
 /// Bytes are not what the format allows; says where.

@@ -27,9 +27,10 @@ const SHORT_LENGTH_BITS: u32 = 4;
 const PERMUTED_IDS_MAX: u64 = 1 << 20;
 
 /// Keys from the first on, below the second.
-struct KeyRange {
-    from: Vec<u8>,
-    below: Option<Vec<u8>>,
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct KeyRange {
+    pub(crate) from: Vec<u8>,
+    pub(crate) below: Option<Vec<u8>>,
 }
 
 impl Dictionary {
@@ -45,11 +46,7 @@ impl Dictionary {
 
     /// The ids of the IRIs that start with `prefix`.
     pub(crate) fn iri_ranges(&self, prefix: &str) -> Result<IdRanges> {
-        let keys = KeyRange {
-            from: prefix.as_bytes().to_vec(),
-            below: successor(prefix.as_bytes().to_vec()),
-        };
-        self.key_ranges(Kind::Iri, &keys)
+        self.key_ranges(Kind::Iri, &KeyRange::of_iris(prefix))
     }
 
     fn key_ranges(&self, kind: Kind, keys: &KeyRange) -> Result<IdRanges> {
@@ -129,7 +126,22 @@ fn after(text: &str) -> Vec<u8> {
 }
 
 impl KeyRange {
-    fn of(range: &StringRange) -> Self {
+    /// Whether a key lies in the range.
+    pub(crate) fn contains(&self, key: &[u8]) -> bool {
+        let is_below = |below: &Vec<u8>| key < below.as_slice();
+        key >= self.from.as_slice() && self.below.as_ref().is_none_or(is_below)
+    }
+
+    /// The keys of the IRIs that start with `prefix`.
+    pub(crate) fn of_iris(prefix: &str) -> Self {
+        Self {
+            from: prefix.as_bytes().to_vec(),
+            below: successor(prefix.as_bytes().to_vec()),
+        }
+    }
+
+    /// The keys of the literals with a lexical form in a range.
+    pub(crate) fn of(range: &StringRange) -> Self {
         match range {
             StringRange::Prefix(prefix) => Self {
                 from: lexical(prefix),

@@ -3,7 +3,7 @@
 use oxrdf::{BlankNode, NamedNode, NamedOrBlankNode, Term, TermRef, Triple};
 use stoa_terms::{Kind, TermId, inline, key};
 
-use super::{Dictionary, triple_key};
+use super::{Dictionary, KeyRange, triple_key};
 use crate::error::{Error, Result};
 use crate::read::{IdRanges, KeySection, StringRange, TermTexts};
 use crate::snapshot::Snapshot;
@@ -12,12 +12,50 @@ impl Snapshot {
     /// The id of `term` if the store knows the term, or needs not to: inline terms have one anyway.
     /// Blank nodes have none: a label means nothing outside of its file.
     pub fn term_id(&self, term: TermRef<'_>) -> Result<Option<TermId>> {
-        self.dictionary().term_id(term)
+        let id = self.dictionary().term_id(term)?;
+        if self.recorder().is_some() {
+            self.note_missing(&term.into_owned(), id)?;
+        }
+        Ok(id)
     }
 
     /// The ids of `terms`, one for each, as [`Snapshot::term_id`] gives them, by few reads.
     pub fn term_ids(&self, terms: &[Term]) -> Result<Vec<Option<TermId>>> {
-        self.dictionary().term_ids(terms)
+        let ids = self.dictionary().term_ids(terms)?;
+        if self.recorder().is_some() {
+            for (term, id) in terms.iter().zip(&ids) {
+                self.note_missing(term, *id)?;
+            }
+        }
+        Ok(ids)
+    }
+
+    /// Records that the store does not know a term, if so.
+    fn note_missing(&self, term: &Term, id: Option<TermId>) -> Result<()> {
+        let Some(recorder) = self.recorder().filter(|_| id.is_none()) else {
+            return Ok(());
+        };
+        match term {
+            Term::NamedNode(iri) => recorder.missing(Kind::Iri, iri.as_str().as_bytes()),
+            Term::BlankNode(_) => {}
+            Term::Literal(literal) => {
+                let mut key = Vec::new();
+                let kind = key::literal_key(literal.as_ref(), &mut key);
+                recorder.missing(kind, &key);
+            }
+            Term::Triple(triple) => {
+                // Goes as deep as triple terms are nested, as everything that walks them does.
+                let parts = self.term_ids(&[
+                    triple.subject.clone().into(),
+                    triple.predicate.clone().into(),
+                    triple.object.clone(),
+                ])?;
+                if let &[Some(s), Some(p), Some(o)] = parts.as_slice() {
+                    recorder.missing_triple([s, p, o]);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Appends to `out` one text for each id: the key (`stoa_terms::key`) of an IRI or a literal of
@@ -74,6 +112,10 @@ impl Snapshot {
                 }
             }
         }
+        if let Some(recorder) = self.recorder() {
+            let missing = keys.iter().zip(&ids).filter(|(_, id)| id.is_none());
+            missing.for_each(|((kind, key), _)| recorder.missing(*kind, key));
+        }
         Ok(ids)
     }
 
@@ -91,7 +133,11 @@ impl Snapshot {
 
     /// The id of the triple term with these parts, if the store holds it.
     pub fn triple_id(&self, parts: [TermId; 3]) -> Result<Option<TermId>> {
-        self.dictionary().lookup(Kind::Triple, &triple_key(parts))
+        let id = self.dictionary().lookup(Kind::Triple, &triple_key(parts))?;
+        if let Some(recorder) = self.recorder().filter(|_| id.is_none()) {
+            recorder.missing_triple(parts);
+        }
+        Ok(id)
     }
 
     /// The term of `id`; a blank node gets the label `b` and its number.
@@ -105,11 +151,17 @@ impl Snapshot {
     /// Ids of all strings of a range, and of the other literals of [`Kind::Literal`] with such a lexical
     /// form. The list is the only way to compare the ids of strings.
     pub fn string_ranges(&self, range: &StringRange) -> Result<IdRanges> {
+        if let Some(recorder) = self.recorder() {
+            recorder.key_range(Kind::Literal, KeyRange::of(range));
+        }
         self.dictionary().string_ranges(range)
     }
 
     /// Ids of the IRIs that start with `prefix`.
     pub fn iri_ranges(&self, prefix: &str) -> Result<IdRanges> {
+        if let Some(recorder) = self.recorder() {
+            recorder.key_range(Kind::Iri, KeyRange::of_iris(prefix));
+        }
         self.dictionary().iri_ranges(prefix)
     }
 }

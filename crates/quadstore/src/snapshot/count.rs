@@ -34,6 +34,9 @@ impl Snapshot {
         ranges: &[IdRange],
         graphs: &GraphSet,
     ) -> Result<Count> {
+        if let Some(recorder) = self.recorder() {
+            recorder.rows(permutation, prefix, ranges, graphs);
+        }
         let exact = |rows| Ok(Count { rows, exact: true });
         let filter = match self.visible(graphs, false)? {
             Visible::Nothing => return exact(0),
@@ -110,11 +113,11 @@ impl Snapshot {
             return Ok((rows, true));
         }
         if ranges.is_empty() {
-            return Ok((self.quads(), true));
+            return Ok((self.0.quads, true));
         }
         let predicates = self.leading(TreeName::Psog, &[], PREDICATES_COUNTED)?;
         let Some(predicates) = predicates else {
-            return Ok((self.quads(), false));
+            return Ok((self.0.quads, false));
         };
         for predicate in predicates {
             let prefix = [TermId::from_bits(predicate)];
@@ -164,7 +167,7 @@ impl Snapshot {
     }
 
     /// An estimate of how many distinct values the `positions` (1 or 2) after `prefix` take, in all
-    /// graphs together.
+    /// graphs together; not recorded as read.
     pub fn distinct(
         &self,
         permutation: Permutation,

@@ -316,6 +316,9 @@ impl Snapshot {
     /// The predicates of all quads; none if there are more than `most`. The first call costs two
     /// look-ups for each, the others nothing.
     pub fn predicates(&self, most: usize) -> Result<Arc<[NamedNode]>> {
+        if let Some(recorder) = self.recorder() {
+            recorder.everything();
+        }
         if let Some(names) = self.0.predicates.get() {
             return Ok(Arc::clone(names));
         }
@@ -393,7 +396,7 @@ impl Snapshot {
             (permutation, prefix),
             (Permutation::Posg | Permutation::Opsg, [_, _])
         );
-        if !in_order && self.graph_quads(graph)? > HELD_ROWS as u64 {
+        if !in_order && self.quads_of(graph)? > HELD_ROWS as u64 {
             return Ok(None);
         }
         // Keys in PSOG where the predicate is fixed, behind the subject the object, else in SPOG.
@@ -624,6 +627,9 @@ impl Lookup {
         if keys.len() != self.spec.key_length || !even || u32::try_from(count).is_err() {
             return Err(Error::Internal("keys of another length than promised"));
         }
+        if let Some(recorder) = self.snapshot.recorder() {
+            recorder.keys(self.spec.permutation, keys, &self.spec.graphs);
+        }
         let mut intervals = match &mut self.way {
             Way::Tree(reader, _) => reader.take_intervals(),
             Way::Composed(_) => Intervals::NONE,
@@ -741,8 +747,9 @@ fn nodes(intervals: &Intervals) -> Vec<(u32, u64)> {
 pub struct Scan {
     way: Way,
     /// Keeps the extents.
-    #[expect(dead_code, reason = "held for its drop")]
     snapshot: Snapshot,
+    /// What is to be recorded once something was read.
+    unread: Option<ScanSpec>,
 }
 
 impl Snapshot {
@@ -755,6 +762,7 @@ impl Snapshot {
         Ok(Scan {
             way,
             snapshot: self.clone(),
+            unread: self.recorder().map(|_| spec.clone()),
         })
     }
 
@@ -763,9 +771,13 @@ impl Snapshot {
         let intervals = Intervals::new(&[graph], &[])?;
         let columns = Columns::of(&[1]);
         let reader = self.reader(TreeName::Gs, columns, RowFilter::ALL, intervals);
+        if let Some(recorder) = self.recorder() {
+            recorder.rows(Permutation::Spog, &[], &[], &GraphSet::One(graph));
+        }
         Ok(Scan {
             way: Way::Tree(Box::new(reader), Places::SAME),
             snapshot: self.clone(),
+            unread: None,
         })
     }
 
@@ -794,6 +806,11 @@ impl Scan {
     /// Returns `false` at the end. There may be fewer rows than asked for, even none, before.
     pub fn next(&mut self, max_rows: usize, out: &mut QuadColumns) -> Result<bool> {
         out.clear();
+        if let Some(spec) = self.unread.take()
+            && let Some(recorder) = self.snapshot.recorder()
+        {
+            recorder.rows(spec.permutation, &spec.prefix, &spec.ranges, &spec.graphs);
+        }
         self.way.next(max_rows, out, None)
     }
 }

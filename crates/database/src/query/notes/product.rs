@@ -297,7 +297,7 @@ fn variables(expression: &Expression) -> impl Iterator<Item = Key<'_>> {
 
 /// The quads that a pattern matches in any graph; at least, if it has triple terms with variables.
 fn count(triple: &TriplePattern, snapshot: &Snapshot) -> Result<u64> {
-    let statistics = SnapshotStatistics { snapshot };
+    let statistics = SnapshotStatistics::new(snapshot);
     let constant = |term: &TermPattern| match term {
         TermPattern::NamedNode(name) => Some(Term::from(name.clone())),
         TermPattern::Literal(literal) => Some(Term::from(literal.clone())),

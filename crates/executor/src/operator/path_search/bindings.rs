@@ -73,14 +73,8 @@ impl Known {
 }
 
 fn named_graphs(set: &GraphSet, context: &QueryContext) -> Result<Vec<TermId>> {
-    let mut names: Vec<TermId> = context
-        .snapshot()
-        .graphs()?
-        .into_iter()
-        .map(|entry| entry.graph)
-        .filter(|graph| *graph != TermId::DEFAULT_GRAPH && set.contains(*graph))
-        .collect();
-    names.sort_unstable();
+    let mut names = context.snapshot().graph_names()?;
+    names.retain(|graph| set.contains(*graph));
     Ok(names)
 }
 

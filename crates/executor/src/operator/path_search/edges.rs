@@ -160,6 +160,7 @@ impl Edges {
         context: &QueryContext,
     ) -> Result<Self> {
         let snapshot = context.snapshot();
+        let estimated = snapshot.unrecorded();
         let mut places = Vec::new();
         let mut triples = 0_u64;
         for place in Place::of(predicates, inverse) {
@@ -170,7 +171,7 @@ impl Edges {
                 columns: place.columns(&[2], with_graph),
                 with_graph,
             })?;
-            let count = snapshot.count(place.permutation, &place.prefix, &[], &GraphSet::All)?;
+            let count = estimated.count(place.permutation, &place.prefix, &[], &GraphSet::All)?;
             triples = triples.saturating_add(count.rows);
             places.push((place, lookup));
         }
