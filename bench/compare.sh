@@ -8,18 +8,20 @@
 #
 # Answers are verified after they are timed: Stoa's by Oxigraph, all others' by Stoa.
 #
-# A step explore-update-N writes: each begins with a copy of the database as it was loaded, which is deleted afterwards. Where
-# such a step is named, the data leave out what its updates insert, and the results go into a folder DATE-SCALE-updates.
+# Steps explore-update-N and tpcc-rdf-N write: each begins with a copy of the database as it was loaded, which is deleted
+# afterwards. Where explore-update is named, the data leave out what its updates insert, and the results go into a folder
+# DATE-SCALE-updates.
 #
 # Settings, by environment:
-#   DATASET     bsbm, by default; path-graph, genealogy
+#   DATASET     bsbm, by default; path-graph, genealogy; tpcc, at a scale of so many warehouses
 #   ENGINES     which, in this order; by default: stoa oxigraph virtuoso jena blazegraph
 #   STEPS       by default, of bsbm: explore-1 explore-4 explore-16 bi cold; of path-graph: paths-1 paths-4; of genealogy:
-#               genealogy-1 genealogy-4. The number is that of the clients. bi-drilldown and operators take longer, and
+#               genealogy-1 genealogy-4; of tpcc: tpcc-rdf-4 tpcc-rdf-16. The number is that of the clients. bi-drilldown and operators take longer, and
 #               explore-update-1 and explore-update-4 have other data: these are run when they are named
 #   RESULTS     the folder of the results
 #   WORK        where engines, data and databases lie; by default target/rivals
 #   QUERY_TIMEOUT   of each query, 60s     STEP_TIME   the time after which a step begins no further mix, 5m
+#   TRANSACTION_TIME   how long tpcc-rdf is measured, 5m
 #   MIXES, WARM_UP  of explore and explore-update, 500 and 100; of a small dataset as many mixes write as a third of its
 #               products are enough for     COLD_TIME   how long a cold start is watched, 60s
 #   RIVAL_MEMORY_MB what an engine may plan with; by default half of the machine's
@@ -43,10 +45,11 @@ case $DATASET in
   bsbm) option=--products about=$((size * 355)) default=(explore-1 explore-4 explore-16 bi cold) ;;
   path-graph) option=--edges about=$size default=(paths-1 paths-4) ;;
   genealogy) option=--people about=$((size * 9)) default=(genealogy-1 genealogy-4) ;;
+  tpcc) option=--warehouses about=$((size * 5500000)) default=(tpcc-rdf-4 tpcc-rdf-16) ;;
   *) size='' ;;
 esac
 if [[ ! $size =~ ^[1-9][0-9]*$ ]]; then
-  echo "usage: [DATASET=bsbm|path-graph|genealogy] $0 1m|10m|100m|PRODUCTS, EDGES OR PEOPLE" >&2
+  echo "usage: [DATASET=bsbm|path-graph|genealogy|tpcc] $0 1m|10m|100m|PRODUCTS, EDGES, PEOPLE OR WAREHOUSES" >&2
   exit 2
 fi
 target=${CARGO_TARGET_DIR:-$here/../target}
@@ -58,6 +61,7 @@ STEP_TIME=${STEP_TIME:-5m}
 MIXES=${MIXES:-500}
 WARM_UP=${WARM_UP:-100}
 COLD_TIME=${COLD_TIME:-60s}
+TRANSACTION_TIME=${TRANSACTION_TIME:-5m}
 RIVAL_MEMORY_MB=${RIVAL_MEMORY_MB:-$(awk '/^MemTotal:/ { print int($2 / 2048) }' /proc/meminfo)}
 export RIVAL_MEMORY_MB
 read -r -a engines <<<"${ENGINES:-stoa oxigraph virtuoso jena blazegraph}"
@@ -100,7 +104,7 @@ results() {
 # of which steps that write have a copy.
 check_disk() {
   local needed free each=750
-  [ "$transactions" -eq 0 ] || each=1000
+  [ "$transactions" -eq 0 ] && [ "$DATASET" != tpcc ] || each=1000
   needed=$((about * each / 1048576 + 1024))
   free=$(df --output=avail --block-size=1M "$WORK" | tail -n 1)
   [ "$free" -ge "$needed" ] || die "$WORK needs $needed MB of free disk for $label, and has $free MB; WORK names another place"
@@ -288,7 +292,7 @@ restore() {
   mv "$WORK/$1/kept" "$WORK/$1/database"
 }
 
-# write ENGINE STEP CLIENTS: what `stoa-bench run explore-update` measures; the database is left changed.
+# write ENGINE STEP CLIENTS OPTION...: what `stoa-bench run` measures of a mix that writes; the database is left changed.
 write() {
   local name=$1 part=$out/$1/$2.part status=0 updates form
   rm -f "$part"
@@ -296,9 +300,8 @@ write() {
   up "$name" writing || return 1
   read -r updates form <<<"$(rival "$name" update-address)"
   [ -n "$updates" ] || { echo "its script names no address for updates" >&2; return 1; }
-  bench run explore-update "$url" --server-pid "$pid" --timeout "$QUERY_TIMEOUT" "$option" "$size" --at-most "$STEP_TIME" \
-    --updates "$WORK/data/$dataset/updates" --update-url "$updates" --update-form "$form" --clients "$3" \
-    --warm-up "$WARM_UP" --mixes "$((transactions / 2))" --output "$part" >"$out/$name/$2.txt" || status=$?
+  bench run "${@:4}" "$url" --server-pid "$pid" --timeout "$QUERY_TIMEOUT" "$option" "$size" \
+    --update-url "$updates" --update-form "$form" --clients "$3" --output "$part" >"$out/$name/$2.txt" || status=$?
   if [ "$status" -gt 1 ] || [ ! -s "$part" ]; then
     echo "stoa-bench ended with status $status" >&2
     return 1
@@ -317,7 +320,13 @@ perform() {
   clients=${step##*-}
   case $step in
     explore-update-*)
-      attempt "$name" "$file" write "$name" "$file" "$clients" || true
+      attempt "$name" "$file" write "$name" "$file" "$clients" explore-update --updates "$WORK/data/$dataset/updates" \
+        --warm-up "$WARM_UP" --mixes "$((transactions / 2))" --at-most "$STEP_TIME" || true
+      restore "$name"
+      ;;
+    tpcc-rdf-*)
+      attempt "$name" "$file" write "$name" "$file" "$clients" tpcc-rdf --duration "$TRANSACTION_TIME" \
+        --restart "$(restart_command "$name" writing)" || true
       restore "$name"
       ;;
     explore-* | paths-* | genealogy-*)
@@ -354,7 +363,7 @@ engine() {
   for step in "${steps[@]}"; do perform "$1" "$step" || break; done
   has_failed "$1" && return
   # Variants are for queries.
-  if [[ ${steps[0]} == explore-update-* ]]; then
+  if [[ ${steps[0]} == explore-update-* || ${steps[0]} == tpcc-rdf-* ]]; then
     [ ! -d "$WORK/$1" ] || down "$1"
     return
   fi

@@ -6,6 +6,7 @@ mod graphs;
 mod report;
 mod rows;
 mod run;
+mod tpcc;
 
 use std::process::ExitCode;
 
@@ -64,9 +65,14 @@ Examples:
 Examples:
   stoa-bench generate genealogy --people 1000000 --output people-9m.nt.zst")]
     Genealogy(graphs::genealogy::Arguments),
+    /// The warehouses of TPC-C as a graph, about 5.5 M triples each
+    #[command(after_help = "\
+Examples:
+  stoa-bench generate tpcc --warehouses 4 --output warehouses-4.nt.zst")]
+    Tpcc(tpcc::population::Arguments),
 }
 
-/// A mix, or one query for each operator.
+/// A mix, one query for each operator, or transactions.
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -81,19 +87,28 @@ Examples:
 )]
 struct Run {
     #[command(subcommand)]
-    operators: Option<Operators>,
+    other: Option<Other>,
     #[command(flatten)]
     mix: Option<run::Arguments>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Operators {
+enum Other {
     /// A query for each operator and situation, made from the statistics of whatever data the endpoint has
     #[command(after_help = "\
 Examples:
   stoa-bench run operators http://127.0.0.1:7878/sparql --queries set.json --output stoa.jsonl
   stoa-bench run operators http://127.0.0.1:7879/query --queries set.json --check http://127.0.0.1:7878/sparql")]
     Operators(run::OperatorArguments),
+    /// The five transactions of TPC-C, by SPARQL Update or by transactions of the RDF4J protocol; exit code 1 if one failed, an
+    /// acknowledged order is lost, or a consistency condition does not hold
+    #[command(after_help = "\
+Examples:
+  stoa-bench run tpcc-rdf http://127.0.0.1:7878/sparql --warehouses 4 --clients 8 --duration 10m \\
+    --restart 'bench/rivals/stoa.sh restart target/rivals/stoa'
+  stoa-bench run tpcc-rdf http://127.0.0.1:7878/sparql --warehouses 4 --clients 8 --transactions interactive \\
+    --repository http://127.0.0.1:7878/repositories/NAME")]
+    TpccRdf(run::TpccArguments),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -107,11 +122,15 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Generate(Generate::Genealogy(arguments)) => {
             graphs::genealogy::generate(&arguments).map(|()| true)?
         }
+        Command::Generate(Generate::Tpcc(arguments)) => {
+            tpcc::population::generate(&arguments).map(|()| true)?
+        }
         Command::Report(arguments) => report::report(&arguments).map(|()| true)?,
         Command::ExploreRows(arguments) => rows::explore_rows(&arguments)?,
         Command::Cold(arguments) => run::cold::cold(&arguments)?,
-        Command::Run(arguments) => match (arguments.operators, arguments.mix) {
-            (Some(Operators::Operators(arguments)), _) => run::run_operators(&arguments)?,
+        Command::Run(arguments) => match (arguments.other, arguments.mix) {
+            (Some(Other::Operators(arguments)), _) => run::run_operators(&arguments)?,
+            (Some(Other::TpccRdf(arguments)), _) => run::run_tpcc(&arguments)?,
             (None, Some(arguments)) => run::run(&arguments)?,
             (None, None) => anyhow::bail!("a mix and a URL are missing, see --help"),
         },

@@ -32,6 +32,8 @@ pub(crate) enum Stream {
     Mix,
     PathNode,
     Genealogy,
+    Warehouse,
+    Terminal,
 }
 
 impl Random {

@@ -20,7 +20,7 @@ use crate::bsbm::output::{Compression, Output};
 pub(crate) struct Common {
     /// The same seed gives the same data
     #[arg(long, value_name = "SEED", default_value_t = crate::bsbm::SEED)]
-    seed: u64,
+    pub(crate) seed: u64,
     /// The file of N-Triples to write, by default standard output. `.gz` and `.zst` at its end compress
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -45,14 +45,14 @@ const BLOCK_BYTES: usize = 1 << 20;
 /// N-Triples on their way out.
 pub(crate) struct Triples {
     output: Option<Output>,
-    out: Vec<u8>,
+    pub(crate) out: Vec<u8>,
     count: u64,
 }
 
 impl Triples {
     /// # Errors
     /// When the file cannot be created.
-    fn open(common: &Common) -> anyhow::Result<Self> {
+    pub(crate) fn open(common: &Common) -> anyhow::Result<Self> {
         let output = Output::open(common.output.as_deref(), common.compress, 1, 1)?;
         Ok(Self {
             output: Some(output),
@@ -63,7 +63,7 @@ impl Triples {
 
     /// Triples that stay in memory.
     #[cfg(test)]
-    fn kept() -> Self {
+    pub(crate) fn kept() -> Self {
         Self {
             output: None,
             out: Vec::new(),
@@ -72,7 +72,15 @@ impl Triples {
     }
 
     /// Appends a triple of terms as N-Triples write them.
-    fn add(&mut self, subject: &str, predicate: &str, object: &str) -> anyhow::Result<()> {
+    ///
+    /// # Errors
+    /// When a block cannot be written.
+    pub(crate) fn add(
+        &mut self,
+        subject: &str,
+        predicate: &str,
+        object: &str,
+    ) -> anyhow::Result<()> {
         for part in [subject, " ", predicate, " ", object, " .\n"] {
             self.out.extend_from_slice(part.as_bytes());
         }
@@ -86,8 +94,11 @@ impl Triples {
     }
 
     /// Writes what is left and says on standard error how much it is.
+    ///
+    /// # Errors
+    /// When it cannot be written.
     #[expect(clippy::print_stderr, reason = "standard output may hold the data")]
-    fn end(self) -> anyhow::Result<()> {
+    pub(crate) fn end(self) -> anyhow::Result<()> {
         if let Some(mut output) = self.output {
             output.block(self.out)?;
             output.end()?;

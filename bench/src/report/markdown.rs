@@ -25,6 +25,7 @@ pub(crate) fn document(results: &Results) -> Document {
     document.load(results);
     let steps = results.steps();
     document.throughput(results, &steps);
+    document.transactions(results, &steps);
     for step in steps.iter().filter(|step| *step != "cold") {
         document.queries(results, step);
     }
@@ -87,7 +88,10 @@ impl Document {
             ("kernel", results.setting("kernel")),
             ("commit of this repository", results.setting("commit")),
             ("dataset", dataset),
-            ("products, edges or people", results.setting("size")),
+            (
+                "products, edges, people or warehouses",
+                results.setting("size"),
+            ),
             ("triples", results.setting("triples")),
             (
                 "memory that an engine may plan with, MB",
@@ -160,7 +164,11 @@ impl Document {
 
     /// The steps that differ by the number of clients alone.
     fn throughput(&mut self, results: &Results, steps: &[String]) {
-        let mixes: Vec<&String> = steps.iter().filter(|step| *step != "cold").collect();
+        let has_mixes = |step: &&String| {
+            let mut engines = results.engines.iter();
+            engines.any(|engine| engine.figure(step, "mixes_an_hour").is_some())
+        };
+        let mixes: Vec<&String> = steps.iter().filter(has_mixes).collect();
         if mixes.is_empty() {
             return;
         }
@@ -216,6 +224,50 @@ impl Document {
             let svg = lines(caption, "clients", &labels, &series);
             self.plot(&format!("{mix}-throughput"), &title, svg);
         }
+    }
+
+    /// Steps whose transactions count when they are there after a restart.
+    fn transactions(&mut self, results: &Results, steps: &[String]) {
+        let rows = results.engines.iter().flat_map(|engine| {
+            steps.iter().filter_map(|step| {
+                let figure = |name| engine.figure(step, name);
+                let orders = figure("new_orders_a_minute")?;
+                Some(vec![
+                    engine.name.clone(),
+                    step.clone(),
+                    or_dash(figure("warehouses")),
+                    or_dash(figure("clients")),
+                    number(orders),
+                    or_dash(figure("new_orders_lost")),
+                    or_dash(figure("new_orders_unexpected")),
+                    or_dash(figure("violations")),
+                    or_dash(figure("server_cpu_ms_a_transaction")),
+                    or_dash(figure("server_peak_bytes").map(|bytes| bytes / 1e6)),
+                ])
+            })
+        });
+        let rows: Vec<_> = rows.collect();
+        if rows.is_empty() {
+            return;
+        }
+        self.section("Transactions");
+        self.line(
+            "New orders a minute are those that a client was told to be done and that were there after the server was started \
+             again. Violations are those of the four consistency conditions.\n",
+        );
+        let head = [
+            "engine",
+            "step",
+            "warehouses",
+            "clients",
+            "new orders a minute",
+            "acknowledged and lost",
+            "there unexpectedly",
+            "violations",
+            "server CPU ms a transaction",
+            "peak MB",
+        ];
+        self.table(&head, rows.into_iter());
     }
 
     /// Each query of a step against each engine.

@@ -129,7 +129,9 @@ impl Arguments {
     }
 }
 
-fn shell(command: &str) -> anyhow::Result<()> {
+/// # Errors
+/// When the command fails.
+pub(super) fn shell(command: &str) -> anyhow::Result<()> {
     let status = Command::new("sh")
         .args(["-c", command])
         .stdout(Stdio::null())

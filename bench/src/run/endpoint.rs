@@ -54,6 +54,19 @@ pub(crate) struct Updates {
     pub(crate) form: UpdateForm,
 }
 
+impl Failure {
+    /// Whether another transaction was in the way, so that this one may be tried again: status 409, or a deadlock, which
+    /// has no status of its own.
+    pub(super) fn is_conflict(&self) -> bool {
+        match self {
+            Self::TimeOut => false,
+            Self::Error(message) => {
+                message.starts_with("status 409") || message.to_lowercase().contains("deadlock")
+            }
+        }
+    }
+}
+
 /// A SPARQL endpoint, asked by one client.
 #[derive(Debug)]
 pub(crate) struct Endpoint {
@@ -69,21 +82,8 @@ const LONG_BYTES: usize = 5_000;
 
 impl Endpoint {
     pub(crate) fn new(url: &str, connection: Connection, timeout: Option<Duration>) -> Self {
-        let idle = match connection {
-            Connection::Each => 0,
-            Connection::Keep => 1,
-        };
-        let agent = ureq::Agent::config_builder()
-            .timeout_global(timeout)
-            .max_idle_connections(idle)
-            .max_idle_connections_per_host(idle)
-            .http_status_as_error(false)
-            .accept_encoding("identity")
-            .user_agent("stoa-bench")
-            .build()
-            .new_agent();
         Self {
-            agent,
+            agent: agent(connection, timeout),
             url: url.to_owned(),
         }
     }
@@ -119,6 +119,22 @@ impl Endpoint {
     }
 }
 
+pub(super) fn agent(connection: Connection, timeout: Option<Duration>) -> ureq::Agent {
+    let idle = match connection {
+        Connection::Each => 0,
+        Connection::Keep => 1,
+    };
+    ureq::Agent::config_builder()
+        .timeout_global(timeout)
+        .max_idle_connections(idle)
+        .max_idle_connections_per_host(idle)
+        .http_status_as_error(false)
+        .accept_encoding("identity")
+        .user_agent("stoa-bench")
+        .build()
+        .new_agent()
+}
+
 /// Measures the time of a request.
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
 fn timed(work: impl FnOnce(&mut Measured) -> Result<(), Failure>) -> Measured {
@@ -132,7 +148,7 @@ fn timed(work: impl FnOnce(&mut Measured) -> Result<(), Failure>) -> Measured {
 }
 
 /// Reads an answer to its end; what was read goes to `body`, if there is one.
-fn transfer(
+pub(super) fn transfer(
     answer: Result<Response<Body>, ureq::Error>,
     is_answer: fn(&StatusCode) -> bool,
     mut body: Option<&mut dyn Write>,
@@ -219,7 +235,7 @@ impl Write for Tail {
     }
 }
 
-fn failure(error: &ureq::Error) -> Failure {
+pub(super) fn failure(error: &ureq::Error) -> Failure {
     match error {
         ureq::Error::Timeout(_) => Failure::TimeOut,
         ureq::Error::Io(error) => read_failure(error),

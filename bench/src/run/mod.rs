@@ -11,6 +11,7 @@ mod report;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod tpcc;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,7 @@ use meter::Process;
 pub(crate) use operators::{Arguments as OperatorArguments, run as run_operators};
 use report::{Report, parse_duration};
 use statistics::{Scores, Summary};
+pub(crate) use tpcc::{Arguments as TpccArguments, run as run_tpcc};
 use workload::{Name, Pools, Workload};
 
 /// What `stoa-bench run` takes.

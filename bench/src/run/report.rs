@@ -142,33 +142,7 @@ impl Report<'_> {
             "server_resident_bytes": self.run.server_memory.map(|it| it.0),
             "server_peak_bytes": self.run.server_memory.map(|it| it.1),
         })];
-        lines.extend(self.used().map(|summary| {
-            let ms = |seconds: Option<f64>| seconds.map(|it| it * 1e3);
-            json!({
-                "kind": "query",
-                "query": summary.name,
-                "count": summary.count(),
-                "mean_ms": ms(summary.mean()),
-                "geometric_ms": ms(summary.geometric()),
-                "min_ms": ms(summary.quantile(0.0)),
-                "p25_ms": ms(summary.quantile(0.25)),
-                "p50_ms": ms(summary.quantile(0.5)),
-                "p75_ms": ms(summary.quantile(0.75)),
-                "p95_ms": ms(summary.quantile(0.95)),
-                "p99_ms": ms(summary.quantile(0.99)),
-                "max_ms": ms(summary.quantile(1.0)),
-                "rows_mean": summary.rows().map(|it| it.0),
-                "rows_standard_error": summary.rows().map(|it| it.1),
-                "rows_min": summary.row_range().map(|it| it.0),
-                "rows_max": summary.row_range().map(|it| it.1),
-                "bytes": summary.bytes,
-                "time_outs": summary.time_outs,
-                "errors": summary.errors,
-                "wrong": summary.wrong,
-                "right": summary.right,
-                "not_verified": summary.unknown,
-            })
-        }));
+        lines.extend(self.used().map(query_line));
         lines
     }
 
@@ -189,6 +163,35 @@ impl Report<'_> {
             })
         })
     }
+}
+
+/// The object of a template.
+pub(super) fn query_line(summary: &Summary) -> Value {
+    let ms = |seconds: Option<f64>| seconds.map(|it| it * 1e3);
+    json!({
+        "kind": "query",
+        "query": summary.name,
+        "count": summary.count(),
+        "mean_ms": ms(summary.mean()),
+        "geometric_ms": ms(summary.geometric()),
+        "min_ms": ms(summary.quantile(0.0)),
+        "p25_ms": ms(summary.quantile(0.25)),
+        "p50_ms": ms(summary.quantile(0.5)),
+        "p75_ms": ms(summary.quantile(0.75)),
+        "p95_ms": ms(summary.quantile(0.95)),
+        "p99_ms": ms(summary.quantile(0.99)),
+        "max_ms": ms(summary.quantile(1.0)),
+        "rows_mean": summary.rows().map(|it| it.0),
+        "rows_standard_error": summary.rows().map(|it| it.1),
+        "rows_min": summary.row_range().map(|it| it.0),
+        "rows_max": summary.row_range().map(|it| it.1),
+        "bytes": summary.bytes,
+        "time_outs": summary.time_outs,
+        "errors": summary.errors,
+        "wrong": summary.wrong,
+        "right": summary.right,
+        "not_verified": summary.unknown,
+    })
 }
 
 /// Seconds of a text such as `60s`, `500ms` or `2m`.

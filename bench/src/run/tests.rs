@@ -5,6 +5,11 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
+use oxrdf::Dataset;
+use sparesults::{QueryResultsFormat, QueryResultsSerializer};
+use spareval::{QueryEvaluator, QueryResults};
+use spargebra::SparqlParser;
+
 use super::answer::Answer;
 use super::check::{Verdict, check, compare};
 use super::clients::{self, Plan, Sample};
@@ -295,6 +300,53 @@ fn request(stream: &mut TcpStream) -> Option<Request> {
 /// An answer of this status without a body.
 pub(super) fn status(status: &str, head: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n{head}\r\n")
+}
+
+/// A text as forms and addresses have it, without its escapes.
+pub(super) fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        let mut digit = || char::from(rest.next().unwrap()).to_digit(16).unwrap();
+        bytes.push(match byte {
+            b'%' => u8::try_from(digit() * 16 + digit()).unwrap(),
+            b'+' => b' ',
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+/// What another engine answers, in XML.
+pub(super) fn answered(dataset: &Dataset, query: &str) -> Vec<u8> {
+    let query = SparqlParser::new().parse_query(query).expect(query);
+    let results = QueryEvaluator::new()
+        .prepare(&query)
+        .execute(dataset)
+        .unwrap();
+    let writer = QueryResultsSerializer::from_format(QueryResultsFormat::Xml);
+    match results {
+        QueryResults::Boolean(value) => writer
+            .serialize_boolean_to_writer(Vec::new(), value)
+            .unwrap(),
+        QueryResults::Solutions(solutions) => {
+            let variables = solutions.variables().to_vec();
+            let mut writer = writer
+                .serialize_solutions_to_writer(Vec::new(), variables)
+                .unwrap();
+            for solution in solutions {
+                writer.serialize(&solution.unwrap()).unwrap();
+            }
+            writer.finish().unwrap()
+        }
+        QueryResults::Graph(triples) => {
+            let mut writer = oxrdfxml::RdfXmlSerializer::new().for_writer(Vec::new());
+            for triple in triples {
+                writer.serialize_triple(&triple.unwrap()).unwrap();
+            }
+            writer.finish().unwrap()
+        }
+    }
 }
 
 fn with_head(head: &str, body: &str) -> String {

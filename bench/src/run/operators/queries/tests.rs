@@ -6,13 +6,11 @@ use std::net::{TcpListener, TcpStream};
 
 use oxrdf::{Dataset, GraphName, NamedNode, Quad};
 use oxttl::NTriplesParser;
-use sparesults::{QueryResultsFormat, QueryResultsSerializer};
-use spareval::{QueryEvaluator, QueryResults};
-use spargebra::SparqlParser;
 
 use super::*;
 use crate::run::endpoint::{Connection, Endpoint};
 use crate::run::operators::{State, once};
+use crate::run::tests::{answered, decoded};
 
 /// A genealogy in the default graph, and a part of it in two named graphs.
 fn data() -> Dataset {
@@ -34,51 +32,6 @@ fn data() -> Dataset {
         }
     }
     dataset
-}
-
-fn decoded(text: &str) -> String {
-    let mut bytes = Vec::new();
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        let mut digit = || char::from(rest.next().unwrap()).to_digit(16).unwrap();
-        bytes.push(match byte {
-            b'%' => u8::try_from(digit() * 16 + digit()).unwrap(),
-            b'+' => b' ',
-            byte => byte,
-        });
-    }
-    String::from_utf8(bytes).unwrap()
-}
-
-fn answered(dataset: &Dataset, query: &str) -> Vec<u8> {
-    let query = SparqlParser::new().parse_query(query).expect(query);
-    let results = QueryEvaluator::new()
-        .prepare(&query)
-        .execute(dataset)
-        .unwrap();
-    let writer = QueryResultsSerializer::from_format(QueryResultsFormat::Xml);
-    match results {
-        QueryResults::Boolean(value) => writer
-            .serialize_boolean_to_writer(Vec::new(), value)
-            .unwrap(),
-        QueryResults::Solutions(solutions) => {
-            let variables = solutions.variables().to_vec();
-            let mut writer = writer
-                .serialize_solutions_to_writer(Vec::new(), variables)
-                .unwrap();
-            for solution in solutions {
-                writer.serialize(&solution.unwrap()).unwrap();
-            }
-            writer.finish().unwrap()
-        }
-        QueryResults::Graph(triples) => {
-            let mut writer = oxrdfxml::RdfXmlSerializer::new().for_writer(Vec::new());
-            for triple in triples {
-                writer.serialize_triple(&triple.unwrap()).unwrap();
-            }
-            writer.finish().unwrap()
-        }
-    }
 }
 
 fn serve(dataset: &Dataset, mut stream: TcpStream) {
