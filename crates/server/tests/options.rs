@@ -13,8 +13,8 @@ use support::{
 
 mod support;
 
-/// The options that the tests below see at work; `--allow-service` is seen in service.rs,
-/// `--io` and `--scheme` by the tests of storage and of schemes.
+/// The options that the tests below see at work; `--allow-service` is seen in service.rs, `--token` in
+/// access.rs, `--io` and `--scheme` by the tests of storage and of schemes.
 const SHOWN: [(&str, &[&str]); 6] = [
     (
         "load",
@@ -62,6 +62,7 @@ const SHOWN: [(&str, &[&str]); 6] = [
             "--memory",
             "--threads",
             "--timeout",
+            "--token",
         ],
     ),
     ("dump", &["--db", "--format", "--io"]),

@@ -56,6 +56,7 @@ Examples:
   stoa serve --db mydb
   stoa serve --db mydb --bind 127.0.0.1:0 --timeout 10s --memory 4G
   stoa serve --db people=db1 --db places=db2 --cors https://example.org
+  stoa serve --db mydb --bind 0.0.0.0:7878 --token secret.txt
   stoa serve --db mydb --allow-service https://example.org/
   curl --data-urlencode 'query=SELECT * { ?s ?p ?o } LIMIT 3' http://127.0.0.1:7878/sparql")]
     Serve(Serve),
@@ -231,8 +232,12 @@ pub(super) struct Serve {
     /// Cut off a client that has not sent the head of a request within this time
     #[arg(long, value_name = "TIME", env = "STOA_HEAD_TIMEOUT", value_parser = parse_duration, default_value = "30s")]
     pub(super) head_timeout: Duration,
-    /// Let web pages of this origin (scheme and host) read answers, or * for all;
-    /// repeatable
+    /// Let only those write who bring the token that is in this file (Authorization: Bearer TOKEN).
+    /// Without one, everybody writes on an address of this machine alone, and nobody on any other
+    #[arg(long, value_name = "FILE", env = "STOA_TOKEN")]
+    pub(super) token: Option<PathBuf>,
+    /// Let web pages of this origin (scheme and host) read answers and write, or * for all, which
+    /// write only with a token; repeatable
     #[arg(long, value_name = "ORIGIN", env = "STOA_CORS", value_delimiter = ',', value_parser = parse_origin)]
     pub(super) cors: Vec<String>,
 }

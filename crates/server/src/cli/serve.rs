@@ -1,7 +1,7 @@
 //! `serve`: the HTTP server until a signal ends it.
 
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,9 @@ use stoa_database::{
 
 use super::arguments::{DefaultGraph, Serve, Served};
 use super::output::say;
-use crate::http::{Databases, Origins, Server, Service, Settings};
+use crate::http::{
+    Databases, Origins, Server, Service, Settings, Token, WritePlaces, Writers,
+};
 use crate::memory::reservable;
 
 /// How long a query may run unless the command line says otherwise.
@@ -45,6 +47,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         io: arguments.io,
         ..RuntimeOptions::default()
     })?;
+    let token = arguments.token.as_deref().map(read_token).transpose()?;
     // Listening comes first: a port that is taken must not leave a new database behind.
     let address = address(&arguments.bind)?;
     let listener = TcpListener::bind(address)
@@ -57,23 +60,32 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
     };
     let pool =
         WorkerPool::new(limits, runtime.executor_clock()).context("cannot start worker threads")?;
+    let origins = Origins::new(arguments.cors);
+    let address = listener.local_addr().context("cannot listen")?;
+    let writers = Writers::new(address, token, origins.clone());
+    let is_read_only = writers.is_empty();
     let settings = Settings {
         timeout: arguments.limits.timeout.unwrap_or(DEFAULT_TIMEOUT),
         client_timeout: arguments.client_timeout,
         head_timeout: arguments.head_timeout,
         federated: !arguments.limits.allow_service.is_empty(),
         default_graph_union: arguments.limits.default_graph == DefaultGraph::Union,
-        origins: Origins::new(arguments.cors),
+        origins,
+        writers,
         tell: say,
     };
     let service = Service {
         databases,
         pool,
         settings,
+        write_places: WritePlaces::default(),
     };
     let server =
         Server::start(service, listener, runtime.threads()).context("cannot start the server")?;
     say(&format!("listening on http://{}", server.address));
+    if is_read_only {
+        say("nobody can write here: --token FILE lets those who bring the token");
+    }
     for folder in created {
         say(&format!("created the database {}", folder.display()));
     }
@@ -93,6 +105,19 @@ fn address(bind: &str) -> anyhow::Result<SocketAddr> {
         let error = Error::InvalidOption {
             option: "--bind",
             reason: format!("'{bind}' is no address and port, such as 127.0.0.1:7878: {reason}"),
+        };
+        error.into()
+    })
+}
+
+/// The token in a file.
+fn read_token(file: &Path) -> anyhow::Result<Token> {
+    let text = std::fs::read_to_string(file)
+        .with_context(|| format!("cannot read the token {}", file.display()))?;
+    Token::new(&text).map_err(|reason| {
+        let error = Error::InvalidOption {
+            option: "--token",
+            reason: format!("{}: {reason}", file.display()),
         };
         error.into()
     })

@@ -12,6 +12,10 @@ use hyper::header::{
 /// How long a browser may keep what a preflight request told it, in seconds.
 const MAX_AGE: &str = "86400";
 
+/// The headers of responses that pages may read beside those that they always may.
+const EXPOSED: &str =
+    "Content-Type, Location, Retry-After, Stoa-Note, Stoa-Commit, Stoa-Added, Stoa-Removed";
+
 /// The origins that `--cors` allows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins(Vec<String>);
@@ -20,6 +24,14 @@ impl Origins {
     /// Origins as `https://example.org`, or `*` for all.
     pub(crate) fn new(origins: Vec<String>) -> Self {
         Self(origins)
+    }
+
+    /// Whether a page of this origin may write. `*` is about reading: without a token any page could
+    /// write then.
+    pub(super) fn may_write(&self, origin: &str, with_token: bool) -> bool {
+        self.0
+            .iter()
+            .any(|allowed| allowed.eq_ignore_ascii_case(origin) || (with_token && allowed == "*"))
     }
 
     /// What a response to this request says about its origin.
@@ -50,12 +62,12 @@ impl Origins {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, allowed);
         headers.insert(
             ACCESS_CONTROL_EXPOSE_HEADERS,
-            HeaderValue::from_static("Content-Type, Retry-After, Stoa-Note"),
+            HeaderValue::from_static(EXPOSED),
         );
         if request.is_preflight {
             headers.insert(
                 ACCESS_CONTROL_ALLOW_METHODS,
-                HeaderValue::from_static("GET, HEAD, POST, OPTIONS"),
+                HeaderValue::from_static("GET, HEAD, PUT, POST, DELETE, OPTIONS"),
             );
             headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
             if let Some(wanted) = &request.headers {

@@ -9,6 +9,7 @@
 //! SPARQL 1.1 Protocol; SPARQL 1.1 Graph Store HTTP Protocol; RFC 9110, RFC 9112.
 
 mod accept;
+mod access;
 mod answering;
 mod body;
 mod connection;
@@ -22,6 +23,7 @@ mod problem;
 mod route;
 mod sparql;
 mod store;
+mod writing;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -32,9 +34,11 @@ use std::time::Duration;
 
 use stoa_database::WorkerPool;
 
+pub(crate) use access::{Token, Writers};
 pub(crate) use answering::AnswerTask;
 pub(crate) use cors::Origins;
 pub(crate) use databases::{Databases, RESERVED, is_name};
+pub(crate) use writing::WritePlaces;
 
 /// How often a reactor looks whether the server is to end.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
@@ -44,6 +48,7 @@ pub(crate) struct Service {
     pub(crate) databases: Databases,
     pub(crate) pool: WorkerPool<AnswerTask>,
     pub(crate) settings: Settings,
+    pub(crate) write_places: WritePlaces,
 }
 
 /// What the command line says about answering.
@@ -60,6 +65,8 @@ pub(crate) struct Settings {
     pub(crate) federated: bool,
     /// Origins whose pages may read answers.
     pub(crate) origins: Origins,
+    /// Who may write.
+    pub(crate) writers: Writers,
     /// Takes lines for whoever runs the server.
     pub(crate) tell: fn(&str),
 }

@@ -5,7 +5,9 @@
 
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::header::{ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{
+    ACCEPT_ENCODING, ALLOW, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use hyper::{Response, StatusCode};
 use serde_json::{Value, json};
 
@@ -24,6 +26,8 @@ pub(crate) struct Problem {
     pub(crate) allow: Option<&'static str>,
     /// Whether the response names the codings that requests may have.
     pub(crate) accept_encoding: bool,
+    /// Whether the response asks for the token.
+    pub(crate) authenticate: bool,
 }
 
 impl Problem {
@@ -35,6 +39,7 @@ impl Problem {
             members: Vec::new(),
             allow: None,
             accept_encoding: false,
+            authenticate: false,
         }
     }
 
@@ -76,6 +81,10 @@ impl Problem {
         }
         if self.accept_encoding {
             headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("gzip, zstd"));
+        }
+        if self.authenticate {
+            let wanted = HeaderValue::from_static("Bearer realm=\"stoa\"");
+            headers.insert(WWW_AUTHENTICATE, wanted);
         }
         if self.status == StatusCode::SERVICE_UNAVAILABLE {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -27,8 +27,10 @@ pub(super) async fn sparql(
     let mut accept = joined(request.headers(), &ACCEPT)?;
     let endpoint = client.endpoint.clone();
     let is_get = request.method() != Method::POST;
+    let headers = request.headers().clone();
     let parameters = parameters(request, service).await?;
     if parameters.update {
+        service.settings.writers.check(&headers)?;
         return Err(Problem::new(
             StatusCode::BAD_REQUEST,
             "unsupported",

@@ -1,0 +1,94 @@
+//! Work that writes: on threads of its own, since it waits for disks, other writers and clients.
+//!
+//! # Concurrency
+//! [`RUNNING_MAX`] at once, [`WAITING_MAX`] more wait for their turn, in order.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use hyper::StatusCode;
+use tokio::sync::Semaphore;
+
+use super::Service;
+use super::problem::Problem;
+
+/// Writers that work at once. They mostly wait, and those that commit together share a sync.
+const RUNNING_MAX: usize = 64;
+
+/// Writers that wait for their turn.
+const WAITING_MAX: usize = 256;
+
+/// The places of a server for writers.
+pub(crate) struct WritePlaces {
+    running: Arc<Semaphore>,
+    waiting: AtomicUsize,
+}
+
+impl Default for WritePlaces {
+    fn default() -> Self {
+        Self {
+            running: Arc::new(Semaphore::new(RUNNING_MAX)),
+            waiting: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// Does work that may block, such as an update with its commit, to its end, even if the client goes
+/// away.
+///
+/// # Errors
+/// What the work gives; 503 if too many wait already.
+#[expect(dead_code, reason = "its first callers come with the operations that write")]
+pub(super) async fn write<T: Send + 'static>(
+    service: &Service,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let places = &service.write_places;
+    let permit = match Arc::clone(&places.running).try_acquire_owned() {
+        Ok(permit) => permit,
+        Err(_) => {
+            let waiting = Waiting::enter(&places.waiting)?;
+            let permit = Arc::clone(&places.running).acquire_owned().await;
+            drop(waiting);
+            permit.map_err(|_| failed())?
+        }
+    };
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work();
+        drop(permit);
+        done
+    });
+    done.await.map_err(|_| failed())?
+}
+
+/// Somebody who waits, counted until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn enter(count: &'a AtomicUsize) -> Result<Self, Problem> {
+        let waiting = Self(count);
+        if count.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
+            return Err(Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "busy",
+                "too many requests that write are running and waiting; try again in a moment",
+            ));
+        }
+        Ok(waiting)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The thread has panicked.
+fn failed() -> Problem {
+    Problem::new(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "internal",
+        "the request met a fault of Stoa's own and has changed nothing; please report it",
+    )
+}
