@@ -18,6 +18,7 @@ use crate::load::{self, LoadSummary, Progress};
 use crate::options::{Access, DumpFormat, LoadOptions, OpenOptions, QueryOptions};
 use crate::query::{self, CancelHandle, Query, QueryResult};
 use crate::runtime::Runtime;
+use crate::statements::{self, StatementGraphs, StatementPattern};
 
 /// An open database. Cheap to clone; the last clone closes it.
 ///
@@ -258,6 +259,34 @@ impl Database {
             scope,
             cancel.clone(),
         )
+    }
+
+    /// Begins to write the quads of a pattern, piece by piece. A format without graphs leaves them out.
+    ///
+    /// # Errors
+    /// What the disk gives.
+    pub fn statements(
+        &self,
+        pattern: &StatementPattern,
+        format: GraphFormat,
+        cancel: &CancelHandle,
+    ) -> Result<Dump> {
+        let snapshot = self.shared.store.snapshot();
+        Dump::of_statements(
+            &self.shared.runtime,
+            snapshot,
+            pattern,
+            format,
+            cancel.clone(),
+        )
+    }
+
+    /// How many quads some graphs hold; one that several graphs hold counts in each.
+    ///
+    /// # Errors
+    /// What the disk gives.
+    pub fn count_statements(&self, graphs: &StatementGraphs) -> Result<u64> {
+        statements::count(&self.shared.store.snapshot(), graphs)
     }
 
     /// Whether a named graph holds quads or was created empty.

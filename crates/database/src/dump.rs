@@ -25,6 +25,7 @@ use crate::options::DumpFormat;
 use crate::query::CancelHandle;
 use crate::results::{GraphWriter, TermViews};
 use crate::runtime::Runtime;
+use crate::statements::{StatementPattern, Statements};
 
 /// A graph with at least this share of all quads is read by a scan of all.
 const SCANNED_SHARE: u64 = 8;
@@ -223,6 +224,7 @@ pub struct Dump {
 /// Where the quads of the current graph, or all quads, come from.
 enum Source {
     Scan(Scan),
+    Statements(Box<Statements>),
     /// The subjects of a graph, looked up in SPOG batch by batch.
     Subjects {
         subjects: Scan,
@@ -271,6 +273,27 @@ impl Dump {
             encoder: Encoder::new(format, is_all),
             waiting: graphs.into_iter(),
             current,
+            rows: LookupRows::default(),
+            _memory: memory,
+        })
+    }
+
+    /// The quads of a pattern, with their graphs if the format has some.
+    pub(crate) fn of_statements(
+        runtime: &Runtime,
+        snapshot: Snapshot,
+        pattern: &StatementPattern,
+        format: GraphFormat,
+        cancel: CancelHandle,
+    ) -> Result<Self> {
+        let current = Statements::of(&snapshot, pattern)?;
+        let memory = runtime.memory().try_reserve(DUMP_BATCH_BYTES).ok();
+        Ok(Self {
+            snapshot,
+            cancel,
+            encoder: Encoder::new(format, format.has_graphs()),
+            waiting: Vec::new().into_iter(),
+            current: current.map(|statements| Source::Statements(Box::new(statements))),
             rows: LookupRows::default(),
             _memory: memory,
         })
@@ -346,6 +369,7 @@ impl Source {
     fn next(&mut self, batch: &mut QuadColumns, rows: &mut LookupRows) -> Result<bool> {
         match self {
             Self::Scan(scan) => Ok(scan.next(DUMP_BATCH_ROWS, batch)?),
+            Self::Statements(statements) => statements.next(DUMP_BATCH_ROWS, batch),
             Self::Subjects {
                 subjects,
                 lookup,

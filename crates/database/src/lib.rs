@@ -62,6 +62,7 @@ mod options;
 mod query;
 pub mod results;
 mod runtime;
+mod statements;
 mod statistics;
 mod transaction;
 mod xml_characters;
@@ -81,6 +82,7 @@ pub use options::{
 pub use oxrdf;
 pub use query::{CancelHandle, Query, QueryKind, QueryResult, Solution, Solutions, Triples};
 pub use runtime::{Clock, Runtime, SystemClock, machine_memory_bytes};
+pub use statements::{StatementGraphs, StatementPattern};
 pub use stoa_executor::pool::{
     PoolFull, PoolLimits, Progress as TaskProgress, Task, TaskStream, WorkerPool,
 };

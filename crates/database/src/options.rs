@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use oxrdf::{Term, Variable};
+
 use crate::error::Result;
 use crate::federation::Fetch;
 use crate::format::GraphFormat;
@@ -142,6 +144,9 @@ pub struct QueryOptions {
     /// IRIs of the named graphs instead of what FROM NAMED says, as `named-graph-uri` of the
     /// protocol.
     pub named_graphs: Vec<String>,
+    /// Values that variables of the query have from outside, wherever they stand in it. A blank node can
+    /// be none.
+    pub bindings: Vec<(Variable, Term)>,
     /// Whether the query is looked at for what is odd about it ([`crate::Query::notes`]); on by
     /// default.
     pub notes: bool,
@@ -163,6 +168,7 @@ impl Default for QueryOptions {
             default_graph_union: false,
             default_graphs: Vec::new(),
             named_graphs: Vec::new(),
+            bindings: Vec::new(),
             notes: true,
             batch_rows: None,
             naive: false,

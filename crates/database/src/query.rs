@@ -5,6 +5,7 @@
 
 mod advice;
 mod backtracking;
+mod bindings;
 mod notes;
 mod prefixes;
 mod rewrite;
@@ -271,7 +272,8 @@ pub(crate) fn prepare(
     };
     let levels = nesting + stack::chained(&text)?;
     let prepare = || {
-        let parsed = parse(text.text, &text.tokens, options.base.as_deref())?;
+        let mut parsed = parse(text.text, &text.tokens, options.base.as_deref())?;
+        bindings::bind(&mut parsed, &options.bindings)?;
         let size = stoa_planner::query_size(&parsed)?;
         let plan = || plan(runtime, snapshot, &text, &parsed, size, options, started_ns);
         match stoa_planner::stack_bytes(size.elements) {

@@ -9,8 +9,8 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use oxrdf::Dataset;
 use oxrdf::dataset::CanonicalizationAlgorithm;
+use oxrdf::{BlankNode, Dataset, Literal, Variable};
 use stoa_database::{
     Access, CancelHandle, Database, DumpFormat, Error, GraphFormat, Input, LoadOptions,
     LoadSummary, NoteKind, OpenOptions, Query, QueryOptions, QueryResult, Runtime, RuntimeOptions,
@@ -547,4 +547,65 @@ fn info_tells_what_is_there() {
     assert!(info.dictionary.iter().map(|part| part.bytes).sum::<u64>() > 0);
     assert_eq!(info.database_id.len(), 32);
     assert!(info.bytes_per_quad().unwrap() > 0.0);
+}
+
+/// As `$x=` in RDF4J's protocol.
+#[test]
+fn variables_have_values_from_outside() {
+    let (_folder, database) = new();
+    let data = "@prefix : <http://a/> . :a :p 1 ; :q 'x' . :b :p 2 .";
+    load(&database, "x.ttl", data).unwrap();
+    let rows = |query: &str, value: u64| {
+        let options = QueryOptions {
+            bindings: vec![(Variable::new("x").unwrap(), Literal::from(value).into())],
+            ..QueryOptions::default()
+        };
+        let query = format!("PREFIX : <http://a/> {query}");
+        match database.query(&query, &options).unwrap() {
+            QueryResult::Solutions(solutions) => solutions.map(Result::unwrap).count(),
+            QueryResult::Boolean(value) => usize::from(value),
+            QueryResult::Graph(triples) => triples.map(Result::unwrap).count(),
+        }
+    };
+    for (query, of_1, of_2) in [
+        ("SELECT * { ?s :p ?x }", 1, 1),
+        ("SELECT * { ?s :p ?x . ?s :q ?q }", 1, 0),
+        ("SELECT ?s { ?s :p ?o FILTER(?o > ?x) }", 1, 0),
+        ("SELECT ?x { ?s :p ?o }", 2, 2),
+        (
+            "SELECT * { ?s :p ?o OPTIONAL { ?s :q ?q FILTER(?x = 1) } FILTER(BOUND(?q)) }",
+            1,
+            0,
+        ),
+        (
+            "SELECT * { { ?s :p ?o FILTER(?o = ?x) } UNION { ?s :q ?x } }",
+            1,
+            1,
+        ),
+        // What has no variable in common with the values is not subtracted because of them.
+        ("SELECT * { ?s :p ?o MINUS { ?t :q ?q } }", 2, 2),
+        ("SELECT * { ?s :p ?o MINUS { ?s :p ?x } }", 1, 1),
+        ("SELECT * { ?s :p ?o FILTER EXISTS { ?s :p ?x } }", 1, 1),
+        // A subquery has variables of its own.
+        ("SELECT * { { SELECT ?s { ?s :p ?x } } }", 2, 2),
+        ("SELECT * { { SELECT ?s ?x { ?s :p ?x } } }", 1, 1),
+        ("SELECT * { BIND(1 AS ?x) }", 1, 0),
+        (
+            "SELECT (COUNT(*) AS ?n) { ?s :p ?o FILTER(?o > ?x) } HAVING(?n > 0)",
+            1,
+            0,
+        ),
+        ("SELECT DISTINCT ?s { ?s :p ?x } ORDER BY ?s LIMIT 5", 1, 1),
+        ("CONSTRUCT { ?s :is ?x } WHERE { ?s :p ?o }", 2, 2),
+        ("ASK { ?s :p ?x ; :q ?q }", 1, 0),
+    ] {
+        assert_eq!(rows(query, 1), of_1, "{query}");
+        assert_eq!(rows(query, 2), of_2, "{query}");
+    }
+    let blank = QueryOptions {
+        bindings: vec![(Variable::new("x").unwrap(), BlankNode::default().into())],
+        ..QueryOptions::default()
+    };
+    let refused = database.query("ASK { ?x ?p ?o }", &blank);
+    assert!(matches!(refused, Err(Error::Unsupported(_))));
 }

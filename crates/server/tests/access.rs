@@ -1,6 +1,5 @@
 //! Who may write over HTTP: tokens, and pages of other origins. On which addresses is tested beside the
 //! code, as tests listen on this machine alone.
-#![expect(clippy::unwrap_used, reason = "a test")]
 
 #[path = "support/http_client.rs"]
 mod http_client;
@@ -20,8 +19,10 @@ fn update(server: &Server, headers: &[(&str, &str)]) -> Response {
     request(&server.address, "POST", "/sparql", &all, update)
 }
 
+type Send = fn(&Server, &[(&str, &str)]) -> Response;
+
 /// The ways to write.
-const WAYS: [fn(&Server, &[(&str, &str)]) -> Response; 1] = [update];
+const WAYS: [Send; 1] = [update];
 
 /// Whether a request came past the check; what becomes of it then is another matter.
 fn is_let_through(answer: &Response) -> bool {
@@ -35,7 +36,10 @@ fn a_token_lets_write_and_all_may_read() {
     let server = Server::start(folder.path(), &["--token", "token"]);
     for send in WAYS {
         for header in [None, Some("Bearer another-token-of-a-test"), Some(TOKEN)] {
-            let headers: Vec<_> = header.map(|value| ("Authorization", value)).into_iter().collect();
+            let headers: Vec<_> = header
+                .map(|value| ("Authorization", value))
+                .into_iter()
+                .collect();
             let refused = send(&server, &headers);
             assert_eq!(refused.status, 401, "{header:?}");
             let asked = refused.header("www-authenticate").unwrap();
@@ -76,7 +80,11 @@ fn pages_of_other_origins_do_not_write() {
         for origin in ["https://bad.example", "null", "http://127.0.0.1:1"] {
             let refused = send(&server, &[("Origin", origin)]);
             assert_eq!(refused.status, 403, "{origin}");
-            assert!(refused.text().contains("foreign-origin"), "{}", refused.text());
+            assert!(
+                refused.text().contains("foreign-origin"),
+                "{}",
+                refused.text()
+            );
         }
         for origin in [own.as_str(), "https://good.example"] {
             let done = send(&server, &[("Origin", origin)]);
@@ -87,7 +95,13 @@ fn pages_of_other_origins_do_not_write() {
         ("Origin", "https://bad.example"),
         ("Content-Type", "application/x-www-form-urlencoded"),
     ];
-    let posted = request(&server.address, "POST", "/sparql", &form, b"update=CLEAR+ALL");
+    let posted = request(
+        &server.address,
+        "POST",
+        "/sparql",
+        &form,
+        b"update=CLEAR+ALL",
+    );
     assert_eq!(posted.status, 403);
     let preflight = [
         ("Origin", "https://good.example"),
@@ -95,5 +109,8 @@ fn pages_of_other_origins_do_not_write() {
     ];
     let answer = request(&server.address, "OPTIONS", "/store", &preflight, b"");
     let methods = answer.header("access-control-allow-methods").unwrap();
-    assert!(methods.contains("PUT") && methods.contains("DELETE"), "{methods}");
+    assert!(
+        methods.contains("PUT") && methods.contains("DELETE"),
+        "{methods}"
+    );
 }

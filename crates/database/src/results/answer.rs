@@ -48,6 +48,9 @@ impl Answer {
                     .collect();
                 Writer::Solutions(Box::new(SolutionsWriter::new(format, names)))
             }
+            (QueryKind::Boolean, ResultFormat::Solutions(SolutionsFormat::Binary)) => {
+                return Err(wrong("true or false: take json or xml"));
+            }
             (QueryKind::Boolean, ResultFormat::Solutions(format)) => Writer::Boolean(format),
             (QueryKind::Graph, ResultFormat::Graph(format)) => {
                 Writer::Graph(Box::new(GraphWriter::new(format)))
@@ -104,7 +107,7 @@ impl Answer {
         if !self.started && !matches!(step, Step::Yield) {
             self.started = true;
             if let Writer::Solutions(writer) = &mut self.writer {
-                writer.start(out);
+                writer.start(out)?;
             }
         }
         match step {

@@ -17,6 +17,8 @@ pub enum SolutionsFormat {
     Tsv,
     /// Columns aligned for reading in a terminal.
     Table,
+    /// RDF4J's binary table, for SELECT alone.
+    Binary,
 }
 
 /// A format by one of its names, before it is known what kind of answer a query has.
@@ -29,10 +31,18 @@ pub enum ResultFormat {
 }
 
 impl SolutionsFormat {
-    const ALL: [Self; 5] = [Self::Json, Self::Xml, Self::Csv, Self::Tsv, Self::Table];
+    const ALL: [Self; 6] = [
+        Self::Json,
+        Self::Xml,
+        Self::Csv,
+        Self::Tsv,
+        Self::Table,
+        Self::Binary,
+    ];
 
-    /// The formats that HTTP offers, the preferred one first.
-    pub const NEGOTIABLE: [Self; 4] = [Self::Json, Self::Xml, Self::Tsv, Self::Csv];
+    /// The formats that HTTP offers, the preferred one first; [`SolutionsFormat::Binary`] only for
+    /// SELECT.
+    pub const NEGOTIABLE: [Self; 5] = [Self::Json, Self::Xml, Self::Tsv, Self::Csv, Self::Binary];
 
     /// The short name, as the command line takes it.
     #[must_use]
@@ -43,6 +53,7 @@ impl SolutionsFormat {
             Self::Csv => "csv",
             Self::Tsv => "tsv",
             Self::Table => "table",
+            Self::Binary => "brt",
         }
     }
 
@@ -55,6 +66,7 @@ impl SolutionsFormat {
             Self::Csv => "text/csv",
             Self::Tsv => "text/tab-separated-values",
             Self::Table => "text/plain",
+            Self::Binary => "application/x-binary-rdf-results-table",
         }
     }
 
@@ -65,7 +77,7 @@ impl SolutionsFormat {
             Self::Csv => "text/csv; charset=utf-8; header=present",
             Self::Tsv => "text/tab-separated-values; charset=utf-8; header=present",
             Self::Table => "text/plain; charset=utf-8",
-            Self::Json | Self::Xml => self.media_type(),
+            Self::Json | Self::Xml | Self::Binary => self.media_type(),
         }
     }
 
@@ -73,7 +85,7 @@ impl SolutionsFormat {
         match self {
             Self::Json => &["application/json", "srj"],
             Self::Xml => &["application/xml", "text/xml", "srx"],
-            Self::Csv | Self::Table => &[],
+            Self::Csv | Self::Table | Self::Binary => &[],
             Self::Tsv => &["text/tsv"],
         }
     }

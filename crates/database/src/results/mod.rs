@@ -14,6 +14,7 @@
 //! RDF 1.2 N-Triples, N-Quads, Turtle, TriG.
 
 mod answer;
+mod binary;
 mod escape;
 mod format;
 mod graph;

@@ -1,7 +1,8 @@
-//! Solutions of SELECT and the answer of ASK as JSON, XML, CSV and TSV.
+//! Solutions of SELECT and the answer of ASK as JSON, XML, CSV and TSV; solutions in other forms by siblings.
 
 use oxrdf::BaseDirection;
 
+use super::binary;
 use super::escape;
 use super::format::SolutionsFormat;
 use super::table::Table;
@@ -54,7 +55,10 @@ impl SolutionsWriter {
     }
 
     /// Writes what comes before the first solution.
-    pub fn start(&mut self, out: &mut Vec<u8>) {
+    ///
+    /// # Errors
+    /// [`crate::Error::Unsupported`] if the binary format cannot hold a name.
+    pub fn start(&mut self, out: &mut Vec<u8>) -> Result<()> {
         match self.format {
             SolutionsFormat::Json => {
                 out.extend_from_slice(b"{\"head\":{\"vars\":[");
@@ -87,7 +91,9 @@ impl SolutionsWriter {
                 out.push(b'\n');
             }
             SolutionsFormat::Table => {}
+            SolutionsFormat::Binary => binary::start(&self.variables, out)?,
         }
+        Ok(())
     }
 
     fn separated(&self, out: &mut Vec<u8>, by: &[u8], write: impl Fn(&str, &mut Vec<u8>)) {
@@ -103,7 +109,7 @@ impl SolutionsWriter {
     ///
     /// # Errors
     /// [`crate::Error::Internal`] if a term cannot be decoded, [`crate::Error::Unsupported`] if XML
-    /// cannot hold a term: it has a control character.
+    /// cannot hold a term, as it has a control character, or the binary format, as it is too long.
     pub fn rows_of(&mut self, views: &TermViews, rows: usize, out: &mut Vec<u8>) -> Result<()> {
         for row in 0..rows {
             let at = row * self.variables.len();
@@ -133,6 +139,10 @@ impl SolutionsWriter {
                     out.push(b'\n');
                 }
                 SolutionsFormat::Table => self.table.row(views, at, out)?,
+                SolutionsFormat::Binary => {
+                    let columns = 0..self.variables.len();
+                    binary::row(columns.map(|column| views.get(at + column)), out)?;
+                }
             }
             self.rows += 1;
         }
@@ -186,6 +196,7 @@ impl SolutionsWriter {
             SolutionsFormat::Xml => out.extend_from_slice(b"</results>\n</sparql>\n"),
             SolutionsFormat::Csv | SolutionsFormat::Tsv => {}
             SolutionsFormat::Table => self.table.finish(out),
+            SolutionsFormat::Binary => binary::finish(out),
         }
     }
 }
@@ -194,7 +205,7 @@ const XML_START: &[u8] = b"<?xml version=\"1.0\"?>\n\
     <sparql xmlns=\"http://www.w3.org/2005/sparql-results#\" \
     xmlns:its=\"http://www.w3.org/2005/11/its\" its:version=\"2.0\">\n<head>";
 
-/// Writes the answer of ASK. CSV, TSV and the table have no form for it; they get the word and a
+/// Writes the answer of ASK. CSV, TSV and the tables have no form for it; they get the word and a
 /// line end.
 pub fn write_boolean(value: bool, format: SolutionsFormat, out: &mut Vec<u8>) {
     match format {
@@ -209,7 +220,10 @@ pub fn write_boolean(value: bool, format: SolutionsFormat, out: &mut Vec<u8>) {
             out.extend_from_slice(value.to_string().as_bytes());
             out.extend_from_slice(b"</boolean>\n</sparql>\n");
         }
-        SolutionsFormat::Csv | SolutionsFormat::Tsv | SolutionsFormat::Table => {
+        SolutionsFormat::Csv
+        | SolutionsFormat::Tsv
+        | SolutionsFormat::Table
+        | SolutionsFormat::Binary => {
             out.extend_from_slice(value.to_string().as_bytes());
             out.push(b'\n');
         }

@@ -16,7 +16,7 @@ use stoa_database::{
 use super::arguments::{DefaultGraph, Serve, Served};
 use super::output::say;
 use crate::http::{
-    Databases, Origins, Server, Service, Settings, Token, WritePlaces, Writers,
+    Databases, Origins, ROOT, Server, Service, Settings, Token, WritePlaces, Writers,
 };
 use crate::memory::reservable;
 
@@ -138,6 +138,15 @@ fn open_all(runtime: &Runtime, served: &[Served]) -> anyhow::Result<(Databases, 
         if is_taken {
             let at = name.as_deref().unwrap_or("the root");
             anyhow::bail!("two databases at {at}: give each a name of its own, --db NAME=DIR");
+        }
+        let is_taken = match name {
+            None => databases.named.contains_key(ROOT),
+            Some(name) => name == ROOT && databases.root.is_some(),
+        };
+        if is_taken {
+            anyhow::bail!(
+                "two databases at /repositories/{ROOT}: give the one at the root a name, --db NAME=DIR"
+            );
         }
         let database = Database::open(runtime, folder, &options)?;
         if database.is_new() {

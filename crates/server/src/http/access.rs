@@ -48,9 +48,7 @@ impl Token {
             ));
         }
         if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(
-                "a token is one word of ASCII letters, digits and punctuation".to_owned(),
-            );
+            return Err("a token is one word of ASCII letters, digits and punctuation".to_owned());
         }
         Ok(Self(token.to_owned()))
     }
@@ -118,7 +116,9 @@ impl Writers {
         let Some(token) = &self.token else {
             return Ok(());
         };
-        let brought = headers.get(AUTHORIZATION).and_then(|value| bearer(value.as_bytes()));
+        let brought = headers
+            .get(AUTHORIZATION)
+            .and_then(|value| bearer(value.as_bytes()));
         if brought.is_some_and(|brought| token.is(brought)) {
             return Ok(());
         }
@@ -146,7 +146,8 @@ impl Writers {
             "https" => ":443",
             _ => return false,
         };
-        let without_port = |name: &str| name.strip_suffix(port).unwrap_or(name).to_ascii_lowercase();
+        let without_port =
+            |name: &str| name.strip_suffix(port).unwrap_or(name).to_ascii_lowercase();
         without_port(authority) == without_port(host) && (self.has_token() || is_literal(host))
     }
 }
@@ -260,7 +261,11 @@ mod tests {
             ("http://evil.example", "localhost:7878", 403),
             // A name that its owner lets lead to this machine.
             ("http://evil.example:7878", "evil.example:7878", 403),
-            ("http://localhost.evil.example", "localhost.evil.example", 403),
+            (
+                "http://localhost.evil.example",
+                "localhost.evil.example",
+                403,
+            ),
             ("null", "localhost:7878", 403),
             ("https://good.example", "localhost:7878", 200),
             ("HTTPS://GOOD.example", "localhost:7878", 200),
@@ -270,14 +275,21 @@ mod tests {
             let found = status(&open, &[(ORIGIN, origin), (HOST, host)]);
             assert_eq!(found, expected, "{origin} at {host}");
         }
-        let two = [(ORIGIN, "http://localhost"), (ORIGIN, "null"), (HOST, "localhost")];
+        let two = [
+            (ORIGIN, "http://localhost"),
+            (ORIGIN, "null"),
+            (HOST, "localhost"),
+        ];
         assert_eq!(status(&open, &two), 403);
         // `*` is about reading, unless a page has to know the token.
         let any = writers("127.0.0.1:7878", None, &["*"]);
         assert_eq!(status(&any, &[(ORIGIN, "http://evil.example")]), 403);
         let any = writers("127.0.0.1:7878", Some(SECRET), &["*"]);
         let bearer = format!("Bearer {SECRET}");
-        let brought = [(ORIGIN, "http://a.example"), (AUTHORIZATION, bearer.as_str())];
+        let brought = [
+            (ORIGIN, "http://a.example"),
+            (AUTHORIZATION, bearer.as_str()),
+        ];
         assert_eq!(status(&any, &brought), 200);
         let named = writers("0.0.0.0:7878", Some(SECRET), &[]);
         let own = [

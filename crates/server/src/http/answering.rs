@@ -190,7 +190,9 @@ fn choose_format(kind: QueryKind, request: &QueryRequest) -> Result<ResultFormat
         ];
         offers.extend(formats.map(|format| (format.media_type(), ResultFormat::Graph(format))));
     } else {
-        for format in SolutionsFormat::NEGOTIABLE {
+        let is_boolean = kind == QueryKind::Boolean;
+        let formats = SolutionsFormat::NEGOTIABLE.into_iter();
+        for format in formats.filter(|format| !(is_boolean && *format == SolutionsFormat::Binary)) {
             offers.push((format.media_type(), ResultFormat::Solutions(format)));
         }
         let solutions = ResultFormat::Solutions;
@@ -232,9 +234,11 @@ pub(super) fn options(
     cancel: CancelHandle,
 ) -> QueryOptions {
     let asked = parameters.timeout.map(std::time::Duration::from_secs_f64);
+    // A Host that is none gives no base.
+    let address = || NamedNode::new(endpoint).ok().map(NamedNode::into_string);
     QueryOptions {
-        // A Host that is none gives no base.
-        base: NamedNode::new(endpoint).ok().map(NamedNode::into_string),
+        base: parameters.base.clone().or_else(address),
+        bindings: parameters.bindings.clone(),
         timeout: Some(asked.map_or(settings.timeout, |asked| asked.min(settings.timeout))),
         default_graph_union: settings.default_graph_union,
         default_graphs: parameters.default_graphs.clone(),

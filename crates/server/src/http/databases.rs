@@ -6,14 +6,17 @@ use std::collections::BTreeMap;
 
 use stoa_database::Database;
 
+use super::rdf4j::{Part, ROOT};
+
 /// First parts of addresses that are never names of databases.
-pub(crate) const RESERVED: [&str; 6] = [
+pub(crate) const RESERVED: [&str; 7] = [
     "sparql",
     "store",
     "health",
     "status",
     "metrics",
     "repositories",
+    "protocol",
 ];
 
 /// What a server serves.
@@ -34,6 +37,14 @@ pub(super) enum Resource<'a> {
     Store {
         below: Option<&'a str>,
     },
+    /// A part of what is a repository to RDF4J.
+    Repository {
+        part: Part<'a>,
+    },
+    /// The repositories.
+    Repositories,
+    /// The version of RDF4J's protocol.
+    Protocol,
     /// The list of databases.
     List,
     Health,
@@ -46,8 +57,13 @@ impl Databases {
     pub(super) fn resolve<'a>(&self, path: &'a str) -> Option<(Option<&Database>, Resource<'a>)> {
         match path {
             "/health" => return Some((None, Resource::Health)),
+            "/protocol" => return Some((None, Resource::Protocol)),
+            "/repositories" | "/repositories/" => return Some((None, Resource::Repositories)),
             "/" if self.root.is_none() => return Some((None, Resource::List)),
             _ => {}
+        }
+        if let Some(repository) = path.strip_prefix("/repositories/") {
+            return self.repository(repository);
         }
         let rest = path.strip_prefix('/')?;
         if let Some(root) = &self.root
@@ -61,6 +77,17 @@ impl Databases {
         };
         let database = self.named.get(name)?;
         Some((Some(database), resource(rest)?))
+    }
+
+    fn repository<'a>(&self, path: &'a str) -> Option<(Option<&Database>, Resource<'a>)> {
+        let end = path.find('/').unwrap_or(path.len());
+        let (name, rest) = path.split_at_checked(end)?;
+        let database = match name {
+            ROOT if self.root.is_some() => self.root.as_ref(),
+            name => self.named.get(name),
+        };
+        let part = Part::of(rest)?;
+        Some((Some(database?), Resource::Repository { part }))
     }
 
     /// Where queries go, for messages.

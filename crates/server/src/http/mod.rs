@@ -1,5 +1,5 @@
-//! HTTP: the SPARQL Protocol for queries, the Graph Store Protocol for reading, service descriptions,
-//! the query page, `/health`.
+//! HTTP: the SPARQL Protocol for queries, the Graph Store Protocol and the protocol of RDF4J for reading,
+//! service descriptions, the query page, `/health`.
 //!
 //! One reactor thread a core accepts and serves connections; it parses requests and moves bytes.
 //! Everything that may take time, planning included, runs as a task in the worker pool
@@ -20,6 +20,7 @@ mod encoding;
 mod notes;
 mod parameters;
 mod problem;
+mod rdf4j;
 mod route;
 mod sparql;
 mod store;
@@ -38,6 +39,7 @@ pub(crate) use access::{Token, Writers};
 pub(crate) use answering::AnswerTask;
 pub(crate) use cors::Origins;
 pub(crate) use databases::{Databases, RESERVED, is_name};
+pub(crate) use rdf4j::ROOT;
 pub(crate) use writing::WritePlaces;
 
 /// How often a reactor looks whether the server is to end.

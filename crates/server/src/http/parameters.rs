@@ -3,7 +3,10 @@
 //! # References
 //! SPARQL 1.1 Protocol section 2.1; the URL standard's form decoding.
 
+use stoa_database::oxrdf::{Term, Variable};
+
 use super::problem::Problem;
+use super::rdf4j;
 
 /// A query request, before it is parsed as SPARQL.
 #[derive(Debug, Default, PartialEq)]
@@ -14,6 +17,10 @@ pub(crate) struct Parameters {
     pub(crate) named_graphs: Vec<String>,
     /// Seconds, as the client asked for.
     pub(crate) timeout: Option<f64>,
+    /// What relative IRIs are relative to.
+    pub(crate) base: Option<String>,
+    /// Values that variables have from outside, given as `$name=`.
+    pub(crate) bindings: Vec<(Variable, Term)>,
     /// A format by name, which goes before the `Accept` header.
     pub(crate) format: Option<String>,
 }
@@ -22,8 +29,8 @@ impl Parameters {
     /// Adds what a query string or a form holds.
     ///
     /// # Errors
-    /// A 400 if the text is not form-encoded UTF-8, if `query` occurs twice, or if `timeout` is no
-    /// positive number.
+    /// A 400 if the text is not form-encoded UTF-8, if `query` occurs twice, if `timeout` is no
+    /// positive number, the language not SPARQL, or a value of a variable no term.
     pub(crate) fn add_form(&mut self, form: &str) -> Result<(), Problem> {
         for (name, value) in pairs(form)? {
             match name.as_str() {
@@ -44,6 +51,19 @@ impl Parameters {
                     self.timeout = Some(seconds);
                 }
                 "format" => self.format = Some(value),
+                "baseURI" => self.base = Some(value),
+                "queryLn" if !value.eq_ignore_ascii_case("sparql") => {
+                    let mut problem = Problem::bad_request("queries are in SPARQL");
+                    problem.code = "query-language";
+                    return Err(problem);
+                }
+                name if name.starts_with('$') => {
+                    let variable =
+                        Variable::new(name.trim_start_matches('$')).map_err(|error| {
+                            Problem::bad_request(format!("{name} is no variable: {error}"))
+                        })?;
+                    self.bindings.push((variable, rdf4j::term(name, &value)?));
+                }
                 // The standard lets clients add parameters of their own.
                 _ => {}
             }
@@ -68,11 +88,18 @@ pub(super) fn pairs(form: &str) -> Result<Vec<(String, String)>, Problem> {
 
 /// Undoes `application/x-www-form-urlencoded`.
 fn decode(text: &str) -> Result<String, Problem> {
+    percent_decoded(&text.replace('+', " "))
+}
+
+/// Undoes the encoding of a part of an address.
+///
+/// # Errors
+/// A 400 if the text is not encoded UTF-8.
+pub(super) fn percent_decoded(text: &str) -> Result<String, Problem> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
         match byte {
-            b'+' => bytes.push(b' '),
             b'%' => {
                 let digits = rest.next().and_then(hex).zip(rest.next().and_then(hex));
                 let (high, low) = digits.ok_or_else(|| {
@@ -111,8 +138,25 @@ mod tests {
     }
 
     #[test]
+    fn bindings_are_terms() {
+        let mut parameters = Parameters::default();
+        let form = "%24x=%22a%22%40en&$y=%3Chttp%3A%2F%2Fa%2F%3E&queryLn=SPARQL&baseURI=http://b/";
+        parameters.add_form(form).unwrap();
+        let bindings: Vec<String> = parameters
+            .bindings
+            .iter()
+            .map(|(variable, value)| format!("{variable} {value}"))
+            .collect();
+        assert_eq!(bindings, ["?x \"a\"@en", "?y <http://a/>"]);
+        assert_eq!(parameters.base.as_deref(), Some("http://b/"));
+    }
+
+    #[test]
     fn refuses_what_is_malformed() {
         for form in [
+            "queryLn=SeRQL",
+            "$x=a",
+            "$=%22a%22",
             "query=a&query=b",
             "query=%G0",
             "query=%C3",

@@ -66,16 +66,32 @@ impl Problem {
             "detail": self.detail,
         });
         if let Some(fields) = body.as_object_mut() {
-            let members = self.members.into_iter();
-            fields.extend(members.map(|(name, value)| (name.to_owned(), value)));
+            let members = self.members.iter();
+            fields.extend(members.map(|(name, value)| ((*name).to_owned(), value.clone())));
         }
-        let mut response = Response::new(Full::new(Bytes::from(format!("{body}\n"))));
+        self.head("application/problem+json", format!("{body}\n"))
+    }
+
+    /// The problem as a text, as the client of RDF4J reads it: what stands before the colon decides
+    /// which exception it throws.
+    pub(crate) fn rdf4j_response(self) -> Response<Full<Bytes>> {
+        let kind = match self.code {
+            "syntax" => "MALFORMED QUERY: ",
+            "data" | "input" => "MALFORMED DATA: ",
+            "unsupported-media-type" => "UNSUPPORTED FILE FORMAT: ",
+            "query-language" => "UNSUPPORTED QUERY LANGUAGE: ",
+            _ => "",
+        };
+        let text = format!("{kind}{}", self.detail);
+        self.head("text/plain; charset=utf-8", text)
+    }
+
+    /// A response with this body and what belongs to the problem in its head.
+    fn head(self, content_type: &'static str, body: String) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(Bytes::from(body)));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::from_static(allow));
         }

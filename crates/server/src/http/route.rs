@@ -21,6 +21,7 @@ use super::databases::Resource;
 use super::encoding::Coding;
 use super::notes::STOA_NOTE;
 use super::problem::Problem;
+use super::rdf4j;
 use super::sparql::sparql;
 use super::store::store;
 
@@ -47,12 +48,19 @@ pub(super) async fn answer(
 ) -> Result<Response<ResponseBody>, Infallible> {
     let asked = Asked::by(&request);
     let is_old = request.version() < Version::HTTP_11;
+    let is_rdf4j = request.uri().path().starts_with("/repositories/");
     let mut outcome = route(request, service).await;
     if is_old && let Ok(response) = outcome {
         outcome = buffered(response).await;
     }
-    let mut response =
-        outcome.unwrap_or_else(|problem| problem.response().map(ResponseBody::Whole));
+    let mut response = outcome.unwrap_or_else(|problem| {
+        let response = if is_rdf4j {
+            problem.rdf4j_response()
+        } else {
+            problem.response()
+        };
+        response.map(ResponseBody::Whole)
+    });
     service
         .settings
         .origins
@@ -77,13 +85,14 @@ async fn route(
     };
     let allow = match resource {
         Resource::Sparql => "GET, HEAD, POST, OPTIONS",
+        Resource::Repository { part } => part.allow(),
         _ => "GET, HEAD, OPTIONS",
     };
     let method = request.method().clone();
     if method == Method::OPTIONS {
         return Ok(options(allow));
     }
-    if !matches!(resource, Resource::Sparql) && method != Method::GET && method != Method::HEAD {
+    if !allow.split(", ").any(|allowed| allowed == method.as_str()) {
         return Err(Problem::method_not_allowed(allow));
     }
     let client = Client::of(&request)?;
@@ -92,12 +101,27 @@ async fn route(
         (Resource::Store { below }, Some(database)) => {
             store(&request, &client, service, database, below).await
         }
+        (Resource::Repository { part }, Some(database)) => {
+            let request = rdf4j::Request {
+                incoming: request,
+                client: &client,
+                service,
+                database,
+            };
+            rdf4j::repository(request, part).await
+        }
+        (Resource::Repositories, _) => rdf4j::repositories(request, &client, service).await,
+        (Resource::Protocol, _) => Ok(rdf4j::protocol()),
         (Resource::AddSlash, _) => redirect(&format!("{path}/")),
         (Resource::Health, _) => Ok(whole("text/plain; charset=utf-8", "ok\n")),
         (Resource::List, _) => Ok(whole("text/html; charset=utf-8", list(service))),
-        (Resource::Page | Resource::Sparql | Resource::Store { .. }, _) => {
-            Ok(whole("text/html; charset=utf-8", PAGE))
-        }
+        (
+            Resource::Page
+            | Resource::Sparql
+            | Resource::Store { .. }
+            | Resource::Repository { .. },
+            _,
+        ) => Ok(whole("text/html; charset=utf-8", PAGE)),
     }
 }
 

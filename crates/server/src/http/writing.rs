@@ -38,7 +38,6 @@ impl Default for WritePlaces {
 ///
 /// # Errors
 /// What the work gives; 503 if too many wait already.
-#[expect(dead_code, reason = "its first callers come with the operations that write")]
 pub(super) async fn write<T: Send + 'static>(
     service: &Service,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,

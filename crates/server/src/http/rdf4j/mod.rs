@@ -1,0 +1,228 @@
+//! The REST protocol of RDF4J, as its client `HTTPRepository` speaks it: each database of the server is a
+//! repository.
+//!
+//! | address below `/repositories/NAME` | methods                  | what it is                        |
+//! |------------------------------------|--------------------------|-----------------------------------|
+//! |                                    | GET, POST                | queries, with `$name=` bindings   |
+//! | `/statements`                      | GET                      | quads by pattern                  |
+//! | `/size`, `/contexts`               | GET                      | how many quads; names of graphs   |
+//! | `/namespaces`, `/namespaces/P`     | GET                      | prefixes                          |
+//! | `/rdf-graphs/service`              | as `/store`              | the Graph Store Protocol          |
+//!
+//! `/protocol` tells the version, `/repositories` lists the databases. The one that is served at the root
+//! has the name [`ROOT`]. Errors are texts that begin with the kind that the client makes its exceptions
+//! from; answers that it reads as numbers have no line end.
+//!
+//! # References
+//! The RDF4J REST API, protocol version 12.
+
+mod namespaces;
+mod statements;
+mod values;
+
+use hyper::Response;
+use hyper::body::Incoming;
+use hyper::header::ACCEPT;
+use stoa_database::oxrdf::NamedNode;
+use stoa_database::{CancelHandle, Database, QueryOptions};
+
+use super::Service;
+use super::answering::{QueryRequest, Work};
+use super::body::{ResponseBody, whole};
+use super::parameters::percent_decoded;
+use super::problem::Problem;
+use super::route::{Client, joined, run};
+use super::sparql::sparql;
+use super::store::store;
+
+pub(super) use values::term;
+
+/// The version of the protocol. The client wants transactions from 7 on.
+const VERSION: &str = "12";
+
+/// The repository that is the database at the root of the server.
+pub(crate) const ROOT: &str = "default";
+
+/// What stands at an address below that of a repository.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Part<'a> {
+    Queries,
+    Statements,
+    Size,
+    Contexts,
+    Namespaces,
+    /// By the prefix as the address has it.
+    Namespace(&'a str),
+    GraphStore,
+}
+
+impl<'a> Part<'a> {
+    /// What a path means that follows the name of a repository.
+    pub(super) fn of(rest: &'a str) -> Option<Self> {
+        Some(match rest {
+            "" | "/" => Self::Queries,
+            "/statements" => Self::Statements,
+            "/size" => Self::Size,
+            "/contexts" => Self::Contexts,
+            "/namespaces" => Self::Namespaces,
+            "/rdf-graphs/service" => Self::GraphStore,
+            _ => Self::Namespace(rest.strip_prefix("/namespaces/")?),
+        })
+    }
+
+    /// The methods that are answered.
+    pub(super) fn allow(self) -> &'static str {
+        match self {
+            Self::Queries => "GET, HEAD, POST, OPTIONS",
+            _ => "GET, HEAD, OPTIONS",
+        }
+    }
+}
+
+/// A request to a repository.
+pub(super) struct Request<'a> {
+    pub(super) incoming: hyper::Request<Incoming>,
+    pub(super) client: &'a Client,
+    pub(super) service: &'a Service,
+    pub(super) database: &'a Database,
+}
+
+impl Request<'_> {
+    fn query(&self) -> &str {
+        self.incoming.uri().query().unwrap_or("")
+    }
+}
+
+/// Answers a request to a repository.
+pub(super) async fn repository(
+    request: Request<'_>,
+    part: Part<'_>,
+) -> Result<Response<ResponseBody>, Problem> {
+    match part {
+        Part::Queries => {
+            sparql(
+                request.incoming,
+                request.client,
+                request.service,
+                request.database,
+            )
+            .await
+        }
+        Part::Statements => statements::statements(request).await,
+        Part::Size => statements::size(request).await,
+        Part::Contexts => contexts(&request).await,
+        Part::Namespaces => namespaces::all(request).await,
+        Part::Namespace(prefix) => namespaces::one(request, percent_decoded(prefix)?).await,
+        Part::GraphStore => {
+            store(
+                &request.incoming,
+                request.client,
+                request.service,
+                request.database,
+                None,
+            )
+            .await
+        }
+    }
+}
+
+async fn contexts(request: &Request<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let query = format!(
+        "SELECT ?contextID {{ GRAPH ?contextID {{}} FILTER(?contextID != <{}>) }}",
+        namespaces::NAMESPACES
+    );
+    let accept = joined(request.incoming.headers(), &ACCEPT)?;
+    table(request, query, accept).await
+}
+
+/// Tells the version of the protocol.
+pub(super) fn protocol() -> Response<ResponseBody> {
+    text(VERSION.to_owned())
+}
+
+/// Lists the repositories of the server.
+pub(super) async fn repositories(
+    incoming: hyper::Request<Incoming>,
+    client: &Client,
+    service: &Service,
+) -> Result<Response<ResponseBody>, Problem> {
+    let may_write = service.settings.writers.check(incoming.headers()).is_ok();
+    let root = service
+        .databases
+        .root
+        .iter()
+        .map(|database| (ROOT, database));
+    let named = service.databases.named.iter();
+    let all: Vec<(&str, &Database)> = root
+        .chain(named.map(|(name, database)| (name.as_str(), database)))
+        .collect();
+    let mut rows = String::new();
+    for (name, _) in &all {
+        // The Host header stands in the address; names need no escaping.
+        let address = NamedNode::new(format!("{}/{name}", client.endpoint.trim_end_matches('/')))
+            .map_err(|error| {
+            Problem::bad_request(format!("the Host of the request names no address: {error}"))
+        })?;
+        rows += &format!("({address} \"{name}\" \"{name}\" true {may_write}) ");
+    }
+    let variables = "?uri ?id ?title ?readable ?writable";
+    let query = format!("SELECT {variables} {{ VALUES ({variables}) {{ {rows}}} }}");
+    let Some((_, database)) = all.first().copied() else {
+        return Err(Problem::bad_request("there is no database"));
+    };
+    let accept = joined(incoming.headers(), &ACCEPT)?;
+    let request = Request {
+        incoming,
+        client,
+        service,
+        database,
+    };
+    table(&request, query, accept).await
+}
+
+/// Answers with the solutions of a query of our own.
+async fn table(
+    request: &Request<'_>,
+    query: String,
+    accept: Option<String>,
+) -> Result<Response<ResponseBody>, Problem> {
+    let cancel = CancelHandle::new();
+    let work = Work::Prepare(Box::new(QueryRequest {
+        database: request.database.clone(),
+        text: query,
+        options: QueryOptions {
+            timeout: Some(request.service.settings.timeout),
+            notes: false,
+            cancel: cancel.clone(),
+            ..QueryOptions::default()
+        },
+        format: None,
+        accept,
+    }));
+    run(request.service, request.client, work, cancel).await
+}
+
+/// A text as it is, without a line end.
+fn text(text: String) -> Response<ResponseBody> {
+    whole("text/plain; charset=utf-8", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Part;
+
+    #[test]
+    fn addresses_of_a_repository() {
+        for (rest, part) in [
+            ("", Some(Part::Queries)),
+            ("/statements", Some(Part::Statements)),
+            ("/namespaces/", Some(Part::Namespace(""))),
+            ("/namespaces/foaf", Some(Part::Namespace("foaf"))),
+            ("/rdf-graphs/service", Some(Part::GraphStore)),
+            ("/nothing", None),
+            ("s", None),
+        ] {
+            assert_eq!(Part::of(rest), part, "{rest}");
+        }
+    }
+}

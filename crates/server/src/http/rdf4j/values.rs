@@ -1,0 +1,128 @@
+//! Values in parameters: terms as N-Triples writes them, and contexts, which are graphs.
+
+use std::str::FromStr;
+
+use stoa_database::oxrdf::{GraphName, NamedNode, NamedOrBlankNode, Term};
+use stoa_database::{StatementGraphs, StatementPattern};
+
+use super::namespaces::NAMESPACES;
+use crate::http::parameters::pairs;
+use crate::http::problem::Problem;
+
+/// What the parameters of a request about statements say.
+#[derive(Default)]
+pub(super) struct Parameters {
+    pub(super) subject: Option<NamedOrBlankNode>,
+    pub(super) predicate: Option<NamedNode>,
+    pub(super) object: Option<Term>,
+    pub(super) contexts: Vec<GraphName>,
+}
+
+impl Parameters {
+    /// # Errors
+    /// 400 for a value that is no term, or of the wrong kind.
+    pub(super) fn of(query: &str) -> Result<Self, Problem> {
+        let mut parameters = Self::default();
+        for (name, value) in pairs(query)? {
+            match name.as_str() {
+                "subj" => parameters.subject = Some(node(&name, &value)?),
+                "pred" => parameters.predicate = Some(iri(&name, &value)?),
+                "obj" => parameters.object = Some(term(&name, &value)?),
+                "context" => parameters.contexts.push(context(&name, &value)?),
+                _ => {}
+            }
+        }
+        Ok(parameters)
+    }
+
+    /// The graphs that are read, counted or cleared: without contexts all but the one that holds
+    /// namespaces, which are no statements to clients of this protocol.
+    pub(super) fn graphs(&self) -> StatementGraphs {
+        if self.contexts.is_empty() {
+            let namespaces = NamedNode::new_unchecked(NAMESPACES);
+            StatementGraphs::AllBut(vec![namespaces.into()])
+        } else {
+            StatementGraphs::Only(self.contexts.clone())
+        }
+    }
+
+    pub(super) fn pattern(&self) -> StatementPattern {
+        StatementPattern {
+            subject: self.subject.clone(),
+            predicate: self.predicate.clone(),
+            object: self.object.clone(),
+            graphs: self.graphs(),
+        }
+    }
+}
+
+/// A term as N-Triples writes it.
+pub(in crate::http) fn term(name: &str, value: &str) -> Result<Term, Problem> {
+    // The library takes numbers and truth values as Turtle has them, too.
+    if !value.starts_with(['<', '_', '"']) {
+        return Err(wrong(
+            name,
+            value,
+            "it is neither IRI, blank node nor literal",
+        ));
+    }
+    Term::from_str(value).map_err(|error| wrong(name, value, &error.to_string()))
+}
+
+fn node(name: &str, value: &str) -> Result<NamedOrBlankNode, Problem> {
+    match term(name, value)? {
+        Term::NamedNode(node) => Ok(node.into()),
+        Term::BlankNode(node) => Ok(node.into()),
+        _ => Err(wrong(name, value, "it is neither an IRI nor a blank node")),
+    }
+}
+
+fn iri(name: &str, value: &str) -> Result<NamedNode, Problem> {
+    match term(name, value)? {
+        Term::NamedNode(node) => Ok(node),
+        _ => Err(wrong(name, value, "it is no IRI")),
+    }
+}
+
+fn context(name: &str, value: &str) -> Result<GraphName, Problem> {
+    match value {
+        "null" => Ok(GraphName::DefaultGraph),
+        value => Ok(node(name, value)?.into()),
+    }
+}
+
+fn wrong(name: &str, value: &str, reason: &str) -> Problem {
+    Problem::bad_request(format!(
+        "the parameter {name} is {value}, which is no value as N-Triples writes it: {reason}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_terms_of_n_triples() {
+        let query = "subj=_%3Ab7&pred=%3Chttp%3A%2F%2Fa%2Fp%3E&obj=%22x%22%40en&context=null\
+            &context=%3Chttp%3A%2F%2Fa%2Fg%3E&infer=false";
+        let parameters = Parameters::of(query).unwrap();
+        assert_eq!(parameters.subject.unwrap().to_string(), "_:b7");
+        assert_eq!(parameters.predicate.unwrap().as_str(), "http://a/p");
+        assert_eq!(parameters.object.unwrap().to_string(), "\"x\"@en");
+        let contexts: Vec<String> = parameters
+            .contexts
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(contexts, ["DEFAULT", "<http://a/g>"]);
+        for wrong in [
+            "subj=x",
+            "subj=%22x%22",
+            "pred=_:b1",
+            "obj=%3Crelative%3E",
+            "context=%221%22",
+        ] {
+            assert!(Parameters::of(wrong).is_err(), "{wrong}");
+        }
+    }
+}
