@@ -28,6 +28,7 @@ use stoa_database::{ForcedJoin, GraphFormat, QueryOptions, Scheme};
 
 use crate::answer::answer;
 use crate::compare::{self, Answer, Rules, Solutions};
+use crate::over_delta;
 use crate::scratch::Scratch;
 
 /// What data and queries are prefixed with.
@@ -58,6 +59,8 @@ pub struct Configuration {
     pub three_parts: bool,
     /// Whether the database has the lean scheme.
     pub lean: bool,
+    /// Whether half of the data is in the delta, and some that was loaded is removed there.
+    pub over_delta: bool,
 }
 
 /// What a run of a file showed, for configurations to prove themselves.
@@ -71,6 +74,8 @@ pub struct Seen {
     pub plans: String,
     /// How many loads there were.
     pub loads: usize,
+    /// Changes that deltas had.
+    pub delta_changes: usize,
     /// How many databases have the lean scheme.
     pub lean_databases: usize,
     /// How often a database was opened.
@@ -172,6 +177,8 @@ impl Case {
         self.load(&scratch, configuration, seen)
             .with_context(|| format!("{} ({})", self.path.display(), configuration.name))?;
         let info = scratch.database().info()?;
+        let snapshot = scratch.database().quad_store().snapshot();
+        seen.delta_changes += snapshot.delta().changes();
         seen.lean_databases += usize::from(info.scheme == Scheme::Lean);
         seen.threads.insert(scratch.database().runtime().threads());
         for query in &self.queries {
@@ -221,6 +228,12 @@ impl Case {
                 }
             }
             for part in parts {
+                if configuration.over_delta {
+                    let base = "http://example.org/";
+                    let graph = data.graph.as_deref();
+                    over_delta::load(scratch, (&part, data.format, base, graph))?;
+                    continue;
+                }
                 scratch.load(
                     part,
                     data.format,

@@ -11,6 +11,7 @@ pub mod case;
 pub mod compare;
 pub mod data;
 pub mod oracle;
+pub mod over_delta;
 pub mod random;
 pub mod result_file;
 pub mod scratch;

@@ -137,3 +137,26 @@ fn in_the_lean_scheme() {
     });
     assert!(seen.lean_databases > 5);
 }
+
+#[test]
+fn over_a_delta() {
+    let seen = run(&Configuration {
+        name: "over a delta",
+        over_delta: true,
+        ..Configuration::default()
+    });
+    assert!(seen.delta_changes > 500, "{} changes", seen.delta_changes);
+}
+
+#[test]
+fn over_a_delta_in_the_lean_scheme() {
+    let seen = run(&Configuration {
+        name: "over a delta, lean",
+        over_delta: true,
+        lean: true,
+        batch_rows: Some(3),
+        ..Configuration::default()
+    });
+    assert!(seen.delta_changes > 500, "{} changes", seen.delta_changes);
+    assert!(seen.lean_databases > 5);
+}

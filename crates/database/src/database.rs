@@ -13,7 +13,8 @@ use crate::dataset_statistics::DatasetStatistics;
 use crate::dump::{self, Dump, DumpScope};
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
-use crate::info::{CheckSummary, Info};
+use crate::info::{CheckSummary, Info, LogInfo};
+use crate::keeper::Keeper;
 use crate::load::{self, LoadSummary, Progress};
 use crate::options::{Access, DumpFormat, LoadOptions, OpenOptions, QueryOptions};
 use crate::query::{self, CancelHandle, Query, QueryResult};
@@ -67,6 +68,20 @@ struct Shared {
     runtime: Runtime,
     store: QuadStore,
     is_new: bool,
+    /// None if the database was opened for reading.
+    #[expect(dead_code, reason = "held for its drop")]
+    keeper: Option<Keeper>,
+}
+
+/// What [`Database::checkpoint`] did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CheckpointSummary {
+    /// The last commit that the sort orders hold now.
+    pub commit: u64,
+    /// Whether there was anything to write.
+    pub written: bool,
+    /// Bytes of the log's files.
+    pub log_bytes: u64,
 }
 
 impl fmt::Debug for Database {
@@ -103,19 +118,29 @@ impl Database {
             Access::Exclusive => stoa_storage::Access::Exclusive,
         };
         let opened = Store::open(Arc::clone(&disk), runtime.cache(), access);
+        let store_options = runtime.store_options();
         let (store, is_new) = match opened {
             Err(stoa_storage::Error::NotADatabase { .. }) if options.create => {
                 let id = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
                 let store = Store::create(disk, runtime.cache(), Identity::new(id))?;
-                (QuadStore::create(store)?, true)
+                (QuadStore::open_with(store, store_options)?, true)
             }
-            opened => (QuadStore::open(opened?)?, false),
+            opened => (QuadStore::open_with(opened?, store_options)?, false),
+        };
+        let keeper = match options.access {
+            Access::Shared => None,
+            Access::Exclusive => Some(Keeper::start(
+                &store,
+                runtime.durability(),
+                runtime.checkpoint_options(),
+            )?),
         };
         Ok(Self {
             shared: Arc::new(Shared {
                 runtime: runtime.clone(),
                 store,
                 is_new,
+                keeper,
             }),
         })
     }
@@ -128,6 +153,13 @@ impl Database {
 
     /// The quads below.
     pub(crate) fn store(&self) -> &QuadStore {
+        &self.shared.store
+    }
+
+    /// The quads below; for tests that change them without a load.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn quad_store(&self) -> &QuadStore {
         &self.shared.store
     }
 
@@ -315,6 +347,39 @@ impl Database {
     /// What the disk gives.
     pub fn info(&self) -> Result<Info> {
         Info::of(&self.shared.store)
+    }
+
+    /// Writes what was committed since the last checkpoint into the sort orders and the dictionary, so that
+    /// the log before it is not needed any more. Queries and commits go on meanwhile. This is done in the
+    /// background as well, when log or memory ask for it.
+    ///
+    /// # Errors
+    /// `ReadOnly`, and what the disk gives; the database is then as it was.
+    pub fn checkpoint(&self) -> Result<CheckpointSummary> {
+        let store = &self.shared.store;
+        if store.store().access() == stoa_storage::Access::Shared {
+            return Err(Error::ReadOnly);
+        }
+        let options = self.shared.runtime.checkpoint_options();
+        let written = store.checkpoint_after_others(&options)?;
+        let log = store.log_info();
+        Ok(CheckpointSummary {
+            commit: log.checkpoint_commit,
+            written,
+            log_bytes: log.file_bytes,
+        })
+    }
+
+    /// The memory that holds what was committed since the last checkpoint, in bytes.
+    #[must_use]
+    pub fn delta_bytes(&self) -> u64 {
+        self.shared.store.snapshot().delta().memory_bytes()
+    }
+
+    /// The write-ahead log, and what is kept for readers of earlier commits.
+    #[must_use]
+    pub fn log_info(&self) -> LogInfo {
+        self.shared.store.log_info()
     }
 
     /// Verifies every checksum, that all permutations hold the same quads, and that every term

@@ -63,10 +63,10 @@ pub enum Error {
         /// What was read, in words and terms.
         what: String,
     },
-    /// It cannot be told any more whether what the transaction read has changed, so it was not committed.
-    /// The same transaction may go through when it is run once more.
+    /// The memory that kept a commit for a reader was needed for later ones; or it cannot be told any more
+    /// whether what a transaction read has changed, so it was not committed. Run once more it may go through.
     SnapshotExpired {
-        /// The commit that it read.
+        /// The commit that was read.
         commit: u64,
     },
 
@@ -120,6 +120,11 @@ pub enum Error {
         /// Whether a newer Stoa reads it; otherwise the data must be loaded again.
         newer: bool,
         /// What to do about it, in full.
+        message: String,
+    },
+    /// The log is of another database or another line of its history, or does not reach back so far.
+    Log {
+        /// Which file, and what was expected.
         message: String,
     },
     /// The database was opened for reading.
@@ -181,16 +186,16 @@ impl fmt::Display for Error {
             ),
             Self::ServiceOff => f.write_str("SERVICE is off; allow it with --allow-service PREFIX"),
             Self::Service { endpoint, reason } => write!(f, "SERVICE {endpoint} failed: {reason}"),
+            Self::SnapshotExpired { commit } => write!(
+                f,
+                "snapshot expired: what was kept of commit {commit}, which was read, was needed for later \
+                 ones; run it again"
+            ),
             Self::Timeout => f.write_str("the query ran longer than --timeout allows"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Conflict { commit, what } => write!(
                 f,
                 "conflict: commit {commit} changed what the transaction had read ({what}); run it again"
-            ),
-            Self::SnapshotExpired { commit } => write!(
-                f,
-                "snapshot expired: the transaction reads commit {commit}, which is too old to tell \
-                 whether it still holds; run it again"
             ),
             Self::Input { input, .. } => write!(f, "cannot read {input}"),
             Self::Threads(_) => f.write_str("cannot start a thread"),
@@ -213,7 +218,7 @@ impl fmt::Display for Error {
                 f,
                 "no database is made in {directory}: it holds other files ({example})"
             ),
-            Self::Format { message, .. } => f.write_str(message),
+            Self::Format { message, .. } | Self::Log { message } => f.write_str(message),
             Self::ReadOnly => f.write_str("the database was opened for reading only"),
             Self::RefusesWrites { reason } => write!(
                 f,
@@ -283,6 +288,7 @@ impl From<stoa_storage::Error> for Error {
                 source,
             },
             Storage::RefusesWrites { reason } => Self::RefusesWrites { reason },
+            Storage::ForeignLog { .. } | Storage::LogReleased { .. } => Self::Log { message },
             Storage::Corruption(damage) => Self::Corruption {
                 place: format!(
                     "file {} at offset {} (length {})",
@@ -305,8 +311,10 @@ impl From<stoa_quadstore::Error> for Error {
                 commit: conflict.commit,
                 what: conflict.what(),
             },
-            Quadstore::Expired { base } => Self::SnapshotExpired { commit: base },
             Quadstore::Storage(error) => error.into(),
+            Quadstore::Expired { base: commit } | Quadstore::SnapshotExpired { commit } => {
+                Self::SnapshotExpired { commit }
+            }
             other @ Quadstore::OtherScheme { .. } => Self::InvalidOption {
                 option: "--scheme",
                 reason: other.to_string(),

@@ -1,5 +1,6 @@
 //! What `stoa info` and `stoa check` tell about a database.
 
+pub use stoa_quadstore::{DeltaInfo, LogInfo};
 use stoa_quadstore::{QuadStore, Scheme};
 use stoa_terms::{Kind, TermId};
 
@@ -36,6 +37,10 @@ pub struct Info {
     pub free_bytes: u64,
     /// The number of the last commit.
     pub commit: u64,
+    /// What was committed since the last checkpoint, as it is kept in memory.
+    pub delta: DeltaInfo,
+    /// The write-ahead log, and what is kept for readers of earlier commits.
+    pub log: LogInfo,
     /// The version of the format of files on disk.
     pub format_version: u32,
     /// The version of the format of quads and terms in them.
@@ -74,7 +79,8 @@ impl Info {
                 .iter()
                 .filter(|part| !part.name.starts_with(LONG_TEXTS))
                 .map(|part| part.entries)
-                .sum(),
+                .sum::<u64>()
+                + info.delta.terms,
             inline_share: share(&info.object_kinds, |_| true),
             inline_value_share: share(&info.object_kinds, |kind| {
                 !matches!(kind, Kind::Special | Kind::ShortString | Kind::Literal)
@@ -86,6 +92,8 @@ impl Info {
             data_bytes: info.data_bytes,
             free_bytes: info.free_bytes,
             commit: info.commit,
+            delta: info.delta,
+            log: info.log,
             format_version: stoa_storage::format::FORMAT_VERSION,
             quad_format_version: info.format,
             database_id: format!("{:032x}", files.identity().database_id),

@@ -55,6 +55,7 @@ mod error;
 pub mod federation;
 mod format;
 mod info;
+mod keeper;
 pub mod limits;
 pub mod load;
 mod note;
@@ -67,16 +68,16 @@ mod statistics;
 mod transaction;
 mod xml_characters;
 
-pub use database::Database;
+pub use database::{CheckpointSummary, Database};
 pub use dataset_statistics::{DatasetStatistics, Partitions};
 pub use dump::{Dump, DumpScope};
 pub use error::{DataError, Error, Result, SyntaxError};
 pub use format::{Compression, GraphFormat};
-pub use info::{CheckSummary, Info, PartInfo};
+pub use info::{CheckSummary, DeltaInfo, Info, LogInfo, PartInfo};
 pub use load::{Input, LoadSummary, Progress, Skipped};
 pub use note::{Note, NoteKind, Place};
 pub use options::{
-    Access, DirectionForm, DumpFormat, ForcedJoin, IoCalls, JsonLdOptions, LoadOptions,
+    Access, DirectionForm, DumpFormat, Durability, ForcedJoin, IoCalls, JsonLdOptions, LoadOptions,
     OpenOptions, QueryOptions, RuntimeOptions, Scheme,
 };
 pub use oxrdf;

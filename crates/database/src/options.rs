@@ -14,7 +14,7 @@ use crate::runtime::Clock;
 
 pub use stoa_planner::ForcedJoin;
 pub use stoa_quadstore::Scheme;
-pub use stoa_storage::IoCalls;
+pub use stoa_storage::{Durability, IoCalls};
 
 /// What databases of one process share.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +28,9 @@ pub struct RuntimeOptions {
     pub io: IoCalls,
     /// How many threads work at once; by default as many as the machine has cores.
     pub threads: Option<usize>,
+    /// What an acknowledged commit survives, in all databases that are opened for writing; by default loss
+    /// of power. A load survives that in any case.
+    pub durability: Durability,
     /// The source of time; by default that of the machine.
     pub clock: Option<Arc<dyn Clock>>,
     /// The seed of all randomness (`RAND()`, `UUID()`, ids of new databases); by default taken from

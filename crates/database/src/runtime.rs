@@ -7,7 +7,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use oxsdatatypes::DateTime;
 use stoa_executor::service::ServiceClient;
-use stoa_storage::{Cache, MemoryBudget};
+use stoa_quadstore::{CheckpointOptions, QuadStoreOptions};
+use stoa_storage::{Cache, Durability, LogOptions, MemoryBudget};
 
 use crate::error::{Error, Result};
 use crate::federation::Federation;
@@ -83,6 +84,7 @@ struct Shared {
     memory: MemoryBudget,
     cache: Arc<Cache>,
     threads: usize,
+    durability: Durability,
     io: IoCalls,
     clock: Arc<dyn Clock>,
     seed: AtomicU64,
@@ -115,6 +117,7 @@ impl Runtime {
                 cache: Cache::new(&memory, cache_bytes.min(memory_bytes)),
                 memory,
                 threads: options.threads.unwrap_or_else(cores).max(1),
+                durability: options.durability,
                 io: options.io,
                 clock,
                 seed: AtomicU64::new(seed),
@@ -152,6 +155,35 @@ impl Runtime {
     #[must_use]
     pub fn clock(&self) -> Arc<dyn Clock> {
         Arc::clone(&self.shared.clock)
+    }
+
+    /// What an acknowledged commit survives.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.shared.durability
+    }
+
+    /// How databases make checkpoints.
+    pub(crate) fn checkpoint_options(&self) -> CheckpointOptions {
+        CheckpointOptions {
+            threads: self.threads(),
+            memory_bytes: self.memory_bytes(),
+            cancel: Arc::default(),
+        }
+    }
+
+    /// How databases are opened.
+    pub(crate) fn store_options(&self) -> QuadStoreOptions {
+        let clock = self.clock();
+        QuadStoreOptions {
+            log: LogOptions {
+                durability: self.durability(),
+                ..LogOptions::default()
+            },
+            now: Arc::new(move || u64::try_from(clock.now().as_micros()).unwrap_or(u64::MAX)),
+            checkpoint: self.checkpoint_options(),
+            limits: None,
+        }
     }
 
     pub(crate) fn memory(&self) -> &MemoryBudget {

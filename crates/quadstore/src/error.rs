@@ -31,6 +31,11 @@ pub enum Error {
         /// The commit that the transaction read.
         base: u64,
     },
+    /// The memory that the snapshot takes is needed for commits.
+    SnapshotExpired {
+        /// The commit that it shows.
+        commit: u64,
+    },
     /// Files, cache or memory budget; see the cause.
     Storage(stoa_storage::Error),
     /// Bytes that belong to no part passed their checksum and yet are not what the format allows;
@@ -77,6 +82,11 @@ impl fmt::Display for Error {
                 f,
                 "the transaction reads commit {base}, and what was committed since is not known in \
                  detail any more"
+            ),
+            Self::SnapshotExpired { commit } => write!(
+                f,
+                "snapshot expired: the memory that keeps commit {commit} for this reader is needed \
+                 for later ones; ask again"
             ),
             Self::Storage(_) => f.write_str("storage failed"),
             Self::Corruption {

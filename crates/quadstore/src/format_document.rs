@@ -5,13 +5,15 @@
 
 use std::collections::BTreeMap;
 
+use crate::commit::record;
 use crate::permutation::format as tree;
 use crate::root;
 use crate::segment::format as segment;
 
 const DOCUMENT: &str = include_str!("../../../docs/format.md");
-const SOURCES: [&str; 3] = [
+const SOURCES: [&str; 4] = [
     include_str!("root.rs"),
+    include_str!("commit/record.rs"),
     include_str!("permutation/format.rs"),
     include_str!("segment/format.rs"),
 ];
@@ -29,6 +31,7 @@ fn constants() -> BTreeMap<&'static str, u64> {
         root: ROOT_TREES ROOT_TREE_COUNT ROOT_NEXT_BLANK_NODE ROOT_DEFAULT_QUADS ROOT_SCHEME
             ROOT_GRAPH_FIRST ROOT_TREE_ROOTS ROOT_DICTIONARY DICTIONARY_BYTES_MAX SCHEME_FULL
             SCHEME_LEAN;
+        record: RECORD_COMMIT;
         tree: NODE_HEADER_BYTES NODE_LEVEL NODE_COUNT NODE_CHILDREN HEIGHT_MAX CHILD_FIRST
             CHILD_LAST CHILD_ROWS CHILD_DISTINCT_ONE CHILD_DISTINCT_TWO CHILD_PART
             CHILD_EXTENT_BYTES CHILD_CHECKPOINT CHILD_BYTES TREE_HEIGHT TREE_PRESENT TREE_TOP
@@ -44,12 +47,12 @@ fn constants() -> BTreeMap<&'static str, u64> {
 
 fn sections() -> Vec<&'static str> {
     let named = |section: &&str| {
-        ["Quad root\n", "Trees\n", "Segments\n"]
+        ["Quad root\n", "Commit records\n", "Trees\n", "Segments\n"]
             .iter()
             .any(|name| section.starts_with(name))
     };
     let sections: Vec<_> = DOCUMENT.split("\n## ").filter(named).collect();
-    assert_eq!(sections.len(), 3);
+    assert_eq!(sections.len(), 4);
     sections
 }
 

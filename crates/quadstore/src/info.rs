@@ -1,12 +1,13 @@
 //! `info`: what a store holds and how many bytes each part takes.
 
-use stoa_storage::Store;
+use stoa_storage::{Durability, Log, Store};
 use stoa_terms::{IdRange, Kind, Permutation};
 
 use crate::error::Result;
 use crate::permutation::Tree;
 use crate::permutation::node::Node;
 use crate::permutation::tree::child_node;
+use crate::quad_store::QuadStore;
 use crate::root::{Scheme, TreeName};
 use crate::snapshot::Snapshot;
 
@@ -37,6 +38,29 @@ pub struct Info {
     pub data_bytes: u64,
     /// Bytes of the data files that are free for reuse.
     pub free_bytes: u64,
+    /// The log, and what is kept for readers.
+    pub log: LogInfo,
+}
+
+/// The write-ahead log, and what is kept for readers of earlier commits.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct LogInfo {
+    /// Bytes of records behind the last checkpoint: what the next opening reads.
+    pub behind_bytes: u64,
+    /// The commit that the last checkpoint holds.
+    pub checkpoint_commit: u64,
+    /// Bytes of the log's files.
+    pub file_bytes: u64,
+    /// Whether commits are acknowledged before they are on the device.
+    pub is_relaxed: bool,
+    /// The oldest commit that somebody reads.
+    pub oldest_snapshot: u64,
+    /// Bytes of data files that only readers of earlier checkpoints use.
+    pub held_back_bytes: u64,
+    /// Why nothing is written any more, if so.
+    pub failure: Option<String>,
+    /// Why the last checkpoint in the background failed, if it did.
+    pub checkpoint_failure: Option<String>,
 }
 
 /// What was committed since the last checkpoint, as it is kept.
@@ -112,7 +136,33 @@ impl Snapshot {
             object_kinds,
             data_bytes: self.store().data_bytes(),
             free_bytes: self.store().free_bytes(),
+            log: LogInfo::default(),
         })
+    }
+}
+
+impl QuadStore {
+    /// The log, and what is kept for readers.
+    #[must_use]
+    pub fn log_info(&self) -> LogInfo {
+        let inner = &*self.0;
+        let (published, mark) = (inner.published(), inner.mark());
+        let root = &published.0.base.root;
+        let log = inner.log().ok();
+        let failure = log.and_then(Log::failure);
+        LogInfo {
+            behind_bytes: mark
+                .position
+                .to_u64()
+                .saturating_sub(root.log.position.to_u64()),
+            checkpoint_commit: root.commit,
+            file_bytes: log.map_or(inner.found_bytes, Log::file_bytes),
+            is_relaxed: log.is_some_and(|log| log.durability() == Durability::Relaxed),
+            oldest_snapshot: published.oldest_held(),
+            held_back_bytes: self.store().held_back_bytes(),
+            failure: failure.or_else(|| self.store().failure()),
+            checkpoint_failure: self.checkpoint_failure(),
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod bulk;
 mod check;
+mod commit;
 mod delta;
 mod dictionary;
 mod error;
@@ -24,15 +25,17 @@ mod read;
 mod root;
 mod segment;
 mod snapshot;
+mod sync;
 mod transaction;
 
 pub use bulk::*;
 pub use check::{CheckProgress, CheckReport, Problem};
+pub use commit::{CommitLimits, Committed, QuadStoreOptions};
 pub use delta::{
     Changes, CheckpointOptions, Delta, EffectiveChanges, GraphChange, NewTerms, Probed, Resolved,
 };
 pub use error::{Error, Result};
-pub use info::{DeltaInfo, Info, TreeInfo};
+pub use info::{DeltaInfo, Info, LogInfo, TreeInfo};
 pub use quad_store::QuadStore;
 pub use read::{
     Columns, Count, GraphEntry, IdRanges, KeySection, LookupRows, LookupSpec, QuadColumns,
@@ -41,6 +44,5 @@ pub use read::{
 pub use root::Scheme;
 pub use snapshot::{Lookup, Reading, Scan, Snapshot};
 pub use transaction::{
-    ChangeCounts, Clash, CommitOptions, Committed, Conflict, Savepoint, Transaction,
-    TransactionOptions,
+    ChangeCounts, Clash, CommitOptions, Conflict, Savepoint, Transaction, TransactionOptions,
 };

@@ -13,6 +13,7 @@
 
 mod composed;
 mod count;
+mod held;
 mod ways;
 
 use std::collections::BTreeMap;
@@ -31,6 +32,8 @@ use crate::read::{Columns, GraphEntry, QuadColumns};
 use crate::root::{RootPayload, Scheme, TreeName};
 use crate::transaction::Recorder;
 
+pub(crate) use held::Held;
+use held::Holding;
 pub use ways::{Lookup, Reading, Scan};
 
 /// So many graphs of a set are looked up in the catalogue to see whether the set hides anything.
@@ -53,6 +56,8 @@ pub(crate) struct Base {
     pub(crate) payload: RootPayload,
     /// By the number of the tree's name; empty ones for those that are not kept.
     pub(crate) trees: [Arc<Tree>; TreeName::ALL.len()],
+    /// Which commits are shown by snapshots of the store, over any root.
+    held: Arc<Held>,
 }
 
 /// What the handles of one snapshot share.
@@ -68,6 +73,7 @@ pub(crate) struct State {
     graph_predicates: Mutex<BTreeMap<u64, Option<Vec<u64>>>>,
     /// All predicates, once they were asked for; none if they are too many.
     predicates: OnceLock<Arc<[NamedNode]>>,
+    holding: Holding,
 }
 
 /// Which rows a graph set leaves.
@@ -82,7 +88,8 @@ impl Snapshot {
         let root = store.root();
         let payload = RootPayload::decode(&root.payload)?;
         let dictionary = Dictionary::open(store, &payload.dictionary)?;
-        Ok(Self::assemble(store, root, payload, dictionary))
+        let held = Arc::default();
+        Ok(Self::assemble(store, root, payload, dictionary, held))
     }
 
     /// The snapshot of the store's current root, which shares the caches of this one.
@@ -90,7 +97,14 @@ impl Snapshot {
         let root = self.store().root();
         let payload = RootPayload::decode(&root.payload)?;
         let dictionary = self.dictionary().reopen(&payload.dictionary)?;
-        Ok(Self::assemble(self.store(), root, payload, dictionary))
+        let held = Arc::clone(&self.0.base.held);
+        Ok(Self::assemble(
+            self.store(),
+            root,
+            payload,
+            dictionary,
+            held,
+        ))
     }
 
     fn assemble(
@@ -98,6 +112,7 @@ impl Snapshot {
         root: Root,
         payload: RootPayload,
         dictionary: Dictionary,
+        held: Arc<Held>,
     ) -> Self {
         let trees = payload
             .trees
@@ -110,6 +125,7 @@ impl Snapshot {
             root,
             payload,
             trees,
+            held,
         };
         Self::over(Arc::new(base), Delta::default(), commit)
     }
@@ -127,6 +143,7 @@ impl Snapshot {
                 .payload
                 .default_quads
                 .saturating_add_signed(delta.graph(TermId::DEFAULT_GRAPH).gained),
+            holding: Held::hold(&base.held, commit),
             base,
             dictionary,
             delta,
@@ -203,6 +220,21 @@ impl Snapshot {
     #[must_use]
     pub fn commit(&self) -> u64 {
         self.0.commit
+    }
+
+    /// The oldest commit that a snapshot of the store shows which somebody holds.
+    pub(crate) fn oldest_held(&self) -> u64 {
+        self.0.base.held.oldest().unwrap_or(self.0.commit)
+    }
+
+    /// Which commits snapshots of the store show.
+    pub(crate) fn held(&self) -> &Held {
+        &self.0.base.held
+    }
+
+    /// [`Error::SnapshotExpired`] if the memory that the snapshot takes is needed for commits.
+    fn check_kept(&self) -> Result<()> {
+        self.0.holding.check()
     }
 
     /// The first number that no blank node has.
@@ -339,6 +371,19 @@ impl Snapshot {
             recorder.graph(graph, exists);
         }
         Ok(exists)
+    }
+
+    /// Whether a graph exists even if it holds no quads.
+    pub(crate) fn is_created(&self, graph: TermId) -> Result<bool> {
+        if let Some(created) = self.0.delta.graph(graph).created {
+            return Ok(created);
+        }
+        let mut reader = self.catalogue(Intervals::new(&[graph], &[])?);
+        let mut out = QuadColumns::default();
+        reader.next(1, &mut out, None)?;
+        let [_, _, created, _] = &out.columns;
+        let created = created.first();
+        Ok(created.is_some_and(|created| created.to_bits() != 0))
     }
 
     fn graph_entry(&self, graph: TermId) -> Result<Option<GraphEntry>> {

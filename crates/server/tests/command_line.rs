@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use support::{dump, loaded, stoa, text};
+use support::{assert_failed, dump, loaded, output, stoa, text};
 
 mod support;
 
@@ -75,4 +75,21 @@ fn standard_input_and_formats() {
         text(&stoa(folder.path(), &csv).stdout),
         "o\r\n1\r\n2.50\r\n"
     );
+}
+
+#[test]
+fn a_checkpoint_and_what_info_tells_of_the_log() {
+    let folder = loaded();
+    let folder = folder.path();
+    let checkpoint = stoa(folder, &["checkpoint", "--db", "db"]);
+    assert!(checkpoint.status.success());
+    assert!(text(&checkpoint.stderr).contains("held all of commit 1 already"));
+    let info = output(folder, &["info", "--db", "db"]);
+    let log = info.lines().find(|line| line.starts_with("log ")).unwrap();
+    assert!(log.contains("behind the checkpoint of commit 1"), "{log}");
+    let absent = stoa(folder, &["checkpoint", "--db", "absent"]);
+    assert_failed(&absent, 1, &["absent is not a database"]);
+    assert!(!folder.join("absent").exists());
+    let wrong = stoa(folder, &["serve", "--db", "db", "--durability", "none"]);
+    assert_failed(&wrong, 2, &["full or relaxed"]);
 }

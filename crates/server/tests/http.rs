@@ -38,6 +38,14 @@ fn queries_are_answered_in_the_format_that_is_asked_for() {
     assert!(turtle.contains("text/turtle") && turtle.contains("<http://a/s1> <http://a/p>"));
     assert!(server.ask("GET /health HTTP/1.1", "").ends_with("ok\n"));
     assert!(server.ask("GET / HTTP/1.1", "").contains("<textarea"));
+    let status = server.ask("GET /status HTTP/1.1", "");
+    for part in [
+        "\"commit\":1",
+        "\"durability\":\"full\"",
+        "\"heldBackBytes\":0",
+    ] {
+        assert!(status.contains(part), "{status}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ mod support;
 
 /// The options that the tests below see at work; `--allow-service` is seen in service.rs, `--token` in
 /// access.rs, `--io` and `--scheme` by the tests of storage and of schemes.
-const SHOWN: [(&str, &[&str]); 6] = [
+const SHOWN: [(&str, &[&str]); 7] = [
     (
         "load",
         &[
@@ -57,6 +57,7 @@ const SHOWN: [(&str, &[&str]); 6] = [
             "--cors",
             "--db",
             "--default-graph",
+            "--durability",
             "--head-timeout",
             "--io",
             "--memory",
@@ -68,6 +69,7 @@ const SHOWN: [(&str, &[&str]); 6] = [
     ("dump", &["--db", "--format", "--io"]),
     ("info", &["--db", "--io"]),
     ("check", &["--db", "--io"]),
+    ("checkpoint", &["--db", "--io", "--memory", "--threads"]),
 ];
 
 /// The options that a help describes.

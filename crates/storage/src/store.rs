@@ -310,6 +310,22 @@ impl Store {
             .sum()
     }
 
+    /// Why nothing is written any more, if so.
+    #[must_use]
+    pub fn failure(&self) -> Option<String> {
+        self.inner.failure.get().cloned()
+    }
+
+    /// The bytes in data files that only readers of earlier roots use.
+    #[must_use]
+    pub fn held_back_bytes(&self) -> u64 {
+        let writer = self.inner.lock_writer();
+        let deferred = writer.deferred.iter();
+        let waiting = deferred.skip_while(|deferred| deferred.root.strong_count() == 0);
+        let pages = waiting.flat_map(|deferred| &deferred.ranges);
+        pages.map(|range| range.pages).sum::<u64>() * format::PAGE_BYTES
+    }
+
     /// The bytes in data files that the current root does not use.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {

@@ -11,6 +11,7 @@ use super::answer::{Expected, expected, judge};
 use super::reference::{self, DIFFERENCES};
 use super::{Dataset, Fault, Seen};
 use crate::compare::{Answer, Solutions};
+use crate::over_delta;
 use crate::random::ast::Query;
 use crate::random::data::{Data, label_predicate};
 use crate::random::{print, shrink};
@@ -20,6 +21,7 @@ use crate::scratch::Scratch;
 pub struct Bench {
     /// The data.
     pub data: Data,
+    over_delta: bool,
     scratch: Scratch,
     memory: Quads,
     /// The labels of blank nodes: the database's and the data's.
@@ -140,16 +142,24 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
 pub const CONFIGURATIONS: usize = 8;
 
 impl Bench {
-    /// Loads data.
+    /// Loads data; a part of it as commits if `over_delta`.
     ///
     /// # Errors
     /// If it cannot be loaded.
-    pub fn new(data: Data) -> anyhow::Result<Self> {
+    pub fn new(data: Data, over_delta: bool) -> anyhow::Result<Self> {
         let scratch = Scratch::with_threads(1);
-        scratch.load(data.text(), GraphFormat::NQuads, None, None)?;
+        if over_delta {
+            over_delta::load(
+                &scratch,
+                (&data.text(), GraphFormat::NQuads, "urn:base", None),
+            )?;
+        } else {
+            scratch.load(data.text(), GraphFormat::NQuads, None, None)?;
+        }
         let memory = data.quads.iter().collect();
         let mut bench = Self {
             data,
+            over_delta,
             scratch,
             memory,
             labels: BTreeMap::new(),
@@ -375,7 +385,7 @@ pub fn smaller(bench: &Bench, query: &Query, who: &'static str) -> anyhow::Resul
                 continue;
             }
             candidate.find_graphs();
-            match fails(&Bench::new(candidate.clone())?, &query) {
+            match fails(&Bench::new(candidate.clone(), bench.over_delta)?, &query) {
                 Some(said) => {
                     data = candidate;
                     report = said;

@@ -45,6 +45,7 @@ pub(super) fn commit(store: &QuadStore, shared: &Shared) -> Result<BulkSummary> 
         checkpoint: commit.checkpoint(),
         ids_file: &ids_file,
         next_blank_node: commit.next_blank_node(),
+        take_blank_nodes: &|count| store.take_blank_nodes(count),
     }
     .run(&mut partials)?;
     let (predicates, graphs) = announced(&partials)?;
@@ -82,7 +83,7 @@ fn begin<'a>(store: &'a QuadStore, shared: &Shared) -> Result<Commit<'a>> {
         if let Some(commit) = store.begin_commit(shared.options.scheme)? {
             return Ok(commit);
         }
-        store.checkpoint(&options)?;
+        store.checkpoint_after_others(&options)?;
     }
 }
 

@@ -46,6 +46,8 @@ pub(super) struct Merge<'a> {
     pub(super) checkpoint: &'a Checkpoint<'a>,
     pub(super) ids_file: &'a Arc<SpillFile>,
     pub(super) next_blank_node: u64,
+    /// Gives the first of so many numbers for new blank nodes.
+    pub(super) take_blank_nodes: &'a (dyn Fn(u64) -> u64 + Sync),
 }
 
 /// The outcome for one kind (or one depth of triple terms).
@@ -184,6 +186,10 @@ impl Merge<'_> {
         if sink.kind != Kind::BlankNode && !self.dictionary.is_empty(sink.kind) {
             self.dictionary
                 .lookup_sorted(sink.kind, &keys, &mut known)?;
+        }
+        if sink.kind == Kind::BlankNode && !keys.is_empty() {
+            // Transactions take some meanwhile.
+            sink.next_payload = (self.take_blank_nodes)(keys.len() as u64);
         }
         let mut ids = Vec::with_capacity(keys.len());
         for (number, key) in keys.iter().enumerate() {

@@ -49,12 +49,13 @@ impl QuadStore {
     /// there was anything. Commits and readers go on meanwhile.
     ///
     /// # Errors
-    /// If files cannot be read or written, if a checkpoint or the commit of a load is running, or it
-    /// was cancelled: nothing is changed then, and the delta is kept.
+    /// If files cannot be read or written, if a checkpoint is running, or it was cancelled: nothing is
+    /// changed then, and the delta is kept.
     pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<bool> {
         let Some(commit) = self.begin_checkpoint()? else {
             return Ok(false);
         };
+        let _running = self.0.keeper.running();
         commit.write(options)?;
         Ok(true)
     }

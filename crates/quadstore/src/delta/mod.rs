@@ -23,7 +23,7 @@
 //! # Limits
 //! Less than 64 bytes a quad over all orders; each batch holds a reservation of exactly what it takes.
 //! There are at most log2 of the changes batches, each at least twice as large as the next, once all
-//! that are due were merged.
+//! that are due were merged; and at most `BATCHES_MAX` above the frozen ones in any case.
 
 mod changes;
 mod checkpoint;
@@ -56,6 +56,8 @@ use crate::segment::Row;
 /// A commit merges batches of at most so many changes itself; larger ones wait for
 /// [`Delta::merged`], which somebody calls who has the time: a million take about a second.
 const MERGED_AT_COMMIT: usize = 1 << 14;
+/// If nobody does, a commit merges larger ones, too, rather than leave more batches than these.
+const BATCHES_MAX: usize = 24;
 
 /// The changes of one commit, or of several that follow each other.
 #[derive(Debug)]
@@ -271,22 +273,35 @@ impl Delta {
         let (graphs, terms) = (changes.graph_deltas(), changes.new_terms());
         let batch = Batch::new(added, removed, graphs, terms, budget)?;
         delta.batches.push(Arc::new(batch));
-        while let Some((first, one, two)) = delta.mergeable()
-            && one.len() + two.len() <= MERGED_AT_COMMIT
-        {
+        while let Some((at, [one, two])) = delta.due_at_commit(MERGED_AT_COMMIT) {
             let batch = Batch::merge(one, two, graph_first, budget)?;
-            delta.batches.truncate(first);
-            delta.batches.push(Arc::new(batch));
+            delta.batches.splice(at..at + 2, [Arc::new(batch)]);
         }
         Ok(delta)
     }
 
-    /// The last two batches, and the place of the first of them, if they should become one.
-    fn mergeable(&self) -> Option<(usize, &Batch, &Batch)> {
-        let open = self.batches.get(self.frozen..)?;
-        let [.., one, two] = open else { return None };
-        let is_due = one.len() < two.len().saturating_mul(2);
-        is_due.then_some((self.batches.len() - 2, one, two))
+    /// The neighbours that a commit makes one batch of, if they have together at most `most` changes or
+    /// there are too many batches.
+    fn due_at_commit(&self, most: usize) -> Option<(usize, &[Arc<Batch>; 2])> {
+        let (at, pair) = self.due().next_back()?;
+        let is_last = at + 2 == self.batches.len();
+        let is_small = pair.iter().map(|batch| batch.len()).sum::<usize>() <= most;
+        let are_many = self.batches.len() - self.frozen > BATCHES_MAX;
+        (is_last && is_small || are_many).then_some((at, pair))
+    }
+
+    /// Neighbouring batches of about one size, which should become one, and the place of the first.
+    fn due(&self) -> impl DoubleEndedIterator<Item = (usize, &[Arc<Batch>; 2])> {
+        let open = self.batches.get(self.frozen..).unwrap_or(&[]);
+        let pairs = open.array_windows::<2>().enumerate();
+        pairs
+            .filter(|(_, [one, two])| one.len() < two.len().saturating_mul(2))
+            .map(|(at, pair)| (self.frozen + at, pair))
+    }
+
+    /// Whether [`Delta::merged`] has something to do.
+    pub(crate) fn is_merge_due(&self) -> bool {
+        self.due().next().is_some()
     }
 
     /// This version with fewer batches: as many merged as are of about one size. `None` if there is
@@ -296,11 +311,9 @@ impl Delta {
         graph_first: bool,
         budget: &MemoryBudget,
     ) -> Result<Option<Merged>> {
-        let open = self.batches.get(self.frozen..).unwrap_or(&[]);
-        let pair = open
-            .array_windows::<2>()
-            .find(|[one, two]| one.len() < two.len().saturating_mul(2));
-        let Some(pair) = pair else { return Ok(None) };
+        let Some((_, pair)) = self.due().next() else {
+            return Ok(None);
+        };
         let [one, two] = pair;
         Ok(Some(Merged {
             replaced: pair.clone(),

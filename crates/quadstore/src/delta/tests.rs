@@ -272,6 +272,34 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    /// The operations of a transaction, each probed against what the ones before came to, are joined.
+    #[test]
+    fn joined_changes_are_those_of_all_operations(root in smalls(0..100), steps in steps(1..5)) {
+        let fixture = Fixture::shaped(SMALL, Shape::Full);
+        let mut model = Model::default();
+        load(&fixture, &mut model, &root);
+        let base = fixture.quads.snapshot();
+        let (mut view, mut joined) = (base.clone(), Probed::default());
+        for step in &steps {
+            let changes = changes(&model, step);
+            joined.then(&view.probe(&changes).unwrap());
+            view = view.changed(&changes).unwrap().0;
+            model.apply(&changes);
+        }
+        let effective = joined.effective();
+        check(&view, &model);
+        check(&fixture.quads.apply(&effective).unwrap(), &model);
+        // What is in no effective change is as it was.
+        let mut again = joined.clone();
+        base.probe_again(&mut again).unwrap();
+        prop_assert!(again.effective().added().eq(effective.added()));
+        prop_assert!(again.effective().removed().eq(effective.removed()));
+    }
+}
+
 /// A transaction sees what it wrote, and nobody else does.
 #[test]
 fn a_changed_snapshot_is_private() {
@@ -334,6 +362,38 @@ fn batches_are_merged() {
             .sum::<usize>(),
         0
     );
+}
+
+/// If nobody merges batches, a commit does before they are too many.
+#[test]
+fn batches_stay_few_if_nobody_merges_them() {
+    let fixture = Fixture::shaped(TreeLimits::default(), Shape::Full);
+    let snapshot = fixture.quads.snapshot();
+    let budget = MemoryBudget::unlimited();
+    let id = |number: u64| TermId::new(stoa_terms::Kind::Iri, number);
+    let mut delta = super::Delta::default();
+    for commit in 0..100_u64 {
+        let rows = commit * 10..commit * 10 + 10;
+        let changes = Changes {
+            added: rows.map(|row| [id(row), id(1), id(row), id(2)]).collect(),
+            ..Changes::default()
+        };
+        let effective = snapshot.probe(&changes).unwrap().effective();
+        // As if ten changes were as many as a commit merges.
+        let alone = super::Delta::default()
+            .with(&effective, false, &budget)
+            .unwrap();
+        delta.batches.extend(alone.batches);
+        while let Some((at, [one, two])) = delta.due_at_commit(10) {
+            let batch = super::Batch::merge(one, two, false, &budget).unwrap();
+            delta
+                .batches
+                .splice(at..at + 2, [std::sync::Arc::new(batch)]);
+        }
+        assert!(delta.batches.len() <= super::BATCHES_MAX);
+        assert_eq!(delta.net_quads(), i64::try_from(commit * 10 + 10).unwrap());
+    }
+    assert!(delta.batches.len() > 5);
 }
 
 /// What a delta takes is what the budget lost, to the byte, and comes back with it.

@@ -725,6 +725,7 @@ impl Lookup {
     /// none, before.
     pub fn next(&mut self, max_rows: usize, out: &mut LookupRows) -> Result<bool> {
         out.clear();
+        self.snapshot.check_kept()?;
         let index = &mut out.key_index;
         let more = self.way.next(max_rows, &mut out.columns, Some(index))?;
         for index in index {
@@ -806,6 +807,7 @@ impl Scan {
     /// Returns `false` at the end. There may be fewer rows than asked for, even none, before.
     pub fn next(&mut self, max_rows: usize, out: &mut QuadColumns) -> Result<bool> {
         out.clear();
+        self.snapshot.check_kept()?;
         if let Some(spec) = self.unread.take()
             && let Some(recorder) = self.snapshot.recorder()
         {

@@ -21,7 +21,6 @@
 //! Changes are reserved of the memory budget twice: as batches of the view, and as what is to be committed, 40
 //! bytes a quad.
 
-mod commit;
 mod conflict;
 mod reads;
 mod recorder;
@@ -32,12 +31,11 @@ use std::sync::Arc;
 use stoa_storage::Reservation;
 use stoa_terms::{Kind, TermId};
 
-pub use commit::Committed;
-pub(crate) use commit::{Commits, Living, Prepared};
 pub use conflict::{Clash, Conflict};
-use reads::ReadSet;
+pub(crate) use reads::ReadSet;
 pub(crate) use recorder::Recorder;
 
+use crate::commit::{Committed, Living, Prepared};
 use crate::delta::{Changes, GraphChange, NewTerms, Probed, Resolved};
 use crate::error::Result;
 use crate::quad_store::QuadStore;

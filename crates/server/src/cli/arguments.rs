@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use stoa_database::federation::Fetch;
 use stoa_database::results::ResultFormat;
-use stoa_database::{DirectionForm, DumpFormat, GraphFormat, IoCalls, Scheme};
+use stoa_database::{DirectionForm, DumpFormat, Durability, GraphFormat, IoCalls, Scheme};
 
 use crate::fetch::{Fetcher, Prefix};
 use crate::http::{RESERVED, is_name};
@@ -75,6 +75,11 @@ Example:
 Example:
   stoa check --db mydb")]
     Check(Folder),
+    /// Write what was committed since the last checkpoint into the sort orders, which serve does by itself
+    #[command(after_help = "\
+Example:
+  stoa checkpoint --db mydb")]
+    Checkpoint(Checkpoint),
 }
 
 #[derive(Args, Debug)]
@@ -85,6 +90,18 @@ pub(super) struct Folder {
     /// How files of the database are read: uring (where the kernel allows it) or pread
     #[arg(long, value_name = "CALLS", env = "STOA_IO", value_parser = parse_io, default_value = "uring")]
     pub(super) io: IoCalls,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Checkpoint {
+    #[command(flatten)]
+    pub(super) folder: Folder,
+    /// Memory to use at most, such as 2G; by default a quarter of the machine's
+    #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
+    pub(super) memory: Option<u64>,
+    /// Threads to work with; by default one for each core
+    #[arg(long, value_name = "N", env = "STOA_THREADS", value_parser = parse_threads)]
+    pub(super) threads: Option<usize>,
 }
 
 #[derive(Args, Debug)]
@@ -223,6 +240,10 @@ pub(super) struct Serve {
     pub(super) bind: String,
     #[command(flatten)]
     pub(super) limits: QueryLimits,
+    /// What a commit survives that was answered: full (loss of power) or relaxed (the end of the process;
+    /// loss of power takes the last second)
+    #[arg(long, value_name = "HOW", env = "STOA_DURABILITY", value_parser = parse_durability, default_value = "full")]
+    pub(super) durability: Durability,
     /// Threads that run queries; by default one for each core
     #[arg(long, value_name = "N", env = "STOA_THREADS", value_parser = parse_threads)]
     pub(super) threads: Option<usize>,
@@ -309,6 +330,14 @@ fn parse_io(text: &str) -> Result<IoCalls, String> {
         "uring" => Ok(IoCalls::Uring),
         "pread" => Ok(IoCalls::Pread),
         _ => Err("give uring or pread".to_owned()),
+    }
+}
+
+fn parse_durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "full" => Ok(Durability::Full),
+        "relaxed" => Ok(Durability::Relaxed),
+        _ => Err("give full or relaxed".to_owned()),
     }
 }
 
@@ -414,7 +443,7 @@ mod tests {
             .map(|sub| sub.get_name().to_owned())
             .filter(|name| name != "help")
             .collect();
-        assert!(names.len() >= 6);
+        assert!(names.len() >= 7);
         for name in names {
             let sub = command.find_subcommand_mut(&name).unwrap();
             assert_examples(sub, &format!("stoa {name}"));

@@ -1,4 +1,4 @@
-//! `load`, `dump`, `info` and `check`.
+//! `load`, `dump`, `info`, `check` and `checkpoint`.
 
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use stoa_database::{
     RuntimeOptions, Skipped,
 };
 
-use super::arguments::{Dump, Folder, Load};
+use super::arguments::{Checkpoint, Dump, Folder, Load};
 use super::output::say;
 use super::progress::Drawn;
 use super::sizes::{bytes, count, counted, rate, to_f64};
@@ -138,9 +138,53 @@ pub(super) fn info(arguments: &Folder) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Appends a name and a value to a list of such.
+fn line(text: &mut String, name: &str, value: &str) {
+    text.push_str(&format!("{name:<30}{value}\n"));
+}
+
+/// What was committed lately, and what is kept for readers.
+fn log_text(info: &Info, text: &mut String) {
+    let (delta, log) = (&info.delta, &info.log);
+    if delta.batches > 0 {
+        line(
+            text,
+            "not in a checkpoint",
+            &format!(
+                "{} added, {} removed, {} in {}",
+                counted(delta.added, "quad"),
+                count(delta.removed),
+                counted(delta.terms, "term"),
+                bytes(delta.bytes)
+            ),
+        );
+    }
+    line(
+        text,
+        "log",
+        &format!(
+            "{}, of which {} behind the checkpoint of commit {}",
+            bytes(log.file_bytes),
+            bytes(log.behind_bytes),
+            log.checkpoint_commit
+        ),
+    );
+    if log.oldest_snapshot < info.commit || log.held_back_bytes > 0 {
+        line(
+            text,
+            "oldest snapshot",
+            &format!(
+                "commit {}, holds back {}",
+                log.oldest_snapshot,
+                bytes(log.held_back_bytes)
+            ),
+        );
+    }
+}
+
 fn info_text(info: &Info) -> String {
     let mut text = String::new();
-    let mut line = |name: &str, value: String| text.push_str(&format!("{name:<30}{value}\n"));
+    let mut line = |name: &str, value: String| line(&mut text, name, &value);
     line("quads", count(info.quads));
     line("named graphs", count(info.named_graphs));
     line("terms", format!("{} in the dictionary", count(info.terms)));
@@ -191,10 +235,36 @@ fn info_text(info: &Info) -> String {
         line("bytes a quad", format!("{each:.1}"));
     }
     line("commit", info.commit.to_string());
+    log_text(info, &mut text);
+    let mut line = |name: &str, value: String| self::line(&mut text, name, &value);
     line("format version", info.format_version.to_string());
     line("database id", info.database_id.clone());
     line("I/O", info.io.clone());
     text
+}
+
+pub(super) fn checkpoint(arguments: &Checkpoint) -> anyhow::Result<ExitCode> {
+    let runtime = Runtime::new(RuntimeOptions {
+        memory_bytes: arguments.memory,
+        threads: arguments.threads,
+        io: arguments.folder.io,
+        ..RuntimeOptions::default()
+    })?;
+    let options = OpenOptions {
+        access: Access::Exclusive,
+        create: false,
+    };
+    let database = Database::open(&runtime, &arguments.folder.db, &options)?;
+    let summary = database.checkpoint()?;
+    say(&if summary.written {
+        format!("the sort orders hold all of commit {}", summary.commit)
+    } else {
+        format!(
+            "the sort orders held all of commit {} already",
+            summary.commit
+        )
+    });
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn check(arguments: &Folder, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {

@@ -48,6 +48,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Dump(dump) => commands::dump(&dump, &interrupted),
         Command::Info(info) => commands::info(&info),
         Command::Check(check) => commands::check(&check, &interrupted),
+        Command::Checkpoint(checkpoint) => commands::checkpoint(&checkpoint),
     };
     match result {
         Ok(code) => code,

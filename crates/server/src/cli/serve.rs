@@ -40,6 +40,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
     let runtime = Runtime::new(RuntimeOptions {
         memory_bytes: Some(reservable(memory)?),
         threads: arguments.threads,
+        durability: arguments.durability,
         fetch: arguments
             .limits
             .fetch()

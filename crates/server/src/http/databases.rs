@@ -48,6 +48,7 @@ pub(super) enum Resource<'a> {
     /// The list of databases.
     List,
     Health,
+    Status,
     /// The same address with a slash at its end.
     AddSlash,
 }
@@ -59,6 +60,7 @@ impl Databases {
             "/health" => return Some((None, Resource::Health)),
             "/protocol" => return Some((None, Resource::Protocol)),
             "/repositories" | "/repositories/" => return Some((None, Resource::Repositories)),
+            "/status" => return Some((None, Resource::Status)),
             "/" if self.root.is_none() => return Some((None, Resource::List)),
             _ => {}
         }

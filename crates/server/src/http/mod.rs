@@ -1,5 +1,5 @@
 //! HTTP: the SPARQL Protocol for queries, the Graph Store Protocol and the protocol of RDF4J for reading,
-//! service descriptions, the query page, `/health`.
+//! service descriptions, the query page, `/health`, `/status`.
 //!
 //! One reactor thread a core accepts and serves connections; it parses requests and moves bytes.
 //! Everything that may take time, planning included, runs as a task in the worker pool
@@ -23,6 +23,7 @@ mod problem;
 mod rdf4j;
 mod route;
 mod sparql;
+mod status;
 mod store;
 mod writing;
 

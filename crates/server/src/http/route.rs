@@ -23,6 +23,7 @@ use super::notes::STOA_NOTE;
 use super::problem::Problem;
 use super::rdf4j;
 use super::sparql::sparql;
+use super::status::status;
 use super::store::store;
 
 const PAGE: &str = include_str!("page.html");
@@ -114,6 +115,7 @@ async fn route(
         (Resource::Protocol, _) => Ok(rdf4j::protocol()),
         (Resource::AddSlash, _) => redirect(&format!("{path}/")),
         (Resource::Health, _) => Ok(whole("text/plain; charset=utf-8", "ok\n")),
+        (Resource::Status, _) => Ok(whole("application/json", status(&service.databases))),
         (Resource::List, _) => Ok(whole("text/html; charset=utf-8", list(service))),
         (
             Resource::Page

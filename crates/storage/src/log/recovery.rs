@@ -143,6 +143,14 @@ impl LogRecovery {
         }
     }
 
+    /// The bytes that the files of the log take in the directory.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        let files = self.reader.scan.files.iter();
+        let lengths = files.map(|file| file.file.len());
+        lengths.filter_map(std::result::Result::ok).sum()
+    }
+
     /// Reads on in the payload of the record; returns how many bytes, 0 at its end.
     pub fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         self.reader.read(buffer)

@@ -150,12 +150,24 @@ impl Log {
     /// whether the records are found when the log is opened again.
     pub fn commit(&self, records: &[NewRecord<'_>], now: u64) -> Result<Appended> {
         let appended = self.append(records, now)?;
-        let end = appended.mark.position.to_u64();
+        self.acknowledge(appended.mark.position)?;
+        Ok(appended)
+    }
+
+    /// Waits until everything before `position` is as durable as the options say; what others append
+    /// meanwhile goes with it.
+    pub fn acknowledge(&self, position: Lsn) -> Result<()> {
+        let end = position.to_u64();
         self.drive(match self.durability {
             Durability::Full => Goal::Durable(end),
             Durability::Relaxed => Goal::Written(end),
-        })?;
-        Ok(appended)
+        })
+    }
+
+    /// What an acknowledged commit survives.
+    #[must_use]
+    pub fn durability(&self) -> Durability {
+        self.durability
     }
 
     /// Appends records one after the other, without waiting; they go out with the next

@@ -1,0 +1,161 @@
+//! The keeper: work that nobody who commits should wait for, on threads that are lent to it.
+//!
+//! It makes one batch of the delta of two of about one size, writes the delta into the trees when it
+//! takes much memory or the log becomes long, and under relaxed durability syncs the log once a second.
+//! Without a keeper whoever commits does the same, later.
+//!
+//! # Concurrency
+//! [`QuadStore::keep`] and [`QuadStore::keep_synced`] run each on a thread of the caller's until
+//! [`QuadStore::stop_keeping`]. Commits wake them; they take no lock of theirs while they work.
+
+use std::time::Duration;
+
+use stoa_storage::Durability;
+
+use crate::delta::CheckpointOptions;
+use crate::error::{Error, Result};
+use crate::quad_store::{Inner, QuadStore};
+use crate::sync::{Condvar, Mutex, lock, wait, wait_while_for};
+
+/// How often the log is synced under relaxed durability, and after which time a failed checkpoint is
+/// tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What threads that keep a store tell each other.
+#[derive(Debug, Default)]
+pub(crate) struct Keeper {
+    state: Mutex<State>,
+    /// Notified when the state changes.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    stop: bool,
+    /// There may be something to do.
+    woken: bool,
+    /// A checkpoint is being made.
+    running: bool,
+    /// Why the last checkpoint of the keeper failed.
+    failure: Option<String>,
+}
+
+/// A checkpoint is being made until this is dropped.
+pub(crate) struct Running<'a>(&'a Keeper);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.state).running = false;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Keeper {
+    /// Says that a checkpoint is being made.
+    pub(crate) fn running(&self) -> Running<'_> {
+        lock(&self.state).running = true;
+        Running(self)
+    }
+
+    /// Wakes the keeper if there is something to do for it.
+    pub(super) fn notice(&self, inner: &Inner) {
+        if inner.is_checkpoint_due() || inner.newest().delta().is_merge_due() {
+            lock(&self.state).woken = true;
+            self.changed.notify_all();
+        }
+    }
+
+    fn wait_for_checkpoint(&self) {
+        let mut state = lock(&self.state);
+        while state.running {
+            state = wait(&self.changed, state);
+        }
+    }
+
+    /// Waits until there is something to do; `false` if that is to end.
+    fn wait_for_work(&self) -> bool {
+        let mut state = lock(&self.state);
+        while !state.woken && !state.stop {
+            state = wait(&self.changed, state);
+        }
+        state.woken = false;
+        !state.stop
+    }
+
+    /// Waits for the pause, or the end; `false` if that has come.
+    fn pause(&self) -> bool {
+        let state = wait_while_for(&self.changed, lock(&self.state), PAUSE, |state| !state.stop);
+        !state.stop
+    }
+}
+
+impl QuadStore {
+    /// Keeps delta and log small until [`QuadStore::stop_keeping`].
+    pub fn keep(&self) {
+        let inner = &*self.0;
+        // What recovery found may be much.
+        inner.keeper.notice(inner);
+        while inner.keeper.wait_for_work() {
+            // What fails here fails again where it matters.
+            while self.merge_delta().unwrap_or(false) {}
+            if !inner.is_checkpoint_due() {
+                continue;
+            }
+            let result = self.checkpoint_after_others(&inner.options.checkpoint);
+            let failed = result.is_err();
+            lock(&inner.keeper.state).failure = result.err().map(|error| error.to_string());
+            if failed && !inner.keeper.pause() {
+                break;
+            }
+        }
+    }
+
+    /// Under relaxed durability syncs the log every second until [`QuadStore::stop_keeping`].
+    pub fn keep_synced(&self) {
+        let Ok(log) = self.0.log() else { return };
+        if log.durability() == Durability::Full {
+            return;
+        }
+        while self.0.keeper.pause() {
+            // After a failure all commits are refused; it is told there.
+            drop(log.sync());
+        }
+    }
+
+    /// Lets the threads go that keep the store; those in a checkpoint finish it.
+    pub fn stop_keeping(&self) {
+        lock(&self.0.keeper.state).stop = true;
+        self.0.keeper.changed.notify_all();
+    }
+
+    /// Why the last checkpoint of the keeper failed, if it did.
+    #[must_use]
+    pub fn checkpoint_failure(&self) -> Option<String> {
+        lock(&self.0.keeper.state).failure.clone()
+    }
+
+    /// As [`QuadStore::checkpoint`], but waits for one that is being made.
+    ///
+    /// # Errors
+    /// As [`QuadStore::checkpoint`].
+    pub fn checkpoint_after_others(&self, options: &CheckpointOptions) -> Result<bool> {
+        loop {
+            match self.checkpoint(options) {
+                Err(Error::Storage(stoa_storage::Error::CheckpointRunning)) => {
+                    self.0.keeper.wait_for_checkpoint();
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Waits until the delta takes no more than its share, and makes a checkpoint if nobody does.
+    pub(super) fn make_room(&self) -> Result<()> {
+        let most = self.0.commit_limits.delta_bytes_max;
+        while self.0.newest().delta().memory_bytes() > most {
+            self.0.check_writable()?;
+            self.checkpoint_after_others(&self.0.options.checkpoint)?;
+        }
+        Ok(())
+    }
+}

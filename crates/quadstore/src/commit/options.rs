@@ -1,0 +1,87 @@
+//! How a store commits: how durable, and how much it keeps in memory and in the log.
+
+use std::fmt;
+use std::sync::Arc;
+
+use stoa_storage::{LogOptions, MemoryBudget};
+
+use crate::delta::CheckpointOptions;
+
+/// How a store of quads is opened.
+#[derive(Clone)]
+pub struct QuadStoreOptions {
+    /// How the log is written; among others what an acknowledged commit survives.
+    pub log: LogOptions,
+    /// The time in microseconds since 1970, for the records of commits; it may go back, they do not.
+    pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// How checkpoints are made where nothing else is asked for.
+    pub checkpoint: CheckpointOptions,
+    /// What is kept between checkpoints; by default by the memory budget.
+    pub limits: Option<CommitLimits>,
+}
+
+impl Default for QuadStoreOptions {
+    /// Full durability, one thread, and a time that stands still.
+    fn default() -> Self {
+        Self {
+            log: LogOptions::default(),
+            now: Arc::new(|| 0),
+            checkpoint: CheckpointOptions {
+                threads: 1,
+                memory_bytes: 64 << 20,
+                cancel: Arc::default(),
+            },
+            limits: None,
+        }
+    }
+}
+
+impl fmt::Debug for QuadStoreOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuadStoreOptions")
+            .field("log", &self.log)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What is kept between checkpoints, in bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CommitLimits {
+    /// A checkpoint is due when the delta takes so much memory.
+    pub delta_bytes: u64,
+    /// Commits wait for a checkpoint when it takes so much.
+    pub delta_bytes_max: u64,
+    /// Recovery makes a checkpoint when it takes so much: nobody else needs memory then.
+    pub replay_bytes: u64,
+    /// A checkpoint is due when the log behind the last one is so long; earlier, but not before
+    /// `LOG_BYTES_MIN`, if the data take less.
+    pub log_bytes: u64,
+    /// What commits may take that transactions may have to be checked against.
+    pub recent_bytes: u64,
+}
+
+/// No checkpoint is due because of a shorter log.
+const LOG_BYTES_MIN: u64 = 16 << 20;
+
+impl CommitLimits {
+    /// Those for a memory budget.
+    #[must_use]
+    pub fn of(budget: &MemoryBudget) -> Self {
+        let limit = budget.limit();
+        let delta_bytes = (limit / 8).min(1 << 30);
+        Self {
+            delta_bytes,
+            delta_bytes_max: 2 * delta_bytes,
+            replay_bytes: (limit / 3).min(4 << 30),
+            log_bytes: 256 << 20,
+            recent_bytes: (limit / 16).min(256 << 20),
+        }
+    }
+
+    /// Whether a log of so many bytes makes a checkpoint due, where the data take `data_bytes()`.
+    pub(crate) fn is_log_long(&self, bytes: u64, data_bytes: impl FnOnce() -> u64) -> bool {
+        let least = LOG_BYTES_MIN.min(self.log_bytes);
+        bytes >= least && bytes >= self.log_bytes.min(data_bytes().max(least))
+    }
+}

@@ -1,0 +1,255 @@
+//! What a commit writes to the log: its changes, so that recovery makes the same commit again.
+//!
+//! Numbers are of variable length; ids are told as the difference to the one before them in the same
+//! column, so that sorted rows take few bytes.
+//!
+//! # Format
+//! docs/format.md#commit-records
+
+use stoa_terms::TermId;
+
+use crate::delta::{EffectiveChanges, GraphChange};
+use crate::segment::Row;
+
+/// The kind of a log record that is a commit.
+pub(crate) const RECORD_COMMIT: u32 = 1;
+/// Bytes of seven bits that a number of 64 bits takes at most.
+const NUMBER_BYTES_MAX: usize = 10;
+
+/// [`RECORD_COMMIT`] as the log takes it.
+pub(super) const KIND: u8 = {
+    let [kind, ..] = RECORD_COMMIT.to_le_bytes();
+    kind
+};
+
+/// A record as it was read.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) changes: EffectiveChanges,
+    /// What its author says of it.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the list of commits"))]
+    pub(crate) message: Option<String>,
+}
+
+/// About as many bytes as the record of changes takes at most, without the message.
+pub(super) fn bytes_max(changes: &EffectiveChanges) -> u64 {
+    let rows = changes.added().len() + changes.removed().len();
+    changes.memory_bytes() + (rows * 8) as u64 + 64
+}
+
+/// The payload of the record of a commit.
+pub(super) fn encode(changes: &EffectiveChanges, message: Option<&str>) -> Vec<u8> {
+    let mut out = Vec::new();
+    let message = message.unwrap_or_default();
+    put(&mut out, message.len() as u64);
+    out.extend_from_slice(message.as_bytes());
+    put(&mut out, changes.next_blank_node());
+    let terms = changes.terms().count();
+    put(&mut out, terms as u64);
+    let mut last = 0;
+    for (_, key, id) in changes.terms() {
+        put_difference(&mut out, &mut last, id.to_bits());
+        put(&mut out, key.len() as u64);
+        out.extend_from_slice(key);
+    }
+    let graphs: Vec<GraphChange> = changes.graphs().collect();
+    put(&mut out, graphs.len() as u64);
+    let mut last = 0;
+    for change in graphs {
+        put_difference(&mut out, &mut last, change.graph.to_bits());
+        out.push(u8::from(change.created));
+    }
+    put_rows(&mut out, changes.removed_rows());
+    put_rows(&mut out, changes.added_rows());
+    out
+}
+
+/// The record with a payload; `None` if it is none.
+pub(crate) fn decode(payload: &[u8]) -> Option<Record> {
+    let mut rest = payload;
+    let length = take(&mut rest)?;
+    let message = take_bytes(&mut rest, length)?;
+    let message = String::from_utf8(message.to_vec()).ok()?;
+    let next_blank_node = take(&mut rest)?;
+    let mut terms = Vec::new();
+    let mut last = 0;
+    for _ in 0..take(&mut rest)? {
+        let id = TermId::from_bits(take_difference(&mut rest, &mut last)?);
+        let length = take(&mut rest)?;
+        terms.push((id, take_bytes(&mut rest, length)?.to_vec()));
+    }
+    let mut graphs = Vec::new();
+    let mut last = 0;
+    for _ in 0..take(&mut rest)? {
+        let graph = TermId::from_bits(take_difference(&mut rest, &mut last)?);
+        let created = match take_bytes(&mut rest, 1)? {
+            [0] => false,
+            [1] => true,
+            _ => return None,
+        };
+        graphs.push(GraphChange { graph, created });
+    }
+    let removed = take_rows(&mut rest)?;
+    let added = take_rows(&mut rest)?;
+    if !rest.is_empty() {
+        return None;
+    }
+    Some(Record {
+        changes: EffectiveChanges::of_rows(added, removed, &graphs, terms, next_blank_node)?,
+        message: Some(message).filter(|message| !message.is_empty()),
+    })
+}
+
+fn put_rows(out: &mut Vec<u8>, rows: &[Row]) {
+    put(out, rows.len() as u64);
+    let mut last: Row = [0; 4];
+    for row in rows {
+        for (last, value) in last.iter_mut().zip(row) {
+            put_difference(out, last, *value);
+        }
+    }
+}
+
+fn take_rows(rest: &mut &[u8]) -> Option<Vec<Row>> {
+    let count = take(rest)?;
+    // A row takes at least a byte a column.
+    let count = usize::try_from(count).ok()?;
+    if count > rest.len() / 4 {
+        return None;
+    }
+    let mut rows = Vec::with_capacity(count);
+    let mut last: Row = [0; 4];
+    for _ in 0..count {
+        for last in &mut last {
+            take_difference(rest, last)?;
+        }
+        rows.push(last);
+    }
+    Some(rows)
+}
+
+/// A difference of either sign as a number that is small if the difference is.
+fn put_difference(out: &mut Vec<u8>, last: &mut u64, value: u64) {
+    let difference = value.wrapping_sub(*last).cast_signed();
+    put(
+        out,
+        ((difference << 1) ^ (difference >> 63)).cast_unsigned(),
+    );
+    *last = value;
+}
+
+fn take_difference(rest: &mut &[u8], last: &mut u64) -> Option<u64> {
+    let number = take(rest)?;
+    let difference = (number >> 1) ^ (number & 1).wrapping_neg();
+    *last = last.wrapping_add(difference);
+    Some(*last)
+}
+
+/// Seven bits a byte, the lowest first; all bytes but the last have bit 7 set.
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    loop {
+        let [low, ..] = number.to_le_bytes();
+        number >>= 7;
+        if number == 0 {
+            out.push(low);
+            return;
+        }
+        out.push(low | 0x80);
+    }
+}
+
+fn take(rest: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for place in 0..NUMBER_BYTES_MAX {
+        let (byte, after) = rest.split_first()?;
+        *rest = after;
+        let bits = u64::from(byte & 0x7f);
+        if place == NUMBER_BYTES_MAX - 1 && bits > 1 {
+            return None;
+        }
+        number |= bits << (7 * place);
+        if byte & 0x80 == 0 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+fn take_bytes<'a>(rest: &mut &'a [u8], length: u64) -> Option<&'a [u8]> {
+    let (bytes, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    *rest = after;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use stoa_terms::Kind;
+
+    use super::*;
+
+    fn changes(added: Vec<Row>, removed: Vec<Row>) -> EffectiveChanges {
+        let iri = |payload| TermId::new(Kind::Iri, payload);
+        let graphs = [true, false].map(|created| GraphChange {
+            graph: iri(u64::from(created) + 7),
+            created,
+        });
+        let terms = vec![
+            (iri(5), b"http://example.org/a".to_vec()),
+            (iri(6), b"http://example.org/b".to_vec()),
+            (TermId::new(Kind::Literal, 0), vec![0; 300]),
+        ];
+        EffectiveChanges::of_rows(added, removed, &graphs, terms, 9).unwrap()
+    }
+
+    fn assert_equal(one: &EffectiveChanges, two: &EffectiveChanges) {
+        assert_eq!(one.added_rows(), two.added_rows());
+        assert_eq!(one.removed_rows(), two.removed_rows());
+        assert!(one.terms().eq(two.terms()));
+        assert!(one.graphs().eq(two.graphs()));
+        assert_eq!(one.next_blank_node(), two.next_blank_node());
+    }
+
+    fn rows() -> impl Strategy<Value = Vec<Row>> {
+        let value = prop_oneof![0..9_u64, any::<u64>(), Just(u64::MAX)];
+        let rows = prop::collection::btree_set(
+            [value.clone(), value.clone(), value.clone(), value],
+            0..40,
+        );
+        rows.prop_map(|rows| rows.into_iter().collect())
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_comes_back(added in rows(), removed in rows(), message in "\\PC{0,9}") {
+            let changes = changes(added, removed);
+            let payload = encode(&changes, Some(&message));
+            let record = decode(&payload).unwrap();
+            assert_equal(&record.changes, &changes);
+            prop_assert_eq!(record.message.unwrap_or_default(), message);
+        }
+
+        /// Whatever the bytes are, there is no panic, and what is shorter is no record.
+        #[test]
+        fn other_bytes_are_no_record(added in rows(), cut in any::<prop::sample::Index>(), mask in 1..=255_u8) {
+            let mut payload = encode(&changes(added, Vec::new()), None);
+            let cut = cut.index(payload.len());
+            prop_assert!(decode(&payload[..cut]).is_none());
+            payload[cut] ^= mask;
+            drop(decode(&payload));
+        }
+    }
+
+    #[test]
+    fn neighbouring_rows_take_few_bytes() {
+        let id = |kind, payload| TermId::new(kind, payload).to_bits();
+        let rows = (0..1000_u64).map(|n| {
+            let (s, o) = (id(Kind::Iri, 5000 + n / 4), id(Kind::Literal, n * 7));
+            [id(Kind::Iri, 3), s, o, 1]
+        });
+        let mut rows: Vec<Row> = rows.collect();
+        rows.sort_unstable();
+        let changes = EffectiveChanges::of_rows(rows, Vec::new(), &[], Vec::new(), 0).unwrap();
+        assert!(encode(&changes, None).len() < 1000 * 6);
+    }
+}

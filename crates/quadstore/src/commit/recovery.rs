@@ -1,0 +1,116 @@
+//! Recovery: the commits of the log are made again, on top of the root.
+//!
+//! The log is taken into use first, so that what is found is durable; then its records are read from the
+//! root's mark on. Where the delta would take too much memory, a checkpoint is made in between. A store that
+//! was opened for reading makes the commits in memory alone, and writes nothing.
+
+use stoa_storage::{LogReader, LogRecord, LogRecovery};
+
+use super::record::{self, RECORD_COMMIT};
+use crate::dictionary::KINDS;
+use crate::error::{Error, Result};
+use crate::quad_store::{Inner, QuadStore, next_commit};
+
+/// The records behind the root.
+enum Records {
+    /// Of a log that is in use.
+    InUse(LogReader),
+    /// Of one that is not: the store was opened for reading.
+    Found(LogRecovery),
+}
+
+impl Records {
+    fn next(&mut self) -> Result<Option<LogRecord>> {
+        Ok(match self {
+            Self::InUse(reader) => reader.next()?,
+            Self::Found(recovery) => recovery.next_record()?,
+        })
+    }
+
+    fn read(&mut self, record: &LogRecord, limit: u64, payload: &mut Vec<u8>) -> Result<()> {
+        payload.clear();
+        match self {
+            Self::InUse(reader) => reader.read_payload(record, limit, payload)?,
+            Self::Found(recovery) => recovery.read_payload(record, limit, payload)?,
+        }
+        Ok(())
+    }
+}
+
+impl QuadStore {
+    /// Makes the commits of the log; `found` if it was not taken into use.
+    pub(crate) fn recover(&self, found: Option<LogRecovery>) -> Result<()> {
+        let from = self.0.mark().position;
+        let mut records = match found {
+            Some(recovery) => Records::Found(recovery),
+            None => Records::InUse(self.0.log()?.reader(from)?),
+        };
+        let can_write = self.0.log().is_ok();
+        // A record and what it decodes to must fit the memory.
+        let limit = self.0.budget().limit() / 4;
+        let mut payload = Vec::new();
+        while let Some(record) = records.next()? {
+            records.read(&record, limit, &mut payload)?;
+            let result = self.0.replay(&record, &payload);
+            match result {
+                Err(Error::Storage(stoa_storage::Error::Memory(_)))
+                    if can_write && !self.0.newest().delta().is_empty() =>
+                {
+                    self.checkpoint(&self.0.options.checkpoint)?;
+                    self.0.replay(&record, &payload)?;
+                }
+                result => result?,
+            }
+            let bytes = self.0.newest().delta().memory_bytes();
+            if can_write && bytes > self.0.commit_limits.replay_bytes {
+                self.checkpoint(&self.0.options.checkpoint)?;
+            }
+        }
+        self.0.recovered();
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Makes the commit of a record.
+    fn replay(&self, record: &LogRecord, payload: &[u8]) -> Result<()> {
+        let damaged = |expected: String, found: String| Error::Corruption {
+            structure: "log",
+            expected: format!("{expected} at position {}", record.start),
+            found,
+        };
+        let committing = self.committing();
+        let newest = self.newest();
+        let commit = next_commit(&newest)?;
+        if u32::from(record.kind) != RECORD_COMMIT || record.commit != commit {
+            return Err(damaged(
+                format!("the record of commit {commit}"),
+                format!("one of kind {} and commit {}", record.kind, record.commit),
+            ));
+        }
+        let decoded = record::decode(payload);
+        let decoded = decoded.ok_or_else(|| {
+            damaged(
+                "the changes of a commit".to_owned(),
+                format!("{} other bytes", payload.len()),
+            )
+        })?;
+        let changes = decoded.changes;
+        for kind in KINDS {
+            let next = newest.dictionary().next_payload(kind);
+            if let Some(first) = changes.first_payload(kind)
+                && first != next
+            {
+                return Err(damaged(
+                    format!("terms of {kind:?} from number {next} on"),
+                    format!("number {first}"),
+                ));
+            }
+        }
+        let graph_first = newest.has_graph_first();
+        let delta = newest.delta().with(&changes, graph_first, self.budget())?;
+        let snapshot = newest.with_delta(delta, commit);
+        self.set_newest(&committing, snapshot, record.mark());
+        Ok(())
+    }
+}

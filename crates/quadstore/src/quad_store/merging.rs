@@ -1,0 +1,390 @@
+//! `Commit`: new trees and a new root, by merging changes into those of a snapshot.
+//!
+//! A bulk load merges what it read, and keeps other commits out; a checkpoint merges the delta, and lets
+//! them go on above it.
+
+use std::sync::Arc;
+
+use stoa_storage::{Checkpoint, LogMark};
+use stoa_terms::{GraphSet, Permutation, TermId};
+
+use super::{Committing, Inner, next_commit};
+use crate::error::{Error, Result};
+use crate::graphs::{FromFn, NoteTaker, Notes};
+use crate::permutation::{
+    ChangeBatch, Changes, Effects, Intervals, MergeOptions, RowFilter, RowReader, Tree, TreeRoot,
+    merge,
+};
+use crate::read::{Columns, LookupRows, LookupSpec, QuadColumns};
+use crate::root::{RootPayload, Scheme, TreeName};
+use crate::segment::Row;
+use crate::snapshot::Snapshot;
+
+/// A commit that is being made.
+pub(crate) struct Commit<'a> {
+    pub(super) inner: &'a Inner,
+    /// Keeps other commits out; `None` if they go on above.
+    pub(super) committing: Option<Committing<'a>>,
+    pub(super) base: Snapshot,
+    /// Where the log goes on behind the base.
+    pub(super) mark: LogMark,
+    pub(super) checkpoint: Checkpoint<'a>,
+    /// The number that the checkpoint will have.
+    pub(super) number: u64,
+    pub(super) helpers: usize,
+    pub(super) scheme: Scheme,
+}
+
+/// One tree with the changes of a commit.
+pub(crate) struct Merged {
+    /// Quads that were not there before.
+    pub(crate) inserted: u64,
+    /// Quads that are not there any more.
+    pub(crate) deleted: u64,
+    tree: TreeName,
+    root: TreeRoot,
+    /// Of the permutation that graphs are counted by.
+    notes: Option<Notes>,
+}
+
+impl Merged {
+    /// The new tree, which can be read already.
+    pub(crate) fn tree(&self) -> Arc<Tree> {
+        Arc::new(Tree::new(&self.root))
+    }
+}
+
+/// What follows from the changes of the permutations.
+pub(crate) struct Derived {
+    pairs: TreeRoot,
+    catalogue: TreeRoot,
+    default_quads: u64,
+    /// Whether subjects repeat across graphs, so that GPSO and GPOS are worth their space.
+    pub(crate) shares_subjects: bool,
+}
+
+/// Where subjects stand in this many graphs on average, as a fraction, a graph is no longer read
+/// through its subjects: the quads of other graphs that are read in vain would soon be as many as
+/// those that are wanted.
+const GRAPHS_A_SUBJECT: (u64, u64) = (5, 4);
+
+impl Commit<'_> {
+    /// Where extents are written.
+    pub(crate) fn checkpoint(&self) -> &Checkpoint<'_> {
+        &self.checkpoint
+    }
+
+    /// What the commit builds upon.
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.base
+    }
+
+    /// Which sort orders the store keeps, or will.
+    pub(crate) fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
+    /// The first number that no blank node has yet.
+    pub(crate) fn next_blank_node(&self) -> u64 {
+        self.base.next_blank_node()
+    }
+
+    /// Lets each merge encode and write with so many threads besides the caller's.
+    pub(crate) fn set_helpers(&mut self, helpers: usize) {
+        self.helpers = helpers;
+    }
+
+    /// Merges quads into a permutation; may be called for several permutations at a time.
+    ///
+    /// `source` fills an empty vector with the next quads to insert, ids in the order of the
+    /// permutation, ascending; it leaves the vector empty at the end. Quads that exist are skipped,
+    /// the others are told to `effects`.
+    pub(crate) fn merge(
+        &self,
+        permutation: Permutation,
+        source: &mut dyn FnMut(&mut Vec<[TermId; 4]>) -> Result<()>,
+        effects: &mut Effects<'_>,
+    ) -> Result<Merged> {
+        let mut quads = Vec::new();
+        let mut changes = FromFn(|batch: &mut ChangeBatch| {
+            quads.clear();
+            source(&mut quads)?;
+            batch
+                .rows
+                .extend(quads.iter().map(|quad| quad.map(TermId::to_bits)));
+            Ok(())
+        });
+        self.merge_changes(permutation.into(), &mut changes, effects)
+    }
+
+    /// Merges the pairs of nodes and predicates of quads, which come as for [`Commit::merge`].
+    pub(crate) fn merge_pairs_of_nodes(
+        &self,
+        tree: TreeName,
+        source: &mut dyn FnMut(&mut Vec<[TermId; 4]>) -> Result<()>,
+    ) -> Result<Merged> {
+        let (mut quads, mut last) = (Vec::new(), None);
+        let mut changes = FromFn(|batch: &mut ChangeBatch| {
+            // A batch of no new pair is not the end.
+            while batch.rows.is_empty() {
+                quads.clear();
+                source(&mut quads)?;
+                if quads.is_empty() {
+                    break;
+                }
+                for [node, predicate, ..] in &quads {
+                    let row = [node.to_bits(), predicate.to_bits(), 0, 0];
+                    if last.replace(row) != Some(row) {
+                        batch.rows.push(row);
+                    }
+                }
+            }
+            Ok(())
+        });
+        self.merge_changes(tree, &mut changes, &mut |_, _| Ok(()))
+    }
+
+    /// Merges insertions and deletions into a tree.
+    pub(crate) fn merge_changes(
+        &self,
+        tree: TreeName,
+        changes: &mut dyn Changes,
+        effects: &mut Effects<'_>,
+    ) -> Result<Merged> {
+        let base = self.base.tree(tree);
+        let mut notes = None;
+        let (root, summary) = if tree == self.counted_by() {
+            let mut taker = NoteTaker::new(&self.inner.store);
+            let merged = merge(self.options(), base, changes, &mut |row: &Row, deleted| {
+                let [a, b, _, graph] = *row;
+                let subject = if tree == TreeName::Spog { a } else { b };
+                taker.effect(subject, graph, deleted)?;
+                effects(row, deleted)
+            })?;
+            notes = Some(taker.finish()?);
+            merged
+        } else {
+            merge(self.options(), base, changes, effects)?
+        };
+        Ok(Merged {
+            inserted: summary.inserted,
+            deleted: summary.deleted,
+            tree,
+            root,
+            notes,
+        })
+    }
+
+    /// The permutation by which subjects and quads of graphs are counted: where it can be, the one
+    /// in which those of a subject stand together.
+    fn counted_by(&self) -> TreeName {
+        match self.scheme {
+            Scheme::Full => TreeName::Spog,
+            Scheme::Lean => TreeName::Psog,
+        }
+    }
+
+    /// Brings graphs and their subjects up to date with the permutations of the scheme.
+    pub(crate) fn derive(&self, merged: &mut [Merged]) -> Result<Derived> {
+        let permutations = merged.iter().filter(|one| one.tree.permutation().is_some());
+        let mut counts = permutations.clone().map(|one| (one.inserted, one.deleted));
+        let first = counts.next();
+        let agreed = counts.all(|other| Some(other) == first);
+        let wanted = self.scheme.permutations().iter().copied();
+        if !agreed
+            || !permutations
+                .filter_map(|one| one.tree.permutation())
+                .eq(wanted)
+        {
+            return Err(Error::Internal(
+                "permutations that do not agree on a commit",
+            ));
+        }
+        let counted = merged.iter_mut().find(|one| one.tree == self.counted_by());
+        let counted = counted.ok_or(Error::Internal("a commit without its first permutation"))?;
+        let notes = counted.notes.take();
+        let notes = notes.ok_or(Error::Internal("a commit without notes of graphs"))?;
+        let pairs = self.merge_pairs(&notes, &counted.root)?;
+        let (catalogue, default_quads) = self.merge_catalogue(&notes)?;
+        let (many, one) = GRAPHS_A_SUBJECT;
+        let rows = |root: &TreeRoot| root.top.as_ref().map_or(0, |top| top.rows);
+        let subjects = counted.root.top.as_ref().map_or(0, |top| top.distinct_one);
+        let repeats = rows(&pairs).saturating_mul(one) >= subjects.saturating_mul(many);
+        Ok(Derived {
+            shares_subjects: self.scheme == Scheme::Full && rows(&catalogue) > 1 && repeats,
+            pairs,
+            catalogue,
+            default_quads,
+        })
+    }
+
+    /// Makes everything durable and visible; returns the number of the commit.
+    ///
+    /// `merged` are the trees that `derived` was derived from, and GPSO and GPOS if the store is to
+    /// have them; `dictionary` is what the dictionary wants to be opened with.
+    pub(crate) fn finish(
+        self,
+        merged: Vec<Merged>,
+        derived: Derived,
+        dictionary: Vec<u8>,
+        next_blank_node: u64,
+    ) -> Result<u64> {
+        let payload = self.payload(merged, derived, dictionary, next_blank_node);
+        let commit = next_commit(&self.base)?;
+        let mark = LogMark {
+            time: self.inner.now().max(self.mark.time),
+            ..self.mark
+        };
+        self.inner.log()?.sync_to(mark.position)?;
+        self.checkpoint.mark_log(mark);
+        self.checkpoint.commit(commit, &payload.encode()?)?;
+        let snapshot = self.base.reopen()?;
+        let committing = self.committing;
+        let committing = committing.ok_or(Error::Internal("a commit that lets others in"))?;
+        self.inner.publish(&committing, snapshot, mark);
+        drop(committing);
+        self.inner.release_log(mark);
+        Ok(commit)
+    }
+
+    /// Makes what the delta of the snapshot came to durable, as [`Commit::finish`]; what was committed
+    /// meanwhile is laid over it.
+    pub(crate) fn finish_checkpoint(
+        self,
+        merged: Vec<Merged>,
+        derived: Derived,
+        dictionary: Vec<u8>,
+    ) -> Result<()> {
+        let next_blank_node = self.base.next_blank_node();
+        let payload = self.payload(merged, derived, dictionary, next_blank_node);
+        // The root must not say that the log is not needed which is not there.
+        self.inner.log()?.sync_to(self.mark.position)?;
+        self.checkpoint.mark_log(self.mark);
+        self.checkpoint
+            .commit(self.base.commit(), &payload.encode()?)?;
+        let snapshot = self.base.reopen()?;
+        let committing = self.inner.committing();
+        let newest = self.inner.newest();
+        let delta = newest.delta().above(self.base.delta());
+        let snapshot = snapshot.with_delta(delta, newest.commit());
+        self.inner.replace(&committing, snapshot);
+        drop(committing);
+        self.inner.release_log(self.mark);
+        Ok(())
+    }
+
+    fn payload(
+        &self,
+        merged: Vec<Merged>,
+        derived: Derived,
+        dictionary: Vec<u8>,
+        next_blank_node: u64,
+    ) -> RootPayload {
+        let mut payload = RootPayload {
+            next_blank_node,
+            default_quads: derived.default_quads,
+            scheme: self.scheme,
+            graph_first: merged.iter().any(|one| one.tree == TreeName::Gpso),
+            dictionary,
+            ..RootPayload::default()
+        };
+        *payload.tree_mut(TreeName::Gs) = derived.pairs;
+        *payload.tree_mut(TreeName::Graphs) = derived.catalogue;
+        for one in merged {
+            *payload.tree_mut(one.tree) = one.root;
+        }
+        payload
+    }
+
+    fn options(&self) -> MergeOptions<'_> {
+        MergeOptions {
+            store: &self.inner.store,
+            checkpoint: &self.checkpoint,
+            number: self.number,
+            helpers: self.helpers,
+            limits: self.inner.limits,
+        }
+    }
+
+    fn merge_pairs(&self, notes: &Notes, counted: &TreeRoot) -> Result<TreeRoot> {
+        let tree = Arc::new(Tree::new(counted));
+        let of_tree = |graph, subject: TermId| {
+            if self.scheme == Scheme::Lean {
+                return Err(Error::Internal("a deletion in the lean scheme"));
+            }
+            let mut reader = RowReader::new(
+                Arc::clone(&self.inner.store),
+                Arc::clone(&tree),
+                Columns::NONE,
+                RowFilter {
+                    graphs: Some(GraphSet::One(graph)),
+                    merge_graphs: false,
+                },
+                Intervals::new(&[subject], &[])?,
+            );
+            let mut out = QuadColumns::default();
+            while out.rows == 0 && reader.next(1, &mut out, None)? {}
+            Ok(out.rows > 0)
+        };
+        let remains = |graph, subjects: &[TermId]| {
+            if !self.base.delta().is_empty() {
+                return subjects_in(&self.base, graph, subjects);
+            }
+            let subjects = subjects.iter();
+            subjects.map(|subject| of_tree(graph, *subject)).collect()
+        };
+        let mut changes = notes.pair_changes(Box::new(remains))?;
+        let (root, _) = merge(
+            self.options(),
+            self.base.tree(TreeName::Gs),
+            &mut changes,
+            &mut |_: &Row, _| Ok(()),
+        )?;
+        Ok(root)
+    }
+
+    /// The new catalogue, and the quads of the default graph.
+    fn merge_catalogue(&self, notes: &Notes) -> Result<(TreeRoot, u64)> {
+        let mut default_quads = self.base.0.base.payload.default_quads;
+        let mut catalogue = RowReader::new(
+            Arc::clone(&self.inner.store),
+            Arc::clone(self.base.tree(TreeName::Graphs)),
+            Columns::of(&[0, 1, 2]),
+            RowFilter::ALL,
+            Intervals::NONE,
+        );
+        let created = self.base.delta().graphs().into_iter();
+        let created = created.filter_map(|change| Some((change.graph, change.created?)));
+        let mut changes =
+            notes.graph_changes(&mut catalogue, created.collect(), &mut default_quads)?;
+        let (root, _) = merge(
+            self.options(),
+            self.base.tree(TreeName::Graphs),
+            &mut changes,
+            &mut |_: &Row, _| Ok(()),
+        )?;
+        Ok((root, default_quads))
+    }
+}
+
+/// For each subject whether it has quads in a graph. The delta of the snapshot is what is written, so
+/// that the new trees hold what it shows.
+fn subjects_in(snapshot: &Snapshot, graph: TermId, subjects: &[TermId]) -> Result<Vec<bool>> {
+    let mut lookup = snapshot.lookup(&LookupSpec {
+        permutation: Permutation::Spog,
+        key_length: 1,
+        graphs: GraphSet::One(graph),
+        columns: Columns::NONE,
+        with_graph: true,
+    })?;
+    lookup.start(&[subjects])?;
+    let (mut has, mut found) = (vec![false; subjects.len()], LookupRows::default());
+    while lookup.next(4096, &mut found)? {
+        for index in &found.key_index {
+            if let Some(has) = has.get_mut(*index as usize) {
+                *has = true;
+            }
+        }
+    }
+    Ok(has)
+}

@@ -1,0 +1,41 @@
+//! The locks of the quad store, in one place, so that another implementation can take theirs.
+//!
+//! A panic under one of these locks leaves nothing half done that matters: what a commit is was decided
+//! before the lock was taken, and is put in place by one assignment.
+
+pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Locks `mutex`.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks for reading.
+pub(crate) fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks for writing.
+pub(crate) fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until somebody notifies.
+pub(crate) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    let guard = condition.wait(guard);
+    guard.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until `condition` is notified and `waits` does not hold any more, or the time is over.
+pub(crate) fn wait_while_for<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    time: Duration,
+    waits: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    let waited = condition.wait_timeout_while(guard, time, waits);
+    waited.unwrap_or_else(PoisonError::into_inner).0
+}
