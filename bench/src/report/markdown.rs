@@ -43,6 +43,16 @@ The driver runs on that machine, too, so that the server's time on processors is
 answers that came whole: a template with a wrong answer, an error or a time-out says so in the place of its time. \
 `bench/compare.sh` says how the figures were made, and makes them again.";
 
+/// Columns beside the first one that are not of numbers.
+const TEXT_COLUMNS: [&str; 6] = [
+    "value",
+    "version",
+    "engine",
+    "step",
+    "reason",
+    "queries with wrong answers",
+];
+
 impl Document {
     fn line(&mut self, line: &str) {
         self.text.push_str(line);
@@ -56,10 +66,14 @@ impl Document {
 
     fn table<'a>(&mut self, head: &[&str], rows: impl Iterator<Item = Vec<String>> + 'a) {
         self.line(&format!("| {} |", head.join(" | ")));
+        let is_text = |at: usize, name: &str| at == 0 || TEXT_COLUMNS.contains(&name);
         let rules = head
             .iter()
             .enumerate()
-            .map(|(at, _)| if at == 0 { "---" } else { "---:" });
+            .map(|(at, name)| match is_text(at, name) {
+                true => "---",
+                false => "---:",
+            });
         self.line(&format!("|{}|", rules.collect::<Vec<_>>().join("|")));
         for row in rows {
             let cells: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
