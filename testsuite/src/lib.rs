@@ -15,4 +15,5 @@ pub mod over_delta;
 pub mod random;
 pub mod result_file;
 pub mod scratch;
+pub mod serializability;
 pub mod w3c;
