@@ -37,6 +37,14 @@ pub(crate) enum Verdict {
 /// Why nothing can be said when an endpoint did not answer in time.
 pub(crate) const TIME_OUT: &str = "time-out";
 
+/// What it says of an answer that the endpoint does not give once more: one that is late is not wrong.
+pub(crate) fn not_again(error: &anyhow::Error) -> Verdict {
+    match format!("{error:#}") {
+        late if late == TIME_OUT => Verdict::Unknown("time-out when asked again".to_owned()),
+        wrong => Verdict::Wrong(wrong),
+    }
+}
+
 /// Asks both endpoints and compares; `timed` is what was measured of the answer that is to be verified.
 pub(crate) fn check(
     query: &str,
@@ -46,7 +54,7 @@ pub(crate) fn check(
 ) -> Verdict {
     let answer = match asked(tested, query) {
         Ok(answer) => answer,
-        Err(error) => return Verdict::Wrong(format!("{error:#}")),
+        Err(error) => return not_again(&error),
     };
     if let Answer::Solutions { rows, .. } = &answer
         && rows.len() as u64 != timed.rows

@@ -415,6 +415,22 @@ fn planted_answers_are_found_over_http() {
     assert!(matches!(verdict(&["2", "1"], 1), Verdict::Wrong(_)));
 }
 
+#[test]
+fn an_answer_that_is_late_when_asked_again_is_not_wrong() {
+    let late = Endpoint::new(
+        &fake(String::new()),
+        Connection::Each,
+        Some(Duration::from_millis(50)),
+    );
+    let trusted = Endpoint::new(
+        &fake(whole(&answer(&["a"], &["1"]))),
+        Connection::Each,
+        None,
+    );
+    let verdict = check(ALL, &Measured::default(), &late, &trusted);
+    assert!(matches!(verdict, Verdict::Unknown(_)), "{verdict:?}");
+}
+
 fn plan(url: String) -> Plan {
     Plan {
         url,

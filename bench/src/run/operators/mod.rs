@@ -19,7 +19,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use super::answer::Answer;
-use super::check::{Verdict, check};
+use super::check::{Verdict, check, not_again};
 use super::clients::restarted;
 use super::endpoint::{Connection, Endpoint, Failure, Measured, Tail};
 use super::meter::Process;
@@ -159,6 +159,16 @@ fn queries(arguments: &Arguments) -> anyhow::Result<Set> {
         set.save(path)?;
     }
     Ok(set)
+}
+
+impl From<Verdict> for State {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Right => Self::Right,
+            Verdict::Wrong(how) => Self::Wrong(how),
+            Verdict::Unknown(why) => Self::NotVerified(why),
+        }
+    }
 }
 
 impl State {
@@ -317,7 +327,7 @@ fn verified(arguments: &Arguments, entry: &Entry, query: &str, rows: u64, truste
         // A cut without an order may keep any rows.
         let cut = query.contains("LIMIT");
         return match (stream::rows(&tested, query), stream::rows(&trusted, query)) {
-            (Err(error), _) => State::Wrong(format!("{error:#}")),
+            (Err(error), _) => not_again(&error).into(),
             (_, Err(error)) => State::NotVerified(format!("{error:#}")),
             (Ok(found), Ok(expected)) if found.count != expected.count => {
                 State::Wrong(format!("{} rows, expected {}", found.count, expected.count))
@@ -332,11 +342,7 @@ fn verified(arguments: &Arguments, entry: &Entry, query: &str, rows: u64, truste
         rows,
         ..Measured::default()
     };
-    match check(query, &timed, &tested, &trusted) {
-        Verdict::Right => State::Right,
-        Verdict::Wrong(how) => State::Wrong(how),
-        Verdict::Unknown(why) => State::NotVerified(why),
-    }
+    check(query, &timed, &tested, &trusted).into()
 }
 
 fn median(times: &[f64]) -> Option<f64> {
