@@ -55,6 +55,7 @@ fn encoded(text: &str) -> String {
 type Row<'a> = (&'a str, &'a str, &'a str, &'a str, u16, &'a str);
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of addresses")]
 fn each_address_answers_as_the_client_expects() {
     let (server, _folder) = serve();
     let subject = format!("/statements?subj={}&infer=true", encoded("<http://a/s>"));

@@ -75,8 +75,10 @@ Example:
 Example:
   stoa check --db mydb")]
     Check(Folder),
-    /// Write what was committed since the last checkpoint into the sort orders, which serve does by itself
+    /// Write what was committed since the last checkpoint into the sort orders
     #[command(after_help = "\
+A server does it by itself.
+
 Example:
   stoa checkpoint --db mydb")]
     Checkpoint(Checkpoint),
