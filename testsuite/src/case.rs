@@ -177,8 +177,11 @@ impl Case {
         self.load(&scratch, configuration, seen)
             .with_context(|| format!("{} ({})", self.path.display(), configuration.name))?;
         let info = scratch.database().info()?;
-        let snapshot = scratch.database().quad_store().snapshot();
-        seen.delta_changes += snapshot.delta().changes();
+        // A snapshot that is kept would keep the database open.
+        seen.delta_changes += {
+            let snapshot = scratch.database().quad_store().snapshot();
+            snapshot.delta().changes()
+        };
         seen.lean_databases += usize::from(info.scheme == Scheme::Lean);
         seen.threads.insert(scratch.database().runtime().threads());
         for query in &self.queries {

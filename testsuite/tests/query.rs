@@ -145,7 +145,8 @@ fn over_a_delta() {
         over_delta: true,
         ..Configuration::default()
     });
-    assert!(seen.delta_changes > 500, "{} changes", seen.delta_changes);
+    // What is left after the last load of each file, since a load writes the delta first.
+    assert!(seen.delta_changes > 150, "{} changes", seen.delta_changes);
 }
 
 #[test]
@@ -157,6 +158,7 @@ fn over_a_delta_in_the_lean_scheme() {
         batch_rows: Some(3),
         ..Configuration::default()
     });
-    assert!(seen.delta_changes > 500, "{} changes", seen.delta_changes);
+    // What is left after the last load of each file, since a load writes the delta first.
+    assert!(seen.delta_changes > 150, "{} changes", seen.delta_changes);
     assert!(seen.lean_databases > 5);
 }
