@@ -209,7 +209,9 @@ fn a_lenient_load_says_what_it_skipped() {
     let turtle = "@prefix a: <http://a/> .\na:s a:p a:o ;; .\na:s a:p no:o .\n";
     fs::write(folder.join("bad.ttl"), turtle).unwrap();
     let load = ["load", "--db", "db", "bad.nt", "bad.ttl"];
-    assert_failed(&stoa(folder, &load), 1, &["bad.nt: line 2, column 27: "]);
+    // Of two damaged files either may be noticed first.
+    let one = ["load", "--db", "db", "bad.nt"];
+    assert_failed(&stoa(folder, &one), 1, &["bad.nt: line 2, column 27: "]);
     let skipped = stoa(folder, &[&load[..], &["--lenient"]].concat());
     let said = text(&skipped.stderr);
     assert!(skipped.status.success(), "{said}");
