@@ -23,7 +23,7 @@ const END: &str = "\n#__SEP__\n";
 pub(crate) struct Blocks(Vec<String>);
 
 impl Blocks {
-    /// Reads what [`write`] has written, plain or compressed as the name's end says.
+    /// Reads what [`write()`] has written, plain or compressed as the name's end says.
     ///
     /// # Errors
     /// When the file cannot be read, has no transaction, or ends within one.

@@ -3,11 +3,7 @@
 //!
 //! The test runs itself as a child that writes each acknowledged commit to its standard output, and kills
 //! it after some of them. `STOA_LONG` makes ten times as many rounds.
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "tests fail by panicking, and the child reports on its standard output"
-)]
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};

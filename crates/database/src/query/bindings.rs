@@ -4,6 +4,8 @@
 //! filters, OPTIONAL and MINUS see the values wherever they stand. A subquery sees those of the variables that
 //! it hands on.
 
+use std::collections::HashSet;
+
 use oxrdf::{NamedOrBlankNode, Term, Triple, Variable};
 use spargebra::Query;
 use spargebra::algebra::GraphPattern;
@@ -23,6 +25,10 @@ pub(super) fn bind(query: &mut Query, bindings: &[(Variable, Term)]) -> Result<(
         .iter()
         .map(|(variable, value)| Ok((variable.clone(), ground(value)?)))
         .collect::<Result<Table>>()?;
+    if let Query::Construct { pattern, .. } = query {
+        // The template may name what the pattern does not.
+        project(pattern, &table);
+    }
     let (Query::Select { pattern, .. }
     | Query::Construct { pattern, .. }
     | Query::Describe { pattern, .. }
@@ -80,6 +86,23 @@ fn join(pattern: &mut GraphPattern, table: &Table) {
 fn some(table: &Table, wanted: impl Fn(&Variable) -> bool) -> Table {
     let entries = table.iter().filter(|(variable, _)| wanted(variable));
     entries.cloned().collect()
+}
+
+/// Lets the variables of the table through the projection of the query itself.
+fn project(pattern: &mut GraphPattern, table: &Table) {
+    use GraphPattern as P;
+    match pattern {
+        P::Slice { inner, .. } | P::Distinct { inner } | P::Reduced { inner } => {
+            project(inner, table);
+        }
+        P::Project { variables, .. } => {
+            let names = table.iter().map(|(variable, _)| variable.clone());
+            variables.extend(names);
+            let mut seen = HashSet::new();
+            variables.retain(|variable| seen.insert(variable.clone()));
+        }
+        _ => {}
+    }
 }
 
 /// As [`inside`], below the projection of the query itself, which is no subquery's.
