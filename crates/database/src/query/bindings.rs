@@ -4,8 +4,6 @@
 //! filters, OPTIONAL and MINUS see the values wherever they stand. A subquery sees those of the variables that
 //! it hands on.
 
-use std::collections::HashSet;
-
 use oxrdf::{NamedOrBlankNode, Term, Triple, Variable};
 use spargebra::Query;
 use spargebra::algebra::GraphPattern;
@@ -96,10 +94,11 @@ fn project(pattern: &mut GraphPattern, table: &Table) {
             project(inner, table);
         }
         P::Project { variables, .. } => {
-            let names = table.iter().map(|(variable, _)| variable.clone());
-            variables.extend(names);
-            let mut seen = HashSet::new();
-            variables.retain(|variable| seen.insert(variable.clone()));
+            for (variable, _) in table {
+                if !variables.contains(variable) {
+                    variables.push(variable.clone());
+                }
+            }
         }
         _ => {}
     }
