@@ -1,5 +1,8 @@
 # Thin names for the commands. `make` alone lists them.
 
+# Schedules of the committer's threads, with other locks than the rest has.
+SHUTTLE := cargo test --package stoa-quadstore --features shuttle --test shuttle --quiet
+
 DEMO_DB ?= demo/db
 BIND ?= 127.0.0.1:7878
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
@@ -22,6 +25,7 @@ demo: build ## Load the bundled example, serve it, and print queries to try
 
 test: ## Run all tests
 	cargo test --workspace --quiet
+	$(SHUTTLE)
 
 clients: ## A session of each client of others with a server of ours
 	testsuite/clients/run
@@ -31,6 +35,7 @@ ci: ## Exactly what CI runs
 
 long: ## Slow tests and longer random ones; before an issue is resolved
 	STOA_LONG=1 cargo test --workspace --release --quiet
+	STOA_LONG=1 $(SHUTTLE) --release
 
 fuzz: ## Change inputs for some minutes, see CONTRIBUTING.md
 	STOA_LONG=1 cargo test --release --package stoa-fuzz --test fuzz -- --test-threads 1 --nocapture
@@ -50,6 +55,7 @@ fmt: ## Format the code
 lint: ## Clippy and formatting, as CI checks them
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo clippy --package stoa-quadstore --features shuttle --test shuttle --quiet -- -D warnings
 
 doc: ## Build the documentation of all crates
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet

@@ -15,7 +15,7 @@
 mod merging;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use stoa_storage::{Access, Log, LogMark, MemoryBudget, Store};
 
@@ -26,7 +26,7 @@ use crate::info::Info;
 use crate::permutation::TreeLimits;
 use crate::root::Scheme;
 use crate::snapshot::Snapshot;
-use crate::sync::{Mutex, MutexGuard, RwLock, lock, read, write};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, lock, read, write};
 
 pub(crate) use merging::{Commit, Derived, Merged};
 

@@ -1,9 +1,18 @@
-//! The locks of the quad store, in one place, so that another implementation can take theirs.
+//! What threads that commit meet at, in one place, so that shuttle's can take its place (feature `shuttle`).
 //!
 //! A panic under one of these locks leaves nothing half done that matters: what a commit is was decided
 //! before the lock was taken, and is put in place by one assignment.
 
-pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(feature = "shuttle")]
+pub(crate) use shuttle::sync::{
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    atomic::{AtomicU64, Ordering},
+};
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use std::sync::{
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
+    atomic::{AtomicU64, Ordering},
+};
 
 use std::sync::PoisonError;
 use std::time::Duration;

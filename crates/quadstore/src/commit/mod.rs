@@ -85,7 +85,16 @@ impl QuadStore {
         self.retry_for_room(|| {
             let committing = self.0.committing();
             let newest = self.0.newest();
-            let changes = self.0.effective(prepared, &newest)?;
+            let changes = match self.0.effective(prepared, &newest) {
+                Err(error @ (Error::Conflict(_) | Error::Expired { .. })) => {
+                    let mark = self.0.mark();
+                    drop(committing);
+                    // Who tries again is to read what was in the way, and not to meet it a second time.
+                    self.0.show(newest, mark)?;
+                    return Err(error);
+                }
+                changes => changes?,
+            };
             let changes = Some(changes).filter(EffectiveChanges::has_effect);
             let message = prepared.message.as_deref();
             let appended = self.0.append(&committing, newest, changes, message)?;
@@ -244,14 +253,21 @@ impl Inner {
         published.held().expire_oldest(published.commit(), PATIENCE)
     }
 
-    /// Waits until a commit is as durable as it is to be, and shows it to readers.
+    /// Waits until a commit is as durable as it is to be, and tells what it did.
     fn acknowledge(&self, appended: Appended) -> Result<Committed> {
         // Who changed nothing may have seen what is not durable yet.
-        if appended.snapshot.commit() > self.published().commit() {
-            self.log()?.acknowledge(appended.mark.position)?;
-            self.settle(appended.snapshot);
-        }
+        self.show(appended.snapshot, appended.mark)?;
         self.keeper.notice(self);
         Ok(appended.committed)
+    }
+
+    /// Waits until what a snapshot shows, which ends at `mark` in the log, is as durable as it is to be,
+    /// and shows it to readers.
+    fn show(&self, snapshot: Snapshot, mark: LogMark) -> Result<()> {
+        if snapshot.commit() > self.published().commit() {
+            self.log()?.acknowledge(mark.position)?;
+            self.settle(snapshot);
+        }
+        Ok(())
     }
 }

@@ -1,5 +1,8 @@
-//! The locks of the log, in one place, so that another implementation can take theirs.
+//! The locks of the log, in one place, so that those of shuttle can take theirs (feature `shuttle`).
 
+#[cfg(feature = "shuttle")]
+pub(super) use shuttle::sync::{Condvar, Mutex, MutexGuard};
+#[cfg(not(feature = "shuttle"))]
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 
 use std::sync::PoisonError;
