@@ -109,6 +109,13 @@ Examples:
   stoa-bench run tpcc-rdf http://127.0.0.1:7878/sparql --warehouses 4 --clients 8 --transactions interactive \\
     --repository http://127.0.0.1:7878/repositories/NAME")]
     TpccRdf(run::TpccArguments),
+    /// Small commits: how many a second, beside what the disk allows; exit code 1 if one failed
+    #[command(after_help = "\
+Examples:
+  stoa-bench run inserts http://127.0.0.1:7878/sparql --beside DATABASE-FOLDER/.. --server-pid 1234
+  stoa-bench run inserts http://127.0.0.1:7878/sparql --clients 4 --quads 1000 --duration 60s --rounds 1 \\
+    --subjects products.txt --existing 30")]
+    Inserts(run::InsertArguments),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -131,6 +138,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Run(arguments) => match (arguments.other, arguments.mix) {
             (Some(Other::Operators(arguments)), _) => run::run_operators(&arguments)?,
             (Some(Other::TpccRdf(arguments)), _) => run::run_tpcc(&arguments)?,
+            (Some(Other::Inserts(arguments)), _) => run::run_inserts(&arguments)?,
             (None, Some(arguments)) => run::run(&arguments)?,
             (None, None) => anyhow::bail!("a mix and a URL are missing, see --help"),
         },
