@@ -1,4 +1,4 @@
-"""A session each of rdflib's SPARQLStore and of SPARQLWrapper with a server: python_clients.py CLIENT URL."""
+"""A session each of rdflib's stores and of SPARQLWrapper with a server: python_clients.py CLIENT URL."""
 
 import sys
 from decimal import Decimal
@@ -83,4 +83,33 @@ def sparql_wrapper(url):
         raise AssertionError("a syntax error was not reported")
 
 
-{"rdflib": rdflib_store, "sparqlwrapper": sparql_wrapper}[sys.argv[1]](sys.argv[2])
+def rdflib_update(url):
+    from rdflib import Dataset, Graph, Literal, URIRef
+    from rdflib.plugins.stores.sparqlstore import SPARQLUpdateStore
+
+    s, p, q = (URIRef("http://example.org/" + name) for name in "spq")
+    name = URIRef("http://example.org/updated")
+    for method in ("POST", "GET"):
+        store = SPARQLUpdateStore(url, url, method=method, autocommit=False)
+        graph = Graph(store, identifier=name)
+        graph.add((s, p, Literal("one")))
+        graph.addN((s, q, Literal(number), graph) for number in range(100))
+        store.commit()
+        assert len(graph) == 101, len(graph)
+        graph.remove((s, q, None))
+        assert len(graph) == 1, "an uncommitted change is sent before a query"
+        graph.add((s, p, Literal("two")))
+        store.rollback()
+        assert set(graph) == {(s, p, Literal("one"))}, set(graph)
+        store.update("DELETE WHERE { GRAPH ?g { ?s <http://example.org/p> 'one' } }")
+        store.commit()
+        assert len(graph) == 0
+        dataset = Dataset(SPARQLUpdateStore(url, url))
+        dataset.graph(name).add((s, p, Literal(NOTE)))
+        assert [str(o) for o in dataset.graph(name).objects(s, p)] == [NOTE]
+        dataset.remove_graph(dataset.graph(name))
+        assert len(graph) == 0
+
+
+clients = {"rdflib": rdflib_store, "sparqlwrapper": sparql_wrapper, "rdflib-update": rdflib_update}
+clients[sys.argv[1]](sys.argv[2])

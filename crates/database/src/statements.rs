@@ -1,16 +1,24 @@
-//! Quads by a pattern: read and counted.
+//! Quads by a pattern: read, counted and removed.
 //!
 //! A pattern names terms or leaves them open. What is bound decides the order that is read, so that
 //! at most a subject's or an object's quads are looked through in vain.
 //!
 //! # Limits
-//! Memory: a batch.
+//! Memory: a batch. Removing hands [`REMOVED_QUADS`] quads at a time to the transaction, which keeps
+//! them.
 
 use oxrdf::{BlankNode, GraphName, NamedNode, NamedOrBlankNode, Term, Triple};
-use stoa_quadstore::{Columns, QuadColumns, Scan, ScanSpec, Snapshot};
+use stoa_quadstore::{Changes, Columns, NewTerms, QuadColumns, Scan, ScanSpec, Snapshot};
 use stoa_terms::{GraphSet, Kind, Permutation, TermId};
 
+use crate::dump::Dump;
 use crate::error::{Error, Result};
+use crate::format::GraphFormat;
+use crate::query::CancelHandle;
+use crate::transaction::{ChangeCounts, Transaction};
+
+/// Quads that are removed together.
+const REMOVED_QUADS: usize = 1 << 16;
 
 /// Which quads are meant. A blank node is one of the database by the label that answers show, `b` and
 /// its number.
@@ -204,6 +212,97 @@ pub(crate) fn count(snapshot: &Snapshot, graphs: &StatementGraphs) -> Result<u64
         Some(GraphSet::AllBut(ids)) => snapshot.quads().saturating_sub(sum(&ids)?),
         Some(GraphSet::All | GraphSet::Named) => snapshot.quads(),
     })
+}
+
+/// The names of the named graphs that hold quads or were created empty.
+pub(crate) fn graph_names(snapshot: &Snapshot) -> Result<Vec<NamedOrBlankNode>> {
+    let graphs = snapshot.graph_names()?;
+    graphs
+        .into_iter()
+        .map(|graph| match snapshot.term(graph)? {
+            Term::NamedNode(node) => Ok(node.into()),
+            Term::BlankNode(node) => Ok(node.into()),
+            _ => Err(Error::Internal("a graph that no node names".to_owned())),
+        })
+        .collect()
+}
+
+impl Transaction {
+    /// Begins to write the quads of a pattern as the transaction sees them now. A format without graphs
+    /// leaves them out.
+    ///
+    /// # Errors
+    /// What the disk gives.
+    pub fn statements(
+        &self,
+        pattern: &StatementPattern,
+        format: GraphFormat,
+        cancel: &CancelHandle,
+    ) -> Result<Dump> {
+        Dump::of_statements(self.runtime(), self.view(), pattern, format, cancel.clone())
+    }
+
+    /// How many quads some graphs hold as the transaction sees them.
+    ///
+    /// # Errors
+    /// What the disk gives.
+    pub fn count_statements(&self, graphs: &StatementGraphs) -> Result<u64> {
+        count(&self.view(), graphs)
+    }
+
+    /// The names of the named graphs that hold quads or were created empty.
+    ///
+    /// # Errors
+    /// What the disk gives.
+    pub fn graph_names(&self) -> Result<Vec<NamedOrBlankNode>> {
+        graph_names(&self.view())
+    }
+
+    /// Removes the quads of a pattern.
+    ///
+    /// # Errors
+    /// `Cancelled`, `MemoryExceeded`, and what the disk gives; the transaction is as it was before then.
+    pub fn remove_statements(
+        &mut self,
+        pattern: &StatementPattern,
+        cancel: &CancelHandle,
+    ) -> Result<ChangeCounts> {
+        let Some(statements) = Statements::of(&self.view(), pattern)? else {
+            return Ok(ChangeCounts::default());
+        };
+        let savepoint = self.inner().savepoint();
+        let done = self.remove_all(statements, cancel);
+        if done.is_err() {
+            self.inner().roll_back_to(savepoint);
+        }
+        done
+    }
+
+    fn remove_all(
+        &mut self,
+        mut statements: Statements,
+        cancel: &CancelHandle,
+    ) -> Result<ChangeCounts> {
+        let mut counts = ChangeCounts::default();
+        let mut batch = QuadColumns::default();
+        let (mut more, mut changes) = (true, Changes::default());
+        while more {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            more = statements.next(REMOVED_QUADS, &mut batch)?;
+            let [subjects, predicates, objects, graphs] = &batch.columns;
+            let rows = subjects.iter().zip(predicates).zip(objects).zip(graphs);
+            let quads = rows.map(|(((s, p), o), g)| [*s, *p, *o, *g]);
+            changes.removed.extend(quads);
+            if !changes.removed.is_empty() && (!more || changes.removed.len() >= REMOVED_QUADS) {
+                let done = self.inner().change(&NewTerms::default(), &changes)?;
+                counts.removed += done.removed;
+                changes.removed.clear();
+            }
+        }
+        Ok(counts)
+    }
 }
 
 #[cfg(test)]

@@ -275,7 +275,6 @@ impl Transaction {
         self.database.runtime()
     }
 
-    #[expect(dead_code, reason = "for updates")]
     pub(crate) fn inner(&mut self) -> &mut stoa_quadstore::Transaction {
         &mut self.inner
     }

@@ -14,7 +14,7 @@ use support::{
 mod support;
 
 /// The options that the tests below see at work; `--allow-service` is seen in service.rs, `--token` in
-/// access.rs, `--io` and `--scheme` by the tests of storage and of schemes.
+/// access.rs, `--transaction-timeout` in rdf4j.rs, `--io` and `--scheme` by the tests of storage and of schemes.
 const SHOWN: [(&str, &[&str]); 7] = [
     (
         "load",
@@ -64,6 +64,7 @@ const SHOWN: [(&str, &[&str]); 7] = [
             "--threads",
             "--timeout",
             "--token",
+            "--transaction-timeout",
         ],
     ),
     ("dump", &["--db", "--format", "--io"]),

@@ -1,18 +1,27 @@
 //! RDF4J's protocol: each address and method is a row that says what is sent and what comes back, as
 //! `HTTPRepository` of RDF4J 5 sends and reads it.
-#![expect(clippy::unwrap_used, reason = "a test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::too_many_lines,
+    reason = "a test; tables of cases are long"
+)]
 
 #[path = "support/http_client.rs"]
 mod http_client;
 mod support;
 
 use http_client::{Response, request};
-use support::{Server, output};
+use support::Server;
 use tempfile::TempDir;
 
 const R: &str = "/repositories/default";
+const WILDCARD: &str = "<http://www.openrdf.org/schema/sesame#wildcard>";
+const NIL: &str = "<http://rdf4j.org/schema/rdf4j#nil>";
 
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
+const QUERY: &str = "application/sparql-query; charset=utf-8";
+const BINARY: &str = "application/x-binary-rdf";
+const NT: &str = "application/n-triples";
 
 /// As the client sends it for SELECT.
 const TABLE: &str = "application/x-binary-rdf-results-table, application/sparql-results+xml;q=0.8, \
@@ -24,14 +33,9 @@ const BOOLEAN: &str =
 const STATEMENTS: &str = "application/rdf+xml;q=0.3, application/x-binary-rdf, application/n-quads;q=0.8, \
     text/turtle;q=0.3, application/trig;q=0.8";
 
-/// Serves a database of three quads.
-fn serve() -> (Server, TempDir) {
+fn serve(options: &[&str]) -> (Server, TempDir) {
     let folder = TempDir::new().unwrap();
-    let data = "<http://a/s> <http://a/p> \"1\" .\n<http://b/s> <http://a/p> \"2\" <http://a/g> .\n\
-        <http://a/s> <http://b/q> \"2\" <http://a/g> .\n";
-    std::fs::write(folder.path().join("data.nq"), data).unwrap();
-    output(folder.path(), &["load", "--db", "db", "data.nq"]);
-    (Server::start(folder.path(), &[]), folder)
+    (Server::start(folder.path(), options), folder)
 }
 
 fn send(server: &Server, method: &str, target: &str, media_type: &str, body: &[u8]) -> Response {
@@ -51,15 +55,65 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
+/// A document in the binary format, version 2: subject, predicate, object and, if there is one, context,
+/// as N-Triples writes them but for escapes.
+fn binary(statements: &[&[&str]]) -> Vec<u8> {
+    let mut out = b"BRDF\0\0\0\x02\x05UTF-8".to_vec();
+    let text = |text: &str, out: &mut Vec<u8>| {
+        let mut length = text.len();
+        while length > 127 {
+            out.push(u8::try_from(length & 0x7f).unwrap() | 0x80);
+            length >>= 7;
+        }
+        out.push(u8::try_from(length).unwrap());
+        out.extend(text.as_bytes());
+    };
+    for statement in statements {
+        out.push(1);
+        for place in 0..4 {
+            let value = statement.get(place).copied().unwrap_or_default();
+            if let Some(iri) = value.strip_prefix('<') {
+                out.push(1);
+                text(iri.strip_suffix('>').unwrap(), &mut out);
+            } else if let Some(label) = value.strip_prefix("_:") {
+                out.push(2);
+                text(label, &mut out);
+            } else if let Some(label) = value.strip_prefix('"') {
+                out.push(3);
+                text(label.strip_suffix('"').unwrap(), &mut out);
+            } else {
+                assert!(place == 3 && value.is_empty(), "{value}");
+                out.push(0);
+            }
+        }
+    }
+    out.push(127);
+    out
+}
+
+/// Statements, sorted.
+fn statements(server: &Server, target: &str) -> Vec<String> {
+    let answer = get(server, target, STATEMENTS);
+    assert_eq!(answer.status, 200, "{target}: {}", answer.text());
+    assert_eq!(answer.header("content-type"), Some("application/n-quads"));
+    let mut lines: Vec<String> = answer.text().lines().map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
 /// Method, address behind the repository, media type of the body, body, status, and what the answer has.
 type Row<'a> = (&'a str, &'a str, &'a str, &'a str, u16, &'a str);
 
 #[test]
 #[expect(clippy::too_many_lines, reason = "a table of addresses")]
 fn each_address_answers_as_the_client_expects() {
-    let (server, _folder) = serve();
+    let (server, _folder) = serve(&[]);
     let subject = format!("/statements?subj={}&infer=true", encoded("<http://a/s>"));
     let context = encoded("<http://a/g>");
+    let in_g = format!(
+        "/statements?context={context}&baseURI={}",
+        encoded("<http://b/>")
+    );
     let both = format!("/statements?context=null&context={context}");
     let object = format!("/statements?obj={}", encoded("\"2\""));
     let pair = format!(
@@ -73,7 +127,25 @@ fn each_address_answers_as_the_client_expects() {
     );
     let of_g = format!("/size?context={context}");
     let rows: &[Row<'_>] = &[
-        // What is read as a number has no line end.
+        // The database at the root; what is read as a number has no line end.
+        ("GET", "/size", "", "", 200, "=0"),
+        ("GET", "/contexts", "", "", 200, "contextID"),
+        (
+            "POST",
+            "/statements",
+            NT,
+            "<http://a/s> <http://a/p> \"1\" .",
+            204,
+            "=",
+        ),
+        (
+            "POST",
+            &in_g,
+            "text/turtle",
+            "<s> <http://a/p> '2' . <http://a/s> <q> '2' .",
+            204,
+            "=",
+        ),
         ("GET", "/size", "", "", 200, "=3"),
         ("GET", &of_g, "", "", 200, "=2"),
         ("GET", "/size?context=null", "", "", 200, "=1"),
@@ -186,18 +258,109 @@ fn each_address_answers_as_the_client_expects() {
             "UNSUPPORTED QUERY LANGUAGE: ",
         ),
         ("POST", "", FORM, "query=SELECT", 400, "MALFORMED QUERY: "),
+        // Documents that cannot be read.
+        ("POST", "/statements", NT, "oops", 400, "MALFORMED DATA: "),
+        (
+            "POST",
+            "/statements",
+            BINARY,
+            "oops",
+            400,
+            "MALFORMED DATA: ",
+        ),
+        (
+            "POST",
+            "/statements",
+            "image/png",
+            "",
+            415,
+            "UNSUPPORTED FILE FORMAT: ",
+        ),
+        ("GET", "/size", "", "", 200, "=3"),
+        // In several contexts, whatever the document says.
+        (
+            "PUT",
+            &both,
+            "application/n-quads",
+            "_:x <http://a/p> \"7\" <http://a/other> .",
+            204,
+            "=",
+        ),
+        ("GET", "/size", "", "", 200, "=2"),
+        ("GET", &of_g, "", "", 200, "=1"),
+        ("DELETE", &predicate, "", "", 204, "="),
+        ("GET", &of_g, "", "", 200, "=0"),
+        ("DELETE", "/statements", "", "", 204, "="),
+        ("GET", "/size", "", "", 200, "=0"),
+        // Namespaces.
         ("GET", "/namespaces", "", "", 200, "prefix"),
+        ("PUT", "/namespaces/a", "text/plain", "http://a/", 204, "="),
+        (
+            "PUT",
+            "/namespaces/",
+            "text/plain",
+            "http://empty/",
+            204,
+            "=",
+        ),
+        (
+            "PUT",
+            "/namespaces/%C3%A9%20",
+            "text/plain",
+            "http://e/",
+            204,
+            "=",
+        ),
+        ("GET", "/namespaces/a", "", "", 200, "=http://a/"),
+        ("GET", "/namespaces/", "", "", 200, "=http://empty/"),
+        ("GET", "/namespaces", "", "", 200, "http://e/"),
+        ("PUT", "/namespaces/a", "text/plain", "http://b/", 204, "="),
+        ("GET", "/namespaces/a", "", "", 200, "=http://b/"),
+        (
+            "PUT",
+            "/namespaces/a",
+            "text/plain",
+            "",
+            400,
+            "a namespace is",
+        ),
+        ("DELETE", "/namespaces/a", "", "", 204, "="),
         ("GET", "/namespaces/a", "", "", 404, "no namespace"),
+        // They are no statements, and stay when those go.
+        ("GET", "/size", "", "", 200, "=0"),
+        ("GET", "/statements", "", "", 200, "="),
+        ("DELETE", "/statements", "", "", 204, "="),
+        ("GET", "/namespaces/", "", "", 200, "=http://empty/"),
+        ("DELETE", "/namespaces", "", "", 204, "="),
+        ("GET", "/namespaces/", "", "", 404, ""),
+        // The Graph Store Protocol.
+        (
+            "PUT",
+            "/rdf-graphs/service?graph=http://a/h",
+            NT,
+            "<http://a/s> <http://a/p> \"1\" .",
+            201,
+            "=",
+        ),
         (
             "GET",
-            "/rdf-graphs/service?default&format=nt",
+            "/rdf-graphs/service?graph=http://a/h&format=nt",
             "",
             "",
             200,
             "=<http://a/s> <http://a/p> \"1\" .\n",
         ),
         // What there is not.
-        ("PATCH", "/statements", "", "", 405, "GET, HEAD"),
+        ("GET", "/transactions", "", "", 405, "POST"),
+        ("PATCH", "/statements", "", "", 405, "DELETE"),
+        (
+            "PUT",
+            "/transactions/1?action=COMMIT",
+            "",
+            "",
+            404,
+            "no such transaction",
+        ),
         ("GET", "/nothing", "", "", 404, "nothing at"),
     ];
     for (method, rest, media_type, body, status, part) in rows.iter().copied() {
@@ -239,7 +402,12 @@ fn servers_list_their_repositories() {
 
 #[test]
 fn tables_and_truth_values_have_the_forms_that_the_client_reads() {
-    let (server, _folder) = serve();
+    let (server, _folder) = serve(&[]);
+    let insert = b"<http://a/s> <http://a/p> \"o\" .";
+    assert_eq!(
+        send(&server, "POST", &format!("{R}/statements"), NT, insert).status,
+        204
+    );
     let select = format!("{R}?query={}", encoded("SELECT ?o ?x { ?s ?p ?o }"));
     let table = get(&server, &select, TABLE);
     assert_eq!(
@@ -248,7 +416,7 @@ fn tables_and_truth_values_have_the_forms_that_the_client_reads() {
     );
     assert_eq!(
         table.body,
-        b"BRTR\0\0\0\x04\0\0\0\x02\0\0\0\x01o\0\0\0\x01x\x06\0\0\0\x011\x00\x7f"
+        b"BRTR\0\0\0\x04\0\0\0\x02\0\0\0\x01o\0\0\0\x01x\x06\0\0\0\x01o\x00\x7f"
     );
     let ask = get(&server, &format!("{R}?query=ASK%7B%7D"), BOOLEAN);
     assert!(ask.text().contains("true"));
@@ -260,4 +428,376 @@ fn tables_and_truth_values_have_the_forms_that_the_client_reads() {
     assert_eq!(binary_ask.status, 406);
     let quads = get(&server, &format!("{R}/statements"), STATEMENTS);
     assert_eq!(quads.header("content-type"), Some("application/n-quads"));
+}
+
+/// Begins a transaction; gives its address.
+fn begin(server: &Server) -> String {
+    let level =
+        b"transaction-setting__org.eclipse.rdf4j.common.transaction.IsolationLevel=SNAPSHOT";
+    let begun = send(server, "POST", &format!("{R}/transactions"), FORM, level);
+    assert_eq!(begun.status, 201, "{}", begun.text());
+    let location = begun.header("location").unwrap();
+    let host = format!("http://{}", server.address);
+    location.strip_prefix(&host).unwrap().to_owned()
+}
+
+#[test]
+fn transactions_are_used_request_by_request() {
+    let (server, _folder) = serve(&[]);
+    let transaction = begin(&server);
+    let add = binary(&[
+        &["<http://a/s>", "<http://a/p>", "\"1\""],
+        &["_:n", "<http://a/p>", "\"2\"", "<http://a/g>"],
+    ]);
+    let more = binary(&[&["_:n", "<http://a/q>", "_:n"]]);
+    let ask = "ASK { <http://a/s> <http://a/p> '1' }";
+    let rows: &[(&str, &str, &str, &[u8], u16, &str)] = &[
+        (
+            "PUT",
+            "action=ADD&preserveNodeId=true",
+            BINARY,
+            &add,
+            204,
+            "=",
+        ),
+        (
+            "PUT",
+            "action=ADD&preserveNodeId=true",
+            BINARY,
+            &more,
+            204,
+            "=",
+        ),
+        (
+            "PUT",
+            "action=ADD",
+            "text/turtle",
+            b"[] <http://a/p> 4 .",
+            204,
+            "=",
+        ),
+        ("PUT", "action=SIZE", "", b"", 200, "=4"),
+        ("PUT", "action=SIZE&context=null", "", b"", 200, "=3"),
+        (
+            "PUT",
+            "action=QUERY&queryLn=SPARQL&query&infer=true",
+            QUERY,
+            ask.as_bytes(),
+            200,
+            "true",
+        ),
+        (
+            "PUT",
+            "action=QUERY&query&%24o=%221%22",
+            QUERY,
+            b"ASK { ?s ?p ?o }",
+            200,
+            "true",
+        ),
+        (
+            "PUT",
+            "action=QUERY&query",
+            QUERY,
+            b"ASK {",
+            400,
+            "MALFORMED QUERY: ",
+        ),
+        (
+            "PUT",
+            "action=GET&infer=false",
+            "",
+            b"",
+            200,
+            "<http://a/s> <http://a/p> \"1\" .",
+        ),
+        ("POST", "action=PING", "", b"", 200, "=60000"),
+        ("PUT", "action=PREPARE", "", b"", 200, "="),
+        (
+            "PUT",
+            "action=NOTHING",
+            "",
+            b"",
+            400,
+            "the parameter action is one of",
+        ),
+        ("PUT", "", "", b"", 400, "the parameter action is one of"),
+    ];
+    for (method, parameters, media_type, body, status, part) in rows.iter().copied() {
+        let answer = send(
+            &server,
+            method,
+            &format!("{transaction}?{parameters}"),
+            media_type,
+            body,
+        );
+        let text = answer.text();
+        assert_eq!(answer.status, status, "{parameters}: {text}");
+        match part.strip_prefix('=') {
+            Some(whole) => assert_eq!(text, whole, "{parameters}"),
+            None => assert!(text.contains(part), "{parameters}: {text}"),
+        }
+    }
+    // Nobody else sees it yet.
+    let size = format!("{R}/size");
+    assert_eq!(get(&server, &size, "").text(), "0");
+    let committed = send(
+        &server,
+        "PUT",
+        &format!("{transaction}?action=COMMIT"),
+        "",
+        b"",
+    );
+    assert_eq!(committed.status, 200, "{}", committed.text());
+    assert_eq!(committed.header("stoa-added"), Some("4"));
+    assert_eq!(get(&server, &size, "").text(), "4");
+    let late = send(
+        &server,
+        "PUT",
+        &format!("{transaction}?action=SIZE"),
+        "",
+        b"",
+    );
+    assert_eq!(
+        (late.status, late.text().as_str()),
+        (410, "the transaction was committed")
+    );
+
+    let transaction = begin(&server);
+    let all = binary(&[&[WILDCARD, WILDCARD, WILDCARD]]);
+    let cleared = send(
+        &server,
+        "PUT",
+        &format!("{transaction}?action=DELETE"),
+        BINARY,
+        &all,
+    );
+    assert_eq!(cleared.status, 204, "{}", cleared.text());
+    assert_eq!(
+        send(
+            &server,
+            "PUT",
+            &format!("{transaction}?action=SIZE"),
+            "",
+            b""
+        )
+        .text(),
+        "0"
+    );
+    let rolled_back = send(&server, "DELETE", &transaction, "", b"");
+    assert_eq!((rolled_back.status, rolled_back.body.len()), (204, 0));
+    assert_eq!(get(&server, &size, "").text(), "4");
+}
+
+#[test]
+fn statements_are_removed_by_patterns() {
+    let (server, _folder) = serve(&[]);
+    let data = "<http://a/s> <http://a/p> \"1\" .\n<http://a/s> <http://a/p> \"1\" <http://a/g> .\n\
+        <http://a/s> <http://a/q> \"2\" <http://a/g> .\n<http://a/t> <http://a/p> \"3\" <http://a/h> .\n";
+    let (s, p, q, g) = (
+        "<http://a/s>",
+        "<http://a/p>",
+        "<http://a/q>",
+        "<http://a/g>",
+    );
+    for (pattern, left) in [
+        // Without a context a statement goes from all graphs.
+        (&[s, p, "\"1\""][..], 2),
+        (&[s, p, "\"1\"", NIL], 3),
+        (&[s, p, "\"1\"", g], 3),
+        (&[s, WILDCARD, WILDCARD], 1),
+        (&[WILDCARD, WILDCARD, "\"2\""], 3),
+        (&[s, WILDCARD, "\"2\"", g], 3),
+        (&[WILDCARD, p, WILDCARD, g], 3),
+        (&[WILDCARD, WILDCARD, WILDCARD, NIL], 3),
+        (&[WILDCARD, q, "\"1\""], 4),
+        (&["_:unknown", WILDCARD, WILDCARD], 4),
+        (&["<http://a/unknown>", WILDCARD, WILDCARD], 4),
+    ] {
+        let put = send(
+            &server,
+            "PUT",
+            &format!("{R}/statements"),
+            "application/n-quads",
+            data.as_bytes(),
+        );
+        assert_eq!(put.status, 204);
+        let transaction = begin(&server);
+        let remove = format!("{transaction}?action=DELETE");
+        let removed = send(&server, "PUT", &remove, BINARY, &binary(&[pattern]));
+        assert_eq!(removed.status, 204, "{pattern:?}: {}", removed.text());
+        let committed = send(
+            &server,
+            "PUT",
+            &format!("{transaction}?action=COMMIT"),
+            "",
+            b"",
+        );
+        assert_eq!(committed.status, 200);
+        let found = statements(&server, &format!("{R}/statements"));
+        assert_eq!(found.len(), left, "{pattern:?}: {found:?}");
+    }
+}
+
+#[test]
+fn blank_nodes_can_be_sent_back() {
+    let (server, _folder) = serve(&[]);
+    let target = format!("{R}/statements");
+    let keep = format!("{target}?preserveNodeId=true");
+    // A client's own label means the same node in every request that wants it to.
+    for (target, predicate) in [
+        (&keep, "<http://a/p>"),
+        (&keep, "<http://a/q>"),
+        (&target, "<http://a/r>"),
+    ] {
+        let body = binary(&[&["_:node1x1", predicate, "\"o\""]]);
+        assert_eq!(send(&server, "POST", target, BINARY, &body).status, 204);
+    }
+    let found = statements(&server, &target);
+    let subject = |predicate: &str| {
+        let line = found.iter().find(|line| line.contains(predicate)).unwrap();
+        line.split(' ').next().unwrap().to_owned()
+    };
+    let node = subject("http://a/p");
+    assert_eq!(subject("http://a/q"), node);
+    assert_ne!(subject("http://a/r"), node);
+    // What is shown is found again, in addresses and in statements.
+    let by_subject = format!("{target}?subj={}", encoded(&node));
+    assert_eq!(statements(&server, &by_subject).len(), 2);
+    let more = binary(&[&[&node, "<http://a/more>", &node]]);
+    assert_eq!(send(&server, "POST", &keep, BINARY, &more).status, 204);
+    assert_eq!(statements(&server, &by_subject).len(), 3);
+    let transaction = begin(&server);
+    for (subject, predicate) in [
+        (node.as_str(), "<http://a/p>"),
+        ("_:node1x1", "<http://a/q>"),
+    ] {
+        let body = binary(&[&[subject, predicate, "\"o\""]]);
+        let remove = format!("{transaction}?action=DELETE&preserveNodeId=true");
+        assert_eq!(send(&server, "PUT", &remove, BINARY, &body).status, 204);
+    }
+    let commit = send(
+        &server,
+        "PUT",
+        &format!("{transaction}?action=COMMIT"),
+        "",
+        b"",
+    );
+    assert_eq!(commit.header("stoa-removed"), Some("2"));
+    assert_eq!(statements(&server, &by_subject).len(), 1);
+}
+
+#[test]
+fn a_transaction_that_clashed_can_only_be_rolled_back() {
+    let (server, _folder) = serve(&[]);
+    let read_and_write = |transaction: &str| {
+        let query = format!("{transaction}?action=QUERY&query");
+        let found = send(
+            &server,
+            "PUT",
+            &query,
+            QUERY,
+            b"ASK { <http://a/s> <http://a/p> ?o }",
+        );
+        assert!(found.text().contains("false"), "{}", found.text());
+        let add = format!("{transaction}?action=ADD");
+        let body = b"<http://a/s> <http://a/p> \"o\" .";
+        assert_eq!(send(&server, "PUT", &add, NT, body).status, 204);
+    };
+    let (first, second) = (begin(&server), begin(&server));
+    read_and_write(&first);
+    read_and_write(&second);
+    let commit = |transaction: &str| {
+        send(
+            &server,
+            "PUT",
+            &format!("{transaction}?action=COMMIT"),
+            "",
+            b"",
+        )
+    };
+    assert_eq!(commit(&first).status, 200);
+    let clash = commit(&second);
+    assert_eq!(clash.status, 409, "{}", clash.text());
+    assert!(clash.text().contains("http://a/p"), "{}", clash.text());
+    let again = commit(&second);
+    assert_eq!(again.status, 409);
+    assert!(
+        again.text().contains("can only be rolled back"),
+        "{}",
+        again.text()
+    );
+    assert_eq!(send(&server, "DELETE", &second, "", b"").status, 204);
+    assert_eq!(get(&server, &format!("{R}/size"), "").text(), "1");
+}
+
+#[test]
+fn a_damaged_document_spoils_a_transaction_and_commits_nothing() {
+    let (server, _folder) = serve(&[]);
+    let transaction = begin(&server);
+    let mut cut = binary(&[&["<http://a/s>", "<http://a/p>", "\"1\""]]);
+    cut.pop();
+    let add = format!("{transaction}?action=ADD");
+    let refused = send(&server, "PUT", &add, BINARY, &cut);
+    assert_eq!(refused.status, 400);
+    assert!(
+        refused.text().starts_with("MALFORMED DATA: "),
+        "{}",
+        refused.text()
+    );
+    let commit = send(
+        &server,
+        "PUT",
+        &format!("{transaction}?action=COMMIT"),
+        "",
+        b"",
+    );
+    assert_eq!(commit.status, 409, "{}", commit.text());
+    assert_eq!(send(&server, "DELETE", &transaction, "", b"").status, 204);
+}
+
+#[test]
+fn a_transaction_that_is_left_alone_is_rolled_back() {
+    let (server, _folder) = serve(&["--transaction-timeout", "1ms"]);
+    let transaction = begin(&server);
+    let ping = format!("{transaction}?action=PING");
+    let mut answer = send(&server, "POST", &ping, "", b"");
+    while answer.status == 200 {
+        assert_eq!(answer.text(), "1");
+        answer = send(&server, "POST", &ping, "", b"");
+    }
+    let commit = send(
+        &server,
+        "PUT",
+        &format!("{transaction}?action=COMMIT"),
+        "",
+        b"",
+    );
+    assert_eq!((answer.status, commit.status), (410, 410));
+    assert!(commit.text().contains("timed out"), "{}", commit.text());
+}
+
+#[test]
+fn who_may_not_write_begins_no_transaction() {
+    let (server, _folder) = serve(&["--cors", "https://good.example"]);
+    let foreign = [("Origin", "https://bad.example"), ("Content-Type", FORM)];
+    for (method, rest) in [
+        ("POST", "/transactions"),
+        ("POST", "/statements"),
+        ("DELETE", "/statements"),
+        ("PUT", "/namespaces/a"),
+        ("DELETE", "/namespaces"),
+        ("PUT", "/rdf-graphs/service?default"),
+        ("PUT", "/transactions/1?action=COMMIT"),
+    ] {
+        let refused = request(
+            &server.address,
+            method,
+            &format!("{R}{rest}"),
+            &foreign,
+            b"update=x",
+        );
+        assert_eq!(refused.status, 403, "{method} {rest}");
+    }
+    let list = request(&server.address, "GET", "/repositories", &foreign, b"").text();
+    assert!(list.contains("false"), "{list}");
 }

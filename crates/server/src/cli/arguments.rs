@@ -255,6 +255,9 @@ pub(super) struct Serve {
     /// Cut off a client that has not sent the head of a request within this time
     #[arg(long, value_name = "TIME", env = "STOA_HEAD_TIMEOUT", value_parser = parse_duration, default_value = "30s")]
     pub(super) head_timeout: Duration,
+    /// Roll back a transaction that a client has left alone for this time
+    #[arg(long, value_name = "TIME", env = "STOA_TRANSACTION_TIMEOUT", value_parser = parse_duration, default_value = "60s")]
+    pub(super) transaction_timeout: Duration,
     /// Let only those write who bring the token that is in this file (Authorization: Bearer TOKEN).
     /// Without one, everybody writes on an address of this machine alone, and nobody on any other
     #[arg(long, value_name = "FILE", env = "STOA_TOKEN")]

@@ -16,7 +16,7 @@ use stoa_database::{
 use super::arguments::{DefaultGraph, Serve, Served};
 use super::output::say;
 use crate::http::{
-    Databases, Origins, ROOT, Server, Service, Settings, Token, WritePlaces, Writers,
+    Databases, Origins, ROOT, Server, Service, Settings, Token, Transactions, WritePlaces, Writers,
 };
 use crate::memory::reservable;
 
@@ -80,6 +80,8 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         pool,
         settings,
         write_places: WritePlaces::default(),
+        transactions: Transactions::new(arguments.transaction_timeout),
+        labels: Arc::default(),
     };
     let server =
         Server::start(service, listener, runtime.threads()).context("cannot start the server")?;

@@ -10,7 +10,7 @@ use hyper::header::HeaderValue;
 use stoa_database::oxrdf::NamedNode;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{
-    CancelHandle, Database, Dump, Error, GraphFormat, Note, QueryKind, QueryOptions, Task,
+    CancelHandle, Database, Dump, Error, GraphFormat, Note, Query, QueryKind, QueryOptions, Task,
     TaskProgress, TaskStream,
 };
 
@@ -20,6 +20,7 @@ use super::encoding::{Coding, ENCODED_BYTES_MIN, Encoder};
 use super::notes;
 use super::parameters::Parameters;
 use super::problem::Problem;
+use super::rdf4j::OpenTransaction;
 use crate::memory::exceeded;
 
 /// An answer from its request to its last byte.
@@ -58,11 +59,26 @@ pub(super) struct Head {
 
 /// What a client asks for.
 pub(super) struct QueryRequest {
-    pub(super) database: Database,
+    pub(super) source: QuerySource,
     pub(super) text: String,
     pub(super) options: QueryOptions,
     pub(super) format: Option<ResultFormat>,
     pub(super) accept: Option<String>,
+}
+
+/// What a query reads.
+pub(super) enum QuerySource {
+    Database(Database),
+    Transaction(Arc<OpenTransaction>),
+}
+
+impl QuerySource {
+    fn prepare(&self, text: &str, options: &QueryOptions) -> Result<Query, Problem> {
+        match self {
+            Self::Database(database) => Ok(database.prepare(text, options)?),
+            Self::Transaction(open) => open.prepare(text, options),
+        }
+    }
 }
 
 impl AnswerTask {
@@ -105,7 +121,7 @@ impl AnswerTask {
                 Ok(TaskProgress::Done)
             }
             Work::Prepare(request) => {
-                let query = request.database.prepare(&request.text, &request.options)?;
+                let query = request.source.prepare(&request.text, &request.options)?;
                 self.notes = query.notes().to_vec();
                 let format = choose_format(query.kind(), request)?;
                 let content_type = match format {
@@ -327,6 +343,18 @@ impl From<Error> for Problem {
                 problem.members.extend(suggestion);
                 problem
             }
+            Error::Data(data) => {
+                let mut problem = Self::new(StatusCode::BAD_REQUEST, "data", detail);
+                problem.members = vec![("line", data.line.into()), ("column", data.column.into())];
+                problem
+            }
+            // A body that broke off, or that is damaged.
+            Error::Input { .. } => Self::new(StatusCode::BAD_REQUEST, "input", detail),
+            Error::UnknownFormat { .. } => Self::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported-media-type",
+                detail,
+            ),
             Error::Unsupported(_) => Self::new(StatusCode::BAD_REQUEST, "unsupported", detail),
             Error::InvalidOption {
                 option: "--format", ..
@@ -342,6 +370,14 @@ impl From<Error> for Problem {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "memory", detail)
             }
             Error::Cancelled => Self::new(StatusCode::SERVICE_UNAVAILABLE, "cancelled", detail),
+            Error::Conflict { .. } => Self::new(StatusCode::CONFLICT, "conflict", detail),
+            Error::SnapshotExpired { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "snapshot-expired", detail)
+            }
+            Error::ReadOnly => Self::new(StatusCode::FORBIDDEN, "read-only", detail),
+            Error::RefusesWrites { .. } | Error::DiskFull { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "refuses-writes", detail)
+            }
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail),
         }
     }

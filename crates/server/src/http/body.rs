@@ -65,32 +65,50 @@ pub(super) fn whole(content_type: &'static str, body: impl Into<Bytes>) -> Respo
     response
 }
 
+/// The coding of a request's body.
+///
+/// # Errors
+/// 415 if it is unknown.
+pub(super) fn coding_of(headers: &HeaderMap) -> Result<Coding, Problem> {
+    let Some(name) = headers.get(CONTENT_ENCODING) else {
+        return Ok(Coding::Identity);
+    };
+    let coding = name.to_str().ok().and_then(Coding::from_name);
+    coding.ok_or_else(|| {
+        let mut problem = Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-coding",
+            "a request may be encoded with gzip or zstd",
+        );
+        problem.accept_encoding = true;
+        problem
+    })
+}
+
 /// The text of a request's body, decoded.
 ///
 /// # Errors
-/// 413 if it is longer than a request may be, 408 if it has not arrived after `patience`, 415 for an
-/// unknown coding, 400 if it is damaged or not UTF-8.
+/// As [`read_bytes`], and 400 if it is not UTF-8.
 pub(super) async fn read_text(
     headers: &HeaderMap,
     body: Incoming,
     patience: Duration,
 ) -> Result<String, Problem> {
-    let coding = match headers.get(CONTENT_ENCODING) {
-        None => Coding::Identity,
-        Some(name) => name
-            .to_str()
-            .ok()
-            .and_then(Coding::from_name)
-            .ok_or_else(|| {
-                let mut problem = Problem::new(
-                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                    "unsupported-coding",
-                    "a request may be encoded with gzip or zstd",
-                );
-                problem.accept_encoding = true;
-                problem
-            })?,
-    };
+    let bytes = read_bytes(headers, body, patience).await?;
+    String::from_utf8(bytes).map_err(|_| Problem::bad_request("the request is not UTF-8"))
+}
+
+/// The whole of a request's body, decoded.
+///
+/// # Errors
+/// 413 if it is longer than a request may be, 408 if it has not arrived after `patience`, 415 for an
+/// unknown coding, 400 if it is damaged.
+pub(super) async fn read_bytes(
+    headers: &HeaderMap,
+    body: Incoming,
+    patience: Duration,
+) -> Result<Vec<u8>, Problem> {
+    let coding = coding_of(headers)?;
     let announced: Option<u64> = headers
         .get(CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse().ok());
@@ -110,15 +128,13 @@ pub(super) async fn read_text(
             ));
         }
     };
-    let bytes = if coding == Coding::Identity {
-        Vec::from(bytes)
-    } else {
-        // Decoding may take long: other connections of this thread go on meanwhile.
-        tokio::task::spawn_blocking(move || decode(coding, &bytes))
-            .await
-            .map_err(|_| Problem::bad_request("the request could not be decoded"))??
-    };
-    String::from_utf8(bytes).map_err(|_| Problem::bad_request("the request is not UTF-8"))
+    if coding == Coding::Identity {
+        return Ok(Vec::from(bytes));
+    }
+    // Decoding may take long: other connections of this thread go on meanwhile.
+    tokio::task::spawn_blocking(move || decode(coding, &bytes))
+        .await
+        .map_err(|_| Problem::bad_request("the request could not be decoded"))?
 }
 
 fn too_large() -> Problem {

@@ -37,8 +37,9 @@ pub(super) enum Resource<'a> {
     Store {
         below: Option<&'a str>,
     },
-    /// A part of what is a repository to RDF4J.
+    /// A part of what is a repository to RDF4J, and its name there.
     Repository {
+        name: &'a str,
         part: Part<'a>,
     },
     /// The repositories.
@@ -89,7 +90,7 @@ impl Databases {
             name => self.named.get(name),
         };
         let part = Part::of(rest)?;
-        Some((Some(database?), Resource::Repository { part }))
+        Some((Some(database?), Resource::Repository { name, part }))
     }
 
     /// Where queries go, for messages.

@@ -3,7 +3,7 @@
 //! # References
 //! RFC 9110 sections 8.4 and 12.5.3; RFC 1952; RFC 8878.
 
-use std::io::{self, Read, Write as _};
+use std::io::{self, BufRead, Read, Write as _};
 
 use flate2::write::GzEncoder;
 use zstd::stream::write::Encoder as ZstdEncoder;
@@ -70,8 +70,11 @@ impl Coding {
         (takes_plain || coding != Self::Identity).then_some((coding, takes_plain))
     }
 
-    /// Decodes `bytes` as they are read.
-    pub(super) fn reader<'a>(self, bytes: &'a [u8]) -> io::Result<Box<dyn Read + 'a>> {
+    /// Decodes what `bytes` gives as it is read.
+    pub(super) fn reader<'a>(
+        self,
+        bytes: impl BufRead + Send + 'a,
+    ) -> io::Result<Box<dyn Read + Send + 'a>> {
         Ok(match self {
             Self::Identity => Box::new(bytes),
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(bytes)),
@@ -216,7 +219,7 @@ mod tests {
                 if piece == 0 {
                     let mut first = vec![0; whole.len()];
                     coding
-                        .reader(&encoded)
+                        .reader(encoded.as_slice())
                         .unwrap()
                         .read_exact(&mut first)
                         .unwrap();
@@ -226,7 +229,7 @@ mod tests {
             encoder.finish(&mut encoded).unwrap();
             let mut decoded = Vec::new();
             coding
-                .reader(&encoded)
+                .reader(encoded.as_slice())
                 .unwrap()
                 .read_to_end(&mut decoded)
                 .unwrap();

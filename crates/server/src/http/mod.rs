@@ -1,9 +1,10 @@
-//! HTTP: the SPARQL Protocol for queries, the Graph Store Protocol and the protocol of RDF4J for reading,
-//! service descriptions, the query page, `/health`, `/status`.
+//! HTTP: the SPARQL Protocol, the Graph Store Protocol, the protocol of RDF4J, service descriptions,
+//! the query page, `/health`, `/status`.
 //!
 //! One reactor thread a core accepts and serves connections; it parses requests and moves bytes.
 //! Everything that may take time, planning included, runs as a task in the worker pool
-//! ([`answering`]), whose bounded buffer is the body of the response.
+//! ([`answering`]), whose bounded buffer is the body of the response; what writes, on threads of its own
+//! ([`writing`]).
 //!
 //! # References
 //! SPARQL 1.1 Protocol; SPARQL 1.1 Graph Store HTTP Protocol; RFC 9110, RFC 9112.
@@ -16,6 +17,7 @@ mod connection;
 mod cors;
 mod databases;
 mod description;
+mod documents;
 mod encoding;
 mod notes;
 mod parameters;
@@ -25,6 +27,7 @@ mod route;
 mod sparql;
 mod status;
 mod store;
+mod upload;
 mod writing;
 
 use std::io;
@@ -40,7 +43,7 @@ pub(crate) use access::{Token, Writers};
 pub(crate) use answering::AnswerTask;
 pub(crate) use cors::Origins;
 pub(crate) use databases::{Databases, RESERVED, is_name};
-pub(crate) use rdf4j::ROOT;
+pub(crate) use rdf4j::{Labels, ROOT, Transactions};
 pub(crate) use writing::WritePlaces;
 
 /// How often a reactor looks whether the server is to end.
@@ -52,6 +55,8 @@ pub(crate) struct Service {
     pub(crate) pool: WorkerPool<AnswerTask>,
     pub(crate) settings: Settings,
     pub(crate) write_places: WritePlaces,
+    pub(crate) transactions: Transactions,
+    pub(crate) labels: Arc<Labels>,
 }
 
 /// What the command line says about answering.
@@ -128,6 +133,7 @@ fn reactor(listener: TcpListener, service: Arc<Service>, stop: &AtomicBool) -> i
     runtime.block_on(async move {
         let listener = tokio::net::TcpListener::from_std(listener)?;
         while !stop.load(Ordering::Relaxed) {
+            service.transactions.expire(tokio::time::Instant::now());
             let Ok(accepted) = tokio::time::timeout(SHUTDOWN_POLL, listener.accept()).await else {
                 continue;
             };

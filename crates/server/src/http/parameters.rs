@@ -86,6 +86,23 @@ pub(super) fn pairs(form: &str) -> Result<Vec<(String, String)>, Problem> {
         .collect()
 }
 
+/// The media type in lower case, and the charset if one is named.
+pub(super) fn split_content_type(content_type: &str) -> (String, Option<&str>) {
+    let media_type = content_type.split(';').next().unwrap_or("");
+    let charset = parameter_of(content_type, "charset");
+    (media_type.trim().to_ascii_lowercase(), charset)
+}
+
+/// A parameter of a media type, without quotes.
+pub(super) fn parameter_of<'a>(content_type: &'a str, wanted: &str) -> Option<&'a str> {
+    content_type.split(';').skip(1).find_map(|parameter| {
+        let (name, value) = parameter.split_once('=')?;
+        name.trim()
+            .eq_ignore_ascii_case(wanted)
+            .then(|| value.trim().trim_matches('"'))
+    })
+}
+
 /// Undoes `application/x-www-form-urlencoded`.
 fn decode(text: &str) -> Result<String, Problem> {
     percent_decoded(&text.replace('+', " "))

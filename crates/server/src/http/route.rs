@@ -24,7 +24,7 @@ use super::problem::Problem;
 use super::rdf4j;
 use super::sparql::sparql;
 use super::status::status;
-use super::store::store;
+use super::store::{change, store};
 
 const PAGE: &str = include_str!("page.html");
 
@@ -86,7 +86,8 @@ async fn route(
     };
     let allow = match resource {
         Resource::Sparql => "GET, HEAD, POST, OPTIONS",
-        Resource::Repository { part } => part.allow(),
+        Resource::Store { .. } => "GET, HEAD, PUT, POST, DELETE, OPTIONS",
+        Resource::Repository { part, .. } => part.allow(),
         _ => "GET, HEAD, OPTIONS",
     };
     let method = request.method().clone();
@@ -96,17 +97,22 @@ async fn route(
     if !allow.split(", ").any(|allowed| allowed == method.as_str()) {
         return Err(Problem::method_not_allowed(allow));
     }
+    let reads = matches!(method, Method::GET | Method::HEAD);
     let client = Client::of(&request)?;
     match (resource, database) {
         (Resource::Sparql, Some(database)) => sparql(request, &client, service, database).await,
+        (Resource::Store { below }, Some(database)) if !reads => {
+            change(request, &client, service, database, below).await
+        }
         (Resource::Store { below }, Some(database)) => {
             store(&request, &client, service, database, below).await
         }
-        (Resource::Repository { part }, Some(database)) => {
+        (Resource::Repository { name, part }, Some(database)) => {
             let request = rdf4j::Request {
                 incoming: request,
                 client: &client,
                 service,
+                name,
                 database,
             };
             rdf4j::repository(request, part).await

@@ -10,10 +10,10 @@ use stoa_database::results::ResultFormat;
 use stoa_database::{CancelHandle, Database};
 
 use super::Service;
-use super::answering::{QueryRequest, Work, options};
+use super::answering::{QueryRequest, QuerySource, Work, options};
 use super::body::{ResponseBody, read_text, whole};
 use super::description;
-use super::parameters::Parameters;
+use super::parameters::{Parameters, split_content_type};
 use super::problem::Problem;
 use super::route::{Client, joined, run};
 
@@ -75,7 +75,7 @@ pub(super) async fn sparql(
         })?),
     };
     let work = Work::Prepare(Box::new(QueryRequest {
-        database: database.clone(),
+        source: QuerySource::Database(database.clone()),
         text,
         options: options(&parameters, endpoint, &service.settings, cancel.clone()),
         format,
@@ -146,17 +146,4 @@ async fn parameters(
         parameters.add_form(&body)?;
     }
     Ok(parameters)
-}
-
-/// The media type in lower case, and the charset if one is named.
-fn split_content_type(content_type: &str) -> (String, Option<&str>) {
-    let mut parts = content_type.split(';').map(str::trim);
-    let media_type = parts.next().unwrap_or("").to_ascii_lowercase();
-    let charset = parts.find_map(|parameter| {
-        let (name, value) = parameter.split_once('=')?;
-        name.trim()
-            .eq_ignore_ascii_case("charset")
-            .then(|| value.trim().trim_matches('"'))
-    });
-    (media_type, charset)
 }

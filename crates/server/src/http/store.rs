@@ -1,10 +1,13 @@
-//! The Graph Store Protocol, as far as it reads.
+//! The Graph Store Protocol; here, what reads.
 //!
 //! `?default` and `?graph=IRI` name a graph; below `/store/` the address itself does. Without any of
 //! them the whole dataset is meant.
 //!
 //! # References
 //! SPARQL 1.1 Graph Store HTTP Protocol sections 4 and 5.2.
+
+mod multipart;
+mod write;
 
 use hyper::body::Incoming;
 use hyper::header::ACCEPT;
@@ -18,6 +21,8 @@ use super::body::ResponseBody;
 use super::parameters::pairs;
 use super::problem::Problem;
 use super::route::{Client, joined, run};
+
+pub(super) use write::change;
 
 /// Formats of one graph, in our order of preference.
 const GRAPH_FORMATS: [GraphFormat; 6] = [
@@ -45,11 +50,7 @@ pub(super) async fn store(
     if let DumpScope::Graph(graph) = &scope
         && !database.graph_exists(graph)?
     {
-        return Err(Problem::new(
-            StatusCode::NOT_FOUND,
-            "no-such-graph",
-            format!("there is no graph <{}>", graph.as_str()),
-        ));
+        return Err(no_such_graph(graph));
     }
     let formats: &[GraphFormat] = if scope == DumpScope::All {
         &DATASET_FORMATS
@@ -74,6 +75,14 @@ pub(super) async fn store(
     let cancel = CancelHandle::new();
     let dump = database.start_dump(format, &scope, &cancel)?;
     run(service, client, Work::Dump(Box::new(dump), format), cancel).await
+}
+
+fn no_such_graph(graph: &NamedNode) -> Problem {
+    Problem::new(
+        StatusCode::NOT_FOUND,
+        "no-such-graph",
+        format!("there is no graph <{}>", graph.as_str()),
+    )
 }
 
 /// What a request means, and the format it names.

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper::StatusCode;
+use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use stoa_database::CommitSummary;
 use tokio::sync::Semaphore;
 
 use super::Service;
@@ -17,6 +19,15 @@ const RUNNING_MAX: usize = 64;
 
 /// Writers that wait for their turn.
 const WAITING_MAX: usize = 256;
+
+/// The number of the commit that a request made, or of the last one if it changed nothing.
+const STOA_COMMIT: HeaderName = HeaderName::from_static("stoa-commit");
+
+/// Quads that were not there and are now.
+const STOA_ADDED: HeaderName = HeaderName::from_static("stoa-added");
+
+/// Quads that were there and are not now.
+const STOA_REMOVED: HeaderName = HeaderName::from_static("stoa-removed");
 
 /// The places of a server for writers.
 pub(crate) struct WritePlaces {
@@ -58,6 +69,13 @@ pub(super) async fn write<T: Send + 'static>(
         done
     });
     done.await.map_err(|_| failed())?
+}
+
+/// Says in the head of a response what a request has changed.
+pub(super) fn mark(headers: &mut HeaderMap, summary: &CommitSummary) {
+    headers.insert(STOA_COMMIT, HeaderValue::from(summary.commit));
+    headers.insert(STOA_ADDED, HeaderValue::from(summary.added));
+    headers.insert(STOA_REMOVED, HeaderValue::from(summary.removed));
 }
 
 /// Somebody who waits, counted until it is dropped.

@@ -47,7 +47,7 @@ pub(crate) fn request(
     for (name, value) in headers {
         head += &format!("{name}: {value}\r\n");
     }
-    if !body.is_empty() || method == "POST" {
+    if !body.is_empty() || method == "POST" || method == "PUT" {
         head += &format!("Content-Length: {}\r\n", body.len());
     }
     head += "\r\n";

@@ -4,10 +4,11 @@
 //! | address below `/repositories/NAME` | methods                  | what it is                        |
 //! |------------------------------------|--------------------------|-----------------------------------|
 //! |                                    | GET, POST                | queries, with `$name=` bindings   |
-//! | `/statements`                      | GET                      | quads by pattern                  |
+//! | `/statements`                      | GET, PUT, POST, DELETE   | quads by pattern                  |
 //! | `/size`, `/contexts`               | GET                      | how many quads; names of graphs   |
-//! | `/namespaces`, `/namespaces/P`     | GET                      | prefixes                          |
+//! | `/namespaces`, `/namespaces/P`     | GET, PUT, DELETE         | prefixes                          |
 //! | `/rdf-graphs/service`              | as `/store`              | the Graph Store Protocol          |
+//! | `/transactions`, `/transactions/ID` | POST, PUT, DELETE       | interactive transactions          |
 //!
 //! `/protocol` tells the version, `/repositories` lists the databases. The one that is served at the root
 //! has the name [`ROOT`]. Errors are texts that begin with the kind that the client makes its exceptions
@@ -16,25 +17,33 @@
 //! # References
 //! The RDF4J REST API, protocol version 12.
 
+mod binary;
+mod labels;
 mod namespaces;
 mod statements;
+mod transactions;
+mod upload;
 mod values;
 
-use hyper::Response;
-use hyper::body::Incoming;
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::ACCEPT;
+use hyper::{Response, StatusCode};
 use stoa_database::oxrdf::NamedNode;
-use stoa_database::{CancelHandle, Database, QueryOptions};
+use stoa_database::{CancelHandle, CommitSummary, Database, QueryOptions};
 
 use super::Service;
-use super::answering::{QueryRequest, Work};
+use super::answering::{QueryRequest, QuerySource, Work};
 use super::body::{ResponseBody, whole};
 use super::parameters::percent_decoded;
 use super::problem::Problem;
 use super::route::{Client, joined, run};
 use super::sparql::sparql;
-use super::store::store;
+use super::store::{change, store};
+use super::writing::mark;
 
+pub(crate) use labels::Labels;
+pub(crate) use transactions::{OpenTransaction, Transactions};
 pub(super) use values::term;
 
 /// The version of the protocol. The client wants transactions from 7 on.
@@ -54,6 +63,9 @@ pub(super) enum Part<'a> {
     /// By the prefix as the address has it.
     Namespace(&'a str),
     GraphStore,
+    Transactions,
+    /// By its number.
+    Transaction(&'a str),
 }
 
 impl<'a> Part<'a> {
@@ -66,7 +78,11 @@ impl<'a> Part<'a> {
             "/contexts" => Self::Contexts,
             "/namespaces" => Self::Namespaces,
             "/rdf-graphs/service" => Self::GraphStore,
-            _ => Self::Namespace(rest.strip_prefix("/namespaces/")?),
+            "/transactions" => Self::Transactions,
+            _ => match rest.strip_prefix("/namespaces/") {
+                Some(prefix) => Self::Namespace(prefix),
+                None => Self::Transaction(rest.strip_prefix("/transactions/")?),
+            },
         })
     }
 
@@ -74,7 +90,12 @@ impl<'a> Part<'a> {
     pub(super) fn allow(self) -> &'static str {
         match self {
             Self::Queries => "GET, HEAD, POST, OPTIONS",
-            _ => "GET, HEAD, OPTIONS",
+            Self::Statements | Self::GraphStore => "GET, HEAD, PUT, POST, DELETE, OPTIONS",
+            Self::Size | Self::Contexts => "GET, HEAD, OPTIONS",
+            Self::Namespaces => "GET, HEAD, DELETE, OPTIONS",
+            Self::Namespace(_) => "GET, HEAD, PUT, DELETE, OPTIONS",
+            Self::Transactions => "POST, OPTIONS",
+            Self::Transaction(_) => "PUT, POST, DELETE, OPTIONS",
         }
     }
 }
@@ -84,10 +105,16 @@ pub(super) struct Request<'a> {
     pub(super) incoming: hyper::Request<Incoming>,
     pub(super) client: &'a Client,
     pub(super) service: &'a Service,
+    /// The name of the repository.
+    pub(super) name: &'a str,
     pub(super) database: &'a Database,
 }
 
 impl Request<'_> {
+    fn check_writer(&self) -> Result<(), Problem> {
+        self.service.settings.writers.check(self.incoming.headers())
+    }
+
     fn query(&self) -> &str {
         self.incoming.uri().query().unwrap_or("")
     }
@@ -113,17 +140,24 @@ pub(super) async fn repository(
         Part::Contexts => contexts(&request).await,
         Part::Namespaces => namespaces::all(request).await,
         Part::Namespace(prefix) => namespaces::one(request, percent_decoded(prefix)?).await,
-        Part::GraphStore => {
-            store(
-                &request.incoming,
-                request.client,
-                request.service,
-                request.database,
-                None,
-            )
-            .await
-        }
+        Part::GraphStore => graph_store(request).await,
+        Part::Transactions => transactions::begin(request).await,
+        Part::Transaction(id) => transactions::transaction(request, id).await,
     }
+}
+
+async fn graph_store(request: Request<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let Request {
+        incoming,
+        client,
+        service,
+        database,
+        ..
+    } = request;
+    if incoming.method() == hyper::Method::GET || incoming.method() == hyper::Method::HEAD {
+        return store(&incoming, client, service, database, None).await;
+    }
+    change(incoming, client, service, database, None).await
 }
 
 async fn contexts(request: &Request<'_>) -> Result<Response<ResponseBody>, Problem> {
@@ -167,7 +201,7 @@ pub(super) async fn repositories(
     }
     let variables = "?uri ?id ?title ?readable ?writable";
     let query = format!("SELECT {variables} {{ VALUES ({variables}) {{ {rows}}} }}");
-    let Some((_, database)) = all.first().copied() else {
+    let Some((name, database)) = all.first().copied() else {
         return Err(Problem::bad_request("there is no database"));
     };
     let accept = joined(incoming.headers(), &ACCEPT)?;
@@ -175,6 +209,7 @@ pub(super) async fn repositories(
         incoming,
         client,
         service,
+        name,
         database,
     };
     table(&request, query, accept).await
@@ -188,7 +223,7 @@ async fn table(
 ) -> Result<Response<ResponseBody>, Problem> {
     let cancel = CancelHandle::new();
     let work = Work::Prepare(Box::new(QueryRequest {
-        database: request.database.clone(),
+        source: QuerySource::Database(request.database.clone()),
         text: query,
         options: QueryOptions {
             timeout: Some(request.service.settings.timeout),
@@ -207,6 +242,19 @@ fn text(text: String) -> Response<ResponseBody> {
     whole("text/plain; charset=utf-8", text)
 }
 
+/// The response to what has changed something.
+fn done(status: StatusCode, summary: &CommitSummary) -> Response<ResponseBody> {
+    let mut response = empty(status);
+    mark(response.headers_mut(), summary);
+    response
+}
+
+fn empty(status: StatusCode) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Whole(Full::new(Bytes::new())));
+    *response.status_mut() = status;
+    response
+}
+
 #[cfg(test)]
 mod tests {
     use super::Part;
@@ -218,6 +266,8 @@ mod tests {
             ("/statements", Some(Part::Statements)),
             ("/namespaces/", Some(Part::Namespace(""))),
             ("/namespaces/foaf", Some(Part::Namespace("foaf"))),
+            ("/transactions", Some(Part::Transactions)),
+            ("/transactions/1", Some(Part::Transaction("1"))),
             ("/rdf-graphs/service", Some(Part::GraphStore)),
             ("/nothing", None),
             ("s", None),

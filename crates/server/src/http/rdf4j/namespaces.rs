@@ -5,12 +5,16 @@
 //! neither contexts nor statements.
 
 use hyper::header::ACCEPT;
-use hyper::{Response, StatusCode};
-use stoa_database::oxrdf::{NamedNode, Term};
-use stoa_database::{Database, QueryOptions, QueryResult};
+use hyper::{Method, Response, StatusCode};
+use stoa_database::oxrdf::vocab::xsd;
+use stoa_database::oxrdf::{GraphName, Literal, NamedNode, Quad, Term};
+use stoa_database::{
+    CancelHandle, CommitSummary, Database, QueryOptions, QueryResult, StatementGraphs,
+    StatementPattern, TransactionOptions,
+};
 
-use super::{Request, table, text};
-use crate::http::body::ResponseBody;
+use super::{Request, done, table, text};
+use crate::http::body::{ResponseBody, read_text};
 use crate::http::problem::Problem;
 use crate::http::route::joined;
 use crate::http::writing::write;
@@ -24,8 +28,14 @@ const SUBJECT: &str = "urn:stoa:prefix:";
 const PREFIX: &str = "http://purl.org/vocab/vann/preferredNamespacePrefix";
 const NAMESPACE: &str = "http://purl.org/vocab/vann/preferredNamespaceUri";
 
+/// How often a change is tried again that another one came between.
+const TRIES: usize = 10;
+
 /// Answers requests about all namespaces.
 pub(super) async fn all(request: Request<'_>) -> Result<Response<ResponseBody>, Problem> {
+    if *request.incoming.method() == Method::DELETE {
+        return change(&request, Change::Clear).await;
+    }
     let query = format!(
         "SELECT ?prefix ?namespace {{ GRAPH <{NAMESPACES}> {{ ?s <{PREFIX}> ?prefix ; <{NAMESPACE}> \
          ?namespace }} }} ORDER BY ?prefix"
@@ -39,15 +49,43 @@ pub(super) async fn one(
     request: Request<'_>,
     prefix: String,
 ) -> Result<Response<ResponseBody>, Problem> {
+    match *request.incoming.method() {
+        Method::DELETE => change(&request, Change::Remove(prefix)).await,
+        Method::PUT => {
+            request.check_writer()?;
+            let Request {
+                incoming, service, ..
+            } = request;
+            let (head, body) = incoming.into_parts();
+            let patience = service.settings.client_timeout;
+            let namespace = read_text(&head.headers, body, patience).await?;
+            if namespace.trim().is_empty() {
+                return Err(Problem::bad_request("a namespace is the text of an IRI"));
+            }
+            let database = request.database.clone();
+            let wanted = Change::Set(prefix, namespace.trim().to_owned());
+            let summary = write(service, move || wanted.apply(&database)).await?;
+            Ok(done(StatusCode::NO_CONTENT, &summary))
+        }
+        _ => {
+            let database = request.database.clone();
+            let found = write(request.service, move || find(&database, &prefix)).await?;
+            found.map(text).ok_or_else(|| {
+                Problem::new(
+                    StatusCode::NOT_FOUND,
+                    "no-such-prefix",
+                    "this prefix has no namespace",
+                )
+            })
+        }
+    }
+}
+
+async fn change(request: &Request<'_>, change: Change) -> Result<Response<ResponseBody>, Problem> {
+    request.check_writer()?;
     let database = request.database.clone();
-    let found = write(request.service, move || find(&database, &prefix)).await?;
-    found.map(text).ok_or_else(|| {
-        Problem::new(
-            StatusCode::NOT_FOUND,
-            "no-such-prefix",
-            "this prefix has no namespace",
-        )
-    })
+    let summary = write(request.service, move || change.apply(&database)).await?;
+    Ok(done(StatusCode::NO_CONTENT, &summary))
 }
 
 /// The namespace of a prefix.
@@ -67,6 +105,57 @@ fn find(database: &Database, prefix: &str) -> Result<Option<String>, Problem> {
         Some(Term::Literal(namespace)) => Some(namespace.value().to_owned()),
         _ => None,
     })
+}
+
+/// What is wanted of namespaces.
+enum Change {
+    Clear,
+    Remove(String),
+    Set(String, String),
+}
+
+impl Change {
+    /// Commits the change. It reads what it replaces, so another one may come between; then it is tried
+    /// again.
+    fn apply(&self, database: &Database) -> Result<CommitSummary, Problem> {
+        let mut tries = 1;
+        loop {
+            match self.try_once(database) {
+                Err(problem) if problem.status == StatusCode::CONFLICT && tries < TRIES => {
+                    tries += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn try_once(&self, database: &Database) -> Result<CommitSummary, Problem> {
+        let graph = GraphName::from(NamedNode::new_unchecked(NAMESPACES));
+        let mut transaction = database.begin(&TransactionOptions::default())?;
+        let prefix = match self {
+            Self::Clear => None,
+            Self::Remove(prefix) | Self::Set(prefix, _) => Some(subject(prefix)),
+        };
+        let before = StatementPattern {
+            subject: prefix.clone().map(Into::into),
+            graphs: StatementGraphs::Only(vec![graph.clone()]),
+            ..StatementPattern::default()
+        };
+        transaction.remove_statements(&before, &CancelHandle::new())?;
+        if let (Self::Set(prefix, namespace), Some(subject)) = (self, prefix) {
+            let quad = |predicate, object: Literal| {
+                let predicate = NamedNode::new_unchecked(predicate);
+                Quad::new(subject.clone(), predicate, object, graph.clone())
+            };
+            let namespace = Literal::new_typed_literal(namespace, xsd::ANY_URI);
+            let quads = [
+                quad(PREFIX, Literal::new_simple_literal(prefix)),
+                quad(NAMESPACE, namespace),
+            ];
+            transaction.insert(&mut quads.into_iter())?;
+        }
+        Ok(transaction.commit()?)
+    }
 }
 
 /// The subject of a prefix, whatever characters that has.

@@ -16,6 +16,13 @@ pub(super) struct Parameters {
     pub(super) predicate: Option<NamedNode>,
     pub(super) object: Option<Term>,
     pub(super) contexts: Vec<GraphName>,
+    pub(super) base: Option<String>,
+    /// Whether labels of blank nodes mean what they meant in other requests.
+    pub(super) preserves_labels: bool,
+    /// What is to be done in a transaction, in upper case.
+    pub(super) action: Option<String>,
+    /// An update in the address.
+    pub(super) has_update: bool,
 }
 
 impl Parameters {
@@ -29,6 +36,13 @@ impl Parameters {
                 "pred" => parameters.predicate = Some(iri(&name, &value)?),
                 "obj" => parameters.object = Some(term(&name, &value)?),
                 "context" => parameters.contexts.push(context(&name, &value)?),
+                "baseURI" if value.starts_with('<') => {
+                    parameters.base = Some(iri(&name, &value)?.into_string());
+                }
+                "baseURI" if !value.is_empty() => parameters.base = Some(value),
+                "preserveNodeId" => parameters.preserves_labels = value == "true",
+                "action" => parameters.action = Some(value.to_ascii_uppercase()),
+                "update" => parameters.has_update = true,
                 _ => {}
             }
         }
@@ -104,7 +118,7 @@ mod tests {
     #[test]
     fn parameters_are_terms_of_n_triples() {
         let query = "subj=_%3Ab7&pred=%3Chttp%3A%2F%2Fa%2Fp%3E&obj=%22x%22%40en&context=null\
-            &context=%3Chttp%3A%2F%2Fa%2Fg%3E&infer=false";
+            &context=%3Chttp%3A%2F%2Fa%2Fg%3E&baseURI=%3Chttp%3A%2F%2Fb%2F%3E&preserveNodeId=true&action=add&infer=false";
         let parameters = Parameters::of(query).unwrap();
         assert_eq!(parameters.subject.unwrap().to_string(), "_:b7");
         assert_eq!(parameters.predicate.unwrap().as_str(), "http://a/p");
@@ -115,6 +129,9 @@ mod tests {
             .map(ToString::to_string)
             .collect();
         assert_eq!(contexts, ["DEFAULT", "<http://a/g>"]);
+        assert_eq!(parameters.base.as_deref(), Some("http://b/"));
+        assert!(parameters.preserves_labels);
+        assert_eq!(parameters.action.as_deref(), Some("ADD"));
         for wrong in [
             "subj=x",
             "subj=%22x%22",

@@ -1,0 +1,284 @@
+//! The Graph Store Protocol, as far as it writes: PUT, POST and DELETE.
+//!
+//! Each request is one transaction. PUT replaces a graph, or with a format that has graphs and no
+//! graph named, the whole dataset; POST adds to it, or makes a new graph of triples for which no graph
+//! is named; DELETE removes a graph. Bodies are read as they come.
+//!
+//! # References
+//! SPARQL 1.1 Graph Store HTTP Protocol sections 5.3 to 5.5.
+
+use std::io::Read;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
+use hyper::{Method, Response, StatusCode};
+use stoa_database::oxrdf::{GraphName, NamedNode};
+use stoa_database::{
+    ChangeCounts, CommitSummary, Database, DumpScope, GraphFormat, Transaction, TransactionOptions,
+};
+
+use super::multipart;
+use crate::http::Service;
+use crate::http::body::{ResponseBody, read_bytes};
+use crate::http::documents::{self, Document};
+use crate::http::parameters::{parameter_of, split_content_type};
+use crate::http::problem::Problem;
+use crate::http::route::{Client, joined};
+use crate::http::upload::write_with_body;
+use crate::http::writing::{mark, write};
+
+/// What messages call a body.
+const BODY: &str = "the request";
+
+/// Answers PUT, POST and DELETE.
+pub(in crate::http) async fn change(
+    request: hyper::Request<Incoming>,
+    client: &Client,
+    service: &Service,
+    database: &Database,
+    below: Option<&str>,
+) -> Result<Response<ResponseBody>, Problem> {
+    service.settings.writers.check(request.headers())?;
+    let (scope, _) = super::scope(request.uri().query().unwrap_or(""), client, below)?;
+    let graph = match scope {
+        DumpScope::All => None,
+        DumpScope::DefaultGraph => Some(GraphName::DefaultGraph),
+        DumpScope::Graph(graph) => Some(GraphName::NamedNode(graph)),
+    };
+    let mut change = Change {
+        database: database.clone(),
+        graph,
+        base: None,
+        replaces: request.method() == Method::PUT,
+    };
+    if request.method() == Method::DELETE {
+        let summary = write(service, move || change.delete()).await?;
+        return Ok(changed(&summary, false, None));
+    }
+    let (head, body) = request.into_parts();
+    let content = Content::of(&head.headers)?;
+    let fresh = change.settle(&content, client)?;
+    let patience = service.settings.client_timeout;
+    let (summary, created) = match content {
+        Content::Document(format) => {
+            let work = move |reader: Box<dyn Read + Send>| {
+                change.apply(|change, transaction| {
+                    documents::load(transaction, &change.document(BODY, format), reader)
+                })
+            };
+            write_with_body(service, &head.headers, body, work).await?
+        }
+        Content::Parts(boundary) => {
+            let bytes = read_bytes(&head.headers, body, patience).await?;
+            write(service, move || {
+                change
+                    .apply(|change, transaction| change.load_parts(transaction, &bytes, &boundary))
+            })
+            .await?
+        }
+    };
+    Ok(changed(&summary, created, fresh.as_ref()))
+}
+
+/// What the body of a request is.
+enum Content {
+    Document(GraphFormat),
+    /// Several documents, and what stands between them.
+    Parts(String),
+}
+
+impl Content {
+    fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+        let content_type = joined(headers, &CONTENT_TYPE)?.unwrap_or_default();
+        let (media_type, charset) = split_content_type(&content_type);
+        if charset.is_some_and(|charset| !charset.eq_ignore_ascii_case("utf-8")) {
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "unsupported-charset",
+                "a request is sent in UTF-8",
+            ));
+        }
+        if media_type == "multipart/form-data" {
+            let boundary = parameter_of(&content_type, "boundary");
+            let boundary = boundary
+                .filter(|boundary| !boundary.is_empty())
+                .ok_or_else(|| {
+                    Problem::bad_request("the Content-Type has no boundary between the parts")
+                })?;
+            return Ok(Self::Parts(boundary.to_owned()));
+        }
+        // Only media types have a slash: short names are for people.
+        GraphFormat::from_name(&media_type)
+            .filter(|_| media_type.contains('/'))
+            .map(Self::Document)
+            .ok_or_else(|| unknown_media_type(BODY))
+    }
+}
+
+/// The 415 of a document in no format.
+pub(super) fn unknown_media_type(name: &str) -> Problem {
+    let names: Vec<&str> = GraphFormat::ALL
+        .iter()
+        .map(|format| format.media_type())
+        .collect();
+    Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported-media-type",
+        format!(
+            "the format of {name} is not known: say it with Content-Type, one of {}",
+            names.join(", ")
+        ),
+    )
+}
+
+/// What a request wants changed.
+struct Change {
+    database: Database,
+    /// Without one, all graphs.
+    graph: Option<GraphName>,
+    /// What relative IRIs are relative to.
+    base: Option<String>,
+    /// Whether what was there before goes.
+    replaces: bool,
+}
+
+impl Change {
+    /// Finds graph and base for a body. Gives the graph's name if it is a new one.
+    fn settle(&mut self, content: &Content, client: &Client) -> Result<Option<NamedNode>, Problem> {
+        let mut fresh = None;
+        let has_graphs = matches!(content, Content::Document(format) if format.has_graphs());
+        if self.graph.is_none() && !has_graphs {
+            if self.replaces {
+                return Err(Problem::bad_request(
+                    "name the graph that is replaced, with graph=IRI or default; a format that has \
+                     graphs replaces all of them",
+                ));
+            }
+            fresh = Some(self.new_graph(client)?);
+            self.graph = fresh.clone().map(GraphName::NamedNode);
+        }
+        self.base = match &self.graph {
+            Some(GraphName::NamedNode(graph)) => Some(graph.as_str().to_owned()),
+            // A Host that is none gives no base.
+            _ => NamedNode::new(&client.endpoint)
+                .ok()
+                .map(NamedNode::into_string),
+        };
+        Ok(fresh)
+    }
+
+    /// A graph below the address of the store that nobody has named yet.
+    fn new_graph(&self, client: &Client) -> Result<NamedNode, Problem> {
+        let runtime = self.database.runtime();
+        let (high, low) = (runtime.random(), runtime.random());
+        NamedNode::new(format!("{}/{high:016x}{low:016x}", client.endpoint)).map_err(|error| {
+            Problem::bad_request(format!("the Host of the request names no address: {error}"))
+        })
+    }
+
+    fn document<'a>(&'a self, name: &'a str, format: GraphFormat) -> Document<'a> {
+        Document {
+            name,
+            format,
+            base: self.base.as_deref(),
+            graph: self.graph.as_ref(),
+        }
+    }
+
+    fn load_parts(
+        &self,
+        transaction: &mut Transaction,
+        bytes: &[u8],
+        boundary: &str,
+    ) -> Result<ChangeCounts, Problem> {
+        let mut all = ChangeCounts::default();
+        for part in multipart::parts(bytes, boundary)? {
+            let document = self.document(&part.name, part.format);
+            let counts = documents::load(transaction, &document, part.body)?;
+            all.added += counts.added;
+            all.removed += counts.removed;
+        }
+        Ok(all)
+    }
+
+    /// Clears what is replaced, loads, and commits. Says, too, whether the graph is a new one.
+    fn apply(
+        &self,
+        load: impl FnOnce(&Self, &mut Transaction) -> Result<ChangeCounts, Problem>,
+    ) -> Result<(CommitSummary, bool), Problem> {
+        // Asked outside of the transaction, since the answer changes nothing but the status: what
+        // only adds is never in conflict.
+        let existed = match &self.graph {
+            Some(GraphName::NamedNode(graph)) => self.database.graph_exists(graph)?,
+            _ => true,
+        };
+        let mut transaction = self.database.begin(&TransactionOptions::default())?;
+        if self.replaces {
+            self.clear(&mut transaction)?;
+        }
+        let counts = load(self, &mut transaction)?;
+        if let Some(GraphName::NamedNode(graph)) = &self.graph
+            && counts.added == 0
+            && (self.replaces || !existed)
+        {
+            // An empty document makes an empty graph.
+            transaction.create_graph(graph)?;
+        }
+        Ok((transaction.commit()?, !existed))
+    }
+
+    /// Removes the graph, or all of them.
+    fn clear(&self, transaction: &mut Transaction) -> Result<(), Problem> {
+        match &self.graph {
+            Some(graph) => {
+                transaction.clear_graph(graph)?;
+            }
+            None => {
+                transaction.clear_graph(&GraphName::DefaultGraph)?;
+                for graph in transaction.graph_names()? {
+                    transaction.clear_graph(&graph.into())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn delete(&self) -> Result<CommitSummary, Problem> {
+        let mut transaction = self.database.begin(&TransactionOptions::default())?;
+        match &self.graph {
+            None => {
+                return Err(Problem::bad_request(
+                    "name the graph that is deleted, with graph=IRI or default",
+                ));
+            }
+            Some(GraphName::NamedNode(graph)) if !transaction.graph_exists(graph)? => {
+                return Err(super::no_such_graph(graph));
+            }
+            Some(_) => self.clear(&mut transaction)?,
+        }
+        Ok(transaction.commit()?)
+    }
+}
+
+/// The response to what has changed something.
+fn changed(
+    summary: &CommitSummary,
+    created: bool,
+    fresh: Option<&NamedNode>,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::Whole(Full::new(Bytes::new())));
+    *response.status_mut() = if created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::NO_CONTENT
+    };
+    let headers = response.headers_mut();
+    mark(headers, summary);
+    if let Some(fresh) = fresh
+        && let Ok(location) = HeaderValue::from_str(fresh.as_str())
+    {
+        headers.insert(LOCATION, location);
+    }
+    response
+}

@@ -1,0 +1,121 @@
+//! Bodies of any length, handed piece by piece to a thread that reads them.
+//!
+//! The reactor takes pieces off the socket and puts them into a bounded channel; the thread reads
+//! from it as from a file. So a body needs the memory of a few pieces.
+
+use std::io::{self, BufReader, Read};
+use std::time::Duration;
+
+use http_body_util::BodyExt as _;
+use hyper::StatusCode;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::HeaderMap;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use super::Service;
+use super::body::coding_of;
+use super::problem::Problem;
+use super::writing::write;
+
+/// Pieces that wait to be read. hyper makes them of at most some hundred kilobytes.
+const PIECES_MAX: usize = 16;
+
+/// How much of a body that nobody wants any more is still taken off the socket, in bytes: a client that
+/// is busy sending would not see the answer.
+const DRAINED_BYTES_MAX: usize = 64 << 20;
+
+/// What comes through the channel; if it breaks off without an end, the client has gone.
+enum Piece {
+    Bytes(Bytes),
+    End,
+}
+
+/// Does work that reads the body of a request, decoded, on a thread for writers.
+///
+/// # Errors
+/// What the work gives; 408, 415 and 400 for a body that is slow, in an unknown coding, or breaks off.
+pub(super) async fn write_with_body<T: Send + 'static>(
+    service: &Service,
+    headers: &HeaderMap,
+    body: Incoming,
+    work: impl FnOnce(Box<dyn Read + Send>) -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    let coding = coding_of(headers)?;
+    let (sender, receiver) = channel(PIECES_MAX);
+    let pieces = Pieces {
+        receiver,
+        piece: Bytes::new(),
+        is_over: false,
+    };
+    let working = write(service, move || {
+        let reader = coding.reader(BufReader::new(pieces)).map_err(|_| {
+            Problem::bad_request("the request is not what its Content-Encoding says")
+        })?;
+        work(reader)
+    });
+    let feeding = feed(body, sender, service.settings.client_timeout);
+    let (fed, done) = tokio::join!(feeding, working);
+    // What the work says of a body that broke off is less to the point.
+    fed.and(done)
+}
+
+/// Moves a body into the channel, to its end or as long as somebody reads.
+async fn feed(
+    mut body: Incoming,
+    sender: Sender<Piece>,
+    patience: Duration,
+) -> Result<(), Problem> {
+    let mut drained = 0;
+    loop {
+        let Ok(frame) = tokio::time::timeout(patience, body.frame()).await else {
+            return Err(Problem::new(
+                StatusCode::REQUEST_TIMEOUT,
+                "slow-request",
+                "the request did not arrive in time; see --client-timeout",
+            ));
+        };
+        let bytes = match frame {
+            None => {
+                drop(sender.send(Piece::End).await);
+                return Ok(());
+            }
+            Some(Err(_)) => return Err(Problem::bad_request("the request broke off")),
+            Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+        };
+        let length = bytes.len();
+        if sender.send(Piece::Bytes(bytes)).await.is_err() {
+            drained += length;
+            if drained > DRAINED_BYTES_MAX {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The pieces as one stream.
+struct Pieces {
+    receiver: Receiver<Piece>,
+    piece: Bytes,
+    is_over: bool,
+}
+
+impl Read for Pieces {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        while self.piece.is_empty() && !self.is_over {
+            match self.receiver.blocking_recv() {
+                Some(Piece::Bytes(bytes)) => self.piece = bytes,
+                Some(Piece::End) => self.is_over = true,
+                None => {
+                    return Err(io::Error::new(
+                        io::ErrorKind::UnexpectedEof,
+                        "the request broke off",
+                    ));
+                }
+            }
+        }
+        let mut rest: &[u8] = &self.piece;
+        let taken = rest.read(out)?;
+        drop(self.piece.split_to(taken));
+        Ok(taken)
+    }
+}

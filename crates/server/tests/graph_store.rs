@@ -1,0 +1,337 @@
+//! Writing by the Graph Store Protocol: formats, codings, whole datasets, and bodies that are wrong.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+#[path = "support/http_client.rs"]
+mod http_client;
+mod support;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+use http_client::{Response, request};
+use support::Server;
+use tempfile::TempDir;
+
+const G: &str = "/store?graph=http://a/g";
+
+fn serve() -> (Server, TempDir) {
+    let folder = TempDir::new().unwrap();
+    (Server::start(folder.path(), &[]), folder)
+}
+
+fn send(server: &Server, method: &str, target: &str, media_type: &str, body: &str) -> Response {
+    let headers = [("Content-Type", media_type)];
+    request(&server.address, method, target, &headers, body.as_bytes())
+}
+
+/// What a graph or, at `/store`, the dataset holds, line by line.
+fn lines(server: &Server, target: &str) -> BTreeSet<String> {
+    let format = if target == "/store" { "nq" } else { "nt" };
+    let and = if target.contains('?') { '&' } else { '?' };
+    let answer = request(
+        &server.address,
+        "GET",
+        &format!("{target}{and}format={format}"),
+        &[],
+        b"",
+    );
+    assert_eq!(answer.status, 200, "{target}: {}", answer.text());
+    answer.text().lines().map(str::to_owned).collect()
+}
+
+fn set(lines: &[&str]) -> BTreeSet<String> {
+    lines.iter().map(|&line| line.to_owned()).collect()
+}
+
+const TRIPLE: &str = "<http://a/s> <http://a/p> \"o\" .";
+
+#[test]
+fn graphs_come_in_every_format() {
+    let (server, _folder) = serve();
+    let xml = "<rdf:RDF xmlns:rdf=\"http://www.w3.org/1999/02/22-rdf-syntax-ns#\" xmlns:a=\"http://a/\">\
+        <rdf:Description rdf:about=\"http://a/s\"><a:p>o</a:p></rdf:Description></rdf:RDF>";
+    for (media_type, body) in [
+        ("text/turtle", "@prefix a: <http://a/> . a:s a:p 'o' ."),
+        ("application/n-triples; charset=UTF-8", TRIPLE),
+        ("application/n-quads", TRIPLE),
+        ("application/trig", "{ <http://a/s> <http://a/p> 'o' }"),
+        ("application/rdf+xml", xml),
+        (
+            "application/ld+json",
+            r#"{"@id": "http://a/s", "http://a/p": "o"}"#,
+        ),
+    ] {
+        let created = send(&server, "PUT", G, media_type, body);
+        assert_eq!(created.status, 201, "{media_type}: {}", created.text());
+        assert_eq!(created.header("stoa-added"), Some("1"));
+        assert_eq!(lines(&server, G), set(&[TRIPLE]), "{media_type}");
+        let again = send(&server, "POST", G, media_type, body);
+        assert_eq!((again.status, again.header("stoa-added")), (204, Some("0")));
+        let deleted = request(&server.address, "DELETE", G, &[], b"");
+        assert_eq!(
+            (deleted.status, deleted.header("stoa-removed")),
+            (204, Some("1"))
+        );
+        assert_eq!(request(&server.address, "GET", G, &[], b"").status, 404);
+        assert_eq!(request(&server.address, "DELETE", G, &[], b"").status, 404);
+    }
+}
+
+#[test]
+fn relative_addresses_belong_to_the_graph() {
+    let (server, _folder) = serve();
+    let turtle = "<x> <p> <> .";
+    let created = send(&server, "PUT", G, "text/turtle", turtle);
+    assert_eq!(created.status, 201, "{}", created.text());
+    let expected = "<http://a/x> <http://a/p> <http://a/g> .";
+    assert_eq!(lines(&server, G), set(&[expected]));
+    // Named by its own address.
+    let direct = send(&server, "PUT", "/store/some/graph", "text/turtle", turtle);
+    assert_eq!(direct.status, 201);
+    let base = format!("http://{}/store/some/", server.address);
+    let expected = format!("<{base}x> <{base}p> <{base}graph> .");
+    assert_eq!(lines(&server, "/store/some/graph"), set(&[&expected]));
+}
+
+#[test]
+fn empty_documents_make_empty_graphs() {
+    let (server, _folder) = serve();
+    for method in ["PUT", "POST"] {
+        assert_eq!(send(&server, method, G, "text/turtle", "").status, 201);
+        assert_eq!(lines(&server, G), set(&[]));
+        assert_eq!(
+            send(&server, method, G, "text/turtle", "# none").status,
+            204
+        );
+        assert_eq!(request(&server.address, "DELETE", G, &[], b"").status, 204);
+    }
+    // The default graph is always there.
+    let default = "/store?default";
+    assert_eq!(
+        send(&server, "PUT", default, "text/turtle", TRIPLE).status,
+        204
+    );
+    assert_eq!(
+        request(&server.address, "DELETE", default, &[], b"").status,
+        204
+    );
+    assert_eq!(lines(&server, default), set(&[]));
+}
+
+#[test]
+fn datasets_are_added_and_replaced() {
+    let (server, _folder) = serve();
+    let quads =
+        "<http://a/s> <http://a/p> \"1\" <http://a/g> .\n<http://a/s> <http://a/p> \"2\" .\n";
+    assert_eq!(
+        send(&server, "POST", "/store", "application/n-quads", quads).status,
+        204
+    );
+    let more = "<http://a/h> { <http://a/s> <http://a/p> '3' }";
+    assert_eq!(
+        send(&server, "POST", "/store", "application/trig", more).status,
+        204
+    );
+    assert_eq!(lines(&server, "/store").len(), 3);
+    let replaced = send(&server, "PUT", "/store", "application/trig", more);
+    assert_eq!(
+        (replaced.status, replaced.header("stoa-removed")),
+        (204, Some("2"))
+    );
+    let left = "<http://a/s> <http://a/p> \"3\" <http://a/h> .";
+    assert_eq!(lines(&server, "/store"), set(&[left]));
+    // Triples for which no graph is named get one.
+    let made = send(&server, "POST", "/store", "text/turtle", TRIPLE);
+    assert_eq!(made.status, 201);
+    let location = made.header("location").unwrap();
+    let path = location.strip_prefix(&format!("http://{}", server.address));
+    assert_eq!(lines(&server, path.unwrap()), set(&[TRIPLE]));
+    for (method, media_type) in [("PUT", "text/turtle"), ("DELETE", "text/turtle")] {
+        let refused = send(&server, method, "/store", media_type, TRIPLE);
+        assert_eq!(refused.status, 400, "{method}");
+        assert!(
+            refused.text().contains("name the graph"),
+            "{}",
+            refused.text()
+        );
+    }
+    assert_eq!(lines(&server, "/store").len(), 2);
+}
+
+#[test]
+fn what_is_wrong_changes_nothing_and_is_told() {
+    let (server, _folder) = serve();
+    assert_eq!(
+        send(&server, "PUT", G, "application/n-triples", TRIPLE).status,
+        201
+    );
+    let mistake = format!("{TRIPLE}\n<http://a/s> <http://a/p> oops .\n");
+    for (method, target, media_type, body, status, parts) in [
+        (
+            "PUT",
+            G,
+            "text/turtle",
+            mistake.as_str(),
+            400,
+            &["\"line\":2", "\"column\":"][..],
+        ),
+        (
+            "POST",
+            G,
+            "application/n-triples",
+            &mistake,
+            400,
+            &["\"line\":2"],
+        ),
+        (
+            "POST",
+            "/store",
+            "application/n-quads",
+            &mistake,
+            400,
+            &["\"line\":2"],
+        ),
+        ("PUT", G, "application/rdf+xml", "<rdf", 400, &["line"]),
+        ("PUT", G, "image/png", "", 415, &["text/turtle"]),
+        ("PUT", G, "ttl", "", 415, &["Content-Type"]),
+        ("PUT", G, "text/turtle; charset=latin1", "", 415, &["UTF-8"]),
+        ("POST", G, "multipart/form-data", "", 400, &["boundary"]),
+        (
+            "PUT",
+            "/store?graph=relative",
+            "text/turtle",
+            "",
+            400,
+            &["absolute IRI"],
+        ),
+        (
+            "PUT",
+            "/store?default&graph=http://a/g",
+            "text/turtle",
+            "",
+            400,
+            &["one graph"],
+        ),
+    ] {
+        let refused = send(&server, method, target, media_type, body);
+        assert_eq!(
+            refused.status,
+            status,
+            "{method} {media_type}: {}",
+            refused.text()
+        );
+        for part in parts {
+            assert!(refused.text().contains(part), "{part}: {}", refused.text());
+        }
+        assert_eq!(lines(&server, "/store").len(), 1, "{method} {media_type}");
+    }
+    assert_eq!(lines(&server, G), set(&[TRIPLE]));
+}
+
+/// Many triples, some megabytes.
+fn many(count: usize) -> String {
+    let mut text = String::new();
+    for n in 0..count {
+        writeln!(
+            text,
+            "<http://a/s{n}> <http://a/p{}> \"a value, number {n}\" .",
+            n % 7
+        )
+        .unwrap();
+    }
+    text
+}
+
+#[test]
+fn bodies_are_streamed_and_decoded() {
+    let (server, _folder) = serve();
+    let plain = many(20_000);
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(plain.as_bytes()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let zstd = zstd::encode_all(plain.as_bytes(), 1).unwrap();
+    for (coding, body) in [("gzip", &gzip), ("zstd", &zstd)] {
+        let headers = [
+            ("Content-Type", "application/n-triples"),
+            ("Content-Encoding", coding),
+        ];
+        let put = request(&server.address, "PUT", G, &headers, body);
+        assert_eq!(put.status / 100, 2, "{coding}: {}", put.text());
+        assert_eq!(lines(&server, G).len(), 20_000);
+        let cut = &body[..body.len() - 10];
+        let refused = request(&server.address, "PUT", G, &headers, cut);
+        assert_eq!(refused.status, 400, "{coding}: {}", refused.text());
+        assert_eq!(lines(&server, G).len(), 20_000);
+    }
+    let headers = [("Content-Type", "text/turtle"), ("Content-Encoding", "br")];
+    assert_eq!(
+        request(&server.address, "PUT", G, &headers, b"").status,
+        415
+    );
+    // In chunks, without a length.
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(
+        stream,
+        "PUT {G} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\
+         Content-Type: application/n-triples\r\n\r\n"
+    )
+    .unwrap();
+    for piece in plain.as_bytes()[..1_000_000].chunks(9_999) {
+        write!(stream, "{:x}\r\n", piece.len()).unwrap();
+        stream.write_all(piece).unwrap();
+        stream.write_all(b"\r\n").unwrap();
+    }
+    // The client goes away before the end.
+    drop(stream);
+    assert_eq!(lines(&server, G).len(), 20_000);
+}
+
+/// A client that is still sending when its mistake was found gets to know it.
+#[test]
+fn a_mistake_at_the_start_of_a_long_body_is_told() {
+    let (server, _folder) = serve();
+    let body = format!("oops\n{}", many(100_000));
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(
+        stream,
+        "PUT {G} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\
+         Content-Type: application/n-triples\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 400"), "{answer}");
+    assert!(answer.contains("\"line\":1"), "{answer}");
+}
+
+#[test]
+fn several_documents_come_in_one_body() {
+    let (server, _folder) = serve();
+    let part = |file: &str, media_type: &str, body: &str| {
+        format!(
+            "--x\r\nContent-Disposition: form-data; name=\"f\"; filename=\"{file}\"\r\n\
+             Content-Type: {media_type}\r\n\r\n{body}\r\n"
+        )
+    };
+    let one = part("a.ttl", "text/turtle", "<http://a/s> <http://a/p> 'o' .");
+    let two = part("b.nt", "application/n-triples", "_:x <http://a/p> _:x .");
+    let multipart = "multipart/form-data; boundary=x";
+    let good = send(
+        &server,
+        "POST",
+        G,
+        multipart,
+        &format!("{one}{two}{two}--x--"),
+    );
+    assert_eq!(good.status, 201, "{}", good.text());
+    // Labels of blank nodes belong to their document.
+    assert_eq!(good.header("stoa-added"), Some("3"));
+    let wrong = part("c.ttl", "text/turtle", "oops");
+    let bad = send(&server, "POST", G, multipart, &format!("{one}{wrong}--x--"));
+    assert_eq!(bad.status, 400);
+    assert!(bad.text().contains("c.ttl: line 1"), "{}", bad.text());
+    assert_eq!(lines(&server, G).len(), 3);
+}
