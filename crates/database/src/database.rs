@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::Write;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use oxrdf::NamedNode;
 use stoa_quadstore::QuadStore;
@@ -71,6 +71,8 @@ struct Shared {
     /// None if the database was opened for reading.
     #[expect(dead_code, reason = "held for its drop")]
     keeper: Option<Keeper>,
+    /// Held by all who commit transactions, and as a whole by an update that was in conflict too often.
+    alone: RwLock<()>,
 }
 
 /// What [`Database::checkpoint`] did.
@@ -141,6 +143,7 @@ impl Database {
                 store,
                 is_new,
                 keeper,
+                alone: RwLock::default(),
             }),
         })
     }
@@ -161,6 +164,19 @@ impl Database {
     #[must_use]
     pub fn quad_store(&self) -> &QuadStore {
         &self.shared.store
+    }
+
+    /// What everybody holds who commits a transaction, from before it is decided whether there is a conflict.
+    pub(crate) fn in_turn(&self) -> RwLockReadGuard<'_, ()> {
+        let turn = self.shared.alone.read();
+        turn.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for all who commit transactions, and keeps others from it; not bulk loads, which take long and
+    /// come seldom.
+    pub(crate) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+        let alone = self.shared.alone.write();
+        alone.unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether [`Database::open`] created it.

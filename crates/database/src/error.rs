@@ -49,6 +49,18 @@ pub enum Error {
     },
     /// The query has SERVICE, and the runtime has nothing to ask endpoints with.
     ServiceOff,
+    /// The update has LOAD, and the runtime has nothing to fetch documents with.
+    LoadOff,
+    /// An operation without SILENT is about a graph that does not exist.
+    NoSuchGraph {
+        /// The IRI of the graph.
+        graph: String,
+    },
+    /// CREATE without SILENT names a graph that exists.
+    GraphExists {
+        /// The IRI of the graph.
+        graph: String,
+    },
     /// The query ran longer than it may.
     Timeout,
     /// The operation was cancelled by its caller.
@@ -76,6 +88,13 @@ pub enum Error {
     Service {
         /// The IRI of the endpoint in angle brackets.
         endpoint: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// The document of a LOAD without SILENT cannot be fetched.
+    Load {
+        /// The IRI of the document in angle brackets.
+        document: String,
         /// What went wrong.
         reason: String,
     },
@@ -185,12 +204,16 @@ impl fmt::Display for Error {
                  {limit_bytes} bytes that --memory allows"
             ),
             Self::ServiceOff => f.write_str("SERVICE is off; allow it with --allow-service PREFIX"),
+            Self::LoadOff => f.write_str("LOAD is off; allow it with --allow-load PREFIX"),
+            Self::NoSuchGraph { graph } => write!(f, "there is no graph <{graph}>"),
+            Self::GraphExists { graph } => write!(f, "the graph <{graph}> exists already"),
             Self::Service { endpoint, reason } => write!(f, "SERVICE {endpoint} failed: {reason}"),
             Self::SnapshotExpired { commit } => write!(
                 f,
                 "snapshot expired: what was kept of commit {commit}, which was read, was needed for later \
                  ones; run it again"
             ),
+            Self::Load { document, reason } => write!(f, "LOAD {document} failed: {reason}"),
             Self::Timeout => f.write_str("the query ran longer than --timeout allows"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Conflict { commit, what } => write!(
@@ -200,16 +223,7 @@ impl fmt::Display for Error {
             Self::Input { input, .. } => write!(f, "cannot read {input}"),
             Self::Threads(_) => f.write_str("cannot start a thread"),
             Self::Output(_) => f.write_str("cannot write the output"),
-            Self::Locked { directory, holder } => {
-                write!(f, "{directory} is in use by {holder}")?;
-                if holder.contains(" serve ") {
-                    f.write_str(
-                        "; ask that server at /sparql (/NAME/sparql if it serves NAME=DIR), take a \
-                         dump from /store, or end it",
-                    )?;
-                }
-                Ok(())
-            }
+            Self::Locked { directory, holder } => locked(f, directory, holder),
             Self::Busy => f.write_str("another load is running"),
             Self::NotADatabase { directory, reason } => {
                 write!(f, "{directory} is not a database: {reason}")
@@ -236,6 +250,17 @@ impl fmt::Display for Error {
             Self::Internal(what) => write!(f, "internal error: {what}"),
         }
     }
+}
+
+fn locked(f: &mut fmt::Formatter<'_>, directory: &str, holder: &str) -> fmt::Result {
+    write!(f, "{directory} is in use by {holder}")?;
+    if holder.contains(" serve ") {
+        f.write_str(
+            "; ask that server at /sparql (/NAME/sparql if it serves NAME=DIR), take a \
+             dump from /store, or end it",
+        )?;
+    }
+    Ok(())
 }
 
 impl std::error::Error for Error {

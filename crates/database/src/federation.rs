@@ -1,7 +1,8 @@
-//! SERVICE: queries to other endpoints, fetched by whoever runs the database.
+//! SERVICE and LOAD: queries to other endpoints and documents, fetched by whoever runs the database.
 //!
 //! The database opens no sockets. It makes the text of a request, hands it to a [`Fetch`], and parses
-//! what comes back while it arrives, on the thread of the fetcher.
+//! what comes back while it arrives, on the thread of the fetcher. A document is kept as it comes
+//! until it is all there.
 //!
 //! # Concurrency
 //! [`Fetch::fetch`] is called by workers of queries and must return at once. [`Response::read`] is
@@ -9,7 +10,10 @@
 //! wants no more.
 //!
 //! # References
-//! SPARQL 1.1 Federated Query; SPARQL 1.1 Protocol, section 2.1.2 (query via POST).
+//! SPARQL 1.1 Federated Query; SPARQL 1.1 Protocol, section 2.1.2 (query via POST); SPARQL 1.1 Update,
+//! section 3.1.4 (LOAD).
+
+mod document;
 
 use std::fmt::{self, Write as _};
 use std::io::Read;
@@ -22,6 +26,8 @@ use sparesults::{QueryResultsFormat, QueryResultsParser, ReaderQueryResultsParse
 use stoa_executor::service::{AnswerWriter, Interest, ServiceClient, ServiceRequest};
 
 use crate::limits::{SERVICE_BATCH_BYTES, SERVICE_BATCH_SOLUTIONS};
+pub(crate) use document::{Document, fetch_document};
+use document::{DocumentWriter, Waiting};
 
 /// What an endpoint is asked to answer in, best first.
 const ACCEPT: &str = "application/sparql-results+json, application/sparql-results+xml;q=0.8, \
@@ -34,23 +40,41 @@ pub trait Fetch: fmt::Debug + Send + Sync {
     fn fetch(&self, request: FetchRequest, response: Response);
 }
 
-/// One request: a POST.
+/// How something is fetched.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum FetchMethod {
+    /// Without a body: a document.
+    Get,
+    /// With a body: an answer of an endpoint.
+    Post,
+}
+
+/// One request.
 #[derive(Clone, Debug)]
 pub struct FetchRequest {
     /// An absolute IRI, as the query or its data name it.
     pub url: String,
-    /// For the field `Content-Type`.
+    /// How it is sent.
+    pub method: FetchMethod,
+    /// For the field `Content-Type` of a POST.
     pub content_type: &'static str,
     /// For the field `Accept`.
     pub accept: &'static str,
-    /// The body.
+    /// The body of a POST.
     pub body: Vec<u8>,
     /// After how long nobody wants the answer any more.
     pub time_left: Option<Duration>,
 }
 
 /// Where the outcome of a request goes. Dropping it is a failure.
-pub struct Response {
+pub struct Response(Outcome);
+
+enum Outcome {
+    Solutions(SolutionsWriter),
+    Document(DocumentWriter),
+}
+
+struct SolutionsWriter {
     answer: AnswerWriter,
     variables: Vec<String>,
 }
@@ -59,17 +83,32 @@ impl Response {
     /// What tells when the query wants no more, so that the connection can be dropped.
     #[must_use]
     pub fn demand(&self) -> Demand {
-        Demand(self.answer.interest())
+        Demand(match &self.0 {
+            Outcome::Solutions(writer) => Wanted::Solutions(writer.answer.interest()),
+            Outcome::Document(writer) => Wanted::Document(writer.waiting()),
+        })
     }
 
     /// Ends the request as failed.
     pub fn fail(self, reason: impl Into<String>) {
-        self.answer.finish(Err(reason.into()));
+        match self.0 {
+            Outcome::Solutions(writer) => writer.answer.finish(Err(reason.into())),
+            Outcome::Document(writer) => writer.fail(reason.into()),
+        }
     }
 
-    /// Reads the answer of a successful request to its end and parses it: JSON, XML or TSV as
-    /// `content_type` says. Waits on this thread while the query is behind.
+    /// Reads the answer of a successful request to its end. Solutions are parsed, JSON, XML or TSV as
+    /// `content_type` says, and this thread waits while the query is behind.
     pub fn read(self, content_type: Option<&str>, body: impl Read) {
+        match self.0 {
+            Outcome::Solutions(writer) => writer.read(content_type, body),
+            Outcome::Document(writer) => writer.read(content_type, body),
+        }
+    }
+}
+
+impl SolutionsWriter {
+    fn read(self, content_type: Option<&str>, body: impl Read) {
         let outcome = self.parse(content_type, body);
         match outcome {
             // Nobody is there to be told.
@@ -129,23 +168,35 @@ impl fmt::Debug for Response {
 
 /// Whether a query still waits for a response.
 #[derive(Clone, Debug)]
-pub struct Demand(Interest);
+pub struct Demand(Wanted);
+
+#[derive(Clone, Debug)]
+enum Wanted {
+    Solutions(Interest),
+    Document(Waiting),
+}
 
 impl Demand {
     /// Whether the query wants no more.
     #[must_use]
     pub fn is_lost(&self) -> bool {
-        self.0.is_lost()
+        match &self.0 {
+            Wanted::Solutions(interest) => interest.is_lost(),
+            Wanted::Document(waiting) => waiting.is_lost(),
+        }
     }
 
     /// Ready when the query wants no more: it was cancelled, has failed, or has all it needs.
     pub fn poll_lost(&self, context: &mut Context<'_>) -> Poll<()> {
-        self.0.poll_lost(context)
+        match &self.0 {
+            Wanted::Solutions(interest) => interest.poll_lost(context),
+            Wanted::Document(waiting) => waiting.poll_lost(context),
+        }
     }
 }
 
 /// About how many bytes a term takes.
-fn weight(term: &Term) -> usize {
+pub(crate) fn weight(term: &Term) -> usize {
     let mut bytes = 0;
     let mut rest = Some(term);
     while let Some(term) = rest.take() {
@@ -175,13 +226,15 @@ impl ServiceClient for Federation {
         encode(&text, &mut body);
         let fetch = FetchRequest {
             url: request.endpoint,
+            method: FetchMethod::Post,
             content_type: "application/x-www-form-urlencoded",
             accept: ACCEPT,
             body,
             time_left: request.time_left,
         };
         let variables = request.variables;
-        self.fetch.fetch(fetch, Response { answer, variables });
+        let response = Response(Outcome::Solutions(SolutionsWriter { answer, variables }));
+        self.fetch.fetch(fetch, response);
     }
 }
 

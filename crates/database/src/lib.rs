@@ -1,9 +1,9 @@
-//! The public API of Stoa: open, load, query, dump, check.
+//! The public API of Stoa: open, load, query, update, dump, check.
 //!
 //! A [`Runtime`] holds what several databases of one process share: the memory budget, the cache and
 //! the number of threads. A [`Database`] is a directory. It is loaded with [`Database::load`], asked
-//! with [`Database::query`], written out with [`Database::dump`], described by [`Database::info`] and
-//! verified by [`Database::check`].
+//! with [`Database::query`], changed with [`Database::update`], written out with [`Database::dump`], described
+//! by [`Database::info`] and verified by [`Database::check`].
 //!
 //! Terms are those of [`oxrdf`], which is re-exported.
 //!
@@ -66,6 +66,7 @@ mod runtime;
 mod statements;
 mod statistics;
 mod transaction;
+mod update;
 mod xml_characters;
 
 pub use database::{CheckpointSummary, Database};
@@ -77,8 +78,8 @@ pub use info::{CheckSummary, DeltaInfo, Info, LogInfo, PartInfo};
 pub use load::{Input, LoadSummary, Progress, Skipped};
 pub use note::{Note, NoteKind, Place};
 pub use options::{
-    Access, DirectionForm, DumpFormat, Durability, ForcedJoin, IoCalls, JsonLdOptions, LoadOptions,
-    OpenOptions, QueryOptions, RuntimeOptions, Scheme,
+    Access, DirectionForm, DocumentOptions, DumpFormat, Durability, ForcedJoin, IoCalls,
+    JsonLdOptions, LoadOptions, OpenOptions, QueryOptions, RuntimeOptions, Scheme, UpdateOptions,
 };
 pub use oxrdf;
 pub use query::{CancelHandle, Query, QueryKind, QueryResult, Solution, Solutions, Triples};
@@ -88,3 +89,4 @@ pub use stoa_executor::pool::{
     PoolFull, PoolLimits, Progress as TaskProgress, Task, TaskStream, WorkerPool,
 };
 pub use transaction::{ChangeCounts, CommitSummary, Transaction, TransactionOptions};
+pub use update::UpdateSummary;

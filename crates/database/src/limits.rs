@@ -10,6 +10,9 @@ pub const QUERY_ELEMENTS_MAX: usize = stoa_planner::ELEMENTS_MAX;
 /// The longest text of a query, in bytes.
 pub const QUERY_BYTES_MAX: usize = 16 << 20;
 
+/// The longest text of an update, in bytes.
+pub const UPDATE_BYTES_MAX: usize = 16 << 20;
+
 /// How deeply triple terms may be nested in data.
 pub const TRIPLE_TERM_DEPTH_MAX: usize = 128;
 

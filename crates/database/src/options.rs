@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use oxrdf::{Term, Variable};
+use oxrdf::{GraphName, NamedNode, Term, Variable};
 
 use crate::error::Result;
 use crate::federation::Fetch;
@@ -38,6 +38,8 @@ pub struct RuntimeOptions {
     pub seed: Option<u64>,
     /// What asks the endpoints of SERVICE; by default nothing, and queries with SERVICE are refused.
     pub fetch: Option<Arc<dyn Fetch>>,
+    /// What fetches the documents of LOAD; by default nothing, and updates with LOAD are refused.
+    pub load: Option<Arc<dyn Fetch>>,
 }
 
 /// Who else may have the database open.
@@ -179,6 +181,51 @@ impl Default for QueryOptions {
             cancel: CancelHandle::new(),
         }
     }
+}
+
+/// How an update is run.
+#[derive(Clone, Debug, Default)]
+pub struct UpdateOptions {
+    /// The base of relative IRIs in the text.
+    pub base: Option<String>,
+    /// How long the update may run, until it begins to be committed.
+    pub timeout: Option<Duration>,
+    /// Whether WHERE without USING and WITH reads the union of all graphs as the default graph, instead of
+    /// the unnamed one. What is written to the default graph goes into the unnamed one in any case.
+    pub default_graph_union: bool,
+    /// The graphs that form the default graph of WHERE, as `using-graph-uri` of the protocol. Not beside
+    /// USING and WITH in the text.
+    pub using_graphs: Vec<NamedNode>,
+    /// The named graphs of WHERE, as `using-named-graph-uri` of the protocol.
+    pub using_named_graphs: Vec<NamedNode>,
+    /// What the commit is kept with.
+    pub message: Option<String>,
+    /// How many solutions operators hand on at once; by default the executor's choice.
+    pub batch_rows: Option<usize>,
+    /// Turns off all rewriting and join ordering; for tests.
+    pub naive: bool,
+    /// The join method that is taken wherever it can be; for tests.
+    pub force_join: Option<ForcedJoin>,
+    /// Ends the update from another thread; the database stays as it was.
+    pub cancel: CancelHandle,
+}
+
+/// How a document is read into a transaction.
+#[derive(Clone, Debug, Default)]
+pub struct DocumentOptions {
+    /// The format; by default told from the extension of the input's name, else its content.
+    pub format: Option<GraphFormat>,
+    /// The base of relative IRIs; by default the URL of a file, else there is none.
+    pub base: Option<String>,
+    /// The graph that takes the triples of the default graph.
+    pub graph: Option<GraphName>,
+    /// Whether the quads of the document are removed instead of added.
+    pub remove: bool,
+    /// Whether a label such as `b5` means the blank node that Stoa shows under it, if there is one, instead
+    /// of a new one.
+    pub keep_blank_nodes: bool,
+    /// Ends it from another thread.
+    pub cancel: CancelHandle,
 }
 
 /// The formats of a dump.

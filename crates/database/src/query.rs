@@ -16,6 +16,7 @@ mod star;
 mod syntax;
 mod token;
 mod update;
+mod update_advice;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,11 +26,13 @@ use std::time::Duration;
 use oxrdf::{NamedNode, Variable};
 use spargebra::SparqlParser;
 use spargebra::algebra::QueryDataset;
+use stoa_executor::service::ServiceClient;
 use stoa_executor::{Execution, QueryContext, QuerySettings, Step};
 use stoa_planner::{PlannerOptions, QueryPlan, Stop};
 use stoa_quadstore::Snapshot;
 
 pub use solutions::{QueryResult, Solution, Solutions, Triples};
+pub(crate) use update::{Modify, Operation, Transfer, TransferKind, with_request};
 
 use crate::error::{Error, Result};
 use crate::limits::QUERY_BYTES_MAX;
@@ -275,7 +278,16 @@ pub(crate) fn prepare(
         let mut parsed = parse(text.text, &text.tokens, options.base.as_deref())?;
         bindings::bind(&mut parsed, &options.bindings)?;
         let size = stoa_planner::query_size(&parsed)?;
-        let plan = || plan(runtime, snapshot, &text, &parsed, size, options, started_ns);
+        let services = runtime.services();
+        let plan = || {
+            let asked = Asked {
+                parsed: &parsed,
+                size,
+                services,
+                started_ns,
+            };
+            plan(runtime, snapshot, &text, asked, options)
+        };
         match stoa_planner::stack_bytes(size.elements) {
             Some(bytes) => stack::on_stack(bytes, plan),
             None => plan(),
@@ -287,20 +299,61 @@ pub(crate) fn prepare(
     }
 }
 
+/// Plans a query that was parsed already, with `services` to ask endpoints with. Of the options, `base`
+/// and `notes` have no meaning here.
+pub(crate) fn prepare_parsed(
+    runtime: &Runtime,
+    snapshot: Snapshot,
+    parsed: &spargebra::Query,
+    options: &QueryOptions,
+    services: Option<Arc<dyn ServiceClient>>,
+) -> Result<Query> {
+    let started_ns = runtime.executor_clock().now_ns();
+    let size = stoa_planner::query_size(parsed)?;
+    let text = Text {
+        text: "",
+        tokens: Vec::new(),
+    };
+    let plan = || {
+        let asked = Asked {
+            parsed,
+            size,
+            services,
+            started_ns,
+        };
+        plan(runtime, snapshot, &text, asked, options)
+    };
+    match stoa_planner::stack_bytes(size.elements) {
+        Some(bytes) => stack::on_stack(bytes, plan),
+        None => plan(),
+    }
+}
+
 /// A query as it is written.
 struct Text<'a> {
     text: &'a str,
     tokens: Vec<Token>,
 }
 
+/// A query as it is parsed.
+struct Asked<'a> {
+    parsed: &'a spargebra::Query,
+    size: stoa_planner::Size,
+    services: Option<Arc<dyn ServiceClient>>,
+    started_ns: u64,
+}
+
 fn plan(
     runtime: &Runtime,
     snapshot: Snapshot,
     text: &Text<'_>,
-    parsed: &spargebra::Query,
-    size: stoa_planner::Size,
+    Asked {
+        parsed,
+        size,
+        services,
+        started_ns,
+    }: Asked<'_>,
     options: &QueryOptions,
-    started_ns: u64,
 ) -> Result<Query> {
     let clock = runtime.executor_clock();
     let dataset = dataset(options)?;
@@ -344,7 +397,7 @@ fn plan(
     settings.deadline_ns = deadline_ns;
     // Coming down to where there is work takes time in a deep plan.
     settings.slice_ns += SLICE_NS_PER_OPERATOR * plan.root.depth() as u64;
-    settings.services = runtime.services();
+    settings.services = services;
     settings.cancel = options.cancel.flag();
     settings.base_iri.clone_from(&plan.base_iri);
     if let Some(rows) = options.batch_rows {
@@ -376,25 +429,32 @@ fn deadline(started_ns: u64, timeout: Duration) -> u64 {
     started_ns.saturating_add(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX))
 }
 
+/// A parser with this base.
+fn parser(base: Option<&str>) -> Result<SparqlParser> {
+    let parser = SparqlParser::new();
+    let Some(base) = base else {
+        return Ok(parser);
+    };
+    parser
+        .with_base_iri(base)
+        .map_err(|error| Error::InvalidOption {
+            option: "--base",
+            reason: format!("{base} is not an absolute IRI: {error}"),
+        })
+}
+
 fn parse(text: &str, tokens: &[Token], base: Option<&str>) -> Result<spargebra::Query> {
-    let mut parser = SparqlParser::new();
-    if let Some(base) = base {
-        parser = parser
-            .with_base_iri(base)
-            .map_err(|error| Error::InvalidOption {
-                option: "--base",
-                reason: format!("{base} is not an absolute IRI: {error}"),
-            })?;
-    }
+    let parser = parser(base)?;
     backtracking::check(text, tokens)?;
     let rewritten = rewrite::rewrite(text, tokens)
         .map_err(|mistake| syntax::error_at(text, mistake.at, mistake.message))?;
-    let mut query = parser.parse_query(&rewritten.text).map_err(|error| {
-        match update::update_keyword(text, tokens) {
-            Some(keyword) => Error::Unsupported(format!("SPARQL Update ({keyword})")),
-            None => syntax::error(text, &rewritten, base, &error.to_string()).into(),
-        }
-    })?;
+    let mut query =
+        parser.parse_query(&rewritten.text).map_err(|error| {
+            match update::not_a_query(text, tokens) {
+                Some((at, message)) => syntax::error_at(text, at, &message),
+                None => syntax::error(text, &rewritten, base, &error.to_string()),
+            }
+        })?;
     star::order_variables(text, tokens, &mut query);
     Ok(query)
 }

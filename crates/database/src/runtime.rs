@@ -11,7 +11,7 @@ use stoa_quadstore::{CheckpointOptions, QuadStoreOptions};
 use stoa_storage::{Cache, Durability, LogOptions, MemoryBudget};
 
 use crate::error::{Error, Result};
-use crate::federation::Federation;
+use crate::federation::{Federation, Fetch};
 use crate::options::{IoCalls, RuntimeOptions};
 
 /// A source of time. Passed in so that a run can be replayed.
@@ -89,6 +89,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     seed: AtomicU64,
     services: Option<Arc<dyn ServiceClient>>,
+    load: Option<Arc<dyn Fetch>>,
 }
 
 impl Runtime {
@@ -124,6 +125,7 @@ impl Runtime {
                 services: options
                     .fetch
                     .map(|fetch| Arc::new(Federation { fetch }) as Arc<dyn ServiceClient>),
+                load: options.load,
             }),
         })
     }
@@ -193,6 +195,11 @@ impl Runtime {
     /// What asks the endpoints of SERVICE.
     pub(crate) fn services(&self) -> Option<Arc<dyn ServiceClient>> {
         self.shared.services.clone()
+    }
+
+    /// What fetches the documents of LOAD.
+    pub(crate) fn documents(&self) -> Option<Arc<dyn Fetch>> {
+        self.shared.load.clone()
     }
 
     pub(crate) fn cache(&self) -> Arc<Cache> {

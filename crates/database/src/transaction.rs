@@ -260,7 +260,10 @@ impl Transaction {
     }
 
     fn commit_with(self, options: CommitOptions) -> Result<CommitSummary> {
-        Ok(self.inner.commit(options)?.into())
+        let turn = self.database.in_turn();
+        let committed = self.inner.commit(options)?;
+        drop(turn);
+        Ok(committed.into())
     }
 
     /// Ends the transaction without a trace.

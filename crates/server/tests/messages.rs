@@ -123,7 +123,11 @@ fn what_is_no_query_is_told() {
         text(&rows.stderr)
     );
     let update = query(&["PREFIX : <a:> INSERT DATA { :s :p :o }"]);
-    assert_failed(&update, 1, &["not supported yet: SPARQL Update (INSERT)"]);
+    assert_failed(
+        &update,
+        1,
+        &["column 15: INSERT begins an update", "stoa update"],
+    );
     let bind = stoa(folder, &["serve", "--db", "db", "--bind", "7879"]);
     assert_failed(&bind, 2, &["--bind", "127.0.0.1:7878"]);
     assert_eq!(dump(folder), ONE);

@@ -13,9 +13,10 @@ use support::{
 
 mod support;
 
-/// The options that the tests below see at work; `--allow-service` is seen in service.rs, `--token` in
-/// access.rs, `--transaction-timeout` in rdf4j.rs, `--io` and `--scheme` by the tests of storage and of schemes.
-const SHOWN: [(&str, &[&str]); 7] = [
+/// The options that the tests below see at work; `--allow-service` is seen in service.rs, those of `update` in
+/// update.rs, `--token` in access.rs, `--transaction-timeout` in rdf4j.rs, `--io` and `--scheme` by the tests of
+/// storage and of schemes.
+const SHOWN: [(&str, &[&str]); 8] = [
     (
         "load",
         &[
@@ -49,8 +50,24 @@ const SHOWN: [(&str, &[&str]); 7] = [
         ],
     ),
     (
+        "update",
+        &[
+            "--allow-load",
+            "--allow-service",
+            "--base",
+            "--db",
+            "--default-graph",
+            "--file",
+            "--io",
+            "--memory",
+            "--message",
+            "--timeout",
+        ],
+    ),
+    (
         "serve",
         &[
+            "--allow-load",
             "--allow-service",
             "--bind",
             "--client-timeout",

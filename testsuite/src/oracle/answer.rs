@@ -146,7 +146,7 @@ fn construct(template: &[Triple], solutions: &[Solution]) -> oxrdf::Dataset {
 }
 
 /// A triple of a template, if it is one.
-fn instance(
+pub(super) fn instance(
     triple: &Triple,
     solution: &Solution,
     made: &mut BTreeMap<Var, BlankNode>,

@@ -4,7 +4,8 @@
 //! [`translate`] is 18.2, [`evaluate`] 18.3 to 18.6, [`expression`] and [`function`] are section 17,
 //! [`path`] is 18.4, [`order`] is 15.1. It reads the tree of [`crate::random::ast`], so it shares neither parser nor
 //! algebra with the product. [`mod@reference`] asks spareval, and holds the table of places where it is
-//! known to differ from the specification. [`differential`] compares both with the product.
+//! known to differ from the specification. [`differential`] compares both with the product. [`update`] is
+//! section 4 of SPARQL 1.1 Update over a list of quads.
 
 pub mod aggregate;
 pub mod answer;
@@ -19,6 +20,7 @@ pub mod reference;
 mod substitute;
 pub mod text;
 pub mod translate;
+pub mod update;
 pub mod value;
 
 use std::cell::RefCell;

@@ -41,6 +41,30 @@ pub fn query(query: &Query) -> String {
     out.0.trim_end().to_owned()
 }
 
+/// Writes a group.
+#[must_use]
+pub fn group(group: &Group) -> String {
+    let mut out = Printer(String::new());
+    out.group(group);
+    out.0
+}
+
+/// Writes triple patterns, each with its dot.
+#[must_use]
+pub fn triples(triples: &[Triple]) -> String {
+    let mut out = Printer(String::new());
+    out.triples(triples);
+    out.0
+}
+
+/// Writes what stands in a position of a pattern.
+#[must_use]
+pub fn slot(slot: &Slot) -> String {
+    let mut out = Printer(String::new());
+    out.slot(slot);
+    out.0
+}
+
 struct Printer(String);
 
 impl Printer {

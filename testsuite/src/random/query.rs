@@ -100,7 +100,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    fn triple(&mut self, scope: &[Var], blank: Option<Var>) -> Triple {
+    pub(super) fn triple(&mut self, scope: &[Var], blank: Option<Var>) -> Triple {
         let random = self.random.below(100);
         let subject = match random {
             0..=9 => Slot::Term(self.random.pick(&self.data.nodes).clone().into()),
@@ -234,7 +234,7 @@ impl<'a> Generator<'a> {
     }
 
     /// A group; `outer` are the variables that its filters may see besides its own.
-    fn group(&mut self, outer: &[Var], depth: usize) -> Group {
+    pub(super) fn group(&mut self, outer: &[Var], depth: usize) -> Group {
         let mut group = Group::default();
         let many = 1 + self.random.below(if depth == 0 { 2 } else { 4 });
         for number in 0..many {

@@ -11,6 +11,7 @@ pub(super) const SITE: &str = "https://w3c.github.io/rdf-tests/";
 
 const MF: &str = "http://www.w3.org/2001/sw/DataAccess/tests/test-manifest#";
 const QT: &str = "http://www.w3.org/2001/sw/DataAccess/tests/test-query#";
+const UT: &str = "http://www.w3.org/2009/sparql/tests/test-update#";
 
 /// The tests of a manifest and of those that it includes.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +43,10 @@ pub struct Test {
     pub service_data: Vec<(String, Vec<String>)>,
     /// The IRI of the file of expected results.
     pub result: Option<String>,
+    /// IRIs of files for the default graph after an update.
+    pub result_data: Vec<String>,
+    /// Names of graphs after an update, and the files for them.
+    pub result_graph_data: Vec<(String, String)>,
     /// The base of IRIs in the action.
     pub base: String,
 }
@@ -167,10 +172,42 @@ impl Reader<'_> {
                 test.base = action.as_str().to_owned();
                 test.action = Some(action.into_string());
             }
-            Some(Term::BlankNode(action)) => self.query_action(&action.into(), &mut test),
+            Some(Term::BlankNode(action)) => {
+                let action = action.into();
+                self.query_action(&action, &mut test);
+                self.update_action(&action, &mut test);
+            }
             _ => {}
         }
+        if let Some(Term::BlankNode(result)) = first(iri(MF, "result")) {
+            (test.result_data, test.result_graph_data) = self.dataset(&result.into());
+        }
         test
+    }
+
+    fn update_action(&self, action: &NamedOrBlankNode, test: &mut Test) {
+        if let Some(request) = self.objects(action, &iri(UT, "request")).first() {
+            test.base = text(request);
+            test.action = Some(text(request));
+            (test.data, test.graph_data) = self.dataset(action);
+        }
+    }
+
+    /// The files of the default graph and of named ones, as tests of updates name them.
+    fn dataset(&self, node: &NamedOrBlankNode) -> (Vec<String>, Vec<(String, String)>) {
+        let data = self.objects(node, &iri(UT, "data"));
+        let mut graphs = Vec::new();
+        for graph in self.objects(node, &iri(UT, "graphData")) {
+            let Some(node) = as_subject(&graph) else {
+                continue;
+            };
+            let label = oxrdf::vocab::rdfs::LABEL.into_owned();
+            let file = self.objects(&node, &iri(UT, "graph"));
+            if let (Some(name), Some(file)) = (self.objects(&node, &label).first(), file.first()) {
+                graphs.push((text(name), text(file)));
+            }
+        }
+        (data.iter().map(text).collect(), graphs)
     }
 
     fn query_action(&self, action: &NamedOrBlankNode, test: &mut Test) {

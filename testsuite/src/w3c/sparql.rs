@@ -1,15 +1,15 @@
-//! Tests of queries: syntax and answers.
+//! Tests of queries and updates: syntax, answers, and what updates leave.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::{Context as _, bail};
-use oxrdf::{Dataset, GraphName, Quad};
+use oxrdf::{Dataset, GraphName, NamedNode, Quad};
 use sparesults::QueryResultsFormat;
 use spargebra::SparqlParser;
 use spargebra::algebra::GraphPattern;
 use stoa_database::results::{Answer as Writer, ResultFormat, SolutionsFormat};
-use stoa_database::{Error, GraphFormat, QueryKind, QueryOptions};
+use stoa_database::{DumpFormat, Error, GraphFormat, QueryKind, QueryOptions, UpdateOptions};
 
 use super::Outcome;
 use super::endpoints::Endpoints;
@@ -20,9 +20,16 @@ use crate::scratch::Scratch;
 
 pub(super) fn run(root: &Path, test: &Test) -> anyhow::Result<Outcome> {
     match test.kind.as_str() {
-        "PositiveSyntaxTest" | "PositiveSyntaxTest11" => syntax(root, test, true),
-        "NegativeSyntaxTest" | "NegativeSyntaxTest11" => syntax(root, test, false),
+        "PositiveSyntaxTest"
+        | "PositiveSyntaxTest11"
+        | "PositiveUpdateSyntaxTest"
+        | "PositiveUpdateSyntaxTest11" => syntax(root, test, true),
+        "NegativeSyntaxTest"
+        | "NegativeSyntaxTest11"
+        | "NegativeUpdateSyntaxTest"
+        | "NegativeUpdateSyntaxTest11" => syntax(root, test, false),
         "QueryEvaluationTest" | "CSVResultFormatTest" => evaluation(root, test),
+        "UpdateEvaluationTest" => update(root, test),
         kind => Ok(Outcome::Skipped(format!("not run yet: {kind}"))),
     }
 }
@@ -37,16 +44,73 @@ fn options(test: &Test) -> QueryOptions {
 fn syntax(root: &Path, test: &Test, positive: bool) -> anyhow::Result<Outcome> {
     let action = test.action.as_deref().context("a test without action")?;
     let text = std::fs::read_to_string(path_of(root, action)?)?;
-    if action.ends_with(".ru") {
-        return Ok(Outcome::Skipped("an update".to_owned()));
-    }
     let scratch = Scratch::new();
-    let outcome = scratch.database().prepare(&text, &options(test)).map(drop);
+    let outcome = if action.ends_with(".ru") {
+        scratch
+            .database()
+            .update(&text, &update_options(test))
+            .map(drop)
+    } else {
+        scratch.database().prepare(&text, &options(test)).map(drop)
+    };
     Ok(match (outcome, positive) {
-        (Ok(()) | Err(Error::Unsupported(_) | Error::ServiceOff), true)
+        (
+            Ok(())
+            | Err(
+                Error::Unsupported(_)
+                | Error::ServiceOff
+                | Error::LoadOff
+                | Error::NoSuchGraph { .. },
+            ),
+            true,
+        )
         | (Err(Error::Syntax(_)), false) => Outcome::Passed,
         (Err(error), _) => Outcome::Failed(format!("{error}")),
         (Ok(()), false) => Outcome::Failed("was accepted".to_owned()),
+    })
+}
+
+fn update_options(test: &Test) -> UpdateOptions {
+    UpdateOptions {
+        base: Some(test.base.clone()),
+        ..UpdateOptions::default()
+    }
+}
+
+/// An update, and the dataset that it must leave.
+fn update(root: &Path, test: &Test) -> anyhow::Result<Outcome> {
+    let action = test.action.as_deref().context("a test without action")?;
+    let text = std::fs::read_to_string(path_of(root, action)?)?;
+    let scratch = Scratch::new();
+    for file in &test.data {
+        load_file(root, file, None, &scratch)?;
+    }
+    for (name, file) in &test.graph_data {
+        load_file(root, file, Some(name), &scratch)?;
+    }
+    scratch.database().update(&text, &update_options(test))?;
+    let dump = scratch.dump(DumpFormat::NQuads)?;
+    let actual: Dataset = oxttl::NQuadsParser::new()
+        .for_slice(&dump)
+        .collect::<Result<_, _>>()?;
+    let mut expected = Dataset::new();
+    for file in &test.result_data {
+        let part = result_file::read_rdf(&path_of(root, file)?, file)?;
+        for quad in part.iter() {
+            expected.insert(quad);
+        }
+    }
+    for (name, file) in &test.result_graph_data {
+        let graph = NamedNode::new(name)?;
+        for quad in result_file::read_rdf(&path_of(root, file)?, file)?.iter() {
+            let mut quad = quad.into_owned();
+            quad.graph_name = graph.clone().into();
+            expected.insert(&quad);
+        }
+    }
+    Ok(match compare::datasets(&expected, &actual) {
+        Ok(()) => Outcome::Passed,
+        Err(difference) => Outcome::Failed(difference),
     })
 }
 

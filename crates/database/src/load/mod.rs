@@ -3,6 +3,7 @@
 mod detect;
 mod document;
 mod driver;
+mod into;
 mod iri;
 mod jsonld;
 mod language;
@@ -27,6 +28,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+pub(crate) use into::load_into;
 pub use skipped::Skipped;
 pub(crate) use store::{load, verify};
 

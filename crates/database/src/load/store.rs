@@ -183,7 +183,7 @@ pub(crate) fn verify(options: &LoadOptions) -> Result<()> {
     sources(options, &()).map(drop)
 }
 
-fn check_iri(option: &'static str, iri: Option<&str>) -> Result<()> {
+pub(super) fn check_iri(option: &'static str, iri: Option<&str>) -> Result<()> {
     match iri.map(Iri::parse) {
         Some(Err(error)) => Err(Error::InvalidOption {
             option,

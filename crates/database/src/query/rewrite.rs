@@ -81,7 +81,19 @@ impl Rewritten {
 /// What is wrong in it that the parser would not find.
 pub(super) fn rewrite(text: &str, tokens: &[Token]) -> Result<Rewritten, Mistake> {
     let words = Words { text, tokens };
-    check(&words)?;
+    let mut edits = edits(&words)?;
+    forms::rewrite(&words, &mut edits);
+    edits.sort_by_key(|(token, _)| token.start);
+    Ok(apply(text, &edits))
+}
+
+/// What to write for some tokens, in the order of the text; but for what [`forms`] is about.
+///
+/// # Errors
+/// As [`rewrite`].
+pub(super) fn edits(words: &Words<'_>) -> Result<Vec<(Token, String)>, Mistake> {
+    let Words { text, tokens } = *words;
+    check(words)?;
     let mut edits: Vec<(Token, String)> = Vec::new();
     for (number, &token) in tokens.iter().enumerate() {
         let word = token.of(text);
@@ -91,10 +103,10 @@ pub(super) fn rewrite(text: &str, tokens: &[Token]) -> Result<Rewritten, Mistake
         match boolean {
             Some(name) if name != word => edits.push((token, name.to_owned())),
             None if words.is(number, "group") && words.is(number + 1, "by") => {
-                group_by(&words, number + 2, &mut edits);
+                group_by(words, number + 2, &mut edits);
             }
-            None if matches!(word, "-" | "+") => edits.extend(signed(&words, number)),
-            None if words.is(number, "select") => select(&words, number + 1, &mut edits),
+            None if matches!(word, "-" | "+") => edits.extend(signed(words, number)),
+            None if words.is(number, "select") => select(words, number + 1, &mut edits),
             None if is_iri(word) && word.contains(['&', ',', '(', ')']) => {
                 edits.extend(escaped(word).map(|iri| (token, iri)));
             }
@@ -102,9 +114,7 @@ pub(super) fn rewrite(text: &str, tokens: &[Token]) -> Result<Rewritten, Mistake
         }
     }
     edits.sort_by_key(|(token, _)| token.start);
-    forms::rewrite(&words, &mut edits);
-    edits.sort_by_key(|(token, _)| token.start);
-    Ok(apply(text, &edits))
+    Ok(edits)
 }
 
 /// What stands in expressions before an operand, so that a sign behind it belongs to a number.
@@ -158,7 +168,8 @@ fn number_length(text: &str) -> Option<(usize, &'static str)> {
     }
 }
 
-fn apply(text: &str, edits: &[(Token, String)]) -> Rewritten {
+/// Makes the edits, which are in the order of the text.
+pub(super) fn apply(text: &str, edits: &[(Token, String)]) -> Rewritten {
     let mut new = String::with_capacity(text.len());
     let mut changes = Vec::with_capacity(edits.len());
     let mut done = 0;
@@ -177,24 +188,25 @@ fn apply(text: &str, edits: &[(Token, String)]) -> Rewritten {
 }
 
 /// The tokens of a text.
-struct Words<'a> {
-    text: &'a str,
-    tokens: &'a [Token],
+#[derive(Clone, Copy)]
+pub(super) struct Words<'a> {
+    pub(super) text: &'a str,
+    pub(super) tokens: &'a [Token],
 }
 
 impl<'a> Words<'a> {
-    fn get(&self, number: usize) -> &'a str {
+    pub(super) fn get(&self, number: usize) -> &'a str {
         self.tokens
             .get(number)
             .map_or("", |token| token.of(self.text))
     }
 
     /// Whether a token is this keyword or symbol.
-    fn is(&self, number: usize, word: &str) -> bool {
+    pub(super) fn is(&self, number: usize, word: &str) -> bool {
         self.get(number).eq_ignore_ascii_case(word)
     }
 
-    fn is_variable(&self, number: usize) -> bool {
+    pub(super) fn is_variable(&self, number: usize) -> bool {
         self.get(number).starts_with(['?', '$']) && self.get(number).len() > 1
     }
 

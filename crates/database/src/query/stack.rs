@@ -1,6 +1,7 @@
 //! Stacks for queries that parser, planner and operators recurse deeply for.
 
 use super::Text;
+use super::token::Token;
 use crate::error::{Error, Result};
 
 /// A shorter text has no chain that any stack is too small for, and its brackets are counted anyway.
@@ -37,15 +38,27 @@ pub(super) fn on_stack<T: Send>(
 /// # Errors
 /// `LimitExceeded` if there are more than [`stoa_planner::ELEMENTS_MAX`].
 pub(super) fn chained(text: &Text<'_>) -> Result<usize> {
-    if text.text.len() <= SHORT_BYTES {
+    chained_in(text.text, &text.tokens)
+}
+
+/// As [`chained`], of some tokens of a text.
+///
+/// # Errors
+/// As [`chained`].
+pub(super) fn chained_in(text: &str, tokens: &[Token]) -> Result<usize> {
+    let bytes = match (tokens.first(), tokens.last()) {
+        (Some(first), Some(last)) => last.end - first.start,
+        _ => 0,
+    };
+    if bytes <= SHORT_BYTES {
         return Ok(0);
     }
     let mut count = 0_usize;
     let mut data = Data::No;
     let mut open: Vec<bool> = Vec::new();
     let mut before = "";
-    for token in &text.tokens {
-        let word = token.of(text.text);
+    for token in tokens {
+        let word = token.of(text);
         data = data.after(word);
         if data == Data::Inside {
             before = word;
@@ -115,7 +128,7 @@ mod tests {
 
     /// As many elements as this text has when it is long enough to be looked at.
     fn count(text: &str) -> usize {
-        of(&format!("{text}{}", " ".repeat(SHORT_BYTES))).unwrap()
+        of(&format!("{text} <{}>", "x".repeat(SHORT_BYTES))).unwrap()
     }
 
     #[test]

@@ -12,6 +12,7 @@ use super::advice::advice;
 use super::notes::refused;
 use super::rewrite::Rewritten;
 use super::token::{self, is_open_string, tokens};
+use super::update_advice;
 use crate::error::SyntaxError;
 
 /// More than the longest keyword, so that no rule can look behind the blanks.
@@ -20,8 +21,26 @@ const BLANKS: usize = 64;
 /// Longer texts are not searched.
 const SEARCHED_BYTES_MAX: usize = 256 << 10;
 
-/// The error for a text that the parser refused with `message` after it was `rewritten`.
+/// What a text is to be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Form {
+    Query,
+    Update,
+}
+
+/// The error for a text of a query that the parser refused with `message` after it was `rewritten`.
 pub(super) fn error(
+    original: &str,
+    rewritten: &Rewritten,
+    base: Option<&str>,
+    message: &str,
+) -> SyntaxError {
+    error_in(Form::Query, original, rewritten, base, message)
+}
+
+/// As [`error`], of any form.
+pub(super) fn error_in(
+    form: Form,
     original: &str,
     rewritten: &Rewritten,
     base: Option<&str>,
@@ -38,7 +57,12 @@ pub(super) fn error(
     };
     if text.len() > SEARCHED_BYTES_MAX {
         let at = byte_of(text, reported);
-        return at_byte(at, "the query ends or goes wrong here".to_owned());
+        let name = if form == Form::Query {
+            "query"
+        } else {
+            "update"
+        };
+        return at_byte(at, format!("the {name} ends or goes wrong here"));
     }
     let tokens = tokens(text);
     // The number of tokens that make the longest good start.
@@ -46,7 +70,7 @@ pub(super) fn error(
     while good + 1 < bad {
         let middle = good.midpoint(bad);
         let end = tokens.get(middle - 1).map_or(text.len(), |token| token.end);
-        if is_good_start(&text[..end], base) {
+        if is_good_start(form, &text[..end], base) {
             good = middle;
         } else {
             bad = middle;
@@ -76,16 +100,18 @@ pub(super) fn error(
     let tokens = token::tokens(original);
     let bad = tokens.partition_point(|token| token.end <= at);
     // What the grammar takes is refused at the end of its group or query.
-    if (is_end
-        || tokens
-            .get(bad)
-            .is_some_and(|token| token.of(original) == "}"))
+    let is_brace = tokens
+        .get(bad)
+        .is_some_and(|token| token.of(original) == "}");
+    if form == Form::Query
+        && (is_end || is_brace)
         && let Some((token, message)) = refused(original, &tokens)
     {
         return error_at(original, token.start, &message);
     }
     let (message, suggestion) = match reason(message).filter(|_| is_end) {
         Some(reason) => (reason, None),
+        None if form == Form::Update => update_advice::advice(original, &tokens, bad),
         None => advice(original, &tokens, bad),
     };
     SyntaxError {
@@ -118,7 +144,7 @@ fn reason(message: &str) -> Option<String> {
 }
 
 /// Whether the parser finds nothing wrong in `start` but that it ends.
-fn is_good_start(start: &str, base: Option<&str>) -> bool {
+fn is_good_start(form: Form, start: &str, base: Option<&str>) -> bool {
     let text = format!("{start}{}", " ".repeat(BLANKS));
     let mut parser = SparqlParser::new();
     if let Some(base) = base {
@@ -127,10 +153,13 @@ fn is_good_start(start: &str, base: Option<&str>) -> bool {
         };
         parser = with_base;
     }
-    match parser.parse_query(&text) {
-        Ok(_) => true,
-        Err(error) => place(&error.to_string()).is_some_and(|at| at >= line_and_column(&text)),
-    }
+    let refused = match form {
+        Form::Query => parser.parse_query(&text).err(),
+        Form::Update => parser.parse_update(&text).err(),
+    };
+    refused.is_none_or(|error| {
+        place(&error.to_string()).is_some_and(|at| at >= line_and_column(&text))
+    })
 }
 
 /// Reads the line and column in `error at LINE:COLUMN: expected ...`.

@@ -25,6 +25,7 @@ use super::sizes::{parse_bytes, parse_duration};
 Example:
   stoa load --db mydb facts.ttl more.nt.gz
   stoa query --db mydb 'SELECT * { ?s ?p ?o } LIMIT 10'
+  stoa update --db mydb 'DELETE WHERE { ?s <http://example.org/p> ?o }'
   stoa serve --db mydb"
 )]
 pub(super) struct Arguments {
@@ -50,6 +51,13 @@ Examples:
   stoa query --db mydb -f report.rq --format csv > report.csv
   stoa query --db mydb --allow-service https://example.org/sparql -f federated.rq")]
     Query(Query),
+    /// Change a database by SPARQL Update: all of a request or, after an error, nothing of it
+    #[command(after_help = "\
+Examples:
+  stoa update --db mydb 'PREFIX : <http://example.org/> INSERT DATA { :alice :knows :bob }'
+  stoa update --db mydb -f first.ru -f second.ru
+  stoa update --db mydb --allow-load https://example.org/ 'LOAD <https://example.org/data.ttl>'")]
+    Update(Update),
     /// Answer SPARQL queries over HTTP
     #[command(after_help = "\
 Examples:
@@ -175,6 +183,55 @@ pub(super) struct Query {
 }
 
 #[derive(Args, Debug)]
+pub(super) struct Update {
+    #[command(flatten)]
+    pub(super) folder: Folder,
+    /// The update
+    #[arg(
+        value_name = "UPDATE",
+        required_unless_present = "file",
+        conflicts_with = "file"
+    )]
+    pub(super) update: Option<String>,
+    /// Read an update from a file, - for standard input; repeatable, each file is a commit of its own
+    #[arg(short, long, value_name = "FILE")]
+    pub(super) file: Vec<PathBuf>,
+    /// Base of relative IRIs in the update
+    #[arg(long, value_name = "IRI", env = "STOA_BASE")]
+    pub(super) base: Option<String>,
+    /// What the commit is kept with, to be read by people
+    #[arg(long, value_name = "TEXT", env = "STOA_MESSAGE")]
+    pub(super) message: Option<String>,
+    #[command(flatten)]
+    pub(super) limits: QueryLimits,
+    #[command(flatten)]
+    pub(super) documents: Documents,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Documents {
+    /// Let LOAD fetch URLs with this prefix, which names the document, or only a host or a scheme;
+    /// repeatable; without it LOAD is off. This machine itself only if its address is the prefix's
+    #[arg(long, value_name = "PREFIX", env = "STOA_ALLOW_LOAD", value_delimiter = ',', value_parser = Prefix::parse)]
+    pub(super) allow_load: Vec<Prefix>,
+}
+
+impl Documents {
+    /// What fetches the documents of LOAD, if any is allowed.
+    pub(super) fn fetch(&self) -> std::io::Result<Option<Arc<dyn Fetch>>> {
+        fetcher(&self.allow_load, "--allow-load")
+    }
+}
+
+fn fetcher(prefixes: &[Prefix], option: &'static str) -> std::io::Result<Option<Arc<dyn Fetch>>> {
+    if prefixes.is_empty() {
+        return Ok(None);
+    }
+    let fetcher = Fetcher::start(prefixes.to_vec(), option)?;
+    Ok(Some(Arc::new(fetcher)))
+}
+
+#[derive(Args, Debug)]
 pub(super) struct QueryLimits {
     /// End a query after this time, such as 30s; by default after 60s in serve, else never
     #[arg(long, value_name = "TIME", env = "STOA_TIMEOUT", value_parser = parse_duration)]
@@ -202,11 +259,7 @@ pub(super) struct QueryLimits {
 impl QueryLimits {
     /// What asks the endpoints of SERVICE, if any is allowed.
     pub(super) fn fetch(&self) -> std::io::Result<Option<Arc<dyn Fetch>>> {
-        if self.allow_service.is_empty() {
-            return Ok(None);
-        }
-        let fetcher = Fetcher::start(self.allow_service.clone())?;
-        Ok(Some(Arc::new(fetcher)))
+        fetcher(&self.allow_service, "--allow-service")
     }
 }
 
@@ -246,6 +299,8 @@ pub(super) struct Serve {
     /// loss of power takes the last second)
     #[arg(long, value_name = "HOW", env = "STOA_DURABILITY", value_parser = parse_durability, default_value = "full")]
     pub(super) durability: Durability,
+    #[command(flatten)]
+    pub(super) documents: Documents,
     /// Threads that run queries; by default one for each core
     #[arg(long, value_name = "N", env = "STOA_THREADS", value_parser = parse_threads)]
     pub(super) threads: Option<usize>,

@@ -34,16 +34,20 @@ fn is_absent_or_empty(directory: &str) -> bool {
     }
 }
 
-/// Says what to do where a query was not quoted, so that the shell has cut it into several arguments.
+/// Says what to do where a query or an update was not quoted, so that the shell has cut it into several arguments.
 pub(super) fn unquoted(error: &clap::Error) -> Option<&'static str> {
     use clap::error::{ContextKind, ContextValue, ErrorKind as Kind};
-    let is_query = std::env::args_os()
-        .nth(1)
-        .is_some_and(|name| name == "query");
+    let command = std::env::args_os().nth(1)?;
+    let tip = match command.to_str()? {
+        "query" => "tip: quote the query as a whole: stoa query --db DIR 'SELECT * { ?s ?p ?o }'",
+        "update" => {
+            "tip: quote the update as a whole: stoa update --db DIR 'DELETE WHERE { ?s ?p ?o }'"
+        }
+        _ => return None,
+    };
     let Some(ContextValue::String(argument)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
     let is_word = !argument.starts_with('-');
-    (is_query && is_word && error.kind() == Kind::UnknownArgument)
-        .then_some("tip: quote the query as a whole: stoa query --db DIR 'SELECT * { ?s ?p ?o }'")
+    (is_word && error.kind() == Kind::UnknownArgument).then_some(tip)
 }

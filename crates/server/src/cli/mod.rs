@@ -8,6 +8,7 @@ mod progress;
 mod query;
 mod serve;
 mod sizes;
+mod update;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -44,6 +45,7 @@ pub(crate) fn run() -> ExitCode {
     let result = match arguments.command {
         Command::Load(load) => commands::load(load, &interrupted),
         Command::Query(query) => query::query(query, &interrupted),
+        Command::Update(update) => update::update(update, &interrupted),
         Command::Serve(serve) => serve::serve(serve, &interrupted),
         Command::Dump(dump) => commands::dump(&dump, &interrupted),
         Command::Info(info) => commands::info(&info),

@@ -23,7 +23,7 @@ const WRITE_BYTES: usize = 1 << 16;
 pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
     let text = match (&arguments.query, &arguments.file) {
         (Some(text), _) => text.clone(),
-        (None, Some(path)) => read_query(path)?,
+        (None, Some(path)) => read_text(path, "a query")?,
         (None, None) => anyhow::bail!("give a query, or a file of one with -f"),
     };
     let runtime = Runtime::new(RuntimeOptions {
@@ -81,7 +81,7 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
 }
 
 /// Names the memory that was given, if that is what an error is about.
-fn with_memory(error: stoa_database::Error, memory: Option<u64>) -> anyhow::Error {
+pub(super) fn with_memory(error: stoa_database::Error, memory: Option<u64>) -> anyhow::Error {
     match memory.and_then(|_| exceeded(&error)) {
         Some(message) => anyhow::Error::msg(message),
         None => error.into(),
@@ -110,7 +110,8 @@ fn default_format(kind: QueryKind) -> ResultFormat {
     }
 }
 
-fn read_query(path: &Path) -> anyhow::Result<String> {
+/// Reads a text such as `a query` from a file.
+pub(super) fn read_text(path: &Path, what: &str) -> anyhow::Result<String> {
     let (name, bytes) = if path.as_os_str() == "-" {
         let mut bytes = Vec::new();
         let read = std::io::stdin().read_to_end(&mut bytes);
@@ -121,6 +122,6 @@ fn read_query(path: &Path) -> anyhow::Result<String> {
     let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        anyhow::anyhow!("{name}: a query is text in UTF-8, which ends at byte {at}")
+        anyhow::anyhow!("{name}: {what} is text in UTF-8, which ends at byte {at}")
     })
 }

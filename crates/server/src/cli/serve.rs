@@ -45,6 +45,10 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
             .limits
             .fetch()
             .context("cannot start the thread for SERVICE")?,
+        load: arguments
+            .documents
+            .fetch()
+            .context("cannot start the thread for LOAD")?,
         io: arguments.io,
         ..RuntimeOptions::default()
     })?;

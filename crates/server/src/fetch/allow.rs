@@ -167,11 +167,13 @@ fn has_dots(path: &str) -> bool {
 #[derive(Clone, Debug)]
 pub(super) struct Allowed {
     prefixes: Vec<Prefix>,
+    /// The option that prefixes are given with, for messages.
+    option: &'static str,
 }
 
 impl Allowed {
-    pub(super) const fn new(prefixes: Vec<Prefix>) -> Self {
-        Self { prefixes }
+    pub(super) const fn new(prefixes: Vec<Prefix>, option: &'static str) -> Self {
+        Self { prefixes, option }
     }
 
     /// Fails if no prefix covers the target. Gives whether one does that names its host.
@@ -181,19 +183,31 @@ impl Allowed {
             .map(|prefix| prefix.host.is_some())
             .reduce(|a, b| a || b)
             .ok_or_else(|| {
-                let url = target.url();
-                format!("{url} is not allowed; allow it with --allow-service PREFIX")
+                let (url, option) = (target.url(), self.option);
+                format!("{url} is not allowed; allow it with {option} PREFIX")
             })
+    }
+
+    /// Whether a connection for `target` may be made to an address; `is_named` as
+    /// [`check`](Self::check) gives it.
+    pub(super) fn check_address(
+        &self,
+        target: &Target,
+        address: SocketAddr,
+        is_named: bool,
+    ) -> Result<(), String> {
+        if is_reachable(target, address, is_named) {
+            return Ok(());
+        }
+        let (host, ip, option) = (&target.host, address.ip().to_canonical(), self.option);
+        Err(format!(
+            "{host} leads to {ip}, an address of this machine; allow it by that address, with \
+             {option} http://{address}/"
+        ))
     }
 }
 
-/// Whether a connection for `target` may be made to an address; `is_named` as [`Allowed::check`]
-/// gives it.
-pub(super) fn check_address(
-    target: &Target,
-    address: SocketAddr,
-    is_named: bool,
-) -> Result<(), String> {
+fn is_reachable(target: &Target, address: SocketAddr, is_named: bool) -> bool {
     let ip = address.ip().to_canonical();
     let is_inner = match ip {
         IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.octets().first() == Some(&0),
@@ -202,22 +216,14 @@ pub(super) fn check_address(
     let is_meant = target.host == "localhost"
         || target.host.ends_with(".localhost")
         || target.host.parse::<IpAddr>().is_ok();
-    let is_fine = if ip.is_multicast() || ip == IpAddr::from([255, 255, 255, 255]) {
+    if ip.is_multicast() || ip == IpAddr::from([255, 255, 255, 255]) {
         false
     } else if is_inner {
         // Somebody else may answer for a name; what such an address is, is no matter of names.
         is_named && is_meant
     } else {
         is_named || !is_own(ip)
-    };
-    if is_fine {
-        return Ok(());
     }
-    Err(format!(
-        "{} leads to {ip}, an address of this machine; allow it by that address, with \
-         --allow-service http://{address}/",
-        target.host
-    ))
 }
 
 /// Whether an interface of this machine has the address: only to such an address a socket can be
@@ -231,7 +237,7 @@ mod tests {
     use super::*;
 
     fn allows(prefix: &str, url: &str) -> bool {
-        let allowed = Allowed::new(vec![Prefix::parse(prefix).unwrap()]);
+        let allowed = Allowed::new(vec![Prefix::parse(prefix).unwrap()], "--allow-service");
         Target::parse(url).is_ok_and(|target| allowed.check(&target).is_ok())
     }
 
@@ -298,11 +304,12 @@ mod tests {
     #[test]
     fn addresses_of_this_machine_must_be_meant() {
         let check = |prefix: &str, url: &str, ip: &str| {
-            let allowed = Allowed::new(vec![Prefix::parse(prefix).unwrap()]);
+            let allowed = Allowed::new(vec![Prefix::parse(prefix).unwrap()], "--allow-service");
             let target = Target::parse(url).unwrap();
             let is_named = allowed.check(&target).unwrap();
             let ip: IpAddr = ip.parse().unwrap();
-            check_address(&target, SocketAddr::new(ip, target.port), is_named).is_ok()
+            let address = SocketAddr::new(ip, target.port);
+            allowed.check_address(&target, address, is_named).is_ok()
         };
         for (prefix, url, ip, expected) in [
             ("http://", "http://127.0.0.1/", "127.0.0.1", false),

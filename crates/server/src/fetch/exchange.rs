@@ -14,7 +14,7 @@ use hyper::header::{
 };
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
-use stoa_database::federation::FetchRequest;
+use stoa_database::federation::{FetchMethod, FetchRequest};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::JoinHandle;
@@ -23,7 +23,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
-use super::allow::{Target, check_address};
+use super::allow::Target;
 use super::{REDIRECTS_MAX, Shared};
 
 /// How long one address is tried.
@@ -50,7 +50,10 @@ impl Drop for Connection {
 /// Asks, and follows redirects. Fails with a reason for the user.
 pub(super) async fn ask(shared: &Shared, request: &FetchRequest) -> Result<Answered, String> {
     let mut target = Target::parse(&request.url)?;
-    let mut method = Method::POST;
+    let mut method = match request.method {
+        FetchMethod::Get => Method::GET,
+        FetchMethod::Post => Method::POST,
+    };
     for _ in 0..=REDIRECTS_MAX {
         let (response, connection) = send(shared, &target, &method, request).await?;
         let status = response.status();
@@ -101,7 +104,7 @@ async fn send(
     request: &FetchRequest,
 ) -> Result<(Response<Incoming>, Connection), String> {
     let is_named = shared.allowed.check(target)?;
-    let stream = connect(target, is_named).await?;
+    let stream = connect(shared, target, is_named).await?;
     let body = match *method {
         Method::GET => Bytes::new(),
         _ => Bytes::from(request.body.clone()),
@@ -151,13 +154,18 @@ async fn transmit(
 }
 
 /// Connects to the first address that may be asked and answers.
-async fn connect(target: &Target, is_named: bool) -> Result<TcpStream, String> {
+async fn connect(shared: &Shared, target: &Target, is_named: bool) -> Result<TcpStream, String> {
     let addresses = lookup_host((target.host.as_str(), target.port))
         .await
         .map_err(|error| format!("{} is not found: {error}", target.host))?;
     let mut failure = format!("{} has no address", target.host);
     for address in addresses {
-        match connect_to(target, address, is_named).await {
+        let allowed = shared.allowed.check_address(target, address, is_named);
+        let connected = match allowed {
+            Ok(()) => connect_to(address).await,
+            Err(reason) => Err(reason),
+        };
+        match connected {
             Ok(stream) => return Ok(stream),
             Err(reason) => failure = reason,
         }
@@ -165,12 +173,7 @@ async fn connect(target: &Target, is_named: bool) -> Result<TcpStream, String> {
     Err(failure)
 }
 
-async fn connect_to(
-    target: &Target,
-    address: SocketAddr,
-    is_named: bool,
-) -> Result<TcpStream, String> {
-    check_address(target, address, is_named)?;
+async fn connect_to(address: SocketAddr) -> Result<TcpStream, String> {
     match timeout(CONNECT_TIME, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(error)) => Err(format!("{address} cannot be reached: {error}")),

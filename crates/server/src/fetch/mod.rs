@@ -1,4 +1,4 @@
-//! Requests to other endpoints, for SERVICE.
+//! Requests to other machines, for SERVICE and LOAD.
 //!
 //! One thread moves the bytes of all requests. The body of an answer goes through a small channel to
 //! a thread that parses it; while the query is behind, that thread waits, the channel fills, and
@@ -72,8 +72,8 @@ impl std::fmt::Debug for Shared {
 }
 
 impl Fetcher {
-    /// Starts the thread.
-    pub(crate) fn start(prefixes: Vec<Prefix>) -> io::Result<Self> {
+    /// Starts the thread. `option` is what prefixes are given with, for messages.
+    pub(crate) fn start(prefixes: Vec<Prefix>, option: &'static str) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(THREADS_MAX)
@@ -90,7 +90,7 @@ impl Fetcher {
             })?;
         Ok(Self {
             shared: Arc::new(Shared {
-                allowed: Allowed::new(prefixes),
+                allowed: Allowed::new(prefixes, option),
                 turns: Semaphore::new(REQUESTS_MAX),
                 tls: OnceLock::new(),
             }),

@@ -1,0 +1,213 @@
+//! SPARQL Update: requests that are transactions of their own, and requests within one.
+//!
+//! `query/update.rs` parses a request; [`run`] does its operations: what the pattern of DELETE and INSERT gives is
+//! filled into their templates as ids ([`template`]), terms that the store does not know get private ids
+//! ([`ids`]), and the transaction is handed what to remove and to add.
+//!
+//! A request that is in conflict with what was committed meanwhile is repeated; what it got from elsewhere is
+//! kept ([`kept`]). After [`TRIES_MAX`] runs it goes alone: no other transaction commits until it is done, so that
+//! it always comes to an end.
+//!
+//! # References
+//! SPARQL 1.1 Update; SPARQL 1.2 Update.
+
+mod graphs;
+mod ids;
+mod kept;
+mod pending;
+mod run;
+mod template;
+
+use stoa_quadstore::{ChangeCounts, CommitOptions, TransactionOptions};
+
+pub(crate) use ids::Ids;
+pub(crate) use pending::{Pending, reserve};
+
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::load::{Input, load_into};
+use crate::options::{DocumentOptions, UpdateOptions};
+use crate::query::{Operation, with_request};
+use crate::transaction::{CommitSummary, Transaction};
+use kept::Kept;
+use run::Run;
+
+/// What an update did.
+pub type UpdateSummary = CommitSummary;
+
+/// A request that was in conflict so often runs alone.
+const TRIES_MAX: usize = 5;
+
+impl Database {
+    /// Runs an update request as one transaction: all of it or, after an error, nothing. It sees what it
+    /// did itself, and nothing that others commit meanwhile; if that matters, it is run again.
+    ///
+    /// ```
+    /// use stoa_database::{
+    ///     Access, Database, OpenOptions, QueryOptions, QueryResult, Runtime, RuntimeOptions, UpdateOptions,
+    /// };
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("db");
+    /// let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// let options = OpenOptions { access: Access::Exclusive, create: true };
+    /// let database = Database::open(&runtime, &path, &options)?;
+    ///
+    /// let text = "PREFIX : <http://example.org/>
+    ///             INSERT DATA { :alice :knows :bob , :carol } ;
+    ///             DELETE { ?a :knows ?b } INSERT { ?b :knows ?a } WHERE { ?a :knows ?b FILTER(?b != :bob) }";
+    /// let summary = database.update(text, &UpdateOptions::default())?;
+    /// assert_eq!((summary.added, summary.removed), (2, 0));
+    ///
+    /// let ask = "ASK { <http://example.org/carol> ?knows <http://example.org/alice> }";
+    /// let answer = database.query(ask, &QueryOptions::default())?;
+    /// assert!(matches!(answer, QueryResult::Boolean(true)));
+    /// # Ok::<_, stoa_database::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Syntax`, `Unsupported`, `LimitExceeded`, `InvalidOption` before it runs; `NoSuchGraph`, `GraphExists`,
+    /// `LoadOff`, `Load`, `ServiceOff`, `Service`, `Data`, `Timeout`, `Cancelled`, `MemoryExceeded` while it does;
+    /// `ReadOnly`, `RefusesWrites`, and what the disk gives.
+    pub fn update(&self, text: &str, options: &UpdateOptions) -> Result<UpdateSummary> {
+        if self.store().store().access() == stoa_storage::Access::Shared {
+            return Err(Error::ReadOnly);
+        }
+        let started = self.runtime().clock().monotonic();
+        with_request(text, options.base.as_deref(), |operations| {
+            check_dataset(operations, options)?;
+            let kept = Kept::new(self.runtime());
+            let begin = TransactionOptions {
+                unvalidated: run::is_blind(operations),
+            };
+            let mut tries = 0;
+            loop {
+                tries += 1;
+                let alone = (tries > TRIES_MAX).then(|| self.alone());
+                kept.begin_run();
+                let mut transaction = self.store().begin(begin.clone())?;
+                let mut run = Run {
+                    runtime: self.runtime(),
+                    options,
+                    transaction: &mut transaction,
+                    kept: &kept,
+                    started,
+                    counts: none(),
+                };
+                let outcome = run.operations(operations).and_then(|()| {
+                    let turn = alone.is_none().then(|| self.in_turn());
+                    let committed = transaction.commit(CommitOptions {
+                        message: options.message.clone(),
+                    })?;
+                    drop(turn);
+                    Ok(committed)
+                });
+                match outcome {
+                    Ok(committed) => return Ok(committed.into()),
+                    Err(error) if is_passing(&error) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        })
+    }
+}
+
+impl Transaction {
+    /// Runs an update request within the transaction, which sees what it did; after an error the
+    /// transaction is as it was before. The message of the options is not looked at.
+    ///
+    /// The counts add up over the operations: a quad that one adds and another removes is in both.
+    ///
+    /// # Errors
+    /// As [`Database::update`], but for those of the commit.
+    pub fn update(&mut self, text: &str, options: &UpdateOptions) -> Result<ChangeCounts> {
+        let runtime = self.runtime().clone();
+        let started = runtime.clock().monotonic();
+        with_request(text, options.base.as_deref(), |operations| {
+            check_dataset(operations, options)?;
+            let kept = Kept::new(&runtime);
+            let savepoint = self.inner().savepoint();
+            let mut run = Run {
+                runtime: &runtime,
+                options,
+                transaction: self.inner(),
+                kept: &kept,
+                started,
+                counts: none(),
+            };
+            match run.operations(operations) {
+                Ok(()) => Ok(run.counts),
+                Err(error) => {
+                    self.inner().roll_back_to(savepoint);
+                    Err(error)
+                }
+            }
+        })
+    }
+}
+
+impl Transaction {
+    /// Adds the quads of a document to the transaction, or removes them; it is parsed while it is read.
+    /// After an error the transaction is as it was before.
+    ///
+    /// ```
+    /// use stoa_database::{
+    ///     Access, Database, DocumentOptions, GraphFormat, Input, OpenOptions, Runtime, RuntimeOptions,
+    ///     TransactionOptions,
+    /// };
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("db");
+    /// # let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// # let options = OpenOptions { access: Access::Exclusive, create: true };
+    /// # let database = Database::open(&runtime, &path, &options)?;
+    /// let mut transaction = database.begin(&TransactionOptions::default())?;
+    /// let turtle = DocumentOptions { format: Some(GraphFormat::Turtle), ..DocumentOptions::default() };
+    /// let text = "@prefix : <http://example.org/> . :alice :knows :bob , :carol .";
+    /// let counts = transaction.load(Input::from_bytes("a request", text), &turtle)?;
+    /// assert_eq!((counts.added, counts.removed), (2, 0));
+    /// assert_eq!(transaction.commit()?.added, 2);
+    /// # Ok::<_, stoa_database::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Data` with line and column for a damaged document, `Input` for one that cannot be read, `UnknownFormat`,
+    /// `InvalidOption`, `Cancelled`, `MemoryExceeded` if it is too large for a transaction, and what the disk
+    /// gives.
+    pub fn load(&mut self, input: Input, options: &DocumentOptions) -> Result<ChangeCounts> {
+        let runtime = self.runtime().clone();
+        let savepoint = self.inner().savepoint();
+        let loaded = load_into(&runtime, self.inner(), input, options);
+        if loaded.is_err() {
+            self.inner().roll_back_to(savepoint);
+        }
+        loaded
+    }
+}
+
+fn none() -> ChangeCounts {
+    ChangeCounts {
+        added: 0,
+        removed: 0,
+    }
+}
+
+/// The protocol lets a dataset be told once only (SPARQL 1.1 Protocol, 2.2.3).
+fn check_dataset(operations: &[Operation], options: &UpdateOptions) -> Result<()> {
+    let is_given = !options.using_graphs.is_empty() || !options.using_named_graphs.is_empty();
+    if is_given && run::has_dataset(operations) {
+        return Err(Error::InvalidOption {
+            option: "using-graph-uri",
+            reason: "the update says itself what it reads, by USING or WITH".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// Whether another run may do better.
+fn is_passing(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Conflict { .. } | Error::SnapshotExpired { .. }
+    )
+}

@@ -1,0 +1,126 @@
+//! Changes that an operation gathers before it hands them to the transaction.
+//!
+//! # Limits
+//! 32 bytes a quad, reserved from the memory budget.
+
+use stoa_quadstore::{ChangeCounts, Changes, GraphChange, Transaction};
+use stoa_storage::{MemoryBudget, Reservation};
+use stoa_terms::TermId;
+
+use super::ids::Ids;
+use crate::error::{Error, Result};
+
+/// Subject, predicate, object, graph.
+pub(crate) type Quad = [TermId; 4];
+
+/// Bytes of a quad.
+const QUAD_BYTES: u64 = size_of::<Quad>() as u64;
+
+/// What a list is made for at first.
+const FIRST_QUADS: usize = 64;
+
+/// Changes, and the memory that they take.
+#[derive(Default)]
+pub(crate) struct Pending {
+    changes: Changes,
+    reservation: Option<Reservation>,
+}
+
+impl Pending {
+    /// Adds a quad that is to be there.
+    pub(crate) fn add(&mut self, quad: Quad, budget: &MemoryBudget) -> Result<()> {
+        let list = &mut self.changes.added;
+        push(list, quad, &mut self.reservation, budget)
+    }
+
+    /// Adds a quad that is not to be there, unless it is added, too.
+    pub(crate) fn remove(&mut self, quad: Quad, budget: &MemoryBudget) -> Result<()> {
+        let list = &mut self.changes.removed;
+        push(list, quad, &mut self.reservation, budget)
+    }
+
+    /// Makes a graph exist even if it is empty, or only as long as it has quads.
+    pub(crate) fn graph(&mut self, graph: TermId, created: bool) {
+        self.changes.graphs.push(GraphChange { graph, created });
+    }
+
+    /// How many quads there are.
+    pub(crate) fn len(&self) -> usize {
+        self.changes.added.len() + self.changes.removed.len()
+    }
+
+    /// Hands everything to the transaction, where it is visible from now on, and is empty then.
+    ///
+    /// # Errors
+    /// What the disk gives, `MemoryExceeded`.
+    pub(crate) fn apply(
+        &mut self,
+        transaction: &mut Transaction,
+        ids: &Ids,
+    ) -> Result<ChangeCounts> {
+        if self.len() == 0 && self.changes.graphs.is_empty() {
+            return Ok(ChangeCounts {
+                added: 0,
+                removed: 0,
+            });
+        }
+        let counts = transaction.change(ids.terms(), &self.changes);
+        self.changes.added.clear();
+        self.changes.removed.clear();
+        self.changes.graphs.clear();
+        counts.map_err(|error| named(error.into()))
+    }
+}
+
+fn push(
+    list: &mut Vec<Quad>,
+    quad: Quad,
+    reservation: &mut Option<Reservation>,
+    budget: &MemoryBudget,
+) -> Result<()> {
+    if list.len() == list.capacity() {
+        let more = list.capacity().max(FIRST_QUADS);
+        reserve(reservation, budget, more as u64 * QUAD_BYTES)?;
+        list.reserve_exact(more);
+    }
+    list.push(quad);
+    Ok(())
+}
+
+/// Reserves so many bytes more for the changes of a transaction.
+pub(crate) fn reserve(
+    reservation: &mut Option<Reservation>,
+    budget: &MemoryBudget,
+    bytes: u64,
+) -> Result<()> {
+    let done = match reservation {
+        Some(reservation) => reservation.grow(bytes),
+        None => budget
+            .try_reserve(bytes)
+            .map(|new| *reservation = Some(new)),
+    };
+    done.map_err(|exceeded| Error::MemoryExceeded {
+        operator: CHANGES.to_owned(),
+        requested_bytes: exceeded.requested,
+        limit_bytes: exceeded.limit,
+    })
+}
+
+/// What is told to need memory.
+const CHANGES: &str = "what the transaction changes";
+
+/// Tells that it was the changes that needed memory.
+fn named(error: Error) -> Error {
+    match error {
+        Error::MemoryExceeded {
+            requested_bytes,
+            limit_bytes,
+            ..
+        } => Error::MemoryExceeded {
+            operator: CHANGES.to_owned(),
+            requested_bytes,
+            limit_bytes,
+        },
+        other => other,
+    }
+}

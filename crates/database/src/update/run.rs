@@ -1,0 +1,301 @@
+//! One run of an update request within a transaction, operation by operation: each sees what those before it
+//! did.
+//!
+//! # References
+//! SPARQL 1.1 Update, sections 3 and 4.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hashbrown::HashMap;
+use oxrdf::{GraphName, NamedNode, Term};
+use spargebra::term::{GraphName as ParsedGraph, GroundQuad, Quad};
+use stoa_executor::Step;
+use stoa_quadstore::{ChangeCounts, Transaction};
+use stoa_terms::TermId;
+
+use super::ids::Ids;
+use super::kept::Kept;
+use super::pending::Pending;
+use super::template::{Filling, Templates};
+use crate::error::{Error, Result};
+use crate::format::GraphFormat;
+use crate::load::{self, Input};
+use crate::options::{DocumentOptions, QueryOptions, UpdateOptions};
+use crate::query::{self, Modify, Operation};
+use crate::runtime::Runtime;
+
+/// Terms of so many quads are looked up together.
+const LOOKED_UP_QUADS: usize = 1 << 13;
+
+/// A run.
+pub(super) struct Run<'a> {
+    pub(super) runtime: &'a Runtime,
+    pub(super) options: &'a UpdateOptions,
+    pub(super) transaction: &'a mut Transaction,
+    pub(super) kept: &'a Arc<Kept>,
+    /// When it was begun, on the clock of the runtime.
+    pub(super) started: Duration,
+    /// What the operations have changed.
+    pub(super) counts: ChangeCounts,
+}
+
+impl Run<'_> {
+    /// Runs all operations. After an error some of them may be done.
+    pub(super) fn operations(&mut self, operations: &[Operation]) -> Result<()> {
+        for operation in operations {
+            self.check()?;
+            match operation {
+                Operation::InsertData(quads) => self.insert_data(quads)?,
+                Operation::DeleteData(quads) => self.delete_data(quads)?,
+                Operation::Modify(modify) => self.modify(modify)?,
+                Operation::Load {
+                    silent,
+                    source,
+                    destination,
+                } => self.load(*silent, source, destination)?,
+                Operation::Create { silent, graph } => self.create(*silent, graph)?,
+                Operation::Clear {
+                    silent,
+                    graph,
+                    drops,
+                } => self.clear(*silent, graph, *drops)?,
+                Operation::Transfer(transfer) => self.transfer(transfer)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails if the update was cancelled or its time is up.
+    pub(super) fn check(&self) -> Result<()> {
+        check(self.runtime, self.options, self.started)
+    }
+
+    /// Hands changes to the transaction.
+    pub(super) fn apply(&mut self, pending: &mut Pending, ids: &Ids) -> Result<()> {
+        let counts = pending.apply(self.transaction, ids)?;
+        self.counts.added += counts.added;
+        self.counts.removed += counts.removed;
+        Ok(())
+    }
+
+    fn insert_data(&mut self, quads: &[Quad]) -> Result<()> {
+        let mut ids = Ids::new(self.transaction);
+        let mut pending = Pending::default();
+        for quads in quads.chunks(LOOKED_UP_QUADS) {
+            self.check()?;
+            let mut terms = Terms::default();
+            for quad in quads {
+                terms.push(quad.subject.clone().into(), &quad.graph_name);
+                terms.list.push(quad.predicate.clone().into());
+                terms.list.push(quad.object.clone());
+            }
+            for quad in terms.quads(self.transaction, &mut ids)? {
+                pending.add(quad, self.runtime.memory())?;
+            }
+        }
+        self.apply(&mut pending, &ids)
+    }
+
+    fn delete_data(&mut self, quads: &[GroundQuad]) -> Result<()> {
+        let mut ids = Ids::new(self.transaction);
+        let mut pending = Pending::default();
+        for quads in quads.chunks(LOOKED_UP_QUADS) {
+            self.check()?;
+            let mut terms = Terms::default();
+            for quad in quads {
+                terms.push(quad.subject.clone().into(), &quad.graph_name);
+                terms.list.push(quad.predicate.clone().into());
+                terms.list.push(quad.object.clone().into());
+            }
+            for quad in terms.quads(self.transaction, &mut ids)? {
+                pending.remove(quad, self.runtime.memory())?;
+            }
+        }
+        self.apply(&mut pending, &ids)
+    }
+
+    fn modify(&mut self, modify: &Modify) -> Result<()> {
+        let options = self.query_options();
+        let view = self.transaction.snapshot();
+        let services = self.kept.services();
+        let mut query =
+            query::prepare_parsed(self.runtime, view, &modify.query, &options, services)?;
+        let context = Arc::clone(query.context());
+        let mut ids = Ids::new(self.transaction);
+        let templates = Templates::new(modify, self.transaction, &mut ids)?;
+        let mut pending = Pending::default();
+        let mut filling = Filling {
+            context: &context,
+            transaction: self.transaction,
+            ids: &mut ids,
+            budget: self.runtime.memory(),
+            local: HashMap::default(),
+        };
+        loop {
+            match query.next()? {
+                Step::Batch(batch) => filling.fill(&templates, &batch, &mut pending)?,
+                Step::Yield => {}
+                Step::Done => break,
+            }
+        }
+        self.apply(&mut pending, &ids)
+    }
+
+    fn query_options(&self) -> QueryOptions {
+        let options = self.options;
+        let names = |graphs: &[NamedNode]| -> Vec<String> {
+            let names = graphs.iter().map(|graph| graph.as_str().to_owned());
+            names.collect()
+        };
+        let spent = self
+            .runtime
+            .clock()
+            .monotonic()
+            .saturating_sub(self.started);
+        QueryOptions {
+            timeout: options.timeout.map(|timeout| timeout.saturating_sub(spent)),
+            default_graph_union: options.default_graph_union,
+            default_graphs: names(&options.using_graphs),
+            named_graphs: names(&options.using_named_graphs),
+            notes: false,
+            batch_rows: options.batch_rows,
+            naive: options.naive,
+            force_join: options.force_join,
+            cancel: options.cancel.clone(),
+            ..QueryOptions::default()
+        }
+    }
+
+    fn load(&mut self, silent: bool, source: &NamedNode, destination: &ParsedGraph) -> Result<()> {
+        let savepoint = self.transaction.savepoint();
+        match self.load_document(source, destination) {
+            Err(error) if silent && is_forgiven(&error) => {
+                self.transaction.roll_back_to(savepoint);
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    fn load_document(&mut self, source: &NamedNode, destination: &ParsedGraph) -> Result<()> {
+        let (runtime, options, started) = (self.runtime, self.options, self.started);
+        let time_left = self.query_options().timeout;
+        let check = || check(runtime, options, started);
+        let document = self.kept.document(source.as_str(), time_left, &check)?;
+        let told = document.content_type.as_deref();
+        let bytes = std::io::Cursor::new(Arc::clone(&document.bytes));
+        // Its format is told by the server or the name, which may have a query.
+        let name = source.as_str().split(['?', '#']).next().unwrap_or_default();
+        let format = told
+            .and_then(specific_format)
+            .or_else(|| GraphFormat::from_file_name(name));
+        let options = DocumentOptions {
+            format,
+            base: Some(source.as_str().to_owned()),
+            graph: match destination {
+                ParsedGraph::DefaultGraph => None,
+                ParsedGraph::NamedNode(graph) => Some(GraphName::NamedNode(graph.clone())),
+            },
+            cancel: self.options.cancel.clone(),
+            ..DocumentOptions::default()
+        };
+        let input = Input::from_reader(source.as_str(), bytes);
+        let counts = load::load_into(self.runtime, self.transaction, input, &options)?;
+        self.counts.added += counts.added;
+        Ok(())
+    }
+}
+
+/// Fails if an update was cancelled or its time is up.
+fn check(runtime: &Runtime, options: &UpdateOptions, started: Duration) -> Result<()> {
+    if options.cancel.is_cancelled() {
+        return Err(Error::Cancelled);
+    }
+    let spent = || runtime.clock().monotonic().saturating_sub(started);
+    match options.timeout {
+        Some(timeout) if spent() >= timeout => Err(Error::Timeout),
+        _ => Ok(()),
+    }
+}
+
+/// The format that a content type tells, unless it is one that servers send for want of a better one.
+fn specific_format(content_type: &str) -> Option<GraphFormat> {
+    let format = GraphFormat::from_name(content_type)?;
+    (!content_type
+        .trim_start()
+        .to_ascii_lowercase()
+        .starts_with("text/plain"))
+    .then_some(format)
+}
+
+/// Whether SILENT makes nothing of an error: it is about the document, not about this machine.
+fn is_forgiven(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Load { .. }
+            | Error::LoadOff
+            | Error::Data(_)
+            | Error::Input { .. }
+            | Error::UnknownFormat { .. }
+            | Error::LimitExceeded { .. }
+            | Error::InvalidOption { .. }
+    )
+}
+
+/// The terms of quads, to be looked up together: four for each, or three where the graph is the default
+/// graph.
+#[derive(Default)]
+struct Terms {
+    list: Vec<Term>,
+    has_graph: Vec<bool>,
+}
+
+impl Terms {
+    /// Begins a quad; predicate and object are pushed next.
+    fn push(&mut self, subject: Term, graph: &ParsedGraph) {
+        if let ParsedGraph::NamedNode(graph) = graph {
+            self.list.push(graph.clone().into());
+        }
+        self.has_graph
+            .push(matches!(graph, ParsedGraph::NamedNode(_)));
+        self.list.push(subject);
+    }
+
+    fn quads(&self, transaction: &Transaction, ids: &mut Ids) -> Result<Vec<[TermId; 4]>> {
+        let mut found = ids.of(transaction, &self.list)?.into_iter();
+        let mut next = || {
+            let id = found.next();
+            id.ok_or_else(|| Error::Internal("a term without an id".to_owned()))
+        };
+        let quads = self
+            .has_graph
+            .iter()
+            .map(|has_graph| -> Result<[TermId; 4]> {
+                let graph = match *has_graph {
+                    true => next()?,
+                    false => TermId::DEFAULT_GRAPH,
+                };
+                Ok([next()?, next()?, next()?, graph])
+            });
+        quads.collect()
+    }
+}
+
+/// Whether operations read nothing, so that nothing that is committed meanwhile can be in conflict with
+/// them.
+pub(super) fn is_blind(operations: &[Operation]) -> bool {
+    operations.iter().all(|operation| {
+        matches!(
+            operation,
+            Operation::InsertData(_) | Operation::DeleteData(_) | Operation::Load { .. }
+        )
+    })
+}
+
+/// Whether an operation tells its dataset itself.
+pub(super) fn has_dataset(operations: &[Operation]) -> bool {
+    operations
+        .iter()
+        .any(|operation| matches!(operation, Operation::Modify(modify) if modify.has_dataset))
+}

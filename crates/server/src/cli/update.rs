@@ -1,0 +1,95 @@
+//! `update`: requests of SPARQL Update, one commit each; what they changed goes to standard error.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::Context as _;
+use stoa_database::{
+    Access, CancelHandle, Database, Error, OpenOptions, Runtime, RuntimeOptions, UpdateOptions,
+    UpdateSummary,
+};
+
+use super::arguments::{DefaultGraph, Update};
+use super::output::say;
+use super::query::{read_text, with_memory};
+use super::sizes::{count, counted};
+use crate::memory::reservable;
+
+pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+    // All files are read before anything is done: a wrong name makes no database.
+    let requests = match &arguments.update {
+        Some(text) => vec![(None, text.clone())],
+        None => arguments
+            .file
+            .iter()
+            .map(|path| Ok((Some(path), read_text(path, "an update")?)))
+            .collect::<anyhow::Result<Vec<(Option<&PathBuf>, String)>>>()?,
+    };
+    let runtime = Runtime::new(RuntimeOptions {
+        memory_bytes: arguments.limits.memory.map(reservable).transpose()?,
+        fetch: arguments
+            .limits
+            .fetch()
+            .context("cannot start the thread for SERVICE")?,
+        load: arguments
+            .documents
+            .fetch()
+            .context("cannot start the thread for LOAD")?,
+        io: arguments.folder.io,
+        ..RuntimeOptions::default()
+    })?;
+    let access = OpenOptions {
+        access: Access::Exclusive,
+        create: true,
+    };
+    let path = &arguments.folder.db;
+    let database = Database::open(&runtime, path, &access)?;
+    if database.is_new() {
+        say(&format!("created the database {}", path.display()));
+    }
+    let options = UpdateOptions {
+        base: arguments.base,
+        timeout: arguments.limits.timeout,
+        default_graph_union: arguments.limits.default_graph == DefaultGraph::Union,
+        message: arguments.message,
+        cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
+        ..UpdateOptions::default()
+    };
+    for (file, text) in &requests {
+        let done = database
+            .update(text, &options)
+            .map_err(|error| match file {
+                // What stands before it is committed: the name tells how far it came.
+                Some(file) => {
+                    let error = with_memory(error, arguments.limits.memory);
+                    error.context(file.display().to_string())
+                }
+                None => as_file(error, text, arguments.limits.memory),
+            })?;
+        say(&told(*file, &done));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What an update did, in a line.
+fn told(file: Option<&PathBuf>, done: &UpdateSummary) -> String {
+    let name = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
+    format!(
+        "{name}{} added, {} removed; commit {}",
+        counted(done.added, "quad"),
+        count(done.removed),
+        done.commit
+    )
+}
+
+/// Tells who gave the name of a file in place of an update how to give a file.
+fn as_file(error: Error, text: &str, memory: Option<u64>) -> anyhow::Error {
+    match error {
+        Error::Syntax(_) if Path::new(text).is_file() => {
+            anyhow::anyhow!("'{text}' is a file and no update: run it with -f {text}")
+        }
+        error => with_memory(error, memory),
+    }
+}
