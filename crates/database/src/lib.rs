@@ -75,7 +75,7 @@ pub use dump::{Dump, DumpScope};
 pub use error::{DataError, Error, Result, SyntaxError};
 pub use format::{Compression, GraphFormat};
 pub use info::{CheckSummary, DeltaInfo, Info, LogInfo, PartInfo};
-pub use load::{Input, LoadSummary, Progress, Skipped};
+pub use load::{ConvertSummary, Input, LoadSummary, Progress, Skipped};
 pub use note::{Note, NoteKind, Place};
 pub use options::{
     Access, DirectionForm, DocumentOptions, DumpFormat, Durability, ForcedJoin, IoCalls,

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cli;
+mod client;
 mod fetch;
 mod http;
 mod memory;

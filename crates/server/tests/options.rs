@@ -14,8 +14,8 @@ use support::{
 mod support;
 
 /// The options that the tests below see at work; `--allow-service` is seen in service.rs, those of `update` in
-/// update.rs, `--token` in access.rs, `--transaction-timeout` in rdf4j.rs, `--io` and `--scheme` by the tests of
-/// storage and of schemes.
+/// update.rs, `--token` in access.rs, `--server` in load_server.rs, `--transaction-timeout` in rdf4j.rs, `--io` and
+/// `--scheme` by the tests of storage and of schemes.
 const SHOWN: [(&str, &[&str]); 8] = [
     (
         "load",
@@ -31,7 +31,9 @@ const SHOWN: [(&str, &[&str]); 8] = [
             "--memory",
             "--rdf-direction",
             "--scheme",
+            "--server",
             "--threads",
+            "--token",
         ],
     ),
     (
@@ -87,7 +89,17 @@ const SHOWN: [(&str, &[&str]); 8] = [
     ("dump", &["--db", "--format", "--io"]),
     ("info", &["--db", "--io"]),
     ("check", &["--db", "--io"]),
-    ("checkpoint", &["--db", "--io", "--memory", "--threads"]),
+    (
+        "checkpoint",
+        &[
+            "--db",
+            "--io",
+            "--memory",
+            "--server",
+            "--threads",
+            "--token",
+        ],
+    ),
 ];
 
 /// The options that a help describes.

@@ -445,6 +445,17 @@ fn large_requests_are_refused_before_they_are_read() {
     assert!(line.starts_with("HTTP/1.1 413"), "{line}");
 }
 
+/// More seconds than a duration holds are as many as the server allows.
+#[test]
+fn any_time_may_be_asked_for() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    for (seconds, status) in [("1e300", 200), ("inf", 400), ("-1", 400)] {
+        let target = format!("/sparql?query=ASK%7B%7D&timeout={seconds}");
+        assert_eq!(server.get(&target, &[]).status, status, "{seconds}");
+    }
+}
+
 /// A request that never ends is given up, and holds nobody else meanwhile.
 #[test]
 fn slow_requests_end() {

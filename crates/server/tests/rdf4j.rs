@@ -441,6 +441,9 @@ fn begin(server: &Server) -> String {
     location.strip_prefix(&host).unwrap().to_owned()
 }
 
+/// Method, parameters, media type and body of a request; status and a part of its answer.
+type Exchange<'a> = (&'a str, &'a str, &'a str, &'a [u8], u16, &'a str);
+
 #[test]
 fn transactions_are_used_request_by_request() {
     let (server, _folder) = serve(&[]);
@@ -451,7 +454,7 @@ fn transactions_are_used_request_by_request() {
     ]);
     let more = binary(&[&["_:n", "<http://a/q>", "_:n"]]);
     let ask = "ASK { <http://a/s> <http://a/p> '1' }";
-    let rows: &[(&str, &str, &str, &[u8], u16, &str)] = &[
+    let rows: &[Exchange<'_>] = &[
         (
             "PUT",
             "action=ADD&preserveNodeId=true",

@@ -20,6 +20,7 @@ use stoa_terms::{Kind, TermId, inline, key};
 use crate::error::{Error, Result};
 use crate::load::driver::{self, Job};
 use crate::load::sink::{LiteralSuffix, QuadSink};
+use crate::load::store::line_bytes_max;
 use crate::load::{Input, source};
 use crate::options::{DocumentOptions, JsonLdOptions};
 use crate::runtime::Runtime;
@@ -30,9 +31,6 @@ const BATCH_QUADS: usize = 1 << 15;
 
 /// The keys of terms after which a batch is handed on, in bytes.
 const BATCH_BYTES: usize = 4 << 20;
-
-/// The share of the memory that one line or token may take.
-const LINE_SHARE: u64 = 8;
 
 /// About what a term of a batch takes beside its key, and a quad, in bytes.
 const TERM_BYTES: usize = 64;
@@ -58,7 +56,7 @@ pub(crate) fn load_into(
         json_ld: &JsonLdOptions::default(),
         threads: 1,
         is_lenient: false,
-        line_bytes_max: usize::try_from(runtime.memory_bytes() / LINE_SHARE).unwrap_or(usize::MAX),
+        line_bytes_max: line_bytes_max(runtime.memory_bytes()),
         cancel: &options.cancel,
         progress: &(),
     };

@@ -1,5 +1,6 @@
 //! Loading: from files in several formats to a commit.
 
+mod convert;
 mod detect;
 mod document;
 mod driver;
@@ -28,6 +29,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+pub use convert::ConvertSummary;
 pub(crate) use into::load_into;
 pub use skipped::Skipped;
 pub(crate) use store::{load, verify};

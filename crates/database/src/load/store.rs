@@ -8,6 +8,7 @@ use oxiri::Iri;
 use stoa_quadstore::{
     BulkLoad, BulkOptions, BulkProgress, BulkSummary, BulkWriter, LocalTerm, QuadStore,
 };
+use stoa_storage::Reservation;
 use stoa_terms::{Kind, TermId, inline, key};
 
 use crate::error::{Error, Result};
@@ -107,6 +108,11 @@ impl QuadSink for StoreSink<'_> {
 /// such as the line, the key of its term, and its block of the dictionary.
 const LINE_SHARE: u64 = 8;
 
+/// The most that one line or token may take, in bytes.
+pub(super) fn line_bytes_max(memory_bytes: u64) -> usize {
+    usize::try_from(memory_bytes / LINE_SHARE).unwrap_or(usize::MAX)
+}
+
 /// Loads all inputs as one commit.
 pub(crate) fn load(
     runtime: &Runtime,
@@ -118,6 +124,8 @@ pub(crate) fn load(
     let memory_bytes = options
         .memory_bytes
         .unwrap_or_else(|| runtime.memory_bytes());
+    let reserved = options.reserve.then(|| reserve(runtime, memory_bytes));
+    let reserved = reserved.transpose()?;
     let threads = options.threads.unwrap_or_else(|| runtime.threads()).max(1);
     let (relay, events) = Relay::start();
     let bulk = store.bulk_load(BulkOptions {
@@ -140,7 +148,7 @@ pub(crate) fn load(
         contexts: Arc::new(options.contexts.clone()),
         json_ld: &options.json_ld,
         threads,
-        line_bytes_max: usize::try_from(memory_bytes / LINE_SHARE).unwrap_or(usize::MAX),
+        line_bytes_max: line_bytes_max(memory_bytes),
         cancel: &options.cancel,
         progress,
     };
@@ -158,6 +166,7 @@ pub(crate) fn load(
         &|sink: StoreSink<'_>| Ok(sink.writer.finish()?),
     )?;
     let summary = commit(bulk, &events, &parsed, progress)?;
+    drop(reserved);
     Ok(LoadSummary {
         inputs: u64::try_from(sources.len()).unwrap_or(u64::MAX),
         bytes_read: parsed.bytes_read,
@@ -170,8 +179,17 @@ pub(crate) fn load(
     })
 }
 
+fn reserve(runtime: &Runtime, bytes: u64) -> Result<Reservation> {
+    let reserved = runtime.memory().try_reserve(bytes);
+    reserved.map_err(|exceeded| Error::MemoryExceeded {
+        operator: "a load".to_owned(),
+        requested_bytes: exceeded.requested,
+        limit_bytes: exceeded.limit,
+    })
+}
+
 /// The inputs of a load, once its options are found to be sound.
-fn sources(options: &LoadOptions, progress: &dyn Progress) -> Result<Vec<Source>> {
+pub(super) fn sources(options: &LoadOptions, progress: &dyn Progress) -> Result<Vec<Source>> {
     check_iri("--graph", options.graph.as_deref())?;
     check_iri("--base", options.base.as_deref())?;
     jsonld::verify(&options.contexts, &options.json_ld)?;

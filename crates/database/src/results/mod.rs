@@ -15,7 +15,7 @@
 
 mod answer;
 mod binary;
-mod escape;
+pub(crate) mod escape;
 mod format;
 mod graph;
 mod jsonld;

@@ -9,6 +9,7 @@ use stoa_database::federation::Fetch;
 use stoa_database::results::ResultFormat;
 use stoa_database::{DirectionForm, DumpFormat, Durability, GraphFormat, IoCalls, Scheme};
 
+use crate::client::ServerUrl;
 use crate::fetch::{Fetcher, Prefix};
 use crate::http::{RESERVED, is_name};
 
@@ -41,6 +42,7 @@ Examples:
   stoa load --db mydb facts.ttl
   stoa load --db mydb --memory 2G dumps/ extra.nq.zst
   stoa load --db mydb --lenient crawl.nq.gz
+  stoa load --server http://127.0.0.1:7878/ more.ttl
   stoa load --db mydb --context https://schema.org/=schema.jsonld page.jsonld
   zcat facts.nt.gz | stoa load --db mydb --format nt --graph http://example.org/g -")]
     Load(Load),
@@ -87,8 +89,9 @@ Example:
     #[command(after_help = "\
 A server does it by itself.
 
-Example:
-  stoa checkpoint --db mydb")]
+Examples:
+  stoa checkpoint --db mydb
+  stoa checkpoint --server http://127.0.0.1:7878/")]
     Checkpoint(Checkpoint),
 }
 
@@ -102,10 +105,32 @@ pub(super) struct Folder {
     pub(super) io: IoCalls,
 }
 
+#[derive(Args, Clone, Debug)]
+pub(super) struct Place {
+    /// The folder of the database
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "STOA_DB",
+        required_unless_present = "server"
+    )]
+    pub(super) db: Option<PathBuf>,
+    /// Instead of a folder, a database that is being served: the address of the server or, where the database
+    /// has a name, its own, such as http://127.0.0.1:7878/people/
+    #[arg(long, value_name = "URL", env = "STOA_SERVER", value_parser = ServerUrl::parse, conflicts_with = "db")]
+    pub(super) server: Option<ServerUrl>,
+    /// The file with the token of the server
+    #[arg(long, value_name = "FILE", env = "STOA_TOKEN")]
+    pub(super) token: Option<PathBuf>,
+    /// How files of the database are read: uring (where the kernel allows it) or pread
+    #[arg(long, value_name = "CALLS", env = "STOA_IO", value_parser = parse_io, default_value = "uring")]
+    pub(super) io: IoCalls,
+}
+
 #[derive(Args, Debug)]
 pub(super) struct Checkpoint {
     #[command(flatten)]
-    pub(super) folder: Folder,
+    pub(super) place: Place,
     /// Memory to use at most, such as 2G; by default a quarter of the machine's
     #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
     pub(super) memory: Option<u64>,
@@ -117,7 +142,7 @@ pub(super) struct Checkpoint {
 #[derive(Args, Debug)]
 pub(super) struct Load {
     #[command(flatten)]
-    pub(super) folder: Folder,
+    pub(super) place: Place,
     /// Files, folders, or - for standard input; plain, gzip, zstd, bzip2 or xz
     #[arg(required = true, value_name = "FILE|FOLDER|-")]
     pub(super) inputs: Vec<PathBuf>,
@@ -131,7 +156,7 @@ pub(super) struct Load {
     #[arg(long, value_name = "IRI", env = "STOA_BASE")]
     pub(super) base: Option<String>,
     /// Sort orders of a new database: default, or lean for less space and slower look-ups of nodes
-    #[arg(long, value_name = "SCHEME", env = "STOA_SCHEME", value_parser = parse_scheme)]
+    #[arg(long, value_name = "SCHEME", env = "STOA_SCHEME", value_parser = parse_scheme, conflicts_with = "server")]
     pub(super) scheme: Option<Scheme>,
     /// A file with the JSON-LD context that documents name by this URL; repeatable. Nothing is fetched
     #[arg(long, value_name = "URL=FILE", value_parser = parse_context)]

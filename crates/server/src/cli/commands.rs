@@ -8,13 +8,14 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use stoa_database::{
-    Access, CancelHandle, Database, Info, Input, JsonLdOptions, LoadOptions, OpenOptions, Runtime,
-    RuntimeOptions, Skipped,
+    Access, CancelHandle, Database, Info, Input, JsonLdOptions, LoadOptions, LoadSummary,
+    OpenOptions, Runtime, RuntimeOptions, Skipped,
 };
 
-use super::arguments::{Checkpoint, Dump, Folder, Load};
+use super::arguments::{Checkpoint, Dump, Folder, Load, Place};
 use super::output::say;
 use super::progress::Drawn;
+use super::remote::Remote;
 use super::sizes::{bytes, count, counted, rate, to_f64};
 
 /// Bytes that are gathered before they go to standard output.
@@ -24,9 +25,25 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
     let runtime = Runtime::new(RuntimeOptions {
         memory_bytes: arguments.memory,
         threads: arguments.threads,
-        io: arguments.folder.io,
+        io: arguments.place.io,
         ..RuntimeOptions::default()
     })?;
+    let place = arguments.place.clone();
+    let options = load_options(arguments, CancelHandle::from_flag(Arc::clone(interrupted)))?;
+    // A mistake on the command line makes no database.
+    options.verify()?;
+    match Remote::of(&place)? {
+        Some(remote) => remote.load(&runtime, &options, interrupted),
+        None => load_into(&runtime, folder(&place)?, options),
+    }
+}
+
+fn folder(place: &Place) -> anyhow::Result<&Path> {
+    let folder = place.db.as_deref();
+    folder.context("name the folder of the database with --db")
+}
+
+fn load_options(arguments: Load, cancel: CancelHandle) -> anyhow::Result<LoadOptions> {
     let read = |file: &Path| {
         std::fs::read(file).with_context(|| format!("cannot read the context {}", file.display()))
     };
@@ -36,8 +53,7 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
         .map(|(url, file)| Ok((url, read(&file)?)))
         .collect::<anyhow::Result<_>>()?;
     let expand_context = arguments.expand_context.as_deref().map(read).transpose()?;
-    let cancel = CancelHandle::from_flag(Arc::clone(interrupted));
-    let options = LoadOptions {
+    Ok(LoadOptions {
         inputs: arguments.inputs.into_iter().map(Input::from).collect(),
         format: arguments.format,
         graph: arguments.graph,
@@ -51,17 +67,20 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
         },
         lenient: arguments.lenient,
         memory_bytes: arguments.memory,
+        reserve: false,
         threads: arguments.threads,
         cancel,
-    };
-    // A mistake on the command line makes no database.
-    options.verify()?;
-    let path = &arguments.folder.db;
+    })
+}
+
+/// Loads into a folder.
+fn load_into(runtime: &Runtime, path: &Path, options: LoadOptions) -> anyhow::Result<ExitCode> {
+    let is_lenient = options.lenient;
     let access = OpenOptions {
         access: Access::Exclusive,
         create: true,
     };
-    let database = Database::open(&runtime, path, &access)?;
+    let database = Database::open(runtime, path, &access)?;
     if database.is_new() {
         say(&format!("created the database {}", path.display()));
     }
@@ -72,6 +91,15 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
     progress.finish();
     let summary = result.map_err(|error| unchanged(error, path, database.is_new()))?;
     let seconds = (clock.monotonic() - started).as_secs_f64().max(0.001);
+    say_loaded(&summary, seconds);
+    if is_lenient {
+        say_skipped(&summary.skipped);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what a load has done.
+pub(super) fn say_loaded(summary: &LoadSummary, seconds: f64) {
     say(&format!(
         "read {} from {} ({}) in {seconds:.1} s, {} a second",
         counted(summary.quads_read, "quad"),
@@ -86,14 +114,10 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
         summary.commit,
         bytes(summary.temp_peak_bytes),
     ));
-    if arguments.lenient {
-        say_skipped(&summary.skipped);
-    }
-    Ok(ExitCode::SUCCESS)
 }
 
 /// Says what a lenient load left out: the mistakes, then how many there are of each input and in all.
-fn say_skipped(skipped: &Skipped) {
+pub(super) fn say_skipped(skipped: &Skipped) {
     let listed = skipped.mistakes.len();
     for mistake in &skipped.mistakes {
         say(&format!("skipped {mistake}"));
@@ -243,28 +267,36 @@ fn info_text(info: &Info) -> String {
     text
 }
 
-pub(super) fn checkpoint(arguments: &Checkpoint) -> anyhow::Result<ExitCode> {
+pub(super) fn checkpoint(
+    arguments: &Checkpoint,
+    interrupted: &AtomicBool,
+) -> anyhow::Result<ExitCode> {
+    if let Some(remote) = Remote::of(&arguments.place)? {
+        return remote.checkpoint(interrupted);
+    }
     let runtime = Runtime::new(RuntimeOptions {
         memory_bytes: arguments.memory,
         threads: arguments.threads,
-        io: arguments.folder.io,
+        io: arguments.place.io,
         ..RuntimeOptions::default()
     })?;
     let options = OpenOptions {
         access: Access::Exclusive,
         create: false,
     };
-    let database = Database::open(&runtime, &arguments.folder.db, &options)?;
+    let database = Database::open(&runtime, folder(&arguments.place)?, &options)?;
     let summary = database.checkpoint()?;
-    say(&if summary.written {
-        format!("the sort orders hold all of commit {}", summary.commit)
-    } else {
-        format!(
-            "the sort orders held all of commit {} already",
-            summary.commit
-        )
-    });
+    say_checkpoint(summary.commit, summary.written);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what a checkpoint has done.
+pub(super) fn say_checkpoint(commit: u64, written: bool) {
+    say(&if written {
+        format!("the sort orders hold all of commit {commit}")
+    } else {
+        format!("the sort orders held all of commit {commit} already")
+    });
 }
 
 pub(super) fn check(arguments: &Folder, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {

@@ -6,6 +6,7 @@ mod hints;
 mod output;
 mod progress;
 mod query;
+mod remote;
 mod serve;
 mod sizes;
 mod update;
@@ -50,7 +51,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Dump(dump) => commands::dump(&dump, &interrupted),
         Command::Info(info) => commands::info(&info),
         Command::Check(check) => commands::check(&check, &interrupted),
-        Command::Checkpoint(checkpoint) => commands::checkpoint(&checkpoint),
+        Command::Checkpoint(checkpoint) => commands::checkpoint(&checkpoint, &interrupted),
     };
     match result {
         Ok(code) => code,

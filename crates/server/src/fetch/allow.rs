@@ -21,13 +21,13 @@ pub(crate) struct Prefix {
 
 /// Where a request goes.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Target {
-    pub(super) is_tls: bool,
+pub(crate) struct Target {
+    pub(crate) is_tls: bool,
     /// In lower case, an IPv6 address without brackets.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub(crate) host: String,
+    pub(crate) port: u16,
     /// With the query.
-    pub(super) path: String,
+    pub(crate) path: String,
 }
 
 impl Prefix {
@@ -75,7 +75,7 @@ impl Prefix {
 
 impl Target {
     /// Reads an absolute IRI of HTTP.
-    pub(super) fn parse(iri: &str) -> Result<Self, String> {
+    pub(crate) fn parse(iri: &str) -> Result<Self, String> {
         let text = ascii(iri.split('#').next().unwrap_or_default());
         let is_tls = match text.split_once(':') {
             Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => false,
@@ -117,13 +117,13 @@ impl Target {
     }
 
     /// The URL, to resolve relative ones against, and for messages.
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         let scheme = if self.is_tls { "https" } else { "http" };
         format!("{scheme}://{}{}", self.authority(), self.path)
     }
 
     /// For the field `Host`.
-    pub(super) fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         let host = match self.host.contains(':') {
             true => format!("[{}]", self.host),
             false => self.host.clone(),

@@ -182,7 +182,7 @@ async fn connect_to(address: SocketAddr) -> Result<TcpStream, String> {
 }
 
 /// TLS with the certificates that the system trusts.
-fn connector() -> Result<TlsConnector, String> {
+pub(crate) fn connector() -> Result<TlsConnector, String> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     let (added, _) = roots.add_parsable_certificates(found.certs);

@@ -26,8 +26,9 @@ use tokio::time::{Instant, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use allow::Allowed;
-pub(crate) use allow::Prefix;
+pub(crate) use allow::{Prefix, Target};
 use exchange::Answered;
+pub(crate) use exchange::connector;
 
 /// Requests that are under way at once.
 const REQUESTS_MAX: usize = 48;

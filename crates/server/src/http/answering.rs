@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes, Frame};
@@ -249,7 +250,9 @@ pub(super) fn options(
     settings: &super::Settings,
     cancel: CancelHandle,
 ) -> QueryOptions {
-    let asked = parameters.timeout.map(std::time::Duration::from_secs_f64);
+    let asked = parameters
+        .timeout
+        .map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
     // A Host that is none gives no base.
     let address = || NamedNode::new(endpoint).ok().map(NamedNode::into_string);
     QueryOptions {

@@ -9,8 +9,10 @@ use stoa_database::Database;
 use super::rdf4j::{Part, ROOT};
 
 /// First parts of addresses that are never names of databases.
-pub(crate) const RESERVED: [&str; 7] = [
+pub(crate) const RESERVED: [&str; 9] = [
     "sparql",
+    "load",
+    "checkpoint",
     "store",
     "health",
     "status",
@@ -37,6 +39,9 @@ pub(super) enum Resource<'a> {
     Store {
         below: Option<&'a str>,
     },
+    /// Bulk loads.
+    Load,
+    Checkpoint,
     /// A part of what is a repository to RDF4J, and its name there.
     Repository {
         name: &'a str,
@@ -106,6 +111,8 @@ fn resource(rest: &str) -> Option<Resource<'_>> {
     match rest {
         "" => Some(Resource::Page),
         "sparql" => Some(Resource::Sparql),
+        "load" => Some(Resource::Load),
+        "checkpoint" => Some(Resource::Checkpoint),
         "store" => Some(Resource::Store { below: None }),
         _ => {
             let below = rest.strip_prefix("store/")?;
@@ -143,6 +150,7 @@ mod tests {
                 below: Some("person/1.ttl")
             })
         );
+        assert_eq!(resource("load"), Some(Resource::Load));
         assert_eq!(resource("sparql/"), None);
         assert_eq!(resource("stores"), None);
     }

@@ -1,4 +1,4 @@
-//! HTTP: the SPARQL Protocol, the Graph Store Protocol, the protocol of RDF4J, service descriptions,
+//! HTTP: the SPARQL Protocol, the Graph Store Protocol, the protocol of RDF4J, bulk loads, service descriptions,
 //! the query page, `/health`, `/status`.
 //!
 //! One reactor thread a core accepts and serves connections; it parses requests and moves bytes.
@@ -17,8 +17,8 @@ mod connection;
 mod cors;
 mod databases;
 mod description;
-mod documents;
 mod encoding;
+mod loading;
 mod notes;
 mod parameters;
 mod problem;

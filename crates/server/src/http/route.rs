@@ -19,6 +19,7 @@ use super::body::{ResponseBody, whole};
 use super::cors::Asked;
 use super::databases::Resource;
 use super::encoding::Coding;
+use super::loading::{checkpoint, load};
 use super::notes::STOA_NOTE;
 use super::problem::Problem;
 use super::rdf4j;
@@ -86,6 +87,7 @@ async fn route(
     };
     let allow = match resource {
         Resource::Sparql => "GET, HEAD, POST, OPTIONS",
+        Resource::Load | Resource::Checkpoint => "POST, OPTIONS",
         Resource::Store { .. } => "GET, HEAD, PUT, POST, DELETE, OPTIONS",
         Resource::Repository { part, .. } => part.allow(),
         _ => "GET, HEAD, OPTIONS",
@@ -101,6 +103,8 @@ async fn route(
     let client = Client::of(&request)?;
     match (resource, database) {
         (Resource::Sparql, Some(database)) => sparql(request, &client, service, database).await,
+        (Resource::Load, Some(database)) => load(request, service, database).await,
+        (Resource::Checkpoint, Some(database)) => checkpoint(request, service, database).await,
         (Resource::Store { below }, Some(database)) if !reads => {
             change(request, &client, service, database, below).await
         }
@@ -126,6 +130,8 @@ async fn route(
         (
             Resource::Page
             | Resource::Sparql
+            | Resource::Load
+            | Resource::Checkpoint
             | Resource::Store { .. }
             | Resource::Repository { .. },
             _,
@@ -210,7 +216,7 @@ pub(super) async fn run(
         )
     })?;
     // Dropped with this future when the client goes away while it waits.
-    let guard = CancelOnDrop(Some(cancel));
+    let guard = CancelOnDrop::new(cancel);
     let first = poll_fn(|context| stream.poll_chunk(context))
         .await
         .transpose()?;
@@ -235,10 +241,15 @@ pub(super) async fn run(
     Ok(response)
 }
 
-struct CancelOnDrop(Option<CancelHandle>);
+/// Cancels work whose client goes away while it waits.
+pub(super) struct CancelOnDrop(Option<CancelHandle>);
 
 impl CancelOnDrop {
-    fn disarm(mut self) -> CancelHandle {
+    pub(super) fn new(cancel: CancelHandle) -> Self {
+        Self(Some(cancel))
+    }
+
+    pub(super) fn disarm(mut self) -> CancelHandle {
         self.0.take().unwrap_or_default()
     }
 }

@@ -4,17 +4,21 @@
 //! from it as from a file. So a body needs the memory of a few pieces.
 
 use std::io::{self, BufReader, Read};
+use std::pin::pin;
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::HeaderMap;
+use hyper::header::{CONTENT_TYPE, HeaderMap};
+use stoa_database::GraphFormat;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::Service;
 use super::body::coding_of;
+use super::parameters::split_content_type;
 use super::problem::Problem;
+use super::route::joined;
 use super::writing::write;
 
 /// Pieces that wait to be read. hyper makes them of at most some hundred kilobytes.
@@ -23,6 +27,45 @@ const PIECES_MAX: usize = 16;
 /// How much of a body that nobody wants any more is still taken off the socket, in bytes: a client that
 /// is busy sending would not see the answer.
 const DRAINED_BYTES_MAX: usize = 64 << 20;
+
+/// What messages call a body.
+pub(super) const BODY: &str = "the request";
+
+/// The format of a body, as its head says.
+///
+/// # Errors
+/// 415 if it says none that is known.
+pub(super) fn format_of(headers: &HeaderMap) -> Result<GraphFormat, Problem> {
+    let content_type = joined(headers, &CONTENT_TYPE)?.unwrap_or_default();
+    let (media_type, charset) = split_content_type(&content_type);
+    if charset.is_some_and(|charset| !charset.eq_ignore_ascii_case("utf-8")) {
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-charset",
+            "a request is sent in UTF-8",
+        ));
+    }
+    // Only media types have a slash: short names are for people.
+    GraphFormat::from_name(&media_type)
+        .filter(|_| media_type.contains('/'))
+        .ok_or_else(|| unknown_media_type(BODY))
+}
+
+/// The 415 of a document in no format.
+pub(super) fn unknown_media_type(name: &str) -> Problem {
+    let names: Vec<&str> = GraphFormat::ALL
+        .iter()
+        .map(|format| format.media_type())
+        .collect();
+    Problem::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported-media-type",
+        format!(
+            "the format of {name} is not known: say it with Content-Type, one of {}",
+            names.join(", ")
+        ),
+    )
+}
 
 /// What comes through the channel; if it breaks off without an end, the client has gone.
 enum Piece {
@@ -53,10 +96,21 @@ pub(super) async fn write_with_body<T: Send + 'static>(
         })?;
         work(reader)
     });
-    let feeding = feed(body, sender, service.settings.client_timeout);
-    let (fed, done) = tokio::join!(feeding, working);
-    // What the work says of a body that broke off is less to the point.
-    fed.and(done)
+    let mut feeding = Box::pin(feed(body, sender, service.settings.client_timeout));
+    let mut working = pin!(working);
+    tokio::select! {
+        biased;
+        fed = &mut feeding => {
+            let done = working.await;
+            // What the work says of a body that broke off is less to the point.
+            fed.and(done)
+        }
+        done = &mut working => {
+            // Nobody wants the rest; a client that is busy sending sees the answer only if it is taken off.
+            tokio::spawn(async move { feeding.await.unwrap_or_default() });
+            done
+        }
+    }
 }
 
 /// Moves a body into the channel, to its end or as long as somebody reads.

@@ -18,6 +18,7 @@
 //! The RDF4J REST API, protocol version 12.
 
 mod binary;
+mod documents;
 mod labels;
 mod namespaces;
 mod statements;

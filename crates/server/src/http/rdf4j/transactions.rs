@@ -434,7 +434,7 @@ async fn change(
     let mut upload = Upload::of(&head.headers, parameters, &service.labels, name)?;
     upload.cancel = open.cancel.clone();
     write_with_body(service, &head.headers, body, move |reader| {
-        open.with(true, |transaction| {
+        open.with(!adds || upload.may_stop_half_way(), |transaction| {
             if adds {
                 upload.add(transaction, reader)
             } else {

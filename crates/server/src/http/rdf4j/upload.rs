@@ -10,19 +10,18 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use stoa_database::oxrdf::{BlankNode, GraphName, NamedNode, NamedOrBlankNode, Quad, Term};
 use stoa_database::{
-    CancelHandle, ChangeCounts, GraphFormat, StatementGraphs, StatementPattern, Transaction,
+    CancelHandle, ChangeCounts, DocumentOptions, GraphFormat, Input, StatementGraphs,
+    StatementPattern, Transaction,
 };
 
 use super::binary::{Reader, Statement};
+use super::documents::{self, Document, node, term};
 use super::labels::{Labels, RequestLabels};
 use super::values::Parameters;
-use crate::http::documents::{self, Document, node, term};
 use crate::http::parameters::split_content_type;
 use crate::http::problem::Problem;
 use crate::http::route::joined;
-
-/// What messages call a body.
-const BODY: &str = "the request";
+use crate::http::upload::BODY;
 
 const BINARY: &str = "application/x-binary-rdf";
 
@@ -88,6 +87,31 @@ impl Upload {
         })
     }
 
+    /// Whether a document that turns out to be damaged may have been taken in part.
+    pub(super) fn may_stop_half_way(&self) -> bool {
+        matches!(self.format, Format::Binary) || self.goes_elsewhere()
+    }
+
+    /// Whether a text's statements go into other graphs than it says, or into several, or its labels mean
+    /// something outside of it.
+    fn goes_elsewhere(&self) -> bool {
+        let Format::Text(format) = self.format else {
+            return false;
+        };
+        let contexts = self.parameters.contexts.len();
+        contexts > 1 || (contexts == 1 && format.has_graphs()) || self.parameters.preserves_labels
+    }
+
+    fn options(&self, format: GraphFormat) -> DocumentOptions {
+        DocumentOptions {
+            format: Some(format),
+            base: self.parameters.base.clone(),
+            graph: self.parameters.contexts.first().cloned(),
+            cancel: self.cancel.clone(),
+            ..DocumentOptions::default()
+        }
+    }
+
     /// Adds the document's statements; contexts of the request go before its own.
     pub(super) fn add(
         &self,
@@ -99,12 +123,15 @@ impl Upload {
                 let mut reader = Reader::new(reader)?;
                 self.add_all(transaction, &mut || reader.next())
             }
+            Format::Text(format) if !self.goes_elsewhere() => {
+                let input = Input::from_reader(BODY, reader);
+                Ok(transaction.load(input, &self.options(format))?)
+            }
             Format::Text(format) => {
                 let document = Document {
                     name: BODY,
                     format,
                     base: self.parameters.base.as_deref(),
-                    graph: None,
                 };
                 let mut quads = documents::quads(&document, reader)?;
                 self.add_all(transaction, &mut || {

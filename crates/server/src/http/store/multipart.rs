@@ -6,6 +6,7 @@
 use stoa_database::GraphFormat;
 
 use crate::http::problem::Problem;
+use crate::http::upload::unknown_media_type;
 
 /// The most parts of a body.
 const PARTS_MAX: usize = 1_000;
@@ -71,7 +72,7 @@ fn part<'a>(head: &str, body: &'a [u8], number: usize) -> Result<Part<'a>, Probl
     let name = file.map_or_else(|| format!("part {number}"), str::to_owned);
     match format {
         Some(format) => Ok(Part { name, format, body }),
-        None => Err(super::write::unknown_media_type(&name)),
+        None => Err(unknown_media_type(&name)),
     }
 }
 

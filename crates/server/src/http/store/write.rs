@@ -15,21 +15,18 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use hyper::{Method, Response, StatusCode};
 use stoa_database::oxrdf::{GraphName, NamedNode};
 use stoa_database::{
-    ChangeCounts, CommitSummary, Database, DumpScope, GraphFormat, Transaction, TransactionOptions,
+    ChangeCounts, CommitSummary, Database, DocumentOptions, DumpScope, GraphFormat, Input,
+    Transaction, TransactionOptions,
 };
 
 use super::multipart;
 use crate::http::Service;
 use crate::http::body::{ResponseBody, read_bytes};
-use crate::http::documents::{self, Document};
 use crate::http::parameters::{parameter_of, split_content_type};
 use crate::http::problem::Problem;
 use crate::http::route::{Client, joined};
-use crate::http::upload::write_with_body;
+use crate::http::upload::{BODY, format_of, write_with_body};
 use crate::http::writing::{mark, write};
-
-/// What messages call a body.
-const BODY: &str = "the request";
 
 /// Answers PUT, POST and DELETE.
 pub(in crate::http) async fn change(
@@ -64,7 +61,8 @@ pub(in crate::http) async fn change(
         Content::Document(format) => {
             let work = move |reader: Box<dyn Read + Send>| {
                 change.apply(|change, transaction| {
-                    documents::load(transaction, &change.document(BODY, format), reader)
+                    let input = Input::from_reader(BODY, reader);
+                    Ok(transaction.load(input, &change.options(format))?)
                 })
             };
             write_with_body(service, &head.headers, body, work).await?
@@ -91,14 +89,7 @@ enum Content {
 impl Content {
     fn of(headers: &HeaderMap) -> Result<Self, Problem> {
         let content_type = joined(headers, &CONTENT_TYPE)?.unwrap_or_default();
-        let (media_type, charset) = split_content_type(&content_type);
-        if charset.is_some_and(|charset| !charset.eq_ignore_ascii_case("utf-8")) {
-            return Err(Problem::new(
-                StatusCode::UNSUPPORTED_MEDIA_TYPE,
-                "unsupported-charset",
-                "a request is sent in UTF-8",
-            ));
-        }
+        let (media_type, _) = split_content_type(&content_type);
         if media_type == "multipart/form-data" {
             let boundary = parameter_of(&content_type, "boundary");
             let boundary = boundary
@@ -108,28 +99,8 @@ impl Content {
                 })?;
             return Ok(Self::Parts(boundary.to_owned()));
         }
-        // Only media types have a slash: short names are for people.
-        GraphFormat::from_name(&media_type)
-            .filter(|_| media_type.contains('/'))
-            .map(Self::Document)
-            .ok_or_else(|| unknown_media_type(BODY))
+        format_of(headers).map(Self::Document)
     }
-}
-
-/// The 415 of a document in no format.
-pub(super) fn unknown_media_type(name: &str) -> Problem {
-    let names: Vec<&str> = GraphFormat::ALL
-        .iter()
-        .map(|format| format.media_type())
-        .collect();
-    Problem::new(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "unsupported-media-type",
-        format!(
-            "the format of {name} is not known: say it with Content-Type, one of {}",
-            names.join(", ")
-        ),
-    )
 }
 
 /// What a request wants changed.
@@ -177,12 +148,12 @@ impl Change {
         })
     }
 
-    fn document<'a>(&'a self, name: &'a str, format: GraphFormat) -> Document<'a> {
-        Document {
-            name,
-            format,
-            base: self.base.as_deref(),
-            graph: self.graph.as_ref(),
+    fn options(&self, format: GraphFormat) -> DocumentOptions {
+        DocumentOptions {
+            format: Some(format),
+            base: self.base.clone(),
+            graph: self.graph.clone(),
+            ..DocumentOptions::default()
         }
     }
 
@@ -194,8 +165,8 @@ impl Change {
     ) -> Result<ChangeCounts, Problem> {
         let mut all = ChangeCounts::default();
         for part in multipart::parts(bytes, boundary)? {
-            let document = self.document(&part.name, part.format);
-            let counts = documents::load(transaction, &document, part.body)?;
+            let input = Input::from_bytes(part.name, part.body);
+            let counts = transaction.load(input, &self.options(part.format))?;
             all.added += counts.added;
             all.removed += counts.removed;
         }

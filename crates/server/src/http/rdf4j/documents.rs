@@ -1,19 +1,12 @@
-//! Documents into a transaction, read as they come.
-//!
-//! # Limits
-//! A batch of [`BATCH`] quads; the transaction keeps what it was given.
+//! Documents whose quads do not go where they say, or whose labels mean something outside of them.
 
-use std::collections::BTreeMap;
 use std::io::Read;
 
 use oxrdfio::{JsonLdProfileSet, RdfFormat, RdfParseError, RdfParser};
-use stoa_database::oxrdf::{BlankNode, GraphName, NamedOrBlankNode, Quad, Term, Triple};
-use stoa_database::{ChangeCounts, GraphFormat, Transaction};
+use stoa_database::GraphFormat;
+use stoa_database::oxrdf::{BlankNode, NamedOrBlankNode, Quad, Term, Triple};
 
-use super::problem::Problem;
-
-/// Quads that are handed on together.
-const BATCH: usize = 8_192;
+use crate::http::problem::Problem;
 
 /// What is known of a document from outside.
 pub(super) struct Document<'a> {
@@ -22,8 +15,6 @@ pub(super) struct Document<'a> {
     pub(super) format: GraphFormat,
     /// What relative IRIs are relative to.
     pub(super) base: Option<&'a str>,
-    /// Takes the triples of the default graph.
-    pub(super) graph: Option<&'a GraphName>,
 }
 
 /// The quads of a document, with its own labels of blank nodes.
@@ -40,41 +31,6 @@ pub(super) fn quads(
     let name = document.name.to_owned();
     let quads = parser.for_reader(reader);
     Ok(quads.map(move |quad| quad.map_err(|error| damaged(&name, &error))))
-}
-
-/// Adds the quads of a document; its blank nodes are new ones. After an error some may have been added.
-pub(super) fn load(
-    transaction: &mut Transaction,
-    document: &Document<'_>,
-    reader: impl Read,
-) -> Result<ChangeCounts, Problem> {
-    let mut nodes: BTreeMap<String, BlankNode> = BTreeMap::new();
-    let (mut counts, mut batch) = (ChangeCounts::default(), Vec::new());
-    let mut quads = quads(document, reader)?;
-    loop {
-        let next = quads.next().transpose()?;
-        let is_over = next.is_none();
-        if let Some(quad) = next {
-            let mut known = |label: BlankNode| {
-                let node = nodes.entry(label.into_string());
-                node.or_insert_with(|| transaction.blank_node()).clone()
-            };
-            let mut quad = renamed(quad, &mut known);
-            if quad.graph_name == GraphName::DefaultGraph
-                && let Some(graph) = document.graph
-            {
-                quad.graph_name = graph.clone();
-            }
-            batch.push(quad);
-        }
-        if batch.len() >= BATCH || (is_over && !batch.is_empty()) {
-            let done = transaction.insert(&mut batch.drain(..))?;
-            counts.added += done.added;
-        }
-        if is_over {
-            return Ok(counts);
-        }
-    }
 }
 
 fn rdf_format(format: GraphFormat) -> RdfFormat {
@@ -101,18 +57,6 @@ fn damaged(name: &str, error: &RdfParseError) -> Problem {
     problem.code = "data";
     problem.members = vec![("line", line.into()), ("column", column.into())];
     problem
-}
-
-fn renamed(quad: Quad, known: &mut dyn FnMut(BlankNode) -> BlankNode) -> Quad {
-    Quad {
-        subject: node(quad.subject, known),
-        predicate: quad.predicate,
-        object: term(quad.object, known),
-        graph_name: match quad.graph_name {
-            GraphName::BlankNode(label) => known(label).into(),
-            other => other,
-        },
-    }
 }
 
 /// A node with another label if it is a blank one.
