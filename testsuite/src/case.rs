@@ -1,4 +1,4 @@
-//! `.test` files: data, queries and what they must answer, as text.
+//! `.test` files: data, queries and what they must answer, updates and what they must change, as text.
 //!
 //! ```text
 //! # What the file shows.
@@ -11,10 +11,15 @@
 //! ----
 //! ?o
 //! 1
+//!
+//! update
+//! DELETE WHERE { :a :p ?o }
+//! ----
+//! 0 added, 1 removed
 //! ```
 //!
-//! Sections end at an empty line. Data and queries know the prefixes of [`PREFIXES`]. What is
-//! expected is a header of variables and rows of terms in Turtle, separated by tabs or two blanks
+//! Sections end at an empty line; all data is loaded first, the others follow in their order. All know the
+//! prefixes of [`PREFIXES`]. What is expected of a query is a header of variables and rows of terms in Turtle, separated by tabs or two blanks
 //! (`-` where unbound), or `true`, `false`, `error: part of the message`, or `graph` and Turtle.
 //! `ordered` makes the order of rows count. Every file runs in every [`Configuration`].
 
@@ -24,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use oxrdf::{Dataset, GraphName, Quad, Term};
-use stoa_database::{ForcedJoin, GraphFormat, QueryOptions, Scheme};
+use stoa_database::{ForcedJoin, GraphFormat, QueryOptions, Scheme, UpdateOptions};
 
 use crate::answer::answer;
 use crate::compare::{self, Answer, Rules, Solutions};
@@ -59,6 +64,8 @@ pub struct Configuration {
     pub three_parts: bool,
     /// Whether the database has the lean scheme.
     pub lean: bool,
+    /// Whether there is a checkpoint after each update.
+    pub checkpoints: bool,
     /// Whether half of the data is in the delta, and some that was loaded is removed there.
     pub over_delta: bool,
 }
@@ -68,6 +75,10 @@ pub struct Configuration {
 pub struct Seen {
     /// Queries that were answered.
     pub queries: usize,
+    /// Updates that were run.
+    pub updates: usize,
+    /// Checkpoints after updates.
+    pub checkpoints: usize,
     /// The largest batch.
     pub largest_batch: usize,
     /// The plans, one after another.
@@ -92,6 +103,13 @@ pub struct Case {
     queries: Vec<Query>,
 }
 
+/// What a section is that has an expectation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Kind {
+    Query { ordered: bool },
+    Update,
+}
+
 #[derive(Clone, Debug)]
 struct Data {
     format: GraphFormat,
@@ -103,13 +121,14 @@ struct Data {
 struct Query {
     line: usize,
     text: String,
-    ordered: bool,
+    kind: Kind,
     expected: Expected,
 }
 
 #[derive(Clone, Debug)]
 enum Expected {
     Answer(Answer),
+    Changed(String),
     Error(String),
 }
 
@@ -156,10 +175,24 @@ impl Case {
                 (Some("query"), Some(expected)) => case.queries.push(Query {
                     line: number,
                     text: prologue(false) + &section,
-                    ordered: words.next() == Some("ordered"),
+                    kind: Kind::Query {
+                        ordered: words.next() == Some("ordered"),
+                    },
                     expected: parse_expected(&expected).with_context(place)?,
                 }),
-                _ => bail!("{}: neither `data FORMAT` nor `query` with `----`", place()),
+                (Some("update"), Some(expected)) => case.queries.push(Query {
+                    line: number,
+                    text: prologue(false) + &section,
+                    kind: Kind::Update,
+                    expected: match expected.strip_prefix("error:") {
+                        Some(part) => Expected::Error(part.trim().to_owned()),
+                        None => Expected::Changed(expected.trim().to_owned()),
+                    },
+                }),
+                _ => bail!(
+                    "{}: neither `data FORMAT`, nor `query` or `update` with `----`",
+                    place()
+                ),
             }
         }
         Ok(case)
@@ -256,6 +289,9 @@ impl Case {
         configuration: &Configuration,
         seen: &mut Seen,
     ) -> anyhow::Result<()> {
+        let Kind::Query { ordered } = query.kind else {
+            return change(scratch, query, configuration, seen);
+        };
         let options = QueryOptions {
             batch_rows: configuration.batch_rows,
             naive: configuration.naive,
@@ -281,14 +317,49 @@ impl Case {
             }
             (Expected::Error(part), Ok(_)) => bail!("no error, expected: {part}"),
             (Expected::Answer(_), Err(error)) => Err(error.into()),
+            (Expected::Changed(_), _) => bail!("a query changes nothing"),
             (Expected::Answer(expected), Ok(actual)) => {
                 let rules = Rules {
-                    ordered: query.ordered,
+                    ordered,
                     ..Rules::default()
                 };
                 compare::answers(expected, &actual, rules).map_err(anyhow::Error::msg)
             }
         }
+    }
+}
+
+/// Runs an update.
+fn change(
+    scratch: &Scratch,
+    update: &Query,
+    configuration: &Configuration,
+    seen: &mut Seen,
+) -> anyhow::Result<()> {
+    let options = UpdateOptions {
+        batch_rows: configuration.batch_rows,
+        naive: configuration.naive,
+        force_join: configuration.force_join,
+        ..UpdateOptions::default()
+    };
+    seen.updates += 1;
+    let done = scratch.database().update(&update.text, &options);
+    match (&update.expected, done) {
+        (Expected::Error(part), Err(error)) if error.to_string().contains(part) => Ok(()),
+        (Expected::Error(part), Ok(_)) => bail!("no error, expected: {part}"),
+        (_, Err(error)) => Err(error.into()),
+        (Expected::Changed(expected), Ok(done)) => {
+            let told = format!("{} added, {} removed", done.added, done.removed);
+            if told != *expected {
+                bail!("{told}, expected: {expected}");
+            }
+            if configuration.checkpoints {
+                scratch.database().checkpoint()?;
+                seen.checkpoints += 1;
+            }
+            Ok(())
+        }
+        (Expected::Answer(_), Ok(_)) => bail!("an update has no answer"),
     }
 }
 

@@ -48,7 +48,7 @@ fn as_usual() {
         name: "as usual",
         ..Configuration::default()
     });
-    assert!(seen.queries > 20);
+    assert!(seen.queries > 20 && seen.updates >= 10);
     assert_eq!((seen.opened, seen.threads), (files().len(), [2].into()));
 }
 
@@ -110,7 +110,18 @@ fn opened_again_before_each_query() {
         ..Configuration::default()
     };
     let seen = run(&configuration);
-    assert_eq!(seen.opened, files().len() + seen.queries);
+    assert_eq!(seen.opened, files().len() + seen.queries + seen.updates);
+}
+
+#[test]
+fn with_a_checkpoint_after_each_update() {
+    let configuration = Configuration {
+        name: "checkpoints",
+        checkpoints: true,
+        ..Configuration::default()
+    };
+    let seen = run(&configuration);
+    assert!(seen.checkpoints >= 8, "{} checkpoints", seen.checkpoints);
 }
 
 #[test]

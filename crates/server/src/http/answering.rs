@@ -368,6 +368,10 @@ impl From<Error> for Problem {
             Error::LimitExceeded { .. } => Self::new(StatusCode::BAD_REQUEST, "limit", detail),
             Error::ServiceOff => Self::new(StatusCode::FORBIDDEN, "service-off", detail),
             Error::Service { .. } => Self::new(StatusCode::BAD_GATEWAY, "service", detail),
+            Error::LoadOff => Self::new(StatusCode::FORBIDDEN, "load-off", detail),
+            Error::Load { .. } => Self::new(StatusCode::BAD_GATEWAY, "load", detail),
+            Error::NoSuchGraph { .. } => Self::new(StatusCode::NOT_FOUND, "no-such-graph", detail),
+            Error::GraphExists { .. } => Self::new(StatusCode::CONFLICT, "graph-exists", detail),
             Error::Timeout => Self::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", detail),
             Error::MemoryExceeded { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "memory", detail)

@@ -37,6 +37,7 @@ pub(super) struct Description {
     pub(super) format: GraphFormat,
     union_default_graph: bool,
     federated: bool,
+    is_writable: bool,
     cancel: CancelHandle,
 }
 
@@ -63,6 +64,7 @@ pub(super) fn work(
         format,
         union_default_graph: settings.default_graph_union,
         federated: settings.federated,
+        is_writable: !settings.writers.is_empty(),
         cancel,
     })))
 }
@@ -98,10 +100,14 @@ impl Description {
         graph.add(&service, rdf::TYPE.into_owned(), sd("Service"));
         graph.add(&service, sd("endpoint"), endpoint);
         graph.add(&service, sd("supportedLanguage"), sd("SPARQL11Query"));
+        if self.is_writable {
+            graph.add(&service, sd("supportedLanguage"), sd("SPARQL11Update"));
+        }
         for format in RESULT_FORMATS {
             let format = NamedNode::new_unchecked(format!("{FORMATS}{format}"));
             graph.add(&service, sd("resultFormat"), format);
         }
+        graph.add(&service, sd("feature"), sd("EmptyGraphs"));
         if self.union_default_graph {
             graph.add(&service, sd("feature"), sd("UnionDefaultGraph"));
         }

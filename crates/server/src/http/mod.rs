@@ -27,6 +27,7 @@ mod route;
 mod sparql;
 mod status;
 mod store;
+mod updating;
 mod upload;
 mod writing;
 

@@ -8,13 +8,18 @@ use stoa_database::oxrdf::{Term, Variable};
 use super::problem::Problem;
 use super::rdf4j;
 
-/// A query request, before it is parsed as SPARQL.
+/// A query or update request, before it is parsed as SPARQL.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Parameters {
     pub(crate) query: Option<String>,
-    pub(crate) update: bool,
+    pub(crate) update: Option<String>,
     pub(crate) default_graphs: Vec<String>,
     pub(crate) named_graphs: Vec<String>,
+    /// What WHERE of an update reads.
+    pub(crate) using_graphs: Vec<String>,
+    pub(crate) using_named_graphs: Vec<String>,
+    /// What the log says of the commit of an update.
+    pub(crate) message: Option<String>,
     /// Seconds, as the client asked for.
     pub(crate) timeout: Option<f64>,
     /// What relative IRIs are relative to.
@@ -29,7 +34,7 @@ impl Parameters {
     /// Adds what a query string or a form holds.
     ///
     /// # Errors
-    /// A 400 if the text is not form-encoded UTF-8, if `query` occurs twice, if `timeout` is no
+    /// A 400 if the text is not form-encoded UTF-8, if `query` or `update` occurs twice, if `timeout` is no
     /// positive number, the language not SPARQL, or a value of a variable no term.
     pub(crate) fn add_form(&mut self, form: &str) -> Result<(), Problem> {
         for (name, value) in pairs(form)? {
@@ -38,9 +43,15 @@ impl Parameters {
                     return Err(Problem::bad_request("the parameter query is given twice"));
                 }
                 "query" => self.query = Some(value),
-                "update" => self.update = true,
+                "update" if self.update.is_some() => {
+                    return Err(Problem::bad_request("the parameter update is given twice"));
+                }
+                "update" => self.update = Some(value),
                 "default-graph-uri" => self.default_graphs.push(value),
                 "named-graph-uri" => self.named_graphs.push(value),
+                "using-graph-uri" => self.using_graphs.push(value),
+                "using-named-graph-uri" => self.using_named_graphs.push(value),
+                "message" => self.message = Some(value),
                 "timeout" => {
                     let seconds: f64 = value.parse().unwrap_or(f64::NAN);
                     if !(seconds > 0.0 && seconds.is_finite()) {
@@ -175,6 +186,7 @@ mod tests {
             "$x=a",
             "$=%22a%22",
             "query=a&query=b",
+            "update=a&update=a",
             "query=%G0",
             "query=%C3",
             "timeout=0",

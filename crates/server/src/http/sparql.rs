@@ -1,7 +1,7 @@
-//! The query operation of the SPARQL Protocol.
+//! Requests of the SPARQL Protocol, and its query operation; that of updates is in `updating`.
 //!
 //! # References
-//! SPARQL 1.1 Protocol section 2.1.
+//! SPARQL 1.1 Protocol section 2.
 
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LOCATION};
@@ -16,8 +16,9 @@ use super::description;
 use super::parameters::{Parameters, split_content_type};
 use super::problem::Problem;
 use super::route::{Client, joined, run};
+use super::updating::update;
 
-/// Answers a query, or describes the service where there is none.
+/// Answers a query, runs an update, or describes the service where there is neither.
 pub(super) async fn sparql(
     request: hyper::Request<Incoming>,
     client: &Client,
@@ -28,21 +29,17 @@ pub(super) async fn sparql(
     let endpoint = client.endpoint.clone();
     let is_get = request.method() != Method::POST;
     let headers = request.headers().clone();
-    let parameters = parameters(request, service).await?;
-    if parameters.update {
+    let mut parameters = parameters(request, service).await?;
+    if let Some(text) = parameters.update.take() {
         service.settings.writers.check(&headers)?;
-        return Err(Problem::new(
-            StatusCode::BAD_REQUEST,
-            "unsupported",
-            "not supported yet: SPARQL Update",
-        ));
+        return update(text, &parameters, endpoint, service, database).await;
     }
     let cancel = CancelHandle::new();
     let Some(text) = parameters.query.clone() else {
         if !is_get {
             return Err(Problem::bad_request(
-                "the parameter query is missing: send query=..., or the query itself by POST as \
-                 application/sparql-query",
+                "there is neither a query nor an update: send query=... or update=..., or the text itself by POST \
+                 as application/sparql-query or application/sparql-update",
             ));
         }
         if accept
@@ -94,7 +91,7 @@ fn to_page() -> Response<ResponseBody> {
     response
 }
 
-/// The parameters of a query request by GET, POST of a form, or POST of the query itself.
+/// The parameters of a request by GET, POST of a form, or POST of the query or update itself.
 async fn parameters(
     request: hyper::Request<Incoming>,
     service: &Service,
@@ -104,7 +101,7 @@ async fn parameters(
     parameters.add_form(&query)?;
     match *request.method() {
         Method::GET | Method::HEAD => {
-            if parameters.update {
+            if parameters.update.is_some() {
                 return Err(Problem::bad_request("an update is sent by POST"));
             }
             return Ok(parameters);
@@ -121,29 +118,34 @@ async fn parameters(
             "a request is sent in UTF-8",
         ));
     }
-    let is_query = match media_type.as_str() {
-        "application/x-www-form-urlencoded" => false,
-        "application/sparql-query" => true,
+    let direct = match media_type.as_str() {
+        "application/x-www-form-urlencoded" => None,
+        "application/sparql-query" => Some("query"),
         "application/sparql-update" => {
-            parameters.update = true;
-            return Ok(parameters);
+            // Who may not write is told so before anything is read.
+            service.settings.writers.check(request.headers())?;
+            Some("update")
         }
         _ => {
             return Err(Problem::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "unsupported-media-type",
-                "send application/x-www-form-urlencoded or application/sparql-query",
+                "send application/x-www-form-urlencoded, application/sparql-query or application/sparql-update",
             ));
         }
     };
     let (head, body) = request.into_parts();
     let body = read_text(&head.headers, body, service.settings.client_timeout).await?;
-    if is_query {
-        if parameters.query.replace(body).is_some() {
-            return Err(Problem::bad_request("the query is given twice"));
+    let before = match direct {
+        None => {
+            parameters.add_form(&body)?;
+            return Ok(parameters);
         }
-    } else {
-        parameters.add_form(&body)?;
+        Some("query") => parameters.query.replace(body),
+        Some(_) => parameters.update.replace(body),
+    };
+    match before {
+        Some(_) => Err(Problem::bad_request("the query or update is given twice")),
+        None => Ok(parameters),
     }
-    Ok(parameters)
 }

@@ -1,0 +1,78 @@
+//! The update operation of the SPARQL Protocol.
+//!
+//! The answer is what was changed, as JSON and in the head.
+//!
+//! # References
+//! SPARQL 1.1 Protocol section 2.2.
+
+use std::time::Duration;
+
+use hyper::Response;
+use serde_json::json;
+use stoa_database::oxrdf::NamedNode;
+use stoa_database::{Database, UpdateOptions};
+
+use super::Service;
+use super::body::{ResponseBody, whole};
+use super::parameters::Parameters;
+use super::problem::Problem;
+use super::writing::{mark, write};
+
+/// Runs an update, which a client that may write has sent. Relative IRIs are relative to the address of the
+/// endpoint.
+pub(super) async fn update(
+    text: String,
+    parameters: &Parameters,
+    endpoint: String,
+    service: &Service,
+    database: &Database,
+) -> Result<Response<ResponseBody>, Problem> {
+    let of_queries = [
+        ("query", parameters.query.is_some()),
+        ("default-graph-uri", !parameters.default_graphs.is_empty()),
+        ("named-graph-uri", !parameters.named_graphs.is_empty()),
+        ("$name", !parameters.bindings.is_empty()),
+    ];
+    if let Some((name, _)) = of_queries.into_iter().find(|(_, is_given)| *is_given) {
+        return Err(Problem::bad_request(format!(
+            "the parameter {name} does not go with an update; what WHERE reads is given as using-graph-uri and \
+             using-named-graph-uri"
+        )));
+    }
+    let settings = &service.settings;
+    let asked = parameters
+        .timeout
+        .map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
+    // A Host that is none gives no base.
+    let address = || NamedNode::new(endpoint).ok().map(NamedNode::into_string);
+    let options = UpdateOptions {
+        base: parameters.base.clone().or_else(address),
+        timeout: Some(asked.map_or(settings.timeout, |asked| asked.min(settings.timeout))),
+        default_graph_union: settings.default_graph_union,
+        using_graphs: iris("using-graph-uri", &parameters.using_graphs)?,
+        using_named_graphs: iris("using-named-graph-uri", &parameters.using_named_graphs)?,
+        message: parameters.message.clone(),
+        ..UpdateOptions::default()
+    };
+    let database = database.clone();
+    let summary = write(service, move || Ok(database.update(&text, &options)?)).await?;
+    let told = json!({
+        "commit": summary.commit,
+        "added": summary.added,
+        "removed": summary.removed,
+    });
+    let mut response = whole("application/json", format!("{told}\n"));
+    mark(response.headers_mut(), &summary);
+    Ok(response)
+}
+
+fn iris(parameter: &str, values: &[String]) -> Result<Vec<NamedNode>, Problem> {
+    let iri = |value: &String| {
+        NamedNode::new(value).map_err(|error| {
+            Problem::bad_request(format!(
+                "{parameter}: {value} is not an absolute IRI: {error}"
+            ))
+        })
+    };
+    values.iter().map(iri).collect()
+}
