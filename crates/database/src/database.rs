@@ -107,11 +107,38 @@ impl Database {
         Self::open_on(runtime, Arc::new(disk), options)
     }
 
+    /// As [`Database::open`], and copies each file of the log into the folder `archive` before it is used
+    /// again. With a backup and all files of the log behind it, a restore gives every commit since. The
+    /// folder is made if it is absent.
+    ///
+    /// # Errors
+    /// As [`Database::open`], and `Log` if the folder has files of another database under the names that
+    /// this one's take.
+    pub fn open_archiving(
+        runtime: &Runtime,
+        path: impl AsRef<Path>,
+        options: &OpenOptions,
+        archive: impl AsRef<Path>,
+    ) -> Result<Self> {
+        let disk = |path| Arc::new(RealDisk::with_io(path, IoMode::default(), runtime.io()));
+        let archive: Arc<dyn Disk> = disk(archive.as_ref());
+        Self::open_with(runtime, disk(path.as_ref()), options, Some(archive))
+    }
+
     /// As [`Database::open`], on any disk; for tests with a simulated one.
     ///
     /// # Errors
     /// As [`Database::open`].
     pub fn open_on(runtime: &Runtime, disk: Arc<dyn Disk>, options: &OpenOptions) -> Result<Self> {
+        Self::open_with(runtime, disk, options, None)
+    }
+
+    fn open_with(
+        runtime: &Runtime,
+        disk: Arc<dyn Disk>,
+        options: &OpenOptions,
+        archive: Option<Arc<dyn Disk>>,
+    ) -> Result<Self> {
         if options.create && options.access == Access::Shared {
             return Err(Error::ReadOnly);
         }
@@ -120,7 +147,8 @@ impl Database {
             Access::Exclusive => stoa_storage::Access::Exclusive,
         };
         let opened = Store::open(Arc::clone(&disk), runtime.cache(), access);
-        let store_options = runtime.store_options();
+        let mut store_options = runtime.store_options();
+        store_options.archive = archive;
         let (store, is_new) = match opened {
             Err(stoa_storage::Error::NotADatabase { .. }) if options.create => {
                 let id = u128::from(runtime.random()) << 64 | u128::from(runtime.random());

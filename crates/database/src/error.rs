@@ -134,6 +134,17 @@ pub enum Error {
         /// One of the files.
         example: String,
     },
+    /// The folder is a database already, and a restore makes new ones alone.
+    AlreadyADatabase {
+        /// The folder.
+        directory: String,
+    },
+    /// The folder holds no backups or those of something else, or backup and log do not have what was asked
+    /// for.
+    Backup {
+        /// What there is, and what was expected.
+        message: String,
+    },
     /// The database was written in a version of the format that this build does not read.
     Format {
         /// Whether a newer Stoa reads it; otherwise the data must be loaded again.
@@ -183,6 +194,7 @@ pub enum Error {
 }
 
 impl fmt::Display for Error {
+    #[expect(clippy::too_many_lines, reason = "an arm for each variant")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Syntax(error) => error.fmt(f),
@@ -232,7 +244,13 @@ impl fmt::Display for Error {
                 f,
                 "no database is made in {directory}: it holds other files ({example})"
             ),
-            Self::Format { message, .. } | Self::Log { message } => f.write_str(message),
+            Self::AlreadyADatabase { directory } => write!(
+                f,
+                "{directory} already is a database, and is left as it is; restore into a new folder"
+            ),
+            Self::Format { message, .. } | Self::Log { message } | Self::Backup { message } => {
+                f.write_str(message)
+            }
             Self::ReadOnly => f.write_str("the database was opened for reading only"),
             Self::RefusesWrites { reason } => write!(
                 f,
@@ -292,6 +310,10 @@ impl From<stoa_storage::Error> for Error {
             Storage::ForeignFiles { directory, example } => {
                 Self::ForeignFiles { directory, example }
             }
+            Storage::AlreadyADatabase { directory } => Self::AlreadyADatabase { directory },
+            Storage::NotABackup { .. }
+            | Storage::OtherBackup { .. }
+            | Storage::NotInBackup { .. } => Self::Backup { message },
             Storage::NewerFormat { .. } => Self::Format {
                 newer: true,
                 message,

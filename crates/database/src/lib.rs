@@ -48,6 +48,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod backup;
 mod database;
 mod dataset_statistics;
 mod dump;
@@ -58,6 +59,7 @@ mod info;
 mod keeper;
 pub mod limits;
 pub mod load;
+mod moment;
 mod note;
 mod options;
 mod query;
@@ -69,6 +71,7 @@ mod transaction;
 mod update;
 mod xml_characters;
 
+pub use backup::{BackupSummary, RestoreOptions, RestoreSummary};
 pub use database::{CheckpointSummary, Database};
 pub use dataset_statistics::{DatasetStatistics, Partitions};
 pub use dump::{Dump, DumpScope};
@@ -76,6 +79,7 @@ pub use error::{DataError, Error, Result, SyntaxError};
 pub use format::{Compression, GraphFormat};
 pub use info::{CheckSummary, DeltaInfo, Info, LogInfo, PartInfo};
 pub use load::{ConvertSummary, Input, LoadSummary, Progress, Skipped};
+pub use moment::{Moment, MomentError};
 pub use note::{Note, NoteKind, Place};
 pub use options::{
     Access, DirectionForm, DocumentOptions, DumpFormat, Durability, ForcedJoin, IoCalls,

@@ -184,6 +184,7 @@ impl Runtime {
             },
             now: Arc::new(move || u64::try_from(clock.now().as_micros()).unwrap_or(u64::MAX)),
             checkpoint: self.checkpoint_options(),
+            archive: None,
             limits: None,
         }
     }

@@ -61,6 +61,8 @@ pub struct LogInfo {
     pub failure: Option<String>,
     /// Why the last checkpoint in the background failed, if it did.
     pub checkpoint_failure: Option<String>,
+    /// Why the last full file of the log could not be copied into the archive, if so; it is kept then.
+    pub archive_failure: Option<String>,
 }
 
 /// What was committed since the last checkpoint, as it is kept.
@@ -162,6 +164,7 @@ impl QuadStore {
             held_back_bytes: self.store().held_back_bytes(),
             failure: failure.or_else(|| self.store().failure()),
             checkpoint_failure: self.checkpoint_failure(),
+            archive_failure: log.and_then(Log::archive_failure),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! # Format
 //! docs/format.md
 
+mod backup;
 mod bulk;
 mod check;
 mod commit;
@@ -28,6 +29,7 @@ mod snapshot;
 mod sync;
 mod transaction;
 
+pub use backup::{BackupOptions, RestoreAt, RestoreOptions, RestoreSummary, restore};
 pub use bulk::*;
 pub use check::{CheckProgress, CheckReport, Problem};
 pub use commit::{CommitLimits, Committed, QuadStoreOptions};

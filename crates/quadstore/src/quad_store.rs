@@ -103,7 +103,13 @@ impl QuadStore {
         let found = found.ok_or(Error::Internal("a store whose log is in use"))?;
         let found_bytes = found.file_bytes();
         let (log, found) = match store.access() {
-            Access::Exclusive => (Some(found.finish(options.log)?), None),
+            Access::Exclusive => {
+                let log = found.finish(options.log)?;
+                if let Some(archive) = &options.archive {
+                    log.archive_into(Arc::clone(archive))?;
+                }
+                (Some(log), None)
+            }
             Access::Shared => (None, Some(found)),
         };
         let budget = store.cache().budget();

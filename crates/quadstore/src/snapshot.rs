@@ -50,7 +50,7 @@ pub struct Snapshot(pub(crate) Arc<State>, Arc<AtomicU64>, Option<Arc<Recorder>>
 pub(crate) struct Base {
     pub(crate) store: Arc<Store>,
     /// That of the root alone.
-    dictionary: Arc<Dictionary>,
+    pub(crate) dictionary: Arc<Dictionary>,
     /// Keeps the extents of the snapshot.
     pub(crate) root: Root,
     pub(crate) payload: RootPayload,

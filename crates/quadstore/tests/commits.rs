@@ -20,25 +20,25 @@
 mod model;
 #[path = "model/terms.rs"]
 mod terms;
+#[path = "model/writing.rs"]
+mod writing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use oxrdf::Term;
 use stoa_quadstore::{
-    Changes, CheckpointOptions, CommitLimits, Committed, Error, NewTerms, QuadStore,
-    QuadStoreOptions, Result, Snapshot,
+    CheckpointOptions, CommitLimits, Error, QuadStore, QuadStoreOptions, Result, Snapshot,
 };
 use stoa_storage::{
     Access, Cache, Crash, Disk, Durability, Faults, Identity, MemoryBudget, SimulatedDisk, Store,
 };
-use stoa_terms::TermId;
 
 use model::{
     Model, ModelQuad, ModelTerm, Random, assert_reads_as, create, load, options, read, reopen,
 };
-use terms::{assert_sound, some_of, term};
+use terms::{assert_sound, some_of};
+use writing::write;
 
 const STEPS: u64 = 7;
 
@@ -51,35 +51,6 @@ fn checkpoint_options() -> CheckpointOptions {
         memory_bytes: 64 << 20,
         cancel: Arc::new(AtomicBool::new(false)),
     }
-}
-
-/// Commits quads, as they are named, on top of what was read.
-fn write(
-    store: &QuadStore,
-    read: &Snapshot,
-    removed: &[ModelQuad],
-    added: &[ModelQuad],
-) -> Result<Committed> {
-    let mut new = NewTerms::default();
-    let models: BTreeSet<&ModelTerm> = removed.iter().chain(added).flatten().collect();
-    let models: Vec<_> = models
-        .into_iter()
-        .filter(|term| **term != ModelTerm::DefaultGraph)
-        .collect();
-    let terms: Vec<Term> = models.iter().copied().map(term).collect();
-    let found = new.ids(read, &terms)?;
-    let mut ids: BTreeMap<_, _> = models.into_iter().zip(found).collect();
-    ids.insert(&ModelTerm::DefaultGraph, TermId::DEFAULT_GRAPH);
-    let quads = |quads: &[ModelQuad]| {
-        let quad = |quad: &ModelQuad| quad.each_ref().map(|term| ids[term]);
-        quads.iter().map(quad).collect()
-    };
-    let changes = Changes {
-        removed: quads(removed),
-        added: quads(added),
-        graphs: Vec::new(),
-    };
-    store.write(read, &new, &changes, Some("a message"))
 }
 
 /// What a run knows of its store from outside.

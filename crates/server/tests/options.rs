@@ -15,8 +15,8 @@ mod support;
 
 /// The options that the tests below see at work; `--allow-service` is seen in service.rs, those of `update` in
 /// update.rs, `--token` in access.rs, `--server` in load_server.rs, `--transaction-timeout` in rdf4j.rs, `--io` and
-/// `--scheme` by the tests of storage and of schemes.
-const SHOWN: [(&str, &[&str]); 8] = [
+/// `--scheme` by the tests of storage and of schemes, `backup`, `restore` and `--archive-log` in backup.rs.
+const SHOWN: [(&str, &[&str]); 10] = [
     (
         "load",
         &[
@@ -56,6 +56,7 @@ const SHOWN: [(&str, &[&str]); 8] = [
         &[
             "--allow-load",
             "--allow-service",
+            "--archive-log",
             "--base",
             "--db",
             "--default-graph",
@@ -71,6 +72,7 @@ const SHOWN: [(&str, &[&str]); 8] = [
         &[
             "--allow-load",
             "--allow-service",
+            "--archive-log",
             "--bind",
             "--client-timeout",
             "--cors",
@@ -98,6 +100,19 @@ const SHOWN: [(&str, &[&str]); 8] = [
             "--server",
             "--threads",
             "--token",
+        ],
+    ),
+    ("backup", &["--db", "--io", "--to"]),
+    (
+        "restore",
+        &[
+            "--archive-log",
+            "--at",
+            "--db",
+            "--from",
+            "--io",
+            "--memory",
+            "--threads",
         ],
     ),
 ];

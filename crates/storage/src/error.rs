@@ -110,6 +110,29 @@ pub enum Error {
         /// The first position that is still there.
         oldest: u64,
     },
+    /// The directory is not a backup.
+    NotABackup {
+        /// The directory.
+        directory: String,
+        /// What is missing or wrong.
+        reason: String,
+    },
+    /// The directory holds backups of another database or timeline.
+    OtherBackup {
+        /// The directory.
+        directory: String,
+        /// Whose backups they should be.
+        expected: String,
+        /// Whose they are.
+        found: String,
+    },
+    /// Backup and log do not have a commit that was asked for.
+    NotInBackup {
+        /// What was asked for: a commit or a time.
+        asked: String,
+        /// Why it is not there, and what is.
+        reason: String,
+    },
     /// Bytes on disk are not what was written.
     Corruption(Box<Corruption>),
 }
@@ -169,6 +192,7 @@ impl Error {
 }
 
 impl fmt::Display for Error {
+    #[expect(clippy::too_many_lines, reason = "an arm for each variant")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cancelled => f.write_str("cancelled"),
@@ -235,6 +259,19 @@ impl fmt::Display for Error {
                 f,
                 "the log begins at position {oldest}, position {position} was released"
             ),
+            Self::NotABackup { directory, reason } => {
+                write!(f, "{directory} is not a backup: {reason}")
+            }
+            Self::OtherBackup {
+                directory,
+                expected,
+                found,
+            } => write!(
+                f,
+                "{directory} holds backups of something else: expected {expected}, found {found}; \
+                 take another folder"
+            ),
+            Self::NotInBackup { asked, reason } => write!(f, "{asked} is not there: {reason}"),
             Self::Corruption(corruption) => corruption.fmt(f),
         }
     }

@@ -69,6 +69,10 @@ pub const KIND_ROOT: u32 = 1;
 pub const KIND_DATA: u32 = 2;
 /// Kind of a log file.
 pub const KIND_LOG: u32 = 3;
+/// Kind of the list of what a backup holds.
+pub const KIND_BACKUP: u32 = 4;
+/// Kind of a file with extents of a backup.
+pub const KIND_EXTENTS: u32 = 5;
 
 /// Root file: how many slots there are.
 pub const ROOT_SLOTS: u64 = 2;
@@ -209,6 +213,66 @@ pub const EXTENT_PAGE_BITS: u32 = 48;
 /// Extent id: the bits of the page.
 pub const EXTENT_PAGE_MASK: u64 = (1 << EXTENT_PAGE_BITS) - 1;
 
+/// The beginning of the names of lists of what a backup holds.
+pub const BACKUP_FILE_PREFIX: &str = "backup-";
+/// The beginning of the names of files with extents of a backup.
+pub const EXTENTS_FILE_PREFIX: &str = "extents-";
+/// The end of the name of a file in a backup or an archive that is not whole yet.
+pub const PARTIAL_SUFFIX: &str = ".part";
+/// The root file of a restore that is not finished.
+pub const RESTORING_FILE: &str = "restoring";
+
+/// The name of list `number` of a backup.
+#[must_use]
+pub fn backup_file_name(number: u32) -> String {
+    format!("{BACKUP_FILE_PREFIX}{number:04}")
+}
+
+/// The name of the file with the extents that list `number` of a backup brought.
+#[must_use]
+pub fn extents_file_name(number: u32) -> String {
+    format!("{EXTENTS_FILE_PREFIX}{number:04}")
+}
+
+/// The name of log file `number` in a backup or an archive, which can hold those of several timelines.
+#[must_use]
+pub fn kept_log_file_name(timeline: u64, generation: u64, number: u32) -> String {
+    format!("{LOG_FILE_PREFIX}{timeline:016x}-{generation}-{number:08}")
+}
+
+/// Backup list: where the root slot begins, which is the second page.
+pub const BACKUP_ROOT_OFFSET: u64 = 4096;
+/// Backup list: where its own fields begin, which is the third page.
+pub const BACKUP_FIELDS_OFFSET: u64 = 8192;
+/// Backup list: where the entries begin.
+pub const BACKUP_ENTRIES_OFFSET: u64 = 12288;
+/// Backup fields: offset of the checksum of the bytes from 4 to `BACKUP_FIELDS_END`.
+pub const BACKUP_CRC: usize = 0;
+/// Backup fields: offset of the checksum of all entries.
+pub const BACKUP_ENTRIES_CRC: usize = 4;
+/// Backup fields: offset of the number of entries.
+pub const BACKUP_ENTRIES: usize = 8;
+/// Backup fields: offset of the number of the last commit.
+pub const BACKUP_COMMIT: usize = 16;
+/// Backup fields: offset of that commit's time.
+pub const BACKUP_TIME: usize = 24;
+/// Backup fields: offset of the position in the log behind that commit.
+pub const BACKUP_LOG_END: usize = 32;
+/// Backup fields: where they end; the rest of the page is zero.
+pub const BACKUP_FIELDS_END: usize = 40;
+/// Backup entry: offset of the extent's id.
+pub const BACKUP_ENTRY_EXTENT: usize = 0;
+/// Backup entry: offset of the extent's length in pages.
+pub const BACKUP_ENTRY_PAGES: usize = 8;
+/// Backup entry: offset of the number of the file that holds it.
+pub const BACKUP_ENTRY_FILE: usize = 12;
+/// Backup entry: offset of the page at which it begins there.
+pub const BACKUP_ENTRY_PAGE: usize = 16;
+/// Backup entry: offset of the hash of its bytes.
+pub const BACKUP_ENTRY_HASH: usize = 24;
+/// Backup entry: its length.
+pub const BACKUP_ENTRY_BYTES: usize = 40;
+
 /// Part reference: offset of the extent's id.
 pub const PART_REF_EXTENT: usize = 0;
 /// Part reference: offset of the part's offset in the extent.
@@ -220,6 +284,10 @@ pub const PART_REF_CRC: usize = 16;
 /// Part reference: its length.
 pub const PART_REF_BYTES: usize = 20;
 
+const _: () = assert!(BACKUP_ENTRY_HASH + 16 == BACKUP_ENTRY_BYTES);
+const _: () = assert!(BACKUP_LOG_END + 8 == BACKUP_FIELDS_END);
+const _: () = assert!(BACKUP_FIELDS_OFFSET == BACKUP_ROOT_OFFSET + ROOT_SLOT_BYTES as u64);
+const _: () = assert!(BACKUP_ENTRIES_OFFSET == BACKUP_FIELDS_OFFSET + PAGE_BYTES);
 const _: () = assert!(FRAGMENT_ZERO + 2 == FRAGMENT_HEADER_BYTES);
 const _: () = assert!(LOG_CONTENT_OFFSET == LOG_HEADER_OFFSET + PAGE_BYTES);
 const _: () = assert!(PART_REF_CRC + 4 == PART_REF_BYTES);

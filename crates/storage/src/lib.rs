@@ -15,6 +15,7 @@
 
 #![deny(unsafe_code)]
 
+mod backup;
 mod bytes;
 mod cache;
 mod checkpoint;
@@ -34,6 +35,9 @@ mod scratch;
 mod store;
 mod temporary;
 
+pub use backup::{
+    BackupExtent, BackupSummary, Backups, KeptLogs, NamedParts, NewBackup, RestorePoint, Restoring,
+};
 pub use cache::{Cache, CacheCounters};
 pub use checkpoint::Checkpoint;
 pub use disk::{
@@ -44,7 +48,7 @@ pub use error::{Corruption, Error, Result};
 pub use extent::{ExtentId, Part, PartRef};
 pub use log::{
     Appended, ClosedLogFile, Durability, Log, LogMark, LogOptions, LogReader, LogRecord,
-    LogRecovery, Lsn, NewRecord,
+    LogRecovery, Lsn, NewRecord, PinnedLog,
 };
 pub use memory::{BudgetExceeded, MemoryBudget, Reclaim, Reservation};
 pub use store::{CheckSummary, Identity, Root, Store, StoreCounters};

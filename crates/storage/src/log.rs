@@ -18,6 +18,7 @@
 //! 2. A file is durable before the next one is headed.
 //! 3. After a failed write or sync nothing is written any more; the log can be read.
 //! 4. Times never go back, nor do openings.
+//! 5. Where there is an archive, no file is used again that it does not have (crates/quadstore/tests/backup.rs).
 //!
 //! # Format
 //! docs/format.md#log-files
@@ -32,9 +33,11 @@
 //! # Limits
 //! The buffer holds at most `LOG_BUFFER_BYTES` and a fragment; payloads of any length are streamed.
 
+mod archive;
 mod file;
 mod files;
 mod fragment;
+mod pinned;
 mod reader;
 mod recovery;
 mod scan;
@@ -43,6 +46,8 @@ mod sync;
 mod tests;
 mod writer;
 
+pub use pinned::PinnedLog;
+pub(crate) use pinned::log_file_start;
 pub use reader::{LogReader, LogRecord};
 pub use recovery::LogRecovery;
 pub use writer::Log;

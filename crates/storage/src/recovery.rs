@@ -21,8 +21,8 @@ use crate::extent::PartRef;
 use crate::file_header::{FileHeader, Page};
 use crate::format::{
     DATA_FILE_PREFIX, DATA_FILES_MAX, KIND_DATA, KIND_ROOT, LOCK_FILE, MAGIC, PAGE_BYTES,
-    PAGE_LENGTH, ROOT_FILE, ROOT_FILE_BYTES, ROOT_SLOT_BYTES, ROOT_SLOT_OFFSET, ROOT_SLOTS,
-    TEMPORARY_DIRECTORY, data_file_name,
+    PAGE_LENGTH, RESTORING_FILE, ROOT_FILE, ROOT_FILE_BYTES, ROOT_SLOT_BYTES, ROOT_SLOT_OFFSET,
+    ROOT_SLOTS, TEMPORARY_DIRECTORY, data_file_name,
 };
 use crate::free_list;
 use crate::free_space::FreeSpace;
@@ -113,6 +113,10 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, access: Access) -> Result<(Recovered, B
         return Err(not_a_database(&directory, "the directory is empty"));
     }
     if !names.iter().any(|name| name == ROOT_FILE) {
+        if names.iter().any(|name| name == RESTORING_FILE) {
+            let reason = "its restore was not finished; restore it again";
+            return Err(not_a_database(&directory, reason));
+        }
         return Err(not_a_database(&directory, "it has no file `root`"));
     }
     check_root_header(disk)?;

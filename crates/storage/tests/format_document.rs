@@ -24,7 +24,7 @@ macro_rules! constants {
 fn constants() -> BTreeMap<&'static str, u64> {
     constants! {
         PAGE_BYTES PAGE_LENGTH SECTOR_BYTES FORMAT_VERSION FEATURES_REQUIRED_MASK FEATURES_KNOWN
-        DATA_FILES_MAX KIND_ROOT KIND_DATA KIND_LOG
+        DATA_FILES_MAX KIND_ROOT KIND_DATA KIND_LOG KIND_BACKUP KIND_EXTENTS
         HEADER_MAGIC HEADER_VERSION HEADER_KIND HEADER_DATABASE_ID HEADER_TIMELINE
         HEADER_GENERATION HEADER_FEATURES HEADER_FILE_NUMBER HEADER_CRC HEADER_END
         ROOT_SLOTS ROOT_SLOT_OFFSET ROOT_SLOT_BYTES ROOT_FILE_BYTES ROOT_SECTORS ROOT_BYTES
@@ -43,6 +43,10 @@ fn constants() -> BTreeMap<&'static str, u64> {
         FREE_LIST_ENTRY_PAGES
         EXTENT_PAGE_BITS EXTENT_PAGE_MASK
         PART_REF_EXTENT PART_REF_OFFSET PART_REF_LENGTH PART_REF_CRC PART_REF_BYTES
+        BACKUP_ROOT_OFFSET BACKUP_FIELDS_OFFSET BACKUP_ENTRIES_OFFSET BACKUP_CRC
+        BACKUP_ENTRIES_CRC BACKUP_ENTRIES BACKUP_COMMIT BACKUP_TIME BACKUP_LOG_END
+        BACKUP_FIELDS_END BACKUP_ENTRY_EXTENT BACKUP_ENTRY_PAGES BACKUP_ENTRY_FILE
+        BACKUP_ENTRY_PAGE BACKUP_ENTRY_HASH BACKUP_ENTRY_BYTES
     }
 }
 
@@ -139,7 +143,7 @@ fn the_fields_of_byte_tables_follow_each_other() {
         );
         checked += 1;
     }
-    assert_eq!(checked, 10);
+    assert_eq!(checked, 13);
 }
 
 #[test]
@@ -152,9 +156,17 @@ fn the_document_has_the_magic_bytes_and_names() {
         format::TEMPORARY_DIRECTORY,
         "data-NNNN",
         "log-NNNN",
+        format::RESTORING_FILE,
+        format::PARTIAL_SUFFIX,
+        "backup-NNNN",
+        "extents-NNNN",
     ] {
         assert!(DOCUMENT.contains(&format!("`{text}`")), "{text}");
     }
     assert_eq!(format::data_file_name(7), "data-0007");
     assert_eq!(format::log_file_name(12_345), "log-12345");
+    assert_eq!(format::backup_file_name(7), "backup-0007");
+    assert_eq!(format::extents_file_name(7), "extents-0007");
+    let kept = format::kept_log_file_name(255, 2, 7);
+    assert_eq!(kept, "log-00000000000000ff-2-00000007");
 }

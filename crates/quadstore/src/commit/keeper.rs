@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use stoa_storage::Durability;
+use stoa_storage::{Durability, Log};
 
 use crate::delta::CheckpointOptions;
 use crate::error::{Error, Result};
@@ -59,7 +59,8 @@ impl Keeper {
 
     /// Wakes the keeper if there is something to do for it.
     pub(super) fn notice(&self, inner: &Inner) {
-        if inner.is_checkpoint_due() || inner.newest().delta().is_merge_due() {
+        let is_archive_due = inner.log().is_ok_and(Log::is_archive_due);
+        if is_archive_due || inner.is_checkpoint_due() || inner.newest().delta().is_merge_due() {
             lock(&self.state).woken = true;
             self.changed.notify_all();
         }
@@ -98,6 +99,10 @@ impl QuadStore {
         while inner.keeper.wait_for_work() {
             // What fails here fails again where it matters.
             while self.merge_delta().unwrap_or(false) {}
+            if let Ok(log) = inner.log() {
+                // Told by `log_info`; the files are kept.
+                drop(log.archive());
+            }
             if !inner.is_checkpoint_due() {
                 continue;
             }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use stoa_storage::{LogOptions, MemoryBudget};
+use stoa_storage::{Disk, LogOptions, MemoryBudget};
 
 use crate::delta::CheckpointOptions;
 
@@ -16,6 +16,8 @@ pub struct QuadStoreOptions {
     pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// How checkpoints are made where nothing else is asked for.
     pub checkpoint: CheckpointOptions,
+    /// Where full files of the log are copied before they are used again.
+    pub archive: Option<Arc<dyn Disk>>,
     /// What is kept between checkpoints; by default by the memory budget.
     pub limits: Option<CommitLimits>,
 }
@@ -31,6 +33,7 @@ impl Default for QuadStoreOptions {
                 memory_bytes: 64 << 20,
                 cancel: Arc::default(),
             },
+            archive: None,
             limits: None,
         }
     }

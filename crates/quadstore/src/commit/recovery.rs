@@ -4,7 +4,7 @@
 //! root's mark on. Where the delta would take too much memory, a checkpoint is made in between. A store that
 //! was opened for reading makes the commits in memory alone, and writes nothing.
 
-use stoa_storage::{LogReader, LogRecord, LogRecovery};
+use stoa_storage::{LogMark, LogReader, LogRecord, LogRecovery};
 
 use super::record::{self, RECORD_COMMIT};
 use crate::dictionary::KINDS;
@@ -45,35 +45,46 @@ impl QuadStore {
             Some(recovery) => Records::Found(recovery),
             None => Records::InUse(self.0.log()?.reader(from)?),
         };
-        let can_write = self.0.log().is_ok();
         // A record and what it decodes to must fit the memory.
         let limit = self.0.budget().limit() / 4;
         let mut payload = Vec::new();
         while let Some(record) = records.next()? {
             records.read(&record, limit, &mut payload)?;
-            let result = self.0.replay(&record, &payload);
-            match result {
-                Err(Error::Storage(stoa_storage::Error::Memory(_)))
-                    if can_write && !self.0.newest().delta().is_empty() =>
-                {
-                    self.checkpoint(&self.0.options.checkpoint)?;
-                    self.0.replay(&record, &payload)?;
-                }
-                result => result?,
-            }
-            let bytes = self.0.newest().delta().memory_bytes();
-            if can_write && bytes > self.0.commit_limits.replay_bytes {
-                self.checkpoint(&self.0.options.checkpoint)?;
-            }
+            self.replay_in_room(&record, &payload, record.mark())?;
         }
         self.0.recovered();
+        Ok(())
+    }
+
+    /// Makes the commit of a record; what was replayed before is written into the trees where both would
+    /// take too much memory.
+    pub(crate) fn replay_in_room(
+        &self,
+        record: &LogRecord,
+        payload: &[u8],
+        mark: LogMark,
+    ) -> Result<()> {
+        let can_write = self.0.log().is_ok();
+        match self.0.replay(record, payload, mark) {
+            Err(Error::Storage(stoa_storage::Error::Memory(_)))
+                if can_write && !self.0.newest().delta().is_empty() =>
+            {
+                self.checkpoint(&self.0.options.checkpoint)?;
+                self.0.replay(record, payload, mark)?;
+            }
+            result => result?,
+        }
+        let bytes = self.0.newest().delta().memory_bytes();
+        if can_write && bytes > self.0.commit_limits.replay_bytes {
+            self.checkpoint(&self.0.options.checkpoint)?;
+        }
         Ok(())
     }
 }
 
 impl Inner {
-    /// Makes the commit of a record.
-    fn replay(&self, record: &LogRecord, payload: &[u8]) -> Result<()> {
+    /// Makes the commit of a record, behind which the store's log goes on at `mark`.
+    fn replay(&self, record: &LogRecord, payload: &[u8], mark: LogMark) -> Result<()> {
         let damaged = |expected: String, found: String| Error::Corruption {
             structure: "log",
             expected: format!("{expected} at position {}", record.start),
@@ -110,7 +121,7 @@ impl Inner {
         let graph_first = newest.has_graph_first();
         let delta = newest.delta().with(&changes, graph_first, self.budget())?;
         let snapshot = newest.with_delta(delta, commit);
-        self.set_newest(&committing, snapshot, record.mark());
+        self.set_newest(&committing, snapshot, mark);
         Ok(())
     }
 }

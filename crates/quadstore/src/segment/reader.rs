@@ -54,6 +54,24 @@ impl Header {
         }
     }
 
+    /// Where the groups lie of a segment whose header, which was verified, is at `part` of `extent`.
+    pub(crate) fn groups_in(part: PartRef, extent: &[u8]) -> Option<Vec<PartRef>> {
+        let from = usize::try_from(part.offset).ok()?;
+        let length = usize::try_from(part.length).ok()?;
+        let header = extent.get(from..)?.get(..length)?;
+        let entries = header.get(HEADER_BYTES..)?.chunks_exact(GROUP_ENTRY_BYTES);
+        let groups = entries.map(|entry| {
+            let number = |at: usize| Some(u32::from_le_bytes(*entry.get(at..)?.first_chunk()?));
+            Some(PartRef {
+                extent: part.extent,
+                offset: number(GROUP_ENTRY_OFFSET)?,
+                length: number(GROUP_ENTRY_LENGTH)?,
+                crc32c: number(GROUP_ENTRY_CRC)?,
+            })
+        });
+        groups.collect()
+    }
+
     /// The number of groups.
     pub(crate) fn groups(&self) -> usize {
         self.rows.div_ceil(GROUP_ROWS)

@@ -7,7 +7,9 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use stoa_database::federation::Fetch;
 use stoa_database::results::ResultFormat;
-use stoa_database::{DirectionForm, DumpFormat, Durability, GraphFormat, IoCalls, Scheme};
+use stoa_database::{
+    DirectionForm, DumpFormat, Durability, GraphFormat, IoCalls, Moment, MomentError, Scheme,
+};
 
 use crate::client::ServerUrl;
 use crate::fetch::{Fetcher, Prefix};
@@ -93,6 +95,19 @@ Examples:
   stoa checkpoint --db mydb
   stoa checkpoint --server http://127.0.0.1:7878/")]
     Checkpoint(Checkpoint),
+    /// Copy a database into a folder of backups, which needs what is new alone
+    #[command(after_help = "\
+Examples:
+  stoa backup --db mydb --to /backups/mydb
+  stoa restore --from /backups/mydb --db again")]
+    Backup(Backup),
+    /// Make a new database from backups, as it was at the last one, a commit or a time
+    #[command(after_help = "\
+Examples:
+  stoa restore --from /backups/mydb --db again
+  stoa restore --from /backups/mydb --db again --at 2026-11-21T16:00:00Z
+  stoa restore --from /backups/mydb --archive-log /backups/log --db again")]
+    Restore(Restore),
 }
 
 #[derive(Args, Debug)]
@@ -131,6 +146,36 @@ pub(super) struct Place {
 pub(super) struct Checkpoint {
     #[command(flatten)]
     pub(super) place: Place,
+    /// Memory to use at most, such as 2G; by default a quarter of the machine's
+    #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
+    pub(super) memory: Option<u64>,
+    /// Threads to work with; by default one for each core
+    #[arg(long, value_name = "N", env = "STOA_THREADS", value_parser = parse_threads)]
+    pub(super) threads: Option<usize>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Backup {
+    #[command(flatten)]
+    pub(super) folder: Folder,
+    /// The folder of backups; made if it is absent, else it holds earlier ones of the same database
+    #[arg(long, value_name = "FOLDER", env = "STOA_TO")]
+    pub(super) to: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Restore {
+    #[command(flatten)]
+    pub(super) folder: Folder,
+    /// The folder of backups
+    #[arg(long, value_name = "FOLDER", env = "STOA_FROM")]
+    pub(super) from: PathBuf,
+    /// A commit, or a time such as 2026-11-21T16:00:00Z; by default all that there is
+    #[arg(long, value_name = "COMMIT|TIME", env = "STOA_AT", value_parser = parse_moment)]
+    pub(super) at: Option<Moment>,
+    /// A folder with log files behind the backups, as --archive-log of serve keeps them; repeatable
+    #[arg(long, value_name = "FOLDER", env = "STOA_ARCHIVE_LOG")]
+    pub(super) archive_log: Vec<PathBuf>,
     /// Memory to use at most, such as 2G; by default a quarter of the machine's
     #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
     pub(super) memory: Option<u64>,
@@ -227,6 +272,9 @@ pub(super) struct Update {
     /// What the commit is kept with, to be read by people
     #[arg(long, value_name = "TEXT", env = "STOA_MESSAGE")]
     pub(super) message: Option<String>,
+    /// Copy each file of the log into this folder before it is used again, as serve does
+    #[arg(long, value_name = "FOLDER", env = "STOA_ARCHIVE_LOG")]
+    pub(super) archive_log: Option<PathBuf>,
     #[command(flatten)]
     pub(super) limits: QueryLimits,
     #[command(flatten)]
@@ -326,6 +374,10 @@ pub(super) struct Serve {
     pub(super) durability: Durability,
     #[command(flatten)]
     pub(super) documents: Documents,
+    /// Copy each file of the log into this folder before it is used again, so that with a backup every
+    /// later commit can be restored; a folder below it for each database that has a name
+    #[arg(long, value_name = "FOLDER", env = "STOA_ARCHIVE_LOG")]
+    pub(super) archive_log: Option<PathBuf>,
     /// Threads that run queries; by default one for each core
     #[arg(long, value_name = "N", env = "STOA_THREADS", value_parser = parse_threads)]
     pub(super) threads: Option<usize>,
@@ -408,6 +460,10 @@ fn parse_threads(text: &str) -> Result<usize, String> {
         Ok(threads @ 1..=1024) => Ok(threads),
         _ => Err("give a number from 1 to 1024".to_owned()),
     }
+}
+
+fn parse_moment(text: &str) -> Result<Moment, MomentError> {
+    text.parse()
 }
 
 fn parse_io(text: &str) -> Result<IoCalls, String> {

@@ -1,6 +1,7 @@
 //! The command line: arguments, signals, exit codes.
 
 mod arguments;
+mod backup;
 mod commands;
 mod hints;
 mod output;
@@ -52,6 +53,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Info(info) => commands::info(&info),
         Command::Check(check) => commands::check(&check, &interrupted),
         Command::Checkpoint(checkpoint) => commands::checkpoint(&checkpoint, &interrupted),
+        Command::Backup(backup) => backup::backup(&backup, &interrupted),
+        Command::Restore(restore) => backup::restore(restore, &interrupted),
     };
     match result {
         Ok(code) => code,

@@ -57,7 +57,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
     let address = address(&arguments.bind)?;
     let listener = TcpListener::bind(address)
         .with_context(|| format!("cannot listen on {address}; choose another with --bind"))?;
-    let (databases, created) = open_all(&runtime, &arguments.db)?;
+    let (databases, created) = open_all(&runtime, &arguments.db, arguments.archive_log.as_deref())?;
     let limits = PoolLimits {
         threads: runtime.threads(),
         active_max: runtime.threads() * ACTIVE_PER_CORE,
@@ -131,7 +131,11 @@ fn read_token(file: &Path) -> anyhow::Result<Token> {
 }
 
 /// Opens all databases, and tells which folders are new ones.
-fn open_all(runtime: &Runtime, served: &[Served]) -> anyhow::Result<(Databases, Vec<PathBuf>)> {
+fn open_all(
+    runtime: &Runtime,
+    served: &[Served],
+    archive: Option<&Path>,
+) -> anyhow::Result<(Databases, Vec<PathBuf>)> {
     let options = OpenOptions {
         access: Access::Exclusive,
         create: true,
@@ -155,7 +159,18 @@ fn open_all(runtime: &Runtime, served: &[Served]) -> anyhow::Result<(Databases, 
                 "two databases at /repositories/{ROOT}: give the one at the root a name, --db NAME=DIR"
             );
         }
-        let database = Database::open(runtime, folder, &options)?;
+        let archive = match (archive, name) {
+            (Some(archive), Some(name)) => {
+                std::fs::create_dir_all(archive)
+                    .with_context(|| format!("cannot make {}", archive.display()))?;
+                Some(archive.join(name))
+            }
+            (archive, _) => archive.map(Path::to_path_buf),
+        };
+        let database = match archive {
+            Some(archive) => Database::open_archiving(runtime, folder, &options, archive)?,
+            None => Database::open(runtime, folder, &options)?,
+        };
         if database.is_new() {
             created.push(folder.clone());
         }

@@ -45,7 +45,10 @@ pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow
         create: true,
     };
     let path = &arguments.folder.db;
-    let database = Database::open(&runtime, path, &access)?;
+    let database = match &arguments.archive_log {
+        Some(archive) => Database::open_archiving(&runtime, path, &access, archive)?,
+        None => Database::open(&runtime, path, &access)?,
+    };
     if database.is_new() {
         say(&format!("created the database {}", path.display()));
     }

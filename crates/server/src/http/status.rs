@@ -36,6 +36,7 @@ fn of_database(address: &str, database: &Database) -> Value {
         "log": {
             "bytes": log.file_bytes,
             "behindCheckpointBytes": log.behind_bytes,
+            "archiveFailure": log.archive_failure,
         },
         "delta": {
             "bytes": database.delta_bytes(),

@@ -123,7 +123,7 @@ pub(super) fn open(
 }
 
 /// The position of the first fragment; `None` if the file is not headed.
-fn judge_headers(
+pub(super) fn judge_headers(
     headers: &Headers,
     identity: &Identity,
     number: u32,

@@ -1,8 +1,10 @@
 //! `Log`: appending, group commit, releasing; see the module above.
 
+use super::archive::Archive;
 use super::file::LogFile;
 use super::files::{Batch, Files, Roll};
 use super::fragment::{Fragment, HEADER_BYTES, identity_mark};
+use super::pinned::PinnedLog;
 use super::reader::LogReader;
 use super::recovery::LogRecovery;
 use super::scan::{Cursor, Scan};
@@ -15,7 +17,7 @@ use crate::format::{
     LOG_CONTENT_OFFSET, PAGE_BYTES, RECORD_KIND_CLOSED, RECORD_KIND_OPENED, RECORD_KIND_OWN,
 };
 use crate::limits::LOG_BUFFER_BYTES;
-use crate::store::Store;
+use crate::store::{Identity, Store};
 use std::fmt;
 use std::sync::Arc;
 
@@ -28,10 +30,12 @@ pub struct Log {
     changed: Condvar,
     files: Mutex<Files>,
     disk: Arc<dyn crate::disk::Disk>,
+    identity: Identity,
     mark: u64,
     opening: u32,
     file_bytes: u64,
     durability: Durability,
+    pub(super) archive: Archive,
     /// Keeps the lock of the directory.
     _store: Option<Store>,
 }
@@ -130,10 +134,12 @@ impl Log {
             changed: Condvar::new(),
             files: Mutex::new(files),
             disk,
+            identity,
             mark: identity_mark(&identity),
             opening,
             file_bytes: pages * PAGE_BYTES,
             durability: options.durability,
+            archive: Archive::default(),
             _store: store,
         };
         if in_doubt {
@@ -314,6 +320,27 @@ impl Log {
         Ok(LogReader::new(scan, state.durable_records))
     }
 
+    /// The files that hold the records from `from` on, to be copied; they keep their bytes until what
+    /// is returned is dropped.
+    ///
+    /// [`Error::LogReleased`] if the log does not reach back so far.
+    pub fn pin(&self, from: Lsn) -> Result<PinnedLog> {
+        let state = lock(&self.state);
+        let position = from.to_u64();
+        let index = state.files.iter().rposition(|file| file.start <= position);
+        let oldest = state.files.first().map_or(state.end, |file| file.start);
+        if index.is_none() && oldest != position {
+            return Err(Error::LogReleased { position, oldest });
+        }
+        let files = state.files.get(index.unwrap_or(0)..).unwrap_or_default();
+        Ok(PinnedLog {
+            disk: Arc::clone(&self.disk),
+            identity: self.identity,
+            files: files.to_vec(),
+            from: position,
+        })
+    }
+
     /// The files that are full, oldest first: each can be copied until it is released.
     #[must_use]
     pub fn closed_files(&self) -> Vec<ClosedLogFile> {
@@ -330,6 +357,29 @@ impl Log {
             .collect()
     }
 
+    pub(super) fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    /// The number of the last file that is full.
+    pub(super) fn last_closed(&self) -> Option<u32> {
+        let state = lock(&self.state);
+        let before = state.files.len().checked_sub(2)?;
+        state.files.get(before).map(|file| file.number)
+    }
+
+    /// The files from a number on, the one that is written included.
+    pub(super) fn closed_from(&self, number: u32) -> PinnedLog {
+        let state = lock(&self.state);
+        let files = state.files.iter().filter(|file| file.number >= number);
+        PinnedLog {
+            disk: Arc::clone(&self.disk),
+            identity: self.identity,
+            files: files.cloned().collect(),
+            from: 0,
+        }
+    }
+
     /// Keeps everything from `from` on, whatever is released, until told otherwise.
     pub fn retain(&self, from: Lsn) {
         lock(&self.state).retain = from.to_u64();
@@ -338,13 +388,21 @@ impl Log {
     /// Lets the files be used again that lie wholly before `before`, the position that a durable
     /// root names, and before what is retained. Returns how many.
     ///
-    /// An error of the operating system leaves them lie there.
+    /// An error of the operating system leaves them lie there, and so does an archive that cannot be
+    /// written.
     pub fn release(&self, before: Lsn) -> Result<usize> {
+        if self.is_archive_due() {
+            // What it does not have is kept.
+            drop(self.archive());
+        }
+        let archived = self.archived_before();
         let released: Vec<Arc<LogFile>> = {
             let mut state = lock(&self.state);
             let bound = before.to_u64().min(state.retain);
             let followers = state.files.iter().skip(1);
-            let count = followers.take_while(|next| next.start <= bound).count();
+            // A file that has a follower below that number, or at it, is in the archive.
+            let is_free = |next: &&Arc<LogFile>| next.start <= bound && next.number <= archived;
+            let count = followers.take_while(is_free).count();
             state.files.drain(..count).collect()
         };
         let count = released.len();

@@ -105,7 +105,7 @@ impl Inner {
     }
 
     /// Refuses a reference that reaches out of its file, before anything is allocated for it.
-    pub(super) fn check_bounds(&self, reference: &PartRef) -> Result<()> {
+    pub(crate) fn check_bounds(&self, reference: &PartRef) -> Result<()> {
         let end = self
             .data
             .get(usize::from(reference.extent.file()))
@@ -208,7 +208,7 @@ impl Inner {
         Ok(self.cache.insert(self.number, reference, bytes.into()))
     }
 
-    pub(super) fn read_range(&self, file: u16, start: u64, buffer: &mut [u8]) -> Result<()> {
+    pub(crate) fn read_range(&self, file: u16, start: u64, buffer: &mut [u8]) -> Result<()> {
         let read = FileRead {
             buffer,
             offset: start,

@@ -1,0 +1,142 @@
+//! Backups of a database that goes on working, and databases made from them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use stoa_quadstore::RestoreAt;
+pub use stoa_quadstore::RestoreSummary;
+pub use stoa_storage::BackupSummary;
+use stoa_storage::{Disk, IoMode, RealDisk};
+
+use crate::database::Database;
+use crate::error::Result;
+use crate::load::Progress;
+use crate::moment::Moment;
+use crate::query::CancelHandle;
+use crate::runtime::Runtime;
+
+/// What is restored.
+#[derive(Clone, Debug, Default)]
+pub struct RestoreOptions {
+    /// The moment; by default all that the newest backup holds and, with archives, all behind it.
+    pub at: Option<Moment>,
+    /// Folders with log files of the database, besides those of the backup.
+    pub archives: Vec<PathBuf>,
+    /// Ends the restore from another thread; nothing of it can be opened then.
+    pub cancel: CancelHandle,
+}
+
+impl Database {
+    /// Copies the database, as it is after its last commit, into the folder `target`, while queries and
+    /// commits go on. Into a folder with earlier backups of the same database goes what is new alone; each
+    /// of them can still be restored. The folder is made if it is absent, its parent is not.
+    ///
+    /// ```
+    /// use stoa_database::*;
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let (path, target) = (folder.path().join("db"), folder.path().join("backup"));
+    /// let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// let writing = OpenOptions { access: Access::Exclusive, create: true };
+    /// let database = Database::open(&runtime, &path, &writing)?;
+    /// let input = Input::from_bytes("one.ttl", "<http://a/s> <http://a/p> 1 .");
+    /// database.load(LoadOptions { inputs: vec![input], ..LoadOptions::default() }, &())?;
+    /// let cancel = CancelHandle::new();
+    /// assert_eq!(database.backup(&target, &(), &cancel)?.commit, 1);
+    /// // The second one has nothing to copy.
+    /// assert_eq!(database.backup(&target, &(), &cancel)?.extent_bytes, 0);
+    ///
+    /// let other = folder.path().join("other");
+    /// let restored = Database::restore(&runtime, &target, &other, &RestoreOptions::default(), &())?;
+    /// assert_eq!((restored.commit, restored.quads), (1, 1));
+    /// # Ok::<_, Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `ReadOnly` if it was opened for reading, `Backup` if the folder holds backups of another database or
+    /// timeline or other files, `Locked` if somebody writes there, `DiskFull`,
+    /// `Corruption` if a part of the database is damaged, `Cancelled`. Earlier backups are as they were
+    /// then.
+    pub fn backup(
+        &self,
+        target: impl AsRef<Path>,
+        progress: &dyn Progress,
+        cancel: &CancelHandle,
+    ) -> Result<BackupSummary> {
+        let disk = folder(self.runtime(), target.as_ref());
+        let drawn = Drawn::new(progress, "copying");
+        let flag = cancel.flag();
+        let options = stoa_quadstore::BackupOptions {
+            cancel: &flag,
+            progress: &|done, total| drawn.advance(done, total),
+        };
+        Ok(self.store().backup(&disk, &options)?)
+    }
+
+    /// Makes a database in the folder `target`, which is absent or empty, from the backups in the folder
+    /// `source`. It begins a new timeline: neither backups nor logs of the old one go on with it.
+    ///
+    /// # Errors
+    /// `AlreadyADatabase`, `ForeignFiles`, `Backup` if there is no backup or it does not have the moment,
+    /// `Log` if an archive holds logs of other databases or timelines alone, `Corruption` if something in
+    /// the backup is damaged, `Cancelled`. What was written until then cannot be opened.
+    pub fn restore(
+        runtime: &Runtime,
+        source: impl AsRef<Path>,
+        target: impl AsRef<Path>,
+        options: &RestoreOptions,
+        progress: &dyn Progress,
+    ) -> Result<RestoreSummary> {
+        let archives = options.archives.iter();
+        let drawn = Drawn::new(progress, "restoring");
+        let flag = options.cancel.flag();
+        let restore = stoa_quadstore::RestoreOptions {
+            at: match options.at {
+                None => RestoreAt::Last,
+                Some(Moment::Commit(commit)) => RestoreAt::Commit(commit),
+                Some(Moment::Time(time)) => RestoreAt::Time(time),
+            },
+            archives: archives.map(|path| folder(runtime, path)).collect(),
+            // Two restores of one backup are two lines of history; the first timeline of all is 1.
+            timeline: runtime.random() | 1 << 63,
+            cancel: &flag,
+            progress: &|done, total| drawn.advance(done, total),
+        };
+        Ok(stoa_quadstore::restore(
+            folder(runtime, source.as_ref()),
+            folder(runtime, target.as_ref()),
+            runtime.cache(),
+            runtime.store_options(),
+            &restore,
+        )?)
+    }
+}
+
+fn folder(runtime: &Runtime, path: &Path) -> Arc<dyn Disk> {
+    Arc::new(RealDisk::with_io(path, IoMode::default(), runtime.io()))
+}
+
+/// Tells the total with the first step.
+struct Drawn<'a> {
+    progress: &'a dyn Progress,
+    phase: &'static str,
+    begun: std::cell::Cell<bool>,
+}
+
+impl<'a> Drawn<'a> {
+    fn new(progress: &'a dyn Progress, phase: &'static str) -> Self {
+        let begun = std::cell::Cell::new(false);
+        Self {
+            progress,
+            phase,
+            begun,
+        }
+    }
+
+    fn advance(&self, done: u64, total: u64) {
+        if !self.begun.replace(true) {
+            self.progress.phase(self.phase, Some(total));
+        }
+        self.progress.advance(done, 0);
+    }
+}

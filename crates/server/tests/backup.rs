@@ -1,0 +1,186 @@
+//! Backups and restores from the command line.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::fs;
+use std::path::Path;
+
+use support::{ONE, Server, assert_failed, dump, loaded, output, stoa, text};
+
+mod support;
+
+/// Loads one more quad; returns it.
+fn load(folder: &Path, name: &str) -> String {
+    let quad = format!("<http://a/{name}> <http://a/p> \"o\" .\n");
+    fs::write(folder.join("more.nt"), &quad).unwrap();
+    output(folder, &["load", "--db", "db", "more.nt"]);
+    quad
+}
+
+#[test]
+fn backups_are_incremental_and_each_can_be_restored() {
+    let folder = loaded();
+    let folder = folder.path();
+    let backup = ["backup", "--db", "db", "--to", "kept"];
+    let first = stoa(folder, &backup);
+    let message = text(&first.stderr);
+    assert!(first.status.success(), "{message}");
+    assert!(message.contains("backup 0 holds commit 1;"), "{message}");
+    load(folder, "two");
+    let second = text(&stoa(folder, &backup).stderr);
+    assert!(second.contains("backup 1 holds commit 2;"), "{second}");
+    let third = text(&stoa(folder, &backup).stderr);
+    assert!(third.contains("; 0 B were copied,"), "{third}");
+
+    let restore = [
+        "restore", "--from", "kept", "--db", "again", "--io", "pread",
+    ];
+    let restored = stoa(folder, &restore);
+    let message = text(&restored.stderr);
+    assert!(restored.status.success(), "{message}");
+    assert!(
+        message.contains("again: 2 quads as of commit 2, from backup 2"),
+        "{message}"
+    );
+    assert_eq!(output(folder, &["dump", "--db", "again"]), dump(folder));
+    let early = [
+        &restore[..4],
+        &["old", "--at", "1", "--memory", "256M", "--threads", "1"],
+    ]
+    .concat();
+    output(folder, &early);
+    assert_eq!(output(folder, &["dump", "--db", "old"]), ONE);
+    assert!(stoa(folder, &["check", "--db", "old"]).status.success());
+
+    // Never over a database, not even the one that it is of.
+    for db in ["db", "again"] {
+        let over = stoa(folder, &["restore", "--from", "kept", "--db", db]);
+        assert_failed(&over, 1, &["already is a database"]);
+    }
+    // The new timeline has backups of its own.
+    let other = stoa(folder, &["backup", "--db", "again", "--to", "kept"]);
+    assert_failed(
+        &other,
+        1,
+        &["backups of something else", "take another folder"],
+    );
+    output(folder, &["backup", "--db", "again", "--to", "kept2"]);
+}
+
+#[test]
+fn what_cannot_be_restored_is_told_and_makes_nothing() {
+    let folder = loaded();
+    let folder = folder.path();
+    output(folder, &["backup", "--db", "db", "--to", "kept"]);
+    let restore = |from, more: &[&str]| {
+        stoa(
+            folder,
+            &[&["restore", "--from", from, "--db", "new"], more].concat(),
+        )
+    };
+    for (from, more, code, parts) in [
+        (
+            "absent",
+            &[][..],
+            1,
+            &["absent is not a backup", "no such directory"][..],
+        ),
+        ("db", &[], 1, &["db is not a backup", "backup-NNNN"]),
+        (
+            "kept",
+            &["--at", "0"],
+            1,
+            &["commit 0 is not there", "begins with commit 1"],
+        ),
+        (
+            "kept",
+            &["--at", "noon"],
+            2,
+            &["give the number of a commit"],
+        ),
+    ] {
+        assert_failed(&restore(from, more), code, parts);
+        assert!(!folder.join("new").exists());
+    }
+    let beyond = restore("kept", &["--at", "7"]);
+    assert_failed(&beyond, 1, &["commit 7 is not there", "end with commit 1"]);
+    let query = stoa(folder, &["dump", "--db", "new"]);
+    assert_failed(&query, 1, &["restore was not finished"]);
+    assert!(restore("kept", &[]).status.success());
+    let absent = stoa(folder, &["backup", "--db", "absent", "--to", "more"]);
+    assert_failed(&absent, 1, &["absent is not a database"]);
+    assert!(!folder.join("more").exists());
+    fs::create_dir(folder.join("more")).unwrap();
+    fs::write(folder.join("more/letter.txt"), "").unwrap();
+    let foreign = stoa(folder, &["backup", "--db", "db", "--to", "more"]);
+    assert_failed(&foreign, 1, &["letter.txt"]);
+}
+
+#[test]
+fn an_archive_of_the_log_belongs_to_one_database() {
+    let folder = loaded();
+    let folder = folder.path();
+    let server = Server::start(folder, &["--archive-log", "log"]);
+    let status = server.ask("GET /status HTTP/1.1", "");
+    assert!(status.contains("\"archiveFailure\":null"), "{status}");
+    assert!(folder.join("log").is_dir());
+    drop(server);
+    let absent = folder.join("absent/log");
+    let served = stoa(
+        folder,
+        &[
+            "serve",
+            "--db",
+            "db",
+            "--archive-log",
+            absent.to_str().unwrap(),
+        ],
+    );
+    assert_failed(&served, 1, &["cannot create", "absent/log"]);
+    output(folder, &["backup", "--db", "db", "--to", "kept"]);
+    let restore = ["restore", "--from", "kept", "--db", "new", "--archive-log"];
+    let none = stoa(folder, &[&restore[..], &["nowhere"]].concat());
+    assert_failed(&none, 1, &["cannot list nowhere"]);
+    output(folder, &[&restore[..], &["log"]].concat());
+    assert_eq!(output(folder, &["dump", "--db", "new"]), ONE);
+}
+
+#[test]
+fn updates_between_backups_can_be_restored_one_by_one() {
+    let folder = loaded();
+    let folder = folder.path();
+    output(folder, &["backup", "--db", "db", "--to", "kept"]);
+    let mut dumps = vec![ONE.to_owned()];
+    for n in 2..6 {
+        let text = format!("INSERT DATA {{ <http://a/{n}> <http://a/p> {n} }}");
+        output(
+            folder,
+            &["update", "--db", "db", "--archive-log", "log", &text],
+        );
+        dumps.push(dump(folder));
+    }
+    output(folder, &["backup", "--db", "db", "--to", "kept"]);
+    for (index, expected) in dumps.iter().enumerate() {
+        let (commit, db) = ((index + 1).to_string(), format!("at{index}"));
+        output(
+            folder,
+            &["restore", "--from", "kept", "--db", &db, "--at", &commit],
+        );
+        assert_eq!(
+            output(folder, &["dump", "--db", &db]),
+            *expected,
+            "{commit}"
+        );
+    }
+    let times = [("2000-01-01", None), ("2999-01-01T00:00:00Z", dumps.last())];
+    for (time, expected) in times {
+        let db = format!("then{}", &time[..4]);
+        let done = stoa(
+            folder,
+            &["restore", "--from", "kept", "--db", &db, "--at", time],
+        );
+        match expected {
+            Some(expected) => assert_eq!(output(folder, &["dump", "--db", &db]), *expected),
+            None => assert_failed(&done, 1, &["a commit at that time is not there"]),
+        }
+    }
+}
