@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::options::QueryOptions;
 use crate::query::{self, Query, QueryResult};
 use crate::runtime::Runtime;
+use crate::update::{TRIES_MAX, is_passing};
 
 pub use stoa_quadstore::{ChangeCounts, TransactionOptions};
 
@@ -107,6 +108,50 @@ impl Database {
             database: self.clone(),
             inner: self.store().begin(options.clone())?,
         })
+    }
+
+    /// Does work in a transaction and commits it. If others have changed what it read meanwhile, it is done
+    /// again from the start; after some times alone, so that it always comes to an end.
+    ///
+    /// ```
+    /// # use stoa_database::*;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// # let writing = OpenOptions { access: Access::Exclusive, create: true };
+    /// # let database = Database::open(&runtime, folder.path().join("db"), &writing)?;
+    /// let graph = oxrdf::NamedNode::new_unchecked("http://example.org/graph");
+    /// let (existed, summary) = database.transact(|transaction| {
+    ///     let existed = transaction.graph_exists(&graph)?;
+    ///     transaction.create_graph(&graph)?;
+    ///     Ok(existed)
+    /// })?;
+    /// assert_eq!((existed, summary.commit), (false, 1));
+    /// # Ok::<_, Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of the work; `ReadOnly`, `RefusesWrites`, `DiskFull` and what else the disk gives.
+    pub fn transact<T>(
+        &self,
+        mut work: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<(T, CommitSummary)> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let alone = (tries > TRIES_MAX).then(|| self.alone());
+            let mut transaction = self.begin(&TransactionOptions::default())?;
+            let outcome = work(&mut transaction).and_then(|done| {
+                let summary = match &alone {
+                    Some(_) => transaction.commit_alone()?,
+                    None => transaction.commit()?,
+                };
+                Ok((done, summary))
+            });
+            match outcome {
+                Err(error) if is_passing(&error) => {}
+                outcome => return outcome,
+            }
+        }
     }
 }
 
@@ -257,6 +302,11 @@ impl Transaction {
         self.commit_with(CommitOptions {
             message: Some(message.into()),
         })
+    }
+
+    /// Commits while the caller keeps all others from it.
+    fn commit_alone(self) -> Result<CommitSummary> {
+        Ok(self.inner.commit(CommitOptions::default())?.into())
     }
 
     fn commit_with(self, options: CommitOptions) -> Result<CommitSummary> {

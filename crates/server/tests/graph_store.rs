@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use http_client::{Response, request};
 use support::Server;
@@ -334,4 +335,91 @@ fn several_documents_come_in_one_body() {
     assert_eq!(bad.status, 400);
     assert!(bad.text().contains("c.ttl: line 1"), "{}", bad.text());
     assert_eq!(lines(&server, G).len(), 3);
+}
+
+/// Sends a line to a graph again and again while `work` is done.
+fn while_others_write(server: &Server, work: impl FnOnce()) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let is_over = &is_over;
+        let others = std::thread::Builder::new();
+        let others = others.spawn_scoped(scope, move || {
+            let mut number = 0;
+            while !is_over.load(Ordering::Acquire) {
+                number += 1;
+                let triple = format!("<http://a/s> <http://a/p> {number} .");
+                let posted = send(server, "POST", G, "text/turtle", &triple);
+                assert!(matches!(posted.status, 201 | 204), "{}", posted.text());
+            }
+        });
+        // Set even if the work fails, so that the test ends.
+        let _over = Over(is_over);
+        others.unwrap();
+        work();
+    });
+}
+
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn what_needs_no_body_is_done_again_when_others_come_between() {
+    let (server, _folder) = serve();
+    while_others_write(&server, || {
+        for _ in 0..30 {
+            let deleted = request(&server.address, "DELETE", G, &[], b"");
+            assert!(matches!(deleted.status, 204 | 404), "{}", deleted.text());
+            let statements = "/repositories/default/statements?context=%3Chttp://a/g%3E";
+            let deleted = request(&server.address, "DELETE", statements, &[], b"");
+            assert_eq!(deleted.status, 204, "{}", deleted.text());
+            let parts =
+                "--x\r\nContent-Type: text/turtle\r\n\r\n<http://a/s> <http://a/q> 'x' .\r\n--x--";
+            let media_type = "multipart/form-data; boundary=x";
+            let put = send(&server, "PUT", G, media_type, parts);
+            assert!(matches!(put.status, 201 | 204), "{}", put.text());
+        }
+    });
+}
+
+/// A body that is read as it comes is there once only.
+#[test]
+fn a_client_whose_body_was_in_conflict_sends_it_again() {
+    let (server, _folder) = serve();
+    send(&server, "POST", G, "text/turtle", TRIPLE);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    write!(
+        stream,
+        "PUT {G} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/n-triples\r\n\
+         Transfer-Encoding: chunked\r\n\r\n"
+    )
+    .unwrap();
+    // More than waits anywhere, so that the transaction has begun.
+    let comment = format!("# {}\n", "x".repeat((1 << 16) - 3));
+    for _ in 0..512 {
+        write!(stream, "10000\r\n{comment}\r\n").unwrap();
+    }
+    let between = send(
+        &server,
+        "POST",
+        G,
+        "text/turtle",
+        "<http://a/s> <http://a/p> 'between' .",
+    );
+    assert_eq!(between.status, 204);
+    stream.write_all(b"0\r\n\r\n").unwrap();
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    let answer = http_client::parse(&bytes, false);
+    assert_eq!(answer.status, 409, "{}", answer.text());
+    let text = answer.text();
+    assert!(
+        text.contains("can be sent again") && text.contains("http://a/g"),
+        "{text}"
+    );
+    assert_eq!(lines(&server, G).len(), 2);
 }

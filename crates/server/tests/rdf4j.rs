@@ -20,6 +20,7 @@ const NIL: &str = "<http://rdf4j.org/schema/rdf4j#nil>";
 
 const FORM: &str = "application/x-www-form-urlencoded; charset=utf-8";
 const QUERY: &str = "application/sparql-query; charset=utf-8";
+const UPDATE: &str = "application/sparql-update; charset=utf-8";
 const BINARY: &str = "application/x-binary-rdf";
 const NT: &str = "application/n-triples";
 
@@ -258,6 +259,47 @@ fn each_address_answers_as_the_client_expects() {
             "UNSUPPORTED QUERY LANGUAGE: ",
         ),
         ("POST", "", FORM, "query=SELECT", 400, "MALFORMED QUERY: "),
+        // Updates.
+        (
+            "POST",
+            "/statements",
+            FORM,
+            "update=INSERT+DATA%7B%3Cs%3E+%3Cp%3E+5%7D&baseURI=http://a/&queryLn=SPARQL",
+            204,
+            "=",
+        ),
+        (
+            "POST",
+            "/statements",
+            UPDATE,
+            "DELETE DATA { <http://a/s> <http://a/p> 5 }",
+            204,
+            "=",
+        ),
+        (
+            "POST",
+            "/statements",
+            UPDATE,
+            "INSERT",
+            400,
+            "MALFORMED QUERY: ",
+        ),
+        (
+            "POST",
+            "/statements",
+            FORM,
+            "x=y",
+            400,
+            "the update is missing",
+        ),
+        (
+            "POST",
+            "/statements",
+            FORM,
+            "update=CLEAR+ALL&remove-graph-uri=http://a/g",
+            400,
+            "the parameter remove-graph-uri is not supported",
+        ),
         // Documents that cannot be read.
         ("POST", "/statements", NT, "oops", 400, "MALFORMED DATA: "),
         (
@@ -453,7 +495,8 @@ fn transactions_are_used_request_by_request() {
         &["_:n", "<http://a/p>", "\"2\"", "<http://a/g>"],
     ]);
     let more = binary(&[&["_:n", "<http://a/q>", "_:n"]]);
-    let ask = "ASK { <http://a/s> <http://a/p> '1' }";
+    let update = "DELETE { ?s ?p '1' } INSERT { ?s ?p '3' } WHERE { ?s ?p '1' }";
+    let ask = "ASK { <http://a/s> <http://a/p> '3' }";
     let rows: &[Exchange<'_>] = &[
         (
             "PUT",
@@ -483,6 +526,22 @@ fn transactions_are_used_request_by_request() {
         ("PUT", "action=SIZE&context=null", "", b"", 200, "=3"),
         (
             "PUT",
+            "action=UPDATE&queryLn=SPARQL&update&infer=true",
+            UPDATE,
+            update.as_bytes(),
+            204,
+            "=",
+        ),
+        (
+            "PUT",
+            "action=UPDATE",
+            UPDATE,
+            b"CLEAR ALL ; DROP GRAPH <http://a/none>",
+            404,
+            "there is no graph",
+        ),
+        (
+            "PUT",
             "action=QUERY&queryLn=SPARQL&query&infer=true",
             QUERY,
             ask.as_bytes(),
@@ -491,7 +550,7 @@ fn transactions_are_used_request_by_request() {
         ),
         (
             "PUT",
-            "action=QUERY&query&%24o=%221%22",
+            "action=QUERY&query&%24o=%223%22",
             QUERY,
             b"ASK { ?s ?p ?o }",
             200,
@@ -511,7 +570,7 @@ fn transactions_are_used_request_by_request() {
             "",
             b"",
             200,
-            "<http://a/s> <http://a/p> \"1\" .",
+            "<http://a/s> <http://a/p> \"3\" .",
         ),
         ("POST", "action=PING", "", b"", 200, "=60000"),
         ("PUT", "action=PREPARE", "", b"", 200, "="),
@@ -803,4 +862,37 @@ fn who_may_not_write_begins_no_transaction() {
     }
     let list = request(&server.address, "GET", "/repositories", &foreign, b"").text();
     assert!(list.contains("false"), "{list}");
+}
+
+/// Each replaces what it finds.
+#[test]
+fn namespaces_are_set_by_many_at_once() {
+    let (server, _folder) = serve(&[]);
+    let put = |prefix: &str, namespace: &str| {
+        let target = format!("/repositories/default/namespaces/{prefix}");
+        send(&server, "PUT", &target, "text/plain", namespace.as_bytes())
+    };
+    std::thread::scope(|scope| {
+        for client in 0..4 {
+            let put = &put;
+            let work = move || {
+                for number in 0..15 {
+                    let done = put("same", &format!("http://a/{client}/{number}#"));
+                    assert_eq!(done.status, 204, "{}", done.text());
+                }
+            };
+            std::thread::Builder::new()
+                .spawn_scoped(scope, work)
+                .unwrap();
+        }
+    });
+    let all = send(
+        &server,
+        "GET",
+        "/repositories/default/namespaces?format=csv",
+        "",
+        b"",
+    );
+    let count = all.text().matches("http://a/").count();
+    assert_eq!(count, 1, "{}", all.text());
 }

@@ -36,7 +36,7 @@ use run::Run;
 pub type UpdateSummary = CommitSummary;
 
 /// A request that was in conflict so often runs alone.
-const TRIES_MAX: usize = 5;
+pub(crate) const TRIES_MAX: usize = 5;
 
 impl Database {
     /// Runs an update request as one transaction: all of it or, after an error, nothing. It sees what it
@@ -205,7 +205,7 @@ fn check_dataset(operations: &[Operation], options: &UpdateOptions) -> Result<()
 }
 
 /// Whether another run may do better.
-fn is_passing(error: &Error) -> bool {
+pub(crate) fn is_passing(error: &Error) -> bool {
     matches!(
         error,
         Error::Conflict { .. } | Error::SnapshotExpired { .. }

@@ -12,11 +12,11 @@ use serde_json::json;
 use stoa_database::oxrdf::NamedNode;
 use stoa_database::{Database, UpdateOptions};
 
-use super::Service;
 use super::body::{ResponseBody, whole};
 use super::parameters::Parameters;
 use super::problem::Problem;
 use super::writing::{mark, write};
+use super::{Service, Settings};
 
 /// Runs an update, which a client that may write has sent. Relative IRIs are relative to the address of the
 /// endpoint.
@@ -27,6 +27,28 @@ pub(super) async fn update(
     service: &Service,
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
+    let options = options(parameters, endpoint, &service.settings)?;
+    let database = database.clone();
+    let summary = write(service, move || Ok(database.update(&text, &options)?)).await?;
+    let told = json!({
+        "commit": summary.commit,
+        "added": summary.added,
+        "removed": summary.removed,
+    });
+    let mut response = whole("application/json", format!("{told}\n"));
+    mark(response.headers_mut(), &summary);
+    Ok(response)
+}
+
+/// The options of an update as the server and the request say.
+///
+/// # Errors
+/// 400 for parameters that only queries have, and for graphs that are no IRIs.
+pub(super) fn options(
+    parameters: &Parameters,
+    endpoint: String,
+    settings: &Settings,
+) -> Result<UpdateOptions, Problem> {
     let of_queries = [
         ("query", parameters.query.is_some()),
         ("default-graph-uri", !parameters.default_graphs.is_empty()),
@@ -39,13 +61,12 @@ pub(super) async fn update(
              using-named-graph-uri"
         )));
     }
-    let settings = &service.settings;
     let asked = parameters
         .timeout
         .map(|seconds| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX));
     // A Host that is none gives no base.
     let address = || NamedNode::new(endpoint).ok().map(NamedNode::into_string);
-    let options = UpdateOptions {
+    Ok(UpdateOptions {
         base: parameters.base.clone().or_else(address),
         timeout: Some(asked.map_or(settings.timeout, |asked| asked.min(settings.timeout))),
         default_graph_union: settings.default_graph_union,
@@ -53,17 +74,7 @@ pub(super) async fn update(
         using_named_graphs: iris("using-named-graph-uri", &parameters.using_named_graphs)?,
         message: parameters.message.clone(),
         ..UpdateOptions::default()
-    };
-    let database = database.clone();
-    let summary = write(service, move || Ok(database.update(&text, &options)?)).await?;
-    let told = json!({
-        "commit": summary.commit,
-        "added": summary.added,
-        "removed": summary.removed,
-    });
-    let mut response = whole("application/json", format!("{told}\n"));
-    mark(response.headers_mut(), &summary);
-    Ok(response)
+    })
 }
 
 fn iris(parameter: &str, values: &[String]) -> Result<Vec<NamedNode>, Problem> {

@@ -67,6 +67,14 @@ pub(super) fn unknown_media_type(name: &str) -> Problem {
     )
 }
 
+/// Says of a conflict what the client can do: the server has not kept the body that it would need.
+pub(super) fn again(mut problem: Problem) -> Problem {
+    if matches!(problem.code, "conflict" | "snapshot-expired") {
+        problem.detail += "; the same request can be sent again";
+    }
+    problem
+}
+
 /// What comes through the channel; if it breaks off without an end, the client has gone.
 enum Piece {
     Bytes(Bytes),

@@ -4,7 +4,7 @@
 //! | address below `/repositories/NAME` | methods                  | what it is                        |
 //! |------------------------------------|--------------------------|-----------------------------------|
 //! |                                    | GET, POST                | queries, with `$name=` bindings   |
-//! | `/statements`                      | GET, PUT, POST, DELETE   | quads by pattern                  |
+//! | `/statements`                      | GET, PUT, POST, DELETE   | quads by pattern; updates         |
 //! | `/size`, `/contexts`               | GET                      | how many quads; names of graphs   |
 //! | `/namespaces`, `/namespaces/P`     | GET, PUT, DELETE         | prefixes                          |
 //! | `/rdf-graphs/service`              | as `/store`              | the Graph Store Protocol          |

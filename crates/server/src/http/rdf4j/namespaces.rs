@@ -9,8 +9,8 @@ use hyper::{Method, Response, StatusCode};
 use stoa_database::oxrdf::vocab::xsd;
 use stoa_database::oxrdf::{GraphName, Literal, NamedNode, Quad, Term};
 use stoa_database::{
-    CancelHandle, CommitSummary, Database, QueryOptions, QueryResult, StatementGraphs,
-    StatementPattern, TransactionOptions,
+    CancelHandle, CommitSummary, Database, Error, QueryOptions, QueryResult, StatementGraphs,
+    StatementPattern, Transaction,
 };
 
 use super::{Request, done, table, text};
@@ -27,9 +27,6 @@ const SUBJECT: &str = "urn:stoa:prefix:";
 
 const PREFIX: &str = "http://purl.org/vocab/vann/preferredNamespacePrefix";
 const NAMESPACE: &str = "http://purl.org/vocab/vann/preferredNamespaceUri";
-
-/// How often a change is tried again that another one came between.
-const TRIES: usize = 10;
 
 /// Answers requests about all namespaces.
 pub(super) async fn all(request: Request<'_>) -> Result<Response<ResponseBody>, Problem> {
@@ -115,23 +112,13 @@ enum Change {
 }
 
 impl Change {
-    /// Commits the change. It reads what it replaces, so another one may come between; then it is tried
-    /// again.
     fn apply(&self, database: &Database) -> Result<CommitSummary, Problem> {
-        let mut tries = 1;
-        loop {
-            match self.try_once(database) {
-                Err(problem) if problem.status == StatusCode::CONFLICT && tries < TRIES => {
-                    tries += 1;
-                }
-                outcome => return outcome,
-            }
-        }
+        let done = database.transact(|transaction| self.make(transaction));
+        Ok(done?.1)
     }
 
-    fn try_once(&self, database: &Database) -> Result<CommitSummary, Problem> {
+    fn make(&self, transaction: &mut Transaction) -> Result<(), Error> {
         let graph = GraphName::from(NamedNode::new_unchecked(NAMESPACES));
-        let mut transaction = database.begin(&TransactionOptions::default())?;
         let prefix = match self {
             Self::Clear => None,
             Self::Remove(prefix) | Self::Set(prefix, _) => Some(subject(prefix)),
@@ -154,7 +141,7 @@ impl Change {
             ];
             transaction.insert(&mut quads.into_iter())?;
         }
-        Ok(transaction.commit()?)
+        Ok(())
     }
 }
 

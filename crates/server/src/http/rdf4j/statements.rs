@@ -2,17 +2,20 @@
 
 use hyper::header::{ACCEPT, CONTENT_TYPE};
 use hyper::{Method, Response, StatusCode};
-use stoa_database::{CancelHandle, GraphFormat, StatementPattern, TransactionOptions};
+use stoa_database::{
+    CancelHandle, GraphFormat, StatementPattern, TransactionOptions, UpdateOptions,
+};
 
 use super::upload::Upload;
 use super::values::Parameters;
 use super::{Request, done, text};
 use crate::http::answering::{Work, choose};
-use crate::http::body::ResponseBody;
-use crate::http::parameters::split_content_type;
+use crate::http::body::{ResponseBody, read_text};
+use crate::http::parameters::{self, pairs, split_content_type};
 use crate::http::problem::Problem;
 use crate::http::route::{joined, run};
-use crate::http::upload::write_with_body;
+use crate::http::updating;
+use crate::http::upload::{again, write_with_body};
 use crate::http::writing::write;
 
 /// Formats of statements; those with graphs come first.
@@ -43,9 +46,11 @@ pub(super) async fn statements(request: Request<'_>) -> Result<Response<Response
     if method == Method::DELETE {
         let database = request.database.clone();
         let summary = write(request.service, move || {
-            let mut transaction = database.begin(&TransactionOptions::default())?;
-            transaction.remove_statements(&parameters.pattern(), &CancelHandle::new())?;
-            Ok(transaction.commit()?)
+            let pattern = parameters.pattern();
+            let done = database.transact(|transaction| {
+                transaction.remove_statements(&pattern, &CancelHandle::new())
+            });
+            Ok(done?.1)
         })
         .await?;
         return Ok(done(StatusCode::NO_CONTENT, &summary));
@@ -56,7 +61,7 @@ pub(super) async fn statements(request: Request<'_>) -> Result<Response<Response
         || media_type == "application/sparql-update"
         || media_type == "application/x-www-form-urlencoded";
     if method == Method::POST && is_update {
-        return Err(no_update());
+        return update(request).await;
     }
     load(request, parameters, method == Method::PUT).await
 }
@@ -96,16 +101,64 @@ async fn load(
         upload.add(&mut transaction, reader)?;
         Ok(transaction.commit()?)
     })
+    .await
+    .map_err(again)?;
+    Ok(done(StatusCode::NO_CONTENT, &summary))
+}
+
+async fn update(request: Request<'_>) -> Result<Response<ResponseBody>, Problem> {
+    let service = request.service;
+    let database = request.database.clone();
+    let update = Update::of(request).await?;
+    let summary = write(service, move || {
+        Ok(database.update(&update.text, &update.options)?)
+    })
     .await?;
     Ok(done(StatusCode::NO_CONTENT, &summary))
 }
 
-pub(super) fn no_update() -> Problem {
-    Problem::new(
-        StatusCode::BAD_REQUEST,
-        "unsupported",
-        "not supported yet: SPARQL Update",
-    )
+/// An update as a request brings it.
+pub(super) struct Update {
+    pub(super) text: String,
+    pub(super) options: UpdateOptions,
+}
+
+impl Update {
+    /// Reads an update that is the body, or a parameter of the address or of a form.
+    ///
+    /// # Errors
+    /// 400 if there is none, and for parameters that an update does not have.
+    pub(super) async fn of(request: Request<'_>) -> Result<Self, Problem> {
+        let mut form = request.query().to_owned();
+        let endpoint = request.client.endpoint.clone();
+        let settings = &request.service.settings;
+        let (head, body) = request.incoming.into_parts();
+        let content_type = joined(&head.headers, &CONTENT_TYPE)?.unwrap_or_default();
+        let (media_type, _) = split_content_type(&content_type);
+        let body = read_text(&head.headers, body, settings.client_timeout).await?;
+        let is_direct = media_type == "application/sparql-update";
+        if !is_direct {
+            form = format!("{form}&{body}");
+        }
+        // Without them the update would change other graphs than the client thinks.
+        for (name, _) in pairs(&form)? {
+            if matches!(name.as_str(), "remove-graph-uri" | "insert-graph-uri") {
+                return Err(Problem::bad_request(format!(
+                    "the parameter {name} is not supported: say it in the update, with WITH"
+                )));
+            }
+        }
+        let mut parameters = parameters::Parameters::default();
+        parameters.add_form(&form)?;
+        if is_direct {
+            // The client puts an empty parameter of that name beside it.
+            parameters.update = Some(body);
+        }
+        let text = parameters.update.take();
+        let text = text.ok_or_else(|| Problem::bad_request("the update is missing"))?;
+        let options = updating::options(&parameters, endpoint, settings)?;
+        Ok(Self { text, options })
+    }
 }
 
 /// How many statements there are.

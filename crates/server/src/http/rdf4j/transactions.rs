@@ -21,7 +21,7 @@ use stoa_database::{
 };
 use tokio::time::Instant;
 
-use super::statements::{format, no_update};
+use super::statements::{Update, format};
 use super::upload::Upload;
 use super::values::Parameters;
 use super::{Request, done, empty, text};
@@ -353,13 +353,29 @@ pub(super) async fn transaction(
         }
         "GET" => export(request, parameters, open).await,
         "QUERY" => query(request, open).await,
-        "UPDATE" => Err(no_update()),
+        "UPDATE" => update(request, open).await,
         "ADD" | "DELETE" => change(request, parameters, open, action == "ADD").await,
         _ => Err(Problem::bad_request(
             "the parameter action is one of QUERY, UPDATE, ADD, DELETE, GET, SIZE, PING, PREPARE, \
              COMMIT and ROLLBACK",
         )),
     }
+}
+
+async fn update(
+    request: Request<'_>,
+    open: Arc<OpenTransaction>,
+) -> Result<Response<ResponseBody>, Problem> {
+    let service = request.service;
+    let mut update = Update::of(request).await?;
+    update.options.cancel = open.cancel.clone();
+    write(service, move || {
+        open.with(false, |transaction| {
+            Ok(transaction.update(&update.text, &update.options)?)
+        })
+    })
+    .await?;
+    Ok(empty(StatusCode::NO_CONTENT))
 }
 
 /// Statements as the transaction sees them.

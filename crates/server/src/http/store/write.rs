@@ -15,17 +15,17 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use hyper::{Method, Response, StatusCode};
 use stoa_database::oxrdf::{GraphName, NamedNode};
 use stoa_database::{
-    ChangeCounts, CommitSummary, Database, DocumentOptions, DumpScope, GraphFormat, Input,
-    Transaction, TransactionOptions,
+    CommitSummary, Database, DocumentOptions, DumpScope, Error, GraphFormat, Input, Transaction,
+    TransactionOptions,
 };
 
-use super::multipart;
+use super::multipart::{Part, parts};
 use crate::http::Service;
 use crate::http::body::{ResponseBody, read_bytes};
 use crate::http::parameters::{parameter_of, split_content_type};
 use crate::http::problem::Problem;
 use crate::http::route::{Client, joined};
-use crate::http::upload::{BODY, format_of, write_with_body};
+use crate::http::upload::{BODY, again, format_of, write_with_body};
 use crate::http::writing::{mark, write};
 
 /// Answers PUT, POST and DELETE.
@@ -59,19 +59,14 @@ pub(in crate::http) async fn change(
     let patience = service.settings.client_timeout;
     let (summary, created) = match content {
         Content::Document(format) => {
-            let work = move |reader: Box<dyn Read + Send>| {
-                change.apply(|change, transaction| {
-                    let input = Input::from_reader(BODY, reader);
-                    Ok(transaction.load(input, &change.options(format))?)
-                })
-            };
-            write_with_body(service, &head.headers, body, work).await?
+            let work = move |reader| Ok(change.load(format, reader)?);
+            let done = write_with_body(service, &head.headers, body, work).await;
+            done.map_err(again)?
         }
         Content::Parts(boundary) => {
             let bytes = read_bytes(&head.headers, body, patience).await?;
             write(service, move || {
-                change
-                    .apply(|change, transaction| change.load_parts(transaction, &bytes, &boundary))
+                Ok(change.load_parts(&parts(&bytes, &boundary)?)?)
             })
             .await?
         }
@@ -157,50 +152,70 @@ impl Change {
         }
     }
 
-    fn load_parts(
-        &self,
-        transaction: &mut Transaction,
-        bytes: &[u8],
-        boundary: &str,
-    ) -> Result<ChangeCounts, Problem> {
-        let mut all = ChangeCounts::default();
-        for part in multipart::parts(bytes, boundary)? {
-            let input = Input::from_bytes(part.name, part.body);
-            let counts = transaction.load(input, &self.options(part.format))?;
-            all.added += counts.added;
-            all.removed += counts.removed;
+    /// Whether the graph is there. Asked outside of the transaction, since the answer changes nothing but the
+    /// status: what only adds is never in conflict.
+    fn exists(&self) -> Result<bool, Error> {
+        match &self.graph {
+            Some(GraphName::NamedNode(graph)) => self.database.graph_exists(graph),
+            _ => Ok(true),
         }
-        Ok(all)
     }
 
-    /// Clears what is replaced, loads, and commits. Says, too, whether the graph is a new one.
-    fn apply(
+    /// Loads a document, which is read once. Says, too, whether the graph is a new one.
+    fn load(
         &self,
-        load: impl FnOnce(&Self, &mut Transaction) -> Result<ChangeCounts, Problem>,
-    ) -> Result<(CommitSummary, bool), Problem> {
-        // Asked outside of the transaction, since the answer changes nothing but the status: what
-        // only adds is never in conflict.
-        let existed = match &self.graph {
-            Some(GraphName::NamedNode(graph)) => self.database.graph_exists(graph)?,
-            _ => true,
-        };
+        format: GraphFormat,
+        reader: Box<dyn Read + Send>,
+    ) -> Result<(CommitSummary, bool), Error> {
+        let existed = self.exists()?;
         let mut transaction = self.database.begin(&TransactionOptions::default())?;
+        let input = Input::from_reader(BODY, reader);
+        self.fill(&mut transaction, existed, |transaction| {
+            Ok(transaction.load(input, &self.options(format))?.added)
+        })?;
+        Ok((transaction.commit()?, !existed))
+    }
+
+    /// The same with documents that can be read again.
+    fn load_parts(&self, parts: &[Part<'_>]) -> Result<(CommitSummary, bool), Error> {
+        let existed = self.exists()?;
+        let done = self.database.transact(|transaction| {
+            self.fill(transaction, existed, |transaction| {
+                let mut added = 0;
+                for part in parts {
+                    let input = Input::from_bytes(part.name.as_str(), part.body);
+                    let counts = transaction.load(input, &self.options(part.format))?;
+                    added += counts.added;
+                }
+                Ok(added)
+            })
+        });
+        Ok((done?.1, !existed))
+    }
+
+    /// Clears what is replaced, and loads.
+    fn fill(
+        &self,
+        transaction: &mut Transaction,
+        existed: bool,
+        load: impl FnOnce(&mut Transaction) -> Result<u64, Error>,
+    ) -> Result<(), Error> {
         if self.replaces {
-            self.clear(&mut transaction)?;
+            self.clear(transaction)?;
         }
-        let counts = load(self, &mut transaction)?;
+        let added = load(transaction)?;
         if let Some(GraphName::NamedNode(graph)) = &self.graph
-            && counts.added == 0
+            && added == 0
             && (self.replaces || !existed)
         {
             // An empty document makes an empty graph.
             transaction.create_graph(graph)?;
         }
-        Ok((transaction.commit()?, !existed))
+        Ok(())
     }
 
     /// Removes the graph, or all of them.
-    fn clear(&self, transaction: &mut Transaction) -> Result<(), Problem> {
+    fn clear(&self, transaction: &mut Transaction) -> Result<(), Error> {
         match &self.graph {
             Some(graph) => {
                 transaction.clear_graph(graph)?;
@@ -216,19 +231,24 @@ impl Change {
     }
 
     fn delete(&self) -> Result<CommitSummary, Problem> {
-        let mut transaction = self.database.begin(&TransactionOptions::default())?;
-        match &self.graph {
-            None => {
-                return Err(Problem::bad_request(
-                    "name the graph that is deleted, with graph=IRI or default",
-                ));
+        let Some(graph) = &self.graph else {
+            return Err(Problem::bad_request(
+                "name the graph that is deleted, with graph=IRI or default",
+            ));
+        };
+        let (missing, summary) = self.database.transact(|transaction| {
+            if let GraphName::NamedNode(graph) = graph
+                && !transaction.graph_exists(graph)?
+            {
+                return Ok(Some(graph));
             }
-            Some(GraphName::NamedNode(graph)) if !transaction.graph_exists(graph)? => {
-                return Err(super::no_such_graph(graph));
-            }
-            Some(_) => self.clear(&mut transaction)?,
+            self.clear(transaction)?;
+            Ok(None)
+        })?;
+        match missing {
+            Some(graph) => Err(super::no_such_graph(graph)),
+            None => Ok(summary),
         }
-        Ok(transaction.commit()?)
     }
 }
 
