@@ -8,6 +8,7 @@ import org.eclipse.rdf4j.model.Resource;
 import org.eclipse.rdf4j.model.Statement;
 import org.eclipse.rdf4j.model.util.Values;
 import org.eclipse.rdf4j.query.MalformedQueryException;
+import org.eclipse.rdf4j.query.QueryEvaluationException;
 import org.eclipse.rdf4j.repository.RepositoryConnection;
 import org.eclipse.rdf4j.repository.RepositoryException;
 import org.eclipse.rdf4j.repository.http.HTTPRepository;
@@ -145,7 +146,7 @@ public final class Rdf4jRepository {
             check(!result.hasNext(), "one solution");
         }
         long triples = 0;
-        try (var result = connection.prepareGraphQuery("CONSTRUCT WHERE { GRAPH ?g { ?s ?p ?o } }").evaluate()) {
+        try (var result = connection.prepareGraphQuery("CONSTRUCT { ?s ?p ?o } { GRAPH ?g { ?s ?p ?o } }").evaluate()) {
             for (Statement ignored : result) {
                 triples++;
             }
@@ -154,7 +155,8 @@ public final class Rdf4jRepository {
         try {
             connection.prepareTupleQuery("SELECT * { ?s ?p }").evaluate();
             throw new AssertionError("a syntax error was not reported");
-        } catch (MalformedQueryException expected) {
+        } catch (QueryEvaluationException expected) {
+            check(expected.getCause() instanceof MalformedQueryException, "kind " + expected.getCause());
             check(String.valueOf(expected.getMessage()).contains("line 1"), "message " + expected.getMessage());
         }
     }
