@@ -17,3 +17,4 @@ pub mod result_file;
 pub mod scratch;
 pub mod serializability;
 pub mod w3c;
+pub mod workloads;

@@ -316,6 +316,10 @@ impl Inner {
         let checkpoint = self.store.begin()?;
         let root = base.0.base.root.checkpoint;
         if root != self.store.root().checkpoint {
+            if self.keeper.is_running() {
+                // Its root is there, and the snapshot of it not yet.
+                return Err(stoa_storage::Error::CheckpointRunning.into());
+            }
             // It was written and could not be read; what was committed since is in the log.
             return Err(Error::Internal("a snapshot of another root than the last"));
         }

@@ -75,7 +75,7 @@ fn errors_are_problem_documents() {
             "POST /sparql HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded",
             "",
             "400",
-            "query is missing",
+            "neither a query nor an update",
         ),
         ("GET /nothing HTTP/1.1", "", "404", "/sparql"),
         (

@@ -34,8 +34,8 @@ struct State {
     stop: bool,
     /// There may be something to do.
     woken: bool,
-    /// A checkpoint is being made.
-    running: bool,
+    /// Checkpoints that are being made: one, and the one before may not have said yet that it is over.
+    running: usize,
     /// Why the last checkpoint of the keeper failed.
     failure: Option<String>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Running<'a>(&'a Keeper);
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        lock(&self.0.state).running = false;
+        lock(&self.0.state).running -= 1;
         self.0.changed.notify_all();
     }
 }
@@ -53,8 +53,13 @@ impl Drop for Running<'_> {
 impl Keeper {
     /// Says that a checkpoint is being made.
     pub(crate) fn running(&self) -> Running<'_> {
-        lock(&self.state).running = true;
+        lock(&self.state).running += 1;
         Running(self)
+    }
+
+    /// Whether a checkpoint is being made, which may have written its root and not shown it yet.
+    pub(crate) fn is_running(&self) -> bool {
+        lock(&self.state).running > 0
     }
 
     /// Wakes the keeper if there is something to do for it.
@@ -68,7 +73,7 @@ impl Keeper {
 
     fn wait_for_checkpoint(&self) {
         let mut state = lock(&self.state);
-        while state.running {
+        while state.running > 0 {
             state = wait(&self.changed, state);
         }
     }

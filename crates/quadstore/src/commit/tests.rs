@@ -6,7 +6,7 @@ use stoa_storage::{Cache, Identity, MemoryBudget, SimulatedDisk, Store};
 use stoa_terms::{Kind, TermId};
 
 use super::recent::Recent;
-use crate::delta::{Changes, EffectiveChanges, GraphChange, NewTerms};
+use crate::delta::{Changes, CheckpointOptions, EffectiveChanges, GraphChange, NewTerms};
 use crate::quad_store::QuadStore;
 
 fn store() -> QuadStore {
@@ -70,6 +70,32 @@ fn commits_are_remembered_as_long_as_somebody_needs_them() {
     drop(young);
     assert_eq!(numbers(3), None);
     assert_eq!(numbers(4), Some(vec![]));
+}
+
+/// The root of one is there before its snapshot is: nobody may begin another one meanwhile.
+#[test]
+fn checkpoints_of_several_threads_wait_for_each_other() {
+    let store = store();
+    let options = CheckpointOptions {
+        threads: 1,
+        memory_bytes: 64 << 20,
+        cancel: Arc::default(),
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (store, options) = (&store, &options);
+            scope.spawn(move || {
+                for number in 0..100 {
+                    let name = format!("urn:{thread}:{number}");
+                    commit(store, &store.snapshot(), [&name, "urn:p", &name]);
+                    store.checkpoint_after_others(options).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(store.snapshot().commit(), 400);
+    store.checkpoint_after_others(&options).unwrap();
+    assert_eq!(store.snapshot().quads(), 400);
 }
 
 #[test]

@@ -1,0 +1,176 @@
+//! A server under load is killed with SIGKILL, time and again: what its clients were told is there, and behind
+//! it at most what each of them had under way, whole.
+//!
+//! `STOA_LONG` makes ten times as many rounds.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+#[path = "support/http_client.rs"]
+mod http_client;
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::mpsc::{Sender, channel};
+
+use http_client::{Response, parse, request};
+use support::{Server, output};
+use tempfile::TempDir;
+
+const CLIENTS: usize = 4;
+/// Quads that a request of a client adds.
+const QUADS: usize = 4;
+
+/// Sends a request; none if the server went away before it had answered.
+fn send(address: &str, target: &str, content_type: &str, body: &str) -> Option<Response> {
+    let mut stream = TcpStream::connect(address).ok()?;
+    let length = body.len();
+    write!(
+        stream,
+        "POST {target} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: {content_type}\r\n\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .ok()?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).ok()?;
+    if !bytes.windows(4).any(|window| window == b"\r\n\r\n") {
+        return None;
+    }
+    let answer = parse(&bytes, false);
+    answer.is_whole.then_some(answer)
+}
+
+/// What a client sends as its request of this number: quads of its own, and one more for all.
+fn update(client: usize, number: usize) -> String {
+    let quads: String = (0..QUADS)
+        .map(|quad| {
+            format!("<urn:s:{client}:{number}:{quad}> <urn:p> <urn:of:{client}:{number}> . ")
+        })
+        .collect();
+    match number % 3 {
+        0 => format!("INSERT DATA {{ {quads} }}"),
+        // In conflict with the others', and so repeated.
+        _ => format!(
+            "INSERT {{ {quads} }} WHERE {{}} ;
+             DELETE {{ <urn:all> <urn:count> ?n }} INSERT {{ <urn:all> <urn:count> ?m }}
+             WHERE {{ <urn:all> <urn:count> ?n BIND(?n + 1 AS ?m) }}"
+        ),
+    }
+}
+
+/// How many of the first `requests` requests of a client count.
+fn counted(requests: usize) -> usize {
+    (0..requests).filter(|number| number % 3 != 0).count()
+}
+
+/// Sends requests until the server is gone, and tells of each that was acknowledged.
+fn load(address: &str, client: usize, first: usize, told: &Sender<(usize, usize)>) {
+    for number in first.. {
+        let text = update(client, number);
+        let Some(answer) = send(address, "/sparql", "application/sparql-update", &text) else {
+            return;
+        };
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let added = QUADS + usize::from(number % 3 != 0);
+        assert_eq!(
+            answer.header("stoa-added"),
+            Some(added.to_string().as_str())
+        );
+        told.send((client, number)).unwrap();
+        if number % 16 == 4 * client {
+            let Some(answer) = send(address, "/checkpoint", "text/plain", "") else {
+                return;
+            };
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+    }
+}
+
+fn ask(server: &Server, query: &str) -> Vec<String> {
+    let headers = [
+        ("Content-Type", "application/sparql-query"),
+        ("Accept", "text/csv"),
+    ];
+    let answer = request(
+        &server.address,
+        "POST",
+        "/sparql",
+        &headers,
+        query.as_bytes(),
+    );
+    assert_eq!(
+        (answer.status, answer.is_whole),
+        (200, true),
+        "{}",
+        answer.text()
+    );
+    answer.text().lines().skip(1).map(str::to_owned).collect()
+}
+
+/// How many requests of each client are there; each is whole, and none is missing before another.
+fn found(server: &Server) -> BTreeMap<usize, usize> {
+    let mut found: BTreeMap<usize, usize> = (0..CLIENTS).map(|client| (client, 0)).collect();
+    let query = "SELECT ?of (COUNT(*) AS ?n) { ?s <urn:p> ?of } GROUP BY ?of";
+    let mut requests = Vec::new();
+    for row in ask(server, query) {
+        let (of, quads) = row.split_once(',').unwrap();
+        assert_eq!(quads, QUADS.to_string(), "{of} is not whole");
+        let (client, number) = of.strip_prefix("urn:of:").unwrap().split_once(':').unwrap();
+        requests.push((client.parse().unwrap(), number.parse::<usize>().unwrap()));
+    }
+    requests.sort_unstable();
+    for (client, number) in requests {
+        let next = found.get_mut(&client).unwrap();
+        assert_eq!(number, *next, "client {client} misses a request");
+        *next += 1;
+    }
+    found
+}
+
+#[test]
+fn what_a_killed_server_acknowledged_is_there() {
+    let folder = TempDir::new().unwrap();
+    let insert = "INSERT DATA { <urn:all> <urn:count> 0 }";
+    output(folder.path(), &["update", "--db", "db", insert]);
+    let rounds = match std::env::var_os("STOA_LONG") {
+        Some(_) => 50,
+        None => 5,
+    };
+    let mut last: BTreeMap<usize, usize> = (0..CLIENTS).map(|client| (client, 0)).collect();
+    for round in 0..rounds {
+        let mut server = Server::start(folder.path(), &["--memory", "256M"]);
+        std::thread::scope(|scope| {
+            let (told, reports) = channel();
+            for (client, first) in last.clone() {
+                let (address, told) = (server.address.clone(), told.clone());
+                scope.spawn(move || load(&address, client, first, &told));
+            }
+            drop(told);
+            for (number, (client, request)) in reports.into_iter().enumerate() {
+                last.insert(client, request + 1);
+                // The others are at work, at any point of it.
+                if number == 20 + round * 7 % 60 {
+                    server.process.0.kill().unwrap();
+                }
+            }
+        });
+        drop(server);
+        let server = Server::start(folder.path(), &[]);
+        for (client, requests) in found(&server) {
+            let acknowledged = last.insert(client, requests).unwrap();
+            assert!(
+                requests == acknowledged || requests == acknowledged + 1,
+                "round {round}, client {client}: {acknowledged} acknowledged, {requests} found"
+            );
+        }
+        let count = last
+            .values()
+            .map(|requests| counted(*requests))
+            .sum::<usize>();
+        let found = ask(&server, "SELECT ?n { <urn:all> <urn:count> ?n }");
+        assert_eq!(found, [count.to_string()], "round {round}");
+        drop(server);
+        output(folder.path(), &["check", "--db", "db"]);
+    }
+    assert!(last.values().sum::<usize>() > 20 * rounds, "{last:?}");
+}
