@@ -13,6 +13,7 @@ use crate::dataset_statistics::DatasetStatistics;
 use crate::dump::{self, Dump, DumpScope};
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
+use crate::history;
 use crate::info::{CheckSummary, Info, LogInfo};
 use crate::keeper::Keeper;
 use crate::load::{self, LoadSummary, Progress};
@@ -258,7 +259,7 @@ impl Database {
     }
 
     /// Answers a query. Solutions and triples are computed while they are taken, all over the state
-    /// that the database has now.
+    /// that the database has now, or had at the moment that the options name.
     ///
     /// ```
     /// # use stoa_database::*;
@@ -278,7 +279,7 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// `Syntax`, `Unsupported`, `LimitExceeded` before it runs; `Timeout`, `Cancelled`,
+    /// `Syntax`, `Unsupported`, `LimitExceeded`, `NoSuchCommit` before it runs; `Timeout`, `Cancelled`,
     /// `MemoryExceeded` and what the disk gives while it does.
     pub fn query(&self, text: &str, options: &QueryOptions) -> Result<QueryResult> {
         QueryResult::new(self.prepare(text, options)?)
@@ -291,7 +292,7 @@ impl Database {
     pub fn prepare(&self, text: &str, options: &QueryOptions) -> Result<Query> {
         query::prepare(
             &self.shared.runtime,
-            self.shared.store.snapshot(),
+            history::snapshot(&self.shared.store, options.at.as_ref())?,
             text,
             options,
         )

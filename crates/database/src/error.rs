@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use crate::history::time_text;
 use crate::limits::EXCERPT_CHARACTERS_MAX;
 
 /// A result with this crate's [`Error`].
@@ -46,6 +47,13 @@ pub enum Error {
         requested_bytes: u64,
         /// The bytes that may be taken in all.
         limit_bytes: u64,
+    },
+    /// The commit or the time that was asked for has not come yet, or is not kept any more.
+    NoSuchCommit {
+        /// Whether it was there.
+        is_expired: bool,
+        /// What was asked for, and what can be read.
+        message: String,
     },
     /// The query has SERVICE, and the runtime has nothing to ask endpoints with.
     ServiceOff,
@@ -248,9 +256,10 @@ impl fmt::Display for Error {
                 f,
                 "{directory} already is a database, and is left as it is; restore into a new folder"
             ),
-            Self::Format { message, .. } | Self::Log { message } | Self::Backup { message } => {
-                f.write_str(message)
-            }
+            Self::Format { message, .. }
+            | Self::Log { message }
+            | Self::Backup { message }
+            | Self::NoSuchCommit { message, .. } => f.write_str(message),
             Self::ReadOnly => f.write_str("the database was opened for reading only"),
             Self::RefusesWrites { reason } => write!(
                 f,
@@ -362,6 +371,34 @@ impl From<stoa_quadstore::Error> for Error {
             Quadstore::Expired { base: commit } | Quadstore::SnapshotExpired { commit } => {
                 Self::SnapshotExpired { commit }
             }
+            Quadstore::CommitUnknown { .. } => Self::NoSuchCommit {
+                is_expired: false,
+                message: error.to_string(),
+            },
+            Quadstore::CommitExpired { .. } => Self::NoSuchCommit {
+                is_expired: true,
+                message: error.to_string(),
+            },
+            Quadstore::TimeExpired {
+                time_us,
+                oldest,
+                oldest_us,
+            } => Self::NoSuchCommit {
+                is_expired: true,
+                message: format!(
+                    "what was at {} is not kept any more: the oldest that can be read is commit {oldest} of {}",
+                    time_text(time_us),
+                    time_text(oldest_us)
+                ),
+            },
+            Quadstore::TimeAhead { time_us, now_us } => Self::NoSuchCommit {
+                is_expired: false,
+                message: format!(
+                    "{} is in the future: now it is {}",
+                    time_text(time_us),
+                    time_text(now_us)
+                ),
+            },
             other @ Quadstore::OtherScheme { .. } => Self::InvalidOption {
                 option: "--scheme",
                 reason: other.to_string(),

@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::federation::Fetch;
 use crate::format::GraphFormat;
 use crate::load::Input;
+use crate::moment::Moment;
 use crate::query::CancelHandle;
 use crate::runtime::Clock;
 
@@ -146,6 +147,8 @@ pub struct QueryOptions {
     pub timeout: Option<Duration>,
     /// Whether the default graph is the union of all graphs instead of the unnamed one.
     pub default_graph_union: bool,
+    /// The moment whose state is asked; by default the last commit.
+    pub at: Option<Moment>,
     /// IRIs of the graphs that form the default graph instead of what FROM says, as
     /// `default-graph-uri` of the protocol.
     pub default_graphs: Vec<String>,
@@ -174,6 +177,7 @@ impl Default for QueryOptions {
             base: None,
             timeout: None,
             default_graph_union: false,
+            at: None,
             default_graphs: Vec::new(),
             named_graphs: Vec::new(),
             bindings: Vec::new(),

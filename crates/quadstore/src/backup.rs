@@ -14,7 +14,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use stoa_storage::{
     Access, BackupExtent, BackupSummary, Backups, Cache, Disk, LogMark, LogRecord, LogRecovery,
@@ -274,6 +274,7 @@ impl QuadStore {
         at: RestoreAt,
         cancel: &AtomicBool,
     ) -> Result<u64> {
+        self.0.is_restored.store(true, Ordering::Release);
         let mut replayed = 0;
         let mut payload = Vec::new();
         while let Some(record) = records.next_record()? {
@@ -286,7 +287,7 @@ impl QuadStore {
             if is_enough {
                 break;
             }
-            if cancel.load(std::sync::atomic::Ordering::Relaxed) {
+            if cancel.load(Ordering::Relaxed) {
                 return Err(Error::Cancelled);
             }
             check_follows(&record, next_commit(&newest)?)?;

@@ -31,6 +31,36 @@ pub enum Error {
         /// The commit that the transaction read.
         base: u64,
     },
+    /// There is no such commit yet.
+    CommitUnknown {
+        /// The commit that was asked for.
+        commit: u64,
+        /// The last one.
+        last: u64,
+    },
+    /// The commit is not kept any more.
+    CommitExpired {
+        /// The commit that was asked for.
+        commit: u64,
+        /// The oldest one that can be read.
+        oldest: u64,
+    },
+    /// The commit that was the last one at that time is not kept any more.
+    TimeExpired {
+        /// The time that was asked for, in microseconds since 1970.
+        time_us: u64,
+        /// The oldest commit that can be read.
+        oldest: u64,
+        /// Its time.
+        oldest_us: u64,
+    },
+    /// The time has not come yet.
+    TimeAhead {
+        /// The time that was asked for, in microseconds since 1970.
+        time_us: u64,
+        /// That of now.
+        now_us: u64,
+    },
     /// The memory that the snapshot takes is needed for commits.
     SnapshotExpired {
         /// The commit that it shows.
@@ -83,6 +113,18 @@ impl fmt::Display for Error {
                 "the transaction reads commit {base}, and what was committed since is not known in \
                  detail any more"
             ),
+            Self::CommitUnknown { commit, last } => {
+                write!(f, "there is no commit {commit}: the last one is {last}")
+            }
+            Self::CommitExpired { commit, oldest } => write!(
+                f,
+                "commit {commit} is not kept any more: the oldest that can be read is {oldest}"
+            ),
+            Self::TimeExpired { oldest, .. } => write!(
+                f,
+                "the time is before the oldest commit that can be read, {oldest}"
+            ),
+            Self::TimeAhead { .. } => f.write_str("the time is in the future"),
             Self::SnapshotExpired { commit } => write!(
                 f,
                 "snapshot expired: the memory that keeps commit {commit} for this reader is needed \

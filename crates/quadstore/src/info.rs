@@ -4,6 +4,7 @@ use stoa_storage::{Durability, Log, Store};
 use stoa_terms::{IdRange, Kind, Permutation};
 
 use crate::error::Result;
+use crate::history::Retention;
 use crate::permutation::Tree;
 use crate::permutation::node::Node;
 use crate::permutation::tree::child_node;
@@ -57,6 +58,12 @@ pub struct LogInfo {
     pub oldest_snapshot: u64,
     /// Bytes of data files that only readers of earlier checkpoints use.
     pub held_back_bytes: u64,
+    /// Which earlier commits are kept.
+    pub retention: Retention,
+    /// The oldest commit that can be read.
+    pub oldest_commit: u64,
+    /// Bytes of data files that only retained checkpoints use.
+    pub retained_bytes: u64,
     /// Why nothing is written any more, if so.
     pub failure: Option<String>,
     /// Why the last checkpoint in the background failed, if it did.
@@ -162,6 +169,9 @@ impl QuadStore {
             is_relaxed: log.is_some_and(|log| log.durability() == Durability::Relaxed),
             oldest_snapshot: published.oldest_held(),
             held_back_bytes: self.store().held_back_bytes(),
+            retention: self.retention(),
+            oldest_commit: self.oldest_commit(),
+            retained_bytes: self.store().retained_bytes(),
             failure: failure.or_else(|| self.store().failure()),
             checkpoint_failure: self.checkpoint_failure(),
             archive_failure: log.and_then(Log::archive_failure),

@@ -17,6 +17,7 @@ mod error;
 #[cfg(test)]
 mod format_document;
 mod graphs;
+mod history;
 mod info;
 #[doc(hidden)]
 pub mod kernels;
@@ -37,6 +38,7 @@ pub use delta::{
     Changes, CheckpointOptions, Delta, EffectiveChanges, GraphChange, NewTerms, Probed, Resolved,
 };
 pub use error::{Error, Result};
+pub use history::{CommitInfo, Difference, QuadChange, Retention};
 pub use info::{DeltaInfo, Info, LogInfo, TreeInfo};
 pub use quad_store::QuadStore;
 pub use read::{

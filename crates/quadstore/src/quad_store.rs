@@ -14,14 +14,15 @@
 
 mod merging;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
-use stoa_storage::{Access, Log, LogMark, MemoryBudget, Store};
+use stoa_storage::{Access, Log, LogMark, LogReader, LogRecovery, Lsn, MemoryBudget, Store};
 
 use crate::check::{CheckProgress, CheckReport, check};
 use crate::commit::{CommitLimits, Keeper, QuadStoreOptions, Recent};
 use crate::error::{Error, Result};
+use crate::history::Retention;
 use crate::info::Info;
 use crate::permutation::TreeLimits;
 use crate::root::Scheme;
@@ -38,9 +39,11 @@ pub struct QuadStore(pub(crate) Arc<Inner>);
 pub(crate) type Committing<'a> = MutexGuard<'a, ()>;
 
 pub(crate) struct Inner {
-    store: Arc<Store>,
+    pub(crate) store: Arc<Store>,
     /// None if the store was opened for reading.
     log: Option<Log>,
+    /// The log as it was found, once all of it was read, if the store was opened for reading.
+    found: OnceLock<LogRecovery>,
     /// What its files took when it was found.
     pub(crate) found_bytes: u64,
     snapshots: RwLock<Snapshots>,
@@ -54,6 +57,10 @@ pub(crate) struct Inner {
     /// Whether nothing was committed since the log was closed.
     is_closed: AtomicBool,
     pub(crate) keeper: Keeper,
+    /// Which earlier commits are kept from the next checkpoint on.
+    pub(crate) retention: Mutex<Retention>,
+    /// Whether commits were made that the log does not have: no root is kept then.
+    pub(crate) is_restored: AtomicBool,
     limits: TreeLimits,
     pub(crate) commit_limits: CommitLimits,
     pub(crate) options: QuadStoreOptions,
@@ -102,7 +109,8 @@ impl QuadStore {
         let found = store.take_log();
         let found = found.ok_or(Error::Internal("a store whose log is in use"))?;
         let found_bytes = found.file_bytes();
-        let (log, found) = match store.access() {
+        let retention = snapshot.0.base.payload.retention;
+        let (log, mut found) = match store.access() {
             Access::Exclusive => {
                 let log = found.finish(options.log)?;
                 if let Some(archive) = &options.archive {
@@ -116,6 +124,7 @@ impl QuadStore {
         let commit_limits = options.limits.unwrap_or_else(|| CommitLimits::of(budget));
         let store = Self(Arc::new(Inner {
             log,
+            found: OnceLock::new(),
             found_bytes,
             recent: Mutex::new(Recent::after(snapshot.commit())),
             blank_nodes: AtomicU64::new(snapshot.next_blank_node()),
@@ -128,12 +137,17 @@ impl QuadStore {
             committing: Mutex::new(()),
             is_closed: AtomicBool::new(false),
             keeper: Keeper::default(),
+            retention: Mutex::new(retention),
+            is_restored: AtomicBool::new(false),
             limits,
             commit_limits,
             options,
             store,
         }));
-        store.recover(found)?;
+        store.recover(found.as_mut())?;
+        if let Some(found) = found {
+            drop(store.0.found.set(found));
+        }
         Ok(store)
     }
 
@@ -208,9 +222,7 @@ impl QuadStore {
         let base = self.0.newest();
         let found = base.scheme();
         match asked {
-            Some(asked) if base.0.base.root.payload.is_empty() && base.delta().is_empty() => {
-                Ok(asked)
-            }
+            Some(asked) if base.commit() == 0 => Ok(asked),
             Some(asked) if asked != found => Err(Error::OtherScheme { found, asked }),
             _ => Ok(found),
         }
@@ -230,6 +242,11 @@ impl QuadStore {
         let mut commit = self.0.begin(newest, scheme)?;
         commit.committing = Some(committing);
         Ok(Some(commit))
+    }
+
+    /// Begins to write a root that holds what the last one does; none if there is a delta.
+    pub(crate) fn begin_same(&self) -> Result<Option<Commit<'_>>> {
+        self.begin_commit(None)
     }
 
     /// Begins to write the delta, which is frozen; none if it is empty. Commits go on above it.
@@ -303,8 +320,8 @@ impl Inner {
         let from = newest.0.base.root.log.position.to_u64();
         let behind = self.mark().position.to_u64().saturating_sub(from);
         let data_bytes = || {
-            let all = self.store.data_bytes();
-            all.saturating_sub(self.store.free_bytes())
+            let others = self.store.free_bytes() + self.store.retained_bytes();
+            self.store.data_bytes().saturating_sub(others)
         };
         !delta.is_empty()
             && (delta.memory_bytes() >= self.commit_limits.delta_bytes
@@ -425,11 +442,20 @@ impl Inner {
         self.recent().forget_all(commit);
     }
 
-    /// Lets log files be used again that lie before the mark of a durable root.
-    fn release_log(&self, mark: LogMark) {
+    /// The records of the log from a position on, as far as they are durable.
+    pub(crate) fn records(&self, from: Lsn) -> Result<LogReader> {
+        Ok(match (&self.log, self.found.get()) {
+            (Some(log), _) => log.reader(from)?,
+            (None, Some(found)) => found.reader(from)?,
+            (None, None) => return Err(Error::Internal("a log that was not read yet")),
+        })
+    }
+
+    /// Lets log files be used again that no durable root needs.
+    fn release_log(&self) {
         if let Some(log) = &self.log {
             // What cannot be removed lies there until the next time.
-            drop(log.release(mark.position));
+            drop(log.release(self.store.log_needed()));
         }
     }
 }

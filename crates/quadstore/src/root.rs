@@ -7,6 +7,7 @@ use stoa_storage::format::ROOT_PAYLOAD_BYTES_MAX;
 use stoa_terms::Permutation;
 
 use crate::error::{Error, Result};
+use crate::history::Retention;
 use crate::permutation::TreeRoot;
 use crate::permutation::format::TREE_ROOT_BYTES;
 
@@ -24,8 +25,16 @@ pub(crate) const ROOT_DEFAULT_QUADS: usize = 16;
 pub(crate) const ROOT_SCHEME: usize = 24;
 /// Where it says whether there are permutations that begin with the graph.
 pub(crate) const ROOT_GRAPH_FIRST: usize = 28;
+/// Where the kind of retention stands.
+pub(crate) const ROOT_RETENTION: usize = 32;
+/// Where it says whether the checkpoint ends with a bulk load.
+pub(crate) const ROOT_IS_LOAD: usize = 36;
+/// Where the number of commits or seconds of the retention stands.
+pub(crate) const ROOT_RETAINED: usize = 40;
+/// Where the quads are noted that the bulk load added.
+pub(crate) const ROOT_LOADED: usize = 48;
 /// Where the roots of the trees begin.
-pub(crate) const ROOT_TREE_ROOTS: usize = 32;
+pub(crate) const ROOT_TREE_ROOTS: usize = 56;
 /// Where the length of the dictionary's descriptor stands, two bytes, before the descriptor.
 pub(crate) const ROOT_DICTIONARY: usize = ROOT_TREE_ROOTS + TREES * TREE_ROOT_BYTES;
 /// [`ROOT_TREES`] as the length of an array.
@@ -36,6 +45,14 @@ pub(crate) const DICTIONARY_BYTES_MAX: usize = 1024;
 pub(crate) const SCHEME_FULL: u32 = 0;
 /// Number of the lean scheme.
 pub(crate) const SCHEME_LEAN: u32 = 1;
+/// Number of a retention of nothing.
+pub(crate) const RETENTION_NONE: u32 = 0;
+/// Number of a retention of everything.
+pub(crate) const RETENTION_ALL: u32 = 1;
+/// Number of a retention of some commits.
+pub(crate) const RETENTION_COMMITS: u32 = 2;
+/// Number of a retention of some seconds.
+pub(crate) const RETENTION_SECONDS: u32 = 3;
 
 const _: () = assert!(
     ROOT_TREE_COUNT == 4
@@ -43,7 +60,11 @@ const _: () = assert!(
         && ROOT_DEFAULT_QUADS == ROOT_NEXT_BLANK_NODE + 8
         && ROOT_SCHEME == ROOT_DEFAULT_QUADS + 8
         && ROOT_GRAPH_FIRST == ROOT_SCHEME + 4
-        && ROOT_TREE_ROOTS == ROOT_GRAPH_FIRST + 4
+        && ROOT_RETENTION == ROOT_GRAPH_FIRST + 4
+        && ROOT_IS_LOAD == ROOT_RETENTION + 4
+        && ROOT_RETAINED == ROOT_IS_LOAD + 4
+        && ROOT_LOADED == ROOT_RETAINED + 8
+        && ROOT_TREE_ROOTS == ROOT_LOADED + 8
         && ROOT_DICTIONARY + 2 + DICTIONARY_BYTES_MAX <= ROOT_PAYLOAD_BYTES_MAX,
     "`encode` writes its fields one after the other, and they fit the storage's root"
 );
@@ -168,6 +189,10 @@ pub(crate) struct RootPayload {
     pub(crate) scheme: Scheme,
     /// Whether GPSO and GPOS are kept; never in the lean scheme.
     pub(crate) graph_first: bool,
+    /// Which earlier commits are kept.
+    pub(crate) retention: Retention,
+    /// How many quads the commit added that the checkpoint ends with, if that is a bulk load.
+    pub(crate) loaded: Option<u64>,
     /// By the number of the tree's name; empty for those that are not kept.
     pub(crate) trees: [TreeRoot; TREES],
     /// What the dictionary wrote.
@@ -210,6 +235,16 @@ impl RootPayload {
         };
         bytes.extend_from_slice(&scheme.to_le_bytes());
         bytes.extend_from_slice(&u32::from(self.graph_first).to_le_bytes());
+        let (retention, retained) = match self.retention {
+            Retention::None => (RETENTION_NONE, 0),
+            Retention::All => (RETENTION_ALL, 0),
+            Retention::Commits(count) => (RETENTION_COMMITS, count),
+            Retention::Seconds(seconds) => (RETENTION_SECONDS, seconds),
+        };
+        bytes.extend_from_slice(&retention.to_le_bytes());
+        bytes.extend_from_slice(&u32::from(self.loaded.is_some()).to_le_bytes());
+        bytes.extend_from_slice(&retained.to_le_bytes());
+        bytes.extend_from_slice(&self.loaded.unwrap_or(0).to_le_bytes());
         for tree in &self.trees {
             tree.encode(&mut bytes);
         }
@@ -232,35 +267,47 @@ impl RootPayload {
 
     fn decode_fields(bytes: &[u8]) -> Option<Self> {
         let (header, mut bytes) = bytes.split_first_chunk::<ROOT_TREE_ROOTS>()?;
-        let (numbers, _) = header.as_chunks::<8>();
-        let [
-            kind,
-            next_blank_node,
-            default_quads,
-            [a, b, c, d, first @ ..],
-        ] = numbers
-        else {
-            return None;
+        let (mut halves, _) = header.as_chunks::<4>();
+        let mut short = || {
+            let (half, rest) = halves.split_first()?;
+            halves = rest;
+            Some(u32::from_le_bytes(*half))
         };
-        let scheme = match u32::from_le_bytes([*a, *b, *c, *d]) {
+        if short()? != ROOT_MAGIC || short()? != ROOT_TREES {
+            return None;
+        }
+        let mut long = || Some(u64::from(short()?) | u64::from(short()?) << 32);
+        let (next_blank_node, default_quads) = (long()?, long()?);
+        let scheme = match short()? {
             SCHEME_FULL => Scheme::Full,
             SCHEME_LEAN => Scheme::Lean,
             _ => return None,
         };
-        let graph_first = match u32::from_le_bytes(*first) {
+        let graph_first = match short()? {
             0 => false,
             1 if scheme == Scheme::Full => true,
             _ => return None,
         };
-        let expected = u64::from(ROOT_TREES) << 32 | u64::from(ROOT_MAGIC);
-        if u64::from_le_bytes(*kind) != expected {
-            return None;
-        }
+        let (retention, is_load) = (short()?, short()?);
+        let mut long = || Some(u64::from(short()?) | u64::from(short()?) << 32);
+        let (retained, loaded) = (long()?, long()?);
         let mut payload = Self {
-            next_blank_node: u64::from_le_bytes(*next_blank_node),
-            default_quads: u64::from_le_bytes(*default_quads),
+            next_blank_node,
+            default_quads,
             scheme,
             graph_first,
+            retention: match (retention, retained) {
+                (RETENTION_NONE, 0) => Retention::None,
+                (RETENTION_ALL, 0) => Retention::All,
+                (RETENTION_COMMITS, count) => Retention::Commits(count),
+                (RETENTION_SECONDS, seconds) => Retention::Seconds(seconds),
+                _ => return None,
+            },
+            loaded: match (is_load, loaded) {
+                (0, 0) => None,
+                (1, loaded) => Some(loaded),
+                _ => return None,
+            },
             ..Self::default()
         };
         for name in TreeName::ALL {

@@ -94,7 +94,11 @@ impl Snapshot {
 
     /// The snapshot of the store's current root, which shares the caches of this one.
     pub(crate) fn reopen(&self) -> Result<Self> {
-        let root = self.store().root();
+        self.open_root(self.store().root())
+    }
+
+    /// The snapshot of a root of the store, which shares the caches of this one.
+    pub(crate) fn open_root(&self, root: Root) -> Result<Self> {
         let payload = RootPayload::decode(&root.payload)?;
         let dictionary = self.dictionary().reopen(&payload.dictionary)?;
         let held = Arc::clone(&self.0.base.held);

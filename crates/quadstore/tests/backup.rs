@@ -22,14 +22,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use stoa_quadstore::{
-    BackupOptions, CheckpointOptions, Error, QuadStore, QuadStoreOptions, RestoreAt,
-    RestoreOptions, RestoreSummary, Result, restore,
+    BackupOptions, Error, QuadStore, QuadStoreOptions, RestoreAt, RestoreOptions, RestoreSummary,
+    Result, restore,
 };
 use stoa_storage::{Access, BackupSummary, Crash, Disk, Faults, Identity, SimulatedDisk, Store};
 
 use model::{Model, Random, assert_reads_as, cache, load, options, read, reopen};
 use terms::{assert_sound, some_of};
-use writing::write;
+use writing::{checkpoint_options, write};
 
 fn seed() -> u64 {
     let seed = std::env::var("STOA_SEED")
@@ -45,12 +45,7 @@ fn shared(disk: &SimulatedDisk) -> Arc<dyn Disk> {
 }
 
 fn checkpoint(store: &QuadStore) -> bool {
-    let options = CheckpointOptions {
-        threads: 1,
-        memory_bytes: 64 << 20,
-        cancel: Arc::default(),
-    };
-    store.checkpoint(&options).unwrap()
+    store.checkpoint(&checkpoint_options()).unwrap()
 }
 
 /// A store with small log files, whose commits have the times 1,000, 2,000 and so on.

@@ -2,9 +2,9 @@
 //! clients at once, recovery in little memory.
 //!
 //! A run opens a store, commits quads that bring new terms and remove others, makes checkpoints and loads,
-//! and opens the store anew now and then. It is repeated with a crash at each of its operations.
+//! changes what is kept of earlier commits, and opens the store anew now and then. It is repeated with a crash at each of its operations.
 //! What is found then must be the state after some commit: at least the last one that was
-//! acknowledged, at most the one that was under way.
+//! acknowledged, at most the one that was under way; and earlier commits that are kept read as they did.
 //!
 //! `STOA_SEED` repeats a run, `STOA_LONG` makes ten times as many.
 #![expect(
@@ -25,10 +25,10 @@ mod writing;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use stoa_quadstore::{
-    CheckpointOptions, CommitLimits, Error, QuadStore, QuadStoreOptions, Result, Snapshot,
+    CommitLimits, Error, QuadStore, QuadStoreOptions, Result, Retention, Snapshot,
 };
 use stoa_storage::{
     Access, Cache, Crash, Disk, Durability, Faults, Identity, MemoryBudget, SimulatedDisk, Store,
@@ -38,20 +38,12 @@ use model::{
     Model, ModelQuad, ModelTerm, Random, assert_reads_as, create, load, options, read, reopen,
 };
 use terms::{assert_sound, some_of};
-use writing::write;
+use writing::{checkpoint_options, write};
 
 const STEPS: u64 = 7;
 
 /// What was found, or what is wrong with it.
 type Checked<T> = std::result::Result<T, String>;
-
-fn checkpoint_options() -> CheckpointOptions {
-    CheckpointOptions {
-        threads: 1,
-        memory_bytes: 64 << 20,
-        cancel: Arc::new(AtomicBool::new(false)),
-    }
-}
 
 /// What a run knows of its store from outside.
 struct Run {
@@ -119,6 +111,14 @@ impl Run {
         };
         let options = self.options();
         let store = QuadStore::open_with(store, options)?;
+        if self.disk.has_crashed() {
+            // With the last thing that opening does, which may fail.
+            return Err(Error::Storage(stoa_storage::Error::Io {
+                file: "the disk".to_owned(),
+                operation: "read",
+                source: std::io::Error::other("it has crashed"),
+            }));
+        }
         let snapshot = store.snapshot();
         let found = snapshot.commit() as usize;
         if found < self.acknowledged {
@@ -138,6 +138,24 @@ impl Run {
         self.acknowledged = found;
         self.written = found;
         Ok(Ok(store))
+    }
+
+    /// Whether an earlier commit that is kept reads as it did.
+    fn check_history(&mut self, store: &QuadStore) -> Checked<()> {
+        let (oldest, last) = (store.oldest_commit(), store.snapshot().commit());
+        if oldest == last {
+            return Ok(());
+        }
+        let commit = oldest + self.random.below(last - oldest);
+        let snapshot = store.at(commit);
+        let snapshot = snapshot.map_err(|error| format!("no commit {commit}: {error:?}"))?;
+        if read(&snapshot) != self.states[commit as usize] {
+            return Err(format!("earlier commit {commit} is another one"));
+        }
+        match oldest.checked_sub(1).map(|expired| store.at(expired)) {
+            None | Some(Err(Error::CommitExpired { .. })) => Ok(()),
+            Some(_) => Err(format!("a commit before {oldest} can be read")),
+        }
     }
 
     fn reopen(&mut self) -> Result<QuadStore> {
@@ -163,6 +181,16 @@ impl Run {
                     store.merge_delta()?;
                 }
                 4 => self.load(&store)?,
+                5 | 6 => {
+                    let retentions = [Retention::None, Retention::Commits(2), Retention::All];
+                    let retention = retentions[self.random.below(3) as usize];
+                    let is_other = store.retention() != retention;
+                    store.set_retention(retention)?;
+                    // It is in a root, and so is all before it.
+                    if is_other {
+                        self.acknowledged = self.states.len() - 1;
+                    }
+                }
                 _ => self.commit(&store)?,
             }
         }
@@ -206,7 +234,7 @@ impl Run {
     /// What is wrong after a crash, if anything.
     fn check(&mut self) -> Checked<()> {
         match self.open() {
-            Ok(found) => found.map(drop),
+            Ok(found) => found.and_then(|store| self.check_history(&store)),
             // Creation was not finished.
             Err(Error::Storage(stoa_storage::Error::NotADatabase { .. }))
                 if self.states.len() == 1 =>

@@ -15,8 +15,9 @@ mod support;
 
 /// The options that the tests below see at work; `--allow-service` is seen in service.rs, those of `update` in
 /// update.rs, `--token` in access.rs, `--server` in load_server.rs, `--transaction-timeout` in rdf4j.rs, `--io` and
-/// `--scheme` by the tests of storage and of schemes, `backup`, `restore` and `--archive-log` in backup.rs.
-const SHOWN: [(&str, &[&str]); 10] = [
+/// `--scheme` by the tests of storage and of schemes, `backup`, `restore` and `--archive-log` in backup.rs,
+/// `--retain`, `--at`, `log` and `diff` in history.rs.
+const SHOWN: [(&str, &[&str]); 12] = [
     (
         "load",
         &[
@@ -30,6 +31,7 @@ const SHOWN: [(&str, &[&str]); 10] = [
             "--lenient",
             "--memory",
             "--rdf-direction",
+            "--retain",
             "--scheme",
             "--server",
             "--threads",
@@ -40,6 +42,7 @@ const SHOWN: [(&str, &[&str]); 10] = [
         "query",
         &[
             "--allow-service",
+            "--at",
             "--base",
             "--db",
             "--default-graph",
@@ -64,6 +67,7 @@ const SHOWN: [(&str, &[&str]); 10] = [
             "--io",
             "--memory",
             "--message",
+            "--retain",
             "--timeout",
         ],
     ),
@@ -82,6 +86,7 @@ const SHOWN: [(&str, &[&str]); 10] = [
             "--head-timeout",
             "--io",
             "--memory",
+            "--retain",
             "--threads",
             "--timeout",
             "--token",
@@ -91,6 +96,8 @@ const SHOWN: [(&str, &[&str]); 10] = [
     ("dump", &["--db", "--format", "--io"]),
     ("info", &["--db", "--io"]),
     ("check", &["--db", "--io"]),
+    ("diff", &["--db", "--io"]),
+    ("log", &["--db", "--format", "--io", "--limit"]),
     (
         "checkpoint",
         &[

@@ -4,7 +4,7 @@
 //! files durable, writes the root into the slot that the current root does not occupy, makes that
 //! durable, and only then publishes the new root. What the checkpoint freed becomes allocatable when
 //! every earlier root was dropped by its readers; on disk it is free at once, since no reader
-//! survives the process. Log files that the new root does not need are released by the log's user, after
+//! survives the process. If the root before stays (`history`), so does what was freed. Log files that the new root does not need are released by the log's user, after
 //! the commit ([`crate::Log::release`]).
 //!
 //! # Invariants
@@ -21,6 +21,9 @@ use crate::extent::{ExtentId, PartRef};
 use crate::format::{PAGE_BYTES, ROOT_FILE, ROOT_PAYLOAD_BYTES_MAX, data_file_name};
 use crate::free_list;
 use crate::free_space::{FreeSpace, PageRange};
+use crate::history::{
+    HistoryChange, Retained, RetainedRoot, encode_directory, encode_root, joined, pages_of,
+};
 use crate::limits::EXTENT_BYTES_MAX;
 use crate::log::LogMark;
 use crate::root_slot::{RootRecord, slot_of, slot_offset};
@@ -46,6 +49,8 @@ struct Changes {
     freed: Vec<PageRange>,
     /// Where the log goes on, if not where it did.
     log: Option<LogMark>,
+    /// The first checkpoint whose root stays; none does if not told.
+    retain_from: Option<u64>,
 }
 
 impl<'a> Checkpoint<'a> {
@@ -127,6 +132,12 @@ impl<'a> Checkpoint<'a> {
         self.changes().log = Some(mark);
     }
 
+    /// Says that the roots of earlier checkpoints stay from the one with this number on, as far as
+    /// they are still there; without it none does.
+    pub fn retain_from(&self, checkpoint: u64) {
+        self.changes().retain_from = Some(checkpoint);
+    }
+
     /// Makes everything durable and visible, with `commit_number` and an opaque `payload`.
     ///
     /// On an error the store refuses writes. Whether the commit is found after the next open is
@@ -141,8 +152,10 @@ impl<'a> Checkpoint<'a> {
                 found: len_u64(payload),
             });
         }
-        let freed = self.take_freed()?;
-        let (free_list, free) = self.write_free_list(&freed)?;
+        let old = self.store.root();
+        let freed = self.take_freed();
+        let history = self.change_history(&old, &freed)?;
+        let (free_list, free) = self.write_free_list(&freed, &history)?;
         for (number, data) in (0_u16..).zip(&inner.data) {
             data.file.sync().map_err(|error| {
                 inner.fail(Error::io(
@@ -153,7 +166,6 @@ impl<'a> Checkpoint<'a> {
                 ))
             })?;
         }
-        let old = self.store.root();
         let log = self.changes().log.unwrap_or(old.log);
         let record = RootRecord {
             identity: inner.identity,
@@ -163,10 +175,11 @@ impl<'a> Checkpoint<'a> {
             free_pages: free.free_pages(),
             file_ends: free.ends().to_vec(),
             log,
+            history: history.directory,
             payload: payload.to_vec(),
         };
         self.write_root(&record)?;
-        self.publish(record, old, freed);
+        self.publish(record, old, freed, history);
         Ok(())
     }
 
@@ -181,28 +194,79 @@ impl<'a> Checkpoint<'a> {
         extent
     }
 
-    /// What is freed by the commit: the caller's extents and the old free list.
-    fn take_freed(&self) -> Result<Vec<PageRange>> {
+    /// What the caller freed of earlier checkpoints, ascending.
+    fn take_freed(&self) -> Vec<PageRange> {
         let mut freed = std::mem::take(&mut self.changes().freed);
-        let writer = self.store.inner.lock_writer();
-        if !writer.free_list.is_none() {
-            freed.push(PageRange {
-                first: writer.free_list.extent,
-                pages: u64::from(writer.free_list.length).div_ceil(PAGE_BYTES),
-            });
-        }
         freed.sort_unstable();
-        Ok(freed)
+        freed
+    }
+
+    /// Writes the root before, if it stays, and the directory of retained roots; says which expire.
+    fn change_history(&self, old: &Root, freed: &[PageRange]) -> Result<HistoryChange> {
+        let inner = &self.store.inner;
+        let from = self.changes().retain_from.unwrap_or(u64::MAX);
+        let (mut retained, directory) = {
+            let writer = inner.lock_writer();
+            (writer.retained.clone(), writer.directory)
+        };
+        let stays = retained.partition_point(|one| one.root.checkpoint < from);
+        let mut own = Vec::new();
+        let mut expired = Vec::new();
+        for one in retained.drain(..stays) {
+            own.push(pages_of(&one.part));
+            expired.push(inner.retained_ranges(&one.part)?);
+        }
+        let mut added = None;
+        if old.checkpoint >= from {
+            let ranges = joined(freed);
+            let part = self.write_part(&encode_root(&ranges, &old.payload))?;
+            let one = Retained {
+                root: RetainedRoot {
+                    commit: old.commit,
+                    checkpoint: old.checkpoint,
+                    log: old.log,
+                },
+                pages: ranges.iter().map(|range| range.pages).sum(),
+                part,
+                pin: Arc::clone(&old.pin),
+            };
+            retained.push(one.clone());
+            added = Some(one);
+        }
+        if !directory.is_none() {
+            own.push(pages_of(&directory));
+        }
+        let directory = match retained.is_empty() {
+            true => PartRef::NONE,
+            false => self.write_part(&encode_directory(&retained))?,
+        };
+        Ok(HistoryChange {
+            expired,
+            added,
+            directory,
+            own,
+        })
     }
 
     /// Writes the free list as it will be when the commit is durable and all readers are gone.
-    fn write_free_list(&self, freed: &[PageRange]) -> Result<(PartRef, FreeSpace)> {
+    fn write_free_list(
+        &self,
+        freed: &[PageRange],
+        history: &HistoryChange,
+    ) -> Result<(PartRef, FreeSpace)> {
         let inner = &self.store.inner;
-        let ranges = {
+        let mut released: Vec<PageRange> = {
             let writer = inner.lock_writer();
-            let deferred: usize = writer.deferred.iter().map(|d| d.ranges.len()).sum();
-            writer.free.range_count() + deferred + freed.len()
+            let deferred = writer.deferred.iter().chain(&writer.deferred_lists);
+            let old_list = Some(writer.free_list).filter(|list| !list.is_none());
+            let deferred = deferred.flat_map(|deferred| deferred.ranges.iter().copied());
+            deferred.chain(old_list.as_ref().map(pages_of)).collect()
         };
+        released.extend(history.expired.iter().flatten().chain(&history.own));
+        if history.added.is_none() {
+            released.extend_from_slice(freed);
+        }
+        let ranges = inner.lock_writer().free.range_count() + released.len();
         if ranges == 0 {
             let ends = inner.lock_writer().free.clone();
             return Ok((PartRef::NONE, ends));
@@ -210,24 +274,19 @@ impl<'a> Checkpoint<'a> {
         // Releasing makes at most as many ranges; the list's own extent makes none.
         let pages = free_list::pages_for(ranges);
         let extent = self.allocate(pages);
-        let free = {
-            let writer = inner.lock_writer();
-            let mut free = writer.free.clone();
-            let deferred = writer.deferred.iter().flat_map(|d| &d.ranges);
-            for range in deferred.chain(freed) {
-                free.release(*range).map_err(|range| {
-                    PartRef {
-                        extent: range.first,
-                        ..PartRef::NONE
-                    }
-                    .corruption(
-                        format!("{} allocated pages to free", range.pages),
-                        "pages that are free already or lie outside the file",
-                    )
-                })?;
-            }
-            free
-        };
+        let mut free = inner.lock_writer().free.clone();
+        for range in released {
+            free.release(range).map_err(|range| {
+                PartRef {
+                    extent: range.first,
+                    ..PartRef::NONE
+                }
+                .corruption(
+                    format!("{} allocated pages to free", range.pages),
+                    "pages that are free already or lie outside the file",
+                )
+            })?;
+        }
         let list = free_list::encode(&free, pages);
         inner.write_pages(extent, &list)?;
         Ok((PartRef::of(extent, 0, &list), free))
@@ -255,14 +314,33 @@ impl<'a> Checkpoint<'a> {
             .map_err(|error| failed("sync", error))
     }
 
-    fn publish(&mut self, record: RootRecord, old: Root, freed: Vec<PageRange>) {
+    fn publish(
+        &mut self,
+        record: RootRecord,
+        old: Root,
+        freed: Vec<PageRange>,
+        history: HistoryChange,
+    ) {
         let inner = &self.store.inner;
+        inner.expire(history.expired);
         {
             let mut writer = inner.lock_writer();
-            writer.deferred.push(Deferred {
-                root: Arc::downgrade(&old.pin),
-                ranges: freed,
+            match history.added {
+                Some(one) => writer.retained.push(one),
+                None => writer.deferred.push(Deferred {
+                    root: Arc::downgrade(&old.pin),
+                    ranges: freed,
+                }),
+            }
+            let mut own = history.own;
+            if !writer.free_list.is_none() {
+                own.push(pages_of(&writer.free_list));
+            }
+            writer.deferred_lists.push(Deferred {
+                root: Arc::downgrade(&old.list_pin),
+                ranges: own,
             });
+            writer.directory = record.history;
             writer.free_list = record.free_list;
             writer.free_pages = record.free_pages;
             writer.root_ends = record.file_ends;
@@ -275,6 +353,7 @@ impl<'a> Checkpoint<'a> {
             log: record.log,
             payload: record.payload.into(),
             pin: Arc::new(()),
+            list_pin: Arc::new(()),
         };
         *inner.root.write().unwrap_or_else(PoisonError::into_inner) = root;
         drop(old);

@@ -10,7 +10,7 @@ pub const PAGE_LENGTH: usize = 4096;
 /// The unit that a disk writes whole or not at all, in bytes.
 pub const SECTOR_BYTES: usize = 512;
 /// The version of the whole format, of all crates.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 /// Feature flags that a reader must know: an unknown one refuses the database.
 pub const FEATURES_REQUIRED_MASK: u64 = 0x0000_0000_ffff_ffff;
 /// The required feature flags that this build knows.
@@ -132,8 +132,10 @@ pub const ROOT_LOG_OPENING: usize = 228;
 pub const ROOT_LOG_POSITION: usize = 232;
 /// Root: offset of the commit's time.
 pub const ROOT_COMMIT_TIME: usize = 240;
+/// Root: offset of the part reference of the directory of retained roots.
+pub const ROOT_HISTORY: usize = 248;
 /// Root: offset of the payload.
-pub const ROOT_PAYLOAD: usize = 248;
+pub const ROOT_PAYLOAD: usize = 268;
 /// The most data files that a database can have.
 pub const DATA_FILES_MAX: usize = 16;
 /// The longest payload of a root, in bytes.
@@ -207,6 +209,30 @@ pub const FREE_LIST_ENTRY_BYTES: usize = 16;
 pub const FREE_LIST_ENTRY_EXTENT: usize = 0;
 /// Free list entry: offset of the number of pages.
 pub const FREE_LIST_ENTRY_PAGES: usize = 8;
+
+/// Directory of retained roots: offset of the number of the checkpoint in an entry.
+pub const HISTORY_CHECKPOINT: usize = 0;
+/// Directory entry: offset of the number of the commit.
+pub const HISTORY_COMMIT: usize = 8;
+/// Directory entry: offset of the position in the log behind the commit.
+pub const HISTORY_LOG_POSITION: usize = 16;
+/// Directory entry: offset of the commit's time.
+pub const HISTORY_COMMIT_TIME: usize = 24;
+/// Directory entry: offset of how many pages the checkpoint after it freed.
+pub const HISTORY_PAGES: usize = 32;
+/// Directory entry: offset of the number of the opening of the log.
+pub const HISTORY_LOG_OPENING: usize = 40;
+/// Directory entry: offset of the part reference of the retained root.
+pub const HISTORY_PART: usize = 44;
+/// Directory entry: its length.
+pub const HISTORY_ENTRY_BYTES: usize = 64;
+
+/// Retained root: offset of the number of ranges that the checkpoint after it freed.
+pub const RETAINED_COUNT: usize = 0;
+/// Retained root: offset of the length of its payload.
+pub const RETAINED_PAYLOAD_LENGTH: usize = 8;
+/// Retained root: offset of the first range; the payload follows the last one.
+pub const RETAINED_RANGES: usize = 16;
 
 /// Extent id: how many bits the page has; the file's number is above them.
 pub const EXTENT_PAGE_BITS: u32 = 48;
@@ -289,6 +315,8 @@ const _: () = assert!(BACKUP_LOG_END + 8 == BACKUP_FIELDS_END);
 const _: () = assert!(BACKUP_FIELDS_OFFSET == BACKUP_ROOT_OFFSET + ROOT_SLOT_BYTES as u64);
 const _: () = assert!(BACKUP_ENTRIES_OFFSET == BACKUP_FIELDS_OFFSET + PAGE_BYTES);
 const _: () = assert!(FRAGMENT_ZERO + 2 == FRAGMENT_HEADER_BYTES);
+const _: () = assert!(ROOT_HISTORY + PART_REF_BYTES == ROOT_PAYLOAD);
+const _: () = assert!(HISTORY_PART + PART_REF_BYTES == HISTORY_ENTRY_BYTES);
 const _: () = assert!(LOG_CONTENT_OFFSET == LOG_HEADER_OFFSET + PAGE_BYTES);
 const _: () = assert!(PART_REF_CRC + 4 == PART_REF_BYTES);
 const _: () = assert!(ROOT_FREE_LIST + PART_REF_BYTES == ROOT_VERSION);

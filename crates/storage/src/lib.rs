@@ -26,6 +26,7 @@ mod file_header;
 pub mod format;
 mod free_list;
 mod free_space;
+mod history;
 pub mod limits;
 mod log;
 mod memory;
@@ -46,6 +47,7 @@ pub use disk::{
 };
 pub use error::{Corruption, Error, Result};
 pub use extent::{ExtentId, Part, PartRef};
+pub use history::RetainedRoot;
 pub use log::{
     Appended, ClosedLogFile, Durability, Log, LogMark, LogOptions, LogReader, LogRecord,
     LogRecovery, Lsn, NewRecord, PinnedLog,

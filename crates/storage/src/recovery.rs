@@ -26,6 +26,7 @@ use crate::format::{
 };
 use crate::free_list;
 use crate::free_space::FreeSpace;
+use crate::history::{Retained, decode_directory};
 use crate::log::{LogMark, LogRecovery};
 use crate::root_slot::{Damage, RootRecord, SlotState, read_slot, slot_of, slot_offset};
 use crate::store::{Identity, Inner, Root};
@@ -41,6 +42,9 @@ pub(crate) struct Recovered {
     pub(crate) free: FreeSpace,
     pub(crate) free_list: PartRef,
     pub(crate) free_pages: u64,
+    /// Earlier roots that can be read, oldest first, and what lists them.
+    pub(crate) retained: Vec<Retained>,
+    pub(crate) directory: PartRef,
     pub(crate) log: LogRecovery,
 }
 
@@ -81,6 +85,7 @@ pub(crate) fn create(
         free_pages: 0,
         file_ends: vec![1; files],
         log: LogMark::default(),
+        history: PartRef::NONE,
         payload: Vec::new(),
     };
     let mut bytes = vec![0; to_usize(ROOT_FILE_BYTES)];
@@ -274,7 +279,15 @@ fn read_root(disk: &Arc<dyn Disk>, access: Access) -> Result<Recovered> {
     header.check_belongs(&FileHeader::new(&record.identity, KIND_ROOT, 0), ROOT_FILE)?;
     let data = open_data_files(disk, mode, &record)?;
     let free = read_free_list(disk, &data, &record, access)?;
-    let log = LogRecovery::find(disk, record.identity, access, record.log, record.commit)?;
+    let retained = read_directory(disk, &data, &record)?;
+    let oldest = retained.first().map_or(record.log, |one| one.root.log);
+    let log = LogRecovery::find(
+        disk,
+        record.identity,
+        access,
+        (oldest.position, record.log),
+        record.commit,
+    )?;
     if access == Access::Exclusive {
         make_durable(disk, root_file.as_ref(), &record)?;
     }
@@ -286,12 +299,15 @@ fn read_root(disk: &Arc<dyn Disk>, access: Access) -> Result<Recovered> {
             log: record.log,
             payload: record.payload.into(),
             pin: Arc::new(()),
+            list_pin: Arc::new(()),
         },
         root_file,
         data,
         free,
         free_list: record.free_list,
         free_pages: record.free_pages,
+        retained,
+        directory: record.history,
         log,
     })
 }
@@ -471,18 +487,7 @@ fn read_free_list(
     if list.is_none() || access == Access::Shared {
         return Ok(FreeSpace::with_ends(ends));
     }
-    let file = data.get(usize::from(list.extent.file()));
-    let end = ends.get(usize::from(list.extent.file()));
-    let (Some(file), Some(end)) = (file, end) else {
-        return Err(list.corruption("a free list in a data file", "no such file"));
-    };
-    if list.byte_end() > end.saturating_mul(PAGE_BYTES) {
-        return Err(list.corruption("a free list within its file", "one that reaches out of it"));
-    }
-    let mut bytes = vec![0; to_usize(u64::from(list.length))];
-    let name = list.file_name();
-    read(disk, file.as_ref(), &name, &mut bytes, list.byte_offset())?;
-    list.verify(&bytes)?;
+    let bytes = read_part(disk, data, record, &list, "a free list")?;
     let free = free_list::decode(&bytes, &list, ends)?;
     if free.free_pages() != record.free_pages {
         return Err(list.corruption(
@@ -491,6 +496,44 @@ fn read_free_list(
         ));
     }
     Ok(free)
+}
+
+/// The roots before that are retained.
+fn read_directory(
+    disk: &Arc<dyn Disk>,
+    data: &[Arc<dyn File>],
+    record: &RootRecord,
+) -> Result<Vec<Retained>> {
+    let part = record.history;
+    if part.is_none() {
+        return Ok(Vec::new());
+    }
+    let bytes = read_part(disk, data, record, &part, "a list of retained roots")?;
+    decode_directory(&bytes, &part, record.checkpoint)
+}
+
+/// Reads a part that the root points to, before there is a store.
+fn read_part(
+    disk: &Arc<dyn Disk>,
+    data: &[Arc<dyn File>],
+    record: &RootRecord,
+    part: &PartRef,
+    what: &str,
+) -> Result<Vec<u8>> {
+    let file = data.get(usize::from(part.extent.file()));
+    let end = record.file_ends.get(usize::from(part.extent.file()));
+    let (Some(file), Some(end)) = (file, end) else {
+        return Err(part.corruption(format!("{what} in a data file"), "no such file"));
+    };
+    if part.byte_end() > end.saturating_mul(PAGE_BYTES) {
+        let expected = format!("{what} within its file");
+        return Err(part.corruption(expected, "one that reaches out of it"));
+    }
+    let mut bytes = vec![0; to_usize(u64::from(part.length))];
+    let name = part.file_name();
+    read(disk, file.as_ref(), &name, &mut bytes, part.byte_offset())?;
+    part.verify(&bytes)?;
+    Ok(bytes)
 }
 
 fn not_a_database(directory: &str, reason: &str) -> Error {

@@ -20,10 +20,10 @@ use crate::extent::PartRef;
 use crate::format::{
     DATA_FILES_MAX, FORMAT_VERSION, ROOT_BYTES, ROOT_CHECKPOINT, ROOT_COMMIT, ROOT_COMMIT_TIME,
     ROOT_CRC, ROOT_DATA_FILES, ROOT_DATABASE_ID, ROOT_FEATURES, ROOT_FILE_ENDS, ROOT_FREE_LIST,
-    ROOT_FREE_PAGES, ROOT_GENERATION, ROOT_LOG_OPENING, ROOT_LOG_POSITION, ROOT_PAYLOAD,
-    ROOT_PAYLOAD_BYTES_MAX, ROOT_PAYLOAD_LENGTH, ROOT_SLOT_BYTES, ROOT_SLOT_OFFSET, ROOT_SLOTS,
-    ROOT_TIMELINE, ROOT_VERSION, SECTOR_BYTES, SECTOR_CHECKPOINT, SECTOR_CONTENT, SECTOR_CRC,
-    SECTOR_INDEX, SECTOR_SLOT,
+    ROOT_FREE_PAGES, ROOT_GENERATION, ROOT_HISTORY, ROOT_LOG_OPENING, ROOT_LOG_POSITION,
+    ROOT_PAYLOAD, ROOT_PAYLOAD_BYTES_MAX, ROOT_PAYLOAD_LENGTH, ROOT_SLOT_BYTES, ROOT_SLOT_OFFSET,
+    ROOT_SLOTS, ROOT_TIMELINE, ROOT_VERSION, SECTOR_BYTES, SECTOR_CHECKPOINT, SECTOR_CONTENT,
+    SECTOR_CRC, SECTOR_INDEX, SECTOR_SLOT,
 };
 use crate::log::{LogMark, Lsn};
 use crate::store::Identity;
@@ -43,6 +43,8 @@ pub(crate) struct RootRecord {
     pub(crate) file_ends: Vec<u64>,
     /// Where the log goes on behind the commit.
     pub(crate) log: LogMark,
+    /// The directory of retained roots.
+    pub(crate) history: PartRef,
     pub(crate) payload: Vec<u8>,
 }
 
@@ -124,6 +126,7 @@ impl RootRecord {
         let position = self.log.position.to_u64();
         put(&mut root, ROOT_LOG_POSITION, &position.to_le_bytes());
         put(&mut root, ROOT_COMMIT_TIME, &self.log.time.to_le_bytes());
+        put(&mut root, ROOT_HISTORY, &self.history.encode());
         put(&mut root, ROOT_PAYLOAD, &self.payload);
         let crc = crate::crc32c(&root);
         put(&mut root, ROOT_CRC, &crc.to_le_bytes());
@@ -175,6 +178,7 @@ impl RootRecord {
             position: Lsn::new(decoder.u64()?),
             time: decoder.u64()?,
         };
+        let history = PartRef::decode(&decoder.array()?);
         let payload = decoder.bytes(payload_length)?.to_vec();
         if count == 0 || count > DATA_FILES_MAX {
             return None;
@@ -194,6 +198,7 @@ impl RootRecord {
             free_pages,
             file_ends,
             log,
+            history,
             payload,
         })
     }

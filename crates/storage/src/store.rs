@@ -22,6 +22,7 @@ use crate::error::{Error, Result};
 use crate::extent::{Part, PartRef};
 use crate::format;
 use crate::free_space::{FreeSpace, PageRange};
+use crate::history::Retained;
 use crate::log::{LogMark, LogRecovery};
 use crate::recovery;
 use crate::temporary::TempSpace;
@@ -67,9 +68,11 @@ pub struct Root {
     pub checkpoint: u64,
     /// Where the write-ahead log goes on behind that commit.
     pub log: LogMark,
-    /// What the writer of the checkpoint handed in, at most 3,720 bytes.
+    /// What the writer of the checkpoint handed in, at most 3,700 bytes.
     pub payload: Arc<[u8]>,
     pub(crate) pin: Arc<()>,
+    /// Keeps what storage itself has written for the root: the free list and the like.
+    pub(crate) list_pin: Arc<()>,
 }
 
 impl fmt::Debug for Root {
@@ -134,6 +137,12 @@ pub(crate) struct Writer {
     pub(crate) free: FreeSpace,
     /// Freed by a checkpoint, waiting for the readers of the roots before it; oldest first.
     pub(crate) deferred: Vec<Deferred>,
+    /// The same for free lists, directories of retained roots, and what is written of these.
+    pub(crate) deferred_lists: Vec<Deferred>,
+    /// Earlier roots that can be read, oldest first.
+    pub(crate) retained: Vec<Retained>,
+    /// What the root points to that lists them.
+    pub(crate) directory: PartRef,
     /// The extent of the free list that the root points to.
     pub(crate) free_list: PartRef,
     pub(crate) free_pages: u64,
@@ -212,6 +221,9 @@ impl Store {
                 root_ends: recovered.free.ends().to_vec(),
                 free: recovered.free,
                 deferred: Vec::new(),
+                deferred_lists: Vec::new(),
+                retained: recovered.retained,
+                directory: recovered.directory,
                 free_list: recovered.free_list,
                 free_pages: recovered.free_pages,
                 checkpoint_running: false,
@@ -326,7 +338,7 @@ impl Store {
         pages.map(|range| range.pages).sum::<u64>() * format::PAGE_BYTES
     }
 
-    /// The bytes in data files that the current root does not use.
+    /// The bytes in data files that neither the current root nor a retained one uses.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
         self.inner.lock_writer().free_pages * format::PAGE_BYTES
@@ -382,16 +394,17 @@ impl Inner {
     /// Gives back the space of checkpoints whose readers are gone.
     pub(crate) fn release_deferred(&self) {
         let mut writer = self.lock_writer();
-        let waiting = writer
-            .deferred
-            .iter()
-            .position(|deferred| deferred.root.strong_count() > 0)
-            .unwrap_or(writer.deferred.len());
-        let mut ranges: Vec<_> = writer
-            .deferred
-            .drain(..waiting)
-            .flat_map(|deferred| deferred.ranges)
-            .collect();
+        let Writer {
+            deferred,
+            deferred_lists,
+            ..
+        } = &mut *writer;
+        let mut ranges = Vec::new();
+        for queue in [deferred, deferred_lists] {
+            let read = |deferred: &Deferred| deferred.root.strong_count() > 0;
+            let waiting = queue.iter().position(read).unwrap_or(queue.len());
+            ranges.extend(queue.drain(..waiting).flat_map(|deferred| deferred.ranges));
+        }
         ranges.sort_unstable();
         // Before they can be allocated: a reader of the new bytes must not find the old ones.
         self.cache.forget(self.number, &ranges);

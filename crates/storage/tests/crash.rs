@@ -1,9 +1,10 @@
 //! Crashes at every write and sync of a sequence of checkpoints, on the simulated disk.
 //!
-//! A run makes a database, commits random insertions and deletions of byte strings, aborts some
-//! checkpoints and reopens now and then; a model in memory keeps what every commit must read as.
+//! A run makes a database, commits random insertions and deletions of byte strings, keeps some roots, aborts
+//! some checkpoints and reopens now and then; a model in memory keeps what every commit must read as.
 //! The run is repeated with a crash at each of its operations. What is found after it must be the
-//! last acknowledged commit or the one that was under way, whole; then the run goes on for some
+//! last acknowledged commit or the one that was under way, whole, with the roots that it keeps and no page
+//! lost; then the run goes on for some
 //! commits, loses power at their end and is checked again.
 
 #![expect(
@@ -17,9 +18,10 @@
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use stoa_storage::{
     Access, Cache, Checkpoint, Crash, Disk, Error, Faults, Identity, MemoryBudget, PartRef, Result,
-    SimulatedDisk, Store,
+    Root, SimulatedDisk, Store,
 };
 
 /// What a commit must read as.
@@ -56,6 +58,8 @@ struct Run {
     acknowledged: Vec<Model>,
     /// The state of the commit that was begun last.
     attempted: Option<Model>,
+    /// The state of each checkpoint that was begun last with its number.
+    states: BTreeMap<u64, Model>,
     created: bool,
 }
 
@@ -72,8 +76,7 @@ fn encode_catalogue(entries: &BTreeMap<u64, PartRef>) -> Vec<u8> {
         .collect()
 }
 
-fn read_catalogue(store: &Store) -> Result<(Option<PartRef>, BTreeMap<u64, PartRef>)> {
-    let root = store.root();
+fn read_catalogue(store: &Store, root: &Root) -> Result<(Option<PartRef>, BTreeMap<u64, PartRef>)> {
     let Some(reference) = PartRef::decode_from(&root.payload) else {
         return Ok((None, BTreeMap::new()));
     };
@@ -88,8 +91,8 @@ fn read_catalogue(store: &Store) -> Result<(Option<PartRef>, BTreeMap<u64, PartR
     Ok((Some(reference), entries))
 }
 
-fn read_model(store: &Store) -> Result<Model> {
-    let (_, entries) = read_catalogue(store)?;
+fn read_model(store: &Store, root: &Root) -> Result<Model> {
+    let (_, entries) = read_catalogue(store, root)?;
     let parts: Vec<_> = entries.values().copied().collect();
     let bytes = store.read(&parts)?;
     Ok(entries
@@ -104,6 +107,7 @@ impl Run {
             disk: SimulatedDisk::new(seed),
             random: Random(seed),
             acknowledged: vec![Model::new()],
+            states: BTreeMap::from([(1, Model::new())]),
             attempted: None,
             created: false,
         }
@@ -147,6 +151,12 @@ impl Run {
         let (catalogue, model) = self.change(store, &checkpoint)?;
         self.attempted = Some(model.clone());
         let number = self.acknowledged.len() as u64;
+        // Some roots stay, now and then none.
+        let next = store.root().checkpoint + 1;
+        if self.random.below(8) > 0 {
+            checkpoint.retain_from(next.saturating_sub(self.random.below(6)));
+        }
+        self.states.insert(next, model.clone());
         checkpoint.commit(number, &catalogue.encode())?;
         self.acknowledged.push(model);
         self.attempted = None;
@@ -155,7 +165,7 @@ impl Run {
 
     /// Random insertions and deletions; the new catalogue and what it must read as.
     fn change(&mut self, store: &Store, checkpoint: &Checkpoint<'_>) -> Result<(PartRef, Model)> {
-        let (old, mut entries) = read_catalogue(store)?;
+        let (old, mut entries) = read_catalogue(store, &store.root())?;
         let mut model = self.acknowledged.last().unwrap().clone();
         for _ in 0..=self.random.below(4) {
             let key = self.random.below(12);
@@ -196,7 +206,7 @@ impl Run {
         let Some(expected) = expected.cloned() else {
             return Err(format!("commit {last} was acknowledged, {commit} is there"));
         };
-        match read_model(&store) {
+        match read_model(&store, &store.root()) {
             Ok(found) if found == expected => {}
             Ok(_) => return Err(format!("commit {commit} reads as something else")),
             Err(error) => return Err(format!("commit {commit} cannot be read: {error}")),
@@ -205,7 +215,36 @@ impl Run {
             self.acknowledged.push(expected);
         }
         self.attempted = None;
-        Ok(())
+        self.check_retained(&store)
+    }
+
+    /// Whether all retained roots read as they did, and no page is lost.
+    fn check_retained(&self, store: &Store) -> Result<(), String> {
+        for retained in store.retained() {
+            let number = retained.checkpoint;
+            let read = || {
+                let root = store.retained_root(number)?.unwrap();
+                assert_eq!((root.checkpoint, root.commit), (number, retained.commit));
+                read_model(store, &root)
+            };
+            match read() {
+                Ok(found) if self.states.get(&number) == Some(&found) => {}
+                Ok(_) => return Err(format!("root {number} reads as something else")),
+                Err(error) => return Err(format!("root {number} cannot be read: {error}")),
+            }
+        }
+        let read = || {
+            let (catalogue, entries) = read_catalogue(store, &store.root())?;
+            let parts = entries.into_values().chain(catalogue).collect();
+            let mut problems = Vec::new();
+            let mut report = |problem: Error| problems.push(problem.to_string());
+            store.check(parts, &mut report, &AtomicBool::new(false))?;
+            Ok::<_, Error>(problems)
+        };
+        match read() {
+            Ok(problems) if problems.is_empty() => Ok(()),
+            other => Err(format!("the check found {other:?}")),
+        }
     }
 }
 

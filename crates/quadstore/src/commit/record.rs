@@ -26,9 +26,15 @@ pub(super) const KIND: u8 = {
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) changes: EffectiveChanges,
-    /// What its author says of it.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the list of commits"))]
+}
+
+/// The beginning of a record.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Head {
+    /// What the author of the commit says of it.
     pub(crate) message: Option<String>,
+    pub(crate) added: u64,
+    pub(crate) removed: u64,
 }
 
 /// About as many bytes as the record of changes takes at most, without the message.
@@ -43,6 +49,8 @@ pub(super) fn encode(changes: &EffectiveChanges, message: Option<&str>) -> Vec<u
     let message = message.unwrap_or_default();
     put(&mut out, message.len() as u64);
     out.extend_from_slice(message.as_bytes());
+    put(&mut out, changes.added_rows().len() as u64);
+    put(&mut out, changes.removed_rows().len() as u64);
     put(&mut out, changes.next_blank_node());
     let terms = changes.terms().count();
     put(&mut out, terms as u64);
@@ -67,9 +75,7 @@ pub(super) fn encode(changes: &EffectiveChanges, message: Option<&str>) -> Vec<u
 /// The record with a payload; `None` if it is none.
 pub(crate) fn decode(payload: &[u8]) -> Option<Record> {
     let mut rest = payload;
-    let length = take(&mut rest)?;
-    let message = take_bytes(&mut rest, length)?;
-    let message = String::from_utf8(message.to_vec()).ok()?;
+    let head = take_head(&mut rest)?;
     let next_blank_node = take(&mut rest)?;
     let mut terms = Vec::new();
     let mut last = 0;
@@ -91,12 +97,28 @@ pub(crate) fn decode(payload: &[u8]) -> Option<Record> {
     }
     let removed = take_rows(&mut rest)?;
     let added = take_rows(&mut rest)?;
-    if !rest.is_empty() {
+    if !rest.is_empty() || (head.added, head.removed) != (added.len() as u64, removed.len() as u64)
+    {
         return None;
     }
     Some(Record {
         changes: EffectiveChanges::of_rows(added, removed, &graphs, terms, next_blank_node)?,
+    })
+}
+
+/// What the first bytes of a payload tell; `None` if they are too few, or none of a record.
+pub(crate) fn decode_head(payload: &[u8]) -> Option<Head> {
+    take_head(&mut &*payload)
+}
+
+fn take_head(rest: &mut &[u8]) -> Option<Head> {
+    let length = take(rest)?;
+    let message = take_bytes(rest, length)?;
+    let message = String::from_utf8(message.to_vec()).ok()?;
+    Some(Head {
         message: Some(message).filter(|message| !message.is_empty()),
+        added: take(rest)?,
+        removed: take(rest)?,
     })
 }
 
@@ -226,7 +248,10 @@ mod tests {
             let payload = encode(&changes, Some(&message));
             let record = decode(&payload).unwrap();
             assert_equal(&record.changes, &changes);
-            prop_assert_eq!(record.message.unwrap_or_default(), message);
+            let head = decode_head(&payload).unwrap();
+            prop_assert_eq!(head.message.unwrap_or_default(), message);
+            let counts = (changes.added().len() as u64, changes.removed().len() as u64);
+            prop_assert_eq!((head.added, head.removed), counts);
         }
 
         /// Whatever the bytes are, there is no panic, and what is shorter is no record.

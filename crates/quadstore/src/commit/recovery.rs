@@ -10,16 +10,17 @@ use super::record::{self, RECORD_COMMIT};
 use crate::dictionary::KINDS;
 use crate::error::{Error, Result};
 use crate::quad_store::{Inner, QuadStore, next_commit};
+use crate::snapshot::Snapshot;
 
 /// The records behind the root.
-enum Records {
+enum Records<'a> {
     /// Of a log that is in use.
-    InUse(LogReader),
+    InUse(Box<LogReader>),
     /// Of one that is not: the store was opened for reading.
-    Found(LogRecovery),
+    Found(&'a mut LogRecovery),
 }
 
-impl Records {
+impl Records<'_> {
     fn next(&mut self) -> Result<Option<LogRecord>> {
         Ok(match self {
             Self::InUse(reader) => reader.next()?,
@@ -39,11 +40,11 @@ impl Records {
 
 impl QuadStore {
     /// Makes the commits of the log; `found` if it was not taken into use.
-    pub(crate) fn recover(&self, found: Option<LogRecovery>) -> Result<()> {
+    pub(crate) fn recover(&self, found: Option<&mut LogRecovery>) -> Result<()> {
         let from = self.0.mark().position;
         let mut records = match found {
             Some(recovery) => Records::Found(recovery),
-            None => Records::InUse(self.0.log()?.reader(from)?),
+            None => Records::InUse(Box::new(self.0.log()?.reader(from)?)),
         };
         // A record and what it decodes to must fit the memory.
         let limit = self.0.budget().limit() / 4;
@@ -85,14 +86,25 @@ impl QuadStore {
 impl Inner {
     /// Makes the commit of a record, behind which the store's log goes on at `mark`.
     fn replay(&self, record: &LogRecord, payload: &[u8], mark: LogMark) -> Result<()> {
+        let committing = self.committing();
+        let snapshot = self.newest().followed_by(record, payload)?;
+        self.set_newest(&committing, snapshot, mark);
+        Ok(())
+    }
+}
+
+impl Snapshot {
+    /// The snapshot of the commit after this one, which the log tells.
+    ///
+    /// # Errors
+    /// If the record is that of another commit, or the memory budget does not allow for its changes.
+    pub(crate) fn followed_by(&self, record: &LogRecord, payload: &[u8]) -> Result<Self> {
         let damaged = |expected: String, found: String| Error::Corruption {
             structure: "log",
             expected: format!("{expected} at position {}", record.start),
             found,
         };
-        let committing = self.committing();
-        let newest = self.newest();
-        let commit = next_commit(&newest)?;
+        let commit = next_commit(self)?;
         if u32::from(record.kind) != RECORD_COMMIT || record.commit != commit {
             return Err(damaged(
                 format!("the record of commit {commit}"),
@@ -108,7 +120,7 @@ impl Inner {
         })?;
         let changes = decoded.changes;
         for kind in KINDS {
-            let next = newest.dictionary().next_payload(kind);
+            let next = self.dictionary().next_payload(kind);
             if let Some(first) = changes.first_payload(kind)
                 && first != next
             {
@@ -118,10 +130,10 @@ impl Inner {
                 ));
             }
         }
-        let graph_first = newest.has_graph_first();
-        let delta = newest.delta().with(&changes, graph_first, self.budget())?;
-        let snapshot = newest.with_delta(delta, commit);
-        self.set_newest(&committing, snapshot, mark);
-        Ok(())
+        let budget = self.store().cache().budget();
+        let delta = self
+            .delta()
+            .with(&changes, self.has_graph_first(), budget)?;
+        Ok(self.with_delta(delta, commit))
     }
 }

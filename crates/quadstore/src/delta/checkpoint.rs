@@ -45,15 +45,15 @@ pub struct CheckpointOptions {
 }
 
 impl QuadStore {
-    /// Writes what was committed since the last checkpoint into trees and dictionary; returns whether
-    /// there was anything. Commits and readers go on meanwhile.
+    /// Writes what was committed since the last checkpoint into trees and dictionary, and lets go of what
+    /// the retention does not keep; returns whether there was anything. Commits and readers go on meanwhile.
     ///
     /// # Errors
     /// If files cannot be read or written, if a checkpoint is running, or it was cancelled: nothing is
     /// changed then, and the delta is kept.
     pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<bool> {
         let Some(commit) = self.begin_checkpoint()? else {
-            return Ok(false);
+            return self.expire_roots();
         };
         let _running = self.0.keeper.running();
         commit.write(options)?;

@@ -229,12 +229,15 @@ impl Commit<'_> {
         dictionary: Vec<u8>,
         next_blank_node: u64,
     ) -> Result<u64> {
-        let payload = self.payload(merged, derived, dictionary, next_blank_node);
+        let loaded = merged.first().map_or(0, |one| one.inserted);
+        let mut payload = self.payload(merged, derived, dictionary, next_blank_node);
+        payload.loaded = Some(loaded);
         let commit = next_commit(&self.base)?;
         let mark = LogMark {
             time: self.inner.now().max(self.mark.time),
             ..self.mark
         };
+        self.retain(commit, mark);
         self.inner.log()?.sync_to(mark.position)?;
         self.checkpoint.mark_log(mark);
         self.checkpoint.commit(commit, &payload.encode()?)?;
@@ -243,8 +246,35 @@ impl Commit<'_> {
         let committing = committing.ok_or(Error::Internal("a commit that lets others in"))?;
         self.inner.publish(&committing, snapshot, mark);
         drop(committing);
-        self.inner.release_log(mark);
+        self.inner.release_log();
         Ok(commit)
+    }
+
+    /// Makes the retention durable, and lets go of what it does not keep; all else stays as it is.
+    pub(crate) fn finish_same(self) -> Result<()> {
+        let payload = RootPayload {
+            retention: self.inner.retention(),
+            ..self.base.0.base.payload.clone()
+        };
+        let commit = self.base.commit();
+        self.inner.log()?.sync_to(self.mark.position)?;
+        self.checkpoint.mark_log(self.mark);
+        self.retain(commit, self.mark);
+        self.checkpoint.commit(commit, &payload.encode()?)?;
+        let snapshot = self.base.reopen()?;
+        let committing = self.committing;
+        let committing = committing.ok_or(Error::Internal("a commit that lets others in"))?;
+        self.inner.replace(&committing, snapshot);
+        drop(committing);
+        self.inner.release_log();
+        Ok(())
+    }
+
+    /// Says which earlier roots stay.
+    fn retain(&self, commit: u64, mark: LogMark) {
+        if let Some(first) = self.inner.first_kept(commit, mark.time) {
+            self.checkpoint.retain_from(first);
+        }
     }
 
     /// Makes what the delta of the snapshot came to durable, as [`Commit::finish`]; what was committed
@@ -260,6 +290,7 @@ impl Commit<'_> {
         // The root must not say that the log is not needed which is not there.
         self.inner.log()?.sync_to(self.mark.position)?;
         self.checkpoint.mark_log(self.mark);
+        self.retain(self.base.commit(), self.mark);
         self.checkpoint
             .commit(self.base.commit(), &payload.encode()?)?;
         let snapshot = self.base.reopen()?;
@@ -269,7 +300,7 @@ impl Commit<'_> {
         let snapshot = snapshot.with_delta(delta, newest.commit());
         self.inner.replace(&committing, snapshot);
         drop(committing);
-        self.inner.release_log(self.mark);
+        self.inner.release_log();
         Ok(())
     }
 
@@ -284,6 +315,7 @@ impl Commit<'_> {
             next_blank_node,
             default_quads: derived.default_quads,
             scheme: self.scheme,
+            retention: self.inner.retention(),
             graph_first: merged.iter().any(|one| one.tree == TreeName::Gpso),
             dictionary,
             ..RootPayload::default()

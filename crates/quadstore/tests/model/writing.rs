@@ -1,13 +1,26 @@
 //! Commits of quads as the model names them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use oxrdf::Term;
-use stoa_quadstore::{Changes, Committed, NewTerms, QuadStore, Result, Snapshot};
+use stoa_quadstore::{
+    Changes, CheckpointOptions, Committed, NewTerms, QuadStore, Result, Snapshot,
+};
 use stoa_terms::TermId;
 
 use super::model::{ModelQuad, ModelTerm};
 use super::terms::term;
+
+/// Checkpoints of a test.
+pub(crate) fn checkpoint_options() -> CheckpointOptions {
+    CheckpointOptions {
+        threads: 1,
+        memory_bytes: 64 << 20,
+        cancel: Arc::new(AtomicBool::new(false)),
+    }
+}
 
 /// Commits quads, as they are named, on top of what was read.
 pub(crate) fn write(

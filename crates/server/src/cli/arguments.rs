@@ -8,7 +8,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use stoa_database::federation::Fetch;
 use stoa_database::results::ResultFormat;
 use stoa_database::{
-    DirectionForm, DumpFormat, Durability, GraphFormat, IoCalls, Moment, MomentError, Scheme,
+    Database, DirectionForm, DumpFormat, Durability, Error, GraphFormat, IoCalls, Moment,
+    MomentError, Retention, Scheme,
 };
 
 use crate::client::ServerUrl;
@@ -45,6 +46,7 @@ Examples:
   stoa load --db mydb --memory 2G dumps/ extra.nq.zst
   stoa load --db mydb --lenient crawl.nq.gz
   stoa load --server http://127.0.0.1:7878/ more.ttl
+  stoa load --db mydb --retain 30d today.ttl
   stoa load --db mydb --context https://schema.org/=schema.jsonld page.jsonld
   zcat facts.nt.gz | stoa load --db mydb --format nt --graph http://example.org/g -")]
     Load(Load),
@@ -53,6 +55,7 @@ Examples:
 Examples:
   stoa query --db mydb 'SELECT ?p (COUNT(*) AS ?n) { ?s ?p ?o } GROUP BY ?p'
   stoa query --db mydb -f report.rq --format csv > report.csv
+  stoa query --db mydb --at 2026-11-21T16:00:00Z 'ASK { ?s ?p ?o }'
   stoa query --db mydb --allow-service https://example.org/sparql -f federated.rq")]
     Query(Query),
     /// Change a database by SPARQL Update: all of a request or, after an error, nothing of it
@@ -87,6 +90,20 @@ Example:
 Example:
   stoa check --db mydb")]
     Check(Folder),
+    /// List the commits that are kept, the newest first
+    #[command(after_help = "\
+What is kept is said with --retain of load, update and serve.
+
+Examples:
+  stoa log --db mydb --limit 10
+  stoa log --db mydb --format json")]
+    Log(Log),
+    /// Write what changed between two commits as RDF Patch
+    #[command(after_help = "\
+Examples:
+  stoa diff --db mydb 41 42
+  stoa diff --db mydb 2026-11-20T00:00:00Z 2026-11-21T00:00:00Z > day.rdfp")]
+    Diff(Diff),
     /// Write what was committed since the last checkpoint into the sort orders
     #[command(after_help = "\
 A server does it by itself.
@@ -140,6 +157,69 @@ pub(super) struct Place {
     /// How files of the database are read: uring (where the kernel allows it) or pread
     #[arg(long, value_name = "CALLS", env = "STOA_IO", value_parser = parse_io, default_value = "uring")]
     pub(super) io: IoCalls,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Log {
+    #[command(flatten)]
+    pub(super) folder: Folder,
+    /// List so many commits at most
+    #[arg(long, value_name = "N", env = "STOA_LIMIT")]
+    pub(super) limit: Option<u64>,
+    /// table, json, csv or tsv; by default a table on a terminal, else TSV
+    #[arg(
+        long,
+        value_enum,
+        value_name = "FORMAT",
+        env = "STOA_FORMAT",
+        hide_possible_values = true
+    )]
+    pub(super) format: Option<ListFormat>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Diff {
+    #[command(flatten)]
+    pub(super) folder: Folder,
+    /// The commit, or the time, from which the patch leads
+    #[arg(value_name = "FROM", value_parser = parse_moment)]
+    pub(super) from: Moment,
+    /// The one to which it leads; may be the earlier one
+    #[arg(value_name = "TO", value_parser = parse_moment)]
+    pub(super) to: Moment,
+}
+
+/// How a list is written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum ListFormat {
+    /// Columns for people
+    Table,
+    /// An array of objects
+    Json,
+    /// Comma-separated values
+    Csv,
+    /// Tab-separated values
+    Tsv,
+}
+
+/// What a command that writes keeps of earlier commits.
+#[derive(Args, Debug)]
+pub(super) struct Retain {
+    /// Which earlier commits are kept, so that --at can ask them: none, all, so many (100c), or those of
+    /// a time (7d; s, m, h, w as well). Stored in the database; without it what was chosen before stays,
+    /// at first none
+    #[arg(long, value_name = "WHICH", env = "STOA_RETAIN", value_parser = parse_retention)]
+    pub(super) retain: Option<Retention>,
+}
+
+impl Retain {
+    /// Stores it in a database.
+    pub(super) fn apply(&self, database: &Database) -> Result<(), Error> {
+        match self.retain {
+            Some(retention) => database.set_retention(retention),
+            None => Ok(()),
+        }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -216,6 +296,8 @@ pub(super) struct Load {
     /// Leave out damaged lines of N-Triples and N-Quads and damaged statements of Turtle and TriG, and list them
     #[arg(long, env = "STOA_LENIENT")]
     pub(super) lenient: bool,
+    #[command(flatten)]
+    pub(super) retain: Retain,
     /// Memory to use at most, such as 2G; by default a quarter of the machine's. About 110 MB are taken
     /// in any case
     #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
@@ -245,6 +327,10 @@ pub(super) struct Query {
     /// table, json, xml, csv, tsv for solutions; nt, nq, ttl, trig, rdf, jsonld for graphs
     #[arg(long, env = "STOA_FORMAT", value_parser = parse_result_format)]
     pub(super) format: Option<ResultFormat>,
+    /// Ask the state after this commit, or at this time, such as 2026-11-21T16:00:00Z; see --retain of
+    /// load, update and serve
+    #[arg(long, value_name = "COMMIT|TIME", env = "STOA_AT", value_parser = parse_moment)]
+    pub(super) at: Option<Moment>,
     #[command(flatten)]
     pub(super) limits: QueryLimits,
     /// Show the plan instead of running it
@@ -279,6 +365,8 @@ pub(super) struct Update {
     pub(super) limits: QueryLimits,
     #[command(flatten)]
     pub(super) documents: Documents,
+    #[command(flatten)]
+    pub(super) retain: Retain,
 }
 
 #[derive(Args, Debug)]
@@ -368,6 +456,8 @@ pub(super) struct Serve {
     pub(super) bind: String,
     #[command(flatten)]
     pub(super) limits: QueryLimits,
+    #[command(flatten)]
+    pub(super) retain: Retain,
     /// What a commit survives that was answered: full (loss of power) or relaxed (the end of the process;
     /// loss of power takes the last second)
     #[arg(long, value_name = "HOW", env = "STOA_DURABILITY", value_parser = parse_durability, default_value = "full")]
@@ -472,6 +562,10 @@ fn parse_io(text: &str) -> Result<IoCalls, String> {
         "pread" => Ok(IoCalls::Pread),
         _ => Err("give uring or pread".to_owned()),
     }
+}
+
+fn parse_retention(text: &str) -> Result<Retention, String> {
+    text.parse().map_err(str::to_owned)
 }
 
 fn parse_durability(text: &str) -> Result<Durability, String> {

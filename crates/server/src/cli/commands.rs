@@ -84,6 +84,7 @@ fn load_into(runtime: &Runtime, path: &Path, options: LoadOptions) -> anyhow::Re
     if database.is_new() {
         say(&format!("created the database {}", path.display()));
     }
+    arguments.retain.apply(&database)?;
     let clock = runtime.clock();
     let started = clock.monotonic();
     let progress = Drawn::new(Arc::clone(&clock));
@@ -193,6 +194,7 @@ fn log_text(info: &Info, text: &mut String) {
             log.checkpoint_commit
         ),
     );
+    line(text, "retention", &retention_text(info));
     if log.oldest_snapshot < info.commit || log.held_back_bytes > 0 {
         line(
             text,
@@ -204,6 +206,20 @@ fn log_text(info: &Info, text: &mut String) {
             ),
         );
     }
+}
+
+/// What is kept of earlier commits.
+fn retention_text(info: &Info) -> String {
+    let log = &info.log;
+    let mut text = log.retention.to_string();
+    if log.oldest_commit < info.commit {
+        text.push_str(&format!(
+            ": from commit {} on, for which {} of data files are kept",
+            log.oldest_commit,
+            bytes(log.retained_bytes)
+        ));
+    }
+    text
 }
 
 fn info_text(info: &Info) -> String {
@@ -332,7 +348,7 @@ pub(super) fn check(arguments: &Folder, interrupted: &Arc<AtomicBool>) -> anyhow
     })
 }
 
-fn open_to_read(arguments: &Folder) -> anyhow::Result<Database> {
+pub(super) fn open_to_read(arguments: &Folder) -> anyhow::Result<Database> {
     let runtime = Runtime::new(RuntimeOptions {
         io: arguments.io,
         ..RuntimeOptions::default()

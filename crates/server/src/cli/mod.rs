@@ -4,6 +4,7 @@ mod arguments;
 mod backup;
 mod commands;
 mod hints;
+mod history;
 mod output;
 mod progress;
 mod query;
@@ -52,6 +53,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Dump(dump) => commands::dump(&dump, &interrupted),
         Command::Info(info) => commands::info(&info),
         Command::Check(check) => commands::check(&check, &interrupted),
+        Command::Log(log) => history::log(&log),
+        Command::Diff(diff) => history::diff(&diff, &interrupted),
         Command::Checkpoint(checkpoint) => commands::checkpoint(&checkpoint, &interrupted),
         Command::Backup(backup) => backup::backup(&backup, &interrupted),
         Command::Restore(restore) => backup::restore(restore, &interrupted),

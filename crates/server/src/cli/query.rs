@@ -38,6 +38,7 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
     let database = Database::open(&runtime, &arguments.folder.db, &OpenOptions::default())?;
     let options = QueryOptions {
         base: arguments.base,
+        at: arguments.at,
         timeout: arguments.limits.timeout,
         default_graph_union: arguments.limits.default_graph == DefaultGraph::Union,
         cancel: CancelHandle::from_flag(Arc::clone(interrupted)),

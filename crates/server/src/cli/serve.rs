@@ -13,7 +13,7 @@ use stoa_database::{
     machine_memory_bytes,
 };
 
-use super::arguments::{DefaultGraph, Serve, Served};
+use super::arguments::{DefaultGraph, Retain, Serve, Served};
 use super::output::say;
 use crate::http::{
     Databases, Origins, ROOT, Server, Service, Settings, Token, Transactions, WritePlaces, Writers,
@@ -57,7 +57,8 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
     let address = address(&arguments.bind)?;
     let listener = TcpListener::bind(address)
         .with_context(|| format!("cannot listen on {address}; choose another with --bind"))?;
-    let (databases, created) = open_all(&runtime, &arguments.db, arguments.archive_log.as_deref())?;
+    let archive = arguments.archive_log.as_deref();
+    let (databases, created) = open_all(&runtime, &arguments.db, archive, arguments.retain)?;
     let limits = PoolLimits {
         threads: runtime.threads(),
         active_max: runtime.threads() * ACTIVE_PER_CORE,
@@ -135,6 +136,7 @@ fn open_all(
     runtime: &Runtime,
     served: &[Served],
     archive: Option<&Path>,
+    retain: Retain,
 ) -> anyhow::Result<(Databases, Vec<PathBuf>)> {
     let options = OpenOptions {
         access: Access::Exclusive,
@@ -171,6 +173,7 @@ fn open_all(
             Some(archive) => Database::open_archiving(runtime, folder, &options, archive)?,
             None => Database::open(runtime, folder, &options)?,
         };
+        retain.apply(&database)?;
         if database.is_new() {
             created.push(folder.clone());
         }

@@ -52,6 +52,7 @@ pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow
     if database.is_new() {
         say(&format!("created the database {}", path.display()));
     }
+    arguments.retain.apply(&database)?;
     let options = UpdateOptions {
         base: arguments.base,
         timeout: arguments.limits.timeout,

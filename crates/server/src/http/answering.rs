@@ -262,6 +262,7 @@ pub(super) fn options(
         default_graph_union: settings.default_graph_union,
         default_graphs: parameters.default_graphs.clone(),
         named_graphs: parameters.named_graphs.clone(),
+        at: parameters.at,
         cancel,
         ..QueryOptions::default()
     }
@@ -365,6 +366,15 @@ impl From<Error> for Problem {
             Error::InvalidOption { .. } => {
                 Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
             }
+            Error::NoSuchCommit { is_expired, .. } => Self::new(
+                if *is_expired {
+                    StatusCode::GONE
+                } else {
+                    StatusCode::NOT_FOUND
+                },
+                "no-such-commit",
+                detail,
+            ),
             Error::LimitExceeded { .. } => Self::new(StatusCode::BAD_REQUEST, "limit", detail),
             Error::ServiceOff => Self::new(StatusCode::FORBIDDEN, "service-off", detail),
             Error::Service { .. } => Self::new(StatusCode::BAD_GATEWAY, "service", detail),

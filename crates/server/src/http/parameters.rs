@@ -4,6 +4,7 @@
 //! SPARQL 1.1 Protocol section 2.1; the URL standard's form decoding.
 
 use stoa_database::oxrdf::{Term, Variable};
+use stoa_database::{Moment, MomentError};
 
 use super::problem::Problem;
 use super::rdf4j;
@@ -20,6 +21,8 @@ pub(crate) struct Parameters {
     pub(crate) using_named_graphs: Vec<String>,
     /// What the log says of the commit of an update.
     pub(crate) message: Option<String>,
+    /// The moment whose state is asked.
+    pub(crate) at: Option<Moment>,
     /// Seconds, as the client asked for.
     pub(crate) timeout: Option<f64>,
     /// What relative IRIs are relative to.
@@ -35,7 +38,7 @@ impl Parameters {
     ///
     /// # Errors
     /// A 400 if the text is not form-encoded UTF-8, if `query` or `update` occurs twice, if `timeout` is no
-    /// positive number, the language not SPARQL, or a value of a variable no term.
+    /// positive number, `at` no moment, the language not SPARQL, or a value of a variable no term.
     pub(crate) fn add_form(&mut self, form: &str) -> Result<(), Problem> {
         for (name, value) in pairs(form)? {
             match name.as_str() {
@@ -60,6 +63,12 @@ impl Parameters {
                         ));
                     }
                     self.timeout = Some(seconds);
+                }
+                "at" => {
+                    let at = value.parse().map_err(|error: MomentError| {
+                        Problem::bad_request(format!("the parameter at: {error}"))
+                    })?;
+                    self.at = Some(at);
                 }
                 "format" => self.format = Some(value),
                 "baseURI" => self.base = Some(value),
@@ -191,6 +200,7 @@ mod tests {
             "query=%C3",
             "timeout=0",
             "timeout=nan",
+            "at=now",
             "query=%1",
         ] {
             assert!(Parameters::default().add_form(form).is_err(), "{form}");

@@ -41,6 +41,11 @@ fn of_database(address: &str, database: &Database) -> Value {
         "delta": {
             "bytes": database.delta_bytes(),
         },
+        "retention": {
+            "kept": log.retention.to_string(),
+            "oldestCommit": log.oldest_commit,
+            "bytes": log.retained_bytes,
+        },
         "oldestSnapshot": {
             "commit": log.oldest_snapshot,
             "heldBackBytes": log.held_back_bytes,

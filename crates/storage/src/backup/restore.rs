@@ -117,7 +117,13 @@ impl Backups {
             return Ok(None);
         }
         let logs: Arc<dyn Disk> = Arc::new(logs);
-        let found = LogRecovery::find(&logs, root.identity, Access::Shared, root.log, root.commit)?;
+        let found = LogRecovery::find(
+            &logs,
+            root.identity,
+            Access::Shared,
+            (root.log.position, root.log),
+            root.commit,
+        )?;
         Ok(Some(found))
     }
 

@@ -174,6 +174,7 @@ impl NewBackup<'_> {
             free_pages: 0,
             file_ends: vec![1; usize::from(identity.data_files)],
             log: self.root.log,
+            history: PartRef::NONE,
             payload: self.root.payload.to_vec(),
         }
     }

@@ -6,14 +6,17 @@
 //! # Limits
 //! One window of `LOG_WINDOW_BYTES`, whatever the length of a record.
 
+use super::file::LogFile;
 use super::scan::{Bad, Cursor, Scan, Step};
 use super::{LogMark, Lsn};
+use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::format::{
     FRAGMENT_FIRST, FRAGMENT_GIVEN_UP, FRAGMENT_HEADER_BYTES, FRAGMENT_LAST, RECORD_KIND_OWN,
 };
 use crate::log::fragment::{Fragment, Mismatch};
 use std::fmt;
+use std::sync::Arc;
 
 /// What is known of a record beside its payload.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -111,6 +114,25 @@ impl LogReader {
             after: None,
             piece: None,
         }
+    }
+
+    /// Reads `files`, of which the first begins at `oldest`, from `position` to `limit`.
+    pub(super) fn over(
+        disk: &Arc<dyn Disk>,
+        files: &[Arc<LogFile>],
+        mark: u64,
+        (position, limit, oldest): (u64, u64, u64),
+    ) -> Result<Self> {
+        let index = files.iter().rposition(|file| file.start <= position);
+        let files = match index {
+            Some(index) => files.get(index..).unwrap_or_default().to_vec(),
+            None if oldest == position => Vec::new(),
+            None => return Err(Error::LogReleased { position, oldest }),
+        };
+        let limit = if files.is_empty() { position } else { limit };
+        let cursor = Cursor { index: 0, position };
+        let scan = Scan::new(Arc::clone(disk), files, mark, cursor, 0);
+        Ok(Self::new(scan, limit))
     }
 
     /// The next record; `None` where the durable log ended when the reader was made.

@@ -68,7 +68,8 @@ impl fmt::Debug for LogRecovery {
 }
 
 impl LogRecovery {
-    /// Finds the files of the log of a database whose root names `mark` and `commit`.
+    /// Finds the files of the log of a database whose root names `mark` and `commit`, and whose oldest
+    /// retained root needs it from `oldest` on.
     ///
     /// Reads the headers only. [`Error::ForeignLog`]; [`Error::Corruption`] if a header is damaged or
     /// a file is missing.
@@ -76,12 +77,16 @@ impl LogRecovery {
         disk: &Arc<dyn Disk>,
         identity: Identity,
         access: Access,
-        mark: LogMark,
+        (oldest, mark): (Lsn, LogMark),
         commit: u64,
     ) -> Result<Self> {
         let position = mark.position.to_u64();
-        let found = find_files(disk.as_ref(), &identity, access, position)?;
+        let oldest = oldest.to_u64().min(position);
+        let found = find_files(disk.as_ref(), &identity, access, oldest)?;
         let files: Vec<Arc<LogFile>> = found.headed.into_iter().map(Arc::new).collect();
+        if files.first().is_some_and(|first| first.start > oldest) {
+            return Err(missing(files.first(), oldest));
+        }
         let index = files.iter().rposition(|file| file.start <= position);
         if index.is_none() && (position > 0 || !files.is_empty()) {
             return Err(missing(files.first(), position));
@@ -141,6 +146,17 @@ impl LogRecovery {
                 Ok(None)
             }
         }
+    }
+
+    /// Reads from the position of a record again, up to the end, which must have been found.
+    ///
+    /// [`Error::LogReleased`] if the log does not reach back so far.
+    pub fn reader(&self, from: Lsn) -> Result<LogReader> {
+        let scan = &self.reader.scan;
+        let end = self.tail.map_or(0, |tail| tail.end.position);
+        let oldest = scan.files.first().map_or(end, |file| file.start);
+        let place = (from.to_u64(), end, oldest);
+        LogReader::over(&self.disk, &scan.files, scan.mark, place)
     }
 
     /// The bytes that the files of the log take in the directory.

@@ -20,7 +20,7 @@ const SMALL: LogOptions = LogOptions {
 fn find(disk: &SimulatedDisk, access: Access, mark: LogMark) -> Result<LogRecovery> {
     disk.create_directory().unwrap();
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    LogRecovery::find(&disk, Identity::new(7), access, mark, 0)
+    LogRecovery::find(&disk, Identity::new(7), access, (mark.position, mark), 0)
 }
 
 /// Payloads of all records from `mark` on.
@@ -222,7 +222,14 @@ fn files_of_others_are_refused_and_say_whose_they_are() {
     let shared: Arc<dyn Disk> = Arc::new(disk);
     for stranger in strangers {
         let mark = LogMark::default();
-        let error = LogRecovery::find(&shared, stranger, Access::Exclusive, mark, 0).unwrap_err();
+        let error = LogRecovery::find(
+            &shared,
+            stranger,
+            Access::Exclusive,
+            (mark.position, mark),
+            0,
+        )
+        .unwrap_err();
         let Error::ForeignLog { file, .. } = &error else {
             panic!("{error}");
         };

@@ -7,7 +7,7 @@ use super::fragment::{Fragment, HEADER_BYTES, identity_mark};
 use super::pinned::PinnedLog;
 use super::reader::LogReader;
 use super::recovery::LogRecovery;
-use super::scan::{Cursor, Scan};
+use super::scan::Cursor;
 use super::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 use super::{Appended, ClosedLogFile, Durability, LogMark, LogOptions, Lsn, NewRecord};
 use crate::bytes::{len_u64, to_usize};
@@ -306,18 +306,9 @@ impl Log {
     pub fn reader(&self, from: Lsn) -> Result<LogReader> {
         let state = lock(&self.state);
         let position = from.to_u64();
-        let index = state.files.iter().rposition(|file| file.start <= position);
-        let Some(index) = index else {
-            let oldest = state.files.first().map_or(state.end, |file| file.start);
-            if oldest == position {
-                let scan = self.scan(Vec::new(), Cursor { index: 0, position });
-                return Ok(LogReader::new(scan, position));
-            }
-            return Err(Error::LogReleased { position, oldest });
-        };
-        let files = state.files.get(index..).unwrap_or_default().to_vec();
-        let scan = self.scan(files, Cursor { index: 0, position });
-        Ok(LogReader::new(scan, state.durable_records))
+        let end = state.files.first().map_or(state.end, |file| file.start);
+        let place = (position, state.durable_records, end);
+        LogReader::over(&self.disk, &state.files, self.mark, place)
     }
 
     /// The files that hold the records from `from` on, to be copied; they keep their bytes until what
@@ -408,10 +399,6 @@ impl Log {
         let count = released.len();
         lock(&self.files).take_spares(released)?;
         Ok(count)
-    }
-
-    fn scan(&self, files: Vec<Arc<LogFile>>, cursor: Cursor) -> Scan {
-        Scan::new(Arc::clone(&self.disk), files, self.mark, cursor, 0)
     }
 
     fn nothing_appended(&self) -> Result<Appended> {

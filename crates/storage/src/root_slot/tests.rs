@@ -23,6 +23,7 @@ fn record(checkpoint: u64, payload: Vec<u8>) -> RootRecord {
             opening: 7,
             time: 1_700_000_000_000_000,
         },
+        history: PartRef::of(ExtentId::new(1, 3), 0, b"roots"),
         payload,
     }
 }

@@ -1,8 +1,9 @@
 //! Checking a store against the parts that its user knows of: every byte of every file.
 //!
 //! Each file header, both root slots, the free list and each part must have its checksum; what lies
-//! in a used page beside the parts must be zero; every page must be used or free, and not both. So
-//! a flipped bit anywhere but in a free page is found.
+//! in a used page beside the parts must be zero; every page must be used, free, or kept for a retained root,
+//! and only one of these. So a flipped bit anywhere but in a free page, or in one that only retained roots
+//! use, is found.
 //!
 //! # Limits
 //! Memory: the list of parts, and one read of 1 MB or of the longest part. Cancellation is looked at
@@ -107,6 +108,7 @@ impl Check<'_> {
             parts.push(list);
             free = self.free_ranges(&list)?;
         }
+        let kept = self.retained(&mut parts)?;
         let mut inside = Vec::with_capacity(parts.len());
         for part in parts {
             match self.inner.check_bounds(&part) {
@@ -131,8 +133,24 @@ impl Check<'_> {
         }
         self.summary.used_pages = used.iter().map(|range| range.pages).sum();
         self.summary.free_pages = free.iter().map(|range| range.pages).sum();
-        self.partition(&used, &free);
+        self.partition(&used, &free, &kept);
         Ok(())
+    }
+
+    /// Adds what retained roots are written in to the parts, and returns the pages that they keep.
+    fn retained(&mut self, parts: &mut Vec<PartRef>) -> Result<Vec<PageRange>> {
+        let (retained, directory) = {
+            let writer = self.inner.lock_writer();
+            (writer.retained.clone(), writer.directory)
+        };
+        parts.extend(Some(directory).filter(|part| !part.is_none()));
+        let mut kept = Vec::new();
+        for one in retained {
+            parts.push(one.part);
+            let ranges = self.inner.retained_ranges(&one.part);
+            kept.extend(self.settle(ranges)?.into_iter().flatten());
+        }
+        Ok(kept)
     }
 
     fn free_ranges(&mut self, list: &PartRef) -> Result<Vec<PageRange>> {
@@ -189,12 +207,16 @@ impl Check<'_> {
         }
     }
 
-    /// Every page of the root must be used or free.
-    fn partition(&mut self, used: &[PageRange], free: &[PageRange]) {
+    /// Every page of the root must be used, free, or kept for an earlier root.
+    fn partition(&mut self, used: &[PageRange], free: &[PageRange], kept: &[PageRange]) {
         let mut ranges: Vec<(PageRange, &str)> = used
             .iter()
             .map(|range| (*range, "in use"))
             .chain(free.iter().map(|range| (*range, "free")))
+            .chain(
+                kept.iter()
+                    .map(|range| (*range, "kept for an earlier root")),
+            )
             .collect();
         ranges.sort_unstable();
         let mut rest = ranges.as_slice();

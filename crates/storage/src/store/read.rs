@@ -66,7 +66,7 @@ impl Inner {
             .collect())
     }
 
-    pub(super) fn read_one(&self, reference: &PartRef) -> Result<Part> {
+    pub(crate) fn read_one(&self, reference: &PartRef) -> Result<Part> {
         if let Some(part) = self.cache.get(self.number, reference) {
             return Ok(part);
         }

@@ -1,0 +1,160 @@
+//! What leads from one commit to another, as RDF Patch.
+//!
+//! A patch is text: headers (`H`), the beginning of a transaction (`TX`), quads that were removed (`D`) and
+//! added (`A`) in the syntax of N-Quads, and its end (`TC`). Blank nodes have the labels that they have
+//! in all answers of the database.
+//!
+//! # References
+//! RDF Patch, <https://afs.github.io/rdf-patch/>
+
+use stoa_quadstore::{Difference, QuadChange, QuadStore, Snapshot};
+
+use crate::database::Database;
+use crate::error::{Error, Result};
+use crate::format::GraphFormat;
+use crate::history::commit_of;
+use crate::moment::Moment;
+use crate::query::CancelHandle;
+use crate::results::{GraphWriter, TermViews};
+
+/// Changes that are written at a time.
+const BATCH_CHANGES: usize = 2048;
+
+/// A patch that is written piece by piece.
+pub struct Patch {
+    difference: Difference,
+    cancel: CancelHandle,
+    lines: PatchLines,
+    changes: Vec<QuadChange>,
+    /// What comes first, until it was written.
+    head: Option<String>,
+    /// How many quads were added and removed so far.
+    counts: (u64, u64),
+}
+
+impl Database {
+    /// What leads from one commit to another, which may be the earlier one: the quads that only one of them
+    /// has. What both share is not read.
+    ///
+    /// ```
+    /// # use stoa_database::*;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// # let writing = OpenOptions { access: Access::Exclusive, create: true };
+    /// # let database = Database::open(&runtime, folder.path().join("db"), &writing)?;
+    /// database.set_retention(Retention::All)?;
+    /// let inputs = vec![Input::from_bytes("one.ttl", "<http://a/s> <http://a/p> 1 .")];
+    /// database.load(LoadOptions { inputs, ..LoadOptions::default() }, &())?;
+    /// let mut patch = database.diff(&Moment::Commit(0), &Moment::Commit(1), &CancelHandle::new())?;
+    /// let mut text = Vec::new();
+    /// while patch.step(&mut text)? {}
+    /// let text = String::from_utf8(text).unwrap();
+    /// assert!(text.contains("A <http://a/s> <http://a/p> \"1\"^^<http://www.w3.org/2001/XMLSchema#integer> .\n"));
+    /// # Ok::<_, Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NoSuchCommit` if one of them is not there, and what the disk gives.
+    pub fn diff(&self, from: &Moment, to: &Moment, cancel: &CancelHandle) -> Result<Patch> {
+        let store = self.store();
+        let (from, to) = (commit_of(store, from)?, commit_of(store, to)?);
+        Ok(Patch {
+            difference: store.difference(from, to)?,
+            cancel: cancel.clone(),
+            lines: PatchLines::default(),
+            changes: Vec::new(),
+            head: Some(head(store, to, from)),
+            counts: (0, 0),
+        })
+    }
+}
+
+impl Patch {
+    /// Appends the next lines to `out`; `false` once all are written.
+    ///
+    /// # Errors
+    /// `Cancelled`, and what the disk gives.
+    pub fn step(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        if self.cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        if let Some(head) = self.head.take() {
+            out.extend_from_slice(head.as_bytes());
+            out.extend_from_slice(b"TX .\n");
+        }
+        self.difference.next(BATCH_CHANGES, &mut self.changes)?;
+        if self.changes.is_empty() {
+            out.extend_from_slice(b"TC .\n");
+            return Ok(false);
+        }
+        let snapshot = self.difference.snapshot();
+        self.lines.write(&self.changes, snapshot, out)?;
+        let removed = self.changes.iter().filter(|change| change.is_removed);
+        let removed = removed.count() as u64;
+        self.counts.0 += self.changes.len() as u64 - removed;
+        self.counts.1 += removed;
+        Ok(true)
+    }
+
+    /// How many quads were added so far.
+    #[must_use]
+    pub fn added(&self) -> u64 {
+        self.counts.0
+    }
+
+    /// How many quads were removed so far.
+    #[must_use]
+    pub fn removed(&self) -> u64 {
+        self.counts.1
+    }
+}
+
+/// The headers of a patch that leads to `id` from `previous`.
+pub(crate) fn head(store: &QuadStore, id: u64, previous: u64) -> String {
+    let database = store.store().identity().database_id;
+    let name = |commit: u64| format!("<urn:stoa:{database:032x}:{commit}>");
+    format!("H id {} .\nH prev {} .\n", name(id), name(previous))
+}
+
+/// Writes changes as lines of a patch.
+pub(crate) struct PatchLines {
+    writer: GraphWriter,
+    views: TermViews,
+}
+
+impl Default for PatchLines {
+    fn default() -> Self {
+        Self {
+            writer: GraphWriter::new(GraphFormat::NQuads),
+            views: TermViews::default(),
+        }
+    }
+}
+
+impl PatchLines {
+    /// Appends a line for each change; their terms are read from `snapshot`.
+    pub(crate) fn write(
+        &mut self,
+        changes: &[QuadChange],
+        snapshot: &Snapshot,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        let ids = changes.iter().flat_map(|change| change.quad);
+        self.views.load(ids, snapshot)?;
+        for (row, change) in changes.iter().enumerate() {
+            let first = row * 4;
+            let (Some(subject), Some(predicate), Some(object)) = (
+                self.views.get(first)?,
+                self.views.get(first + 1)?,
+                self.views.get(first + 2)?,
+            ) else {
+                return Err(Error::Internal("a quad without a term".to_owned()));
+            };
+            let graph = self.views.get(first + 3)?;
+            out.extend_from_slice(if change.is_removed { b"D " } else { b"A " });
+            let triple = [&subject, &predicate, &object];
+            self.writer.quad(triple, graph.as_ref(), out)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,264 @@
+//! History: earlier commits that can be read.
+//!
+//! Roots of checkpoints are retained by storage ([`stoa_storage::RetainedRoot`]), and the log from the oldest
+//! one on. Any commit in between is the last root that is not behind it and the records of the log up to the
+//! commit, of which a delta is made as recovery does; where a bulk load stands, which has no record, there is a
+//! root. Which roots stay is decided at each checkpoint by the [`Retention`].
+//!
+//! # Concurrency
+//! A snapshot of an earlier commit holds its root, so that its extents stay whatever expires meanwhile. Its
+//! delta is its own, and reserved of the memory budget; where commits need that memory, its reader
+//! expires as any other. The setting has a lock of its own, which nobody holds while taking another.
+
+mod difference;
+mod list;
+mod retention;
+
+pub use difference::{Difference, QuadChange};
+pub use list::CommitInfo;
+pub use retention::Retention;
+
+use std::sync::atomic::Ordering;
+
+use stoa_storage::{Durability, LogReader, LogRecord, RetainedRoot};
+
+use crate::error::{Error, Result};
+use crate::quad_store::{Inner, QuadStore};
+use crate::snapshot::Snapshot;
+use crate::sync::lock;
+
+impl QuadStore {
+    /// Which earlier commits are kept.
+    #[must_use]
+    pub fn retention(&self) -> Retention {
+        self.0.retention()
+    }
+
+    /// Chooses which earlier commits are kept, from the next commit on; what is kept no more is given free at
+    /// once. Durable when this returns.
+    ///
+    /// # Errors
+    /// If the store was opened for reading or cannot be written; nothing is changed then.
+    pub fn set_retention(&self, retention: Retention) -> Result<()> {
+        let is_set = || {
+            let newest = self.0.newest();
+            newest.0.base.payload.retention == retention
+        };
+        if is_set() && self.retention() == retention {
+            return Ok(());
+        }
+        self.0.check_writable()?;
+        let before = std::mem::replace(&mut *lock(&self.0.retention), retention);
+        let result = loop {
+            // What is not in a root yet gets into one that is kept.
+            if let Err(error) = self.checkpoint_after_others(&self.0.options.checkpoint) {
+                break Err(error);
+            }
+            match self.write_same() {
+                Ok(false) if !is_set() => {}
+                Err(Error::Storage(stoa_storage::Error::CheckpointRunning)) => {}
+                result => break result.map(|_| ()),
+            }
+        };
+        if result.is_err() {
+            *lock(&self.0.retention) = before;
+        }
+        result
+    }
+
+    /// Lets go of roots that the retention does not keep any more; returns whether there were any.
+    pub(crate) fn expire_roots(&self) -> Result<bool> {
+        let oldest = self.0.store.retained().first().copied();
+        let (commit, time) = (self.0.newest().commit(), self.0.mark().time);
+        match (oldest, self.0.first_kept(commit, time)) {
+            (Some(oldest), Some(first)) if oldest.checkpoint >= first => Ok(false),
+            (None, _) => Ok(false),
+            _ => self.write_same(),
+        }
+    }
+
+    /// Writes a root that holds what the last one does; `false` if there is a delta.
+    fn write_same(&self) -> Result<bool> {
+        let Some(commit) = self.begin_same()? else {
+            return Ok(false);
+        };
+        let _running = self.0.keeper.running();
+        commit.finish_same()?;
+        Ok(true)
+    }
+
+    /// The oldest commit that can be read.
+    #[must_use]
+    pub fn oldest_commit(&self) -> u64 {
+        let roots = self.0.roots();
+        self.0.oldest(&roots, self.0.published().commit())
+    }
+
+    /// The state after a commit.
+    ///
+    /// # Errors
+    /// [`Error::CommitUnknown`], [`Error::CommitExpired`]; what the files give, and if the memory budget does
+    /// not allow for what the log tells between a checkpoint and the commit.
+    pub fn at(&self, commit: u64) -> Result<Snapshot> {
+        let published = self.snapshot();
+        let last = published.commit();
+        if commit == last {
+            return Ok(published);
+        }
+        if commit > last {
+            return Err(Error::CommitUnknown { commit, last });
+        }
+        let roots = self.0.roots();
+        let oldest = self.0.oldest(&roots, last);
+        let base = roots.iter().rfind(|root| root.commit <= commit);
+        let base = base.filter(|_| commit >= oldest);
+        let base = base.ok_or(Error::CommitExpired { commit, oldest })?;
+        let opened = self.0.open_root(base, &published)?;
+        let opened = opened.ok_or(Error::CommitExpired { commit, oldest })?;
+        let mut snapshot = opened;
+        if snapshot.commit() < commit {
+            let mut records = match self.0.records_behind(base) {
+                Err(Error::Storage(stoa_storage::Error::LogReleased { .. })) => {
+                    return Err(Error::CommitExpired { commit, oldest });
+                }
+                records => records?,
+            };
+            let mut payload = Vec::new();
+            while snapshot.commit() < commit
+                && let Some(record) = records.next()?
+            {
+                self.0.read_payload(&mut records, &record, &mut payload)?;
+                snapshot = snapshot.followed_by(&record, &payload)?;
+            }
+        }
+        if snapshot.commit() < commit {
+            return Err(Error::Internal("a log that ends before a commit"));
+        }
+        Ok(snapshot)
+    }
+
+    /// The commit that was the last one at a time, in microseconds since 1970.
+    ///
+    /// # Errors
+    /// [`Error::TimeExpired`] if that is not kept any more, [`Error::TimeAhead`], and what the files give.
+    pub fn commit_at(&self, time_us: u64) -> Result<u64> {
+        let now_us = self.0.now();
+        if time_us > now_us {
+            return Err(Error::TimeAhead { time_us, now_us });
+        }
+        let last = self.snapshot().commit();
+        let roots = self.0.roots();
+        let oldest = self.0.oldest(&roots, last);
+        let base = roots.iter().rfind(|root| root.log.time <= time_us);
+        let mut found = base.map(|root| root.commit);
+        if let Some(base) = base {
+            let mut records = self.0.records_behind(base)?;
+            while let Some(record) = records.next()? {
+                if record.time > time_us || record.commit > last {
+                    break;
+                }
+                found = Some(record.commit);
+            }
+        }
+        match found.filter(|commit| *commit >= oldest) {
+            Some(commit) => Ok(commit),
+            None => Err(Error::TimeExpired {
+                time_us,
+                oldest,
+                oldest_us: self.time_of(oldest)?,
+            }),
+        }
+    }
+
+    /// The time of a commit that can be read, in microseconds since 1970; 0 for that of a new database.
+    ///
+    /// # Errors
+    /// What the files give.
+    pub fn time_of(&self, commit: u64) -> Result<u64> {
+        let roots = self.0.roots();
+        let base = roots.iter().rfind(|root| root.commit <= commit);
+        let Some(base) = base else { return Ok(0) };
+        let mut time = base.log.time;
+        if base.commit < commit {
+            let mut records = self.0.records_behind(base)?;
+            while let Some(record) = records.next()?
+                && record.commit <= commit
+            {
+                time = record.time;
+            }
+        }
+        Ok(time)
+    }
+}
+
+impl Inner {
+    pub(crate) fn retention(&self) -> Retention {
+        *lock(&self.retention)
+    }
+
+    /// The roots that can be read, the oldest first; the last one is the current one.
+    pub(crate) fn roots(&self) -> Vec<RetainedRoot> {
+        // In this order: none that expires in between is missed but the oldest.
+        let current = self.store.root();
+        let mut roots = self.store.retained();
+        roots.retain(|root| root.checkpoint < current.checkpoint);
+        roots.push(RetainedRoot {
+            commit: current.commit,
+            checkpoint: current.checkpoint,
+            log: current.log,
+        });
+        roots
+    }
+
+    /// The oldest commit that may be read of those that `roots` give.
+    pub(crate) fn oldest(&self, roots: &[RetainedRoot], last: u64) -> u64 {
+        let kept = roots.first().map_or(last, |root| root.commit);
+        self.retention().oldest(kept, last)
+    }
+
+    /// The first checkpoint whose root stays when the next one holds a commit.
+    pub(crate) fn first_kept(&self, commit: u64, time: u64) -> Option<u64> {
+        if self.is_restored.load(Ordering::Acquire) {
+            return None;
+        }
+        let retention = self.retention();
+        retention.first_kept(&self.roots(), (commit, time), self.now())
+    }
+
+    /// The snapshot of a root, without what was committed after it; `None` if it has expired.
+    pub(crate) fn open_root(
+        &self,
+        root: &RetainedRoot,
+        like: &Snapshot,
+    ) -> Result<Option<Snapshot>> {
+        if like.0.base.root.checkpoint == root.checkpoint {
+            return Ok(Some(like.checkpointed()));
+        }
+        let root = self.store.retained_root(root.checkpoint)?;
+        root.map(|root| like.open_root(root)).transpose()
+    }
+
+    /// The records of commits behind a root, as far as they were published.
+    pub(crate) fn records_behind(&self, root: &RetainedRoot) -> Result<LogReader> {
+        if let Ok(log) = self.log()
+            && log.durability() == Durability::Relaxed
+        {
+            // What was acknowledged may not have been written yet.
+            log.sync_to(self.mark().position)?;
+        }
+        self.records(root.log.position)
+    }
+
+    /// Reads what a record tells into `payload`, which must fit the memory.
+    pub(crate) fn read_payload(
+        &self,
+        records: &mut LogReader,
+        record: &LogRecord,
+        payload: &mut Vec<u8>,
+    ) -> Result<()> {
+        payload.clear();
+        let limit = self.budget().limit() / 4;
+        records.read_payload(record, limit, payload)?;
+        Ok(())
+    }
+}

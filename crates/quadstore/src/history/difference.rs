@@ -1,0 +1,292 @@
+//! The difference of two commits: the quads that one has and the other has not.
+//!
+//! A commit is a root and a delta, so the difference is that of the two deltas and that of the two roots. Roots
+//! share what was not changed between them: their trees are walked side by side, and a child that
+//! both have is passed over. All three come in the order of PSOG, and their signs are added up.
+//!
+//! # Limits
+//! A leaf of each tree in memory, and the inner nodes that were walked.
+
+use std::sync::Arc;
+
+use stoa_storage::Store;
+use stoa_terms::TermId;
+
+use crate::delta::DeltaCursor;
+use crate::error::Result;
+use crate::permutation::Tree;
+use crate::permutation::node::Node;
+use crate::permutation::tree::child_node;
+use crate::quad_store::QuadStore;
+use crate::root::TreeName;
+use crate::segment::Row;
+use crate::segment::reader::read_rows;
+use crate::snapshot::Snapshot;
+
+/// A row of PSOG, and whether it is removed.
+type Event = (Row, bool);
+
+/// A quad that was added or removed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct QuadChange {
+    /// Subject, predicate, object, graph.
+    pub quad: [TermId; 4],
+    /// Whether it was removed; else it was added.
+    pub is_removed: bool,
+}
+
+/// What leads from one commit to another, in the order of PSOG.
+pub struct Difference {
+    /// The later one of the two.
+    snapshot: Snapshot,
+    /// Whether it leads back.
+    is_reverse: bool,
+    /// What the delta of the earlier one changes.
+    before: Option<DeltaCursor>,
+    trees: Option<TreeDifference>,
+    /// What the delta of the later one changes.
+    after: Option<DeltaCursor>,
+}
+
+impl QuadStore {
+    /// What leads from one commit to another, which may be the earlier one.
+    ///
+    /// # Errors
+    /// As [`QuadStore::at`] for both.
+    pub fn difference(&self, from: u64, to: u64) -> Result<Difference> {
+        let (earlier, later) = (self.at(from.min(to))?, self.at(from.max(to))?);
+        Difference::of(&earlier, later, from > to)
+    }
+}
+
+impl Difference {
+    /// What leads from `earlier` to `later`, or back.
+    pub(super) fn of(earlier: &Snapshot, later: Snapshot, is_reverse: bool) -> Result<Self> {
+        let trees = TreeDifference::of(earlier, &later)?;
+        Ok(Self {
+            before: cursor(earlier),
+            trees,
+            after: cursor(&later),
+            snapshot: later,
+            is_reverse,
+        })
+    }
+
+    /// A snapshot that knows all terms of the changes.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Puts the next changes, at most `limit` of them, in the place of those in `changes`; none at the end.
+    ///
+    /// # Errors
+    /// What the files give.
+    pub fn next(&mut self, limit: usize, changes: &mut Vec<QuadChange>) -> Result<()> {
+        changes.clear();
+        while changes.len() < limit
+            && let Some(([predicate, subject, object, graph], is_removed)) = self.advance()?
+        {
+            changes.push(QuadChange {
+                quad: [subject, predicate, object, graph].map(TermId::from_bits),
+                is_removed: is_removed != self.is_reverse,
+            });
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self) -> Result<Option<Event>> {
+        loop {
+            let tree = match &mut self.trees {
+                Some(trees) => trees.peek()?,
+                None => None,
+            };
+            let before = self.before.as_ref().and_then(DeltaCursor::peek);
+            let after = self.after.as_ref().and_then(DeltaCursor::peek);
+            let rows = [before, tree, after].into_iter().flatten();
+            let Some(row) = rows.map(|(row, _)| row).min() else {
+                return Ok(None);
+            };
+            let at_row = |event: Option<Event>| event.filter(|(other, _)| *other == row);
+            let sign = |event: Event| if event.1 { -1 } else { 1 };
+            let mut sum = 0_i32;
+            if let (Some(event), Some(cursor)) = (at_row(before), &mut self.before) {
+                sum -= sign(event);
+                cursor.advance();
+            }
+            if let (Some(event), Some(trees)) = (at_row(tree), &mut self.trees) {
+                sum += sign(event);
+                trees.next = None;
+            }
+            if let (Some(event), Some(cursor)) = (at_row(after), &mut self.after) {
+                sum += sign(event);
+                cursor.advance();
+            }
+            if sum != 0 {
+                return Ok(Some((row, sum < 0)));
+            }
+        }
+    }
+}
+
+/// All that the delta of a snapshot changes.
+fn cursor(snapshot: &Snapshot) -> Option<DeltaCursor> {
+    let mut cursor = DeltaCursor::over(snapshot.delta(), TreeName::Psog)?;
+    cursor.seek(&[0; 4], &[u64::MAX; 4]);
+    Some(cursor)
+}
+
+/// The difference of two trees that share most of their parts.
+struct TreeDifference {
+    old: Walk,
+    new: Walk,
+    next: Option<Event>,
+}
+
+/// One of the trees that are walked.
+struct Walk {
+    store: Arc<Store>,
+    /// From the top on nodes, and the child that comes next in each.
+    path: Vec<(Arc<Node>, usize)>,
+    /// The rows of the leaf at work, and which of them comes next.
+    rows: Vec<Row>,
+    at: usize,
+}
+
+/// What comes next in a tree.
+#[derive(Clone, Copy)]
+enum Place {
+    Row(Row),
+    /// A child that was not opened: its first row, and how high it stands above the leaves.
+    Child(Row, u8),
+    End,
+}
+
+impl TreeDifference {
+    /// That of the roots of two snapshots; `None` if they have the same.
+    fn of(old: &Snapshot, new: &Snapshot) -> Result<Option<Self>> {
+        if old.0.base.root.checkpoint == new.0.base.root.checkpoint {
+            return Ok(None);
+        }
+        let walk = |snapshot: &Snapshot| Walk::new(snapshot.store(), snapshot.tree(TreeName::Psog));
+        Ok(Some(Self {
+            old: walk(old),
+            new: walk(new),
+            next: None,
+        }))
+    }
+
+    fn peek(&mut self) -> Result<Option<Event>> {
+        if self.next.is_none() {
+            self.next = self.find()?;
+        }
+        Ok(self.next)
+    }
+
+    /// The next row that only one of the trees has.
+    fn find(&mut self) -> Result<Option<Event>> {
+        let (old, new) = (&mut self.old, &mut self.new);
+        loop {
+            match (old.place(), new.place()) {
+                (Place::End, Place::End) => return Ok(None),
+                (Place::Row(a), Place::Row(b)) if a == b => {
+                    old.at += 1;
+                    new.at += 1;
+                }
+                (Place::Row(a), Place::Row(b) | Place::Child(b, _)) if a < b => {
+                    old.at += 1;
+                    return Ok(Some((a, true)));
+                }
+                (Place::Row(a), Place::End) => {
+                    old.at += 1;
+                    return Ok(Some((a, true)));
+                }
+                (Place::Row(_), Place::Child(..)) => new.open()?,
+                (Place::Child(a, _), Place::Row(b)) if a <= b => old.open()?,
+                (_, Place::Row(b)) => {
+                    new.at += 1;
+                    return Ok(Some((b, false)));
+                }
+                (Place::Child(..), Place::End) => old.open()?,
+                (Place::End, Place::Child(..)) => new.open()?,
+                (Place::Child(a, a_height), Place::Child(b, b_height)) => {
+                    if old.child() == new.child() {
+                        old.pass();
+                        new.pass();
+                    } else if (a_height, b) > (b_height, a) {
+                        // The higher one, or else the one that begins first.
+                        old.open()?;
+                    } else {
+                        new.open()?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Walk {
+    fn new(store: &Arc<Store>, tree: &Tree) -> Self {
+        let mut walk = Self {
+            store: Arc::clone(store),
+            path: vec![(Arc::clone(&tree.above), 0)],
+            rows: Vec::new(),
+            at: 0,
+        };
+        walk.leave();
+        walk
+    }
+
+    fn place(&self) -> Place {
+        if let Some(row) = self.rows.get(self.at) {
+            return Place::Row(*row);
+        }
+        match self.path.last() {
+            None => Place::End,
+            Some((node, index)) => match node.children.get(*index) {
+                None => Place::End,
+                Some(child) => Place::Child(child.first, node.level),
+            },
+        }
+    }
+
+    /// The child that comes next, by where it lies.
+    fn child(&self) -> Option<stoa_storage::PartRef> {
+        let (node, index) = self.path.last()?;
+        node.children.get(*index).map(|child| child.part)
+    }
+
+    /// Leaves the next child out.
+    fn pass(&mut self) {
+        if let Some((_, index)) = self.path.last_mut() {
+            *index += 1;
+        }
+        self.leave();
+    }
+
+    /// Leaves nodes that have no more children.
+    fn leave(&mut self) {
+        while let Some((node, index)) = self.path.last()
+            && *index >= node.children.len()
+        {
+            self.path.pop();
+        }
+    }
+
+    /// Goes down into the next child.
+    fn open(&mut self) -> Result<()> {
+        let Some((node, index)) = self.path.last() else {
+            return Ok(());
+        };
+        let (node, index) = (Arc::clone(node), *index);
+        self.pass();
+        if node.level > 1 {
+            let below = child_node(&self.store, &node, index)?;
+            self.path.push((below, 0));
+        } else if let Some(leaf) = node.children.get(index) {
+            self.rows = read_rows(&self.store, leaf.part, leaf.rows)?;
+            self.at = 0;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,182 @@
+//! Earlier commits on the command line: `--retain`, `--at`, `log`.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::path::Path;
+
+use support::{QUERY, Server, assert_failed, loaded, output, stoa, text};
+
+mod support;
+
+const COUNT: &str = "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }";
+
+/// Loads one more triple.
+fn load(folder: &Path, number: u32, options: &[&str]) {
+    let file = format!("{number}.nt");
+    let line = format!("<http://a/{number}> <http://a/p> \"x, {number}\" .\n");
+    std::fs::write(folder.join(&file), line).unwrap();
+    output(folder, &[&["load", "--db", "db", &file], options].concat());
+}
+
+/// How many triples there were.
+fn count(folder: &Path, at: &str) -> String {
+    let query = ["query", "--db", "db", "--format", "csv", "--at", at, COUNT];
+    let answer = output(folder, &query);
+    answer.lines().last().unwrap().to_owned()
+}
+
+#[test]
+fn earlier_commits_are_kept_asked_and_listed() {
+    let folder = loaded();
+    let folder = folder.path();
+    let at = |at: &str| stoa(folder, &["query", "--db", "db", "--at", at, COUNT]);
+    load(folder, 2, &[]);
+    // Nothing is kept.
+    let gone = at("1");
+    assert_failed(
+        &gone,
+        1,
+        &[
+            "commit 1 is not kept any more",
+            "the oldest that can be read is 2",
+        ],
+    );
+    assert_eq!(count(folder, "2"), "2");
+    load(folder, 3, &["--retain", "all"]);
+    load(folder, 4, &[]);
+    for (commit, quads) in [("2", "2"), ("3", "3"), ("4", "4")] {
+        assert_eq!(count(folder, commit), quads);
+    }
+    assert_failed(&at("5"), 1, &["there is no commit 5: the last one is 4"]);
+    assert_failed(&at("2999-01-01T00:00:00Z"), 1, &["in the future"]);
+    let early = at("2001-01-01T00:00:00Z");
+    assert_failed(
+        &early,
+        1,
+        &["what was at 2001-01-01T00:00:00Z", "commit 2 of 2"],
+    );
+    assert_failed(&at("yesterday"), 2, &["a time since 1970 such as"]);
+    let info = output(folder, &["info", "--db", "db"]);
+    assert!(info.contains("all: from commit 2 on"), "{info}");
+
+    let list = output(folder, &["log", "--db", "db", "--format", "csv"]);
+    let rows: Vec<Vec<&str>> = list.lines().map(|row| row.split(',').collect()).collect();
+    assert_eq!(
+        rows[0],
+        ["commit", "time", "added", "removed", "kind", "message"]
+    );
+    let [four, three] = [&rows[1], &rows[2]];
+    assert_eq!(
+        (four[0], four[2], four[3], four[4]),
+        ("4", "1", "0", "load")
+    );
+    assert_eq!(three[0], "3");
+    assert_eq!(rows.len(), 3);
+    // The time that is told is one to ask for.
+    assert_eq!(count(folder, three[1]), "3");
+    let first = output(
+        folder,
+        &["log", "--db", "db", "--limit", "1", "--format", "json"],
+    );
+    assert!(
+        first.starts_with("[{") && first.contains("\"commit\":4"),
+        "{first}"
+    );
+    assert!(!first.contains("\"commit\":3"), "{first}");
+    let table = stoa(folder, &["log", "--db", "db", "--format", "table"]);
+    assert!(text(&table.stdout).starts_with("  commit  time"));
+    assert!(text(&table.stderr).contains("2 of 4 commits listed"));
+    let empty = output(folder, &["log", "--db", "db", "--limit", "0"]);
+    assert_eq!(empty, "commit\ttime\tadded\tremoved\tkind\tmessage\n");
+
+    // Fewer, then none.
+    load(folder, 5, &["--retain", "1c"]);
+    assert_eq!(count(folder, "4"), "4");
+    assert_failed(&at("3"), 1, &["the oldest that can be read is 4"]);
+    load(folder, 6, &["--retain", "none"]);
+    assert_failed(&at("5"), 1, &["the oldest that can be read is 6"]);
+    output(folder, &["check", "--db", "db"]);
+    let wrong = stoa(folder, &["load", "--db", "db", "--retain", "7y", "one.nt"]);
+    assert_failed(
+        &wrong,
+        2,
+        &["expected none, all, a number of commits such as 100c"],
+    );
+}
+
+#[test]
+fn commits_are_compared() {
+    let folder = loaded();
+    let folder = folder.path();
+    let update = |text: &str, options: &[&str]| {
+        output(folder, &[&["update", "--db", "db", text], options].concat());
+    };
+    let named = "INSERT DATA { GRAPH <http://a/g> { <http://a/s> <http://a/p> 1, 'x' } }";
+    update(named, &["--retain", "1w", "--message", "two in a graph"]);
+    update(
+        "DELETE DATA { GRAPH <http://a/g> { <http://a/s> <http://a/p> 1 } }",
+        &[],
+    );
+    load(folder, 4, &[]);
+    let diff = |from: &str, to: &str| output(folder, &["diff", "--db", "db", from, to]);
+    let one = "<http://a/s> <http://a/p> \"1\"^^<http://www.w3.org/2001/XMLSchema#integer> <http://a/g> .";
+    let text = "<http://a/s> <http://a/p> \"x\" <http://a/g> .";
+    let four = "<http://a/4> <http://a/p> \"x, 4\" .";
+    let body = |patch: &str| {
+        let (head, body) = patch.split_once("TX .\n").unwrap();
+        assert!(head.starts_with("H id <urn:stoa:") && head.contains("\nH prev <urn:stoa:"));
+        let mut lines: Vec<String> = body.lines().map(str::to_owned).collect();
+        assert_eq!(lines.pop().unwrap(), "TC .");
+        lines.sort_unstable();
+        lines
+    };
+    assert_eq!(
+        body(&diff("1", "2")),
+        [format!("A {one}"), format!("A {text}")]
+    );
+    assert_eq!(body(&diff("2", "3")), [format!("D {one}")]);
+    assert_eq!(body(&diff("3", "4")), [format!("A {four}")]);
+    assert_eq!(
+        body(&diff("1", "4")),
+        [format!("A {four}"), format!("A {text}")]
+    );
+    assert_eq!(
+        body(&diff("4", "2")),
+        [format!("A {one}"), format!("D {four}")]
+    );
+    assert_eq!(body(&diff("3", "3")), [""; 0]);
+    let list = output(folder, &["log", "--db", "db", "--format", "tsv"]);
+    assert!(list.contains("\t2\t0\tchange\ttwo in a graph\n"), "{list}");
+    let unknown = stoa(folder, &["diff", "--db", "db", "3", "9"]);
+    assert_failed(&unknown, 1, &["there is no commit 9"]);
+}
+
+#[test]
+fn earlier_commits_are_asked_over_http() {
+    let folder = loaded();
+    let folder = folder.path();
+    load(folder, 2, &["--retain", "all"]);
+    load(folder, 3, &[]);
+    let server = Server::start(folder, &["--retain", "1c"]);
+    let ask = |at: &str| {
+        let (line, rest) = QUERY.split_once(" HTTP").unwrap();
+        let head = format!("{line}?format=csv&at={at} HTTP{rest}");
+        server.ask(&head, COUNT)
+    };
+    for (at, status, part) in [
+        ("3", "200", "n\r\n3\r\n"),
+        ("2", "200", "n\r\n2\r\n"),
+        ("1", "410", "the oldest that can be read is 2"),
+        ("4", "404", "there is no commit 4"),
+        ("2999-01-01T00:00:00Z", "404", "in the future"),
+        ("x", "400", "the parameter at: give the number of a commit"),
+    ] {
+        let answer = ask(at);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{at}: {answer}"
+        );
+        assert!(answer.contains(part), "{at}: {answer}");
+    }
+    let status = server.ask("GET /status HTTP/1.1", "");
+    assert!(status.contains("\"oldestCommit\":2"), "{status}");
+}
