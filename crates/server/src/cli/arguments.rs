@@ -203,7 +203,7 @@ pub(super) enum ListFormat {
 }
 
 /// What a command that writes keeps of earlier commits.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Retain {
     /// Which earlier commits are kept, so that --at can ask them: none, all, so many (100c), or those of
     /// a time (7d; s, m, h, w as well). Stored in the database; without it what was chosen before stays,
@@ -214,7 +214,7 @@ pub(super) struct Retain {
 
 impl Retain {
     /// Stores it in a database.
-    pub(super) fn apply(&self, database: &Database) -> Result<(), Error> {
+    pub(super) fn apply(self, database: &Database) -> Result<(), Error> {
         match self.retain {
             Some(retention) => database.set_retention(retention),
             None => Ok(()),

@@ -12,7 +12,7 @@ use stoa_database::{
     OpenOptions, Runtime, RuntimeOptions, Skipped,
 };
 
-use super::arguments::{Checkpoint, Dump, Folder, Load, Place};
+use super::arguments::{Checkpoint, Dump, Folder, Load, Place, Retain};
 use super::output::say;
 use super::progress::Drawn;
 use super::remote::Remote;
@@ -28,13 +28,20 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
         io: arguments.place.io,
         ..RuntimeOptions::default()
     })?;
-    let place = arguments.place.clone();
+    let (place, retain) = (arguments.place.clone(), arguments.retain);
     let options = load_options(arguments, CancelHandle::from_flag(Arc::clone(interrupted)))?;
     // A mistake on the command line makes no database.
     options.verify()?;
     match Remote::of(&place)? {
+        Some(_) if retain.retain.is_some() => {
+            let error = stoa_database::Error::InvalidOption {
+                option: "--retain",
+                reason: "a server is told by `stoa serve --retain`".to_owned(),
+            };
+            Err(error.into())
+        }
         Some(remote) => remote.load(&runtime, &options, interrupted),
-        None => load_into(&runtime, folder(&place)?, options),
+        None => load_into(&runtime, folder(&place)?, options, retain),
     }
 }
 
@@ -74,7 +81,12 @@ fn load_options(arguments: Load, cancel: CancelHandle) -> anyhow::Result<LoadOpt
 }
 
 /// Loads into a folder.
-fn load_into(runtime: &Runtime, path: &Path, options: LoadOptions) -> anyhow::Result<ExitCode> {
+fn load_into(
+    runtime: &Runtime,
+    path: &Path,
+    options: LoadOptions,
+    retain: Retain,
+) -> anyhow::Result<ExitCode> {
     let is_lenient = options.lenient;
     let access = OpenOptions {
         access: Access::Exclusive,
@@ -84,7 +96,7 @@ fn load_into(runtime: &Runtime, path: &Path, options: LoadOptions) -> anyhow::Re
     if database.is_new() {
         say(&format!("created the database {}", path.display()));
     }
-    arguments.retain.apply(&database)?;
+    retain.apply(&database)?;
     let clock = runtime.clock();
     let started = clock.monotonic();
     let progress = Drawn::new(Arc::clone(&clock));
