@@ -84,6 +84,10 @@ public final class Rdf4jRepository {
                 + "WHERE { GRAPH ?g { ?s ?p ?o FILTER(?o = 7) } }";
             connection.prepareUpdate(update).execute();
             check(connection.hasStatement(S, P, Values.literal("x"), false, G), "update within");
+            var bound = connection.prepareUpdate("DELETE { GRAPH ?g { ?s ?p ?o } } WHERE { GRAPH ?g { ?s ?p ?o } }");
+            bound.setBinding("o", Values.literal(8));
+            bound.execute();
+            check(connection.size(G) == 999, "update with a binding");
             check(connection.prepareBooleanQuery("ASK { GRAPH ?g { ?s ?p 'x' } }").evaluate(), "query within");
             connection.remove(S, null, null, G);
             connection.add(S, Q, Values.literal("end"), G);

@@ -205,6 +205,9 @@ pub struct UpdateOptions {
     pub using_graphs: Vec<NamedNode>,
     /// The named graphs of WHERE, as `using-named-graph-uri` of the protocol.
     pub using_named_graphs: Vec<NamedNode>,
+    /// Values that variables of WHERE and of templates have from outside, wherever they stand. A blank node
+    /// cannot be one. Data of INSERT DATA and DELETE DATA has no variables.
+    pub bindings: Vec<(Variable, Term)>,
     /// What the commit is kept with.
     pub message: Option<String>,
     /// How many solutions operators hand on at once; by default the executor's choice.

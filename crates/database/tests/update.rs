@@ -8,11 +8,12 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::str::FromStr as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use stoa_database::federation::{Fetch, FetchMethod, FetchRequest, Response};
-use stoa_database::oxrdf::{GraphName, NamedNode};
+use stoa_database::oxrdf::{GraphName, NamedNode, Term, Variable};
 use stoa_database::{
     Access, CancelHandle, Database, DocumentOptions, DumpFormat, Error, GraphFormat, Input,
     OpenOptions, QueryOptions, QueryResult, Runtime, RuntimeOptions, TransactionOptions,
@@ -104,6 +105,46 @@ impl World {
         let graph = NamedNode::new(format!("http://a/{graph}")).unwrap();
         self.database.graph_exists(&graph).unwrap()
     }
+}
+
+/// As the protocol of RDF4J sends them.
+#[test]
+fn variables_have_values_from_outside() {
+    let world = world();
+    world.update("INSERT DATA { :a :p 1 . :b :p 2 . :c :p 3 }");
+    let with = |bindings: &[(&str, &str)], text: &str| {
+        let value = |(name, value): &(&str, &str)| {
+            let value = value.replace("<", "<http://a/");
+            (
+                Variable::new_unchecked(*name),
+                Term::from_str(&value).unwrap(),
+            )
+        };
+        let options = UpdateOptions {
+            bindings: bindings.iter().map(value).collect(),
+            ..UpdateOptions::default()
+        };
+        let done = world.database.update(&format!("{PREFIX}{text}"), &options);
+        done.map(|done| (done.added, done.removed))
+    };
+    assert_eq!(
+        with(&[("s", "<a>")], "DELETE WHERE { ?s :p ?o }").unwrap(),
+        (0, 1)
+    );
+    let rename = "DELETE { ?s ?p ?o } INSERT { ?s ?q ?o } WHERE { ?s ?p ?o FILTER(?s != ?not) }";
+    assert_eq!(
+        with(&[("q", "<q>"), ("not", "<c>")], rename).unwrap(),
+        (1, 1)
+    );
+    assert!(world.ask(":b :q 2 . :c :p 3"));
+    let insert = "INSERT { ?x :r 'new' } WHERE { }";
+    assert_eq!(
+        with(&[("x", "<x>"), ("unused", "<y>")], insert).unwrap(),
+        (1, 0)
+    );
+    assert_eq!(with(&[("s", "<a>")], "CLEAR ALL").unwrap(), (0, 3));
+    let blank = with(&[("s", "_:b1")], "DELETE WHERE { ?s ?p ?o }");
+    assert!(matches!(blank, Err(Error::Unsupported(_))), "{blank:?}");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::{Output, Stdio};
 
 use http_client::{Response, parse, request};
+use rustix::process::{Pid, Signal, kill_process};
 use support::{Server, assert_failed, command, stoa, text};
 use tempfile::TempDir;
 
@@ -359,4 +360,56 @@ fn a_load_that_breaks_off_leaves_nothing() {
         all,
         BTreeSet::from(["<http://a/s> <http://a/p> \"kept\" .".to_owned()])
     );
+}
+
+/// Sends so much that the server must have begun to read it.
+fn in_the_middle(server: &Server) -> Slow {
+    let mut slow = Slow::begin(server);
+    slow.send("<http://a/s> <http://a/p> \"lost\" .\n");
+    let comment = format!("# {}\n", "x".repeat((1 << 16) - 3));
+    for _ in 0..512 {
+        slow.send(&comment);
+    }
+    slow
+}
+
+#[test]
+fn a_server_that_ends_keeps_what_it_had() {
+    let folder = support::loaded();
+    let folder = folder.path();
+    for signal in [Signal::TERM, Signal::KILL] {
+        let mut server = Server::start(folder, &[]);
+        let slow = in_the_middle(&server);
+        kill_process(Pid::from_child(&server.process.0), signal).unwrap();
+        let status = server.process.0.wait().unwrap();
+        assert_eq!(status.success(), signal == Signal::TERM, "{status}");
+        drop(slow);
+        assert_eq!(support::dump(folder), support::ONE);
+    }
+}
+
+#[test]
+fn a_client_whose_server_ends_says_so() {
+    let folder = support::loaded();
+    let mut server = Server::start(folder.path(), &[]);
+    let url = format!("http://{}/", server.address);
+    let mut client = command(folder.path())
+        .args(["load", "--server", &url, "--format", "nt", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = client.stdin.take().unwrap();
+    let line = "<http://a/s> <http://a/p> \"lost\" .\n".repeat(1_000);
+    for _ in 0..1_000 {
+        input.write_all(line.as_bytes()).unwrap();
+    }
+    server.process.0.kill().unwrap();
+    server.process.0.wait().unwrap();
+    // Until nobody reads it any more.
+    while input.write_all(line.as_bytes()).is_ok() {}
+    drop(input);
+    let output = client.wait_with_output().unwrap();
+    assert_failed(&output, 1, &["stoa: http://", "the connection failed"]);
+    assert_eq!(support::dump(folder.path()), support::ONE);
 }

@@ -534,6 +534,14 @@ fn transactions_are_used_request_by_request() {
         ),
         (
             "PUT",
+            "action=UPDATE&%24o=%224%22",
+            UPDATE,
+            b"DELETE { ?s ?p ?o } WHERE { ?s ?p ?o }",
+            204,
+            "=",
+        ),
+        (
+            "PUT",
             "action=UPDATE",
             UPDATE,
             b"CLEAR ALL ; DROP GRAPH <http://a/none>",

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use hashbrown::{HashMap, HashSet};
 use oxiri::Iri;
-use oxrdf::{NamedNode, Variable};
+use oxrdf::{NamedNode, Term, Variable};
 use rapidhash::fast::RandomState;
 use spargebra::algebra::{GraphPattern, GraphTarget, QueryDataset};
 use spargebra::term::{
@@ -26,7 +26,7 @@ use spargebra::{GraphUpdateOperation, Query};
 use super::rewrite::{self, Mistake, Words};
 use super::syntax::{self, Form};
 use super::token::{self, Token};
-use super::{backtracking, parser, stack};
+use super::{backtracking, bindings, parser, stack};
 use crate::error::{Error, Result};
 use crate::limits::UPDATE_BYTES_MAX;
 
@@ -101,10 +101,12 @@ pub(crate) enum TransferKind {
 /// Parses an update request and does something with its operations, on a stack that they fit.
 ///
 /// # Errors
-/// `Syntax`, `LimitExceeded`, `InvalidOption` for the base, and those of `work`.
+/// `Syntax`, `LimitExceeded`, `InvalidOption` for the base, `Unsupported` for a value from outside that is a
+/// blank node, and those of `work`.
 pub(crate) fn with_request<T: Send>(
     text: &str,
     base: Option<&str>,
+    values: &[(Variable, Term)],
     work: impl FnOnce(&[Operation]) -> Result<T> + Send,
 ) -> Result<T> {
     // Editors put a byte order mark before the text.
@@ -123,7 +125,12 @@ pub(crate) fn with_request<T: Send>(
     });
     let levels = nesting + outline.chained()?;
     let run = || {
-        let operations = outline.parse(base)?;
+        let mut operations = outline.parse(base)?;
+        for operation in &mut operations {
+            if let Operation::Modify(modify) = operation {
+                bindings::bind(&mut modify.query, values)?;
+            }
+        }
         work(&operations)
     };
     match stoa_planner::stack_bytes(levels) {

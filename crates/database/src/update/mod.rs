@@ -74,41 +74,46 @@ impl Database {
             return Err(Error::ReadOnly);
         }
         let started = self.runtime().clock().monotonic();
-        with_request(text, options.base.as_deref(), |operations| {
-            check_dataset(operations, options)?;
-            let kept = Kept::new(self.runtime());
-            let begin = TransactionOptions {
-                unvalidated: run::is_blind(operations),
-            };
-            let mut tries = 0;
-            loop {
-                tries += 1;
-                let alone = (tries > TRIES_MAX).then(|| self.alone());
-                kept.begin_run();
-                let mut transaction = self.store().begin(begin.clone())?;
-                let mut run = Run {
-                    runtime: self.runtime(),
-                    options,
-                    transaction: &mut transaction,
-                    kept: &kept,
-                    started,
-                    counts: none(),
+        with_request(
+            text,
+            options.base.as_deref(),
+            &options.bindings,
+            |operations| {
+                check_dataset(operations, options)?;
+                let kept = Kept::new(self.runtime());
+                let begin = TransactionOptions {
+                    unvalidated: run::is_blind(operations),
                 };
-                let outcome = run.operations(operations).and_then(|()| {
-                    let turn = alone.is_none().then(|| self.in_turn());
-                    let committed = transaction.commit(CommitOptions {
-                        message: options.message.clone(),
-                    })?;
-                    drop(turn);
-                    Ok(committed)
-                });
-                match outcome {
-                    Ok(committed) => return Ok(committed.into()),
-                    Err(error) if is_passing(&error) => {}
-                    Err(error) => return Err(error),
+                let mut tries = 0;
+                loop {
+                    tries += 1;
+                    let alone = (tries > TRIES_MAX).then(|| self.alone());
+                    kept.begin_run();
+                    let mut transaction = self.store().begin(begin.clone())?;
+                    let mut run = Run {
+                        runtime: self.runtime(),
+                        options,
+                        transaction: &mut transaction,
+                        kept: &kept,
+                        started,
+                        counts: none(),
+                    };
+                    let outcome = run.operations(operations).and_then(|()| {
+                        let turn = alone.is_none().then(|| self.in_turn());
+                        let committed = transaction.commit(CommitOptions {
+                            message: options.message.clone(),
+                        })?;
+                        drop(turn);
+                        Ok(committed)
+                    });
+                    match outcome {
+                        Ok(committed) => return Ok(committed.into()),
+                        Err(error) if is_passing(&error) => {}
+                        Err(error) => return Err(error),
+                    }
                 }
-            }
-        })
+            },
+        )
     }
 }
 
@@ -123,26 +128,31 @@ impl Transaction {
     pub fn update(&mut self, text: &str, options: &UpdateOptions) -> Result<ChangeCounts> {
         let runtime = self.runtime().clone();
         let started = runtime.clock().monotonic();
-        with_request(text, options.base.as_deref(), |operations| {
-            check_dataset(operations, options)?;
-            let kept = Kept::new(&runtime);
-            let savepoint = self.inner().savepoint();
-            let mut run = Run {
-                runtime: &runtime,
-                options,
-                transaction: self.inner(),
-                kept: &kept,
-                started,
-                counts: none(),
-            };
-            match run.operations(operations) {
-                Ok(()) => Ok(run.counts),
-                Err(error) => {
-                    self.inner().roll_back_to(savepoint);
-                    Err(error)
+        with_request(
+            text,
+            options.base.as_deref(),
+            &options.bindings,
+            |operations| {
+                check_dataset(operations, options)?;
+                let kept = Kept::new(&runtime);
+                let savepoint = self.inner().savepoint();
+                let mut run = Run {
+                    runtime: &runtime,
+                    options,
+                    transaction: self.inner(),
+                    kept: &kept,
+                    started,
+                    counts: none(),
+                };
+                match run.operations(operations) {
+                    Ok(()) => Ok(run.counts),
+                    Err(error) => {
+                        self.inner().roll_back_to(savepoint);
+                        Err(error)
+                    }
                 }
-            }
-        })
+            },
+        )
     }
 }
 

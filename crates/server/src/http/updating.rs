@@ -53,7 +53,6 @@ pub(super) fn options(
         ("query", parameters.query.is_some()),
         ("default-graph-uri", !parameters.default_graphs.is_empty()),
         ("named-graph-uri", !parameters.named_graphs.is_empty()),
-        ("$name", !parameters.bindings.is_empty()),
     ];
     if let Some((name, _)) = of_queries.into_iter().find(|(_, is_given)| *is_given) {
         return Err(Problem::bad_request(format!(
@@ -72,6 +71,7 @@ pub(super) fn options(
         default_graph_union: settings.default_graph_union,
         using_graphs: iris("using-graph-uri", &parameters.using_graphs)?,
         using_named_graphs: iris("using-named-graph-uri", &parameters.using_named_graphs)?,
+        bindings: parameters.bindings.clone(),
         message: parameters.message.clone(),
         ..UpdateOptions::default()
     })

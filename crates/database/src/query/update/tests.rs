@@ -4,7 +4,7 @@ use super::*;
 use crate::query::token::tokens;
 
 fn with(text: &str, base: Option<&str>) -> Result<Vec<String>> {
-    with_request(text, base, |operations| {
+    with_request(text, base, &[], |operations| {
         Ok(operations.iter().map(|it| format!("{it:?}")).collect())
     })
 }
