@@ -73,7 +73,7 @@ mod transaction;
 mod update;
 mod xml_characters;
 
-pub use backup::{BackupSummary, RestoreOptions, RestoreSummary};
+pub use backup::{BackupSummary, CompactOptions, CompactSummary, RestoreOptions, RestoreSummary};
 pub use database::{CheckpointSummary, Database};
 pub use dataset_statistics::{DatasetStatistics, Partitions};
 pub use dump::{Dump, DumpScope};

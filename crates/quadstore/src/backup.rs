@@ -133,7 +133,7 @@ impl QuadStore {
 }
 
 /// All parts below a root, but for the groups of segments, which their headers name.
-fn extents(base: &Base) -> Result<Vec<BackupExtent>> {
+pub(crate) fn extents(base: &Base) -> Result<Vec<BackupExtent>> {
     let mut extents = Vec::new();
     for (name, tree) in TreeName::ALL.into_iter().zip(&base.trees) {
         if base.payload.has(name) {
@@ -293,6 +293,7 @@ impl QuadStore {
             check_follows(&record, next_commit(&newest)?)?;
             drop(newest);
             payload.clear();
+            let room = self.room_for(&record)?;
             records.read_payload(&record, u64::MAX, &mut payload)?;
             // The log of the new timeline is empty.
             let mark = LogMark {
@@ -300,6 +301,7 @@ impl QuadStore {
                 ..LogMark::default()
             };
             self.replay_in_room(&record, &payload, mark)?;
+            drop(room);
             replayed += 1;
         }
         self.0.recovered();
@@ -313,7 +315,7 @@ fn check_follows(record: &LogRecord, next: u64) -> Result<()> {
         return Ok(());
     }
     let reason = format!(
-        "the log goes on with commit {}, since a load is told by no log; restore from a backup that \
+        "the log goes on with commit {}, since loads and compactions are told by no log; restore from a backup that \
          was made after it, or --at {} what was before",
         record.commit,
         next - 1

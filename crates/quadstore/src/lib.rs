@@ -11,6 +11,7 @@ mod backup;
 mod bulk;
 mod check;
 mod commit;
+mod compact;
 mod delta;
 mod dictionary;
 mod error;
@@ -34,6 +35,7 @@ pub use backup::{BackupOptions, RestoreAt, RestoreOptions, RestoreSummary, resto
 pub use bulk::*;
 pub use check::{CheckProgress, CheckReport, Problem};
 pub use commit::{CommitLimits, Committed, QuadStoreOptions};
+pub use compact::CompactSummary;
 pub use delta::{
     Changes, CheckpointOptions, Delta, EffectiveChanges, GraphChange, NewTerms, Probed, Resolved,
 };

@@ -21,6 +21,7 @@ use stoa_storage::{Access, Log, LogMark, LogReader, LogRecovery, Lsn, MemoryBudg
 
 use crate::check::{CheckProgress, CheckReport, check};
 use crate::commit::{CommitLimits, Keeper, QuadStoreOptions, Recent};
+use crate::compact::whole_extents;
 use crate::error::{Error, Result};
 use crate::history::Retention;
 use crate::info::Info;
@@ -249,6 +250,21 @@ impl QuadStore {
         self.begin_commit(None)
     }
 
+    /// Begins a commit that puts something else in the place of everything, and gives what there is; none
+    /// if there is a delta, which a checkpoint has to write first. Other commits wait until it is over.
+    pub(crate) fn begin_compaction(&self) -> Result<Option<(Commit<'_>, Snapshot)>> {
+        let committing = self.0.committing();
+        let newest = self.0.newest();
+        if !newest.delta().is_empty() {
+            return Ok(None);
+        }
+        let mut commit = self.0.begin(newest.emptied()?, newest.scheme())?;
+        commit.committing = Some(committing);
+        commit.checkpoint.write_in_front();
+        commit.replaced = whole_extents(&newest.0.base)?;
+        Ok(Some((commit, newest)))
+    }
+
     /// Begins to write the delta, which is frozen; none if it is empty. Commits go on above it.
     pub(crate) fn begin_checkpoint(&self) -> Result<Option<Commit<'_>>> {
         let committing = self.0.committing();
@@ -349,6 +365,8 @@ impl Inner {
             checkpoint,
             helpers: 0,
             scheme,
+            created: Vec::new(),
+            replaced: Vec::new(),
         })
     }
 

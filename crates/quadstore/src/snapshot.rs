@@ -27,7 +27,7 @@ use stoa_terms::{GraphSet, Permutation, TermId};
 use crate::delta::{Delta, DeltaCursor, GraphDelta};
 use crate::dictionary::Dictionary;
 use crate::error::{Error, Result};
-use crate::permutation::{Intervals, RowFilter, RowReader, Tree};
+use crate::permutation::{Intervals, RowFilter, RowReader, Tree, TreeRoot};
 use crate::read::{Columns, GraphEntry, QuadColumns};
 use crate::root::{RootPayload, Scheme, TreeName};
 use crate::transaction::Recorder;
@@ -58,6 +58,8 @@ pub(crate) struct Base {
     pub(crate) trees: [Arc<Tree>; TreeName::ALL.len()],
     /// Which commits are shown by snapshots of the store, over any root.
     held: Arc<Held>,
+    /// Which numbering of terms this is: ids of another one mean other terms.
+    numbering: Arc<()>,
 }
 
 /// What the handles of one snapshot share.
@@ -88,8 +90,8 @@ impl Snapshot {
         let root = store.root();
         let payload = RootPayload::decode(&root.payload)?;
         let dictionary = Dictionary::open(store, &payload.dictionary)?;
-        let held = Arc::default();
-        Ok(Self::assemble(store, root, payload, dictionary, held))
+        let shared = (Arc::default(), Arc::default());
+        Ok(Self::assemble(store, root, payload, dictionary, shared))
     }
 
     /// The snapshot of the store's current root, which shares the caches of this one.
@@ -101,14 +103,38 @@ impl Snapshot {
     pub(crate) fn open_root(&self, root: Root) -> Result<Self> {
         let payload = RootPayload::decode(&root.payload)?;
         let dictionary = self.dictionary().reopen(&payload.dictionary)?;
-        let held = Arc::clone(&self.0.base.held);
+        let base = &self.0.base;
+        let shared = (Arc::clone(&base.held), Arc::clone(&base.numbering));
         Ok(Self::assemble(
             self.store(),
             root,
             payload,
             dictionary,
-            held,
+            shared,
         ))
+    }
+
+    /// A snapshot of nothing, over the same root, on which terms get new numbers; blank nodes keep theirs.
+    pub(crate) fn emptied(&self) -> Result<Self> {
+        let base = &self.0.base;
+        let payload = RootPayload {
+            next_blank_node: self.next_blank_node(),
+            default_quads: 0,
+            graph_first: false,
+            trees: <[TreeRoot; TreeName::ALL.len()]>::default(),
+            dictionary: Vec::new(),
+            ..base.payload.clone()
+        };
+        let dictionary = self.dictionary().reopen(&[])?;
+        let root = base.root.clone();
+        let shared = (Arc::clone(&base.held), Arc::default());
+        let emptied = Self::assemble(self.store(), root, payload, dictionary, shared);
+        Ok(emptied.with_delta(Delta::default(), self.commit()))
+    }
+
+    /// Whether ids mean the same terms in another snapshot of the store.
+    pub(crate) fn numbers_as(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0.base.numbering, &other.0.base.numbering)
     }
 
     fn assemble(
@@ -116,7 +142,7 @@ impl Snapshot {
         root: Root,
         payload: RootPayload,
         dictionary: Dictionary,
-        held: Arc<Held>,
+        (held, numbering): (Arc<Held>, Arc<()>),
     ) -> Self {
         let trees = payload
             .trees
@@ -130,6 +156,7 @@ impl Snapshot {
             payload,
             trees,
             held,
+            numbering,
         };
         Self::over(Arc::new(base), Delta::default(), commit)
     }

@@ -689,3 +689,44 @@ fn a_damaged_log_is_told() {
     };
     assert_eq!(damage.file, "log-0000");
 }
+
+#[test]
+fn a_record_of_more_than_a_quarter_of_the_memory_is_replayed() {
+    let disk = SimulatedDisk::new(1);
+    let budget = 48 << 20;
+    let open = |create: bool| {
+        let cache = Cache::new(&MemoryBudget::new(budget), 8 << 20);
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let store = match create {
+            true => Store::create(disk, cache, Identity::new(42)),
+            false => Store::open(disk, cache, Access::Exclusive),
+        };
+        QuadStore::open(store.unwrap()).unwrap()
+    };
+    let store = open(true);
+    let iri = |name: &str| ModelTerm::Iri(format!("urn:{name}"));
+    let quad = |n: usize, length: usize| -> ModelQuad {
+        let text = format!("\"{n}{}\"", "x".repeat(length));
+        [
+            iri("s"),
+            iri("p"),
+            ModelTerm::Literal(text),
+            ModelTerm::DefaultGraph,
+        ]
+    };
+    // Something small before it, so that the delta is not empty when its turn comes.
+    let small: Vec<_> = (0..50).map(|n| quad(n, 1_000)).collect();
+    let large: Vec<_> = (0..13).map(|n| quad(n, 1 << 20)).collect();
+    for quads in [&small, &large] {
+        write(&store, &store.snapshot(), &[], quads).unwrap();
+    }
+    assert!(
+        store.log_info().behind_bytes > budget / 4,
+        "the record is large"
+    );
+    drop(store);
+    let store = open(false);
+    assert_eq!(store.snapshot().commit(), 2);
+    assert_eq!(store.snapshot().quads(), 63);
+    assert_sound(&store);
+}

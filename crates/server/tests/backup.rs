@@ -1,6 +1,7 @@
 //! Backups and restores from the command line.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -183,4 +184,92 @@ fn updates_between_backups_can_be_restored_one_by_one() {
             None => assert_failed(&done, 1, &["a commit at that time is not there"]),
         }
     }
+}
+
+#[test]
+fn a_compacted_database_holds_the_same_and_takes_less() {
+    let folder = loaded();
+    let folder = folder.path();
+    for (from, to) in [("INSERT", 0..400), ("DELETE", 3..400)] {
+        let quads = to.map(|n| format!("<http://a/{n}> <http://a/p> \"some text, number {n}\" . "));
+        let text = format!("{from} DATA {{ {} }}", quads.collect::<String>());
+        output(folder, &["update", "--db", "db", &text]);
+    }
+    output(folder, &["checkpoint", "--db", "db"]);
+    let before = dump(folder);
+    let compacted = stoa(
+        folder,
+        &[
+            "compact",
+            "--db",
+            "db",
+            "--memory",
+            "256M",
+            "--threads",
+            "2",
+        ],
+    );
+    let message = text(&compacted.stderr);
+    assert!(compacted.status.success(), "{message}");
+    assert!(message.contains("4 quads and 8 of 802 terms;"), "{message}");
+    // Ids are others, and with them the order.
+    let sorted = |dump: String| -> BTreeSet<String> { dump.lines().map(str::to_owned).collect() };
+    assert_eq!(sorted(dump(folder)), sorted(before));
+    assert!(stoa(folder, &["check", "--db", "db"]).status.success());
+    let absent = stoa(folder, &["compact", "--db", "absent"]);
+    assert_failed(&absent, 1, &["absent is not a database"]);
+}
+
+#[test]
+fn a_server_makes_backups_where_it_may_and_compacts() {
+    let folder = loaded();
+    let folder = folder.path();
+    fs::create_dir(folder.join("backups")).unwrap();
+    let server = Server::start(folder, &["--backup-dir", "backups"]);
+    let url = format!("http://{}/", server.address);
+    let insert = "INSERT DATA { <http://a/later> <http://a/p> 1 }";
+    let update = "POST /sparql HTTP/1.1\r\nContent-Type: application/sparql-update";
+    server.ask(update, insert);
+    let backup = stoa(folder, &["backup", "--server", &url, "--to", "mine"]);
+    let message = text(&backup.stderr);
+    assert!(
+        message.contains("mine: backup 0 holds commit 2;"),
+        "{message}"
+    );
+    let compacted = text(&stoa(folder, &["compact", "--server", &url]).stderr);
+    assert!(compacted.contains("2 quads and"), "{compacted}");
+    server.ask(update, "INSERT DATA { <http://a/last> <http://a/p> 1 }");
+    let again = text(&stoa(folder, &["backup", "--server", &url, "--to", "mine"]).stderr);
+    assert!(again.contains("mine: backup 1 holds commit 5;"), "{again}");
+    for (target, status) in [
+        ("/backup", "400"),
+        ("/backup?name=..", "400"),
+        ("/backup?name=a/b", "400"),
+        ("/backup?name=", "400"),
+        ("/backup?name=mine&more=1", "400"),
+    ] {
+        let answer = server.ask(&format!("POST {target} HTTP/1.1"), "");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{target}: {answer}"
+        );
+    }
+    let foreign = "POST /backup?name=mine HTTP/1.1\r\nOrigin: http://elsewhere.example";
+    assert!(server.ask(foreign, "").starts_with("HTTP/1.1 403"));
+    let foreign = "POST /compact HTTP/1.1\r\nOrigin: http://elsewhere.example";
+    assert!(server.ask(foreign, "").starts_with("HTTP/1.1 403"));
+    drop(server);
+    let server = Server::start(folder, &[]);
+    let off = server.ask("POST /backup?name=mine HTTP/1.1", "");
+    assert!(
+        off.starts_with("HTTP/1.1 403") && off.contains("--backup-dir"),
+        "{off}"
+    );
+    drop(server);
+    output(
+        folder,
+        &["restore", "--from", "backups/mine", "--db", "again"],
+    );
+    assert_eq!(output(folder, &["dump", "--db", "again"]), dump(folder));
+    assert_eq!(dump(folder).lines().count(), 3);
 }

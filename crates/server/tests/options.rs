@@ -15,9 +15,9 @@ mod support;
 
 /// The options that the tests below see at work; `--allow-service` is seen in service.rs, those of `update` in
 /// update.rs, `--token` in access.rs, `--server` in load_server.rs, `--transaction-timeout` in rdf4j.rs, `--io` and
-/// `--scheme` by the tests of storage and of schemes, `backup`, `restore` and `--archive-log` in backup.rs,
-/// `--retain`, `--at`, `log` and `diff` in history.rs.
-const SHOWN: [(&str, &[&str]); 12] = [
+/// `--scheme` by the tests of storage and of schemes, `backup`, `restore`, `compact`, `--backup-dir` and
+/// `--archive-log` in backup.rs, `--retain`, `--at`, `log` and `diff` in history.rs.
+const SHOWN: [(&str, &[&str]); 13] = [
     (
         "load",
         &[
@@ -77,6 +77,7 @@ const SHOWN: [(&str, &[&str]); 12] = [
             "--allow-load",
             "--allow-service",
             "--archive-log",
+            "--backup-dir",
             "--bind",
             "--client-timeout",
             "--cors",
@@ -109,7 +110,18 @@ const SHOWN: [(&str, &[&str]); 12] = [
             "--token",
         ],
     ),
-    ("backup", &["--db", "--io", "--to"]),
+    ("backup", &["--db", "--io", "--server", "--to", "--token"]),
+    (
+        "compact",
+        &[
+            "--db",
+            "--io",
+            "--memory",
+            "--server",
+            "--threads",
+            "--token",
+        ],
+    ),
     (
         "restore",
         &[

@@ -37,6 +37,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Checkpoint<'a> {
     store: &'a Store,
     changes: Mutex<Changes>,
+    /// Whether extents go as far to the front as there is room, and not where they fit best.
+    in_front: bool,
     finished: bool,
 }
 
@@ -67,8 +69,15 @@ impl<'a> Checkpoint<'a> {
         Ok(Self {
             store,
             changes: Mutex::default(),
+            in_front: false,
             finished: false,
         })
+    }
+
+    /// Writes extents as far to the front of the files as there is room, so that these become short when
+    /// all else is freed. Slower where there are many free ranges.
+    pub fn write_in_front(&mut self) {
+        self.in_front = true;
     }
 
     /// Writes `bytes` into a new extent, padded with zeros to whole pages.
@@ -189,7 +198,7 @@ impl<'a> Checkpoint<'a> {
 
     fn allocate(&self, pages: u64) -> ExtentId {
         let mut changes = self.changes();
-        let extent = self.store.inner.allocate(pages);
+        let extent = self.store.inner.allocate(pages, self.in_front);
         changes.written.insert(extent.to_u64(), pages);
         extent
     }
@@ -394,9 +403,12 @@ impl fmt::Debug for Checkpoint<'_> {
 }
 
 impl Inner {
-    fn allocate(&self, pages: u64) -> ExtentId {
+    fn allocate(&self, pages: u64, in_front: bool) -> ExtentId {
         let mut writer = self.lock_writer();
-        let extent = writer.free.allocate(pages);
+        let extent = match in_front {
+            true => writer.free.allocate_in_front(pages),
+            false => writer.free.allocate(pages),
+        };
         self.publish_ends(&writer.free);
         extent
     }

@@ -73,6 +73,20 @@ impl FreeSpace {
         })
     }
 
+    /// Takes `pages` pages (at least one) as far to the front as there is room.
+    pub(crate) fn allocate_in_front(&mut self, pages: u64) -> ExtentId {
+        let fits = |(_, size): &(&u64, &u64)| **size >= pages;
+        let found = self.by_start.iter().find(fits);
+        let Some((first, size)) = found.map(|(first, size)| (*first, *size)) else {
+            return self.allocate(pages);
+        };
+        self.take(first, size);
+        if size > pages {
+            self.put(first + pages, size - pages);
+        }
+        ExtentId::from_u64(first)
+    }
+
     /// Takes `pages` pages (at least one).
     pub(crate) fn allocate(&mut self, pages: u64) -> ExtentId {
         if let Some(&(size, first)) = self.by_size.range((pages, 0)..).next() {

@@ -37,7 +37,7 @@ pub struct Identity {
     pub database_id: u128,
     /// Which line of history this is; a restore starts a new one.
     pub timeline: u64,
-    /// Which numbering of terms; compaction starts a new one.
+    /// Always 1 in this version.
     pub generation: u64,
     /// Features of the format that the database uses.
     pub features: u64,
@@ -328,6 +328,15 @@ impl Store {
         self.inner.failure.get().cloned()
     }
 
+    /// Makes free what only readers of earlier roots used who are gone, and cuts off what is free at the
+    /// end of files; the next checkpoint does so by itself.
+    pub fn reclaim(&self) {
+        if self.inner.check_writable().is_ok() {
+            self.inner.release_deferred();
+            self.inner.truncate();
+        }
+    }
+
     /// The bytes in data files that only readers of earlier roots use.
     #[must_use]
     pub fn held_back_bytes(&self) -> u64 {
@@ -424,6 +433,8 @@ impl Inner {
 
     /// Cuts off what lies behind the last extent of each file.
     pub(crate) fn truncate(&self) {
+        // Whoever allocates meanwhile must not write before the file is cut.
+        let _writer = self.lock_writer();
         for data in &self.data {
             // A longer file is valid; the next open or commit tries again.
             drop(data.file.set_len(data.end.load(Ordering::Acquire)));

@@ -34,8 +34,16 @@ pub(super) fn commit(store: &QuadStore, shared: &Shared) -> Result<BulkSummary> 
         return Err(Error::Internal("a writer of the load was not finished"));
     }
     shared.check_cancelled()?;
+    commit_over(store, shared, begin(store, shared)?)
+}
+
+/// Commits what the writers wrote as `commit`, which was begun.
+pub(super) fn commit_over(
+    store: &QuadStore,
+    shared: &Shared,
+    mut commit: Commit<'_>,
+) -> Result<BulkSummary> {
     let mut partials = std::mem::take(&mut *lock(&shared.sealed));
-    let mut commit = begin(store, shared)?;
     // Beyond a thread for each tree, the others help these.
     commit.set_helpers(shared.options.threads.saturating_sub(TREES) / TREES);
     let ids_file = SpillFile::new(&shared.space)?;
@@ -49,6 +57,7 @@ pub(super) fn commit(store: &QuadStore, shared: &Shared) -> Result<BulkSummary> 
     }
     .run(&mut partials)?;
     let (predicates, graphs) = announced(&partials)?;
+    commit.create_graphs(created(&partials)?);
     let compact = Compact::new(terms.next_blank_node, terms.next_iri, predicates, graphs);
     let by_graph = match commit.snapshot().has_graph_first() {
         true => Some(Mutex::new(GraphFirst::new(shared)?)),
@@ -154,6 +163,18 @@ fn announced(partials: &[Partial]) -> Result<(Vec<TermId>, Vec<TermId>)> {
         }
     }
     Ok((predicates, graphs))
+}
+
+/// The ids of the graphs that are to exist even if they are empty.
+fn created(partials: &[Partial]) -> Result<Vec<TermId>> {
+    let mut created = Vec::new();
+    for partial in partials.iter().filter(|one| !one.created.is_empty()) {
+        let ids = partial.read_ids()?;
+        for &term in &partial.created {
+            created.push(resolve(term, &ids)?);
+        }
+    }
+    Ok(created)
 }
 
 /// Sorts all quads and merges them into the trees of the scheme, in the order of their names; tells

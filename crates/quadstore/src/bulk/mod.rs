@@ -42,6 +42,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use stoa_storage::TempSpace;
 
+use crate::quad_store::Commit;
 use crate::{Error, QuadStore, Result, Scheme};
 use partial::Partial;
 pub use quad_buffer::LocalTerm;
@@ -160,6 +161,11 @@ impl QuadStore {
             shared: Arc::new(shared),
         })
     }
+}
+
+/// Commits a load as a commit that was begun; returns its number.
+pub(crate) fn commit_over(store: &QuadStore, load: BulkLoad, over: Commit<'_>) -> Result<u64> {
+    Ok(commit::commit_over(store, &load.shared, over)?.commit)
 }
 
 impl BulkLoad {

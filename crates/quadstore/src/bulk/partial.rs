@@ -41,6 +41,8 @@ pub(super) struct Partial {
     /// Local terms that occur as predicates, and as graphs.
     pub(super) predicates: Vec<LocalTerm>,
     pub(super) graphs: Vec<LocalTerm>,
+    /// Graphs that are to exist even if they hold no quads.
+    pub(super) created: Vec<LocalTerm>,
     /// Streams of (local number, id), filled by the merge.
     pub(super) ids: Vec<Stream>,
     /// Bytes of memory that the sorted keys hold.
@@ -57,6 +59,7 @@ pub(super) struct Contents {
     pub(super) quads: Vec<BlockRef>,
     pub(super) predicates: Vec<LocalTerm>,
     pub(super) graphs: Vec<LocalTerm>,
+    pub(super) created: Vec<LocalTerm>,
 }
 
 impl Partial {
@@ -110,6 +113,7 @@ impl Partial {
             quads: contents.quads,
             predicates: contents.predicates,
             graphs: contents.graphs,
+            created: contents.created,
             ids: Vec::new(),
             memory_bytes,
         })

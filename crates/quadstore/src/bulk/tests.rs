@@ -24,6 +24,7 @@ fn contents() -> Contents {
         quads: Vec::new(),
         predicates: Vec::new(),
         graphs: Vec::new(),
+        created: Vec::new(),
     }
 }
 

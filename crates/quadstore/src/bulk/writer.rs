@@ -27,6 +27,8 @@ pub struct BulkWriter {
     /// Local numbers that occur as predicates, and as graphs, of this epoch.
     predicates: TermSet,
     graphs: TermSet,
+    /// Graphs that are to exist even if they hold no quads.
+    created: Vec<LocalTerm>,
     /// Quads since the last check.
     unchecked: u32,
     /// What this writer has added to the shared count of memory in use.
@@ -46,6 +48,7 @@ impl BulkWriter {
             epoch: 0,
             predicates: TermSet::default(),
             graphs: TermSet::default(),
+            created: Vec::new(),
             unchecked: 0,
             reported_bytes: 0,
             key: Vec::new(),
@@ -131,6 +134,17 @@ impl BulkWriter {
         Ok(())
     }
 
+    /// Lets a graph exist, even if it holds no quads.
+    ///
+    /// # Errors
+    /// If the term is of an earlier epoch.
+    pub(crate) fn create_graph(&mut self, graph: LocalTerm) -> Result<()> {
+        self.check_epoch(&[graph])?;
+        self.graphs.insert(graph);
+        self.created.push(graph);
+        Ok(())
+    }
+
     /// Changes when the local terms made so far became void.
     #[must_use]
     pub fn epoch(&self) -> u64 {
@@ -190,8 +204,9 @@ impl BulkWriter {
             quads,
             predicates: self.predicates.take(epoch),
             graphs: self.graphs.take(epoch),
+            created: std::mem::take(&mut self.created),
         };
-        if count > 0 || vocabulary.len() > 0 {
+        if count > 0 || !contents.created.is_empty() || vocabulary.len() > 0 {
             let partial = Partial::seal(vocabulary, contents, keep_in_memory, &shared.terms_file)?;
             shared
                 .used_bytes

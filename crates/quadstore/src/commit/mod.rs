@@ -170,6 +170,10 @@ impl Inner {
     /// What a transaction changes on top of the newest commit, if what it read still holds.
     fn effective(&self, prepared: &Prepared, newest: &Snapshot) -> Result<EffectiveChanges> {
         let base = prepared.base.commit();
+        if !prepared.base.numbers_as(newest) {
+            // A compaction came between: the ids that it knows mean other terms now.
+            return Err(Error::Expired { base });
+        }
         let since = self.recent().since(base);
         if let Some(reads) = &prepared.reads {
             let since = since.as_ref().ok_or(Error::Expired { base })?;

@@ -4,13 +4,16 @@
 //! root's mark on. Where the delta would take too much memory, a checkpoint is made in between. A store that
 //! was opened for reading makes the commits in memory alone, and writes nothing.
 
-use stoa_storage::{LogMark, LogReader, LogRecord, LogRecovery};
+use stoa_storage::{LogMark, LogReader, LogRecord, LogRecovery, Reservation};
 
 use super::record::{self, RECORD_COMMIT};
 use crate::dictionary::KINDS;
 use crate::error::{Error, Result};
 use crate::quad_store::{Inner, QuadStore, next_commit};
 use crate::snapshot::Snapshot;
+
+/// The memory for payloads that is kept from record to record, in bytes.
+const PAYLOAD_BYTES_KEPT: usize = 4 << 20;
 
 /// The records behind the root.
 enum Records<'a> {
@@ -28,11 +31,11 @@ impl Records<'_> {
         })
     }
 
-    fn read(&mut self, record: &LogRecord, limit: u64, payload: &mut Vec<u8>) -> Result<()> {
+    fn read(&mut self, record: &LogRecord, payload: &mut Vec<u8>) -> Result<()> {
         payload.clear();
         match self {
-            Self::InUse(reader) => reader.read_payload(record, limit, payload)?,
-            Self::Found(recovery) => recovery.read_payload(record, limit, payload)?,
+            Self::InUse(reader) => reader.read_payload(record, u64::MAX, payload)?,
+            Self::Found(recovery) => recovery.read_payload(record, u64::MAX, payload)?,
         }
         Ok(())
     }
@@ -46,15 +49,33 @@ impl QuadStore {
             Some(recovery) => Records::Found(recovery),
             None => Records::InUse(Box::new(self.0.log()?.reader(from)?)),
         };
-        // A record and what it decodes to must fit the memory.
-        let limit = self.0.budget().limit() / 4;
         let mut payload = Vec::new();
         while let Some(record) = records.next()? {
-            records.read(&record, limit, &mut payload)?;
+            let room = self.room_for(&record)?;
+            records.read(&record, &mut payload)?;
             self.replay_in_room(&record, &payload, record.mark())?;
+            drop(room);
+            if payload.capacity() > PAYLOAD_BYTES_KEPT {
+                payload = Vec::new();
+            }
         }
         self.0.recovered();
         Ok(())
+    }
+
+    /// Memory for the payload of a record; what was replayed before is written into the trees where it is
+    /// in the way. So a record can be replayed where it could be committed.
+    pub(crate) fn room_for(&self, record: &LogRecord) -> Result<Reservation> {
+        let reserve = || self.0.budget().try_reserve(record.length);
+        let can_write = self.0.log().is_ok();
+        let room = match reserve() {
+            Err(_) if can_write && !self.0.newest().delta().is_empty() => {
+                self.checkpoint(&self.0.options.checkpoint)?;
+                reserve()
+            }
+            room => room,
+        };
+        Ok(room.map_err(stoa_storage::Error::from)?)
     }
 
     /// Makes the commit of a record; what was replayed before is written into the trees where both would

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use stoa_storage::{Checkpoint, LogMark};
+use stoa_storage::{Checkpoint, ExtentId, LogMark};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::{Committing, Inner, next_commit};
@@ -33,6 +33,10 @@ pub(crate) struct Commit<'a> {
     pub(super) number: u64,
     pub(super) helpers: usize,
     pub(super) scheme: Scheme,
+    /// Graphs that are to exist though they may be empty, besides those of the delta.
+    pub(super) created: Vec<TermId>,
+    /// Extents that are not needed any more once the commit is durable, and their lengths in bytes.
+    pub(super) replaced: Vec<(ExtentId, u64)>,
 }
 
 /// One tree with the changes of a commit.
@@ -92,6 +96,11 @@ impl Commit<'_> {
     /// Lets each merge encode and write with so many threads besides the caller's.
     pub(crate) fn set_helpers(&mut self, helpers: usize) {
         self.helpers = helpers;
+    }
+
+    /// Lets graphs exist, even if they are empty; before [`Commit::derive`].
+    pub(crate) fn create_graphs(&mut self, graphs: Vec<TermId>) {
+        self.created = graphs;
     }
 
     /// Merges quads into a permutation; may be called for several permutations at a time.
@@ -231,8 +240,12 @@ impl Commit<'_> {
     ) -> Result<u64> {
         let loaded = merged.first().map_or(0, |one| one.inserted);
         let mut payload = self.payload(merged, derived, dictionary, next_blank_node);
-        payload.loaded = Some(loaded);
+        // What a compaction inserts was there.
+        payload.loaded = Some(if self.replaced.is_empty() { loaded } else { 0 });
         let commit = next_commit(&self.base)?;
+        for (extent, bytes) in &self.replaced {
+            self.checkpoint.free(*extent, *bytes);
+        }
         let mark = LogMark {
             time: self.inner.now().max(self.mark.time),
             ..self.mark
@@ -387,8 +400,10 @@ impl Commit<'_> {
         );
         let created = self.base.delta().graphs().into_iter();
         let created = created.filter_map(|change| Some((change.graph, change.created?)));
-        let mut changes =
-            notes.graph_changes(&mut catalogue, created.collect(), &mut default_quads)?;
+        let more = self.created.iter().map(|graph| (graph.to_bits(), true));
+        let mut created: Vec<(u64, bool)> = created.chain(more).collect();
+        created.sort_unstable();
+        let mut changes = notes.graph_changes(&mut catalogue, created, &mut default_quads)?;
         let (root, _) = merge(
             self.options(),
             self.base.tree(TreeName::Graphs),

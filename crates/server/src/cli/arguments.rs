@@ -116,6 +116,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   stoa backup --db mydb --to /backups/mydb
+  stoa backup --server http://127.0.0.1:7878/ --to mydb
   stoa restore --from /backups/mydb --db again")]
     Backup(Backup),
     /// Make a new database from backups, as it was at the last one, a commit or a time
@@ -125,6 +126,14 @@ Examples:
   stoa restore --from /backups/mydb --db again --at 2026-11-21T16:00:00Z
   stoa restore --from /backups/mydb --archive-log /backups/log --db again")]
     Restore(Restore),
+    /// Write a database anew, densely, without terms that no quad has; nothing else changes
+    #[command(after_help = "\
+Queries go on; commits wait until it is over. On the way the files take up to three times their size.
+
+Examples:
+  stoa compact --db mydb
+  stoa compact --server http://127.0.0.1:7878/")]
+    Compact(Checkpoint),
 }
 
 #[derive(Args, Debug)]
@@ -237,8 +246,9 @@ pub(super) struct Checkpoint {
 #[derive(Args, Debug)]
 pub(super) struct Backup {
     #[command(flatten)]
-    pub(super) folder: Folder,
-    /// The folder of backups; made if it is absent, else it holds earlier ones of the same database
+    pub(super) place: Place,
+    /// The folder of backups; made if it is absent, else it holds earlier ones of the same database.
+    /// For a database that is being served, the name of one within the server's own folder of backups
     #[arg(long, value_name = "FOLDER", env = "STOA_TO")]
     pub(super) to: PathBuf,
 }
@@ -464,6 +474,9 @@ pub(super) struct Serve {
     pub(super) durability: Durability,
     #[command(flatten)]
     pub(super) documents: Documents,
+    /// Let those who may write have backups made (POST /backup?name=NAME) in folders within this one
+    #[arg(long, value_name = "FOLDER", env = "STOA_BACKUP_DIR")]
+    pub(super) backup_dir: Option<PathBuf>,
     /// Copy each file of the log into this folder before it is used again, so that with a backup every
     /// later commit can be restored; a folder below it for each database that has a name
     #[arg(long, value_name = "FOLDER", env = "STOA_ARCHIVE_LOG")]

@@ -1,39 +1,92 @@
-//! `backup` and `restore`.
+//! `backup`, `restore` and `compact`.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use stoa_database::{
-    Access, BackupSummary, CancelHandle, Database, OpenOptions, RestoreOptions, Runtime,
-    RuntimeOptions,
+    Access, BackupSummary, CancelHandle, CompactOptions, CompactSummary, Database, OpenOptions,
+    RestoreOptions, Runtime, RuntimeOptions,
 };
 
-use super::arguments::{Backup, Restore};
+use super::arguments::{Backup, Checkpoint, Restore};
+use super::commands::folder;
 use super::output::say;
 use super::progress::Drawn;
-use super::sizes::{bytes, counted};
+use super::remote::Remote;
+use super::sizes::{bytes, count, counted};
 
 pub(super) fn backup(
     arguments: &Backup,
     interrupted: &Arc<AtomicBool>,
 ) -> anyhow::Result<ExitCode> {
+    if let Some(remote) = Remote::of(&arguments.place)? {
+        return remote.backup(&arguments.to, interrupted);
+    }
     let runtime = Runtime::new(RuntimeOptions {
-        io: arguments.folder.io,
+        io: arguments.place.io,
         ..RuntimeOptions::default()
     })?;
     let options = OpenOptions {
         access: Access::Exclusive,
         create: false,
     };
-    let database = Database::open(&runtime, &arguments.folder.db, &options)?;
+    let database = Database::open(&runtime, folder(&arguments.place)?, &options)?;
     let progress = Drawn::new(runtime.clock());
     let cancel = CancelHandle::from_flag(Arc::clone(interrupted));
     let result = database.backup(&arguments.to, &progress, &cancel);
     progress.finish();
-    let text = summary(&result?);
-    say(&format!("{}: {text}", arguments.to.display()));
+    say_backup(&arguments.to, &result?);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Says what a backup has copied.
+pub(super) fn say_backup(target: &Path, done: &BackupSummary) {
+    say(&format!("{}: {}", target.display(), summary(done)));
+}
+
+pub(super) fn compact(
+    arguments: &Checkpoint,
+    interrupted: &Arc<AtomicBool>,
+) -> anyhow::Result<ExitCode> {
+    if let Some(remote) = Remote::of(&arguments.place)? {
+        return remote.compact(interrupted);
+    }
+    let runtime = Runtime::new(RuntimeOptions {
+        memory_bytes: arguments.memory,
+        threads: arguments.threads,
+        io: arguments.place.io,
+        ..RuntimeOptions::default()
+    })?;
+    let options = OpenOptions {
+        access: Access::Exclusive,
+        create: false,
+    };
+    let database = Database::open(&runtime, folder(&arguments.place)?, &options)?;
+    let options = CompactOptions {
+        cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
+        ..CompactOptions::default()
+    };
+    say_compact(&database.compact(&options)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what a compaction has made of a database.
+pub(super) fn say_compact(summary: &CompactSummary) {
+    let ([terms, left], [before, after]) = (summary.terms, summary.data_bytes);
+    say(&format!(
+        "{} and {} of {}; the data files take {} instead of {}; commit {}",
+        counted(summary.quads, "quad"),
+        count(left),
+        counted(terms, "term"),
+        bytes(after),
+        bytes(before),
+        summary.commit,
+    ));
+    if summary.passes == 1 && after > before {
+        say("the old data are still being read: compact once more to make the files short");
+    }
 }
 
 /// What a backup copied.

@@ -45,7 +45,7 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
     }
 }
 
-fn folder(place: &Place) -> anyhow::Result<&Path> {
+pub(super) fn folder(place: &Place) -> anyhow::Result<&Path> {
     let folder = place.db.as_deref();
     folder.context("name the folder of the database with --db")
 }

@@ -57,6 +57,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Diff(diff) => history::diff(&diff, &interrupted),
         Command::Checkpoint(checkpoint) => commands::checkpoint(&checkpoint, &interrupted),
         Command::Backup(backup) => backup::backup(&backup, &interrupted),
+        Command::Compact(compact) => backup::compact(&compact, &interrupted),
         Command::Restore(restore) => backup::restore(restore, &interrupted),
     };
     match result {

@@ -3,15 +3,20 @@
 //! For `load --server` inputs are read here, as for a load into a folder, and go to the server as one stream of
 //! N-Quads, which becomes one commit there.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context as _, anyhow};
 use serde_json::Value;
-use stoa_database::{ConvertSummary, Error, GraphFormat, LoadOptions, LoadSummary, Runtime};
+use stoa_database::{
+    BackupSummary, CompactSummary, ConvertSummary, Error, GraphFormat, LoadOptions, LoadSummary,
+    Runtime,
+};
 
 use super::arguments::Place;
+use super::backup::{say_backup, say_compact};
 use super::commands::{say_checkpoint, say_loaded, say_skipped};
 use super::output::say;
 use super::progress::Drawn;
@@ -87,6 +92,54 @@ impl<'a> Remote<'a> {
         let commit = answer.get("commit").and_then(Value::as_u64);
         let written = answer.get("written").and_then(Value::as_bool);
         say_checkpoint(commit.unwrap_or_default(), written.unwrap_or_default());
+        Ok(ExitCode::SUCCESS)
+    }
+
+    pub(super) fn backup(&self, to: &Path, interrupted: &AtomicBool) -> anyhow::Result<ExitCode> {
+        let Some(name) = to
+            .to_str()
+            .filter(|name| !name.contains(['&', '=', '%', '+', '#', ' ']))
+        else {
+            return Err(Error::InvalidOption {
+                option: "--to",
+                reason: "with --server, the name of a folder, of letters, digits, - _ and ."
+                    .to_owned(),
+            }
+            .into());
+        };
+        let answer = self.end(
+            self.begin(&format!("/backup?name={name}"), None)?,
+            interrupted,
+        )?;
+        let number = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or_default();
+        say_backup(
+            to,
+            &BackupSummary {
+                number: u32::try_from(number("number")).unwrap_or_default(),
+                commit: number("commit"),
+                extent_bytes: number("extent_bytes"),
+                log_bytes: number("log_bytes"),
+                kept_bytes: number("kept_bytes"),
+                ..BackupSummary::default()
+            },
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+
+    pub(super) fn compact(&self, interrupted: &AtomicBool) -> anyhow::Result<ExitCode> {
+        let answer = self.end(self.begin("/compact", None)?, interrupted)?;
+        let number = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or_default();
+        let pair = |name: &str| {
+            let at = |index: usize| answer.get(name)?.get(index)?.as_u64();
+            [at(0).unwrap_or_default(), at(1).unwrap_or_default()]
+        };
+        say_compact(&CompactSummary {
+            commit: number("commit"),
+            quads: number("quads"),
+            terms: pair("terms"),
+            data_bytes: pair("data_bytes"),
+            passes: u32::try_from(number("passes")).unwrap_or_default(),
+        });
         Ok(ExitCode::SUCCESS)
     }
 

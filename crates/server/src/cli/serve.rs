@@ -78,6 +78,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         default_graph_union: arguments.limits.default_graph == DefaultGraph::Union,
         origins,
         writers,
+        backup_dir: arguments.backup_dir,
         tell: say,
     };
     let service = Service {

@@ -395,6 +395,9 @@ impl From<Error> for Problem {
             Error::RefusesWrites { .. } | Error::DiskFull { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "refuses-writes", detail)
             }
+            Error::Backup { .. } | Error::Locked { .. } => {
+                Self::new(StatusCode::CONFLICT, "backup", detail)
+            }
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", detail),
         }
     }

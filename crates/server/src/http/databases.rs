@@ -9,10 +9,12 @@ use stoa_database::Database;
 use super::rdf4j::{Part, ROOT};
 
 /// First parts of addresses that are never names of databases.
-pub(crate) const RESERVED: [&str; 9] = [
+pub(crate) const RESERVED: [&str; 11] = [
     "sparql",
     "load",
     "checkpoint",
+    "backup",
+    "compact",
     "store",
     "health",
     "status",
@@ -42,6 +44,10 @@ pub(super) enum Resource<'a> {
     /// Bulk loads.
     Load,
     Checkpoint,
+    /// Backups.
+    Backup,
+    /// Compactions.
+    Compact,
     /// A part of what is a repository to RDF4J, and its name there.
     Repository {
         name: &'a str,
@@ -113,6 +119,8 @@ fn resource(rest: &str) -> Option<Resource<'_>> {
         "sparql" => Some(Resource::Sparql),
         "load" => Some(Resource::Load),
         "checkpoint" => Some(Resource::Checkpoint),
+        "backup" => Some(Resource::Backup),
+        "compact" => Some(Resource::Compact),
         "store" => Some(Resource::Store { below: None }),
         _ => {
             let below = rest.strip_prefix("store/")?;

@@ -18,6 +18,7 @@ mod cors;
 mod databases;
 mod description;
 mod encoding;
+mod keeping;
 mod loading;
 mod notes;
 mod parameters;
@@ -33,6 +34,7 @@ mod writing;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -76,6 +78,8 @@ pub(crate) struct Settings {
     pub(crate) origins: Origins,
     /// Who may write.
     pub(crate) writers: Writers,
+    /// Where backups go that are asked for; nobody can ask without.
+    pub(crate) backup_dir: Option<PathBuf>,
     /// Takes lines for whoever runs the server.
     pub(crate) tell: fn(&str),
 }

@@ -19,6 +19,7 @@ use super::body::{ResponseBody, whole};
 use super::cors::Asked;
 use super::databases::Resource;
 use super::encoding::Coding;
+use super::keeping::{backup, compact};
 use super::loading::{checkpoint, load};
 use super::notes::STOA_NOTE;
 use super::problem::Problem;
@@ -70,6 +71,7 @@ pub(super) async fn answer(
     Ok(response)
 }
 
+#[expect(clippy::too_many_lines, reason = "an arm for each address")]
 async fn route(
     request: hyper::Request<Incoming>,
     service: &Service,
@@ -87,7 +89,9 @@ async fn route(
     };
     let allow = match resource {
         Resource::Sparql => "GET, HEAD, POST, OPTIONS",
-        Resource::Load | Resource::Checkpoint => "POST, OPTIONS",
+        Resource::Load | Resource::Checkpoint | Resource::Backup | Resource::Compact => {
+            "POST, OPTIONS"
+        }
         Resource::Store { .. } => "GET, HEAD, PUT, POST, DELETE, OPTIONS",
         Resource::Repository { part, .. } => part.allow(),
         _ => "GET, HEAD, OPTIONS",
@@ -105,6 +109,8 @@ async fn route(
         (Resource::Sparql, Some(database)) => sparql(request, &client, service, database).await,
         (Resource::Load, Some(database)) => load(request, service, database).await,
         (Resource::Checkpoint, Some(database)) => checkpoint(request, service, database).await,
+        (Resource::Backup, Some(database)) => backup(request, service, database).await,
+        (Resource::Compact, Some(database)) => compact(request, service, database).await,
         (Resource::Store { below }, Some(database)) if !reads => {
             change(request, &client, service, database, below).await
         }
@@ -132,6 +138,8 @@ async fn route(
             | Resource::Sparql
             | Resource::Load
             | Resource::Checkpoint
+            | Resource::Backup
+            | Resource::Compact
             | Resource::Store { .. }
             | Resource::Repository { .. },
             _,

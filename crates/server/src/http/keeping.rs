@@ -1,0 +1,86 @@
+//! Backups and compactions of a database that is served, for those who may write.
+//!
+//! A backup writes files, so it goes only into a folder that `--backup-dir` names, under a name without
+//! slashes. Queries and commits go on beside it; commits wait for a compaction.
+
+use hyper::body::Incoming;
+use hyper::{Response, StatusCode};
+use serde_json::json;
+use stoa_database::{CancelHandle, CompactOptions, Database};
+
+use super::Service;
+use super::body::{ResponseBody, whole};
+use super::databases::is_name;
+use super::parameters::pairs;
+use super::problem::Problem;
+use super::route::CancelOnDrop;
+use super::writing::write;
+
+/// The part of the memory that a compaction takes.
+const MEMORY_SHARE: u64 = 4;
+
+/// Answers POST to `/backup?name=NAME`.
+pub(super) async fn backup(
+    request: hyper::Request<Incoming>,
+    service: &Service,
+    database: &Database,
+) -> Result<Response<ResponseBody>, Problem> {
+    service.settings.writers.check(request.headers())?;
+    let Some(folder) = &service.settings.backup_dir else {
+        return Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "backup-off",
+            "no backups are made here: serve --backup-dir FOLDER lets those who may write ask for them",
+        ));
+    };
+    let names = pairs(request.uri().query().unwrap_or(""))?;
+    let name = match names.as_slice() {
+        [(key, name)] if key == "name" && is_name(name) => name.clone(),
+        _ => {
+            return Err(Problem::bad_request(
+                "give the name of a folder of backups, of letters, digits, - _ and ., as /backup?name=NAME",
+            ));
+        }
+    };
+    let (target, database, cancel) = (folder.join(name), database.clone(), CancelHandle::new());
+    let guard = CancelOnDrop::new(cancel.clone());
+    let summary = write(service, move || {
+        Ok(database.backup(target, &(), &cancel)?)
+    })
+    .await?;
+    drop(guard.disarm());
+    let told = json!({
+        "number": summary.number,
+        "commit": summary.commit,
+        "extent_bytes": summary.extent_bytes,
+        "log_bytes": summary.log_bytes,
+        "kept_bytes": summary.kept_bytes,
+    });
+    Ok(whole("application/json", format!("{told}\n")))
+}
+
+/// Answers POST to `/compact`.
+pub(super) async fn compact(
+    request: hyper::Request<Incoming>,
+    service: &Service,
+    database: &Database,
+) -> Result<Response<ResponseBody>, Problem> {
+    service.settings.writers.check(request.headers())?;
+    let (database, cancel) = (database.clone(), CancelHandle::new());
+    let options = CompactOptions {
+        memory_bytes: Some(database.runtime().memory_bytes() / MEMORY_SHARE),
+        reserve: true,
+        cancel: cancel.clone(),
+    };
+    let guard = CancelOnDrop::new(cancel);
+    let summary = write(service, move || Ok(database.compact(&options)?)).await?;
+    drop(guard.disarm());
+    let told = json!({
+        "commit": summary.commit,
+        "quads": summary.quads,
+        "terms": summary.terms,
+        "data_bytes": summary.data_bytes,
+        "passes": summary.passes,
+    });
+    Ok(whole("application/json", format!("{told}\n")))
+}
