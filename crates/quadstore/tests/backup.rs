@@ -445,10 +445,7 @@ fn with_an_archive_every_commit_since_the_backup_can_be_restored() {
     let archives = vec![shared(&archive)];
     let at = RestoreAt::Commit(last as u64 + 2);
     let error = restored_with(&source, &SimulatedDisk::new(5), at, archives).unwrap_err();
-    assert!(
-        cause(&error).contains("told by no log"),
-        "{error:?}"
-    );
+    assert!(cause(&error).contains("told by no log"), "{error:?}");
 }
 
 #[test]
