@@ -4,7 +4,7 @@ use stoa_database::Error;
 
 /// What the process takes beside all that is counted, in bytes: the program, stacks, what the
 /// allocator keeps, blocks of the dictionary and texts of the batches that are in work.
-const FIXED_BYTES: u64 = 64 << 20;
+const FIXED_BYTES: u64 = 66 << 20;
 
 /// Less memory than that is refused for queries, in bytes.
 const QUERY_MEMORY_BYTES_MIN: u64 = 96 << 20;

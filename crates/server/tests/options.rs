@@ -421,7 +421,7 @@ fn the_options_of_query_and_dump() {
         &[
             "sort needs",
             "--memory, which is 100663296 bytes (96M)",
-            "33554432 bytes",
+            "31457280 bytes",
         ],
     );
     let little = query(folder, &["--memory", "16M", "ASK {}"]);
