@@ -11,16 +11,19 @@
 //! expires as any other. The setting has a lock of its own, which nobody holds while taking another.
 
 mod difference;
+mod feed;
 mod list;
 mod retention;
 
 pub use difference::{Difference, QuadChange};
+pub use feed::{CommitChanges, Feed};
 pub use list::CommitInfo;
 pub use retention::Retention;
 
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 
-use stoa_storage::{Durability, LogReader, LogRecord, RetainedRoot};
+use stoa_storage::{Durability, LogReader, LogRecord, Lsn, RetainedRoot};
 
 use crate::error::{Error, Result};
 use crate::quad_store::{Inner, QuadStore};
@@ -85,6 +88,20 @@ impl QuadStore {
         let _running = self.0.keeper.running();
         commit.finish_same()?;
         Ok(true)
+    }
+
+    /// Whether there is a commit after `commit`; if not, `waker` is woken once there is one, and maybe
+    /// before.
+    #[must_use]
+    pub fn wake_after(&self, commit: u64, waker: &Waker) -> bool {
+        {
+            let mut watchers = lock(&self.0.watchers);
+            if !watchers.iter().any(|other| other.will_wake(waker)) {
+                watchers.push(waker.clone());
+            }
+        }
+        // What was published before the waker stood there is seen here.
+        self.snapshot().commit() > commit
     }
 
     /// The oldest commit that can be read.
@@ -240,13 +257,18 @@ impl Inner {
 
     /// The records of commits behind a root, as far as they were published.
     pub(crate) fn records_behind(&self, root: &RetainedRoot) -> Result<LogReader> {
+        self.records_from(root.log.position)
+    }
+
+    /// The records from a position on, as far as they were published.
+    pub(crate) fn records_from(&self, position: Lsn) -> Result<LogReader> {
         if let Ok(log) = self.log()
             && log.durability() == Durability::Relaxed
         {
             // What was acknowledged may not have been written yet.
             log.sync_to(self.mark().position)?;
         }
-        self.records(root.log.position)
+        self.records(position)
     }
 
     /// Reads what a record tells into `payload`, which must fit the memory.

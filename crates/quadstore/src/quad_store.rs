@@ -16,6 +16,7 @@ mod merging;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 
 use stoa_storage::{Access, Log, LogMark, LogReader, LogRecovery, Lsn, MemoryBudget, Store};
 
@@ -62,6 +63,8 @@ pub(crate) struct Inner {
     pub(crate) retention: Mutex<Retention>,
     /// Whether commits were made that the log does not have: no root is kept then.
     pub(crate) is_restored: AtomicBool,
+    /// Who is to be told of the next commit.
+    pub(crate) watchers: Mutex<Vec<Waker>>,
     limits: TreeLimits,
     pub(crate) commit_limits: CommitLimits,
     pub(crate) options: QuadStoreOptions,
@@ -140,6 +143,7 @@ impl QuadStore {
             keeper: Keeper::default(),
             retention: Mutex::new(retention),
             is_restored: AtomicBool::new(false),
+            watchers: Mutex::default(),
             limits,
             commit_limits,
             options,
@@ -445,6 +449,10 @@ impl Inner {
             let next = next(&snapshots);
             std::mem::replace(&mut *snapshots, next)
         };
+        if old.published.commit() < self.published().commit() {
+            let watchers = std::mem::take(&mut *lock(&self.watchers));
+            watchers.into_iter().for_each(Waker::wake);
+        }
         // What only they kept is given back without the lock, which may take a while.
         drop(old);
     }

@@ -132,6 +132,11 @@ impl Snapshot {
         Ok(emptied.with_delta(Delta::default(), self.commit()))
     }
 
+    /// What tells the numbering of terms from others.
+    pub(crate) fn numbering(&self) -> Arc<()> {
+        Arc::clone(&self.0.base.numbering)
+    }
+
     /// Whether ids mean the same terms in another snapshot of the store.
     pub(crate) fn numbers_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0.base.numbering, &other.0.base.numbering)

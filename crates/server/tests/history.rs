@@ -1,6 +1,7 @@
 //! Earlier commits on the command line: `--retain`, `--at`, `log`.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use support::{QUERY, Server, assert_failed, loaded, output, stoa, text};
@@ -179,4 +180,75 @@ fn earlier_commits_are_asked_over_http() {
     }
     let status = server.ask("GET /status HTTP/1.1", "");
     assert!(status.contains("\"oldestCommit\":2"), "{status}");
+}
+
+/// Reads events until one ends that has `id`.
+fn events(stream: &mut impl BufRead, id: u64) -> String {
+    let mut text = String::new();
+    let last = format!("id: {id}\n");
+    loop {
+        let start = text.len();
+        assert!(stream.read_line(&mut text).unwrap() > 0, "{text}");
+        let is_end = text[start..].trim_end() == "data: TC .";
+        if is_end && text.contains(&last) {
+            return text;
+        }
+    }
+}
+
+#[test]
+fn changes_are_told_as_they_come() {
+    let folder = loaded();
+    let folder = folder.path();
+    load(folder, 2, &["--retain", "all"]);
+    let server = Server::start(folder, &[]);
+    let update = |text: &str| {
+        let head = "POST /sparql HTTP/1.1\r\nContent-Type: application/sparql-update";
+        let answer = server.ask(head, text);
+        assert!(answer.starts_with("HTTP/1.1 20"), "{answer}");
+    };
+    update("INSERT DATA { <http://a/s> <http://a/q> 'three' }");
+    let follow = |since: &str| {
+        let head = format!("GET /changes?since={since} HTTP/1.1");
+        BufReader::new(server.send(&head, ""))
+    };
+    // A load, a change, and what comes while the client waits.
+    let mut stream = follow("1");
+    let told = events(&mut stream, 3);
+    assert!(told.contains("text/event-stream"), "{told}");
+    assert!(told.contains("id: 2\nevent: commit\ndata: H id"), "{told}");
+    assert!(
+        told.contains("data: A <http://a/2> <http://a/p> \"x, 2\" .\n"),
+        "{told}"
+    );
+    assert!(
+        told.contains("data: A <http://a/s> <http://a/q> \"three\" .\n"),
+        "{told}"
+    );
+    update("DELETE DATA { <http://a/s> <http://a/q> 'three' }");
+    let told = events(&mut stream, 4);
+    assert!(
+        told.contains("data: D <http://a/s> <http://a/q> \"three\" .\n"),
+        "{told}"
+    );
+    assert!(!told.contains("id: 3\n"), "{told}");
+    // Coming again, it goes on behind what it had.
+    let head = "GET /changes HTTP/1.1\r\nLast-Event-ID: 3";
+    let again = events(&mut BufReader::new(server.send(head, "")), 4);
+    assert!(
+        again.contains("id: 4\n") && !again.contains("id: 3\n"),
+        "{again}"
+    );
+    for (since, status, part) in [
+        ("0", "410", "the oldest that can be read is 1"),
+        ("9", "404", "there is no commit 9"),
+        ("x", "400", "the number of a commit"),
+    ] {
+        let answer = server.ask(&format!("GET /changes?since={since} HTTP/1.1"), "");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{answer}"
+        );
+        assert!(answer.contains(part), "{answer}");
+    }
 }

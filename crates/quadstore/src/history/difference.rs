@@ -35,6 +35,16 @@ pub struct QuadChange {
     pub is_removed: bool,
 }
 
+impl QuadChange {
+    /// That of a row of PSOG.
+    pub(super) fn of_row([predicate, subject, object, graph]: Row, is_removed: bool) -> Self {
+        Self {
+            quad: [subject, predicate, object, graph].map(TermId::from_bits),
+            is_removed,
+        }
+    }
+}
+
 /// What leads from one commit to another, in the order of PSOG.
 pub struct Difference {
     /// The later one of the two.
@@ -85,12 +95,9 @@ impl Difference {
     pub fn next(&mut self, limit: usize, changes: &mut Vec<QuadChange>) -> Result<()> {
         changes.clear();
         while changes.len() < limit
-            && let Some(([predicate, subject, object, graph], is_removed)) = self.advance()?
+            && let Some((row, is_removed)) = self.advance()?
         {
-            changes.push(QuadChange {
-                quad: [subject, predicate, object, graph].map(TermId::from_bits),
-                is_removed: is_removed != self.is_reverse,
-            });
+            changes.push(QuadChange::of_row(row, is_removed != self.is_reverse));
         }
         Ok(())
     }

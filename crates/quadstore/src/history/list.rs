@@ -91,7 +91,7 @@ impl QuadStore {
     }
 
     /// The bulk load that a root ends with, if it does.
-    fn load_of(&self, root: &RetainedRoot) -> Result<Option<CommitInfo>> {
+    pub(super) fn load_of(&self, root: &RetainedRoot) -> Result<Option<CommitInfo>> {
         let Some(found) = self.store().retained_root(root.checkpoint)? else {
             return Ok(None);
         };

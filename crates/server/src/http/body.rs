@@ -12,6 +12,7 @@ use hyper::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, H
 use hyper::{Response, StatusCode};
 
 use super::answering::AnswerBody;
+use super::changes::FeedBody;
 use super::encoding::Coding;
 use super::problem::Problem;
 
@@ -23,6 +24,7 @@ const BODY_BYTES_MAX: usize = 64 << 20;
 pub(super) enum ResponseBody {
     Whole(Full<Bytes>),
     Answer(AnswerBody),
+    Feed(FeedBody),
 }
 
 impl Body for ResponseBody {
@@ -38,20 +40,21 @@ impl Body for ResponseBody {
                 .poll_frame(context)
                 .map_err(|never: Infallible| match never {}),
             Self::Answer(body) => Pin::new(body).poll_frame(context),
+            Self::Feed(body) => body.poll_frame(context),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(body) => body.is_end_stream(),
-            Self::Answer(_) => false,
+            Self::Answer(_) | Self::Feed(_) => false,
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(body) => body.size_hint(),
-            Self::Answer(_) => SizeHint::default(),
+            Self::Answer(_) | Self::Feed(_) => SizeHint::default(),
         }
     }
 }

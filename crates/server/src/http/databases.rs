@@ -9,8 +9,9 @@ use stoa_database::Database;
 use super::rdf4j::{Part, ROOT};
 
 /// First parts of addresses that are never names of databases.
-pub(crate) const RESERVED: [&str; 11] = [
+pub(crate) const RESERVED: [&str; 12] = [
     "sparql",
+    "changes",
     "load",
     "checkpoint",
     "backup",
@@ -41,6 +42,8 @@ pub(super) enum Resource<'a> {
     Store {
         below: Option<&'a str>,
     },
+    /// The feed of changes.
+    Changes,
     /// Bulk loads.
     Load,
     Checkpoint,
@@ -117,6 +120,7 @@ fn resource(rest: &str) -> Option<Resource<'_>> {
     match rest {
         "" => Some(Resource::Page),
         "sparql" => Some(Resource::Sparql),
+        "changes" => Some(Resource::Changes),
         "load" => Some(Resource::Load),
         "checkpoint" => Some(Resource::Checkpoint),
         "backup" => Some(Resource::Backup),

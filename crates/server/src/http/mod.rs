@@ -13,6 +13,7 @@ mod accept;
 mod access;
 mod answering;
 mod body;
+mod changes;
 mod connection;
 mod cors;
 mod databases;

@@ -16,6 +16,7 @@ use stoa_database::CancelHandle;
 use super::Service;
 use super::answering::{AnswerBody, AnswerTask, Work};
 use super::body::{ResponseBody, whole};
+use super::changes::changes;
 use super::cors::Asked;
 use super::databases::Resource;
 use super::encoding::Coding;
@@ -107,6 +108,9 @@ async fn route(
     let client = Client::of(&request)?;
     match (resource, database) {
         (Resource::Sparql, Some(database)) => sparql(request, &client, service, database).await,
+        (Resource::Changes, Some(database)) => {
+            changes(&request, database, service.settings.client_timeout)
+        }
         (Resource::Load, Some(database)) => load(request, service, database).await,
         (Resource::Checkpoint, Some(database)) => checkpoint(request, service, database).await,
         (Resource::Backup, Some(database)) => backup(request, service, database).await,
@@ -136,6 +140,7 @@ async fn route(
         (
             Resource::Page
             | Resource::Sparql
+            | Resource::Changes
             | Resource::Load
             | Resource::Checkpoint
             | Resource::Backup
@@ -275,6 +280,8 @@ async fn buffered(response: Response<ResponseBody>) -> Result<Response<ResponseB
     let (head, body) = response.into_parts();
     let whole = match body {
         ResponseBody::Whole(body) => body,
+        // It has no end that could be mistaken.
+        body @ ResponseBody::Feed(_) => return Ok(Response::from_parts(head, body)),
         ResponseBody::Answer(body) => {
             let collected = Limited::new(body, BUFFERED_BYTES_MAX).collect().await;
             let bytes = collected.map_err(|error| {

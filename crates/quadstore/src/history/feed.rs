@@ -1,0 +1,246 @@
+//! The feed of changes: commits one after the other, each with what it changed.
+//!
+//! A commit that has a record is told from it alone, and a bulk load from the roots before and after it. Who
+//! follows keeps the place in the log, so that nothing is read twice; what the log does not have any more
+//! is an error, never a gap.
+
+use std::sync::Arc;
+
+use stoa_storage::{LogReader, LogRecord, Lsn};
+
+use super::difference::{Difference, QuadChange};
+use super::list::CommitInfo;
+use crate::commit::record;
+use crate::error::{Error, Result};
+use crate::quad_store::QuadStore;
+use crate::segment::Row;
+use crate::snapshot::Snapshot;
+
+/// The commits after one, as far as they are published.
+pub struct Feed {
+    store: QuadStore,
+    /// The commit that is told next.
+    next: u64,
+    /// Behind all records before it, once one was read.
+    position: Option<Lsn>,
+    records: Option<LogReader>,
+    /// That of the terms: after a compaction ids of earlier records mean others.
+    numbering: Arc<()>,
+    /// A record that was found while another commit was looked for; its payload was not read.
+    pending: Option<LogRecord>,
+}
+
+/// A commit and what it changed.
+pub struct CommitChanges {
+    /// What is known of it.
+    pub info: CommitInfo,
+    source: Source,
+    snapshot: Snapshot,
+}
+
+enum Source {
+    /// Those that a record told and that are left.
+    Record(std::vec::IntoIter<QuadChange>),
+    Difference(Box<Difference>),
+}
+
+impl QuadStore {
+    /// Follows the commits after `since`.
+    ///
+    /// # Errors
+    /// [`Error::CommitUnknown`], [`Error::CommitExpired`] if what came after it is not kept any more.
+    pub fn feed(&self, since: u64) -> Result<Feed> {
+        let snapshot = self.snapshot();
+        let last = snapshot.commit();
+        if since > last {
+            return Err(Error::CommitUnknown {
+                commit: since,
+                last,
+            });
+        }
+        let feed = Feed {
+            store: self.clone(),
+            next: since + 1,
+            position: None,
+            records: None,
+            numbering: snapshot.numbering(),
+            pending: None,
+        };
+        let oldest = self.oldest_commit();
+        if since < oldest {
+            return Err(feed.expired());
+        }
+        Ok(feed)
+    }
+}
+
+impl Feed {
+    /// The commit that was told last, or before which the feed began.
+    #[must_use]
+    pub fn told(&self) -> u64 {
+        self.next - 1
+    }
+
+    /// The next commit, if it was published.
+    ///
+    /// # Errors
+    /// [`Error::CommitExpired`] if it is not kept any more, and what the files give.
+    pub fn next_commit(&mut self) -> Result<Option<CommitChanges>> {
+        let snapshot = self.store.snapshot();
+        if self.next > snapshot.commit() {
+            return Ok(None);
+        }
+        if !Arc::ptr_eq(&snapshot.numbering(), &self.numbering) {
+            return Err(self.expired());
+        }
+        if let Some(changes) = self.by_record(&snapshot)? {
+            return Ok(Some(changes));
+        }
+        if let Some(changes) = self.by_roots()? {
+            return Ok(Some(changes));
+        }
+        // A new look at the log: it may have grown since.
+        self.open()?;
+        if let Some(changes) = self.by_record(&snapshot)? {
+            return Ok(Some(changes));
+        }
+        Err(self.expired())
+    }
+
+    /// The next commit from the records at hand.
+    fn by_record(&mut self, snapshot: &Snapshot) -> Result<Option<CommitChanges>> {
+        loop {
+            let Some(records) = &mut self.records else {
+                return Ok(None);
+            };
+            let record = match self.pending.take() {
+                Some(record) => Some(record),
+                None => records.next()?,
+            };
+            let Some(record) = record else {
+                self.records = None;
+                return Ok(None);
+            };
+            if record.commit > self.next {
+                self.pending = Some(record);
+                return Ok(None);
+            }
+            self.position = Some(record.mark().position);
+            if record.commit < self.next {
+                continue;
+            }
+            let mut payload = Vec::new();
+            self.store.0.read_payload(records, &record, &mut payload)?;
+            self.next += 1;
+            return changes_of(&record, &payload, snapshot).map(Some);
+        }
+    }
+
+    /// The next commit from the roots around it, if it is a bulk load.
+    fn by_roots(&mut self) -> Result<Option<CommitChanges>> {
+        let roots = self.store.0.roots();
+        let after = roots.iter().position(|root| root.commit == self.next);
+        let Some(after) = after else { return Ok(None) };
+        let before = after.checked_sub(1).and_then(|before| roots.get(before));
+        let (Some(before), Some(after)) = (before, roots.get(after)) else {
+            return Ok(None);
+        };
+        let Some(info) = self.store.load_of(after)? else {
+            return Ok(None);
+        };
+        if before.commit + 1 != self.next {
+            return Err(Error::Internal("a load without a root before it"));
+        }
+        let like = self.store.snapshot();
+        let open = |root| self.store.0.open_root(root, &like);
+        let (Some(before), Some(after)) = (open(before)?, open(after)?) else {
+            return Err(self.expired());
+        };
+        self.next += 1;
+        let difference = Difference::of(&before, after, false)?;
+        Ok(Some(CommitChanges {
+            info,
+            snapshot: difference.snapshot().clone(),
+            source: Source::Difference(Box::new(difference)),
+        }))
+    }
+
+    /// Reads the log from where it is needed.
+    fn open(&mut self) -> Result<()> {
+        self.pending = None;
+        let roots = self.store.0.roots();
+        let base = roots.iter().rfind(|root| root.commit < self.next);
+        let records = match (self.position, base) {
+            (Some(position), _) => self.store.0.records_from(position),
+            (None, Some(base)) => self.store.0.records_behind(base),
+            (None, None) => return Err(self.expired()),
+        };
+        self.records = match records {
+            Err(Error::Storage(stoa_storage::Error::LogReleased { .. })) => {
+                return Err(self.expired());
+            }
+            records => Some(records?),
+        };
+        Ok(())
+    }
+
+    fn expired(&self) -> Error {
+        Error::CommitExpired {
+            commit: self.next - 1,
+            oldest: self.store.oldest_commit(),
+        }
+    }
+}
+
+/// The changes that a record tells.
+fn changes_of(record: &LogRecord, payload: &[u8], snapshot: &Snapshot) -> Result<CommitChanges> {
+    let (Some(head), Some(decoded)) = (record::decode_head(payload), record::decode(payload))
+    else {
+        return Err(Error::Corruption {
+            structure: "log",
+            expected: format!("the changes of a commit at position {}", record.start),
+            found: format!("{} other bytes", payload.len()),
+        });
+    };
+    let of_rows = |rows: &[Row], is_removed: bool| {
+        let changes = rows.iter().map(|row| QuadChange::of_row(*row, is_removed));
+        changes.collect::<Vec<_>>()
+    };
+    let mut changes = of_rows(decoded.changes.removed_rows(), true);
+    changes.extend(of_rows(decoded.changes.added_rows(), false));
+    Ok(CommitChanges {
+        info: CommitInfo {
+            commit: record.commit,
+            time_us: record.time,
+            added: head.added,
+            removed: head.removed,
+            message: head.message,
+            is_load: false,
+        },
+        source: Source::Record(changes.into_iter()),
+        snapshot: snapshot.clone(),
+    })
+}
+
+impl CommitChanges {
+    /// A snapshot that knows all terms of the changes.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Puts the next changes, at most `limit` of them, in the place of those in `changes`; none at the end.
+    ///
+    /// # Errors
+    /// What the files give.
+    pub fn next(&mut self, limit: usize, changes: &mut Vec<QuadChange>) -> Result<()> {
+        match &mut self.source {
+            Source::Difference(difference) => difference.next(limit, changes),
+            Source::Record(told) => {
+                changes.clear();
+                changes.extend(told.by_ref().take(limit));
+                Ok(())
+            }
+        }
+    }
+}
