@@ -23,8 +23,9 @@ pub use retention::Retention;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
 
-use stoa_storage::{Durability, LogReader, LogRecord, Lsn, RetainedRoot};
+use stoa_storage::{Durability, LogReader, LogRecord, Lsn, Reservation, RetainedRoot};
 
+use crate::commit::PAYLOAD_BYTES_KEPT;
 use crate::error::{Error, Result};
 use crate::quad_store::{Inner, QuadStore};
 use crate::snapshot::Snapshot;
@@ -144,8 +145,12 @@ impl QuadStore {
             while snapshot.commit() < commit
                 && let Some(record) = records.next()?
             {
-                self.0.read_payload(&mut records, &record, &mut payload)?;
+                let room = self.0.read_payload(&mut records, &record, &mut payload)?;
                 snapshot = snapshot.followed_by(&record, &payload)?;
+                drop(room);
+                if payload.capacity() > PAYLOAD_BYTES_KEPT {
+                    payload = Vec::new();
+                }
             }
         }
         if snapshot.commit() < commit {
@@ -271,16 +276,17 @@ impl Inner {
         self.records(position)
     }
 
-    /// Reads what a record tells into `payload`, which must fit the memory.
+    /// Reads what a record tells into `payload`, for which memory is kept until what is returned is dropped.
     pub(crate) fn read_payload(
         &self,
         records: &mut LogReader,
         record: &LogRecord,
         payload: &mut Vec<u8>,
-    ) -> Result<()> {
+    ) -> Result<Reservation> {
+        let room = self.budget().try_reserve(record.length);
+        let room = room.map_err(stoa_storage::Error::from)?;
         payload.clear();
-        let limit = self.budget().limit() / 4;
-        records.read_payload(record, limit, payload)?;
-        Ok(())
+        records.read_payload(record, u64::MAX, payload)?;
+        Ok(room)
     }
 }

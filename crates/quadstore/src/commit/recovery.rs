@@ -13,7 +13,7 @@ use crate::quad_store::{Inner, QuadStore, next_commit};
 use crate::snapshot::Snapshot;
 
 /// The memory for payloads that is kept from record to record, in bytes.
-const PAYLOAD_BYTES_KEPT: usize = 4 << 20;
+pub(crate) const PAYLOAD_BYTES_KEPT: usize = 4 << 20;
 
 /// The records behind the root.
 enum Records<'a> {

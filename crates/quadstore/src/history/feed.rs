@@ -130,7 +130,7 @@ impl Feed {
                 continue;
             }
             let mut payload = Vec::new();
-            self.store.0.read_payload(records, &record, &mut payload)?;
+            let _room = self.store.0.read_payload(records, &record, &mut payload)?;
             self.next += 1;
             return changes_of(&record, &payload, snapshot).map(Some);
         }
