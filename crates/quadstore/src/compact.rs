@@ -43,7 +43,7 @@ pub struct CompactSummary {
     pub commit: u64,
     /// The quads of the store.
     pub quads: u64,
-    /// Terms of the dictionary before and after.
+    /// Terms before and after, those that are not in the dictionary yet included.
     pub terms: [u64; 2],
     /// Bytes of the data files before and after.
     pub data_bytes: [u64; 2],
@@ -55,10 +55,13 @@ impl QuadStore {
     /// Writes everything anew, densely, without terms that no quad names; see the module header.
     ///
     /// # Errors
-    /// [`Error::HistoryKept`] if earlier commits are kept. If files cannot be read or written, or the compaction was cancelled: nothing is changed then, but
-    /// that a first pass may have been made.
+    /// [`Error::HistoryKept`] if earlier commits are kept. If files cannot be read or written, or the compaction
+    /// was cancelled: nothing is changed then, but that a first pass may have been made.
     pub fn compact(&self, options: &BulkOptions) -> Result<CompactSummary> {
-        let terms = |info: &crate::Info| info.dictionary.iter().map(|(_, terms, _)| terms).sum();
+        let terms = |info: &crate::Info| {
+            let written = info.dictionary.iter().map(|(_, terms, _)| terms);
+            written.sum::<u64>() + info.delta.terms
+        };
         let retention = self.retention();
         if retention != Retention::None {
             return Err(Error::HistoryKept { retention });
