@@ -31,6 +31,9 @@ pub(crate) struct Arguments {
     /// How long each number of clients is at work in a round
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     duration: Duration,
+    /// Requests of each client in a round, in place of a time
+    #[arg(long, value_name = "N", conflicts_with = "duration")]
+    count: Option<u64>,
     /// Rounds
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     rounds: u64,
@@ -216,8 +219,8 @@ impl Writer<'_> {
             form: arguments.update_form,
         };
         let mut rate = Rate::default();
-        for number in 0.. {
-            if start.elapsed() >= arguments.duration {
+        for number in 0..arguments.count.unwrap_or(u64::MAX) {
+            if arguments.count.is_none() && start.elapsed() >= arguments.duration {
                 break;
             }
             let measured = endpoint.update(&updates, &self.request(client, number));
@@ -439,6 +442,27 @@ mod tests {
             .filter(|subject| subject.starts_with("urn:old"))
             .count();
         assert!((500..700).contains(&old), "{old}");
+    }
+
+    #[test]
+    fn requests_are_counted_in_place_of_a_time() {
+        let url = serve(|_| status("204 No Content", ""));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("figures");
+        let words = [
+            "--clients",
+            "3",
+            "--rounds",
+            "1",
+            "--count",
+            "4",
+            "--connection",
+            "each",
+        ];
+        let output = ["--output", path.to_str().unwrap()];
+        assert!(run(&arguments(&[&[url.as_str()], &words[..], &output].concat())).unwrap());
+        let line: Value = std::fs::read_to_string(&path).unwrap().parse().unwrap();
+        assert_eq!(line["requests"], 12);
     }
 
     #[test]
