@@ -15,7 +15,7 @@ use oxrdf::GraphName;
 use rapidhash::fast::RandomState;
 use stoa_quadstore::{ChangeCounts, Transaction};
 use stoa_storage::{MemoryBudget, Reservation};
-use stoa_terms::{Kind, TermId, inline, key};
+use stoa_terms::{Kind, TermId};
 
 use crate::error::{Error, Result};
 use crate::load::driver::{self, Job};
@@ -329,22 +329,12 @@ impl QuadSink for Sink<'_> {
     }
 
     fn literal(&mut self, lexical: &str, suffix: LiteralSuffix<'_>) -> Result<Named> {
-        let (inline, datatype, language, direction) = match suffix {
-            LiteralSuffix::None => (inline::encode_string(lexical), None, None, None),
-            LiteralSuffix::Datatype(datatype) => (
-                inline::encode_typed(lexical, datatype),
-                Some(datatype),
-                None,
-                None,
-            ),
-            LiteralSuffix::Language(language, direction) => (None, None, Some(language), direction),
-        };
-        if let Some(id) = inline {
+        if let Some(id) = suffix.inline(lexical) {
             return Ok(Named::Known(id));
         }
         let mut bytes = std::mem::take(&mut self.key);
         bytes.clear();
-        let kind = key::literal_key_parts(lexical, datatype, language, direction, &mut bytes);
+        let kind = suffix.key(lexical, &mut bytes);
         let named = self.keyed(kind, &bytes);
         self.key = bytes;
         named

@@ -4,6 +4,7 @@
 //! writer of the store and, in tests, a list of quads.
 
 use oxrdf::BaseDirection;
+use stoa_terms::{Kind, TermId, inline, key};
 
 use crate::error::Result;
 
@@ -16,6 +17,27 @@ pub(crate) enum LiteralSuffix<'a> {
     Datatype(&'a str),
     /// `@language` or `@language--direction`, in lower case.
     Language(&'a str, Option<BaseDirection>),
+}
+
+impl LiteralSuffix<'_> {
+    /// The id of the literal with this lexical form, if it is inline.
+    pub(super) fn inline(self, lexical: &str) -> Option<TermId> {
+        match self {
+            Self::None => inline::encode_string(lexical),
+            Self::Datatype(datatype) => inline::encode_typed(lexical, datatype),
+            Self::Language(..) => None,
+        }
+    }
+
+    /// Writes the dictionary's key of the literal with this lexical form behind `out`; gives its kind.
+    pub(super) fn key(self, lexical: &str, out: &mut Vec<u8>) -> Kind {
+        let (datatype, language, direction) = match self {
+            Self::None => (None, None, None),
+            Self::Datatype(datatype) => (Some(datatype), None, None),
+            Self::Language(language, direction) => (None, Some(language), direction),
+        };
+        key::literal_key_parts(lexical, datatype, language, direction, out)
+    }
 }
 
 /// Takes terms and quads. Terms are valid, IRIs absolute.

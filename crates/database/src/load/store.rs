@@ -9,7 +9,7 @@ use stoa_quadstore::{
     BulkLoad, BulkOptions, BulkProgress, BulkSummary, BulkWriter, LocalTerm, QuadStore,
 };
 use stoa_storage::Reservation;
-use stoa_terms::{Kind, TermId, inline, key};
+use stoa_terms::{Kind, TermId};
 
 use crate::error::{Error, Result};
 use crate::load::driver::{self, Job, Parsed};
@@ -51,21 +51,11 @@ impl QuadSink for StoreSink<'_> {
     }
 
     fn literal(&mut self, lexical: &str, suffix: LiteralSuffix<'_>) -> Result<LocalTerm> {
-        let (inline, datatype, language, direction) = match suffix {
-            LiteralSuffix::None => (inline::encode_string(lexical), None, None, None),
-            LiteralSuffix::Datatype(datatype) => (
-                inline::encode_typed(lexical, datatype),
-                Some(datatype),
-                None,
-                None,
-            ),
-            LiteralSuffix::Language(language, direction) => (None, None, Some(language), direction),
-        };
-        if let Some(id) = inline {
+        if let Some(id) = suffix.inline(lexical) {
             return Ok(BulkWriter::inline(id));
         }
         self.key.clear();
-        let kind = key::literal_key_parts(lexical, datatype, language, direction, &mut self.key);
+        let kind = suffix.key(lexical, &mut self.key);
         Ok(self.writer.intern(kind, &self.key)?)
     }
 

@@ -11,7 +11,7 @@ use stoa_database::{
 };
 
 use super::arguments::{Backup, Checkpoint, Restore};
-use super::commands::folder;
+use super::commands::{folder, open_alone};
 use super::output::say;
 use super::progress::Drawn;
 use super::remote::Remote;
@@ -53,17 +53,7 @@ pub(super) fn compact(
     if let Some(remote) = Remote::of(&arguments.place)? {
         return remote.compact(interrupted);
     }
-    let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: arguments.memory,
-        threads: arguments.threads,
-        io: arguments.place.io,
-        ..RuntimeOptions::default()
-    })?;
-    let options = OpenOptions {
-        access: Access::Exclusive,
-        create: false,
-    };
-    let database = Database::open(&runtime, folder(&arguments.place)?, &options)?;
+    let database = open_alone(arguments)?;
     let options = CompactOptions {
         cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
         ..CompactOptions::default()

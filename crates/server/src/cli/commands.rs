@@ -302,6 +302,14 @@ pub(super) fn checkpoint(
     if let Some(remote) = Remote::of(&arguments.place)? {
         return remote.checkpoint(interrupted);
     }
+    let database = open_alone(arguments)?;
+    let summary = database.checkpoint()?;
+    say_checkpoint(summary.commit, summary.written);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens the database that a command works on alone.
+pub(super) fn open_alone(arguments: &Checkpoint) -> anyhow::Result<Database> {
     let runtime = Runtime::new(RuntimeOptions {
         memory_bytes: arguments.memory,
         threads: arguments.threads,
@@ -312,10 +320,11 @@ pub(super) fn checkpoint(
         access: Access::Exclusive,
         create: false,
     };
-    let database = Database::open(&runtime, folder(&arguments.place)?, &options)?;
-    let summary = database.checkpoint()?;
-    say_checkpoint(summary.commit, summary.written);
-    Ok(ExitCode::SUCCESS)
+    Ok(Database::open(
+        &runtime,
+        folder(&arguments.place)?,
+        &options,
+    )?)
 }
 
 /// Says what a checkpoint has done.
