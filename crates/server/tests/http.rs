@@ -49,6 +49,27 @@ fn queries_are_answered_in_the_format_that_is_asked_for() {
 }
 
 #[test]
+fn responses_say_how_long_they_took() {
+    let (server, _folder) = serve(2);
+    let update = "POST /sparql HTTP/1.1\r\nContent-Type: application/sparql-update";
+    for (head, body) in [
+        (QUERY, "SELECT * { ?s ?p ?o }"),
+        (QUERY, "SELECT * {"),
+        (update, "INSERT DATA { <http://a/s> <http://a/p> 1 }"),
+        ("GET /nothing HTTP/1.1", ""),
+    ] {
+        let answer = server.ask(head, body);
+        let field = answer.lines().find_map(|line| {
+            let (name, value) = line.split_once(": ")?;
+            name.eq_ignore_ascii_case("server-timing").then_some(value)
+        });
+        let milliseconds = field.and_then(|field| field.strip_prefix("answer;dur="));
+        let milliseconds: f64 = milliseconds.expect(&answer).parse().unwrap();
+        assert!(milliseconds >= 0.0, "{answer}");
+    }
+}
+
+#[test]
 fn errors_are_problem_documents() {
     let (server, _folder) = serve(1);
     for (head, body, status, part) in [

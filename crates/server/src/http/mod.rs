@@ -29,6 +29,7 @@ mod route;
 mod sparql;
 mod status;
 mod store;
+mod timing;
 mod updating;
 mod upload;
 mod writing;

@@ -12,6 +12,7 @@ use hyper::header::{
 };
 use hyper::{Method, Response, StatusCode, Version};
 use stoa_database::CancelHandle;
+use tokio::time::Instant;
 
 use super::Service;
 use super::answering::{AnswerBody, AnswerTask, Work};
@@ -28,6 +29,7 @@ use super::rdf4j;
 use super::sparql::sparql;
 use super::status::status;
 use super::store::{change, store};
+use super::timing;
 
 const PAGE: &str = include_str!("page.html");
 
@@ -50,6 +52,7 @@ pub(super) async fn answer(
     request: hyper::Request<Incoming>,
     service: &Arc<Service>,
 ) -> Result<Response<ResponseBody>, Infallible> {
+    let started = Instant::now();
     let asked = Asked::by(&request);
     let is_old = request.version() < Version::HTTP_11;
     let is_rdf4j = request.uri().path().starts_with("/repositories/");
@@ -69,6 +72,7 @@ pub(super) async fn answer(
         .settings
         .origins
         .mark(&asked, response.headers_mut());
+    timing::mark(response.headers_mut(), started.elapsed());
     Ok(response)
 }
 
