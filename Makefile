@@ -43,7 +43,7 @@ fuzz: ## Change inputs for some minutes, see CONTRIBUTING.md
 bench: ## Times of single kernels; ONLY=seek for those with that in their names
 	cargo bench --package stoa-kernels --bench kernels -- $(ONLY)
 
-instructions: ## Compare the instructions that ten small queries take with the kept counts
+instructions: ## Compare the instructions that ten small queries and two updates take with the kept counts
 	bench/instructions/run
 
 instructions-accept: ## Keep the counts of now

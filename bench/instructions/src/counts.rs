@@ -13,10 +13,11 @@ const TOLERANCE: u64 = 30;
 
 /// What the file begins with.
 const HEAD: &str = "\
-# Instructions of the queries in bench/instructions/queries; `make instructions-accept` writes this file.
+# Instructions of the queries in bench/instructions/queries and of updates; `make instructions-accept` writes this file.
 # tool, version
 ";
-const HEAD_OF_COUNTS: &str = "\n# query, instructions, bytes of the answer\n";
+const HEAD_OF_COUNTS: &str =
+    "\n# query or update, instructions, bytes of the answer or quads added\n";
 
 /// Counts, and the tools that gave them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -77,7 +78,7 @@ impl fmt::Display for Kept {
                 instructions,
                 answer_bytes,
             } = count;
-            writeln!(f, "{query:<10} {instructions:>12} {answer_bytes:>8}")?;
+            writeln!(f, "{query:<11} {instructions:>12} {answer_bytes:>8}")?;
         }
         Ok(())
     }
@@ -201,7 +202,7 @@ impl fmt::Display for Comparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
-            "{:<10} {:>12} {:>12} {:>7}",
+            "{:<11} {:>12} {:>12} {:>7}",
             "query", "kept", "now", "ratio"
         )?;
         let number = |count: Option<u64>| count.map_or("-".to_owned(), |count| count.to_string());
@@ -214,7 +215,7 @@ impl fmt::Display for Comparison {
                 _ => "-".to_owned(),
             };
             let (kept, now) = (number(row.kept), number(row.now));
-            write!(f, "{:<10} {kept:>12} {now:>12} {ratio:>7}", row.query)?;
+            write!(f, "{:<11} {kept:>12} {now:>12} {ratio:>7}", row.query)?;
             writeln!(
                 f,
                 "{}",

@@ -1,4 +1,4 @@
-//! `stoa-instructions`: counts the instructions of ten fixed queries and compares them with kept counts.
+//! `stoa-instructions`: counts the instructions of ten fixed queries and two updates and compares them with kept counts.
 //!
 //! Times on a shared machine vary by a tenth and more; instructions do not. Data are loaded into a
 //! temporary folder, then this program runs itself under callgrind, which counts what happens within
@@ -9,7 +9,7 @@
 //! ```text
 //! check DATA COUNTS [--accept]          load DATA, count, compare with the file COUNTS or write it
 //! check-spin ROUNDS COUNTS [--accept]   the same for a loop: the test of this program
-//! queries FOLDER, spin ROUNDS           what these two run under callgrind
+//! queries FOLDER, spin ROUNDS           what these two run under callgrind; the first writes to the database
 //! ```
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,10 @@ fn main() -> anyhow::Result<ExitCode> {
         ["check", data, counts, "--accept"] => check(Path::new(data), Path::new(counts), true),
         ["check-spin", rounds, counts] => spin(rounds, Path::new(counts), false),
         ["check-spin", rounds, counts, "--accept"] => spin(rounds, Path::new(counts), true),
-        ["queries", folder] => measure::queries(Path::new(folder)).map(|()| ExitCode::SUCCESS),
+        ["queries", folder] => {
+            measure::queries(Path::new(folder))?;
+            measure::inserts(Path::new(folder)).map(|()| ExitCode::SUCCESS)
+        }
         ["spin", rounds] => {
             measure::spin(rounds.parse().context("ROUNDS is no number")?);
             Ok(ExitCode::SUCCESS)

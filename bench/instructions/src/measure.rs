@@ -1,6 +1,6 @@
-//! What is counted: each query from its text to the bytes of its answer.
+//! What is counted: each query from its text to the bytes of its answer, and updates from their text to the commit.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{
     Access, Clock, Database, Input, IoCalls, LoadOptions, OpenOptions, QueryOptions, Runtime,
-    RuntimeOptions,
+    RuntimeOptions, UpdateOptions,
 };
 
 /// The names of the queries and their texts.
@@ -26,6 +26,9 @@ const QUERIES: [(&str, &str); 10] = [
     ("regex", include_str!("../queries/regex.rq")),
     ("path", include_str!("../queries/path.rq")),
 ];
+
+/// The names of the updates and how many new quads each of their requests has.
+const INSERTS: [(&str, u64); 2] = [("insert-1", 1), ("insert-1000", 1_000)];
 
 /// How often a query is answered before it is counted: reads, models of the dictionary, statistics.
 const WARM_RUNS: usize = 2;
@@ -100,6 +103,51 @@ pub(crate) fn queries(folder: &Path) -> anyhow::Result<()> {
         println!("{name} {RUNS} {bytes}");
     }
     Ok(())
+}
+
+/// Does all updates, each request with quads of its own, and writes a line for each: its name, how often it was done
+/// while it was counted, and the quads that one adds. What waits for the disk is not counted.
+#[expect(clippy::print_stdout, reason = "the caller of the program reads it")]
+pub(crate) fn inserts(folder: &Path) -> anyhow::Result<()> {
+    let options = OpenOptions {
+        access: Access::Exclusive,
+        ..OpenOptions::default()
+    };
+    let database = open(folder, &options)?;
+    for (name, quads) in INSERTS {
+        let texts: Vec<String> = (0..WARM_RUNS + RUNS)
+            .map(|run| insert(run, quads))
+            .collect();
+        let mut texts = texts.iter();
+        let mut once = || {
+            let text = texts.next().context("there is no further request")?;
+            let summary = database.update(text, &UpdateOptions::default())?;
+            anyhow::ensure!(summary.added == quads, "{} were added", summary.added);
+            Ok(usize::try_from(summary.added)?)
+        };
+        for _ in 0..WARM_RUNS {
+            once().with_context(|| format!("the update {name}"))?;
+        }
+        let added = measured(RUNS, &mut once)?;
+        println!("{name} {RUNS} {added}");
+    }
+    Ok(())
+}
+
+/// A request with so many new quads, five of each subject.
+fn insert(run: usize, quads: u64) -> String {
+    let mut text = "INSERT DATA {\n".to_owned();
+    for quad in 0..quads {
+        let (subject, property) = (quad / 5, quad % 5);
+        // Writing to a string cannot fail.
+        writeln!(
+            text,
+            "<http://example.org/{quads}/{run}/{subject}> <http://example.org/property{property}> \"{run} of {quad}\" ."
+        )
+        .unwrap_or_default();
+    }
+    text.push('}');
+    text
 }
 
 /// Parses, plans and answers a query; the bytes of the answer.
