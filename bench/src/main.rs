@@ -6,6 +6,7 @@ mod graphs;
 mod report;
 mod rows;
 mod run;
+mod samples;
 mod tpcc;
 
 use std::process::ExitCode;
@@ -43,6 +44,11 @@ Example:
 Example:
   stoa-bench explore-rows --products 2848 --expected bench/explore-rows.tsv 1.jsonl 2.jsonl 3.jsonl")]
     ExploreRows(rows::Arguments),
+    /// Compare the times of the same requests with and without something beside them, query by query
+    #[command(after_help = "\
+Example:
+  stoa-bench compare-samples quiet.jsonl busy.jsonl --during checkpoints.jsonl")]
+    CompareSamples(samples::Arguments),
 }
 
 #[derive(Debug, Subcommand)]
@@ -112,7 +118,7 @@ Examples:
     /// Small commits: how many a second, beside what the disk allows; exit code 1 if one failed
     #[command(after_help = "\
 Examples:
-  stoa-bench run inserts http://127.0.0.1:7878/sparql --beside DATABASE-FOLDER/.. --server-pid 1234
+  stoa-bench run inserts http://127.0.0.1:7878/sparql --beside 'fsync DATABASE-FOLDER/.. 200 5' --server-pid 1234
   stoa-bench run inserts http://127.0.0.1:7878/sparql --clients 4 --quads 1000 --duration 60s --rounds 1 \\
     --subjects products.txt --existing 30")]
     Inserts(run::InsertArguments),
@@ -134,6 +140,7 @@ fn main() -> anyhow::Result<ExitCode> {
         }
         Command::Report(arguments) => report::report(&arguments).map(|()| true)?,
         Command::ExploreRows(arguments) => rows::explore_rows(&arguments)?,
+        Command::CompareSamples(arguments) => samples::compare(&arguments)?,
         Command::Cold(arguments) => run::cold::cold(&arguments)?,
         Command::Run(arguments) => match (arguments.other, arguments.mix) {
             (Some(Other::Operators(arguments)), _) => run::run_operators(&arguments)?,

@@ -3,7 +3,7 @@
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context as _, bail};
 
@@ -52,7 +52,9 @@ pub(crate) struct Run {
     pub(crate) mixes: u64,
     /// Where the server answers in the end.
     pub(crate) url: String,
-    /// From the moment that all clients were warm until the last answer.
+    /// When all clients were warm, since 1970.
+    pub(crate) began: Duration,
+    /// From then until the last answer.
     pub(crate) wall: Duration,
     /// What the server's process used in that time.
     pub(crate) server_time: Option<Duration>,
@@ -107,6 +109,7 @@ pub(crate) fn run(workload: &Workload, plan: &Plan, progress: &(dyn Fn() + Sync)
         let clients: Vec<_> = (0..plan.clients).map(|_| scope.spawn(client)).collect();
         warm.wait();
         shared.server.begin();
+        let began = since_1970();
         let begin = shared.epoch.elapsed();
         started.wait();
         let (mut mixes, mut samples) = (0, Vec::new());
@@ -124,6 +127,7 @@ pub(crate) fn run(workload: &Workload, plan: &Plan, progress: &(dyn Fn() + Sync)
             samples,
             mixes,
             url: shared.url(),
+            began,
             wall,
             server_time: shared.server.spent(),
             update_time: *locked(&shared.update_time),
@@ -217,6 +221,13 @@ impl Shared<'_> {
         *locked(&self.url) = url;
         Ok(())
     }
+}
+
+/// The time of the clock.
+#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
+pub(super) fn since_1970() -> Duration {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.unwrap_or_default()
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

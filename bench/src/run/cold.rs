@@ -268,6 +268,7 @@ mod tests {
             ],
             mixes: 2,
             url: String::new(),
+            began: Duration::ZERO,
             wall: Duration::from_secs(11),
             server_time: None,
             update_time: None,

@@ -24,6 +24,8 @@ pub(crate) struct Measured {
     /// Solutions, where a query's answer is in XML.
     pub(crate) rows: u64,
     pub(crate) bytes: u64,
+    /// What the server says that it took until its answer began, where it says so (`Server-Timing`).
+    pub(crate) server: Option<Duration>,
     pub(crate) failure: Option<Failure>,
 }
 
@@ -156,6 +158,8 @@ pub(super) fn transfer(
 ) -> Result<(), Failure> {
     let mut answer = answer.map_err(|error| failure(&error))?;
     let cut = answer.headers().contains_key("X-SPARQL-MaxRows");
+    let timing = answer.headers().get("Server-Timing");
+    measured.server = timing.and_then(|it| server_time(it.to_str().ok()?));
     let solutions = answer
         .headers()
         .get("Content-Type")
@@ -202,6 +206,14 @@ pub(super) fn transfer(
         return Err(Failure::Error("the endpoint cut the answer off".to_owned()));
     }
     Ok(())
+}
+
+/// The time of the first metric that has one, of a field `Server-Timing` such as `answer;dur=12.5`, milliseconds.
+fn server_time(field: &str) -> Option<Duration> {
+    let mut parameters = field.split([',', ';']).map(str::trim);
+    let milliseconds = parameters.find_map(|it| it.strip_prefix("dur="))?;
+    let seconds = milliseconds.parse::<f64>().ok()? / 1e3;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// The last bytes of an answer.
@@ -304,6 +316,25 @@ mod tests {
             tail.add(&[*byte]);
         }
         assert!(tail.whole());
+    }
+
+    #[test]
+    fn what_the_server_says_of_its_time_is_read() {
+        let time = |milliseconds: u64| Some(Duration::from_micros(milliseconds * 1_000 + 500));
+        assert_eq!(server_time("answer;dur=12.5"), time(12));
+        assert_eq!(
+            server_time("miss, db;desc=\"x\";dur=3.5, all;dur=9"),
+            time(3)
+        );
+        for none in [
+            "",
+            "cache",
+            "answer;dur=soon",
+            "answer;dur=-1",
+            "a;dur=1e99",
+        ] {
+            assert_eq!(server_time(none), None, "{none}");
+        }
     }
 
     #[test]

@@ -1,20 +1,24 @@
 //! `stoa-bench run inserts`: how many commits and quads a second an endpoint takes, beside what the disk allows.
 //!
-//! Rounds, in each of which first small appends to a file are made durable one by one, then each number of clients sends
-//! `INSERT DATA` requests, all for the same time: what the disk does in one minute and not in the next one meets both.
+//! Rounds, in each of which before each number of clients a command measures what the disk allows (bench/fsync.c), then
+//! the clients send `INSERT DATA` requests: what the disk does in one minute and not in the next one meets both.
+//!
+//! Each answer is checked: all quads of a request are new, so that as many must have been added.
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
 use super::append_lines;
-use super::endpoint::{Connection, Endpoint, Failure, UpdateForm, Updates};
+use super::clients::since_1970;
+use super::endpoint::{Failure, UpdateForm, Updates};
 use super::meter::{Process, Server};
 use super::report::parse_duration;
+use super::wire::Wire;
 
 /// What `stoa-bench run inserts` takes.
 #[derive(clap::Args, Clone, Debug)]
@@ -37,9 +41,10 @@ pub(crate) struct Arguments {
     /// Rounds
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     rounds: u64,
-    /// A folder on the disk of the database: in each round small appends to a file there are made durable, too
-    #[arg(long, value_name = "DIR")]
-    beside: Option<PathBuf>,
+    /// Run this before each number of clients of each round: what makes small appends durable on the disk of the database and
+    /// writes the microseconds of each on a line, such as 'fsync FOLDER 200 5' (bench/fsync.c)
+    #[arg(long, value_name = "COMMAND")]
+    beside: Option<String>,
     /// IRIs of subjects that there are already, one a line
     #[arg(long, value_name = "FILE", requires = "existing")]
     subjects: Option<PathBuf>,
@@ -52,9 +57,6 @@ pub(crate) struct Arguments {
     /// How updates are sent
     #[arg(long, value_enum, default_value = "body")]
     update_form: UpdateForm,
-    /// A connection for each request, or one for each client
-    #[arg(long, value_enum, default_value = "keep")]
-    connection: Connection,
     /// How long a request may take
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     timeout: Duration,
@@ -68,8 +70,8 @@ pub(crate) struct Arguments {
 
 /// Quads that have one subject.
 const QUADS_OF_SUBJECT: u64 = 5;
-/// Bytes of an append beside: about what a record of one quad takes.
-const APPEND_BYTES: usize = 200;
+/// A client that fails so often gives up: a server that refuses everything is not to be asked as fast as it can refuse.
+const FAILURES_MAX: u64 = 100;
 
 /// What was done within a time.
 #[derive(Clone, Debug, Default)]
@@ -107,22 +109,20 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<bool> {
     let mut writer = Writer {
         arguments,
         subjects,
-        run: since_1970(),
+        run: u64::try_from(since_1970().as_micros()).unwrap_or(0),
     };
     let mut rates = Vec::new();
     for _ in 0..arguments.rounds {
-        if let Some(folder) = &arguments.beside {
-            rates.push(appends(folder, arguments.duration)?);
-        }
         for clients in &arguments.clients {
+            if let Some(command) = &arguments.beside {
+                rates.push(appends(command)?);
+            }
             writer.run += 1;
             rates.push(writer.round(*clients, &server));
         }
     }
-    for rate in &rates {
-        if let Some(failure) = &rate.first_failure {
-            eprintln!("{failure}");
-        }
+    for failure in rates.iter().filter_map(|rate| rate.first_failure.as_ref()) {
+        eprintln!("{failure}");
     }
     print!("{}", table(arguments, &rates));
     if let Some(path) = &arguments.output {
@@ -145,29 +145,31 @@ fn subjects(path: &Path) -> anyhow::Result<Vec<String>> {
     Ok(iris)
 }
 
-/// Makes appends durable, one after the other.
-#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-fn appends(folder: &Path, duration: Duration) -> anyhow::Result<Rate> {
-    let path = folder.join(format!("stoa-bench-{}", std::process::id()));
-    let work = || {
-        let mut file = OpenOptions::new().create(true).append(true).open(&path)?;
-        let (start, mut rate) = (Instant::now(), Rate::default());
-        while start.elapsed() < duration {
-            let before = start.elapsed();
-            file.write_all(&[7; APPEND_BYTES])?;
-            file.sync_data()?;
-            rate.times.push((start.elapsed() - before).as_secs_f64());
-            rate.done += 1;
-        }
-        rate.seconds = start.elapsed().as_secs_f64();
-        Ok::<_, std::io::Error>(rate)
-    };
-    let rate = work();
-    let removed = std::fs::remove_file(&path);
-    let mut rate = rate.with_context(|| format!("writing {}", path.display()))?;
-    removed.with_context(|| format!("removing {}", path.display()))?;
-    rate.times.sort_by(f64::total_cmp);
-    Ok(rate)
+/// Runs a command that makes appends durable one after the other, and writes the microseconds of each.
+fn appends(command: &str) -> anyhow::Result<Rate> {
+    let output = Command::new("sh")
+        .args(["-c", command])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running sh")?;
+    if !output.status.success() {
+        bail!("`{command}` failed: {}", output.status);
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let seconds = |line: &str| line.trim().parse().map(|micros: f64| micros / 1e6);
+    let times: Result<Vec<f64>, _> = text.lines().map(seconds).collect();
+    let mut times =
+        times.with_context(|| format!("`{command}` did not write microseconds alone"))?;
+    if times.is_empty() {
+        bail!("`{command}` wrote nothing");
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(Rate {
+        done: times.len() as u64,
+        seconds: times.iter().sum(),
+        times,
+        ..Rate::default()
+    })
 }
 
 /// What requests are made of.
@@ -206,87 +208,118 @@ impl Writer<'_> {
         rate
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
     fn client(&self, client: u64, start: Instant) -> Rate {
         let arguments = self.arguments;
-        let endpoint = Endpoint::new(
-            &arguments.url,
-            arguments.connection,
-            Some(arguments.timeout),
-        );
         let url = arguments.update_url.as_ref().unwrap_or(&arguments.url);
         let updates = Updates {
             url: url.clone(),
             form: arguments.update_form,
         };
         let mut rate = Rate::default();
+        let mut wire = match Wire::new(&updates, Some(arguments.timeout)) {
+            Ok(wire) => wire,
+            Err(failure) => {
+                rate.fail(failure);
+                return rate;
+            }
+        };
+        let mut text = String::new();
         for number in 0..arguments.count.unwrap_or(u64::MAX) {
-            if arguments.count.is_none() && start.elapsed() >= arguments.duration {
+            let is_over = arguments.count.is_none() && start.elapsed() >= arguments.duration;
+            if is_over || rate.failures >= FAILURES_MAX {
                 break;
             }
-            let measured = endpoint.update(&updates, &self.request(client, number));
-            match measured.failure {
-                None => {
+            self.request(client, number, &mut text);
+            let before = Instant::now();
+            let answer = wire.update(&text);
+            let time = before.elapsed();
+            match answer.map(|reply| reply.added) {
+                Ok(Some(added)) if added != arguments.quads => rate.fail(Failure::Error(format!(
+                    "{added} quads were added by a request with {} new ones",
+                    arguments.quads
+                ))),
+                Ok(_) => {
                     rate.done += 1;
-                    rate.times.push(measured.time.as_secs_f64());
+                    rate.times.push(time.as_secs_f64());
                 }
-                Some(failure) => {
-                    rate.failures += 1;
-                    rate.first_failure.get_or_insert_with(|| match failure {
-                        Failure::TimeOut => "a request took longer than --timeout".to_owned(),
-                        Failure::Error(message) => message,
-                    });
-                    // A server that refuses everything is not to be asked as fast as it can refuse.
-                    if rate.failures == 100 {
-                        break;
-                    }
-                }
+                Err(failure) => rate.fail(failure),
             }
         }
         rate
     }
 
-    /// New quads: of each subject a type, a text, a number, a link and a date.
-    fn request(&self, client: u64, number: u64) -> String {
+    /// New quads: of each subject a text, a number, a type, a link and a mark. Subjects that are there already may be drawn
+    /// several times, so that all that is said of them has a mark.
+    fn request(&self, client: u64, number: u64, text: &mut String) {
         let run = self.run;
-        let mut text = "INSERT DATA {\n".to_owned();
+        text.clear();
+        text.push_str("INSERT DATA {\n");
         for quad in 0..self.arguments.quads {
             let of_request = self.arguments.quads.div_ceil(QUADS_OF_SUBJECT);
             let place = number * of_request + quad / QUADS_OF_SUBJECT;
-            let subject = self.subject(client, place);
-            let mark = format!("{run}-{client}-{place}");
-            let rest = match quad % QUADS_OF_SUBJECT {
-                0 => format!("<urn:stoa-bench:text> \"what was written as {mark}\""),
-                1 => format!("<urn:stoa-bench:number> {}", place * 7 + run),
-                2 => "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <urn:stoa-bench:Thing>"
-                    .to_owned(),
-                3 => format!("<urn:stoa-bench:link> <urn:stoa-bench:{mark}>"),
-                _ => format!("<urn:stoa-bench:mark> \"{mark}\""),
-            };
-            text.push_str(&format!("<{subject}> {rest} .\n"));
+            let mark = Mark(run, client, place);
+            let old = self.old_subject(client, place);
+            // Writing to a string cannot fail.
+            match old {
+                Some(subject) => write!(text, "<{subject}> "),
+                None => write!(text, "<urn:stoa-bench:{mark}> "),
+            }
+            .unwrap_or_default();
+            match (quad % QUADS_OF_SUBJECT, old) {
+                (0, _) => write!(text, "<urn:stoa-bench:text> \"what was written as {mark}\""),
+                (1, None) => write!(text, "<urn:stoa-bench:number> {}", place * 7 + run),
+                (1, Some(_)) => write!(text, "<urn:stoa-bench:note> \"{mark}\""),
+                (2, None) => write!(
+                    text,
+                    "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type> <urn:stoa-bench:Thing>"
+                ),
+                (2, Some(_)) => write!(text, "<urn:stoa-bench:seen> \"{mark}\""),
+                (3, _) => write!(text, "<urn:stoa-bench:link> <urn:stoa-bench:to-{mark}>"),
+                _ => write!(text, "<urn:stoa-bench:mark> \"{mark}\""),
+            }
+            .unwrap_or_default();
+            text.push_str(" .\n");
         }
         text.push('}');
-        text
     }
 
-    /// The subject with a number: one that there is, as often as was asked for, or a new one.
-    fn subject(&self, client: u64, place: u64) -> String {
+    /// The subject with a number if it is one that there is, as often as was asked for.
+    fn old_subject(&self, client: u64, place: u64) -> Option<&str> {
         let seed = client << 40 | place;
         let mixed = (seed ^ self.run << 20)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
             .rotate_left(29);
         let mixed = mixed.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 16;
-        if mixed % 100 < self.arguments.existing.unwrap_or(0) {
-            let count = self.subjects.len().max(1) as u64;
-            let index = usize::try_from(mixed / 100 % count).unwrap_or(0);
-            if let Some(subject) = self.subjects.get(index) {
-                return subject.clone();
-            }
+        if mixed % 100 >= self.arguments.existing.unwrap_or(0) {
+            return None;
         }
-        format!("urn:stoa-bench:{}-{client}-{place}", self.run)
+        let count = self.subjects.len().max(1) as u64;
+        let index = usize::try_from(mixed / 100 % count).unwrap_or(0);
+        self.subjects.get(index).map(String::as_str)
+    }
+}
+
+/// What no other subject of any run is called: run, client and place.
+#[derive(Clone, Copy)]
+struct Mark(u64, u64, u64);
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self(run, client, place) = self;
+        write!(f, "{run}-{client}-{place}")
     }
 }
 
 impl Rate {
+    fn fail(&mut self, failure: Failure) {
+        self.failures += 1;
+        self.first_failure.get_or_insert_with(|| match failure {
+            Failure::TimeOut => "a request took longer than --timeout".to_owned(),
+            Failure::Error(message) => message,
+        });
+    }
+
     fn a_second(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "a figure to look at")]
         let done = self.done as f64;
@@ -380,138 +413,5 @@ fn lines(arguments: &Arguments, rates: &[Rate], server: &Server) -> Vec<Value> {
     rates.iter().map(each).collect()
 }
 
-/// Microseconds.
-#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-fn since_1970() -> u64 {
-    let now = std::time::SystemTime::now();
-    let since = now.duration_since(std::time::UNIX_EPOCH);
-    since.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(0))
-}
-
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-    use std::sync::{Arc, Mutex};
-
-    use super::super::tests::{serve, status};
-    use super::*;
-
-    fn arguments(words: &[&str]) -> Arguments {
-        #[derive(clap::Parser)]
-        struct Command {
-            #[command(flatten)]
-            arguments: Arguments,
-        }
-        let words = [&["inserts"], words].concat();
-        let command = <Command as clap::Parser>::try_parse_from(words);
-        command.unwrap().arguments
-    }
-
-    fn writer(arguments: &Arguments) -> Writer<'_> {
-        Writer {
-            arguments,
-            subjects: vec!["urn:old:1".to_owned(), "urn:old:2".to_owned()],
-            run: 7,
-        }
-    }
-
-    #[test]
-    fn requests_are_updates_whose_quads_differ() {
-        let arguments = arguments(&["http://x/", "--quads", "12"]);
-        let writer = writer(&arguments);
-        let mut quads = BTreeSet::new();
-        for (client, number) in [(0, 0), (0, 1), (1, 0), (1, 1)] {
-            let request = writer.request(client, number);
-            spargebra::SparqlParser::new()
-                .parse_update(&request)
-                .unwrap();
-            let lines = request.lines().filter(|line| line.ends_with(" ."));
-            quads.extend(lines.map(str::to_owned));
-        }
-        assert_eq!(quads.len(), 48);
-        assert!(!quads.iter().any(|quad| quad.contains("urn:old")));
-    }
-
-    #[test]
-    fn as_many_subjects_are_there_already_as_was_asked_for() {
-        let words = ["http://x/", "--subjects", "f", "--existing", "30"];
-        let arguments = arguments(&words);
-        let writer = writer(&arguments);
-        let subjects = (0..2_000).map(|place| writer.subject(3, place));
-        let old = subjects
-            .filter(|subject| subject.starts_with("urn:old"))
-            .count();
-        assert!((500..700).contains(&old), "{old}");
-    }
-
-    #[test]
-    fn requests_are_counted_in_place_of_a_time() {
-        let url = serve(|_| status("204 No Content", ""));
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("figures");
-        let words = [
-            "--clients",
-            "3",
-            "--rounds",
-            "1",
-            "--count",
-            "4",
-            "--connection",
-            "each",
-        ];
-        let output = ["--output", path.to_str().unwrap()];
-        assert!(run(&arguments(&[&[url.as_str()], &words[..], &output].concat())).unwrap());
-        let line: Value = std::fs::read_to_string(&path).unwrap().parse().unwrap();
-        assert_eq!(line["requests"], 12);
-    }
-
-    #[test]
-    fn rounds_of_appends_and_clients_are_told_apart() {
-        let received = Arc::new(Mutex::new(Vec::new()));
-        let url = {
-            let received = Arc::clone(&received);
-            serve(move |request| {
-                let mut received = received.lock().unwrap();
-                received.push(request.body.clone());
-                match received.len() {
-                    3 => status("500 No", ""),
-                    _ => status("204 No Content", ""),
-                }
-            })
-        };
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("figures");
-        let beside = folder.path().to_str().unwrap().to_owned();
-        let arguments = arguments(&[
-            &url,
-            "--clients",
-            "1,2",
-            "--rounds",
-            "2",
-            "--duration",
-            "30ms",
-            "--connection",
-            "each",
-            "--beside",
-            &beside,
-            "--output",
-            path.to_str().unwrap(),
-        ]);
-        assert!(!run(&arguments).unwrap(), "one request failed");
-        let text = std::fs::read_to_string(&path).unwrap();
-        let lines: Vec<Value> = text.lines().map(|line| line.parse().unwrap()).collect();
-        let clients: Vec<_> = lines.iter().map(|line| line["clients"].as_u64()).collect();
-        assert_eq!(clients, [None, Some(1), Some(2), None, Some(1), Some(2)]);
-        let sum = |name: &str| -> u64 {
-            let of_clients = lines.iter().filter(|line| line["kind"] == "inserts");
-            of_clients.map(|line| line[name].as_u64().unwrap()).sum()
-        };
-        let received = received.lock().unwrap();
-        assert_eq!(sum("failures"), 1);
-        assert_eq!(sum("requests") + 1, received.len() as u64);
-        let different: BTreeSet<&String> = received.iter().collect();
-        assert_eq!(different.len(), received.len());
-        // What was appended is gone.
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-}
+mod tests;

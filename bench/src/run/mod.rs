@@ -13,6 +13,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 mod tpcc;
+mod wire;
 mod workload;
 
 use std::collections::BTreeMap;
@@ -33,6 +34,7 @@ pub(crate) use inserts::{Arguments as InsertArguments, run as run_inserts};
 use meter::Process;
 pub(crate) use operators::{Arguments as OperatorArguments, run as run_operators};
 use report::{Report, parse_duration};
+pub(crate) use statistics::quantile;
 use statistics::{Scores, Summary};
 pub(crate) use tpcc::{Arguments as TpccArguments, run as run_tpcc};
 use workload::{Name, Pools, Workload};
@@ -378,7 +380,7 @@ fn append(path: &Path, report: &Report<'_>, samples: bool) -> anyhow::Result<()>
 ///
 /// # Errors
 /// When it cannot be written.
-fn append_lines(path: &Path, lines: impl Iterator<Item = Value>) -> anyhow::Result<()> {
+pub(crate) fn append_lines(path: &Path, lines: impl Iterator<Item = Value>) -> anyhow::Result<()> {
     let write = || {
         let file = std::fs::OpenOptions::new()
             .create(true)

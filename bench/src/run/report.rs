@@ -149,6 +149,7 @@ impl Report<'_> {
     /// One object for each execution.
     pub(crate) fn samples(&self) -> impl Iterator<Item = Value> {
         self.run.samples.iter().map(|sample| {
+            let server = sample.measured.server;
             let template = self.workload.templates.get(sample.template);
             json!({
                 "kind": "sample",
@@ -156,13 +157,19 @@ impl Report<'_> {
                 "mix": sample.mix,
                 "place": sample.place,
                 "start_s": sample.start.as_secs_f64(),
+                "at_us": micros(self.run.began + sample.start),
                 "ms": sample.measured.time.as_secs_f64() * 1e3,
+                "server_ms": server.map(|it| it.as_secs_f64() * 1e3),
                 "rows": sample.measured.rows,
                 "bytes": sample.measured.bytes,
                 "failure": sample.measured.failure.as_ref().map(|it| format!("{it:?}")),
             })
         })
     }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// The object of a template.
@@ -181,6 +188,8 @@ pub(super) fn query_line(summary: &Summary) -> Value {
         "p95_ms": ms(summary.quantile(0.95)),
         "p99_ms": ms(summary.quantile(0.99)),
         "max_ms": ms(summary.quantile(1.0)),
+        "server_p50_ms": ms(summary.server_quantile(0.5)),
+        "server_p99_ms": ms(summary.server_quantile(0.99)),
         "rows_mean": summary.rows().map(|it| it.0),
         "rows_standard_error": summary.rows().map(|it| it.1),
         "rows_min": summary.row_range().map(|it| it.0),

@@ -11,6 +11,8 @@ pub(crate) struct Summary {
     pub(crate) name: String,
     /// Seconds of executions with an answer, ascending.
     times: Vec<f64>,
+    /// Seconds of those whose server says how long it took, ascending.
+    server_times: Vec<f64>,
     /// Seconds of all executions, those without an answer included.
     pub(crate) spent: f64,
     rows: Vec<u64>,
@@ -47,6 +49,8 @@ impl Summary {
                     None => {}
                 }
                 self.times.push(measured.time.as_secs_f64());
+                let server = measured.server.map(|time| time.as_secs_f64());
+                self.server_times.extend(server);
                 self.rows.push(measured.rows);
                 self.bytes += measured.bytes;
             }
@@ -56,6 +60,7 @@ impl Summary {
     /// To be called when all is added, before any figure is asked for.
     pub(crate) fn finish(&mut self) {
         self.times.sort_by(f64::total_cmp);
+        self.server_times.sort_by(f64::total_cmp);
     }
 
     /// Executions with an answer.
@@ -78,15 +83,13 @@ impl Summary {
     }
 
     /// The smallest time that at least `share` of the executions do not exceed.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        clippy::cast_precision_loss,
-        reason = "counts of executions are small"
-    )]
     pub(crate) fn quantile(&self, share: f64) -> Option<f64> {
-        let rank = (share * self.times.len() as f64).ceil() as usize;
-        self.times.get(rank.saturating_sub(1)).copied()
+        quantile(&self.times, share)
+    }
+
+    /// The same of the times that the server tells.
+    pub(crate) fn server_quantile(&self, share: f64) -> Option<f64> {
+        quantile(&self.server_times, share)
     }
 
     /// Mean rows of an answer, and the standard error of that mean.
@@ -153,6 +156,18 @@ impl Scores {
     }
 }
 
+/// The smallest of ascending values that at least `share` of them do not exceed.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "counts of executions are small"
+)]
+pub(crate) fn quantile(ascending: &[f64], share: f64) -> Option<f64> {
+    let rank = (share * ascending.len() as f64).ceil() as usize;
+    ascending.get(rank.saturating_sub(1)).copied()
+}
+
 #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0_u64), |(sum, count), value| (sum + value, count + 1));
@@ -170,6 +185,7 @@ mod tests {
                 time: Duration::from_millis(time),
                 rows: time,
                 bytes: 1,
+                server: Some(Duration::from_millis(time) / 2),
                 failure: None,
             };
             summary.add(&measured, Some(&Verdict::Right));
@@ -194,6 +210,7 @@ mod tests {
         near(summary.quantile(0.5).unwrap(), 0.001);
         near(summary.quantile(0.75).unwrap(), 0.01);
         near(summary.quantile(0.99).unwrap(), 0.1);
+        near(summary.server_quantile(0.75).unwrap(), 0.005);
         assert_eq!(summary.row_range(), Some((1, 100)));
         let (rows, error) = summary.rows().unwrap();
         near(rows, 28.0);
