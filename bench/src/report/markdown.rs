@@ -40,8 +40,10 @@ pub(crate) fn document(results: &Results) -> Document {
 const PREFACE: &str = "\
 Every engine has the same data, the same queries in the same order, the same machine, and the same memory to plan with. \
 The driver runs on that machine, too, so that the server's time on processors is the steadier measure. Times are those of \
-answers that came whole: a template with a wrong answer, an error or a time-out says so in the place of its time. \
-`bench/compare.sh` says how the figures were made, and makes them again.";
+answers that came whole: a template with a wrong answer, an error or a time-out says so in the place of its time.";
+
+/// What makes results whose settings do not name a script.
+const SCRIPT: &str = "bench/compare.sh";
 
 /// Columns beside the first one that are not of numbers.
 const TEXT_COLUMNS: [&str; 6] = [
@@ -93,7 +95,11 @@ impl Document {
             "# {dataset} at {scale}: {}\n",
             results.setting("date")
         ));
-        self.line(PREFACE);
+        let script = results.settings.get("script").and_then(Value::as_str);
+        self.line(&format!(
+            "{PREFACE} `{}` says how the figures were made, and makes them again.",
+            script.unwrap_or(SCRIPT)
+        ));
         self.section("Machine and settings");
         let rows = [
             ("processor", results.setting("processor")),
@@ -255,6 +261,7 @@ impl Document {
                     or_dash(figure("new_orders_lost")),
                     or_dash(figure("new_orders_unexpected")),
                     or_dash(figure("violations")),
+                    or_dash(repeats(engine, step)),
                     or_dash(figure("server_cpu_ms_a_transaction")),
                     or_dash(figure("server_peak_bytes").map(|bytes| bytes / 1e6)),
                 ])
@@ -267,7 +274,7 @@ impl Document {
         self.section("Transactions");
         self.line(
             "New orders a minute are those that a client was told to be done and that were there after the server was started \
-             again. Violations are those of the four consistency conditions.\n",
+             again. Violations are those of the four consistency conditions, repeats the tries that gave way to other transactions.\n",
         );
         let head = [
             "engine",
@@ -278,6 +285,7 @@ impl Document {
             "acknowledged and lost",
             "there unexpectedly",
             "violations",
+            "repeats",
             "server CPU ms a transaction",
             "peak MB",
         ];
@@ -551,6 +559,13 @@ fn present<'a, T>(all: impl Iterator<Item = (&'a Engine, Vec<Option<T>>)>) -> Ve
     series
         .filter(|series| series.values.iter().any(Option::is_some))
         .collect()
+}
+
+/// How often transactions of a step gave way to others.
+fn repeats(engine: &Engine, step: &str) -> Option<f64> {
+    let queries = engine.steps.get(step)?.queries.iter();
+    let repeats = queries.filter_map(|query| query.get("repeats").and_then(Value::as_f64));
+    repeats.reduce(|sum, more| sum + more)
 }
 
 fn or_dash(value: Option<f64>) -> String {

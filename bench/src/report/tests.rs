@@ -31,7 +31,7 @@ fn query(name: &str, mean: f64, wrong: u64, time_outs: u64) -> String {
 }
 
 const TRANSACTIONS: &str = r#"{"kind": "run", "workload": "tpcc-rdf", "warehouses": 2, "clients": 4, "new_orders_a_minute": 1234.5, "new_orders_lost": 1, "new_orders_unexpected": 0, "violations": 2, "server_cpu_ms_a_transaction": 0.5, "server_peak_bytes": null}
-{"kind": "query", "query": "new-order", "count": 9, "mean_ms": 3.5, "errors": 0, "time_outs": 0, "wrong": 0}"#;
+{"kind": "query", "query": "new-order", "count": 9, "mean_ms": 3.5, "repeats": 12, "errors": 0, "time_outs": 0, "wrong": 0}"#;
 
 const OPERATORS: &str = r#"{"kind": "run", "workload": "operators"}
 {"kind": "query", "query": "join/chain", "count": 3, "p50_ms": 7.5, "answer": "right"}
@@ -83,7 +83,7 @@ fn everything_measured_is_shown_and_what_is_missing_is_named() {
         "| join/star | time-out: 1 of 1 |",
         "| graph/one | - |",
         "| stoa | operators | 1 | 0 | 0 | 0 | 1 |",
-        "| stoa | tpcc-rdf-4 | 2 | 4 | 1,235 | 1 | 0 | 2 | 0.5 | - |",
+        "| stoa | tpcc-rdf-4 | 2 | 4 | 1,235 | 1 | 0 | 2 | 12 | 0.5 | - |",
         "| other | explore-1 | 10 | 1 | 0 | 0 | 3 | 1 |",
     ] {
         assert!(text.contains(expected), "{expected}\n{text}");

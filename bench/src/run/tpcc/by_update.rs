@@ -10,7 +10,7 @@ use super::inputs::{Delivery, Input, NewOrder, Payment};
 use super::reads::{customer, order_status, prices, prologue, stock_level};
 use super::session::{Ask, Session, decimal};
 use crate::run::endpoint::Failure;
-use crate::tpcc::{self, BASE, DISTRICTS};
+use crate::tpcc::{self, BASE};
 
 /// Does one transaction.
 ///
@@ -126,13 +126,14 @@ WHERE {{
     )
 }
 
-/// The oldest order that waits in each district.
+/// The oldest order that waits in each of the districts.
 fn delivery(input: &Delivery) -> String {
     let mut out = prologue();
     let (carrier, time) = (input.carrier, &input.time);
-    for number in 1..=DISTRICTS {
+    let last = *input.districts.end();
+    for number in input.districts.clone() {
         let district = tpcc::district(input.warehouse, number);
-        let end = if number < DISTRICTS { " ;\n" } else { "" };
+        let end = if number < last { " ;\n" } else { "" };
         write!(
             out,
             "DELETE {{ ?o t:waitsIn {district} . ?c t:balance ?b ; t:deliveries ?n }}

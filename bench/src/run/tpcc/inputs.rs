@@ -1,7 +1,9 @@
 //! What terminals ask for: the mix of transactions and their parameters.
 //!
 //! # References
-//! TPC-C 2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1 (inputs), 5.2.4.2 (a deck of cards for the mix).
+//! TPC-C 2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1 (inputs), 2.7.4.2 (parts of a delivery), 5.2.4.2 (a deck of cards for the mix).
+
+use std::ops::RangeInclusive;
 
 use crate::bsbm::random::{Random, Stream};
 use crate::tpcc::laws::{self, Constants};
@@ -93,6 +95,8 @@ pub(super) struct OrderStatus {
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     pub(super) warehouse: u64,
+    /// One after the other.
+    pub(super) districts: RangeInclusive<u64>,
     pub(super) carrier: u64,
     pub(super) time: String,
 }
@@ -102,6 +106,25 @@ pub(super) struct StockLevel {
     pub(super) warehouse: u64,
     pub(super) district: u64,
     pub(super) threshold: u64,
+}
+
+impl Input {
+    /// What is a transaction of the database each: of a delivery every district, as the standard allows (2.7.4.2). Together
+    /// they would read what waits in all districts, and somebody's new order in one of them would be in the way of all.
+    pub(super) fn parts(&self) -> Vec<Self> {
+        match self {
+            Self::Delivery(delivery) => {
+                let parts = delivery.districts.clone().map(|district| {
+                    Self::Delivery(Delivery {
+                        districts: district..=district,
+                        ..delivery.clone()
+                    })
+                });
+                parts.collect()
+            }
+            other => vec![other.clone()],
+        }
+    }
 }
 
 /// Draws what one client asks for.
@@ -159,6 +182,7 @@ impl Terminal {
             }),
             Kind::Delivery => Input::Delivery(Delivery {
                 warehouse: self.warehouse,
+                districts: 1..=DISTRICTS,
                 carrier: self.random.between(1, 10),
                 time,
             }),

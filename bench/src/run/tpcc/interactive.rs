@@ -7,7 +7,7 @@ use super::inputs::{Delivery, Input, Line, NewOrder, Payment};
 use super::reads::{customer, order_status, prices, prologue, stock_level};
 use super::session::{Ask, Session, decimal};
 use crate::run::endpoint::Failure;
-use crate::tpcc::{self, BASE, DISTRICTS};
+use crate::tpcc::{self, BASE};
 
 /// Does one transaction.
 ///
@@ -242,10 +242,10 @@ fn payment(ask: &impl Ask, input: &Payment) -> Result<(), Failure> {
     change.send(ask)
 }
 
-/// The oldest order that waits in each district.
+/// The oldest order that waits in each of the districts.
 fn delivery(ask: &impl Ask, input: &Delivery) -> Result<(), Failure> {
     let mut change = Change::default();
-    for number in 1..=DISTRICTS {
+    for number in input.districts.clone() {
         let district = tpcc::district(input.warehouse, number);
         let rows = ask.rows(&format!(
             "{}SELECT ?o ?c ?balance ?deliveries ?l ?amount {{

@@ -21,12 +21,12 @@ mod tests;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail};
 use indicatif::ProgressBar;
 
-use super::clients::restarted;
+use super::clients::{restarted, since_1970};
 use super::cold::shell;
 use super::endpoint::{Connection, Failure, UpdateForm};
 use super::meter::{Process, Server};
@@ -141,7 +141,7 @@ struct Work {
     server_memory: Option<(u64, u64)>,
 }
 
-/// How often a transaction is tried again.
+/// How often a transaction of the database is tried again.
 const REPEATS_MAX: u64 = 1_000;
 /// A client gives up after as many failures, one behind the other.
 const FAILURES_MAX: u64 = 20;
@@ -366,13 +366,26 @@ impl<'a> Driver<'a> {
         (samples, record)
     }
 
-    /// Does a transaction, again as long as others are in its way; gives how often they were.
+    /// Does what a client asks for, part by part, each again as long as others are in its way; gives how often they were.
     fn tried(&self, session: &Session, input: &Input) -> (Result<Outcome, Failure>, u64) {
+        let (mut all, mut last) = (0, Ok(Outcome::Committed));
+        for part in input.parts() {
+            let (result, repeats) = self.tried_part(session, &part);
+            all += repeats;
+            last = result;
+            if last.is_err() {
+                break;
+            }
+        }
+        (last, all)
+    }
+
+    fn tried_part(&self, session: &Session, part: &Input) -> (Result<Outcome, Failure>, u64) {
         let mut repeats = 0;
         loop {
             let result = match self.arguments.transactions {
-                Mode::Update => by_update::perform(session, input),
-                Mode::Interactive => interactive::perform(session, input),
+                Mode::Update => by_update::perform(session, part),
+                Mode::Interactive => interactive::perform(session, part),
             };
             match &result {
                 Err(failure) if failure.is_conflict() && repeats < REPEATS_MAX => repeats += 1,
@@ -389,12 +402,6 @@ fn said(result: &Result<Outcome, Failure>, end: Duration) -> Said {
         Err(failure) if failure.is_conflict() => Said::NotDone,
         Err(_) => Said::Nothing,
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-fn since_1970() -> Duration {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.unwrap_or_default()
 }
 
 /// The time as a dateTime writes it.
