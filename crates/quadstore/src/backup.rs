@@ -21,11 +21,11 @@ use stoa_storage::{
     NewBackup, PartRef, RestorePoint, Store,
 };
 
-use crate::commit::QuadStoreOptions;
+use crate::commit::{PAYLOAD_BYTES_KEPT, QuadStoreOptions, Recovering};
 use crate::error::{Error, Result};
 use crate::permutation::node::Node;
 use crate::permutation::tree::child_node;
-use crate::quad_store::{QuadStore, next_commit};
+use crate::quad_store::QuadStore;
 use crate::root::TreeName;
 use crate::segment::reader::Header;
 use crate::snapshot::Base;
@@ -277,11 +277,12 @@ impl QuadStore {
         self.0.is_restored.store(true, Ordering::Release);
         let mut replayed = 0;
         let mut payload = Vec::new();
+        let mut recovering = Recovering::begin(self);
         while let Some(record) = records.next_record()? {
-            let newest = self.0.newest();
+            let newest = recovering.commit();
             let is_enough = match at {
                 RestoreAt::Last => false,
-                RestoreAt::Commit(commit) => newest.commit() >= commit,
+                RestoreAt::Commit(commit) => newest >= commit,
                 RestoreAt::Time(time) => record.time > time,
             };
             if is_enough {
@@ -290,21 +291,23 @@ impl QuadStore {
             if cancel.load(Ordering::Relaxed) {
                 return Err(Error::Cancelled);
             }
-            check_follows(&record, next_commit(&newest)?)?;
-            drop(newest);
+            check_follows(&record, newest.saturating_add(1))?;
             payload.clear();
-            let room = self.room_for(&record)?;
+            let room = recovering.room_for(&record)?;
             records.read_payload(&record, u64::MAX, &mut payload)?;
             // The log of the new timeline is empty.
             let mark = LogMark {
                 time: record.time,
                 ..LogMark::default()
             };
-            self.replay_in_room(&record, &payload, mark)?;
+            recovering.follow(&record, &payload, mark)?;
             drop(room);
+            if payload.capacity() > PAYLOAD_BYTES_KEPT {
+                payload = Vec::new();
+            }
             replayed += 1;
         }
-        self.0.recovered();
+        recovering.finish()?;
         Ok(replayed)
     }
 }

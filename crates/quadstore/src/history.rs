@@ -133,30 +133,31 @@ impl QuadStore {
         let base = base.ok_or(Error::CommitExpired { commit, oldest })?;
         let opened = self.0.open_root(base, &published)?;
         let opened = opened.ok_or(Error::CommitExpired { commit, oldest })?;
-        let mut snapshot = opened;
-        if snapshot.commit() < commit {
-            let mut records = match self.0.records_behind(base) {
-                Err(Error::Storage(stoa_storage::Error::LogReleased { .. })) => {
-                    return Err(Error::CommitExpired { commit, oldest });
-                }
-                records => records?,
-            };
-            let mut payload = Vec::new();
-            while snapshot.commit() < commit
-                && let Some(record) = records.next()?
-            {
-                let room = self.0.read_payload(&mut records, &record, &mut payload)?;
-                snapshot = snapshot.followed_by(&record, &payload)?;
-                drop(room);
-                if payload.capacity() > PAYLOAD_BYTES_KEPT {
-                    payload = Vec::new();
-                }
+        if opened.commit() == commit {
+            return Ok(opened);
+        }
+        let mut records = match self.0.records_behind(base) {
+            Err(Error::Storage(stoa_storage::Error::LogReleased { .. })) => {
+                return Err(Error::CommitExpired { commit, oldest });
+            }
+            records => records?,
+        };
+        let mut replay = self.replay(opened);
+        let mut payload = Vec::new();
+        while replay.commit() < commit
+            && let Some(record) = records.next()?
+        {
+            let room = self.0.read_payload(&mut records, &record, &mut payload)?;
+            replay.follow_in_memory(&record, &payload)?;
+            drop(room);
+            if payload.capacity() > PAYLOAD_BYTES_KEPT {
+                payload = Vec::new();
             }
         }
-        if snapshot.commit() < commit {
+        if replay.commit() < commit {
             return Err(Error::Internal("a log that ends before a commit"));
         }
-        Ok(snapshot)
+        replay.finish()
     }
 
     /// The commit that was the last one at a time, in microseconds since 1970.

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use stoa_quadstore::{CommitInfo, Error, QuadStore, QuadStoreOptions, Retention};
-use stoa_storage::{Access, Identity, SimulatedDisk, Store};
+use stoa_storage::{Access, Cache, Identity, MemoryBudget, SimulatedDisk, Store};
 
 use model::{Model, Random, assert_reads_as, cache, create, load, options, reopen, resolve};
 use terms::{assert_sound, some_of};
@@ -352,4 +352,53 @@ fn who_reads_an_earlier_commit_keeps_it() {
     store.checkpoint(&checkpoint_options()).unwrap();
     assert!(store.store().held_back_bytes() < held);
     assert_sound(&store);
+}
+
+/// What the log tells between a root and a commit is reserved of the memory budget, and so is what a store
+/// that is opened for reading makes of the log; who may write makes room.
+#[test]
+fn commits_that_are_made_again_take_no_memory_beyond_the_budget() {
+    const COMMITS: u64 = 12;
+    let run = Run::new(31);
+    let quad = |number: u64| {
+        let text = format!("\"{number}{}\"", "x".repeat(1 << 20));
+        let iri = |name: &str| model::ModelTerm::Iri(format!("urn:{name}"));
+        [
+            iri("s"),
+            iri("p"),
+            model::ModelTerm::Literal(text),
+            model::ModelTerm::DefaultGraph,
+        ]
+    };
+    let open = |budget: &MemoryBudget, access| {
+        let cache = Cache::new(budget, 1 << 20);
+        let store = Store::open(Arc::new(run.disk.clone()), cache, access).unwrap();
+        QuadStore::open_with(store, run.options())
+    };
+    let is_memory = |error: Option<Error>| {
+        matches!(error, Some(Error::Storage(stoa_storage::Error::Memory(_))))
+    };
+    let store = run.create();
+    store.set_retention(Retention::All).unwrap();
+    for number in 0..COMMITS {
+        write(&store, &store.snapshot(), &[], &[quad(number)]).unwrap();
+    }
+    drop(store);
+    let small = MemoryBudget::new(6 << 20);
+    assert!(is_memory(open(&small, Access::Shared).err()));
+    let store = open(&small, Access::Exclusive).unwrap();
+    assert_eq!(store.snapshot().quads(), COMMITS);
+    store.checkpoint(&checkpoint_options()).unwrap();
+    drop(store);
+    let large = MemoryBudget::new(256 << 20);
+    let store = open(&large, Access::Exclusive).unwrap();
+    let roots = store.store().retained();
+    for commit in 0..COMMITS {
+        let base = roots.iter().rfind(|root| root.commit <= commit).unwrap();
+        let before = large.used();
+        let snapshot = store.at(commit).unwrap();
+        assert_eq!(snapshot.quads(), commit);
+        let made = commit - base.commit;
+        assert!(large.used() - before >= made << 20, "{made} commits");
+    }
 }

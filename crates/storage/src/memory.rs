@@ -81,11 +81,17 @@ impl MemoryBudget {
 
     /// Reserves `bytes`, taking them from caches if need be.
     pub fn try_reserve(&self, bytes: u64) -> Result<Reservation, BudgetExceeded> {
-        let mut reservation = Reservation {
-            charge: Charge::none(self),
-        };
+        let mut reservation = self.nothing();
         reservation.grow(bytes)?;
         Ok(reservation)
+    }
+
+    /// A reservation of nothing, which can grow.
+    #[must_use]
+    pub fn nothing(&self) -> Reservation {
+        Reservation {
+            charge: Charge::none(self),
+        }
     }
 
     /// The limit in bytes.
@@ -234,6 +240,11 @@ impl Reservation {
         self.charge.budget.take_or_reclaim(bytes)?;
         self.charge.bytes += bytes;
         Ok(())
+    }
+
+    /// Takes over what another reservation of the same budget holds.
+    pub fn join(&mut self, mut other: Self) {
+        self.charge.bytes += std::mem::take(&mut other.charge.bytes);
     }
 
     /// Gives back `bytes`, at most all.

@@ -44,7 +44,7 @@ pub(crate) use keeper::Keeper;
 pub use options::{CommitLimits, QuadStoreOptions};
 pub(crate) use prepared::Prepared;
 pub(crate) use recent::{Living, Recent};
-pub(crate) use recovery::PAYLOAD_BYTES_KEPT;
+pub(crate) use recovery::{PAYLOAD_BYTES_KEPT, Recovering};
 
 use crate::delta::{Changes, EffectiveChanges, NewTerms};
 use crate::error::{Error, Result};

@@ -8,13 +8,15 @@
 
 use stoa_terms::TermId;
 
-use crate::delta::{EffectiveChanges, GraphChange};
+use crate::delta::{EffectiveChanges, GraphChange, Sizes};
 use crate::segment::Row;
 
 /// The kind of a log record that is a commit.
 pub(crate) const RECORD_COMMIT: u32 = 1;
 /// Bytes of seven bits that a number of 64 bits takes at most.
 const NUMBER_BYTES_MAX: usize = 10;
+/// A row takes at least a byte a column.
+const ROW_BYTES_MIN: usize = 4;
 
 /// [`RECORD_COMMIT`] as the log takes it.
 pub(super) const KIND: u8 = {
@@ -74,36 +76,101 @@ pub(super) fn encode(changes: &EffectiveChanges, message: Option<&str>) -> Vec<u
 
 /// The record with a payload; `None` if it is none.
 pub(crate) fn decode(payload: &[u8]) -> Option<Record> {
-    let mut rest = payload;
-    let head = take_head(&mut rest)?;
-    let next_blank_node = take(&mut rest)?;
-    let mut terms = Vec::new();
-    let mut last = 0;
-    for _ in 0..take(&mut rest)? {
-        let id = TermId::from_bits(take_difference(&mut rest, &mut last)?);
-        let length = take(&mut rest)?;
-        terms.push((id, take_bytes(&mut rest, length)?.to_vec()));
-    }
-    let mut graphs = Vec::new();
-    let mut last = 0;
-    for _ in 0..take(&mut rest)? {
-        let graph = TermId::from_bits(take_difference(&mut rest, &mut last)?);
-        let created = match take_bytes(&mut rest, 1)? {
-            [0] => false,
-            [1] => true,
-            _ => return None,
-        };
-        graphs.push(GraphChange { graph, created });
-    }
-    let removed = take_rows(&mut rest)?;
-    let added = take_rows(&mut rest)?;
-    if !rest.is_empty() || (head.added, head.removed) != (added.len() as u64, removed.len() as u64)
-    {
-        return None;
-    }
+    let mut reader = Reader::new(payload)?;
+    let sizes = reader.sizes()?;
+    let mut terms = Vec::with_capacity(sizes.terms);
+    reader.terms(|id, key| terms.push((id, key.to_vec())))?;
+    let mut graphs = Vec::with_capacity(sizes.graphs);
+    reader.graphs(|change| graphs.push(change))?;
+    let mut removed = Vec::with_capacity(sizes.removed);
+    reader.removed(|row| removed.push(row))?;
+    let mut added = Vec::with_capacity(sizes.added);
+    let next_blank_node = reader.added(|row| added.push(row))?;
     Some(Record {
         changes: EffectiveChanges::of_rows(added, removed, &graphs, terms, next_blank_node)?,
     })
+}
+
+/// Takes the payload of a record apart. To be asked for its pieces in the order of its functions; each is
+/// `None` if there is something else.
+pub(super) struct Reader<'a> {
+    rest: &'a [u8],
+    added: u64,
+    removed: u64,
+    next_blank_node: u64,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(payload: &'a [u8]) -> Option<Self> {
+        let mut rest = payload;
+        let head = take_head(&mut rest)?;
+        let next_blank_node = take(&mut rest)?;
+        Some(Self {
+            rest,
+            added: head.added,
+            removed: head.removed,
+            next_blank_node,
+        })
+    }
+
+    /// How much follows: never more than fits the bytes that there are.
+    pub(super) fn sizes(&self) -> Option<Sizes> {
+        let mut ahead = Self { ..*self };
+        let (mut terms, mut key_bytes) = (0, 0);
+        ahead.terms(|_, key| {
+            terms += 1;
+            key_bytes += key.len();
+        })?;
+        let count = |count: u64, least: usize| {
+            let count = usize::try_from(count).ok()?;
+            (count <= ahead.rest.len() / least).then_some(count)
+        };
+        Some(Sizes {
+            added: count(self.added, ROW_BYTES_MIN)?,
+            removed: count(self.removed, ROW_BYTES_MIN)?,
+            graphs: count(take(&mut &*ahead.rest)?, 2)?,
+            terms,
+            key_bytes,
+        })
+    }
+
+    /// Tells the new terms and their keys.
+    pub(super) fn terms(&mut self, mut tell: impl FnMut(TermId, &'a [u8])) -> Option<()> {
+        let mut last = 0;
+        for _ in 0..take(&mut self.rest)? {
+            let id = TermId::from_bits(take_difference(&mut self.rest, &mut last)?);
+            let length = take(&mut self.rest)?;
+            tell(id, take_bytes(&mut self.rest, length)?);
+        }
+        Some(())
+    }
+
+    /// Tells what is wanted of graphs.
+    pub(super) fn graphs(&mut self, mut tell: impl FnMut(GraphChange)) -> Option<()> {
+        let mut last = 0;
+        for _ in 0..take(&mut self.rest)? {
+            let graph = TermId::from_bits(take_difference(&mut self.rest, &mut last)?);
+            let created = match take_bytes(&mut self.rest, 1)? {
+                [0] => false,
+                [1] => true,
+                _ => return None,
+            };
+            tell(GraphChange { graph, created });
+        }
+        Some(())
+    }
+
+    /// Tells the rows that were removed, ascending.
+    pub(super) fn removed(&mut self, tell: impl FnMut(Row)) -> Option<()> {
+        take_rows(&mut self.rest, self.removed, tell)
+    }
+
+    /// Tells the rows that were added, ascending; returns the first number that no blank node has after
+    /// the commit, 0 if it brought none.
+    pub(super) fn added(mut self, tell: impl FnMut(Row)) -> Option<u64> {
+        take_rows(&mut self.rest, self.added, tell)?;
+        self.rest.is_empty().then_some(self.next_blank_node)
+    }
 }
 
 /// What the first bytes of a payload tell; `None` if they are too few, or none of a record.
@@ -132,22 +199,22 @@ fn put_rows(out: &mut Vec<u8>, rows: &[Row]) {
     }
 }
 
-fn take_rows(rest: &mut &[u8]) -> Option<Vec<Row>> {
-    let count = take(rest)?;
-    // A row takes at least a byte a column.
-    let count = usize::try_from(count).ok()?;
-    if count > rest.len() / 4 {
+fn take_rows(rest: &mut &[u8], count: u64, mut tell: impl FnMut(Row)) -> Option<()> {
+    if take(rest)? != count {
         return None;
     }
-    let mut rows = Vec::with_capacity(count);
     let mut last: Row = [0; 4];
-    for _ in 0..count {
+    for index in 0..count {
+        let before = last;
         for last in &mut last {
             take_difference(rest, last)?;
         }
-        rows.push(last);
+        if index > 0 && last <= before {
+            return None;
+        }
+        tell(last);
     }
-    Some(rows)
+    Some(())
 }
 
 /// A difference of either sign as a number that is small if the difference is.
@@ -180,7 +247,18 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
     }
 }
 
+#[inline]
 fn take(rest: &mut &[u8]) -> Option<u64> {
+    match rest.split_first() {
+        Some((byte, after)) if byte & 0x80 == 0 => {
+            *rest = after;
+            Some(u64::from(*byte))
+        }
+        _ => take_long(rest),
+    }
+}
+
+fn take_long(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for place in 0..NUMBER_BYTES_MAX {
         let (byte, after) = rest.split_first()?;

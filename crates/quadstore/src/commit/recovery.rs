@@ -1,19 +1,27 @@
 //! Recovery: the commits of the log are made again, on top of the root.
 //!
 //! The log is taken into use first, so that what is found is durable; then its records are read from the
-//! root's mark on. Where the delta would take too much memory, a checkpoint is made in between. A store that
-//! was opened for reading makes the commits in memory alone, and writes nothing.
+//! root's mark on. What many of them change becomes one batch of the delta ([`Gathered`]); where the delta
+//! would take too much memory, a checkpoint is made in between. A store that was opened for reading makes
+//! the commits in memory alone, and writes nothing. Earlier commits are read in the same way ([`Replay`]).
+//!
+//! # Limits
+//! What is gathered takes a third of `replay_bytes` before a batch is made of it, and the delta little
+//! more than all of them before it is written; all of it is reserved of the memory budget.
 
 use stoa_storage::{LogMark, LogReader, LogRecord, LogRecovery, Reservation};
 
-use super::record::{self, RECORD_COMMIT};
-use crate::dictionary::KINDS;
+use super::record::{RECORD_COMMIT, Reader};
+use crate::delta::Gathered;
 use crate::error::{Error, Result};
-use crate::quad_store::{Inner, QuadStore, next_commit};
+use crate::quad_store::QuadStore;
 use crate::snapshot::Snapshot;
 
 /// The memory for payloads that is kept from record to record, in bytes.
 pub(crate) const PAYLOAD_BYTES_KEPT: usize = 4 << 20;
+/// The share of `replay_bytes` that changes are gathered in; putting them in order takes more than twice
+/// as much again.
+const GATHERED_SHARE: u64 = 3;
 
 /// The records behind the root.
 enum Records<'a> {
@@ -49,112 +57,246 @@ impl QuadStore {
             Some(recovery) => Records::Found(recovery),
             None => Records::InUse(Box::new(self.0.log()?.reader(from)?)),
         };
+        let mut recovering = Recovering::begin(self);
         let mut payload = Vec::new();
         while let Some(record) = records.next()? {
-            let room = self.room_for(&record)?;
+            let room = recovering.room_for(&record)?;
             records.read(&record, &mut payload)?;
-            self.replay_in_room(&record, &payload, record.mark())?;
+            recovering.follow(&record, &payload, record.mark())?;
             drop(room);
             if payload.capacity() > PAYLOAD_BYTES_KEPT {
                 payload = Vec::new();
             }
         }
-        self.0.recovered();
-        Ok(())
+        recovering.finish()
     }
 
-    /// Memory for the payload of a record; what was replayed before is written into the trees where it is
-    /// in the way. So a record can be replayed where it could be committed.
-    pub(crate) fn room_for(&self, record: &LogRecord) -> Result<Reservation> {
-        let reserve = || self.0.budget().try_reserve(record.length);
-        let can_write = self.0.log().is_ok();
-        let room = match reserve() {
-            Err(_) if can_write && !self.0.newest().delta().is_empty() => {
-                self.checkpoint(&self.0.options.checkpoint)?;
-                reserve()
-            }
-            room => room,
-        };
-        Ok(room.map_err(stoa_storage::Error::from)?)
+    /// Commits that are to be made again on top of a snapshot, without writing anything.
+    pub(crate) fn replay(&self, snapshot: Snapshot) -> Replay {
+        Replay::on(snapshot, self.0.commit_limits.replay_bytes)
+    }
+}
+
+/// The commits of a log that are made again in a store.
+pub(crate) struct Recovering<'a> {
+    store: &'a QuadStore,
+    replay: Replay,
+    /// Where the store's log goes on behind the last commit.
+    mark: LogMark,
+}
+
+impl<'a> Recovering<'a> {
+    /// Begins behind the newest commit of the store.
+    pub(crate) fn begin(store: &'a QuadStore) -> Self {
+        Self {
+            store,
+            replay: store.replay(store.0.newest()),
+            mark: store.0.mark(),
+        }
     }
 
-    /// Makes the commit of a record; what was replayed before is written into the trees where both would
-    /// take too much memory.
-    pub(crate) fn replay_in_room(
-        &self,
+    /// The last commit that was made.
+    pub(crate) fn commit(&self) -> u64 {
+        self.replay.commit
+    }
+
+    /// Memory for the payload of a record; what was made before is written into the trees where it is in
+    /// the way. So a record can be replayed where it could be committed.
+    pub(crate) fn room_for(&mut self, record: &LogRecord) -> Result<Reservation> {
+        self.retry_for_room(|recovering| {
+            let room = recovering.store.0.budget().try_reserve(record.length);
+            Ok(room.map_err(stoa_storage::Error::from)?)
+        })
+    }
+
+    /// Makes the commit of a record, behind which the store's log goes on at `mark`.
+    pub(crate) fn follow(
+        &mut self,
         record: &LogRecord,
         payload: &[u8],
         mark: LogMark,
     ) -> Result<()> {
-        let can_write = self.0.log().is_ok();
-        match self.0.replay(record, payload, mark) {
-            Err(Error::Storage(stoa_storage::Error::Memory(_)))
-                if can_write && !self.0.newest().delta().is_empty() =>
-            {
-                self.checkpoint(&self.0.options.checkpoint)?;
-                self.0.replay(record, payload, mark)?;
+        self.retry_for_room(|recovering| recovering.replay.follow(record, payload))?;
+        self.mark = mark;
+        if self.replay.is_batch_due() {
+            self.settle()?;
+            let bytes = self.replay.base.delta().memory_bytes();
+            if self.can_write() && bytes > self.store.0.commit_limits.replay_bytes {
+                self.checkpoint()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows what was found to readers.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.settle()?;
+        self.store.0.recovered();
+        Ok(())
+    }
+
+    /// Does something that needs memory; if there is too little, once more after a checkpoint.
+    fn retry_for_room<T>(&mut self, attempt: impl Fn(&mut Self) -> Result<T>) -> Result<T> {
+        match attempt(self) {
+            Err(Error::Storage(stoa_storage::Error::Memory(_))) if self.can_write() => {
+                self.settle()?;
+                self.checkpoint()?;
+                attempt(self)
+            }
+            result => result,
+        }
+    }
+
+    /// Puts what was gathered into the newest snapshot of the store; where there is too little memory for
+    /// both, what is in it already is written into the trees before.
+    fn settle(&mut self) -> Result<()> {
+        match self.replay.settle() {
+            Err(Error::Storage(stoa_storage::Error::Memory(_))) if self.can_write() => {
+                self.checkpoint()?;
+                self.replay.settle()?;
             }
             result => result?,
         }
-        let bytes = self.0.newest().delta().memory_bytes();
-        if can_write && bytes > self.0.commit_limits.replay_bytes {
-            self.checkpoint(&self.0.options.checkpoint)?;
+        let committing = self.store.0.committing();
+        if self.store.0.newest().commit() < self.replay.commit {
+            let snapshot = self.replay.base.clone();
+            self.store.0.set_newest(&committing, snapshot, self.mark);
         }
         Ok(())
     }
-}
 
-impl Inner {
-    /// Makes the commit of a record, behind which the store's log goes on at `mark`.
-    fn replay(&self, record: &LogRecord, payload: &[u8], mark: LogMark) -> Result<()> {
-        let committing = self.committing();
-        let snapshot = self.newest().followed_by(record, payload)?;
-        self.set_newest(&committing, snapshot, mark);
+    /// Writes what is in the newest snapshot into the trees.
+    fn checkpoint(&mut self) -> Result<()> {
+        if !self.store.0.newest().delta().is_empty() {
+            let options = &self.store.0.options.checkpoint;
+            self.store.checkpoint(options)?;
+            self.replay.base = self.store.0.newest();
+        }
         Ok(())
+    }
+
+    fn can_write(&self) -> bool {
+        self.store.0.log().is_ok()
     }
 }
 
-impl Snapshot {
-    /// The snapshot of the commit after this one, which the log tells.
+/// The commits of a log that are made again on top of a snapshot.
+pub(crate) struct Replay {
+    /// What those show that are in a batch.
+    base: Snapshot,
+    /// The last one that was made.
+    commit: u64,
+    gathered: Gathered,
+    /// So many bytes are gathered before a batch is made of them.
+    gathered_bytes_max: u64,
+}
+
+impl Replay {
+    fn on(base: Snapshot, replay_bytes: u64) -> Self {
+        Self {
+            commit: base.commit(),
+            gathered: Gathered::new(base.dictionary(), base.store().cache().budget()),
+            gathered_bytes_max: replay_bytes / GATHERED_SHARE,
+            base,
+        }
+    }
+
+    /// The last commit that was made.
+    pub(crate) fn commit(&self) -> u64 {
+        self.commit
+    }
+
+    /// Makes the commit that a record tells.
     ///
     /// # Errors
-    /// If the record is that of another commit, or the memory budget does not allow for its changes.
-    pub(crate) fn followed_by(&self, record: &LogRecord, payload: &[u8]) -> Result<Self> {
+    /// If the record is that of another commit, after which nothing can be made any more; or if the memory
+    /// budget does not allow for its changes: then it was not made.
+    fn follow(&mut self, record: &LogRecord, payload: &[u8]) -> Result<()> {
         let damaged = |expected: String, found: String| Error::Corruption {
             structure: "log",
             expected: format!("{expected} at position {}", record.start),
             found,
         };
-        let commit = next_commit(self)?;
+        let commit = self.commit.checked_add(1);
+        let commit = commit.ok_or(Error::Internal("the numbers of commits are used up"))?;
         if u32::from(record.kind) != RECORD_COMMIT || record.commit != commit {
             return Err(damaged(
                 format!("the record of commit {commit}"),
                 format!("one of kind {} and commit {}", record.kind, record.commit),
             ));
         }
-        let decoded = record::decode(payload);
-        let decoded = decoded.ok_or_else(|| {
+        let no_changes = || {
             damaged(
                 "the changes of a commit".to_owned(),
                 format!("{} other bytes", payload.len()),
             )
+        };
+        let reader = Reader::new(payload).ok_or_else(no_changes)?;
+        self.gathered
+            .make_room(&reader.sizes().ok_or_else(no_changes)?)?;
+        let next_blank_node = self.take_down(reader).ok_or_else(no_changes)?;
+        let ended = self.gathered.end_commit(next_blank_node);
+        ended.map_err(|other| {
+            damaged(
+                format!(
+                    "terms of {:?} from number {} on",
+                    other.kind, other.expected
+                ),
+                format!("number {}", other.found),
+            )
         })?;
-        let changes = decoded.changes;
-        for kind in KINDS {
-            let next = self.dictionary().next_payload(kind);
-            if let Some(first) = changes.first_payload(kind)
-                && first != next
-            {
-                return Err(damaged(
-                    format!("terms of {kind:?} from number {next} on"),
-                    format!("number {first}"),
-                ));
-            }
+        self.commit = commit;
+        Ok(())
+    }
+
+    /// Takes down all that a record tells; the first number that no blank node has after it.
+    fn take_down(&mut self, mut reader: Reader<'_>) -> Option<u64> {
+        let gathered = &mut self.gathered;
+        let mut all_have_keys = true;
+        reader.terms(|id, key| all_have_keys &= gathered.term(id, key))?;
+        reader.graphs(|change| gathered.graph(change))?;
+        reader.removed(|row| gathered.remove(row))?;
+        reader
+            .added(|row| gathered.add(row))
+            .filter(|_| all_have_keys)
+    }
+
+    /// Whether so much was gathered that a batch should be made of it.
+    fn is_batch_due(&self) -> bool {
+        self.gathered.bytes() >= self.gathered_bytes_max
+    }
+
+    /// Makes a batch of what was gathered.
+    ///
+    /// # Errors
+    /// If the memory budget does not allow for it; nothing is lost then.
+    fn settle(&mut self) -> Result<()> {
+        if self.commit > self.base.commit() {
+            let batch = self.gathered.settle(self.base.has_graph_first())?;
+            let delta = self.base.delta().followed_by(batch);
+            self.base = self.base.with_delta(delta, self.commit);
         }
-        let budget = self.store().cache().budget();
-        let delta = self
-            .delta()
-            .with(&changes, self.has_graph_first(), budget)?;
-        Ok(self.with_delta(delta, commit))
+        Ok(())
+    }
+
+    /// Makes the commit that a record tells, and a batch of what was gathered where that is much.
+    ///
+    /// # Errors
+    /// As for opening the store. Nothing can be made any more after an error.
+    pub(crate) fn follow_in_memory(&mut self, record: &LogRecord, payload: &[u8]) -> Result<()> {
+        self.follow(record, payload)?;
+        if self.is_batch_due() {
+            self.settle()?;
+        }
+        Ok(())
+    }
+
+    /// What all of them come to.
+    ///
+    /// # Errors
+    /// If the memory budget does not allow for it.
+    pub(crate) fn finish(mut self) -> Result<Snapshot> {
+        self.settle()?;
+        Ok(self.base)
     }
 }

@@ -11,7 +11,7 @@ use stoa_terms::{GraphSet, Kind, Permutation, TermId};
 use std::sync::Arc;
 
 use super::graphs::{GraphDelta, net_graphs};
-use super::terms::{KindTerms, Resolved, Terms};
+use super::terms::{Resolved, Terms};
 use crate::error::Result;
 use crate::read::{Columns, LookupRows, LookupSpec};
 use crate::segment::Row;
@@ -378,11 +378,6 @@ impl EffectiveChanges {
     /// In PSOG, ascending.
     pub(crate) fn removed_rows(&self) -> &[Row] {
         &self.removed
-    }
-
-    /// The payload of the first new term of a kind, if there is one.
-    pub(crate) fn first_payload(&self, kind: Kind) -> Option<u64> {
-        self.terms.of_kind(kind).map(KindTerms::first)
     }
 
     /// What all of it takes, in bytes.

@@ -12,6 +12,10 @@ use super::{Batch, Delta};
 use crate::root::TreeName;
 use crate::segment::Row;
 
+/// So many rows of an order are fetched together where they are read one after the other: they lie
+/// anywhere in memory, and the processor waits for many of them at a time.
+const FETCHED_ROWS_MAX: usize = 64;
+
 /// The rows of one sign of a batch.
 struct Source {
     batch: Arc<Batch>,
@@ -19,22 +23,47 @@ struct Source {
     /// The place of the next row, and the row.
     at: usize,
     head: Option<Row>,
+    /// Rows that were fetched, and the place of the first one.
+    fetched: Vec<Row>,
+    first: usize,
 }
 
 impl Source {
     fn side(&self) -> &Side {
-        match self.removed {
-            true => &self.batch.removed,
-            false => &self.batch.added,
-        }
+        side(&self.batch, self.removed)
     }
 
     fn load(&mut self, sort: Sort, high: &Row, is_pairs: bool) {
-        let side = self.side();
-        self.head = (self.at < side.len())
-            .then(|| side.row(sort, self.at))
+        self.head = self
+            .row(sort)
             .filter(|row| row <= high)
             .map(|[a, b, c, d]| if is_pairs { [a, b, 0, 0] } else { [a, b, c, d] });
+    }
+
+    /// The row at the place; none behind the last one.
+    #[inline]
+    fn row(&mut self, sort: Sort) -> Option<Row> {
+        let ahead = self.at.wrapping_sub(self.first);
+        if let Some(row) = self.fetched.get(ahead) {
+            return Some(*row);
+        }
+        let follows = ahead == self.fetched.len();
+        let count = if follows { 2 * ahead.max(1) } else { 1 };
+        let side = side(&self.batch, self.removed);
+        let end = side.len().min(self.at + count.min(FETCHED_ROWS_MAX));
+        self.first = self.at;
+        self.fetched.clear();
+        let places = self.at..end;
+        self.fetched
+            .extend(places.map(|place| side.row(sort, place)));
+        self.fetched.first().copied()
+    }
+}
+
+fn side(batch: &Batch, removed: bool) -> &Side {
+    match removed {
+        true => &batch.removed,
+        false => &batch.added,
     }
 }
 
@@ -68,6 +97,8 @@ impl DeltaCursor {
                     removed,
                     at: 0,
                     head: None,
+                    fetched: Vec::new(),
+                    first: 0,
                 };
                 if !(source.side().is_empty() || removed && is_pairs) {
                     debug_assert!(source.side().has(sort), "an order that is not kept");

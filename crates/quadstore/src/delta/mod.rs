@@ -9,6 +9,7 @@
 //! - `graphs`: what graphs gained, and which exist though empty.
 //! - `terms`: new terms; the dictionary looks them up beside its partitions.
 //! - `changes`: what somebody wants changed, and which of it has an effect.
+//! - `gathered`: one batch of many commits, which recovery reads from the log.
 //! - `checkpoint`: a delta becomes part of the trees and of the dictionary.
 //!
 //! # Invariants
@@ -28,6 +29,7 @@
 mod changes;
 mod checkpoint;
 mod cursor;
+mod gathered;
 mod graphs;
 mod side;
 mod terms;
@@ -42,6 +44,7 @@ use stoa_terms::TermId;
 pub use changes::{Changes, EffectiveChanges, GraphChange, Probed};
 pub use checkpoint::CheckpointOptions;
 pub(crate) use cursor::DeltaCursor;
+pub(crate) use gathered::{Gathered, Sizes};
 pub(crate) use graphs::{GraphDelta, net_graphs};
 use side::Side;
 pub(crate) use side::Sort;
@@ -80,18 +83,30 @@ impl Batch {
         terms: Arc<Terms>,
         budget: &MemoryBudget,
     ) -> Result<Self> {
+        Self::within(added, removed, graphs, terms, budget.nothing())
+    }
+
+    /// A batch for which some memory was reserved already; it keeps as much as it takes.
+    fn within(
+        added: Side,
+        removed: Side,
+        graphs: Vec<GraphDelta>,
+        terms: Arc<Terms>,
+        mut reservation: Reservation,
+    ) -> Result<Self> {
         let graphs = graphs.into_boxed_slice();
         let other = size_of_val(&*graphs) + terms.memory_bytes();
         let fixed = size_of::<Self>() + size_of::<Terms>();
         let bytes = added.memory_bytes() + removed.memory_bytes() + (other + fixed) as u64;
-        let reservation = budget.try_reserve(bytes);
+        let reserved = reservation.resize(bytes);
+        reserved.map_err(stoa_storage::Error::from)?;
         Ok(Self {
             added,
             removed,
             graphs,
             terms,
             bytes,
-            reservation: reservation.map_err(stoa_storage::Error::from)?,
+            reservation,
         })
     }
 
@@ -278,6 +293,13 @@ impl Delta {
             delta.batches.splice(at..at + 2, [Arc::new(batch)]);
         }
         Ok(delta)
+    }
+
+    /// The version after what was gathered of the commits that follow.
+    pub(crate) fn followed_by(&self, batch: Batch) -> Self {
+        let mut delta = self.clone();
+        delta.batches.push(Arc::new(batch));
+        delta
     }
 
     /// The neighbours that a commit makes one batch of, if they have together at most `most` changes or

@@ -24,6 +24,9 @@ const SAMPLE_ROWS: usize = 64;
 /// Orders, whether they are kept or not.
 const ORDERS: usize = 7;
 
+/// A value of the column that is sorted by, and where the row stood before.
+type Key = (u64, u32);
+
 /// In which order rows are read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(usize)]
@@ -116,14 +119,45 @@ impl Side {
         debug_assert!(rows.is_sorted_by(|one, next| one < next));
         let count = count(&rows)?;
         let mut side = Self::empty(rows);
-        let mut sorted: Vec<(Row, u32)> = Vec::new();
-        side.fill(graph_first, |rows, sort| {
-            sorted.clear();
-            sorted.extend(rows.iter().map(|row| sort.arrange(row)).zip(0..count));
-            sorted.sort_unstable();
-            sorted.iter().map(|(_, number)| *number).collect()
+        let mut keys = Vec::new();
+        side.fill(graph_first, |side, sort| {
+            side.sorted(sort, count, &mut keys)
         });
         Ok(side)
+    }
+
+    /// As many bytes as the orders of so many rows take at most, with what it takes to make them.
+    pub(crate) const fn orders_bytes_max(rows: usize) -> usize {
+        let numbers = (ORDERS - 1) * size_of::<u32>() + size_of::<Key>();
+        rows * numbers + ORDERS * (rows / SAMPLE_ROWS + 1) * size_of::<Row>()
+    }
+
+    /// The numbers of the rows in an order other than PSOG, where those that come before it are there.
+    ///
+    /// Each order is one that is there, sorted anew by a single column: what is equal in it stays as it
+    /// was. In POSG that holds of the rows of one predicate.
+    fn sorted(&self, sort: Sort, count: u32, keys: &mut Vec<Key>) -> Arc<[u32]> {
+        keys.clear();
+        let column = sort.places()[usize::from(sort == Sort::Posg)];
+        let before = match sort {
+            Sort::Gpos => Sort::Posg,
+            Sort::Gspo => Sort::Spog,
+            _ => Sort::Psog,
+        };
+        let before = &self.orders[before as usize].numbers;
+        let number = |place: u32| before.get(place as usize).copied().unwrap_or(place);
+        keys.extend((0..count).map(|place| (self.rows[number(place) as usize][column], place)));
+        if sort == Sort::Posg {
+            let mut rest = keys.as_mut_slice();
+            for group in self.rows.chunk_by(|one, next| one[0] == next[0]) {
+                let (of_group, after) = rest.split_at_mut(group.len());
+                of_group.sort_unstable();
+                rest = after;
+            }
+        } else {
+            keys.sort_unstable();
+        }
+        keys.iter().map(|(_, place)| number(*place)).collect()
     }
 
     /// The rows of two sides, but for those that are dropped: `true` for each such row of one's.
@@ -166,7 +200,7 @@ impl Side {
     }
 
     /// Makes all orders; `make` gives the numbers of one other than PSOG.
-    fn fill(&mut self, graph_first: bool, mut make: impl FnMut(&[Row], Sort) -> Arc<[u32]>) {
+    fn fill(&mut self, graph_first: bool, mut make: impl FnMut(&Self, Sort) -> Arc<[u32]>) {
         let one_graph = self.rows.windows(2).all(|pair| pair[0][3] == pair[1][3]);
         for sort in Sort::ALL {
             if matches!(sort, Sort::Gpso | Sort::Gpos) && !graph_first {
@@ -178,7 +212,7 @@ impl Side {
                     // PSOG, POSG and SPOG come before those that begin with the graph.
                     Arc::clone(&self.orders[sort.within_graph() as usize].numbers)
                 }
-                _ => make(&self.rows, sort),
+                _ => make(self, sort),
             };
             let order = &mut self.orders[sort as usize];
             order.numbers = numbers;

@@ -41,13 +41,18 @@ pub(crate) struct KindTerms {
 }
 
 impl KindTerms {
-    /// Terms by key, ascending, and offset of their payload, of which there are as many as terms.
-    fn new<'a>(
+    /// Terms by key, ascending, and offset of their payload, of which there are as many as terms; the
+    /// keys take `key_bytes` together.
+    pub(super) fn new<'a>(
         kind: Kind,
         first: u64,
+        key_bytes: usize,
         terms: impl Iterator<Item = (&'a [u8], u32)>,
     ) -> Result<Self> {
-        let (mut bytes, mut ends, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
+        let (count, _) = terms.size_hint();
+        let mut bytes = Vec::with_capacity(key_bytes);
+        let mut ends = Vec::with_capacity(count);
+        let mut offsets = Vec::with_capacity(count);
         for (key, offset) in terms {
             bytes.extend_from_slice(key);
             ends.push(bytes.len());
@@ -93,7 +98,8 @@ impl KindTerms {
                 None
             }
         });
-        Self::new(one.kind, one.first, merged)
+        let key_bytes = one.bytes.len() + two.bytes.len();
+        Self::new(one.kind, one.first, key_bytes, merged)
     }
 
     pub(crate) fn kind(&self) -> Kind {
@@ -185,6 +191,14 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
+    /// Terms of different kinds, ascending by kind.
+    pub(super) fn of_kinds(kinds: Vec<KindTerms>, next_blank_node: u64) -> Self {
+        Self {
+            kinds: kinds.into(),
+            next_blank_node,
+        }
+    }
+
     /// The terms of two batches that follow each other.
     pub(super) fn merge(one: &Arc<Self>, two: &Arc<Self>) -> Result<Arc<Self>> {
         if two.is_empty() {
@@ -196,7 +210,7 @@ impl Terms {
                 (Some(one), Some(two)) => KindTerms::merge(one, two)?,
                 (Some(only), None) | (None, Some(only)) => {
                     let terms = (0..only.len()).map(|place| (only.key(place), only.offset(place)));
-                    KindTerms::new(kind, only.first, terms)?
+                    KindTerms::new(kind, only.first, only.bytes.len(), terms)?
                 }
                 (None, None) => continue,
             };
@@ -254,7 +268,8 @@ impl Terms {
             }
             let offset = |id: TermId| u32::try_from(id.payload() - first).unwrap_or(u32::MAX);
             let terms = group.iter().map(|(id, key)| (key.as_slice(), offset(*id)));
-            kinds.push(KindTerms::new(kind, first, terms)?);
+            let key_bytes = group.iter().map(|(_, key)| key.len()).sum();
+            kinds.push(KindTerms::new(kind, first, key_bytes, terms)?);
         }
         Ok(Self {
             kinds: kinds.into(),
