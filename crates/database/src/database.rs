@@ -10,17 +10,17 @@ use stoa_quadstore::QuadStore;
 use stoa_storage::{Disk, Identity, IoMode, RealDisk, Store};
 
 use crate::dataset_statistics::DatasetStatistics;
-use crate::dump::{self, Dump, DumpScope};
+use crate::dump::{Dump, DumpScope};
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
-use crate::history;
 use crate::info::{CheckSummary, Info, LogInfo};
 use crate::keeper::Keeper;
 use crate::load::{self, LoadSummary, Progress};
 use crate::options::{Access, DumpFormat, LoadOptions, OpenOptions, QueryOptions};
-use crate::query::{self, CancelHandle, Query, QueryResult};
+use crate::query::{CancelHandle, Query, QueryResult};
 use crate::runtime::Runtime;
-use crate::statements::{self, StatementGraphs, StatementPattern};
+use crate::state::State;
+use crate::statements::{StatementGraphs, StatementPattern};
 
 /// An open database. Cheap to clone; the last clone closes it.
 ///
@@ -195,6 +195,11 @@ impl Database {
         &self.shared.store
     }
 
+    /// The state as it is now.
+    fn now(&self) -> State {
+        State::of(&self.shared.runtime, self.shared.store.snapshot())
+    }
+
     /// What everybody holds who commits a transaction, from before it is decided whether there is a conflict.
     pub(crate) fn in_turn(&self) -> RwLockReadGuard<'_, ()> {
         let turn = self.shared.alone.read();
@@ -290,12 +295,7 @@ impl Database {
     /// # Errors
     /// `Syntax`, `Unsupported`, `LimitExceeded`, and what the disk gives.
     pub fn prepare(&self, text: &str, options: &QueryOptions) -> Result<Query> {
-        query::prepare(
-            &self.shared.runtime,
-            history::snapshot(&self.shared.store, options.at.as_ref())?,
-            text,
-            options,
-        )
+        self.state(options.at.as_ref())?.prepare(text, options)
     }
 
     /// Writes all quads to `out`; returns how many.
@@ -308,13 +308,7 @@ impl Database {
         out: &mut dyn Write,
         cancel: &CancelHandle,
     ) -> Result<u64> {
-        dump::dump(
-            &self.shared.runtime,
-            &self.shared.store.snapshot(),
-            format,
-            out,
-            cancel,
-        )
+        self.now().dump(format, out, cancel)
     }
 
     /// Begins a dump that is written piece by piece: of everything in a format that has graphs, or of
@@ -328,14 +322,7 @@ impl Database {
         scope: &DumpScope,
         cancel: &CancelHandle,
     ) -> Result<Dump> {
-        let snapshot = self.shared.store.snapshot();
-        Dump::new(
-            &self.shared.runtime,
-            snapshot,
-            format,
-            scope,
-            cancel.clone(),
-        )
+        self.now().start_dump(format, scope, cancel)
     }
 
     /// Begins to write the quads of a pattern, piece by piece. A format without graphs leaves them out.
@@ -348,14 +335,7 @@ impl Database {
         format: GraphFormat,
         cancel: &CancelHandle,
     ) -> Result<Dump> {
-        let snapshot = self.shared.store.snapshot();
-        Dump::of_statements(
-            &self.shared.runtime,
-            snapshot,
-            pattern,
-            format,
-            cancel.clone(),
-        )
+        self.now().statements(pattern, format, cancel)
     }
 
     /// How many quads some graphs hold; one that several graphs hold counts in each.
@@ -363,7 +343,7 @@ impl Database {
     /// # Errors
     /// What the disk gives.
     pub fn count_statements(&self, graphs: &StatementGraphs) -> Result<u64> {
-        statements::count(&self.shared.store.snapshot(), graphs)
+        self.now().count_statements(graphs)
     }
 
     /// Whether a named graph holds quads or was created empty.
@@ -371,11 +351,7 @@ impl Database {
     /// # Errors
     /// What the disk gives.
     pub fn graph_exists(&self, graph: &NamedNode) -> Result<bool> {
-        let snapshot = self.shared.store.snapshot();
-        Ok(match snapshot.term_id(graph.as_ref().into())? {
-            Some(id) => snapshot.graph_exists(id)?,
-            None => false,
-        })
+        self.now().graph_exists(graph)
     }
 
     /// Counts quads by graph, predicate and class.

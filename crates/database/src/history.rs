@@ -79,17 +79,34 @@ impl Database {
     /// # Errors
     /// What the disk gives, and what `each` does.
     pub fn commits(&self, each: &mut dyn FnMut(CommitInfo) -> Result<bool>) -> Result<()> {
-        let mut failed = None;
-        self.store().commits(&mut |info| {
-            Ok(match each(info) {
-                Ok(more) => more,
-                Err(error) => {
-                    failed = Some(error);
-                    false
-                }
-            })
-        })?;
-        failed.map_or(Ok(()), Err)
+        let mut list = self.list_commits(None);
+        while let Some(info) = list.next()?
+            && each(info)?
+        {}
+        Ok(())
+    }
+
+    /// The same, to be taken one by one; if there is a commit to begin before, only those before it.
+    #[must_use]
+    pub fn list_commits(&self, before: Option<u64>) -> CommitList {
+        CommitList(self.store().list_commits(before))
+    }
+}
+
+/// The commits that are kept, the newest first.
+pub struct CommitList(stoa_quadstore::CommitList);
+
+impl CommitList {
+    /// The next commit; `None` if there is none.
+    ///
+    /// # Errors
+    /// `MemoryExceeded`, and what the disk gives.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an error ends it, which an iterator does not tell"
+    )]
+    pub fn next(&mut self) -> Result<Option<CommitInfo>> {
+        Ok(self.0.next()?)
     }
 }
 

@@ -68,6 +68,7 @@ mod patch;
 mod query;
 pub mod results;
 mod runtime;
+mod state;
 mod statements;
 mod statistics;
 mod transaction;
@@ -81,7 +82,7 @@ pub use dump::{Dump, DumpScope};
 pub use error::{DataError, Error, Result, SyntaxError};
 pub use feed::{ChangeFeed, FeedStep};
 pub use format::{Compression, GraphFormat};
-pub use history::{CommitInfo, Retention, time_text};
+pub use history::{CommitInfo, CommitList, Retention, time_text};
 pub use info::{CheckSummary, DeltaInfo, Info, LogInfo, PartInfo};
 pub use load::{ConvertSummary, Input, LoadSummary, Progress, Skipped};
 pub use moment::{Moment, MomentError};
@@ -94,6 +95,7 @@ pub use oxrdf;
 pub use patch::Patch;
 pub use query::{CancelHandle, Query, QueryKind, QueryResult, Solution, Solutions, Triples};
 pub use runtime::{Clock, Runtime, SystemClock, machine_memory_bytes};
+pub use state::State;
 pub use statements::{StatementGraphs, StatementPattern};
 pub use stoa_executor::pool::{
     PoolFull, PoolLimits, Progress as TaskProgress, Task, TaskStream, WorkerPool,

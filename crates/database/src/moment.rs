@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use oxsdatatypes::{DateTime, Decimal, Integer};
 
+use crate::history::time_text;
+
 /// A moment: a commit by its number, or the last commit that is not later than a time.
 ///
 /// ```
@@ -14,6 +16,7 @@ use oxsdatatypes::{DateTime, Decimal, Integer};
 /// assert_eq!("1970-01-01T00:00:01.5Z".parse(), Ok(Moment::Time(1_500_000)));
 /// assert_eq!("1970-01-02T01:00:00+01:00".parse(), Ok(Moment::Time(86_400_000_000)));
 /// assert_eq!("1970-01-02".parse(), Ok(Moment::Time(86_400_000_000)));
+/// assert_eq!(Moment::Time(1_500_000).to_string(), "1970-01-01T00:00:01.5Z");
 /// assert!("yesterday".parse::<Moment>().is_err());
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,6 +25,16 @@ pub enum Moment {
     Commit(u64),
     /// The last commit that is not later, in microseconds since 1970.
     Time(u64),
+}
+
+impl fmt::Display for Moment {
+    /// As it is read again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Commit(commit) => write!(f, "{commit}"),
+            Self::Time(time_us) => f.write_str(&time_text(*time_us)),
+        }
+    }
 }
 
 /// What is no moment.

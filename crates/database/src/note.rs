@@ -95,6 +95,29 @@ impl Place {
         }
     }
 
+    /// The place of `length` characters from a line and a column of `text`, as another `Place` or a server tells
+    /// them; `None` if the text has no such place.
+    #[must_use]
+    pub fn find(text: &str, line: usize, column: usize, length: usize) -> Option<Self> {
+        let mut start = 0;
+        for _ in 1..line {
+            start += text.get(start..)?.find('\n')? + 1;
+        }
+        let own = text.get(start..)?.lines().next().unwrap_or_default();
+        let offset = |characters: usize| {
+            let mut ends = own.char_indices().map(|(at, _)| at).chain([own.len()]);
+            ends.nth(characters)
+        };
+        let begin = column.checked_sub(1).filter(|_| line > 0)?;
+        let from = offset(begin)?;
+        let to = begin.checked_add(length).and_then(offset);
+        Some(Self::new(
+            text,
+            start + from,
+            start + to.unwrap_or(own.len()),
+        ))
+    }
+
     /// The excerpt of the text with carets below the place, two lines.
     #[must_use]
     pub fn caret_text(&self) -> String {
@@ -159,6 +182,13 @@ mod tests {
             "note at line 2, column 14: nothing binds ?naem; did you mean ?name?\n  \
              WHERE { ?\u{e9} a ?naem }\n               ^^^^^"
         );
+        let place = note.place.unwrap();
+        let found = |line, column, length| Place::find(text, line, column, length);
+        assert_eq!(found(2, 14, 5), Some(place));
+        assert_eq!(found(2, 20, 9).unwrap().length, 1);
+        for (line, column) in [(0, 0), (1, 0), (3, 1), (2, 21), (usize::MAX, 1)] {
+            assert_eq!(found(line, column, usize::MAX), None, "{line} {column}");
+        }
         let note = Note::new(NoteKind::DatabaseEmpty, "nothing there");
         assert_eq!(note.to_string(), "note: nothing there");
     }

@@ -205,6 +205,12 @@ pub struct UpdateOptions {
     pub using_graphs: Vec<NamedNode>,
     /// The named graphs of WHERE, as `using-named-graph-uri` of the protocol.
     pub using_named_graphs: Vec<NamedNode>,
+    /// The graph that takes what is added to the default graph, as `insert-graph-uri` of RDF4J. Not beside
+    /// USING and WITH in the text.
+    pub insert_graph: Option<NamedNode>,
+    /// The graphs that lose what is removed from the default graph, as `remove-graph-uri` of RDF4J; without any
+    /// the default graph itself.
+    pub remove_graphs: Vec<GraphName>,
     /// Values that variables of WHERE and of templates have from outside, wherever they stand. A blank node
     /// cannot be one. Data of INSERT DATA and DELETE DATA has no variables.
     pub bindings: Vec<(Variable, Term)>,

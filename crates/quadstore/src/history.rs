@@ -17,7 +17,7 @@ mod retention;
 
 pub use difference::{Difference, QuadChange};
 pub use feed::{CommitChanges, Feed};
-pub use list::CommitInfo;
+pub use list::{CommitInfo, CommitList};
 pub use retention::Retention;
 
 use std::sync::atomic::Ordering;

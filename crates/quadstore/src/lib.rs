@@ -40,7 +40,7 @@ pub use delta::{
     Changes, CheckpointOptions, Delta, EffectiveChanges, GraphChange, NewTerms, Probed, Resolved,
 };
 pub use error::{Error, Result};
-pub use history::{CommitChanges, CommitInfo, Difference, Feed, QuadChange, Retention};
+pub use history::{CommitChanges, CommitInfo, CommitList, Difference, Feed, QuadChange, Retention};
 pub use info::{DeltaInfo, Info, LogInfo, TreeInfo};
 pub use quad_store::QuadStore;
 pub use read::{

@@ -156,15 +156,20 @@ impl Run {
                 other => panic!("commit {commit}: {:?}", other.err()),
             }
         }
-        let mut listed = Vec::new();
-        let list = &mut |info| {
-            listed.push(info);
-            Ok(true)
+        let listed = |before| {
+            let mut list = store.list_commits(before);
+            let mut listed = Vec::new();
+            while let Some(info) = list.next().unwrap() {
+                listed.push(info);
+            }
+            listed
         };
-        store.commits(list).unwrap();
         let mut expected = self.infos[oldest as usize..].to_vec();
         expected.reverse();
-        assert_eq!(listed, expected);
+        assert_eq!(listed(None), expected);
+        let middle = u64::midpoint(oldest, self.last());
+        expected.retain(|info| info.commit < middle);
+        assert_eq!(listed(Some(middle)), expected);
         let (commit, last) = (self.last() + 1, self.last());
         let error = store.at(commit).err().unwrap();
         assert!(

@@ -16,6 +16,7 @@ mod ids;
 mod kept;
 mod pending;
 mod run;
+mod targets;
 mod template;
 
 use stoa_quadstore::{ChangeCounts, CommitOptions, TransactionOptions};
@@ -31,6 +32,7 @@ use crate::query::{Operation, with_request};
 use crate::transaction::{CommitSummary, Transaction};
 use kept::Kept;
 use run::Run;
+use targets::Targets;
 
 /// What an update did.
 pub type UpdateSummary = CommitSummary;
@@ -80,6 +82,7 @@ impl Database {
             &options.bindings,
             |operations| {
                 check_dataset(operations, options)?;
+                let targets = Targets::of(options);
                 let kept = Kept::new(self.runtime());
                 let begin = TransactionOptions {
                     unvalidated: run::is_blind(operations),
@@ -96,6 +99,7 @@ impl Database {
                         transaction: &mut transaction,
                         kept: &kept,
                         started,
+                        targets: &targets,
                         counts: none(),
                     };
                     let outcome = run.operations(operations).and_then(|()| {
@@ -134,6 +138,7 @@ impl Transaction {
             &options.bindings,
             |operations| {
                 check_dataset(operations, options)?;
+                let targets = Targets::of(options);
                 let kept = Kept::new(&runtime);
                 let savepoint = self.inner().savepoint();
                 let mut run = Run {
@@ -142,6 +147,7 @@ impl Transaction {
                     transaction: self.inner(),
                     kept: &kept,
                     started,
+                    targets: &targets,
                     counts: none(),
                 };
                 match run.operations(operations) {
@@ -204,11 +210,20 @@ fn none() -> ChangeCounts {
 
 /// The protocol lets a dataset be told once only (SPARQL 1.1 Protocol, 2.2.3).
 fn check_dataset(operations: &[Operation], options: &UpdateOptions) -> Result<()> {
-    let is_given = !options.using_graphs.is_empty() || !options.using_named_graphs.is_empty();
-    if is_given && run::has_dataset(operations) {
+    let is_read = !options.using_graphs.is_empty() || !options.using_named_graphs.is_empty();
+    let (option, what) = if is_read {
+        ("using-graph-uri", "what it reads")
+    } else if options.insert_graph.is_some() {
+        ("insert-graph-uri", "where it writes")
+    } else if !options.remove_graphs.is_empty() {
+        ("remove-graph-uri", "where it writes")
+    } else {
+        return Ok(());
+    };
+    if run::has_dataset(operations) {
         return Err(Error::InvalidOption {
-            option: "using-graph-uri",
-            reason: "the update says itself what it reads, by USING or WITH".to_owned(),
+            option,
+            reason: format!("the update says itself {what}, by USING or WITH"),
         });
     }
     Ok(())

@@ -17,6 +17,7 @@ use stoa_terms::TermId;
 use super::ids::Ids;
 use super::kept::Kept;
 use super::pending::Pending;
+use super::targets::Targets;
 use super::template::{Filling, Templates};
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
@@ -36,6 +37,8 @@ pub(super) struct Run<'a> {
     pub(super) kept: &'a Arc<Kept>,
     /// When it was begun, on the clock of the runtime.
     pub(super) started: Duration,
+    /// The graphs that stand for the default graph.
+    pub(super) targets: &'a Targets,
     /// What the operations have changed.
     pub(super) counts: ChangeCounts,
 }
@@ -86,7 +89,8 @@ impl Run<'_> {
             self.check()?;
             let mut terms = Terms::default();
             for quad in quads {
-                terms.push(quad.subject.clone().into(), &quad.graph_name);
+                let graph = self.targets.added_to(&quad.graph_name);
+                terms.push(quad.subject.clone().into(), graph);
                 terms.list.push(quad.predicate.clone().into());
                 terms.list.push(quad.object.clone());
             }
@@ -104,9 +108,11 @@ impl Run<'_> {
             self.check()?;
             let mut terms = Terms::default();
             for quad in quads {
-                terms.push(quad.subject.clone().into(), &quad.graph_name);
-                terms.list.push(quad.predicate.clone().into());
-                terms.list.push(quad.object.clone().into());
+                for graph in self.targets.removed_from(&quad.graph_name) {
+                    terms.push(quad.subject.clone().into(), graph);
+                    terms.list.push(quad.predicate.clone().into());
+                    terms.list.push(quad.object.clone().into());
+                }
             }
             for quad in terms.quads(self.transaction, &mut ids)? {
                 pending.remove(quad, self.runtime.memory())?;
@@ -123,7 +129,9 @@ impl Run<'_> {
             query::prepare_parsed(self.runtime, view, &modify.query, &options, services)?;
         let context = Arc::clone(query.context());
         let mut ids = Ids::new(self.transaction);
-        let templates = Templates::new(modify, self.transaction, &mut ids)?;
+        let (delete, insert) = self.targets.templates(modify);
+        let found = (&*self.transaction, &mut ids);
+        let templates = Templates::new(&delete, &insert, &modify.variables, found)?;
         let mut pending = Pending::default();
         let mut filling = Filling {
             context: &context,
@@ -193,7 +201,7 @@ impl Run<'_> {
         let options = DocumentOptions {
             format,
             base: Some(source.as_str().to_owned()),
-            graph: match destination {
+            graph: match self.targets.added_to(destination) {
                 ParsedGraph::DefaultGraph => None,
                 ParsedGraph::NamedNode(graph) => Some(GraphName::NamedNode(graph.clone())),
             },

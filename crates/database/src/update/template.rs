@@ -20,7 +20,6 @@ use stoa_terms::{Kind, TermId};
 use super::ids::Ids;
 use super::pending::{Pending, Quad};
 use crate::error::{Error, Result};
-use crate::query::Modify;
 
 /// A place of a template.
 enum Part {
@@ -43,22 +42,27 @@ pub(super) struct Templates {
 }
 
 impl Templates {
-    /// Looks the constants up.
-    pub(super) fn new(modify: &Modify, transaction: &Transaction, ids: &mut Ids) -> Result<Self> {
+    /// Looks the constants up. The variables are those that WHERE gives, in their order.
+    pub(super) fn new(
+        delete: &[QuadPattern],
+        insert: &[QuadPattern],
+        variables: &[Variable],
+        (transaction, ids): (&Transaction, &mut Ids),
+    ) -> Result<Self> {
         let mut constants = Constants::default();
-        for quad in modify.delete.iter().chain(&modify.insert) {
+        for quad in delete.iter().chain(insert) {
             constants.quad(quad);
         }
         let found = ids.of(transaction, &constants.terms)?;
-        let columns = modify.variables.iter().enumerate();
+        let columns = variables.iter().enumerate();
         let mut builder = Builder {
             constants: constants.numbers,
             ids: found,
             columns: columns.map(|(column, name)| (name, column)).collect(),
             blank_nodes: HashMap::default(),
         };
-        let delete = builder.quads(&modify.delete)?;
-        let insert = builder.quads(&modify.insert)?;
+        let delete = builder.quads(delete)?;
+        let insert = builder.quads(insert)?;
         Ok(Self {
             delete,
             insert,

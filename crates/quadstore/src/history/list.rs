@@ -1,6 +1,6 @@
 //! The list of commits, from the records of the log and the roots of bulk loads.
 
-use stoa_storage::{LogReader, RetainedRoot};
+use stoa_storage::{LogReader, Reservation, RetainedRoot};
 
 use crate::commit::record::{self, Head};
 use crate::error::{Error, Result};
@@ -27,55 +27,99 @@ pub struct CommitInfo {
     pub is_load: bool,
 }
 
+/// The commits that are kept, the newest first, piece by piece.
+pub struct CommitList {
+    store: QuadStore,
+    /// Roots whose commits are still to come, the newest at the end.
+    roots: Vec<RetainedRoot>,
+    /// The oldest commit that can be read, which is not one of the list.
+    oldest: u64,
+    /// The newest commit that is still to come.
+    end: u64,
+    /// What comes next, the newest at the end: commits between two roots, no more than what a checkpoint has
+    /// room for.
+    segment: Vec<CommitInfo>,
+    /// The memory of the segment.
+    room: Option<Reservation>,
+}
+
 impl QuadStore {
-    /// Tells `each` of the commits after the oldest that can be read, the newest first, until it returns
-    /// `false`.
-    ///
-    /// # Errors
-    /// What the files give, and what `each` does.
-    pub fn commits(&self, each: &mut dyn FnMut(CommitInfo) -> Result<bool>) -> Result<()> {
+    /// Lists the commits after the oldest that can be read, the newest first; if there is a commit to begin
+    /// before, only those before it.
+    #[must_use]
+    pub fn list_commits(&self, before: Option<u64>) -> CommitList {
         let last = self.snapshot().commit();
         let roots = self.0.roots();
-        let oldest = self.0.oldest(&roots, last);
-        let mut end = last;
-        for (index, root) in roots.iter().enumerate().rev() {
-            // Between two roots there are no more than what a checkpoint has room for.
-            let mut segment = Vec::new();
-            if root.commit < end {
-                self.segment(root, end, &mut segment)?;
+        CommitList {
+            store: self.clone(),
+            oldest: self.0.oldest(&roots, last),
+            end: before.map_or(last, |before| last.min(before.saturating_sub(1))),
+            roots,
+            segment: Vec::new(),
+            room: None,
+        }
+    }
+}
+
+impl CommitList {
+    /// The next commit; `None` if there is none.
+    ///
+    /// # Errors
+    /// What the files give, and if the memory budget has no room for the commits between two checkpoints.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an error ends it, which an iterator does not tell"
+    )]
+    pub fn next(&mut self) -> Result<Option<CommitInfo>> {
+        loop {
+            if let Some(info) = self.segment.pop() {
+                return Ok(Some(info).filter(|info| info.commit > self.oldest));
             }
-            let before = index.checked_sub(1).and_then(|before| roots.get(before));
-            if before.is_some_and(|before| before.commit < root.commit)
-                && let Some(loaded) = self.load_of(root)?
-            {
-                segment.insert(0, loaded);
+            let Some(root) = self.roots.pop() else {
+                return Ok(None);
+            };
+            if self.end <= self.oldest {
+                return Ok(None);
             }
-            for info in segment.into_iter().rev() {
-                if info.commit <= oldest || !each(info)? {
-                    return Ok(());
-                }
-            }
-            end = root.commit.min(end);
-            if end <= oldest {
-                break;
-            }
+            self.fill(&root)?;
+            self.end = root.commit.min(self.end);
+        }
+    }
+
+    /// Takes the commits up to the end that a root ends with, or that stand behind it.
+    fn fill(&mut self, root: &RetainedRoot) -> Result<()> {
+        self.room = None;
+        let before = self.roots.last();
+        if root.commit <= self.end
+            && before.is_some_and(|before| before.commit < root.commit)
+            && let Some(loaded) = self.store.load_of(root)?
+        {
+            self.segment.push(loaded);
+        }
+        if root.commit < self.end {
+            self.read(root)?;
         }
         Ok(())
     }
 
-    /// Adds the commits that have records behind a root, up to `end`.
-    fn segment(&self, root: &RetainedRoot, end: u64, segment: &mut Vec<CommitInfo>) -> Result<()> {
-        let mut records = match self.0.records_behind(root) {
+    /// Adds the commits that have records behind a root.
+    fn read(&mut self, root: &RetainedRoot) -> Result<()> {
+        let mut records = match self.store.0.records_behind(root) {
             // It has expired meanwhile, and so have all before.
             Err(Error::Storage(stoa_storage::Error::LogReleased { .. })) => return Ok(()),
             records => records?,
         };
+        let budget = self.store.0.budget();
+        let mut room = budget.try_reserve(0).map_err(stoa_storage::Error::from)?;
         while let Some(record) = records.next()? {
-            if record.commit > end {
+            if record.commit > self.end {
                 break;
             }
             let head = read_head(&mut records)?;
-            segment.push(CommitInfo {
+            let length = head.message.as_ref().map_or(0, String::len);
+            let bytes = u64::try_from(size_of::<CommitInfo>() + length).unwrap_or(u64::MAX);
+            room.grow(bytes).map_err(stoa_storage::Error::from)?;
+            self.segment.push(CommitInfo {
                 commit: record.commit,
                 time_us: record.time,
                 added: head.added,
@@ -83,13 +127,16 @@ impl QuadStore {
                 message: head.message,
                 is_load: false,
             });
-            if record.commit == end {
+            if record.commit == self.end {
                 break;
             }
         }
+        self.room = Some(room);
         Ok(())
     }
+}
 
+impl QuadStore {
     /// The bulk load that a root ends with, if it does.
     pub(super) fn load_of(&self, root: &RetainedRoot) -> Result<Option<CommitInfo>> {
         let Some(found) = self.store().retained_root(root.checkpoint)? else {
