@@ -1,4 +1,5 @@
-//! What a command sends to a server that is running: one request whose body is made while it is sent.
+//! What a command sends to a server that is running. Here, one request whose body is made while it is sent; in `ask`,
+//! one whose answer is taken while it comes.
 //!
 //! The server is asked first whether it wants the body (`Expect: 100-continue`), so that a client which may not
 //! write learns it before it has sent anything. A body that is dropped before its end breaks the connection
@@ -6,6 +7,9 @@
 //!
 //! # Limits
 //! [`PIECES_MAX`] pieces wait to be sent.
+
+mod ask;
+mod note;
 
 use std::future::Future;
 use std::io;
@@ -20,7 +24,7 @@ use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, EXPECT, HOST, HeaderValue, USER_AGENT};
 use hyper::http::request::Builder;
-use hyper::{Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -30,6 +34,9 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::fetch::{Target, connector};
+
+pub(crate) use ask::{Ask, Failure, Taker, ask, query_of};
+pub(crate) use note::notes;
 
 /// Pieces between those who make them and the socket.
 const PIECES_MAX: usize = 8;
@@ -198,13 +205,21 @@ fn head(
     content_type: Option<&'static str>,
     token: Option<&str>,
 ) -> Result<Builder, String> {
-    let mut head = Request::post(&target.path)
-        .header(HOST, target.authority())
-        .header(USER_AGENT, concat!("stoa/", env!("CARGO_PKG_VERSION")));
+    let mut head = begun(Method::POST, target, token)?;
     if let Some(content_type) = content_type {
         head = head.header(CONTENT_TYPE, content_type);
         head = head.header(EXPECT, "100-continue");
     }
+    Ok(head)
+}
+
+/// What all requests begin with.
+fn begun(method: Method, target: &Target, token: Option<&str>) -> Result<Builder, String> {
+    let mut head = Request::builder()
+        .method(method)
+        .uri(&target.path)
+        .header(HOST, target.authority())
+        .header(USER_AGENT, concat!("stoa/", env!("CARGO_PKG_VERSION")));
     if let Some(token) = token {
         let bearer = HeaderValue::from_str(&format!("Bearer {token}"));
         let mut bearer = bearer.map_err(|_| "the token is not ASCII".to_owned())?;
@@ -244,18 +259,7 @@ impl Body for Pieces {
 
 /// Sends the request and reads the whole answer.
 async fn exchange(target: &Target, request: Request<Pieces>) -> Result<Value, String> {
-    let stream = connect(target).await?;
-    let response = if target.is_tls {
-        let name = ServerName::try_from(target.host.clone())
-            .map_err(|error| format!("{} is no host for TLS: {error}", target.host))?;
-        let stream = connector()?
-            .connect(name, stream)
-            .await
-            .map_err(|error| format!("TLS with {} failed: {error}", target.host))?;
-        transmit(stream, request).await?
-    } else {
-        transmit(stream, request).await?
-    };
+    let response = respond(target, request).await?;
     let status = response.status();
     let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX);
     let body = body.collect().await;
@@ -271,10 +275,33 @@ async fn exchange(target: &Target, request: Request<Pieces>) -> Result<Value, St
     })
 }
 
-async fn transmit(
+/// Sends the request and reads the head of the answer.
+async fn respond<B>(target: &Target, request: Request<B>) -> Result<Response<Incoming>, String>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let stream = connect(target).await?;
+    if !target.is_tls {
+        return transmit(stream, request).await;
+    }
+    let name = ServerName::try_from(target.host.clone())
+        .map_err(|error| format!("{} is no host for TLS: {error}", target.host))?;
+    let stream = connector()?
+        .connect(name, stream)
+        .await
+        .map_err(|error| format!("TLS with {} failed: {error}", target.host))?;
+    transmit(stream, request).await
+}
+
+async fn transmit<B>(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    request: Request<Pieces>,
-) -> Result<Response<Incoming>, String> {
+    request: Request<B>,
+) -> Result<Response<Incoming>, String>
+where
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let broken = |error: hyper::Error| match std::error::Error::source(&error) {
         Some(source) => format!("the connection failed: {error}: {source}"),
         None => format!("the connection failed: {error}"),

@@ -6,6 +6,7 @@
 
 mod cli;
 mod client;
+mod commit_table;
 mod fetch;
 mod http;
 mod memory;

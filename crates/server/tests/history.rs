@@ -6,6 +6,8 @@ use std::path::Path;
 
 use support::{QUERY, Server, assert_failed, loaded, output, stoa, text};
 
+#[path = "support/http_client.rs"]
+mod http_client;
 mod support;
 
 const COUNT: &str = "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }";
@@ -149,6 +151,110 @@ fn commits_are_compared() {
     assert!(list.contains("\t2\t0\tchange\ttwo in a graph\n"), "{list}");
     let unknown = stoa(folder, &["diff", "--db", "db", "3", "9"]);
     assert_failed(&unknown, 1, &["there is no commit 9"]);
+}
+
+#[test]
+fn dumps_are_of_any_commit() {
+    let folder = loaded();
+    let folder = folder.path();
+    load(folder, 2, &["--retain", "all"]);
+    let update = ["update", "--db", "db", "--durability", "relaxed"];
+    output(folder, &[&update[..], &["CLEAR ALL"]].concat());
+    let dump = |at: &str| output(folder, &["dump", "--db", "db", "--at", at]);
+    assert_eq!(dump("1"), support::ONE);
+    assert_eq!(dump("2").lines().count(), 2);
+    assert_eq!(dump("3"), "");
+    let trig = output(
+        folder,
+        &["dump", "--db", "db", "--at", "1", "--format", "trig"],
+    );
+    assert!(trig.contains("http://a/s"), "{trig}");
+    let wrong = stoa(folder, &["dump", "--db", "db", "--at", "9"]);
+    assert_failed(&wrong, 1, &["there is no commit 9: the last one is 3"]);
+    let how = stoa(
+        folder,
+        &["update", "--db", "db", "--durability", "none", "CLEAR ALL"],
+    );
+    assert_failed(&how, 2, &["give full or relaxed"]);
+}
+
+#[test]
+fn commits_are_listed_and_compared_over_http() {
+    let folder = loaded();
+    let folder = folder.path();
+    load(folder, 2, &["--retain", "all"]);
+    let message = "with, a \"message\"";
+    let insert = "INSERT DATA { GRAPH <http://a/g> { <http://a/s> <http://a/p> 'x' } }";
+    output(
+        folder,
+        &["update", "--db", "db", "--message", message, insert],
+    );
+    let local = |format: &str| output(folder, &["log", "--db", "db", "--format", format]);
+    let lists = ["json", "csv", "tsv", "table"].map(|format| (format, local(format)));
+    let patch = output(folder, &["diff", "--db", "db", "1", "3"]);
+    let server = Server::start(folder, &[]);
+    let get = |target: &str, headers: &[(&str, &str)]| {
+        http_client::request(&server.address, "GET", target, headers, b"")
+    };
+    for (format, list) in lists {
+        let answer = get(&format!("/log?format={format}"), &[]);
+        assert_eq!((answer.status, answer.text()), (200, list), "{format}");
+        assert!(answer.is_whole);
+        let headers = ["stoa-commit", "stoa-oldest-commit", "stoa-retention"];
+        let headers = headers.map(|name| answer.header(name).unwrap());
+        assert_eq!(headers, ["3", "1", "all"]);
+    }
+    let types = [
+        "application/json",
+        "text/csv",
+        "text/tab-separated-values",
+        "text/plain",
+    ];
+    for media_type in types {
+        let answer = get("/log", &[("Accept", media_type)]);
+        assert!(
+            answer
+                .header("content-type")
+                .unwrap()
+                .starts_with(media_type)
+        );
+    }
+    assert!(get("/log", &[]).text().starts_with("[{\""));
+    // Pages of one.
+    let page = |rest: &str| get(&format!("/log?format=csv&limit=1{rest}"), &[]).text();
+    assert!(page("").contains("\n3,") && !page("").contains("\n2,"));
+    assert!(page("&before=3").contains("\n2,") && !page("&before=3").contains("\n1,"));
+    assert_eq!(page("&before=2").lines().count(), 1);
+
+    let compared = get("/diff?from=1&to=3", &[]);
+    assert_eq!((compared.status, compared.text()), (200, patch));
+    assert_eq!(
+        compared.header("content-type"),
+        Some("application/rdf-patch")
+    );
+    for (target, status, part) in [
+        ("/log?limit=x", 400, "the parameter limit is a number"),
+        ("/log?format=xml", 400, "one of json, csv, tsv and table"),
+        ("/diff?from=1", 400, "/diff?from=17&to=23"),
+        (
+            "/diff?from=now&to=1",
+            400,
+            "the parameter from: give the number of a commit",
+        ),
+        ("/diff?from=1&to=9", 404, "there is no commit 9"),
+        ("/diff?from=0&to=1", 410, "commit 0 is not kept any more"),
+    ] {
+        let answer = get(target, &[]);
+        assert_eq!(answer.status, status, "{target}: {}", answer.text());
+        assert!(answer.text().contains(part), "{target}: {}", answer.text());
+    }
+    let other = get("/log", &[("Accept", "image/png")]);
+    assert_eq!(other.status, 406, "{}", other.text());
+    let wrong = http_client::request(&server.address, "POST", "/log", &[], b"");
+    assert_eq!(
+        (wrong.status, wrong.header("allow")),
+        (405, Some("GET, HEAD, OPTIONS"))
+    );
 }
 
 #[test]

@@ -14,7 +14,7 @@ use support::{
 mod support;
 
 /// The options that the tests below see at work; `--allow-service` is seen in service.rs, those of `update` in
-/// update.rs, `--token` in access.rs, `--server` in load_server.rs, `--transaction-timeout` in rdf4j.rs, `--io` and
+/// update.rs, `--token` in access.rs, `--server` in load_server.rs and remote.rs, `--transaction-timeout` in rdf4j.rs, `--io` and
 /// `--scheme` by the tests of storage and of schemes, `backup`, `restore`, `compact`, `--backup-dir` and
 /// `--archive-log` in backup.rs, `--retain`, `--at`, `log` and `diff` in history.rs.
 const SHOWN: [(&str, &[&str]); 13] = [
@@ -51,7 +51,9 @@ const SHOWN: [(&str, &[&str]); 13] = [
             "--format",
             "--io",
             "--memory",
+            "--server",
             "--timeout",
+            "--token",
         ],
     ),
     (
@@ -63,12 +65,15 @@ const SHOWN: [(&str, &[&str]); 13] = [
             "--base",
             "--db",
             "--default-graph",
+            "--durability",
             "--file",
             "--io",
             "--memory",
             "--message",
             "--retain",
+            "--server",
             "--timeout",
+            "--token",
         ],
     ),
     (
@@ -94,11 +99,17 @@ const SHOWN: [(&str, &[&str]); 13] = [
             "--transaction-timeout",
         ],
     ),
-    ("dump", &["--db", "--format", "--io"]),
+    (
+        "dump",
+        &["--at", "--db", "--format", "--io", "--server", "--token"],
+    ),
     ("info", &["--db", "--io"]),
     ("check", &["--db", "--io"]),
-    ("diff", &["--db", "--io"]),
-    ("log", &["--db", "--format", "--io", "--limit"]),
+    ("diff", &["--db", "--io", "--server", "--token"]),
+    (
+        "log",
+        &["--db", "--format", "--io", "--limit", "--server", "--token"],
+    ),
     (
         "checkpoint",
         &[

@@ -296,9 +296,9 @@ fn each_address_answers_as_the_client_expects() {
             "POST",
             "/statements",
             FORM,
-            "update=CLEAR+ALL&remove-graph-uri=http://a/g",
+            "update=WITH+%3Chttp://a/g%3E+DELETE%7B?s+?p+?o%7DWHERE%7B?s+?p+?o%7D&remove-graph-uri=http://a/g",
             400,
-            "the parameter remove-graph-uri is not supported",
+            "remove-graph-uri: the update says itself where it writes",
         ),
         // Documents that cannot be read.
         ("POST", "/statements", NT, "oops", 400, "MALFORMED DATA: "),
@@ -903,4 +903,97 @@ fn namespaces_are_set_by_many_at_once() {
     );
     let count = all.text().matches("http://a/").count();
     assert_eq!(count, 1, "{}", all.text());
+}
+
+/// As the client sends the dataset of an update: graphs that take the place of the default graph.
+#[test]
+fn updates_have_graphs_of_their_own() {
+    let (server, _folder) = serve(&[]);
+    let update = |text: &str, graphs: &str| {
+        let form = format!("queryLn=SPARQL&update={}{graphs}", encoded(text));
+        send(
+            &server,
+            "POST",
+            &format!("{R}/statements"),
+            FORM,
+            form.as_bytes(),
+        )
+    };
+    let nil = format!(
+        "&remove-graph-uri={}",
+        encoded("http://rdf4j.org/schema/rdf4j#nil")
+    );
+    let (g, h) = (
+        "&insert-graph-uri=http://a/g",
+        "&insert-graph-uri=http://a/h",
+    );
+    let from_both = "&remove-graph-uri=http://a/g&remove-graph-uri=http://a/h";
+    let s = "<http://a/s> <http://a/p>";
+    let insert = format!("INSERT DATA {{ {s} 'd' . GRAPH <http://a/x> {{ {s} 'x' }} }}");
+    let copy =
+        format!("INSERT {{ {s} ?o . GRAPH <http://a/y> {{ {s} 'y' }} }} WHERE {{ ?s ?p ?o }}");
+    let steps: [(&str, String, Vec<&str>); 7] = [
+        (&insert, g.to_owned(), vec!["d g", "x x"]),
+        (
+            &insert,
+            "&insert-graph-uri=null".to_owned(),
+            vec!["d", "d g", "x x"],
+        ),
+        (
+            &copy,
+            format!("{h}&using-graph-uri=http://a/x"),
+            vec!["d", "d g", "x h", "x x", "y y"],
+        ),
+        (
+            &format!("DELETE DATA {{ {s} 'd' , 'x' }}"),
+            from_both.to_owned(),
+            vec!["d", "x x", "y y"],
+        ),
+        (
+            &format!(
+                "DELETE {{ {s} ?o . GRAPH <http://a/y> {{ {s} ?y }} }} INSERT {{ {s} 'new' }}
+                WHERE {{ {s} ?o GRAPH <http://a/y> {{ {s} ?y }} }}"
+            ),
+            format!("{nil}{from_both}{g}"),
+            vec!["new g", "x x"],
+        ),
+        // Without any, they are what they are elsewhere.
+        (
+            &format!("DELETE DATA {{ {s} 'new' }}"),
+            String::new(),
+            vec!["new g", "x x"],
+        ),
+        // What names its graphs is not about these.
+        (
+            "CLEAR DEFAULT ; DROP GRAPH <http://a/g>",
+            from_both.to_owned(),
+            vec!["x x"],
+        ),
+    ];
+    for (text, graphs, expected) in steps {
+        let done = update(text, &graphs);
+        assert_eq!(done.status, 204, "{text}: {}", done.text());
+        let short = |line: &String| {
+            let line = line
+                .replace("<http://a/s> <http://a/p> ", "")
+                .replace("http://a/", "");
+            line.replace(['<', '>', '"', '.'], "").trim().to_owned()
+        };
+        let all = statements(&server, &format!("{R}/statements"));
+        let mut all: Vec<String> = all.iter().map(short).collect();
+        all.sort();
+        assert_eq!(all, expected, "{text} {graphs}");
+    }
+    for (graphs, part) in [
+        (
+            "&insert-graph-uri=x",
+            "insert-graph-uri: x is not an absolute IRI",
+        ),
+        (&format!("{g}{h}"), "insert-graph-uri is given twice"),
+    ] {
+        let wrong = update("CLEAR ALL", graphs);
+        assert_eq!(wrong.status, 400);
+        assert!(wrong.text().contains(part), "{}", wrong.text());
+    }
+    assert_eq!(get(&server, &format!("{R}/size"), "").text(), "1");
 }

@@ -13,6 +13,7 @@ use stoa_database::{
 };
 
 use crate::client::ServerUrl;
+use crate::commit_table::TableFormat;
 use crate::fetch::{Fetcher, Prefix};
 use crate::http::{RESERVED, is_name};
 
@@ -56,14 +57,16 @@ Examples:
   stoa query --db mydb 'SELECT ?p (COUNT(*) AS ?n) { ?s ?p ?o } GROUP BY ?p'
   stoa query --db mydb -f report.rq --format csv > report.csv
   stoa query --db mydb --at 2026-11-21T16:00:00Z 'ASK { ?s ?p ?o }'
-  stoa query --db mydb --allow-service https://example.org/sparql -f federated.rq")]
+  stoa query --db mydb --allow-service https://example.org/sparql -f federated.rq
+  stoa query --server http://127.0.0.1:7878/ 'ASK { ?s ?p ?o }'")]
     Query(Query),
     /// Change a database by SPARQL Update: all of a request or, after an error, nothing of it
     #[command(after_help = "\
 Examples:
   stoa update --db mydb 'PREFIX : <http://example.org/> INSERT DATA { :alice :knows :bob }'
   stoa update --db mydb -f first.ru -f second.ru
-  stoa update --db mydb --allow-load https://example.org/ 'LOAD <https://example.org/data.ttl>'")]
+  stoa update --db mydb --allow-load https://example.org/ 'LOAD <https://example.org/data.ttl>'
+  stoa update --server http://127.0.0.1:7878/ --message tidy 'DROP GRAPH <http://example.org/old>'")]
     Update(Update),
     /// Answer SPARQL queries over HTTP
     #[command(after_help = "\
@@ -77,8 +80,10 @@ Examples:
     Serve(Serve),
     /// Write all quads to standard output
     #[command(after_help = "\
-Example:
-  stoa dump --db mydb --format trig | gzip > mydb.trig.gz")]
+Examples:
+  stoa dump --db mydb --format trig | gzip > mydb.trig.gz
+  stoa dump --db mydb --at 2026-11-20 > yesterday.nq
+  stoa dump --server http://127.0.0.1:7878/ > served.nq")]
     Dump(Dump),
     /// Show what is in a database and how it lies on disk
     #[command(after_help = "\
@@ -96,13 +101,15 @@ What is kept is said with --retain of load, update and serve.
 
 Examples:
   stoa log --db mydb --limit 10
-  stoa log --db mydb --format json")]
+  stoa log --db mydb --format json
+  stoa log --server http://127.0.0.1:7878/ --limit 10")]
     Log(Log),
     /// Write what changed between two commits as RDF Patch
     #[command(after_help = "\
 Examples:
   stoa diff --db mydb 41 42
-  stoa diff --db mydb 2026-11-20T00:00:00Z 2026-11-21T00:00:00Z > day.rdfp")]
+  stoa diff --db mydb 2026-11-20T00:00:00Z 2026-11-21T00:00:00Z > day.rdfp
+  stoa diff --server http://127.0.0.1:7878/ 41 42")]
     Diff(Diff),
     /// Write what was committed since the last checkpoint into the sort orders
     #[command(after_help = "\
@@ -171,7 +178,7 @@ pub(super) struct Place {
 #[derive(Args, Debug)]
 pub(super) struct Log {
     #[command(flatten)]
-    pub(super) folder: Folder,
+    pub(super) place: Place,
     /// List so many commits at most
     #[arg(long, value_name = "N", env = "STOA_LIMIT")]
     pub(super) limit: Option<u64>,
@@ -183,32 +190,19 @@ pub(super) struct Log {
         env = "STOA_FORMAT",
         hide_possible_values = true
     )]
-    pub(super) format: Option<ListFormat>,
+    pub(super) format: Option<TableFormat>,
 }
 
 #[derive(Args, Debug)]
 pub(super) struct Diff {
     #[command(flatten)]
-    pub(super) folder: Folder,
+    pub(super) place: Place,
     /// The commit, or the time, from which the patch leads
     #[arg(value_name = "FROM", value_parser = parse_moment)]
     pub(super) from: Moment,
     /// The one to which it leads; may be the earlier one
     #[arg(value_name = "TO", value_parser = parse_moment)]
     pub(super) to: Moment,
-}
-
-/// How a list is written.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-pub(super) enum ListFormat {
-    /// Columns for people
-    Table,
-    /// An array of objects
-    Json,
-    /// Comma-separated values
-    Csv,
-    /// Tab-separated values
-    Tsv,
 }
 
 /// What a command that writes keeps of earlier commits.
@@ -320,7 +314,7 @@ pub(super) struct Load {
 #[derive(Args, Debug)]
 pub(super) struct Query {
     #[command(flatten)]
-    pub(super) folder: Folder,
+    pub(super) place: Place,
     /// The query
     #[arg(
         value_name = "QUERY",
@@ -351,7 +345,7 @@ pub(super) struct Query {
 #[derive(Args, Debug)]
 pub(super) struct Update {
     #[command(flatten)]
-    pub(super) folder: Folder,
+    pub(super) place: Place,
     /// The update
     #[arg(
         value_name = "UPDATE",
@@ -377,6 +371,10 @@ pub(super) struct Update {
     pub(super) documents: Documents,
     #[command(flatten)]
     pub(super) retain: Retain,
+    /// What a commit survives that was told: full (loss of power), the default, or relaxed (the end of the
+    /// process; loss of power takes the last second)
+    #[arg(long, value_name = "HOW", env = "STOA_DURABILITY", value_parser = parse_durability)]
+    pub(super) durability: Option<Durability>,
 }
 
 #[derive(Args, Debug)]
@@ -506,10 +504,13 @@ pub(super) struct Serve {
 #[derive(Args, Debug)]
 pub(super) struct Dump {
     #[command(flatten)]
-    pub(super) folder: Folder,
+    pub(super) place: Place,
     /// nq, trig or jsonld
     #[arg(long, env = "STOA_FORMAT", value_parser = parse_dump_format, default_value = "nq")]
     pub(super) format: DumpFormat,
+    /// Write the state after this commit, or at this time, such as 2026-11-21T16:00:00Z
+    #[arg(long, value_name = "COMMIT|TIME", env = "STOA_AT", value_parser = parse_moment)]
+    pub(super) at: Option<Moment>,
 }
 
 /// A database to serve: at the root, or under a name.

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use stoa_database::{
-    Access, CancelHandle, Database, Info, Input, JsonLdOptions, LoadOptions, LoadSummary,
+    Access, CancelHandle, Database, Info, Input, IoCalls, JsonLdOptions, LoadOptions, LoadSummary,
     OpenOptions, Runtime, RuntimeOptions, Skipped,
 };
 
@@ -159,16 +159,20 @@ fn unchanged(error: stoa_database::Error, path: &Path, is_new: bool) -> anyhow::
 }
 
 pub(super) fn dump(arguments: &Dump, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
-    let database = open_to_read(&arguments.folder)?;
+    if let Some(remote) = Remote::of(&arguments.place)? {
+        return remote.dump(arguments, interrupted);
+    }
+    let database = open_to_read(&arguments.place)?;
     let mut out = BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, std::io::stdout().lock());
     let cancel = CancelHandle::from_flag(Arc::clone(interrupted));
-    database.dump(arguments.format, &mut out, &cancel)?;
+    let state = database.state(arguments.at.as_ref())?;
+    state.dump(arguments.format, &mut out, &cancel)?;
     out.flush().context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn info(arguments: &Folder) -> anyhow::Result<ExitCode> {
-    let info = open_to_read(arguments)?.info()?;
+    let info = open_folder(arguments)?.info()?;
     let mut out = std::io::stdout().lock();
     out.write_all(info_text(&info).as_bytes())
         .context("cannot write to standard output")?;
@@ -337,7 +341,7 @@ pub(super) fn say_checkpoint(commit: u64, written: bool) {
 }
 
 pub(super) fn check(arguments: &Folder, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
-    let database = open_to_read(arguments)?;
+    let database = open_folder(arguments)?;
     let progress = Drawn::new(database.runtime().clock());
     let cancel = CancelHandle::from_flag(Arc::clone(interrupted));
     let result = database.check(&progress, &cancel);
@@ -369,14 +373,19 @@ pub(super) fn check(arguments: &Folder, interrupted: &Arc<AtomicBool>) -> anyhow
     })
 }
 
-pub(super) fn open_to_read(arguments: &Folder) -> anyhow::Result<Database> {
+/// Opens the database that a command reads from.
+pub(super) fn open_to_read(place: &Place) -> anyhow::Result<Database> {
+    open_shared(folder(place)?, place.io)
+}
+
+fn open_folder(arguments: &Folder) -> anyhow::Result<Database> {
+    open_shared(&arguments.db, arguments.io)
+}
+
+fn open_shared(path: &Path, io: IoCalls) -> anyhow::Result<Database> {
     let runtime = Runtime::new(RuntimeOptions {
-        io: arguments.io,
+        io,
         ..RuntimeOptions::default()
     })?;
-    Ok(Database::open(
-        &runtime,
-        &arguments.db,
-        &OpenOptions::default(),
-    )?)
+    Ok(Database::open(&runtime, path, &OpenOptions::default())?)
 }

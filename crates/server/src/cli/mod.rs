@@ -1,6 +1,7 @@
 //! The command line: arguments, signals, exit codes.
 
 mod arguments;
+mod asking;
 mod backup;
 mod commands;
 mod hints;
@@ -21,6 +22,7 @@ use clap::Parser as _;
 use stoa_database::Error;
 
 use arguments::{Arguments, Command};
+use asking::Refused;
 
 /// Exit code of a command that was interrupted by Ctrl-C or a request to end.
 const INTERRUPTED: u8 = 130;
@@ -53,7 +55,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Dump(dump) => commands::dump(&dump, &interrupted),
         Command::Info(info) => commands::info(&info),
         Command::Check(check) => commands::check(&check, &interrupted),
-        Command::Log(log) => history::log(&log),
+        Command::Log(log) => history::log(&log, &interrupted),
         Command::Diff(diff) => history::diff(&diff, &interrupted),
         Command::Checkpoint(checkpoint) => commands::checkpoint(&checkpoint, &interrupted),
         Command::Backup(backup) => backup::backup(&backup, &interrupted),
@@ -73,7 +75,10 @@ pub(crate) fn run() -> ExitCode {
             }
             let usage = error
                 .downcast_ref::<Error>()
-                .is_some_and(|error| matches!(error, Error::InvalidOption { .. }));
+                .is_some_and(|error| matches!(error, Error::InvalidOption { .. }))
+                || error
+                    .downcast_ref::<Refused>()
+                    .is_some_and(|refused| refused.is_usage);
             if usage { ExitCode::from(2) } else { code }
         }
     }

@@ -14,7 +14,9 @@ use stoa_database::{
 };
 
 use super::arguments::{DefaultGraph, Query};
+use super::commands::folder;
 use super::output::say;
+use super::remote::Remote;
 use crate::memory::{exceeded, reservable};
 
 /// Output is handed to the operating system in pieces of about this size.
@@ -26,16 +28,19 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
         (None, Some(path)) => read_text(path, "a query")?,
         (None, None) => anyhow::bail!("give a query, or a file of one with -f"),
     };
+    if let Some(remote) = Remote::of(&arguments.place)? {
+        return remote.query(text, &arguments, interrupted);
+    }
     let runtime = Runtime::new(RuntimeOptions {
         memory_bytes: arguments.limits.memory.map(reservable).transpose()?,
         fetch: arguments
             .limits
             .fetch()
             .context("cannot start the thread for SERVICE")?,
-        io: arguments.folder.io,
+        io: arguments.place.io,
         ..RuntimeOptions::default()
     })?;
-    let database = Database::open(&runtime, &arguments.folder.db, &OpenOptions::default())?;
+    let database = Database::open(&runtime, folder(&arguments.place)?, &OpenOptions::default())?;
     let options = QueryOptions {
         base: arguments.base,
         at: arguments.at,

@@ -1,4 +1,4 @@
-//! Commands that a running server carries out.
+//! Commands that a running server carries out; those that read and update are in `asking`.
 //!
 //! For `load --server` inputs are read here, as for a load into a folder, and go to the server as one stream of
 //! N-Quads, which becomes one commit there.
@@ -24,8 +24,8 @@ use crate::client::{ServerUrl, Upload};
 
 /// A database that is being served.
 pub(super) struct Remote<'a> {
-    server: &'a ServerUrl,
-    token: Option<String>,
+    pub(super) server: &'a ServerUrl,
+    pub(super) token: Option<String>,
 }
 
 impl<'a> Remote<'a> {
@@ -159,7 +159,7 @@ impl<'a> Remote<'a> {
         }
     }
 
-    fn failed(&self, reason: &str) -> anyhow::Error {
+    pub(super) fn failed(&self, reason: &str) -> anyhow::Error {
         anyhow!("{}: {reason}", self.server.text())
     }
 }

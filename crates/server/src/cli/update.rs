@@ -1,6 +1,6 @@
 //! `update`: requests of SPARQL Update, one commit each; what they changed goes to standard error.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,10 +12,15 @@ use stoa_database::{
 };
 
 use super::arguments::{DefaultGraph, Update};
+use super::commands::folder;
 use super::output::say;
 use super::query::{read_text, with_memory};
+use super::remote::Remote;
 use super::sizes::{count, counted};
 use crate::memory::reservable;
+
+/// An update, and the file that it was read from, if it was.
+pub(super) type Request<'a> = (Option<&'a Path>, String);
 
 pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
     // All files are read before anything is done: a wrong name makes no database.
@@ -24,9 +29,12 @@ pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow
         None => arguments
             .file
             .iter()
-            .map(|path| Ok((Some(path), read_text(path, "an update")?)))
-            .collect::<anyhow::Result<Vec<(Option<&PathBuf>, String)>>>()?,
+            .map(|path| Ok((Some(path.as_path()), read_text(path, "an update")?)))
+            .collect::<anyhow::Result<Vec<Request<'_>>>>()?,
     };
+    if let Some(remote) = Remote::of(&arguments.place)? {
+        return remote.update(&requests, &arguments, interrupted);
+    }
     let runtime = Runtime::new(RuntimeOptions {
         memory_bytes: arguments.limits.memory.map(reservable).transpose()?,
         fetch: arguments
@@ -37,14 +45,15 @@ pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow
             .documents
             .fetch()
             .context("cannot start the thread for LOAD")?,
-        io: arguments.folder.io,
+        io: arguments.place.io,
+        durability: arguments.durability.unwrap_or_default(),
         ..RuntimeOptions::default()
     })?;
     let access = OpenOptions {
         access: Access::Exclusive,
         create: true,
     };
-    let path = &arguments.folder.db;
+    let path = folder(&arguments.place)?;
     let database = match &arguments.archive_log {
         Some(archive) => Database::open_archiving(&runtime, path, &access, archive)?,
         None => Database::open(&runtime, path, &access)?,
@@ -54,10 +63,10 @@ pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow
     }
     arguments.retain.apply(&database)?;
     let options = UpdateOptions {
-        base: arguments.base,
+        base: arguments.base.clone(),
         timeout: arguments.limits.timeout,
         default_graph_union: arguments.limits.default_graph == DefaultGraph::Union,
-        message: arguments.message,
+        message: arguments.message.clone(),
         cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
         ..UpdateOptions::default()
     };
@@ -78,7 +87,7 @@ pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow
 }
 
 /// What an update did, in a line.
-fn told(file: Option<&PathBuf>, done: &UpdateSummary) -> String {
+pub(super) fn told(file: Option<&Path>, done: &UpdateSummary) -> String {
     let name = file.map_or_else(String::new, |file| format!("{}: ", file.display()));
     format!(
         "{name}{} added, {} removed; commit {}",

@@ -7,17 +7,19 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::{Body, Bytes, Frame};
-use hyper::header::HeaderValue;
+use hyper::header::HeaderMap;
 use stoa_database::oxrdf::NamedNode;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{
-    CancelHandle, Database, Dump, Error, GraphFormat, Note, Query, QueryKind, QueryOptions, Task,
-    TaskProgress, TaskStream,
+    CancelHandle, Database, Dump, Error, GraphFormat, Note, Patch, Query, QueryKind, QueryOptions,
+    Task, TaskProgress, TaskStream,
 };
 
 use super::accept::negotiate;
+use super::commits::CommitAnswer;
 use super::description::Description;
 use super::encoding::{Coding, ENCODED_BYTES_MIN, Encoder};
+use super::memento::Asked;
 use super::notes;
 use super::parameters::Parameters;
 use super::problem::Problem;
@@ -44,9 +46,25 @@ pub(crate) struct AnswerTask {
 pub(super) enum Work {
     /// A query that is still to be parsed and planned.
     Prepare(Box<QueryRequest>),
+    /// What is still to be found out, which may read from disk; `None` once it is.
+    Open(Option<Opening>),
     Answer(Box<Answer>),
-    Dump(Box<Dump>, GraphFormat),
+    Dump(Box<Dump>),
+    Patch(Box<Patch>),
+    Commits(Box<CommitAnswer>),
     Description(Box<Description>),
+    /// A text that is there as a whole.
+    Text(String),
+}
+
+/// Finds out what the answer is.
+pub(super) type Opening = Box<dyn FnOnce() -> Result<Opened, Problem> + Send>;
+
+/// An answer whose head is known.
+pub(super) struct Opened {
+    pub(super) work: Work,
+    pub(super) content_type: &'static str,
+    pub(super) headers: HeaderMap,
 }
 
 /// What the head of a response says of its body.
@@ -54,13 +72,17 @@ pub(super) enum Work {
 pub(super) struct Head {
     pub(super) content_type: &'static str,
     pub(super) coding: Coding,
-    /// Notes on the query.
-    pub(super) notes: Vec<HeaderValue>,
+    /// Notes on the query, and what an earlier state is.
+    pub(super) headers: HeaderMap,
 }
 
 /// What a client asks for.
 pub(super) struct QueryRequest {
     pub(super) source: QuerySource,
+    /// Which state is asked; not for one of a transaction.
+    pub(super) asked: Asked,
+    /// Whether the plan is wanted instead of the answer.
+    pub(super) explain: bool,
     pub(super) text: String,
     pub(super) options: QueryOptions,
     pub(super) format: Option<ResultFormat>,
@@ -73,11 +95,16 @@ pub(super) enum QuerySource {
     Transaction(Arc<OpenTransaction>),
 }
 
-impl QuerySource {
-    fn prepare(&self, text: &str, options: &QueryOptions) -> Result<Query, Problem> {
-        match self {
-            Self::Database(database) => Ok(database.prepare(text, options)?),
-            Self::Transaction(open) => open.prepare(text, options),
+impl QueryRequest {
+    /// The plan, and what the head of the response says of the state that is read.
+    fn prepare(&self) -> Result<(Query, HeaderMap), Problem> {
+        let (text, options) = (&self.text, &self.options);
+        match &self.source {
+            QuerySource::Database(database) => {
+                let (state, headers) = self.asked.open(database)?;
+                Ok((state.prepare(text, options)?, headers))
+            }
+            QuerySource::Transaction(open) => Ok((open.prepare(text, options)?, HeaderMap::new())),
         }
     }
 }
@@ -85,9 +112,8 @@ impl QuerySource {
 impl AnswerTask {
     pub(super) fn new(work: Work, coding: Coding, takes_plain: bool) -> (Self, Arc<Mutex<Head>>) {
         let content_type = match &work {
-            Work::Prepare(_) | Work::Answer(_) => "application/octet-stream",
-            Work::Dump(_, format) => graph_content_type(*format),
             Work::Description(description) => graph_content_type(description.format),
+            _ => "application/octet-stream",
         };
         let head = Arc::new(Mutex::new(Head {
             content_type,
@@ -113,30 +139,61 @@ impl AnswerTask {
     fn work(&mut self, waker: &Waker) -> Result<TaskProgress, Problem> {
         match &mut self.work {
             Work::Answer(answer) => answer.poll(&mut self.plain, waker).map_err(Problem::from),
-            Work::Dump(dump, _) => Ok(match dump.step(&mut self.plain)? {
-                true => TaskProgress::More,
-                false => TaskProgress::Done,
-            }),
+            Work::Dump(dump) => Ok(more(dump.step(&mut self.plain)?)),
+            Work::Patch(patch) => Ok(more(patch.step(&mut self.plain)?)),
+            Work::Commits(commits) => Ok(more(commits.step(&mut self.plain)?)),
+            Work::Text(text) => {
+                self.plain.extend_from_slice(text.as_bytes());
+                Ok(TaskProgress::Done)
+            }
+            Work::Open(opening) => {
+                let opening = opening.take().ok_or_else(Self::panicked)?;
+                let opened = opening()?;
+                self.work = opened.work;
+                let mut head = self.head();
+                head.content_type = opened.content_type;
+                head.headers = opened.headers;
+                drop(head);
+                Ok(TaskProgress::More)
+            }
             Work::Description(description) => {
                 description.write(&mut self.plain)?;
                 Ok(TaskProgress::Done)
             }
             Work::Prepare(request) => {
-                let query = request.source.prepare(&request.text, &request.options)?;
+                let (query, mut headers) = request.prepare()?;
                 self.notes = query.notes().to_vec();
-                let format = choose_format(query.kind(), request)?;
-                let content_type = match format {
-                    ResultFormat::Solutions(format) => format.content_type(),
-                    ResultFormat::Graph(format) => graph_content_type(format),
+                for note in notes::header_values(&self.notes) {
+                    headers.append(notes::STOA_NOTE, note);
+                }
+                let (work, content_type) = if request.explain {
+                    (Work::Text(query.explain()), "text/plain; charset=utf-8")
+                } else {
+                    let format = choose_format(query.kind(), request)?;
+                    let content_type = match format {
+                        ResultFormat::Solutions(format) => format.content_type(),
+                        ResultFormat::Graph(format) => graph_content_type(format),
+                    };
+                    (
+                        Work::Answer(Box::new(Answer::new(query, format)?)),
+                        content_type,
+                    )
                 };
-                self.work = Work::Answer(Box::new(Answer::new(query, format)?));
+                self.work = work;
                 let mut head = self.head();
                 head.content_type = content_type;
-                head.notes = notes::header_values(&self.notes);
+                head.headers = headers;
                 drop(head);
                 Ok(TaskProgress::More)
             }
         }
+    }
+}
+
+const fn more(more: bool) -> TaskProgress {
+    match more {
+        true => TaskProgress::More,
+        false => TaskProgress::Done,
     }
 }
 
@@ -216,6 +273,7 @@ fn choose_format(kind: QueryKind, request: &QueryRequest) -> Result<ResultFormat
         offers.push(("application/json", solutions(SolutionsFormat::Json)));
         offers.push(("application/xml", solutions(SolutionsFormat::Xml)));
         offers.push(("text/xml", solutions(SolutionsFormat::Xml)));
+        offers.push(("text/plain", solutions(SolutionsFormat::Table)));
     }
     choose(accept, &offers)
 }
@@ -235,7 +293,7 @@ pub(super) fn choose<T: Copy>(accept: Option<&str>, offers: &[(&str, T)]) -> Res
     })
 }
 
-fn graph_content_type(format: GraphFormat) -> &'static str {
+pub(super) fn graph_content_type(format: GraphFormat) -> &'static str {
     match format {
         GraphFormat::Turtle => "text/turtle; charset=utf-8",
         format => format.media_type(),
@@ -259,10 +317,11 @@ pub(super) fn options(
         base: parameters.base.clone().or_else(address),
         bindings: parameters.bindings.clone(),
         timeout: Some(asked.map_or(settings.timeout, |asked| asked.min(settings.timeout))),
-        default_graph_union: settings.default_graph_union,
+        default_graph_union: parameters
+            .default_graph_union
+            .unwrap_or(settings.default_graph_union),
         default_graphs: parameters.default_graphs.clone(),
         named_graphs: parameters.named_graphs.clone(),
-        at: parameters.at,
         cancel,
         ..QueryOptions::default()
     }

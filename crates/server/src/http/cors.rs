@@ -13,8 +13,8 @@ use hyper::header::{
 const MAX_AGE: &str = "86400";
 
 /// The headers of responses that pages may read beside those that they always may.
-const EXPOSED: &str =
-    "Content-Type, Location, Retry-After, Stoa-Note, Stoa-Commit, Stoa-Added, Stoa-Removed";
+const EXPOSED: &str = "Content-Type, Content-Location, Link, Location, Memento-Datetime, Retry-After, Stoa-Note, Stoa-Commit, \
+     Stoa-Added, Stoa-Removed, Stoa-Oldest-Commit, Stoa-Retention";
 
 /// The origins that `--cors` allows.
 #[derive(Clone, Debug, Default)]

@@ -9,9 +9,11 @@ use stoa_database::Database;
 use super::rdf4j::{Part, ROOT};
 
 /// First parts of addresses that are never names of databases.
-pub(crate) const RESERVED: [&str; 12] = [
+pub(crate) const RESERVED: [&str; 14] = [
     "sparql",
     "changes",
+    "log",
+    "diff",
     "load",
     "checkpoint",
     "backup",
@@ -44,6 +46,10 @@ pub(super) enum Resource<'a> {
     },
     /// The feed of changes.
     Changes,
+    /// The list of commits.
+    Log,
+    /// What changed between two commits.
+    Diff,
     /// Bulk loads.
     Load,
     Checkpoint,
@@ -121,6 +127,8 @@ fn resource(rest: &str) -> Option<Resource<'_>> {
         "" => Some(Resource::Page),
         "sparql" => Some(Resource::Sparql),
         "changes" => Some(Resource::Changes),
+        "log" => Some(Resource::Log),
+        "diff" => Some(Resource::Diff),
         "load" => Some(Resource::Load),
         "checkpoint" => Some(Resource::Checkpoint),
         "backup" => Some(Resource::Backup),

@@ -31,6 +31,15 @@ pub(crate) struct Parameters {
     pub(crate) bindings: Vec<(Variable, Term)>,
     /// A format by name, which goes before the `Accept` header.
     pub(crate) format: Option<String>,
+    /// Whether what reads without a dataset of its own reads all graphs together; by default as the server
+    /// was told.
+    pub(crate) default_graph_union: Option<bool>,
+    /// Whether the plan of a query is wanted instead of its answer.
+    pub(crate) explain: bool,
+    /// The graph that takes what an update adds to the default graph.
+    pub(crate) insert_graphs: Vec<String>,
+    /// The graphs from which goes what an update removes from the default graph.
+    pub(crate) remove_graphs: Vec<String>,
 }
 
 impl Parameters {
@@ -64,12 +73,22 @@ impl Parameters {
                     }
                     self.timeout = Some(seconds);
                 }
-                "at" => {
-                    let at = value.parse().map_err(|error: MomentError| {
-                        Problem::bad_request(format!("the parameter at: {error}"))
-                    })?;
-                    self.at = Some(at);
+                "at" => self.at = Some(moment(&name, &value)?),
+                "default-graph" => {
+                    self.default_graph_union = Some(match value.as_str() {
+                        "union" => true,
+                        "unnamed" => false,
+                        _ => {
+                            return Err(Problem::bad_request(
+                                "the parameter default-graph is unnamed or union; a graph with a name is given as \
+                                 default-graph-uri",
+                            ));
+                        }
+                    });
                 }
+                "explain" => self.explain = value != "false",
+                "insert-graph-uri" => self.insert_graphs.push(value),
+                "remove-graph-uri" => self.remove_graphs.push(value),
                 "format" => self.format = Some(value),
                 "baseURI" => self.base = Some(value),
                 "queryLn" if !value.eq_ignore_ascii_case("sparql") => {
@@ -90,6 +109,16 @@ impl Parameters {
         }
         Ok(())
     }
+}
+
+/// A moment that a parameter names.
+///
+/// # Errors
+/// A 400 if it is none.
+pub(super) fn moment(name: &str, value: &str) -> Result<Moment, Problem> {
+    value.parse().map_err(|error: MomentError| {
+        Problem::bad_request(format!("the parameter {name}: {error}"))
+    })
 }
 
 /// The decoded names and values of a query string or a form, in their order.
@@ -201,6 +230,7 @@ mod tests {
             "timeout=0",
             "timeout=nan",
             "at=now",
+            "default-graph=all",
             "query=%1",
         ] {
             assert!(Parameters::default().add_form(form).is_err(), "{form}");

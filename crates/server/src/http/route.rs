@@ -18,12 +18,13 @@ use super::Service;
 use super::answering::{AnswerBody, AnswerTask, Work};
 use super::body::{ResponseBody, whole};
 use super::changes::changes;
+use super::commits::{diff, log};
 use super::cors::Asked;
 use super::databases::Resource;
 use super::encoding::Coding;
 use super::keeping::{backup, compact};
 use super::loading::{checkpoint, load};
-use super::notes::STOA_NOTE;
+use super::memento::refuse_at;
 use super::problem::Problem;
 use super::rdf4j;
 use super::sparql::sparql;
@@ -109,12 +110,22 @@ async fn route(
         return Err(Problem::method_not_allowed(allow));
     }
     let reads = matches!(method, Method::GET | Method::HEAD);
+    let may_query = match resource {
+        Resource::Sparql => true,
+        Resource::Repository { part, .. } => part == rdf4j::Part::Queries,
+        _ => false,
+    };
+    if !reads && !may_query {
+        refuse_at(request.uri().query().unwrap_or(""))?;
+    }
     let client = Client::of(&request)?;
     match (resource, database) {
         (Resource::Sparql, Some(database)) => sparql(request, &client, service, database).await,
         (Resource::Changes, Some(database)) => {
             changes(&request, database, service.settings.client_timeout)
         }
+        (Resource::Log, Some(database)) => log(&request, &client, service, database).await,
+        (Resource::Diff, Some(database)) => diff(&request, &client, service, database).await,
         (Resource::Load, Some(database)) => load(request, service, database).await,
         (Resource::Checkpoint, Some(database)) => checkpoint(request, service, database).await,
         (Resource::Backup, Some(database)) => backup(request, service, database).await,
@@ -145,6 +156,8 @@ async fn route(
             Resource::Page
             | Resource::Sparql
             | Resource::Changes
+            | Resource::Log
+            | Resource::Diff
             | Resource::Load
             | Resource::Checkpoint
             | Resource::Backup
@@ -252,8 +265,9 @@ pub(super) async fn run(
     if let Some(coding) = head.coding.name() {
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
     }
-    for note in head.notes {
-        headers.append(STOA_NOTE, note);
+    // Values of the same name go side by side.
+    for (name, value) in &head.headers {
+        headers.append(name, value.clone());
     }
     Ok(response)
 }

@@ -13,6 +13,7 @@ use super::Service;
 use super::answering::{QueryRequest, QuerySource, Work, options};
 use super::body::{ResponseBody, read_text, whole};
 use super::description;
+use super::memento::Asked;
 use super::parameters::{Parameters, split_content_type};
 use super::problem::Problem;
 use super::route::{Client, joined, run};
@@ -28,6 +29,7 @@ pub(super) async fn sparql(
     let mut accept = joined(request.headers(), &ACCEPT)?;
     let endpoint = client.endpoint.clone();
     let is_get = request.method() != Method::POST;
+    let asked = Asked::of(&request, client)?;
     let headers = request.headers().clone();
     let mut parameters = parameters(request, service).await?;
     if let Some(text) = parameters.update.take() {
@@ -73,6 +75,8 @@ pub(super) async fn sparql(
     };
     let work = Work::Prepare(Box::new(QueryRequest {
         source: QuerySource::Database(database.clone()),
+        asked: asked.at(parameters.at),
+        explain: parameters.explain,
         text,
         options: options(&parameters, endpoint, &service.settings, cancel.clone()),
         format,

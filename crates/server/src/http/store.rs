@@ -13,12 +13,13 @@ use hyper::body::Incoming;
 use hyper::header::ACCEPT;
 use hyper::{Response, StatusCode};
 use stoa_database::oxrdf::NamedNode;
-use stoa_database::{CancelHandle, Database, DumpScope, GraphFormat};
+use stoa_database::{CancelHandle, Database, DumpScope, GraphFormat, Moment};
 
 use super::Service;
-use super::answering::{Work, choose};
+use super::answering::{Opened, Work, choose, graph_content_type};
 use super::body::ResponseBody;
-use super::parameters::pairs;
+use super::memento::Asked;
+use super::parameters::{moment, pairs};
 use super::problem::Problem;
 use super::route::{Client, joined, run};
 
@@ -46,12 +47,12 @@ pub(super) async fn store(
     database: &Database,
     below: Option<&str>,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let (scope, format_name) = scope(request.uri().query().unwrap_or(""), client, below)?;
-    if let DumpScope::Graph(graph) = &scope
-        && !database.graph_exists(graph)?
-    {
-        return Err(no_such_graph(graph));
-    }
+    let Scope {
+        graphs: scope,
+        format: format_name,
+        at,
+    } = scope(request.uri().query().unwrap_or(""), client, below)?;
+    let asked = Asked::of(request, client)?.at(at);
     let formats: &[GraphFormat] = if scope == DumpScope::All {
         &DATASET_FORMATS
     } else {
@@ -73,8 +74,22 @@ pub(super) async fn store(
         }
     };
     let cancel = CancelHandle::new();
-    let dump = database.start_dump(format, &scope, &cancel)?;
-    run(service, client, Work::Dump(Box::new(dump), format), cancel).await
+    let (database, to_dump) = (database.clone(), cancel.clone());
+    let work = Work::Open(Some(Box::new(move || {
+        let (state, headers) = asked.open(&database)?;
+        if let DumpScope::Graph(graph) = &scope
+            && !state.graph_exists(graph)?
+        {
+            return Err(no_such_graph(graph));
+        }
+        let dump = state.start_dump(format, &scope, &to_dump)?;
+        Ok(Opened {
+            work: Work::Dump(Box::new(dump)),
+            content_type: graph_content_type(format),
+            headers,
+        })
+    })));
+    run(service, client, work, cancel).await
 }
 
 fn no_such_graph(graph: &NamedNode) -> Problem {
@@ -85,19 +100,24 @@ fn no_such_graph(graph: &NamedNode) -> Problem {
     )
 }
 
-/// What a request means, and the format it names.
-fn scope(
-    query: &str,
-    client: &Client,
-    below: Option<&str>,
-) -> Result<(DumpScope, Option<String>), Problem> {
-    let mut format = None;
+/// What a request means.
+struct Scope {
+    graphs: DumpScope,
+    /// The format by its name.
+    format: Option<String>,
+    at: Option<Moment>,
+}
+
+/// What a request means by its address.
+fn scope(query: &str, client: &Client, below: Option<&str>) -> Result<Scope, Problem> {
+    let (mut format, mut at) = (None, None);
     let mut scopes = Vec::new();
     for (name, value) in pairs(query)? {
         match name.as_str() {
             "default" => scopes.push(DumpScope::DefaultGraph),
             "graph" => scopes.push(DumpScope::Graph(graph(&value)?)),
             "format" => format = Some(value),
+            "at" => at = Some(moment(&name, &value)?),
             _ => {}
         }
     }
@@ -109,7 +129,11 @@ fn scope(
             "a request names one graph: by graph=IRI, by default, or by its address",
         ));
     }
-    Ok((scopes.pop().unwrap_or_default(), format))
+    Ok(Scope {
+        graphs: scopes.pop().unwrap_or_default(),
+        format,
+        at,
+    })
 }
 
 fn graph(iri: &str) -> Result<NamedNode, Problem> {

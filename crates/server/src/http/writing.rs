@@ -21,7 +21,7 @@ const RUNNING_MAX: usize = 64;
 const WAITING_MAX: usize = 256;
 
 /// The number of the commit that a request made, or of the last one if it changed nothing.
-const STOA_COMMIT: HeaderName = HeaderName::from_static("stoa-commit");
+pub(super) const STOA_COMMIT: HeaderName = HeaderName::from_static("stoa-commit");
 
 /// Quads that were not there and are now.
 const STOA_ADDED: HeaderName = HeaderName::from_static("stoa-added");

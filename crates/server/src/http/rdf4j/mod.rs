@@ -28,14 +28,15 @@ mod values;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::ACCEPT;
+use hyper::header::{ACCEPT, HeaderMap};
 use hyper::{Response, StatusCode};
 use stoa_database::oxrdf::NamedNode;
-use stoa_database::{CancelHandle, CommitSummary, Database, QueryOptions};
+use stoa_database::{CancelHandle, CommitSummary, Database, Moment, QueryOptions};
 
 use super::Service;
 use super::answering::{QueryRequest, QuerySource, Work};
 use super::body::{ResponseBody, whole};
+use super::memento::Asked;
 use super::parameters::percent_decoded;
 use super::problem::Problem;
 use super::route::{Client, joined, run};
@@ -45,6 +46,8 @@ use super::writing::mark;
 
 pub(crate) use labels::Labels;
 pub(crate) use transactions::{OpenTransaction, Transactions};
+pub(super) use upload::NIL;
+use values::Parameters;
 pub(super) use values::term;
 
 /// The version of the protocol. The client wants transactions from 7 on.
@@ -116,6 +119,11 @@ impl Request<'_> {
         self.service.settings.writers.check(self.incoming.headers())
     }
 
+    /// Which state is asked.
+    fn asked(&self, at: Option<Moment>) -> Result<Asked, Problem> {
+        Ok(Asked::of(&self.incoming, self.client)?.at(at))
+    }
+
     fn query(&self) -> &str {
         self.incoming.uri().query().unwrap_or("")
     }
@@ -167,7 +175,8 @@ async fn contexts(request: &Request<'_>) -> Result<Response<ResponseBody>, Probl
         namespaces::NAMESPACES
     );
     let accept = joined(request.incoming.headers(), &ACCEPT)?;
-    table(request, query, accept).await
+    let asked = request.asked(Parameters::of(request.query())?.at)?;
+    table(request, query, asked, accept).await
 }
 
 /// Tells the version of the protocol.
@@ -213,18 +222,21 @@ pub(super) async fn repositories(
         name,
         database,
     };
-    table(&request, query, accept).await
+    table(&request, query, Asked::default(), accept).await
 }
 
 /// Answers with the solutions of a query of our own.
 async fn table(
     request: &Request<'_>,
     query: String,
+    asked: Asked,
     accept: Option<String>,
 ) -> Result<Response<ResponseBody>, Problem> {
     let cancel = CancelHandle::new();
     let work = Work::Prepare(Box::new(QueryRequest {
         source: QuerySource::Database(request.database.clone()),
+        asked,
+        explain: false,
         text: query,
         options: QueryOptions {
             timeout: Some(request.service.settings.timeout),
@@ -241,6 +253,15 @@ async fn table(
 /// A text as it is, without a line end.
 fn text(text: String) -> Response<ResponseBody> {
     whole("text/plain; charset=utf-8", text)
+}
+
+/// The same, of a state that the head tells more of.
+fn told(content: String, headers: &HeaderMap) -> Response<ResponseBody> {
+    let mut response = text(content);
+    for (name, value) in headers {
+        response.headers_mut().append(name, value.clone());
+    }
+    response
 }
 
 /// The response to what has changed something.

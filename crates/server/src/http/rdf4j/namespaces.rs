@@ -9,11 +9,12 @@ use hyper::{Method, Response, StatusCode};
 use stoa_database::oxrdf::vocab::xsd;
 use stoa_database::oxrdf::{GraphName, Literal, NamedNode, Quad, Term};
 use stoa_database::{
-    CancelHandle, CommitSummary, Database, Error, QueryOptions, QueryResult, StatementGraphs,
-    StatementPattern, Transaction,
+    CancelHandle, CommitSummary, Database, Error, QueryOptions, QueryResult, State,
+    StatementGraphs, StatementPattern, Transaction,
 };
 
-use super::{Request, done, table, text};
+use super::values::Parameters;
+use super::{Request, done, table, told};
 use crate::http::body::{ResponseBody, read_text};
 use crate::http::problem::Problem;
 use crate::http::route::joined;
@@ -38,7 +39,8 @@ pub(super) async fn all(request: Request<'_>) -> Result<Response<ResponseBody>, 
          ?namespace }} }} ORDER BY ?prefix"
     );
     let accept = joined(request.incoming.headers(), &ACCEPT)?;
-    table(&request, query, accept).await
+    let asked = request.asked(Parameters::of(request.query())?.at)?;
+    table(&request, query, asked, accept).await
 }
 
 /// Answers requests about the namespace of one prefix.
@@ -66,14 +68,21 @@ pub(super) async fn one(
         }
         _ => {
             let database = request.database.clone();
-            let found = write(request.service, move || find(&database, &prefix)).await?;
-            found.map(text).ok_or_else(|| {
-                Problem::new(
-                    StatusCode::NOT_FOUND,
-                    "no-such-prefix",
-                    "this prefix has no namespace",
-                )
-            })
+            let asked = request.asked(Parameters::of(request.query())?.at)?;
+            let found = write(request.service, move || {
+                let (state, headers) = asked.open(&database)?;
+                Ok(find(&state, &prefix)?.map(|found| (found, headers)))
+            });
+            let found = found.await?;
+            found
+                .map(|(found, headers)| told(found, &headers))
+                .ok_or_else(|| {
+                    Problem::new(
+                        StatusCode::NOT_FOUND,
+                        "no-such-prefix",
+                        "this prefix has no namespace",
+                    )
+                })
         }
     }
 }
@@ -86,12 +95,12 @@ async fn change(request: &Request<'_>, change: Change) -> Result<Response<Respon
 }
 
 /// The namespace of a prefix.
-fn find(database: &Database, prefix: &str) -> Result<Option<String>, Problem> {
+fn find(state: &State, prefix: &str) -> Result<Option<String>, Problem> {
     let query = format!(
         "SELECT ?namespace {{ GRAPH <{NAMESPACES}> {{ {} <{NAMESPACE}> ?namespace }} }}",
         subject(prefix)
     );
-    let QueryResult::Solutions(mut solutions) = database.query(&query, &QueryOptions::default())?
+    let QueryResult::Solutions(mut solutions) = state.query(&query, &QueryOptions::default())?
     else {
         return Ok(None);
     };

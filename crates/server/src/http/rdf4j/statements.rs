@@ -8,10 +8,10 @@ use stoa_database::{
 
 use super::upload::Upload;
 use super::values::Parameters;
-use super::{Request, done, text};
-use crate::http::answering::{Work, choose};
+use super::{Request, done, told};
+use crate::http::answering::{Opened, Work, choose, graph_content_type};
 use crate::http::body::{ResponseBody, read_text};
-use crate::http::parameters::{self, pairs, split_content_type};
+use crate::http::parameters::{self, split_content_type};
 use crate::http::problem::Problem;
 use crate::http::route::{joined, run};
 use crate::http::updating;
@@ -36,10 +36,17 @@ pub(super) async fn statements(request: Request<'_>) -> Result<Response<Response
     if method == Method::GET || method == Method::HEAD {
         let cancel = CancelHandle::new();
         let format = format(&request)?;
-        let dump = request
-            .database
-            .statements(&parameters.pattern(), format, &cancel)?;
-        let work = Work::Dump(Box::new(dump), format);
+        let asked = request.asked(parameters.at)?;
+        let (database, to_dump) = (request.database.clone(), cancel.clone());
+        let work = Work::Open(Some(Box::new(move || {
+            let (state, headers) = asked.open(&database)?;
+            let dump = state.statements(&parameters.pattern(), format, &to_dump)?;
+            Ok(Opened {
+                work: Work::Dump(Box::new(dump)),
+                content_type: graph_content_type(format),
+                headers,
+            })
+        })));
         return run(request.service, request.client, work, cancel).await;
     }
     request.check_writer()?;
@@ -140,14 +147,6 @@ impl Update {
         if !is_direct {
             form = format!("{form}&{body}");
         }
-        // Without them the update would change other graphs than the client thinks.
-        for (name, _) in pairs(&form)? {
-            if matches!(name.as_str(), "remove-graph-uri" | "insert-graph-uri") {
-                return Err(Problem::bad_request(format!(
-                    "the parameter {name} is not supported: say it in the update, with WITH"
-                )));
-            }
-        }
         let mut parameters = parameters::Parameters::default();
         parameters.add_form(&form)?;
         if is_direct {
@@ -163,11 +162,13 @@ impl Update {
 
 /// How many statements there are.
 pub(super) async fn size(request: Request<'_>) -> Result<Response<ResponseBody>, Problem> {
-    let graphs = Parameters::of(request.query())?.graphs();
+    let parameters = Parameters::of(request.query())?;
+    let asked = request.asked(parameters.at)?;
     let database = request.database.clone();
-    let quads = write(request.service, move || {
-        Ok(database.count_statements(&graphs)?)
+    let (quads, headers) = write(request.service, move || {
+        let (state, headers) = asked.open(&database)?;
+        Ok((state.count_statements(&parameters.graphs())?, headers))
     })
     .await?;
-    Ok(text(quads.to_string()))
+    Ok(told(quads.to_string(), &headers))
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use hyper::header::{HeaderValue, LOCATION};
+use hyper::header::{HeaderMap, HeaderValue, LOCATION};
 use hyper::{Method, Response, StatusCode};
 use stoa_database::{
     CancelHandle, CommitSummary, Query, QueryOptions, Transaction, TransactionOptions,
@@ -25,8 +25,11 @@ use super::statements::{Update, format};
 use super::upload::Upload;
 use super::values::Parameters;
 use super::{Request, done, empty, text};
-use crate::http::answering::{QueryRequest, QuerySource, Work, options};
+use crate::http::answering::{
+    Opened, QueryRequest, QuerySource, Work, graph_content_type, options,
+};
 use crate::http::body::{ResponseBody, read_text};
+use crate::http::memento::{Asked, not_at};
 use crate::http::parameters::{self, split_content_type};
 use crate::http::problem::Problem;
 use crate::http::route::{joined, run};
@@ -393,7 +396,13 @@ async fn export(
         })
     })
     .await?;
-    let work = Work::Dump(Box::new(dump), format);
+    let work = Work::Open(Some(Box::new(move || {
+        Ok(Opened {
+            work: Work::Dump(Box::new(dump)),
+            content_type: graph_content_type(format),
+            headers: HeaderMap::new(),
+        })
+    })));
     run(request.service, request.client, work, cancel).await
 }
 
@@ -420,11 +429,16 @@ async fn query(
     } else {
         parameters.add_form(&body)?;
     }
+    if parameters.at.is_some() {
+        return Err(not_at());
+    }
     let text = parameters.query.take().unwrap_or_default();
     let cancel = CancelHandle::new();
     let endpoint = client.endpoint.clone();
     let work = Work::Prepare(Box::new(QueryRequest {
         source: QuerySource::Transaction(open),
+        asked: Asked::default(),
+        explain: parameters.explain,
         text,
         options: options(&parameters, endpoint, &service.settings, cancel.clone()),
         format: None,

@@ -28,9 +28,9 @@ const BINARY: &str = "application/x-binary-rdf";
 /// Stands for any term in a statement that is removed.
 const WILDCARD: &str = "http://www.openrdf.org/schema/sesame#wildcard";
 
-/// Stand for the default graph in a statement that is removed; without a context it is removed from all
-/// graphs.
-const NIL: [&str; 2] = [
+/// Stand for the default graph in a statement that is removed, which without a context is removed from all
+/// graphs, and among the graphs of an update.
+pub(in crate::http) const NIL: [&str; 2] = [
     "http://rdf4j.org/schema/rdf4j#nil",
     "http://www.openrdf.org/schema/sesame#nil",
 ];

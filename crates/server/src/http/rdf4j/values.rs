@@ -3,10 +3,10 @@
 use std::str::FromStr;
 
 use stoa_database::oxrdf::{GraphName, NamedNode, NamedOrBlankNode, Term};
-use stoa_database::{StatementGraphs, StatementPattern};
+use stoa_database::{Moment, StatementGraphs, StatementPattern};
 
 use super::namespaces::NAMESPACES;
-use crate::http::parameters::pairs;
+use crate::http::parameters::{moment, pairs};
 use crate::http::problem::Problem;
 
 /// What the parameters of a request about statements say.
@@ -21,6 +21,8 @@ pub(super) struct Parameters {
     pub(super) preserves_labels: bool,
     /// What is to be done in a transaction, in upper case.
     pub(super) action: Option<String>,
+    /// The moment whose state is asked.
+    pub(super) at: Option<Moment>,
     /// An update in the address.
     pub(super) has_update: bool,
 }
@@ -42,6 +44,7 @@ impl Parameters {
                 "baseURI" if !value.is_empty() => parameters.base = Some(value),
                 "preserveNodeId" => parameters.preserves_labels = value == "true",
                 "action" => parameters.action = Some(value.to_ascii_uppercase()),
+                "at" => parameters.at = Some(moment(&name, &value)?),
                 "update" => parameters.has_update = true,
                 _ => {}
             }

@@ -37,8 +37,8 @@ pub(in crate::http) async fn change(
     below: Option<&str>,
 ) -> Result<Response<ResponseBody>, Problem> {
     service.settings.writers.check(request.headers())?;
-    let (scope, _) = super::scope(request.uri().query().unwrap_or(""), client, below)?;
-    let graph = match scope {
+    let scope = super::scope(request.uri().query().unwrap_or(""), client, below)?;
+    let graph = match scope.graphs {
         DumpScope::All => None,
         DumpScope::DefaultGraph => Some(GraphName::DefaultGraph),
         DumpScope::Graph(graph) => Some(GraphName::NamedNode(graph)),
