@@ -98,7 +98,12 @@ impl Transaction<'_> {
     /// When it was not done, or it is not known.
     pub(super) fn commit(self) -> Result<(), Failure> {
         let request = self.agent.put(&self.location).query("action", "COMMIT");
-        read(request.send_empty(), StatusCode::is_success, None)
+        let committed = read(request.send_empty(), StatusCode::is_success, None);
+        if committed.is_err() {
+            // One that failed stays open until it is rolled back; others have ended already.
+            self.roll_back().unwrap_or_default();
+        }
+        committed
     }
 
     /// # Errors
