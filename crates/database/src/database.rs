@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::Arc;
 
 use oxrdf::NamedNode;
 use stoa_quadstore::QuadStore;
@@ -18,6 +18,7 @@ use crate::keeper::Keeper;
 use crate::load::{self, LoadSummary, Progress};
 use crate::options::{Access, DumpFormat, LoadOptions, OpenOptions, QueryOptions};
 use crate::query::{CancelHandle, Query, QueryResult};
+use crate::repeat::Turns;
 use crate::runtime::Runtime;
 use crate::state::State;
 use crate::statements::{StatementGraphs, StatementPattern};
@@ -72,8 +73,7 @@ struct Shared {
     /// None if the database was opened for reading.
     #[expect(dead_code, reason = "held for its drop")]
     keeper: Option<Keeper>,
-    /// Held by all who commit transactions, and as a whole by an update that was in conflict too often.
-    alone: RwLock<()>,
+    turns: Turns,
 }
 
 /// What [`Database::checkpoint`] did.
@@ -160,11 +160,7 @@ impl Database {
         };
         let keeper = match options.access {
             Access::Shared => None,
-            Access::Exclusive => Some(Keeper::start(
-                &store,
-                runtime.durability(),
-                runtime.checkpoint_options(),
-            )?),
+            Access::Exclusive => Some(Keeper::start(&store, runtime)?),
         };
         Ok(Self {
             shared: Arc::new(Shared {
@@ -172,7 +168,7 @@ impl Database {
                 store,
                 is_new,
                 keeper,
-                alone: RwLock::default(),
+                turns: Turns::default(),
             }),
         })
     }
@@ -200,17 +196,9 @@ impl Database {
         State::of(&self.shared.runtime, self.shared.store.snapshot())
     }
 
-    /// What everybody holds who commits a transaction, from before it is decided whether there is a conflict.
-    pub(crate) fn in_turn(&self) -> RwLockReadGuard<'_, ()> {
-        let turn = self.shared.alone.read();
-        turn.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for all who commit transactions, and keeps others from it; not bulk loads, which take long and
-    /// come seldom.
-    pub(crate) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
-        let alone = self.shared.alone.write();
-        alone.unwrap_or_else(PoisonError::into_inner)
+    /// What those who commit transactions meet at.
+    pub(crate) fn turns(&self) -> &Turns {
+        &self.shared.turns
     }
 
     /// Whether [`Database::open`] created it.

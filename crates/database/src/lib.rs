@@ -66,6 +66,7 @@ mod note;
 mod options;
 mod patch;
 mod query;
+mod repeat;
 pub mod results;
 mod runtime;
 mod state;

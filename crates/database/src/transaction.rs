@@ -20,7 +20,6 @@ use crate::error::{Error, Result};
 use crate::options::QueryOptions;
 use crate::query::{self, Query, QueryResult};
 use crate::runtime::Runtime;
-use crate::update::{TRIES_MAX, is_passing};
 
 pub use stoa_quadstore::{ChangeCounts, TransactionOptions};
 
@@ -135,23 +134,13 @@ impl Database {
         &self,
         mut work: impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<(T, CommitSummary)> {
-        let mut tries = 0;
-        loop {
-            tries += 1;
-            let alone = (tries > TRIES_MAX).then(|| self.alone());
+        let (done, submitted) = self.repeat(&|| Ok(()), |attempt| {
             let mut transaction = self.begin(&TransactionOptions::default())?;
-            let outcome = work(&mut transaction).and_then(|done| {
-                let summary = match &alone {
-                    Some(_) => transaction.commit_alone()?,
-                    None => transaction.commit()?,
-                };
-                Ok((done, summary))
-            });
-            match outcome {
-                Err(error) if is_passing(&error) => {}
-                outcome => return outcome,
-            }
-        }
+            let done = work(&mut transaction)?;
+            let submitted = attempt.submit(transaction.inner, CommitOptions::default())?;
+            Ok((done, submitted))
+        })?;
+        Ok((done, submitted.wait()?.into()))
     }
 }
 
@@ -304,16 +293,9 @@ impl Transaction {
         })
     }
 
-    /// Commits while the caller keeps all others from it.
-    fn commit_alone(self) -> Result<CommitSummary> {
-        Ok(self.inner.commit(CommitOptions::default())?.into())
-    }
-
     fn commit_with(self, options: CommitOptions) -> Result<CommitSummary> {
-        let turn = self.database.in_turn();
-        let committed = self.inner.commit(options)?;
-        drop(turn);
-        Ok(committed.into())
+        let submitted = self.database.attempt().submit(self.inner, options)?;
+        Ok(submitted.wait()?.into())
     }
 
     /// Ends the transaction without a trace.

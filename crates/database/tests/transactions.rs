@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use oxrdf::{GraphName, NamedNode, Quad};
-use stoa_database::{Access, Database, Error, OpenOptions, Runtime, RuntimeOptions};
+use stoa_database::{Access, Database, Error, OpenOptions, Runtime, RuntimeOptions, UpdateOptions};
 use tempfile::TempDir;
 
 fn open(folder: &TempDir) -> Database {
@@ -101,4 +101,46 @@ fn work_comes_to_an_end_whatever_others_do() {
         others.unwrap().join().unwrap();
         assert_eq!(all, [(true, 6); 20]);
     });
+}
+
+/// The outcome of an update that leaves a function.
+fn left(database: &Database, text: &str) -> Result<u64, Error> {
+    let (tell, told) = std::sync::mpsc::channel();
+    database.update_then(text, &UpdateOptions::default(), move |outcome| {
+        tell.send(outcome.map(|summary| summary.added)).unwrap();
+    });
+    told.recv().unwrap()
+}
+
+#[test]
+fn an_update_tells_its_outcome_to_a_function() {
+    let folder = TempDir::new().unwrap();
+    let database = open(&folder);
+    let insert = "INSERT DATA { <http://a/s> <http://a/p> 1, 2 }";
+    assert_eq!(left(&database, insert).unwrap(), 2);
+    // Who was told can read it.
+    assert_eq!(database.quads(), 2);
+    // Nothing to do is an outcome as well.
+    assert_eq!(left(&database, insert).unwrap(), 0);
+    assert_eq!(database.commit(), 1);
+    assert!(matches!(left(&database, "INSERT"), Err(Error::Syntax(_))));
+}
+
+#[test]
+fn a_function_may_have_the_last_clone_of_the_database() {
+    let folder = TempDir::new().unwrap();
+    let database = open(&folder);
+    let (tell, told) = std::sync::mpsc::channel();
+    let clone = database.clone();
+    let insert = "INSERT DATA { <http://a/s> <http://a/p> 1 }";
+    let work = std::thread::spawn(move || {
+        let inner = clone.clone();
+        clone.update_then(insert, &UpdateOptions::default(), move |outcome| {
+            drop(inner);
+            tell.send(outcome.is_ok()).unwrap();
+        });
+    });
+    drop(database);
+    work.join().unwrap();
+    assert!(told.recv().unwrap());
 }

@@ -34,7 +34,7 @@ mod transaction;
 pub use backup::{BackupOptions, RestoreAt, RestoreOptions, RestoreSummary, restore};
 pub use bulk::*;
 pub use check::{CheckProgress, CheckReport, Problem};
-pub use commit::{CommitLimits, Committed, QuadStoreOptions};
+pub use commit::{CommitLimits, Committed, QuadStoreOptions, Submitted};
 pub use compact::CompactSummary;
 pub use delta::{
     Changes, CheckpointOptions, Delta, EffectiveChanges, GraphChange, NewTerms, Probed, Resolved,

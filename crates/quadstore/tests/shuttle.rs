@@ -14,6 +14,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use oxrdf::{Literal, NamedNode, Term};
 use shuttle::rand::{Rng, thread_rng};
@@ -117,6 +118,8 @@ fn quads(snapshot: &Snapshot) -> Result<Vec<[TermId; 4]>> {
 struct Told {
     /// The last commit that was acknowledged, or that a reader saw.
     commit: AtomicU64,
+    /// Acknowledgements that came before readers could see the commit, or did not add one quad.
+    wrong: AtomicU64,
 }
 
 impl Told {
@@ -125,16 +128,52 @@ impl Told {
     }
 }
 
+/// Terms of a quad, some of which other threads bring, too.
+fn parts_of(writer: u64, number: u64) -> [Term; 3] {
+    [
+        iri(format!("urn:writer:{writer}")),
+        iri(format!("urn:commit:{number}")),
+        iri(format!("urn:shared:{number}")),
+    ]
+}
+
+/// As [`write`], but leaves a function instead of waiting.
+fn leave(store: &QuadStore, writer: u64, number: u64, told: &Arc<Told>) {
+    let submitted = (|| {
+        let mut transaction = store.begin(TransactionOptions { unvalidated: true })?;
+        let mut terms = NewTerms::default();
+        let added = quad(
+            &transaction.snapshot(),
+            &mut terms,
+            &parts_of(writer, number),
+        )?;
+        let changes = Changes {
+            added: vec![added],
+            ..Changes::default()
+        };
+        transaction.change(&terms, &changes)?;
+        transaction.submit(CommitOptions::default())
+    })();
+    let (store, told) = (store.clone(), Arc::clone(told));
+    match submitted {
+        Ok(submitted) => submitted.then(move |committed| {
+            if let Ok(committed) = committed {
+                let is_shown = store.snapshot().commit() >= committed.commit;
+                let is_right = is_shown && committed.added == 1;
+                told.wrong.fetch_add((!is_right).into(), Ordering::Relaxed);
+                told.see(committed.commit);
+            }
+        }),
+        Err(Error::Storage(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Adds a quad of terms of its own and terms that other threads bring, too; no failure but that of the disk.
 fn write(store: &QuadStore, writer: u64, number: u64, told: &Told) {
     let read = store.snapshot();
     let mut terms = NewTerms::default();
-    let parts = [
-        iri(format!("urn:writer:{writer}")),
-        iri(format!("urn:commit:{number}")),
-        iri(format!("urn:shared:{number}")),
-    ];
-    let added = quad(&read, &mut terms, &parts);
+    let added = quad(&read, &mut terms, &parts_of(writer, number));
     let committed = added.and_then(|added| {
         let changes = Changes {
             added: vec![added],
@@ -183,7 +222,10 @@ fn until_power_is_lost(sync_does_nothing: bool) -> (Result<QuadStore>, u64) {
         let (store, told) = (store.clone(), Arc::clone(&told));
         tasks.push(thread::spawn(move || {
             for number in 0..COMMITS {
-                write(&store, writer, number, &told);
+                match writer {
+                    0 => write(&store, writer, number, &told),
+                    _ => leave(&store, writer, number, &told),
+                }
             }
         }));
     }
@@ -193,11 +235,17 @@ fn until_power_is_lost(sync_does_nothing: bool) -> (Result<QuadStore>, u64) {
         let store = store.clone();
         thread::spawn(move || store.keep())
     };
+    let log = {
+        let store = store.clone();
+        thread::spawn(move || store.keep_log(&|| Duration::ZERO))
+    };
     for task in tasks {
         task.join().unwrap();
     }
     store.stop_keeping();
     keeper.join().unwrap();
+    log.join().unwrap();
+    assert_eq!(told.wrong.load(Ordering::Relaxed), 0);
     drop(store);
     disk.restart(Crash::Power);
     (open(&disk), told.commit.load(Ordering::Relaxed))

@@ -49,8 +49,8 @@ pub use error::{Corruption, Error, Result};
 pub use extent::{ExtentId, Part, PartRef};
 pub use history::RetainedRoot;
 pub use log::{
-    Appended, ClosedLogFile, Durability, Log, LogMark, LogOptions, LogReader, LogRecord,
-    LogRecovery, Lsn, NewRecord, PinnedLog,
+    Acknowledged, Appended, ClosedLogFile, Durability, Log, LogMark, LogOptions, LogReader,
+    LogRecord, LogRecovery, Lsn, NewRecord, PinnedLog,
 };
 pub use memory::{BudgetExceeded, MemoryBudget, Reclaim, Reservation};
 pub use store::{CheckSummary, Identity, Root, Store, StoreCounters};

@@ -6,7 +6,7 @@
 //! under a higher number.
 //!
 //! ```text
-//! append --> buffer --> leader: write, fsync --> everybody who waited is done
+//! append --> buffer --> leader: write, fsync --> everybody who waited is done (`log/group.rs`)
 //! ```
 //!
 //! A record is cut into fragments, each with a checksum, its position and the position known durable
@@ -37,6 +37,7 @@ mod archive;
 mod file;
 mod files;
 mod fragment;
+mod group;
 mod pinned;
 mod reader;
 mod recovery;
@@ -46,6 +47,7 @@ mod sync;
 mod tests;
 mod writer;
 
+pub use group::Acknowledged;
 pub use pinned::PinnedLog;
 pub(crate) use pinned::log_file_start;
 pub use reader::{LogReader, LogRecord};

@@ -4,9 +4,8 @@
 //! filled into their templates as ids ([`template`]), terms that the store does not know get private ids
 //! ([`ids`]), and the transaction is handed what to remove and to add.
 //!
-//! A request that is in conflict with what was committed meanwhile is repeated; what it got from elsewhere is
-//! kept ([`kept`]). After [`TRIES_MAX`] runs it goes alone: no other transaction commits until it is done, so that
-//! it always comes to an end.
+//! A request that is in conflict with what was committed meanwhile is repeated (`repeat.rs`); what it got from
+//! elsewhere is kept ([`kept`]).
 //!
 //! # References
 //! SPARQL 1.1 Update; SPARQL 1.2 Update.
@@ -19,7 +18,7 @@ mod run;
 mod targets;
 mod template;
 
-use stoa_quadstore::{ChangeCounts, CommitOptions, TransactionOptions};
+use stoa_quadstore::{ChangeCounts, CommitOptions, Submitted, TransactionOptions};
 
 pub(crate) use ids::Ids;
 pub(crate) use pending::{Pending, reserve};
@@ -36,9 +35,6 @@ use targets::Targets;
 
 /// What an update did.
 pub type UpdateSummary = CommitSummary;
-
-/// A request that was in conflict so often runs alone.
-pub(crate) const TRIES_MAX: usize = 5;
 
 impl Database {
     /// Runs an update request as one transaction: all of it or, after an error, nothing. It sees what it
@@ -72,10 +68,32 @@ impl Database {
     /// `LoadOff`, `Load`, `ServiceOff`, `Service`, `Data`, `Timeout`, `Cancelled`, `MemoryExceeded` while it does;
     /// `ReadOnly`, `RefusesWrites`, and what the disk gives.
     pub fn update(&self, text: &str, options: &UpdateOptions) -> Result<UpdateSummary> {
+        Ok(self.submit_update(text, options)?.wait()?.into())
+    }
+
+    /// As [`Database::update`], but no thread waits for the disk: the request runs on this one until its commit is
+    /// decided, and `done` is called with the outcome when that is durable, here or on a thread of the
+    /// database. It must not wait for anybody; other commits wait for it.
+    pub fn update_then(
+        &self,
+        text: &str,
+        options: &UpdateOptions,
+        done: impl FnOnce(Result<UpdateSummary>) + Send + 'static,
+    ) {
+        match self.submit_update(text, options) {
+            Ok(submitted) => submitted.then(move |committed| {
+                done(committed.map(Into::into).map_err(Into::into));
+            }),
+            Err(error) => done(Err(error)),
+        }
+    }
+
+    fn submit_update(&self, text: &str, options: &UpdateOptions) -> Result<Submitted> {
         if self.store().store().access() == stoa_storage::Access::Shared {
             return Err(Error::ReadOnly);
         }
-        let started = self.runtime().clock().monotonic();
+        let runtime = self.runtime();
+        let started = runtime.clock().monotonic();
         with_request(
             text,
             options.base.as_deref(),
@@ -83,18 +101,16 @@ impl Database {
             |operations| {
                 check_dataset(operations, options)?;
                 let targets = Targets::of(options);
-                let kept = Kept::new(self.runtime());
+                let kept = Kept::new(runtime);
                 let begin = TransactionOptions {
                     unvalidated: run::is_blind(operations),
                 };
-                let mut tries = 0;
-                loop {
-                    tries += 1;
-                    let alone = (tries > TRIES_MAX).then(|| self.alone());
+                let go_on = || run::check(runtime, options, started);
+                self.repeat(&go_on, |attempt| {
                     kept.begin_run();
                     let mut transaction = self.store().begin(begin.clone())?;
                     let mut run = Run {
-                        runtime: self.runtime(),
+                        runtime,
                         options,
                         transaction: &mut transaction,
                         kept: &kept,
@@ -102,20 +118,10 @@ impl Database {
                         targets: &targets,
                         counts: none(),
                     };
-                    let outcome = run.operations(operations).and_then(|()| {
-                        let turn = alone.is_none().then(|| self.in_turn());
-                        let committed = transaction.commit(CommitOptions {
-                            message: options.message.clone(),
-                        })?;
-                        drop(turn);
-                        Ok(committed)
-                    });
-                    match outcome {
-                        Ok(committed) => return Ok(committed.into()),
-                        Err(error) if is_passing(&error) => {}
-                        Err(error) => return Err(error),
-                    }
-                }
+                    run.operations(operations)?;
+                    let message = options.message.clone();
+                    attempt.submit(transaction, CommitOptions { message })
+                })
             },
         )
     }
@@ -227,12 +233,4 @@ fn check_dataset(operations: &[Operation], options: &UpdateOptions) -> Result<()
         });
     }
     Ok(())
-}
-
-/// Whether another run may do better.
-pub(crate) fn is_passing(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Conflict { .. } | Error::SnapshotExpired { .. }
-    )
 }

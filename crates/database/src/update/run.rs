@@ -216,7 +216,7 @@ impl Run<'_> {
 }
 
 /// Fails if an update was cancelled or its time is up.
-fn check(runtime: &Runtime, options: &UpdateOptions, started: Duration) -> Result<()> {
+pub(super) fn check(runtime: &Runtime, options: &UpdateOptions, started: Duration) -> Result<()> {
     if options.cancel.is_cancelled() {
         return Err(Error::Cancelled);
     }

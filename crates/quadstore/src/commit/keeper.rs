@@ -5,7 +5,7 @@
 //! Without a keeper whoever commits does the same, later.
 //!
 //! # Concurrency
-//! [`QuadStore::keep`] and [`QuadStore::keep_synced`] run each on a thread of the caller's until
+//! [`QuadStore::keep`], [`QuadStore::keep_log`] and [`QuadStore::keep_synced`] run each on a thread of the caller's until
 //! [`QuadStore::stop_keeping`]. Commits wake them; they take no lock of theirs while they work.
 
 use std::time::Duration;
@@ -132,8 +132,31 @@ impl QuadStore {
         }
     }
 
+    /// Writes and syncs the log for commits that leave a function ([`Submitted::then`](crate::Submitted::then)) until
+    /// [`QuadStore::stop_keeping`]; `now` tells the time since some moment. Without it whoever commits does so.
+    pub fn keep_log(&self, now: &dyn Fn() -> Duration) {
+        if let Ok(log) = self.0.log() {
+            log.serve(now);
+        }
+    }
+
+    /// Waits until readers see everything that was committed so far.
+    ///
+    /// # Errors
+    /// If the log cannot be written.
+    pub fn show_newest(&self) -> Result<()> {
+        let (newest, mark) = {
+            let _committing = self.0.committing();
+            (self.0.newest(), self.0.mark())
+        };
+        self.0.show(newest, mark)
+    }
+
     /// Lets the threads go that keep the store; those in a checkpoint finish it.
     pub fn stop_keeping(&self) {
+        if let Ok(log) = self.0.log() {
+            log.stop_serving();
+        }
         lock(&self.0.keeper.state).stop = true;
         self.0.keeper.changed.notify_all();
     }

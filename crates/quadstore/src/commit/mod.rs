@@ -33,6 +33,7 @@ mod prepared;
 mod recent;
 pub(crate) mod record;
 mod recovery;
+mod submitted;
 #[cfg(test)]
 mod tests;
 
@@ -45,6 +46,7 @@ pub use options::{CommitLimits, QuadStoreOptions};
 pub(crate) use prepared::Prepared;
 pub(crate) use recent::{Living, Recent};
 pub(crate) use recovery::{PAYLOAD_BYTES_KEPT, Recovering};
+pub use submitted::Submitted;
 
 use crate::delta::{Changes, EffectiveChanges, NewTerms};
 use crate::error::{Error, Result};
@@ -67,22 +69,14 @@ pub struct Committed {
     pub time_us: u64,
 }
 
-/// A commit on its way: its record was appended, and who waits for it knows where it ends.
-struct Appended {
-    snapshot: Snapshot,
-    mark: LogMark,
-    committed: Committed,
-}
-
 impl QuadStore {
-    /// Commits what a transaction wants; returns when that is as durable as the store was opened for.
+    /// Commits what a transaction wants; returns when the commit is decided and appended to the log.
     ///
     /// # Errors
     /// [`Error::Conflict`] if something was changed that it read, [`Error::Expired`] if that cannot be
-    /// told; if the memory budget does not allow for the changes. Nothing is changed then. If the log
-    /// cannot be written it is not known whether the commit will be found when the store is opened
-    /// again, and until then all commits are refused.
-    pub(crate) fn commit(&self, prepared: &Prepared) -> Result<Committed> {
+    /// told; if the memory budget does not allow for the changes; if commits are refused. Nothing is
+    /// changed then.
+    pub(crate) fn submit(&self, prepared: &Prepared) -> Result<Submitted> {
         self.retry_for_room(|| {
             let committing = self.0.committing();
             let newest = self.0.newest();
@@ -98,9 +92,7 @@ impl QuadStore {
             };
             let changes = Some(changes).filter(EffectiveChanges::has_effect);
             let message = prepared.message.as_deref();
-            let appended = self.0.append(&committing, newest, changes, message)?;
-            drop(committing);
-            self.0.acknowledge(appended)
+            self.append(&committing, newest, changes, message)
         })
     }
 
@@ -120,13 +112,14 @@ impl QuadStore {
         let resolved = terms.resolve_with(read, read, first)?;
         let mut probed = read.probe(changes)?;
         probed.rewrite(|id| resolved.id(id));
-        self.commit(&Prepared {
+        let submitted = self.submit(&Prepared {
             base: read.clone(),
             changes: probed,
             terms: resolved.into_new(),
             reads: None,
             message: message.map(str::to_owned),
-        })
+        })?;
+        submitted.wait()
     }
 
     /// Makes a commit of changes that are effective on top of the last commit, and whose terms have
@@ -138,20 +131,68 @@ impl QuadStore {
     /// # Errors
     /// As for a transaction, but for conflicts.
     pub fn apply(&self, changes: &EffectiveChanges) -> Result<Snapshot> {
-        let appended = {
+        let submitted = {
             let committing = self.0.committing();
             let changes = Some(changes.clone()).filter(|changes| !changes.is_empty());
-            self.0.append(&committing, self.0.newest(), changes, None)?
+            self.append(&committing, self.0.newest(), changes, None)?
         };
-        let snapshot = appended.snapshot.clone();
-        self.0.acknowledge(appended)?;
+        let snapshot = submitted.snapshot().clone();
+        submitted.wait()?;
         Ok(snapshot)
+    }
+
+    /// Appends the record of changes and makes the snapshot that shows them, on top of `newest`, the
+    /// newest one. Without changes there is no record.
+    fn append(
+        &self,
+        committing: &Committing<'_>,
+        newest: Snapshot,
+        changes: Option<EffectiveChanges>,
+        message: Option<&str>,
+    ) -> Result<Submitted> {
+        let inner = &*self.0;
+        let log = inner.log()?;
+        inner.check_writable()?;
+        let Some(changes) = changes else {
+            let mark = inner.mark();
+            let committed = Committed {
+                commit: newest.commit(),
+                time_us: mark.time,
+                ..Committed::default()
+            };
+            return Ok(Submitted::new(&self.0, newest, mark, committed));
+        };
+        let commit = next_commit(&newest)?;
+        let graph_first = newest.has_graph_first();
+        let delta = newest.delta().with(&changes, graph_first, inner.budget())?;
+        let room = inner.budget().try_reserve(record::bytes_max(&changes));
+        let room = room.map_err(stoa_storage::Error::from)?;
+        let payload = record::encode(&changes, message);
+        let record = NewRecord {
+            kind: record::KIND,
+            commit,
+            payload: &payload,
+        };
+        let mark = log.append(&[record], inner.now())?.mark;
+        drop((payload, room));
+        let snapshot = newest.with_delta(delta, commit);
+        inner.set_newest(committing, snapshot.clone(), mark);
+        let committed = Committed {
+            commit,
+            added: changes.added().len() as u64,
+            removed: changes.removed().len() as u64,
+            time_us: mark.time,
+        };
+        let share = (inner.budget(), inner.commit_limits.recent_bytes);
+        let published = inner.published().commit();
+        inner.recent().push(commit, changes, published, share);
+        Ok(Submitted::new(&self.0, snapshot, mark, committed))
     }
 
     /// Runs `commit`, and if there was too little memory once more after a checkpoint; if that is not
     /// enough, readers of old commits have to end.
-    fn retry_for_room(&self, commit: impl Fn() -> Result<Committed>) -> Result<Committed> {
-        let lacks_memory = |result: &Result<Committed>| {
+    fn retry_for_room(&self, commit: impl Fn() -> Result<Submitted>) -> Result<Submitted> {
+        let lacks_memory = |result: &Result<Submitted>| {
             matches!(result, Err(Error::Storage(stoa_storage::Error::Memory(_))))
         };
         self.make_room()?;
@@ -197,78 +238,15 @@ impl Inner {
         Ok(effective)
     }
 
-    /// Appends the record of changes and makes the snapshot that shows them, on top of `newest`, the
-    /// newest one. Without changes there is no record.
-    fn append(
-        &self,
-        committing: &Committing<'_>,
-        newest: Snapshot,
-        changes: Option<EffectiveChanges>,
-        message: Option<&str>,
-    ) -> Result<Appended> {
-        let log = self.log()?;
-        self.check_writable()?;
-        let Some(changes) = changes else {
-            let mark = self.mark();
-            let committed = Committed {
-                commit: newest.commit(),
-                time_us: mark.time,
-                ..Committed::default()
-            };
-            return Ok(Appended {
-                snapshot: newest,
-                mark,
-                committed,
-            });
-        };
-        let commit = next_commit(&newest)?;
-        let graph_first = newest.has_graph_first();
-        let delta = newest.delta().with(&changes, graph_first, self.budget())?;
-        let room = self.budget().try_reserve(record::bytes_max(&changes));
-        let room = room.map_err(stoa_storage::Error::from)?;
-        let payload = record::encode(&changes, message);
-        let record = NewRecord {
-            kind: record::KIND,
-            commit,
-            payload: &payload,
-        };
-        let mark = log.append(&[record], self.now())?.mark;
-        drop((payload, room));
-        let snapshot = newest.with_delta(delta, commit);
-        self.set_newest(committing, snapshot.clone(), mark);
-        let committed = Committed {
-            commit,
-            added: changes.added().len() as u64,
-            removed: changes.removed().len() as u64,
-            time_us: mark.time,
-        };
-        let share = (self.budget(), self.commit_limits.recent_bytes);
-        let published = self.published().commit();
-        self.recent().push(commit, changes, published, share);
-        Ok(Appended {
-            snapshot,
-            mark,
-            committed,
-        })
-    }
-
     /// Ends those who read the oldest commit; `false` if there are none, or it took too long.
     fn expire_oldest(&self) -> bool {
         let published = self.published();
         published.held().expire_oldest(published.commit(), PATIENCE)
     }
 
-    /// Waits until a commit is as durable as it is to be, and tells what it did.
-    fn acknowledge(&self, appended: Appended) -> Result<Committed> {
-        // Who changed nothing may have seen what is not durable yet.
-        self.show(appended.snapshot, appended.mark)?;
-        self.keeper.notice(self);
-        Ok(appended.committed)
-    }
-
     /// Waits until what a snapshot shows, which ends at `mark` in the log, is as durable as it is to be,
     /// and shows it to readers.
-    fn show(&self, snapshot: Snapshot, mark: LogMark) -> Result<()> {
+    pub(crate) fn show(&self, snapshot: Snapshot, mark: LogMark) -> Result<()> {
         if snapshot.commit() > self.published().commit() {
             self.log()?.acknowledge(mark.position)?;
             self.settle(snapshot);

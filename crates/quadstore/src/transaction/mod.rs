@@ -28,14 +28,14 @@ mod recorder;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use stoa_storage::Reservation;
+use stoa_storage::{LogMark, Reservation};
 use stoa_terms::{Kind, TermId};
 
 pub use conflict::{Clash, Conflict};
 pub(crate) use reads::ReadSet;
 pub(crate) use recorder::Recorder;
 
-use crate::commit::{Committed, Living, Prepared};
+use crate::commit::{Committed, Living, Prepared, Submitted};
 use crate::delta::{Changes, GraphChange, NewTerms, Probed, Resolved};
 use crate::error::Result;
 use crate::quad_store::QuadStore;
@@ -263,16 +263,31 @@ impl Transaction {
     /// [`crate::Error::Conflict`] if others changed what was read; what the log gives. Nothing is changed
     /// then.
     pub fn commit(self, options: CommitOptions) -> Result<Committed> {
+        self.submit(options)?.wait()
+    }
+
+    /// As [`Transaction::commit`], but returns when the commit is decided and only the log may fail.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    pub fn submit(self, options: CommitOptions) -> Result<Submitted> {
         self.name_own();
         let reads = self
             .recorder
             .as_ref()
             .and_then(|recorder| recorder.finish());
         if !self.has_changes() {
-            return Ok(Committed {
+            let committed = Committed {
                 commit: self.base(),
                 ..Committed::default()
-            });
+            };
+            let base = self.living.base().clone();
+            return Ok(Submitted::new(
+                &self.store.0,
+                base,
+                LogMark::default(),
+                committed,
+            ));
         }
         let mut changes = Probed::default();
         let mut terms = Vec::new();
@@ -280,7 +295,7 @@ impl Transaction {
             changes.then(&operation.changes);
             terms.extend_from_slice(&operation.terms);
         }
-        self.store.commit(&Prepared {
+        self.store.submit(&Prepared {
             base: self.living.base().clone(),
             changes,
             terms,

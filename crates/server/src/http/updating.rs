@@ -17,7 +17,7 @@ use super::memento::not_at;
 use super::parameters::Parameters;
 use super::problem::Problem;
 use super::rdf4j::NIL;
-use super::writing::{mark, write};
+use super::writing::{mark, submit};
 use super::{Service, Settings};
 
 /// Runs an update, which a client that may write has sent. Relative IRIs are relative to the address of the
@@ -31,7 +31,10 @@ pub(super) async fn update(
 ) -> Result<Response<ResponseBody>, Problem> {
     let options = options(parameters, endpoint, &service.settings)?;
     let database = database.clone();
-    let summary = write(service, move || Ok(database.update(&text, &options)?)).await?;
+    let summary = submit(service, move |done| {
+        database.update_then(&text, &options, |outcome| done(outcome.map_err(Into::into)));
+    })
+    .await?;
     let told = json!({
         "commit": summary.commit,
         "added": summary.added,

@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use stoa_database::CommitSummary;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::Service;
 use super::problem::Problem;
 
-/// Writers that work at once. They mostly wait, and those that commit together share a sync.
+/// Writers that work at once, those not counted that only wait for the disk.
 const RUNNING_MAX: usize = 64;
 
 /// Writers that wait for their turn.
@@ -53,6 +53,28 @@ pub(super) async fn write<T: Send + 'static>(
     service: &Service,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
+    submit(service, move |done| done(work())).await
+}
+
+/// Does work that tells its outcome by a function, which it may leave with somebody else: no thread waits
+/// for the disk then.
+///
+/// # Errors
+/// As [`write`].
+pub(super) async fn submit<T: Send + 'static>(
+    service: &Service,
+    work: impl FnOnce(Box<dyn FnOnce(Result<T, Problem>) + Send>) + Send + 'static,
+) -> Result<T, Problem> {
+    let (tell, told) = oneshot::channel();
+    run(service, move || {
+        work(Box::new(move |outcome| drop(tell.send(outcome))));
+    })
+    .await?;
+    told.await.map_err(|_| failed())?
+}
+
+/// Runs work on a thread of its own once there is a place, and returns when it has begun.
+async fn run(service: &Service, work: impl FnOnce() + Send + 'static) -> Result<(), Problem> {
     let places = &service.write_places;
     let permit = match Arc::clone(&places.running).try_acquire_owned() {
         Ok(permit) => permit,
@@ -63,12 +85,12 @@ pub(super) async fn write<T: Send + 'static>(
             permit.map_err(|_| failed())?
         }
     };
-    let done = tokio::task::spawn_blocking(move || {
-        let done = work();
+    // Nobody waits for the thread: what it did is told by `work`, or it has panicked.
+    drop(tokio::task::spawn_blocking(move || {
+        work();
         drop(permit);
-        done
-    });
-    done.await.map_err(|_| failed())?
+    }));
+    Ok(())
 }
 
 /// Says in the head of a response what a request has changed.

@@ -6,6 +6,7 @@ pub(super) use shuttle::sync::{Condvar, Mutex, MutexGuard};
 pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 
 use std::sync::PoisonError;
+use std::time::Duration;
 
 /// Locks `mutex`. A panic under a lock of the log leaves nothing half done that matters: whatever
 /// was encoded but not written goes down with the process, and is not there after the next open.
@@ -18,4 +19,15 @@ pub(super) fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> Mute
     condition
         .wait(guard)
         .unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits while `waits` holds, but no longer than `time`.
+pub(super) fn wait_for<'a, T>(
+    condition: &Condvar,
+    guard: MutexGuard<'a, T>,
+    time: Duration,
+    waits: impl FnMut(&mut T) -> bool,
+) -> MutexGuard<'a, T> {
+    let waited = condition.wait_timeout_while(guard, time, waits);
+    waited.unwrap_or_else(PoisonError::into_inner).0
 }

@@ -11,7 +11,7 @@ use crate::store::Identity;
 use std::sync::Arc;
 
 /// Files of one page of fragments.
-const SMALL: LogOptions = LogOptions {
+pub(super) const SMALL: LogOptions = LogOptions {
     file_bytes: 12_288,
     spare_files: 2,
     durability: Durability::Full,
@@ -35,7 +35,7 @@ fn records(disk: &SimulatedDisk, mark: LogMark) -> Result<Vec<Vec<u8>>> {
     Ok(found)
 }
 
-fn open(disk: &SimulatedDisk, options: LogOptions) -> Log {
+pub(super) fn open(disk: &SimulatedDisk, options: LogOptions) -> Log {
     let recovery = find(disk, Access::Exclusive, LogMark::default()).unwrap();
     recovery.finish(options).unwrap()
 }

@@ -4,11 +4,12 @@ use super::archive::Archive;
 use super::file::LogFile;
 use super::files::{Batch, Files, Roll};
 use super::fragment::{Fragment, HEADER_BYTES, identity_mark};
+use super::group::{Goal, Group};
 use super::pinned::PinnedLog;
 use super::reader::LogReader;
 use super::recovery::LogRecovery;
 use super::scan::Cursor;
-use super::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+use super::sync::{Condvar, Mutex, MutexGuard, lock};
 use super::{Appended, ClosedLogFile, Durability, LogMark, LogOptions, Lsn, NewRecord};
 use crate::bytes::{len_u64, to_usize};
 use crate::error::{Error, Result};
@@ -25,10 +26,12 @@ use std::sync::Arc;
 pub struct Log {
     /// Held while the fragments of a record are made.
     order: Mutex<()>,
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
     /// Notified when a leader is done.
-    changed: Condvar,
-    files: Mutex<Files>,
+    pub(super) changed: Condvar,
+    /// Notified when there may be something to do for who serves.
+    pub(super) work: Condvar,
+    pub(super) files: Mutex<Files>,
     disk: Arc<dyn crate::disk::Disk>,
     identity: Identity,
     mark: u64,
@@ -40,35 +43,29 @@ pub struct Log {
     _store: Option<Store>,
 }
 
-struct State {
+pub(super) struct State {
     /// What was encoded and not yet taken by a leader.
-    batch: Batch,
+    pub(super) batch: Batch,
     /// Behind everything that was encoded.
-    end: u64,
+    pub(super) end: u64,
     /// Behind the last whole record that was encoded.
-    record_end: u64,
-    written: u64,
-    durable: u64,
+    pub(super) record_end: u64,
+    pub(super) written: u64,
+    pub(super) durable: u64,
     /// The end of the last record that is known to be durable.
-    durable_records: u64,
+    pub(super) durable_records: u64,
     /// Whether the first record of this opening was written.
     opened: bool,
     /// Number and beginning of the file that fragments are made for.
     file: Option<(u32, u64)>,
     /// Headed files, oldest first; the last one is written.
-    files: Vec<Arc<LogFile>>,
-    leader: bool,
-    failure: Option<String>,
+    pub(super) files: Vec<Arc<LogFile>>,
+    pub(super) leader: bool,
+    pub(super) group: Group,
+    pub(super) failure: Option<String>,
     time: u64,
     commit: u64,
     retain: u64,
-}
-
-/// What somebody waits for.
-#[derive(Clone, Copy)]
-enum Goal {
-    Written(u64),
-    Durable(u64),
 }
 
 /// A record whose fragments are being made.
@@ -132,6 +129,7 @@ impl Log {
             order: Mutex::new(()),
             state: Mutex::new(state),
             changed: Condvar::new(),
+            work: Condvar::new(),
             files: Mutex::new(files),
             disk,
             identity,
@@ -158,16 +156,6 @@ impl Log {
         let appended = self.append(records, now)?;
         self.acknowledge(appended.mark.position)?;
         Ok(appended)
-    }
-
-    /// Waits until everything before `position` is as durable as the options say; what others append
-    /// meanwhile goes with it.
-    pub fn acknowledge(&self, position: Lsn) -> Result<()> {
-        let end = position.to_u64();
-        self.drive(match self.durability {
-            Durability::Full => Goal::Durable(end),
-            Durability::Relaxed => Goal::Written(end),
-        })
     }
 
     /// What an acknowledged commit survives.
@@ -530,66 +518,6 @@ impl Log {
                 .saturating_sub(LOG_CONTENT_OFFSET + (state.end - start))
         })
     }
-
-    /// Waits until `goal` is reached; leads if nobody does.
-    fn drive(&self, goal: Goal) -> Result<()> {
-        let mut state = lock(&self.state);
-        loop {
-            let reached = match goal {
-                Goal::Written(end) => state.written >= end,
-                Goal::Durable(end) => state.durable >= end,
-            };
-            if reached {
-                return Ok(());
-            }
-            check_failure(&state)?;
-            if state.leader {
-                state = wait(&self.changed, state);
-                continue;
-            }
-            state = self.lead(state, matches!(goal, Goal::Durable(_)))?;
-        }
-    }
-
-    /// Writes what was encoded so far and makes it durable if asked.
-    fn lead<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        sync: bool,
-    ) -> Result<MutexGuard<'a, State>> {
-        state.leader = true;
-        let (end, record_end) = (state.end, state.record_end);
-        let next = Batch {
-            start: end,
-            ..Batch::default()
-        };
-        let batch = std::mem::replace(&mut state.batch, next);
-        drop(state);
-        let done = lock(&self.files).write(&batch, sync);
-        let mut state = lock(&self.state);
-        state.leader = false;
-        let result = match done {
-            Ok(begun) => {
-                state.files.extend(begun);
-                state.written = end;
-                if sync {
-                    state.durable = end;
-                    state.durable_records = record_end;
-                }
-                Ok(())
-            }
-            Err(error) => {
-                let source = std::error::Error::source(&error);
-                state.failure = Some(match source {
-                    Some(source) => format!("{error}: {source}"),
-                    None => error.to_string(),
-                });
-                Err(error)
-            }
-        };
-        self.changed.notify_all();
-        result.map(|()| state)
-    }
 }
 
 impl State {
@@ -611,6 +539,7 @@ impl State {
             file: files.last().map(|file| (file.number, file.start)),
             files,
             leader: false,
+            group: Group::default(),
             failure: None,
             time: reader.seen.time,
             commit: reader.seen.commit,
@@ -647,7 +576,7 @@ impl fmt::Debug for Log {
     }
 }
 
-fn check_failure(state: &State) -> Result<()> {
+pub(super) fn check_failure(state: &State) -> Result<()> {
     match &state.failure {
         None => Ok(()),
         Some(reason) => Err(Error::RefusesWrites {
