@@ -232,6 +232,17 @@ fn commits_are_listed_and_compared_over_http() {
         compared.header("content-type"),
         Some("application/rdf-patch")
     );
+}
+
+#[test]
+fn wrong_lists_and_comparisons_are_told() {
+    let folder = loaded();
+    let folder = folder.path();
+    load(folder, 2, &["--retain", "all"]);
+    let server = Server::start(folder, &[]);
+    let get = |target: &str, headers: &[(&str, &str)]| {
+        http_client::request(&server.address, "GET", target, headers, b"")
+    };
     for (target, status, part) in [
         ("/log?limit=x", 400, "the parameter limit is a number"),
         ("/log?format=xml", 400, "one of json, csv, tsv and table"),

@@ -1,5 +1,9 @@
 //! Earlier states over HTTP: `?at=` on each route that reads, and Memento.
-#![expect(clippy::unwrap_used, reason = "a test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::too_many_lines,
+    reason = "a test; tables of cases are long"
+)]
 
 #[path = "support/http_client.rs"]
 mod http_client;
