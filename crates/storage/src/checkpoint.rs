@@ -7,6 +7,9 @@
 //! survives the process. If the root before stays (`history`), so does what was freed. Log files that the new root does not need are released by the log's user, after
 //! the commit ([`crate::Log::release`]).
 //!
+//! One checkpoint may be written beside others, which commit meanwhile: to their roots its extents are free
+//! space. Before its own commit it keeps the others out.
+//!
 //! # Invariants
 //! 1. At every moment the file system holds, whole, the state of the last acknowledged commit or of
 //!    the one that is being committed (`tests/crash.rs` crashes at every write and sync).
@@ -27,7 +30,7 @@ use crate::history::{
 use crate::limits::EXTENT_BYTES_MAX;
 use crate::log::LogMark;
 use crate::root_slot::{RootRecord, slot_of, slot_offset};
-use crate::store::{Deferred, Inner, Root, Store};
+use crate::store::{Deferred, Inner, Root, Store, Writer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -39,6 +42,10 @@ pub struct Checkpoint<'a> {
     changes: Mutex<Changes>,
     /// Whether extents go as far to the front as there is room, and not where they fit best.
     in_front: bool,
+    /// Whether it began beside others ([`Store::begin_beside`]).
+    is_beside: bool,
+    /// Whether no other checkpoint can begin before it is over.
+    is_alone: bool,
     finished: bool,
 }
 
@@ -49,6 +56,8 @@ struct Changes {
     written: BTreeMap<u64, u64>,
     /// What it freed of earlier checkpoints.
     freed: Vec<PageRange>,
+    /// What it freed of its own and did not use again yet; beside others only.
+    own_freed: Vec<PageRange>,
     /// Where the log goes on, if not where it did.
     log: Option<LogMark>,
     /// The first checkpoint whose root stays; none does if not told.
@@ -66,12 +75,84 @@ impl<'a> Checkpoint<'a> {
             writer.checkpoint_running = true;
         }
         store.inner.release_deferred();
-        Ok(Self {
+        Ok(Self::new(store, false))
+    }
+
+    pub(crate) fn begin_beside(store: &'a Store) -> Result<Self> {
+        store.inner.check_writable()?;
+        {
+            let mut writer = store.inner.lock_writer();
+            if writer.beside.is_some() {
+                return Err(Error::CheckpointRunning);
+            }
+            writer.beside = Some(BTreeMap::new());
+        }
+        store.inner.release_deferred();
+        Ok(Self::new(store, true))
+    }
+
+    fn new(store: &'a Store, is_beside: bool) -> Self {
+        Self {
             store,
             changes: Mutex::default(),
             in_front: false,
+            is_beside,
+            is_alone: !is_beside,
             finished: false,
-        })
+        }
+    }
+
+    /// Lets no other checkpoint begin before this one is over, which it needs for its commit.
+    ///
+    /// [`Error::CheckpointRunning`] if there is one.
+    pub fn keep_others_out(&mut self) -> Result<()> {
+        if !self.is_alone {
+            let mut writer = self.store.inner.lock_writer();
+            if writer.checkpoint_running {
+                return Err(Error::CheckpointRunning);
+            }
+            writer.checkpoint_running = true;
+            self.is_alone = true;
+        }
+        Ok(())
+    }
+
+    /// Lets other checkpoints begin again beside this one.
+    pub fn let_others_in(&mut self) {
+        if self.is_beside && self.is_alone {
+            self.store.inner.lock_writer().checkpoint_running = false;
+            self.is_alone = false;
+        }
+    }
+
+    /// Makes durable what was written so far, so that the commit has less to wait for.
+    pub fn sync_data(&self) -> Result<()> {
+        let inner = &self.store.inner;
+        inner.check_writable()?;
+        for (number, data) in (0_u16..).zip(&inner.data) {
+            data.file.sync().map_err(|error| {
+                inner.fail(Error::io(
+                    inner.path(&data_file_name(number)),
+                    "sync",
+                    0,
+                    error,
+                ))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Uses the pages again that the checkpoint wrote and freed itself. Nobody may read them any more.
+    pub fn reuse_freed(&self) {
+        let ranges = {
+            let mut changes = self.changes();
+            let ranges = std::mem::take(&mut changes.own_freed);
+            for range in &ranges {
+                changes.written.remove(&range.first.to_u64());
+            }
+            ranges
+        };
+        self.store.inner.give_back(&ranges, self.is_beside);
     }
 
     /// Writes extents as far to the front of the files as there is room, so that these become short when
@@ -110,7 +191,8 @@ impl<'a> Checkpoint<'a> {
 
     /// Gives back the extent of `bytes` bytes once the commit is durable and no reader needs it.
     ///
-    /// An extent that this checkpoint wrote itself is free at once. Freeing what is free already is
+    /// An extent that this checkpoint wrote itself is free at once, or, if it began beside others, with the
+    /// next [`Checkpoint::reuse_freed`]: it may be read until then. Freeing what is free already is
     /// an error of the caller that the commit reports as [`Error::Corruption`].
     pub fn free(&self, extent: ExtentId, bytes: u64) {
         let range = PageRange {
@@ -119,8 +201,12 @@ impl<'a> Checkpoint<'a> {
         };
         let mut changes = self.changes();
         if changes.written.get(&extent.to_u64()) == Some(&range.pages) {
+            if self.is_beside {
+                changes.own_freed.push(range);
+                return;
+            }
             changes.written.remove(&extent.to_u64());
-            self.store.inner.give_back(&[range]);
+            self.store.inner.give_back(&[range], false);
         } else {
             changes.freed.push(range);
         }
@@ -154,6 +240,9 @@ impl<'a> Checkpoint<'a> {
     pub fn commit(mut self, commit_number: u64, payload: &[u8]) -> Result<()> {
         let inner = &self.store.inner;
         inner.check_writable()?;
+        if !self.is_alone {
+            return Err(Error::CheckpointRunning);
+        }
         if payload.len() > ROOT_PAYLOAD_BYTES_MAX {
             return Err(Error::LimitExceeded {
                 what: "the payload of a root in bytes",
@@ -162,19 +251,11 @@ impl<'a> Checkpoint<'a> {
             });
         }
         let old = self.store.root();
+        self.reuse_freed();
         let freed = self.take_freed();
         let history = self.change_history(&old, &freed)?;
         let (free_list, free) = self.write_free_list(&freed, &history)?;
-        for (number, data) in (0_u16..).zip(&inner.data) {
-            data.file.sync().map_err(|error| {
-                inner.fail(Error::io(
-                    inner.path(&data_file_name(number)),
-                    "sync",
-                    0,
-                    error,
-                ))
-            })?;
-        }
+        self.sync_data()?;
         let log = self.changes().log.unwrap_or(old.log);
         let record = RootRecord {
             identity: inner.identity,
@@ -198,8 +279,22 @@ impl<'a> Checkpoint<'a> {
 
     fn allocate(&self, pages: u64) -> ExtentId {
         let mut changes = self.changes();
-        let extent = self.store.inner.allocate(pages, self.in_front);
+        let mut writer = self.store.inner.lock_writer();
+        let extent = self.allocate_in(&mut writer, pages);
+        drop(writer);
         changes.written.insert(extent.to_u64(), pages);
+        extent
+    }
+
+    fn allocate_in(&self, writer: &mut Writer, pages: u64) -> ExtentId {
+        let extent = match self.in_front {
+            true => writer.free.allocate_in_front(pages),
+            false => writer.free.allocate(pages),
+        };
+        if let Some(beside) = writer.beside.as_mut().filter(|_| self.is_beside) {
+            beside.insert(extent.to_u64(), pages);
+        }
+        self.store.inner.publish_ends(&writer.free);
         extent
     }
 
@@ -264,26 +359,34 @@ impl<'a> Checkpoint<'a> {
         history: &HistoryChange,
     ) -> Result<(PartRef, FreeSpace)> {
         let inner = &self.store.inner;
-        let mut released: Vec<PageRange> = {
-            let writer = inner.lock_writer();
-            let deferred = writer.deferred.iter().chain(&writer.deferred_lists);
-            let old_list = Some(writer.free_list).filter(|list| !list.is_none());
-            let deferred = deferred.flat_map(|deferred| deferred.ranges.iter().copied());
-            deferred.chain(old_list.as_ref().map(pages_of)).collect()
-        };
+        // In one go: a checkpoint beside this one may allocate and free meanwhile.
+        let mut writer = inner.lock_writer();
+        let old_list = Some(writer.free_list).filter(|list| !list.is_none());
+        let deferred = writer.deferred.iter().chain(&writer.deferred_lists);
+        let deferred = deferred.flat_map(|deferred| deferred.ranges.iter().copied());
+        let mut released: Vec<PageRange> =
+            deferred.chain(old_list.as_ref().map(pages_of)).collect();
         released.extend(history.expired.iter().flatten().chain(&history.own));
         if history.added.is_none() {
             released.extend_from_slice(freed);
         }
-        let ranges = inner.lock_writer().free.range_count() + released.len();
+        if let Some(beside) = writer.beside.as_ref().filter(|_| !self.is_beside) {
+            // To the root that is written it is nothing.
+            released.extend(beside.iter().map(|(first, pages)| PageRange {
+                first: ExtentId::from_u64(*first),
+                pages: *pages,
+            }));
+        }
+        let ranges = writer.free.range_count() + released.len();
         if ranges == 0 {
-            let ends = inner.lock_writer().free.clone();
-            return Ok((PartRef::NONE, ends));
+            return Ok((PartRef::NONE, writer.free.clone()));
         }
         // Releasing makes at most as many ranges; the list's own extent makes none.
         let pages = free_list::pages_for(ranges);
-        let extent = self.allocate(pages);
-        let mut free = inner.lock_writer().free.clone();
+        let extent = self.allocate_in(&mut writer, pages);
+        let mut free = writer.free.clone();
+        drop(writer);
+        self.changes().written.insert(extent.to_u64(), pages);
         for range in released {
             free.release(range).map_err(|range| {
                 PartRef {
@@ -354,6 +457,9 @@ impl<'a> Checkpoint<'a> {
             writer.free_pages = record.free_pages;
             writer.root_ends = record.file_ends;
             writer.checkpoint_running = false;
+            if self.is_beside {
+                writer.beside = None;
+            }
         }
         self.finished = true;
         let root = Root {
@@ -387,10 +493,16 @@ impl Drop for Checkpoint<'_> {
                     pages,
                 })
                 .collect();
-            inner.give_back(&ranges);
+            inner.give_back(&ranges, self.is_beside);
             inner.truncate();
         }
-        inner.lock_writer().checkpoint_running = false;
+        let mut writer = inner.lock_writer();
+        if self.is_alone {
+            writer.checkpoint_running = false;
+        }
+        if self.is_beside {
+            writer.beside = None;
+        }
     }
 }
 
@@ -403,21 +515,14 @@ impl fmt::Debug for Checkpoint<'_> {
 }
 
 impl Inner {
-    fn allocate(&self, pages: u64, in_front: bool) -> ExtentId {
-        let mut writer = self.lock_writer();
-        let extent = match in_front {
-            true => writer.free.allocate_in_front(pages),
-            false => writer.free.allocate(pages),
-        };
-        self.publish_ends(&writer.free);
-        extent
-    }
-
     /// Returns pages that a checkpoint took but will not use.
-    fn give_back(&self, ranges: &[PageRange]) {
+    fn give_back(&self, ranges: &[PageRange], is_beside: bool) {
         self.cache.forget(self.number, ranges);
         let mut writer = self.lock_writer();
         for range in ranges {
+            if let Some(beside) = writer.beside.as_mut().filter(|_| is_beside) {
+                beside.remove(&range.first.to_u64());
+            }
             let released = writer.free.release(*range);
             debug_assert_eq!(released, Ok(()), "the checkpoint allocated these pages");
         }

@@ -26,6 +26,7 @@ use crate::history::Retained;
 use crate::log::{LogMark, LogRecovery};
 use crate::recovery;
 use crate::temporary::TempSpace;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
@@ -149,6 +150,8 @@ pub(crate) struct Writer {
     /// The ends of the files of the current root, in pages; held roots may reach further.
     pub(crate) root_ends: Vec<u64>,
     pub(crate) checkpoint_running: bool,
+    /// First page and number of pages of the extents of the checkpoint that is written beside others.
+    pub(crate) beside: Option<BTreeMap<u64, u64>>,
 }
 
 /// Space that is free once the root before it is not held any more.
@@ -227,6 +230,7 @@ impl Store {
                 free_list: recovered.free_list,
                 free_pages: recovered.free_pages,
                 checkpoint_running: false,
+                beside: None,
             }),
             counters: Counters::default(),
             failure: OnceLock::new(),
@@ -252,6 +256,14 @@ impl Store {
     /// if there is one, [`Error::RefusesWrites`] after a failure.
     pub fn begin(&self) -> Result<Checkpoint<'_>> {
         Checkpoint::begin(self)
+    }
+
+    /// Begins a checkpoint beside which others may be made before it commits: it is for work that takes
+    /// long. Its commit needs [`Checkpoint::keep_others_out`].
+    ///
+    /// As [`Store::begin`]; [`Error::CheckpointRunning`] if there is another one that began so.
+    pub fn begin_beside(&self) -> Result<Checkpoint<'_>> {
+        Checkpoint::begin_beside(self)
     }
 
     /// The write-ahead log behind the root, to be read and taken into use; `None` if it was taken.

@@ -181,6 +181,81 @@ fn abort_gives_space_back() {
     store.begin().unwrap().commit(2, &[0; 3000]).unwrap();
 }
 
+/// The problems that a check finds where `parts` are all parts of the root.
+fn problems(store: &Store, parts: Vec<PartRef>) -> Vec<String> {
+    let mut problems = Vec::new();
+    let cancel = std::sync::atomic::AtomicBool::new(false);
+    store
+        .check(
+            parts,
+            &mut |error| problems.push(error.to_string()),
+            &cancel,
+        )
+        .unwrap();
+    problems
+}
+
+#[test]
+fn a_checkpoint_beside_others_is_free_space_to_their_roots() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::create(disk(directory.path()), cache(), Identity::new(7)).unwrap();
+    let mut long = store.begin_beside().unwrap();
+    assert!(matches!(
+        store.begin_beside(),
+        Err(Error::CheckpointRunning)
+    ));
+    let kept = long.write_part(&[1; 9_000]).unwrap();
+    let unneeded = long.write_part(&[2; 9_000]).unwrap();
+    let mut old = None;
+    for commit in 1..=3 {
+        let checkpoint = store.begin().unwrap();
+        assert!(matches!(
+            long.keep_others_out(),
+            Err(Error::CheckpointRunning)
+        ));
+        let part = checkpoint.write_part(&[7; 5_000]).unwrap();
+        if let Some(PartRef { extent, length, .. }) = old.replace(part) {
+            checkpoint.free(extent, length.into());
+        }
+        checkpoint.commit(commit, b"beside").unwrap();
+        if commit == 2 {
+            // Still there until it is given back.
+            long.free(unneeded.extent, unneeded.length.into());
+            assert_eq!(store.read_one(&unneeded).unwrap()[..], [2; 9_000]);
+            long.reuse_freed();
+        }
+        assert_eq!(problems(&store, vec![part]), Vec::<String>::new());
+    }
+    let old = old.unwrap();
+    long.keep_others_out().unwrap();
+    assert!(matches!(store.begin(), Err(Error::CheckpointRunning)));
+    long.let_others_in();
+    store.begin().unwrap().commit(4, b"beside").unwrap();
+    long.keep_others_out().unwrap();
+    long.free(old.extent, old.length.into());
+    long.commit(4, b"long").unwrap();
+    assert_eq!(problems(&store, vec![kept]), Vec::<String>::new());
+    assert_eq!(store.read_one(&kept).unwrap()[..], [1; 9_000]);
+    store.begin().unwrap().commit(5, b"after").unwrap();
+    drop(store);
+    // What another one wrote that was stopped is free, and no root knows of it.
+    let store = Store::open(disk(directory.path()), cache(), Access::Exclusive).unwrap();
+    let stopped = store.begin_beside().unwrap();
+    stopped.write_part(&[3; 90_000]).unwrap();
+    store.begin().unwrap().commit(6, b"beside").unwrap();
+    std::mem::forget(stopped);
+    drop(store);
+    let store = Store::open(disk(directory.path()), cache(), Access::Exclusive).unwrap();
+    assert_eq!(problems(&store, vec![kept]), Vec::<String>::new());
+    assert!(store.data_bytes() - store.free_bytes() < 90_000);
+    // One that is dropped gives back all that it took.
+    let stopped = store.begin_beside().unwrap();
+    stopped.write_part(&[3; 90_000]).unwrap();
+    drop(stopped);
+    store.begin().unwrap().commit(7, b"last").unwrap();
+    assert_eq!(problems(&store, vec![kept]), Vec::<String>::new());
+}
+
 #[test]
 fn several_threads_write_extents_of_one_checkpoint() {
     let directory = tempfile::tempdir().unwrap();
