@@ -126,11 +126,12 @@ pub struct CompactOptions {
 
 impl Database {
     /// Writes all quads and terms anew, densely, without terms that no quad has and without what was free
-    /// in between, as one commit that changes nothing. Blank nodes keep their names.
+    /// in between; it is no commit. Blank nodes keep their names.
     ///
-    /// Queries go on, over what they read; commits wait until it is over, and a transaction that
-    /// began before it is in conflict. Where nobody reads what was there before, everything is written twice,
-    /// so that files become as short as what they hold. On the way they take up to three times that.
+    /// Queries go on, over what they read, and so do commits; a transaction that was open when it came to its
+    /// end has to begin anew, as updates do by themselves. Where nobody reads what was there before, and no
+    /// earlier commits are kept, everything is written twice, so that files become as short as what they hold.
+    /// On the way they take up to three times that.
     ///
     /// ```
     /// use stoa_database::*;

@@ -399,10 +399,6 @@ impl From<stoa_quadstore::Error> for Error {
                     time_text(now_us)
                 ),
             },
-            other @ Quadstore::HistoryKept { .. } => Self::InvalidOption {
-                option: "--retain",
-                reason: other.to_string(),
-            },
             other @ Quadstore::OtherScheme { .. } => Self::InvalidOption {
                 option: "--scheme",
                 reason: other.to_string(),

@@ -34,7 +34,8 @@ pub struct Patch {
 
 impl Database {
     /// What leads from one commit to another, which may be the earlier one: the quads that only one of them
-    /// has. What both share is not read.
+    /// has. What both share is not read. If the database was compacted in between, what changed before that comes
+    /// first, and a quad that changed on both sides comes twice.
     ///
     /// ```
     /// # use stoa_database::*;

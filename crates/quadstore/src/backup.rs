@@ -21,7 +21,7 @@ use stoa_storage::{
     NewBackup, PartRef, RestorePoint, Store,
 };
 
-use crate::commit::{PAYLOAD_BYTES_KEPT, QuadStoreOptions, Recovering};
+use crate::commit::{PAYLOAD_BYTES_KEPT, Place, QuadStoreOptions, Recovering, record};
 use crate::error::{Error, Result};
 use crate::permutation::node::Node;
 use crate::permutation::tree::child_node;
@@ -278,12 +278,19 @@ impl QuadStore {
         let mut replayed = 0;
         let mut payload = Vec::new();
         let mut recovering = Recovering::begin(self);
+        // The last commit that was made before the time that is asked for.
+        let mut before = 0;
         while let Some(record) = records.next_record()? {
             let newest = recovering.commit();
             let is_enough = match at {
                 RestoreAt::Last => false,
                 RestoreAt::Commit(commit) => newest >= commit,
-                RestoreAt::Time(time) => record.time > time,
+                RestoreAt::Time(time) if record.time <= time => {
+                    before = record.commit.max(before);
+                    false
+                }
+                // A compaction tells some once more, later.
+                RestoreAt::Time(_) => record.commit > before,
             };
             if is_enough {
                 break;
@@ -291,10 +298,16 @@ impl QuadStore {
             if cancel.load(Ordering::Relaxed) {
                 return Err(Error::Cancelled);
             }
-            check_follows(&record, newest.saturating_add(1))?;
             payload.clear();
             let room = recovering.room_for(&record)?;
             records.read_payload(&record, u64::MAX, &mut payload)?;
+            let head = record::decode_head(&payload);
+            match head.map(|head| recovering.place_of(&record, head.numbering)) {
+                Some(Place::Elsewhere) => continue,
+                Some(Place::Beyond) => return Err(numbered_anew(&record, newest)),
+                Some(Place::Here) | None => {}
+            }
+            check_follows(&record, newest.saturating_add(1))?;
             // The log of the new timeline is empty.
             let mark = LogMark {
                 time: record.time,
@@ -312,13 +325,22 @@ impl QuadStore {
     }
 }
 
+/// A compaction gave other ids: its root is needed.
+fn numbered_anew(record: &LogRecord, last: u64) -> Error {
+    let reason = format!(
+        "the log goes on with ids that a compaction gave; restore from a backup that was made after it, or --at {last} \
+         what was before"
+    );
+    not_there(format!("commit {}", record.commit), reason)
+}
+
 /// A load has no record: it is part of the root after it.
 fn check_follows(record: &LogRecord, next: u64) -> Result<()> {
     if record.commit <= next {
         return Ok(());
     }
     let reason = format!(
-        "the log goes on with commit {}, since loads and compactions are told by no log; restore from a backup that \
+        "the log goes on with commit {}, since loads are told by no log; restore from a backup that \
          was made after it, or --at {} what was before",
         record.commit,
         next - 1

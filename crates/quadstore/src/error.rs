@@ -4,7 +4,6 @@ use std::fmt;
 
 use stoa_storage::PartRef;
 
-use crate::history::Retention;
 use crate::root::Scheme;
 use crate::transaction::Conflict;
 
@@ -38,11 +37,6 @@ pub enum Error {
         commit: u64,
         /// The last one.
         last: u64,
-    },
-    /// A compaction would give other ids to terms that earlier commits have, and these are kept.
-    HistoryKept {
-        /// Which are.
-        retention: Retention,
     },
     /// The commit is not kept any more.
     CommitExpired {
@@ -122,10 +116,6 @@ impl fmt::Display for Error {
             Self::CommitUnknown { commit, last } => {
                 write!(f, "there is no commit {commit}: the last one is {last}")
             }
-            Self::HistoryKept { retention } => write!(
-                f,
-                "the database keeps earlier commits ({retention}), and cannot be compacted before it keeps none"
-            ),
             Self::CommitExpired { commit, oldest } => write!(
                 f,
                 "commit {commit} is not kept any more: the oldest that can be read is {oldest}"

@@ -133,15 +133,25 @@ impl QuadStore {
         let base = base.ok_or(Error::CommitExpired { commit, oldest })?;
         let opened = self.0.open_root(base, &published)?;
         let opened = opened.ok_or(Error::CommitExpired { commit, oldest })?;
+        match self.followed_to(opened, base, commit) {
+            Err(Error::Storage(stoa_storage::Error::LogReleased { .. })) => {
+                Err(Error::CommitExpired { commit, oldest })
+            }
+            snapshot => snapshot,
+        }
+    }
+
+    /// The state after a commit, from that of the last root before it.
+    pub(crate) fn followed_to(
+        &self,
+        opened: Snapshot,
+        base: &RetainedRoot,
+        commit: u64,
+    ) -> Result<Snapshot> {
         if opened.commit() == commit {
             return Ok(opened);
         }
-        let mut records = match self.0.records_behind(base) {
-            Err(Error::Storage(stoa_storage::Error::LogReleased { .. })) => {
-                return Err(Error::CommitExpired { commit, oldest });
-            }
-            records => records?,
-        };
+        let mut records = self.0.records_behind(base)?;
         let mut replay = self.replay(opened);
         let mut payload = Vec::new();
         while replay.commit() < commit
@@ -158,6 +168,38 @@ impl QuadStore {
             return Err(Error::Internal("a log that ends before a commit"));
         }
         replay.finish()
+    }
+
+    /// The state that the next compaction after a snapshot found, as that of both numberings.
+    pub(crate) fn next_compaction(&self, after: &Snapshot) -> Result<[Snapshot; 2]> {
+        let roots = self.0.roots();
+        let like = self.snapshot();
+        let expired = || Error::CommitExpired {
+            commit: after.commit(),
+            oldest: self.oldest_commit(),
+        };
+        let open = |index: usize| -> Result<Snapshot> {
+            let root = roots.get(index).ok_or_else(expired)?;
+            self.0.open_root(root, &like)?.ok_or_else(expired)
+        };
+        let own = after.0.base.root.checkpoint;
+        let mut before = roots.partition_point(|root| root.checkpoint < own);
+        let mut behind = roots.len() - 1;
+        while before + 1 < behind {
+            let middle = usize::midpoint(before, behind);
+            if open(middle)?.numbers_as(after) {
+                before = middle;
+            } else {
+                behind = middle;
+            }
+        }
+        let (old, new) = (open(before)?, open(behind)?);
+        let base = roots.get(before);
+        let base = base.filter(|_| old.numbers_as(after) && !new.numbers_as(after));
+        // Otherwise its root has expired meanwhile.
+        let base = base.ok_or_else(expired)?;
+        let old = self.followed_to(old, base, new.commit())?;
+        Ok([old, new])
     }
 
     /// The commit that was the last one at a time, in microseconds since 1970.
@@ -180,7 +222,8 @@ impl QuadStore {
                 if record.time > time_us || record.commit > last {
                     break;
                 }
-                found = Some(record.commit);
+                // A compaction tells some once more, later.
+                found = found.max(Some(record.commit));
             }
         }
         match found.filter(|commit| *commit >= oldest) {
@@ -201,16 +244,16 @@ impl QuadStore {
         let roots = self.0.roots();
         let base = roots.iter().rfind(|root| root.commit <= commit);
         let Some(base) = base else { return Ok(0) };
-        let mut time = base.log.time;
         if base.commit < commit {
             let mut records = self.0.records_behind(base)?;
-            while let Some(record) = records.next()?
-                && record.commit <= commit
-            {
-                time = record.time;
+            while let Some(record) = records.next()? {
+                // The first one: a compaction tells some once more, later.
+                if record.commit >= commit {
+                    return Ok(record.time);
+                }
             }
         }
-        Ok(time)
+        Ok(base.log.time)
     }
 }
 

@@ -18,11 +18,12 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
-use stoa_storage::{Access, Log, LogMark, LogReader, LogRecovery, Lsn, MemoryBudget, Store};
+use stoa_storage::{
+    Access, Checkpoint, Log, LogMark, LogReader, LogRecovery, Lsn, MemoryBudget, Store,
+};
 
 use crate::check::{CheckProgress, CheckReport, check};
 use crate::commit::{CommitLimits, Keeper, QuadStoreOptions, Recent};
-use crate::compact::whole_extents;
 use crate::error::{Error, Result};
 use crate::history::Retention;
 use crate::info::Info;
@@ -31,7 +32,7 @@ use crate::root::Scheme;
 use crate::snapshot::Snapshot;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, lock, read, write};
 
-pub(crate) use merging::{Commit, Derived, Merged};
+pub(crate) use merging::{Commit, Derived, Merged, Switch};
 
 /// A store of quads. Cloning it is cheap.
 #[derive(Clone)]
@@ -52,6 +53,8 @@ pub(crate) struct Inner {
     /// Held while the next snapshot is made.
     committing: Mutex<()>,
     recent: Mutex<Recent>,
+    /// Held by a compaction until it is over.
+    pub(crate) compacting: Mutex<()>,
     /// The first number that no blank node has got.
     blank_nodes: AtomicU64,
     /// The latest time that a commit was given.
@@ -131,6 +134,7 @@ impl QuadStore {
             found: OnceLock::new(),
             found_bytes,
             recent: Mutex::new(Recent::after(snapshot.commit())),
+            compacting: Mutex::new(()),
             blank_nodes: AtomicU64::new(snapshot.next_blank_node()),
             time: AtomicU64::new(store.root().log.time),
             snapshots: RwLock::new(Snapshots {
@@ -254,19 +258,14 @@ impl QuadStore {
         self.begin_commit(None)
     }
 
-    /// Begins a commit that puts something else in the place of everything, and gives what there is; none
-    /// if there is a delta, which a checkpoint has to write first. Other commits wait until it is over.
-    pub(crate) fn begin_compaction(&self) -> Result<Option<(Commit<'_>, Snapshot)>> {
-        let committing = self.0.committing();
-        let newest = self.0.newest();
-        if !newest.delta().is_empty() {
-            return Ok(None);
-        }
-        let mut commit = self.0.begin(newest.emptied()?, newest.scheme())?;
-        commit.committing = Some(committing);
-        commit.checkpoint.write_in_front();
-        commit.replaced = whole_extents(&newest.0.base)?;
-        Ok(Some((commit, newest)))
+    /// Begins to write what will be put in the place of everything, which is `old` and what is committed
+    /// after it. Commits and checkpoints go on beside it.
+    pub(crate) fn begin_compaction(&self, old: &Snapshot) -> Result<Commit<'_>> {
+        self.0.check_writable()?;
+        let mut checkpoint = self.0.store.begin_beside()?;
+        checkpoint.write_in_front();
+        let base = old.emptied()?;
+        Ok(self.0.over(base, old.scheme(), checkpoint))
     }
 
     /// Begins to write the delta, which is frozen; none if it is empty. Commits go on above it.
@@ -292,6 +291,12 @@ impl Inner {
     /// What the next commit builds on.
     pub(crate) fn newest(&self) -> Snapshot {
         read(&self.snapshots).newest.clone()
+    }
+
+    /// The newest snapshot, and where the log goes on behind it.
+    pub(crate) fn newest_and_mark(&self) -> (Snapshot, LogMark) {
+        let snapshots = read(&self.snapshots);
+        (snapshots.newest.clone(), snapshots.mark)
     }
 
     /// Where the log goes on behind the newest snapshot.
@@ -360,18 +365,26 @@ impl Inner {
             // It was written and could not be read; what was committed since is in the log.
             return Err(Error::Internal("a snapshot of another root than the last"));
         }
-        Ok(Commit {
+        Ok(self.over(base, scheme, checkpoint))
+    }
+
+    fn over<'a>(
+        &'a self,
+        base: Snapshot,
+        scheme: Scheme,
+        checkpoint: Checkpoint<'a>,
+    ) -> Commit<'a> {
+        Commit {
             inner: self,
             committing: None,
-            number: root + 1,
+            number: base.0.base.root.checkpoint + 1,
             base,
             mark: self.mark(),
             checkpoint,
             helpers: 0,
             scheme,
             created: Vec::new(),
-            replaced: Vec::new(),
-        })
+        }
     }
 
     /// Makes a snapshot the newest one, which is not known to be durable; it was made from the one

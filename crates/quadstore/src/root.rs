@@ -33,8 +33,10 @@ pub(crate) const ROOT_IS_LOAD: usize = 36;
 pub(crate) const ROOT_RETAINED: usize = 40;
 /// Where the quads are noted that the bulk load added.
 pub(crate) const ROOT_LOADED: usize = 48;
+/// Where the number of the numbering of terms stands.
+pub(crate) const ROOT_NUMBERING: usize = 56;
 /// Where the roots of the trees begin.
-pub(crate) const ROOT_TREE_ROOTS: usize = 56;
+pub(crate) const ROOT_TREE_ROOTS: usize = 64;
 /// Where the length of the dictionary's descriptor stands, two bytes, before the descriptor.
 pub(crate) const ROOT_DICTIONARY: usize = ROOT_TREE_ROOTS + TREES * TREE_ROOT_BYTES;
 /// [`ROOT_TREES`] as the length of an array.
@@ -64,7 +66,8 @@ const _: () = assert!(
         && ROOT_IS_LOAD == ROOT_RETENTION + 4
         && ROOT_RETAINED == ROOT_IS_LOAD + 4
         && ROOT_LOADED == ROOT_RETAINED + 8
-        && ROOT_TREE_ROOTS == ROOT_LOADED + 8
+        && ROOT_NUMBERING == ROOT_LOADED + 8
+        && ROOT_TREE_ROOTS == ROOT_NUMBERING + 8
         && ROOT_DICTIONARY + 2 + DICTIONARY_BYTES_MAX <= ROOT_PAYLOAD_BYTES_MAX,
     "`encode` writes its fields one after the other, and they fit the storage's root"
 );
@@ -193,6 +196,8 @@ pub(crate) struct RootPayload {
     pub(crate) retention: Retention,
     /// How many quads the commit added that the checkpoint ends with, if that is a bulk load.
     pub(crate) loaded: Option<u64>,
+    /// Which numbering of terms this is; ids mean the same in all roots and records of one.
+    pub(crate) numbering: u64,
     /// By the number of the tree's name; empty for those that are not kept.
     pub(crate) trees: [TreeRoot; TREES],
     /// What the dictionary wrote.
@@ -245,6 +250,7 @@ impl RootPayload {
         bytes.extend_from_slice(&u32::from(self.loaded.is_some()).to_le_bytes());
         bytes.extend_from_slice(&retained.to_le_bytes());
         bytes.extend_from_slice(&self.loaded.unwrap_or(0).to_le_bytes());
+        bytes.extend_from_slice(&self.numbering.to_le_bytes());
         for tree in &self.trees {
             tree.encode(&mut bytes);
         }
@@ -290,7 +296,7 @@ impl RootPayload {
         };
         let (retention, is_load) = (short()?, short()?);
         let mut long = || Some(u64::from(short()?) | u64::from(short()?) << 32);
-        let (retained, loaded) = (long()?, long()?);
+        let (retained, loaded, numbering) = (long()?, long()?, long()?);
         let mut payload = Self {
             next_blank_node,
             default_quads,
@@ -308,6 +314,7 @@ impl RootPayload {
                 (1, loaded) => Some(loaded),
                 _ => return None,
             },
+            numbering,
             ..Self::default()
         };
         for name in TreeName::ALL {

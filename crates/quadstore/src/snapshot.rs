@@ -58,8 +58,6 @@ pub(crate) struct Base {
     pub(crate) trees: [Arc<Tree>; TreeName::ALL.len()],
     /// Which commits are shown by snapshots of the store, over any root.
     held: Arc<Held>,
-    /// Which numbering of terms this is: ids of another one mean other terms.
-    numbering: Arc<()>,
 }
 
 /// What the handles of one snapshot share.
@@ -90,8 +88,8 @@ impl Snapshot {
         let root = store.root();
         let payload = RootPayload::decode(&root.payload)?;
         let dictionary = Dictionary::open(store, &payload.dictionary)?;
-        let shared = (Arc::default(), Arc::default());
-        Ok(Self::assemble(store, root, payload, dictionary, shared))
+        let held = Arc::default();
+        Ok(Self::assemble(store, root, payload, dictionary, held))
     }
 
     /// The snapshot of the store's current root, which shares the caches of this one.
@@ -103,43 +101,68 @@ impl Snapshot {
     pub(crate) fn open_root(&self, root: Root) -> Result<Self> {
         let payload = RootPayload::decode(&root.payload)?;
         let dictionary = self.dictionary().reopen(&payload.dictionary)?;
-        let base = &self.0.base;
-        let shared = (Arc::clone(&base.held), Arc::clone(&base.numbering));
+        let held = Arc::clone(&self.0.base.held);
         Ok(Self::assemble(
             self.store(),
             root,
             payload,
             dictionary,
-            shared,
+            held,
         ))
     }
 
     /// A snapshot of nothing, over the same root, on which terms get new numbers; blank nodes keep theirs.
     pub(crate) fn emptied(&self) -> Result<Self> {
-        let base = &self.0.base;
-        let payload = RootPayload {
+        self.over_trees(RootPayload {
             next_blank_node: self.next_blank_node(),
             default_quads: 0,
             graph_first: false,
+            loaded: None,
+            numbering: self.numbering() + 1,
             trees: <[TreeRoot; TreeName::ALL.len()]>::default(),
             dictionary: Vec::new(),
-            ..base.payload.clone()
-        };
-        let dictionary = self.dictionary().reopen(&[])?;
-        let root = base.root.clone();
-        let shared = (Arc::clone(&base.held), Arc::default());
-        let emptied = Self::assemble(self.store(), root, payload, dictionary, shared);
-        Ok(emptied.with_delta(Delta::default(), self.commit()))
+            ..self.0.base.payload.clone()
+        })
     }
 
-    /// What tells the numbering of terms from others.
-    pub(crate) fn numbering(&self) -> Arc<()> {
-        Arc::clone(&self.0.base.numbering)
+    /// A snapshot of trees and a dictionary that no root shows yet. It holds the root of this one, and is
+    /// not told among those that somebody reads.
+    pub(crate) fn over_trees(&self, payload: RootPayload) -> Result<Self> {
+        let dictionary = self.dictionary().reopen(&payload.dictionary)?;
+        let root = self.0.base.root.clone();
+        let held = Arc::default();
+        Ok(Self::assemble(
+            self.store(),
+            root,
+            payload,
+            dictionary,
+            held,
+        ))
+    }
+
+    /// The same state for a reader that is not told among those that somebody reads, and that does not have
+    /// to end where memory is needed.
+    pub(crate) fn unlisted(&self) -> Self {
+        let base = &self.0.base;
+        let base = Base {
+            store: Arc::clone(&base.store),
+            dictionary: Arc::clone(&base.dictionary),
+            root: base.root.clone(),
+            payload: base.payload.clone(),
+            trees: base.trees.clone(),
+            held: Arc::default(),
+        };
+        Self::over(Arc::new(base), self.0.delta.clone(), self.commit())
+    }
+
+    /// Which numbering of terms this is: ids of another one mean other terms.
+    pub(crate) fn numbering(&self) -> u64 {
+        self.0.base.payload.numbering
     }
 
     /// Whether ids mean the same terms in another snapshot of the store.
     pub(crate) fn numbers_as(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0.base.numbering, &other.0.base.numbering)
+        self.numbering() == other.numbering()
     }
 
     fn assemble(
@@ -147,7 +170,7 @@ impl Snapshot {
         root: Root,
         payload: RootPayload,
         dictionary: Dictionary,
-        (held, numbering): (Arc<Held>, Arc<()>),
+        held: Arc<Held>,
     ) -> Self {
         let trees = payload
             .trees
@@ -161,7 +184,6 @@ impl Snapshot {
             payload,
             trees,
             held,
-            numbering,
         };
         Self::over(Arc::new(base), Delta::default(), commit)
     }

@@ -240,7 +240,7 @@ fn a_server_makes_backups_where_it_may_and_compacts() {
     assert!(compacted.contains("2 quads and"), "{compacted}");
     server.ask(update, "INSERT DATA { <http://a/last> <http://a/p> 1 }");
     let again = text(&stoa(folder, &["backup", "--server", &url, "--to", "mine"]).stderr);
-    assert!(again.contains("mine: backup 1 holds commit 5;"), "{again}");
+    assert!(again.contains("mine: backup 1 holds commit 3;"), "{again}");
     for (target, status) in [
         ("/backup", "400"),
         ("/backup?name=..", "400"),
@@ -272,4 +272,47 @@ fn a_server_makes_backups_where_it_may_and_compacts() {
     );
     assert_eq!(output(folder, &["dump", "--db", "again"]), dump(folder));
     assert_eq!(dump(folder).lines().count(), 3);
+}
+
+/// What is committed while a server compacts is there, and earlier commits stay.
+#[test]
+fn a_server_compacts_while_it_is_written_to() {
+    let folder = loaded();
+    let folder = folder.path();
+    let server = Server::start(folder, &["--retain", "all"]);
+    let url = format!("http://{}/", server.address);
+    let mut count = 0;
+    let mut insert = || {
+        let text = format!("INSERT DATA {{ <http://a/n{count}> <http://a/p> <http://b/{count}> }}");
+        let update = "POST /sparql HTTP/1.1\r\nContent-Type: application/sparql-update";
+        let answer = server.ask(update, &text);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        count += 1;
+    };
+    insert();
+    for _ in 0..2 {
+        std::thread::scope(|scope| {
+            let compacting = scope.spawn(|| stoa(folder, &["compact", "--server", &url]));
+            loop {
+                insert();
+                if compacting.is_finished() {
+                    break;
+                }
+            }
+            let compacted = compacting.join().unwrap();
+            assert!(compacted.status.success(), "{}", text(&compacted.stderr));
+        });
+    }
+    drop(server);
+    assert_eq!(dump(folder).lines().count(), count + 1);
+    assert!(stoa(folder, &["check", "--db", "db"]).status.success());
+    let total = "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }";
+    for commit in [1, 2, 3, count, count + 1] {
+        let at = commit.to_string();
+        let found = output(folder, &["query", "--db", "db", "--at", &at, total]);
+        assert!(
+            found.contains(&format!("\"{at}\"^^")),
+            "commit {at}: {found}"
+        );
+    }
 }

@@ -12,7 +12,7 @@ use stoa_terms::{Permutation, TermId};
 
 use super::graph_first::GraphFirst;
 use super::merge_runs::MergeRuns;
-use super::merge_terms::{Merge, MergedTerms};
+use super::merge_terms::Merge;
 use super::packing::{Compact, Orders, Packing, Whole};
 use super::partial::{Partial, resolve};
 use super::quad_buffer::for_each_quad;
@@ -34,15 +34,26 @@ pub(super) fn commit(store: &QuadStore, shared: &Shared) -> Result<BulkSummary> 
         return Err(Error::Internal("a writer of the load was not finished"));
     }
     shared.check_cancelled()?;
-    commit_over(store, shared, begin(store, shared)?)
+    let mut commit = begin(store, shared)?;
+    let built = build_over(store, shared, &mut commit)?;
+    finish(shared, commit, built)
 }
 
-/// Commits what the writers wrote as `commit`, which was begun.
-pub(super) fn commit_over(
+/// The trees of a load, and what else its root is to hold.
+pub(super) struct Built {
+    pub(super) merged: Vec<Merged>,
+    pub(super) derived: Derived,
+    pub(super) dictionary: Vec<u8>,
+    next_blank_node: u64,
+    terms_new: u64,
+}
+
+/// Writes what the writers wrote over what `commit` builds upon.
+pub(super) fn build_over(
     store: &QuadStore,
     shared: &Shared,
-    mut commit: Commit<'_>,
-) -> Result<BulkSummary> {
+    commit: &mut Commit<'_>,
+) -> Result<Built> {
     let mut partials = std::mem::take(&mut *lock(&shared.sealed));
     // Beyond a thread for each tree, the others help these.
     commit.set_helpers(shared.options.threads.saturating_sub(TREES) / TREES);
@@ -64,8 +75,8 @@ pub(super) fn commit_over(
         false => None,
     };
     let mut merged = match compact {
-        Some(compact) => merge_quads(&compact, shared, &partials, &commit, by_graph.as_ref())?,
-        None => merge_quads(&Whole, shared, &partials, &commit, by_graph.as_ref())?,
+        Some(compact) => merge_quads(&compact, shared, &partials, commit, by_graph.as_ref())?,
+        None => merge_quads(&Whole, shared, &partials, commit, by_graph.as_ref())?,
     };
     let derived = commit.derive(&mut merged)?;
     let by_graph = by_graph.map(|by| by.into_inner().unwrap_or_else(PoisonError::into_inner));
@@ -76,9 +87,21 @@ pub(super) fn commit_over(
         (by_graph, _) => by_graph,
     };
     if let Some(by_graph) = by_graph {
-        merged.extend(by_graph.merge(shared, &commit)?);
+        merged.extend(by_graph.merge(shared, commit)?);
     }
-    finish(shared, commit, merged, derived, terms)
+    shared.check_cancelled()?;
+    let dictionary = commit.snapshot().dictionary();
+    let mut partitions = merge_partitions(shared, dictionary, commit.checkpoint())?;
+    partitions.extend(terms.partitions);
+    shared.options.progress.phase("committing", None);
+    let dictionary = dictionary.add(partitions, commit.checkpoint())?;
+    Ok(Built {
+        merged,
+        derived,
+        dictionary,
+        next_blank_node: terms.next_blank_node,
+        terms_new: terms.terms_new,
+    })
 }
 
 /// Begins the commit, once what is in no checkpoint yet is in one.
@@ -89,32 +112,32 @@ fn begin<'a>(store: &'a QuadStore, shared: &Shared) -> Result<Commit<'a>> {
         cancel: Arc::clone(&shared.options.cancel),
     };
     loop {
-        if let Some(commit) = store.begin_commit(shared.options.scheme)? {
-            return Ok(commit);
+        match store.begin_commit(shared.options.scheme) {
+            Ok(Some(commit)) => return Ok(commit),
+            Ok(None) => drop(store.checkpoint_after_others(&options)?),
+            // A compaction is about to end, and there is no delta to wait for.
+            Err(Error::Storage(stoa_storage::Error::CheckpointRunning)) => {
+                store.0.keeper.wait_for_checkpoint();
+            }
+            Err(error) => return Err(error),
         }
-        store.checkpoint_after_others(&options)?;
     }
 }
 
-fn finish(
-    shared: &Shared,
-    commit: Commit<'_>,
-    merged: Vec<Merged>,
-    derived: Derived,
-    terms: MergedTerms,
-) -> Result<BulkSummary> {
-    shared.check_cancelled()?;
+fn finish(shared: &Shared, commit: Commit<'_>, built: Built) -> Result<BulkSummary> {
+    let Built {
+        merged,
+        derived,
+        dictionary,
+        next_blank_node,
+        terms_new,
+    } = built;
     let quads_new = merged.first().map_or(0, |psog| psog.inserted);
-    let dictionary = commit.snapshot().dictionary();
-    let mut partitions = merge_partitions(shared, dictionary, commit.checkpoint())?;
-    partitions.extend(terms.partitions);
-    shared.options.progress.phase("committing", None);
-    let dictionary = dictionary.add(partitions, commit.checkpoint())?;
-    let number = commit.finish(merged, derived, dictionary, terms.next_blank_node)?;
+    let number = commit.finish(merged, derived, dictionary, next_blank_node)?;
     Ok(BulkSummary {
         quads_read: shared.quads_read.load(Ordering::Acquire),
         quads_new,
-        terms_new: terms.terms_new,
+        terms_new,
         commit: number,
         temp_peak_bytes: shared.space.peak_bytes(),
     })

@@ -163,9 +163,10 @@ impl QuadStore {
     }
 }
 
-/// Commits a load as a commit that was begun; returns its number.
-pub(crate) fn commit_over(store: &QuadStore, load: BulkLoad, over: Commit<'_>) -> Result<u64> {
-    Ok(commit::commit_over(store, &load.shared, over)?.commit)
+/// Writes a load into trees that `over`, which was begun, builds upon next.
+pub(crate) fn build_over(store: &QuadStore, load: BulkLoad, over: &mut Commit<'_>) -> Result<()> {
+    let built = commit::build_over(store, &load.shared, over)?;
+    over.go_on(built.merged, built.derived, built.dictionary)
 }
 
 impl BulkLoad {

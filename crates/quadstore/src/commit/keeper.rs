@@ -71,7 +71,8 @@ impl Keeper {
         }
     }
 
-    fn wait_for_checkpoint(&self) {
+    /// Waits until no checkpoint is being made.
+    pub(crate) fn wait_for_checkpoint(&self) {
         let mut state = lock(&self.state);
         while state.running > 0 {
             state = wait(&self.changed, state);

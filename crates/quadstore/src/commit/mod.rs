@@ -39,13 +39,13 @@ mod tests;
 
 use std::time::Duration;
 
-use stoa_storage::{LogMark, NewRecord};
+use stoa_storage::LogMark;
 
-pub(crate) use keeper::Keeper;
+pub(crate) use keeper::{Keeper, Running};
 pub use options::{CommitLimits, QuadStoreOptions};
 pub(crate) use prepared::Prepared;
 pub(crate) use recent::{Living, Recent};
-pub(crate) use recovery::{PAYLOAD_BYTES_KEPT, Recovering};
+pub(crate) use recovery::{PAYLOAD_BYTES_KEPT, Place, Recovering};
 pub use submitted::Submitted;
 
 use crate::delta::{Changes, EffectiveChanges, NewTerms};
@@ -167,12 +167,8 @@ impl QuadStore {
         let delta = newest.delta().with(&changes, graph_first, inner.budget())?;
         let room = inner.budget().try_reserve(record::bytes_max(&changes));
         let room = room.map_err(stoa_storage::Error::from)?;
-        let payload = record::encode(&changes, message);
-        let record = NewRecord {
-            kind: record::KIND,
-            commit,
-            payload: &payload,
-        };
+        let payload = record::encode(&changes, message, newest.numbering());
+        let record = record::of_commit(commit, &payload);
         let mark = log.append(&[record], inner.now())?.mark;
         drop((payload, room));
         let snapshot = newest.with_delta(delta, commit);

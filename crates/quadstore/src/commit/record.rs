@@ -6,6 +6,7 @@
 //! # Format
 //! docs/format.md#commit-records
 
+use stoa_storage::NewRecord;
 use stoa_terms::TermId;
 
 use crate::delta::{EffectiveChanges, GraphChange, Sizes};
@@ -19,7 +20,7 @@ const NUMBER_BYTES_MAX: usize = 10;
 const ROW_BYTES_MIN: usize = 4;
 
 /// [`RECORD_COMMIT`] as the log takes it.
-pub(super) const KIND: u8 = {
+const KIND: u8 = {
     let [kind, ..] = RECORD_COMMIT.to_le_bytes();
     kind
 };
@@ -27,27 +28,40 @@ pub(super) const KIND: u8 = {
 /// A record as it was read.
 #[derive(Debug)]
 pub(crate) struct Record {
+    pub(crate) head: Head,
     pub(crate) changes: EffectiveChanges,
 }
 
 /// The beginning of a record.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Head {
+    /// The numbering of terms that its ids are of.
+    pub(crate) numbering: u64,
     /// What the author of the commit says of it.
     pub(crate) message: Option<String>,
     pub(crate) added: u64,
     pub(crate) removed: u64,
 }
 
+/// The record of a commit with such a payload.
+pub(crate) fn of_commit(commit: u64, payload: &[u8]) -> NewRecord<'_> {
+    NewRecord {
+        kind: KIND,
+        commit,
+        payload,
+    }
+}
+
 /// About as many bytes as the record of changes takes at most, without the message.
-pub(super) fn bytes_max(changes: &EffectiveChanges) -> u64 {
+pub(crate) fn bytes_max(changes: &EffectiveChanges) -> u64 {
     let rows = changes.added().len() + changes.removed().len();
     changes.memory_bytes() + (rows * 8) as u64 + 64
 }
 
-/// The payload of the record of a commit.
-pub(super) fn encode(changes: &EffectiveChanges, message: Option<&str>) -> Vec<u8> {
+/// The payload of the record of a commit, whose ids are of a numbering.
+pub(crate) fn encode(changes: &EffectiveChanges, message: Option<&str>, numbering: u64) -> Vec<u8> {
     let mut out = Vec::new();
+    put(&mut out, numbering);
     let message = message.unwrap_or_default();
     put(&mut out, message.len() as u64);
     out.extend_from_slice(message.as_bytes());
@@ -76,6 +90,7 @@ pub(super) fn encode(changes: &EffectiveChanges, message: Option<&str>) -> Vec<u
 
 /// The record with a payload; `None` if it is none.
 pub(crate) fn decode(payload: &[u8]) -> Option<Record> {
+    let head = decode_head(payload)?;
     let mut reader = Reader::new(payload)?;
     let sizes = reader.sizes()?;
     let mut terms = Vec::with_capacity(sizes.terms);
@@ -87,6 +102,7 @@ pub(crate) fn decode(payload: &[u8]) -> Option<Record> {
     let mut added = Vec::with_capacity(sizes.added);
     let next_blank_node = reader.added(|row| added.push(row))?;
     Some(Record {
+        head,
         changes: EffectiveChanges::of_rows(added, removed, &graphs, terms, next_blank_node)?,
     })
 }
@@ -95,6 +111,7 @@ pub(crate) fn decode(payload: &[u8]) -> Option<Record> {
 /// `None` if there is something else.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
+    numbering: u64,
     added: u64,
     removed: u64,
     next_blank_node: u64,
@@ -107,10 +124,16 @@ impl<'a> Reader<'a> {
         let next_blank_node = take(&mut rest)?;
         Some(Self {
             rest,
+            numbering: head.numbering,
             added: head.added,
             removed: head.removed,
             next_blank_node,
         })
+    }
+
+    /// The numbering of terms that the ids are of.
+    pub(super) fn numbering(&self) -> u64 {
+        self.numbering
     }
 
     /// How much follows: never more than fits the bytes that there are.
@@ -179,10 +202,12 @@ pub(crate) fn decode_head(payload: &[u8]) -> Option<Head> {
 }
 
 fn take_head(rest: &mut &[u8]) -> Option<Head> {
+    let numbering = take(rest)?;
     let length = take(rest)?;
     let message = take_bytes(rest, length)?;
     let message = String::from_utf8(message.to_vec()).ok()?;
     Some(Head {
+        numbering,
         message: Some(message).filter(|message| !message.is_empty()),
         added: take(rest)?,
         removed: take(rest)?,
@@ -323,10 +348,11 @@ mod tests {
         #[test]
         fn a_record_comes_back(added in rows(), removed in rows(), message in "\\PC{0,9}") {
             let changes = changes(added, removed);
-            let payload = encode(&changes, Some(&message));
+            let payload = encode(&changes, Some(&message), 7);
             let record = decode(&payload).unwrap();
             assert_equal(&record.changes, &changes);
             let head = decode_head(&payload).unwrap();
+            prop_assert_eq!(head.numbering, 7);
             prop_assert_eq!(head.message.unwrap_or_default(), message);
             let counts = (changes.added().len() as u64, changes.removed().len() as u64);
             prop_assert_eq!((head.added, head.removed), counts);
@@ -335,7 +361,7 @@ mod tests {
         /// Whatever the bytes are, there is no panic, and what is shorter is no record.
         #[test]
         fn other_bytes_are_no_record(added in rows(), cut in any::<prop::sample::Index>(), mask in 1..=255_u8) {
-            let mut payload = encode(&changes(added, Vec::new()), None);
+            let mut payload = encode(&changes(added, Vec::new()), None, 0);
             let cut = cut.index(payload.len());
             prop_assert!(decode(&payload[..cut]).is_none());
             payload[cut] ^= mask;
@@ -353,6 +379,6 @@ mod tests {
         let mut rows: Vec<Row> = rows.collect();
         rows.sort_unstable();
         let changes = EffectiveChanges::of_rows(rows, Vec::new(), &[], Vec::new(), 0).unwrap();
-        assert!(encode(&changes, None).len() < 1000 * 6);
+        assert!(encode(&changes, None, 0).len() < 1000 * 6);
     }
 }

@@ -100,6 +100,11 @@ impl<'a> Recovering<'a> {
         self.replay.commit
     }
 
+    /// Where the ids of a record belong that are of a numbering.
+    pub(crate) fn place_of(&self, record: &LogRecord, numbering: u64) -> Place {
+        self.replay.place_of(record, numbering)
+    }
+
     /// Memory for the payload of a record; what was made before is written into the trees where it is in
     /// the way. So a record can be replayed where it could be committed.
     pub(crate) fn room_for(&mut self, record: &LogRecord) -> Result<Reservation> {
@@ -180,6 +185,17 @@ impl<'a> Recovering<'a> {
     }
 }
 
+/// Where the ids of a record belong, as who replays it sees it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Place {
+    /// They are of its numbering.
+    Here,
+    /// They are of another one, and what the record tells is told with this one's as well, or it is known.
+    Elsewhere,
+    /// A compaction gave others, and the commit was made after it.
+    Beyond,
+}
+
 /// The commits of a log that are made again on top of a snapshot.
 pub(crate) struct Replay {
     /// What those show that are in a batch.
@@ -206,7 +222,20 @@ impl Replay {
         self.commit
     }
 
-    /// Makes the commit that a record tells.
+    /// Where the ids of a record belong that are of a numbering.
+    ///
+    /// A compaction gives a new numbering, and tells the commits again with its ids that its root does not
+    /// hold; behind the records with the old ids, so that whoever replays those has made them by then.
+    fn place_of(&self, record: &LogRecord, numbering: u64) -> Place {
+        match numbering.cmp(&self.base.numbering()) {
+            std::cmp::Ordering::Equal => Place::Here,
+            std::cmp::Ordering::Greater if record.commit > self.commit => Place::Beyond,
+            _ => Place::Elsewhere,
+        }
+    }
+
+    /// Makes the commit that a record tells; nothing if the record tells it with the ids of another
+    /// numbering, and it is told once more with those of this one, before or behind.
     ///
     /// # Errors
     /// If the record is that of another commit, after which nothing can be made any more; or if the memory
@@ -217,6 +246,23 @@ impl Replay {
             expected: format!("{expected} at position {}", record.start),
             found,
         };
+        let no_changes = || {
+            damaged(
+                "the changes of a commit".to_owned(),
+                format!("{} other bytes", payload.len()),
+            )
+        };
+        let reader = Reader::new(payload).ok_or_else(no_changes)?;
+        match self.place_of(record, reader.numbering()) {
+            Place::Here => {}
+            Place::Elsewhere => return Ok(()),
+            Place::Beyond => {
+                return Err(damaged(
+                    format!("ids of numbering {}", self.base.numbering()),
+                    format!("those of {}", reader.numbering()),
+                ));
+            }
+        }
         let commit = self.commit.checked_add(1);
         let commit = commit.ok_or(Error::Internal("the numbers of commits are used up"))?;
         if u32::from(record.kind) != RECORD_COMMIT || record.commit != commit {
@@ -225,13 +271,6 @@ impl Replay {
                 format!("one of kind {} and commit {}", record.kind, record.commit),
             ));
         }
-        let no_changes = || {
-            damaged(
-                "the changes of a commit".to_owned(),
-                format!("{} other bytes", payload.len()),
-            )
-        };
-        let reader = Reader::new(payload).ok_or_else(no_changes)?;
         self.gathered
             .make_room(&reader.sizes().ok_or_else(no_changes)?)?;
         let next_blank_node = self.take_down(reader).ok_or_else(no_changes)?;

@@ -25,7 +25,7 @@ use crate::dictionary::{
 };
 use crate::error::{Error, Result};
 use crate::permutation::{ChangeBatch, Changes};
-use crate::quad_store::{Commit, Merged, QuadStore};
+use crate::quad_store::{Commit, Derived, Merged, QuadStore};
 use crate::root::{Scheme, TreeName};
 use crate::segment::Row;
 
@@ -64,11 +64,20 @@ impl QuadStore {
 impl Commit<'_> {
     /// Writes the delta of the snapshot, which is frozen.
     pub(super) fn write(mut self, options: &CheckpointOptions) -> Result<()> {
+        let (merged, derived, dictionary) = self.merge_delta(options)?;
+        self.finish_checkpoint(merged, derived, dictionary)
+    }
+
+    /// Merges the delta of the snapshot into its trees and its dictionary.
+    pub(crate) fn merge_delta(
+        &mut self,
+        options: &CheckpointOptions,
+    ) -> Result<(Vec<Merged>, Derived, Vec<u8>)> {
         self.set_helpers(options.threads.saturating_sub(1));
-        let commit = self;
+        let commit = &*self;
         let work = Work {
             batches: commit.snapshot().delta().batches().to_vec(),
-            commit: &commit,
+            commit,
             options,
         };
         let dictionary = work.dictionary()?;
@@ -91,7 +100,7 @@ impl Commit<'_> {
             }
         }
         work.check_cancelled()?;
-        commit.finish_checkpoint(merged, derived, dictionary)
+        Ok((merged, derived, dictionary))
     }
 }
 

@@ -4,6 +4,9 @@
 //! share what was not changed between them: their trees are walked side by side, and a child that
 //! both have is passed over. All three come in the order of PSOG, and their signs are added up.
 //!
+//! A compaction gives all terms other ids, and has a state in both numberings. What leads over one is what leads
+//! to it, and then what leads on from it: a quad that was changed on both sides is told twice.
+//!
 //! # Limits
 //! A leaf of each tree in memory, and the inner nodes that were walked.
 
@@ -45,8 +48,16 @@ impl QuadChange {
     }
 }
 
-/// What leads from one commit to another, in the order of PSOG.
+/// What leads from one commit to another, in the order of PSOG, but that what came before a compaction
+/// is told before what came after it (or behind, if it leads back).
 pub struct Difference {
+    leg: Leg,
+    /// What is told after that, the last one first.
+    rest: Vec<Leg>,
+}
+
+/// What leads from one commit to another of the same numbering.
+struct Leg {
     /// The later one of the two.
     snapshot: Snapshot,
     /// Whether it leads back.
@@ -64,14 +75,62 @@ impl QuadStore {
     /// # Errors
     /// As [`QuadStore::at`] for both.
     pub fn difference(&self, from: u64, to: u64) -> Result<Difference> {
-        let (earlier, later) = (self.at(from.min(to))?, self.at(from.max(to))?);
-        Difference::of(&earlier, later, from > to)
+        let (mut earlier, later) = (self.at(from.min(to))?, self.at(from.max(to))?);
+        let is_reverse = from > to;
+        let mut rest = Vec::new();
+        while !earlier.numbers_as(&later) {
+            let [old, new] = self.next_compaction(&earlier)?;
+            rest.push(Leg::of(&earlier, old, is_reverse)?);
+            earlier = new;
+        }
+        let mut leg = Leg::of(&earlier, later, is_reverse)?;
+        if !is_reverse {
+            // Those before it come first.
+            rest.reverse();
+            if let Some(first) = rest.pop() {
+                rest.insert(0, std::mem::replace(&mut leg, first));
+            }
+        }
+        Ok(Difference { leg, rest })
     }
 }
 
 impl Difference {
+    /// What leads from `earlier` to `later`, which are of one numbering.
+    pub(crate) fn of(earlier: &Snapshot, later: Snapshot) -> Result<Self> {
+        Ok(Self {
+            leg: Leg::of(earlier, later, false)?,
+            rest: Vec::new(),
+        })
+    }
+
+    /// A snapshot that knows all terms of the changes that were told last.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.leg.snapshot
+    }
+
+    /// Puts the next changes, at most `limit` of them, in the place of those in `changes`; none at the end.
+    ///
+    /// # Errors
+    /// What the files give.
+    pub fn next(&mut self, limit: usize, changes: &mut Vec<QuadChange>) -> Result<()> {
+        loop {
+            self.leg.next(limit, changes)?;
+            if !changes.is_empty() {
+                return Ok(());
+            }
+            match self.rest.pop() {
+                Some(leg) => self.leg = leg,
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+impl Leg {
     /// What leads from `earlier` to `later`, or back.
-    pub(super) fn of(earlier: &Snapshot, later: Snapshot, is_reverse: bool) -> Result<Self> {
+    fn of(earlier: &Snapshot, later: Snapshot, is_reverse: bool) -> Result<Self> {
         let trees = TreeDifference::of(earlier, &later)?;
         Ok(Self {
             before: cursor(earlier),
@@ -82,17 +141,8 @@ impl Difference {
         })
     }
 
-    /// A snapshot that knows all terms of the changes.
-    #[must_use]
-    pub fn snapshot(&self) -> &Snapshot {
-        &self.snapshot
-    }
-
-    /// Puts the next changes, at most `limit` of them, in the place of those in `changes`; none at the end.
-    ///
-    /// # Errors
-    /// What the files give.
-    pub fn next(&mut self, limit: usize, changes: &mut Vec<QuadChange>) -> Result<()> {
+    /// As [`Difference::next`].
+    fn next(&mut self, limit: usize, changes: &mut Vec<QuadChange>) -> Result<()> {
         changes.clear();
         while changes.len() < limit
             && let Some((row, is_removed)) = self.advance()?

@@ -3,8 +3,10 @@
 //! A commit that has a record is told from it alone, and a bulk load from the roots before and after it. Who
 //! follows keeps the place in the log, so that nothing is read twice; what the log does not have any more
 //! is an error, never a gap.
-
-use std::sync::Arc;
+//!
+//! The terms of a record are those of its numbering. After a compaction records before it are resolved by the
+//! snapshot of their commit, which a retained root gives; the last ones before it stand in the log once more, with
+//! the new ids, so that who follows closely goes on without one.
 
 use stoa_storage::{LogReader, LogRecord, Lsn};
 
@@ -24,8 +26,10 @@ pub struct Feed {
     /// Behind all records before it, once one was read.
     position: Option<Lsn>,
     records: Option<LogReader>,
-    /// That of the terms: after a compaction ids of earlier records mean others.
-    numbering: Arc<()>,
+    /// The commit that was told last, if its numbering is not the current one.
+    earlier: Option<Snapshot>,
+    /// Whether the next commit was found with ids that nothing knows: it comes once more with others.
+    comes_again: bool,
     /// A record that was found while another commit was looked for; its payload was not read.
     pending: Option<LogRecord>,
 }
@@ -63,7 +67,8 @@ impl QuadStore {
             next: since + 1,
             position: None,
             records: None,
-            numbering: snapshot.numbering(),
+            earlier: None,
+            comes_again: false,
             pending: None,
         };
         let oldest = self.oldest_commit();
@@ -89,9 +94,6 @@ impl Feed {
         let snapshot = self.store.snapshot();
         if self.next > snapshot.commit() {
             return Ok(None);
-        }
-        if !Arc::ptr_eq(&snapshot.numbering(), &self.numbering) {
-            return Err(self.expired());
         }
         if let Some(changes) = self.by_record(&snapshot)? {
             return Ok(Some(changes));
@@ -121,18 +123,75 @@ impl Feed {
                 self.records = None;
                 return Ok(None);
             };
-            if record.commit > self.next {
+            if record.commit > self.next && !self.comes_again {
                 self.pending = Some(record);
                 return Ok(None);
             }
             self.position = Some(record.mark().position);
-            if record.commit < self.next {
+            if record.commit != self.next {
                 continue;
             }
             let mut payload = Vec::new();
             let _room = self.store.0.read_payload(records, &record, &mut payload)?;
+            let Some(changes) = self.changes_of(&record, &payload, snapshot)? else {
+                self.comes_again = true;
+                continue;
+            };
+            self.comes_again = false;
             self.next += 1;
-            return changes_of(&record, &payload, snapshot).map(Some);
+            return Ok(Some(changes));
+        }
+    }
+
+    /// The changes that a record tells; `None` if nothing knows its terms any more.
+    fn changes_of(
+        &mut self,
+        record: &LogRecord,
+        payload: &[u8],
+        newest: &Snapshot,
+    ) -> Result<Option<CommitChanges>> {
+        let decoded = record::decode(payload).ok_or_else(|| Error::Corruption {
+            structure: "log",
+            expected: format!("the changes of a commit at position {}", record.start),
+            found: format!("{} other bytes", payload.len()),
+        })?;
+        let is_current = decoded.head.numbering == newest.numbering();
+        let snapshot = if is_current && !self.comes_again {
+            self.earlier = None;
+            newest.clone()
+        } else {
+            let earlier = self.earlier_state(record, payload)?;
+            match earlier.filter(|earlier| earlier.numbering() == decoded.head.numbering) {
+                Some(earlier) => self.earlier.insert(earlier).clone(),
+                None => return Ok(None),
+            }
+        };
+        Ok(Some(changes_of(record, decoded, snapshot)))
+    }
+
+    /// The state after the commit of a record before a compaction, in the numbering of the root before the commit;
+    /// `None` if it is not kept.
+    fn earlier_state(&mut self, record: &LogRecord, payload: &[u8]) -> Result<Option<Snapshot>> {
+        let roots = self.store.0.roots();
+        // The root of a compaction may hold the commit itself, with other ids.
+        let base = roots.iter().rfind(|root| root.commit < record.commit);
+        // Before the root stands what a compaction appended that did not come to its end.
+        let base = base.filter(|root| root.log.position <= record.start);
+        let Some(base) = base else { return Ok(None) };
+        if let Some(earlier) = self.earlier.take()
+            && earlier.0.base.root.checkpoint == base.checkpoint
+            && earlier.commit() + 1 == record.commit
+        {
+            let mut replay = self.store.replay(earlier);
+            replay.follow_in_memory(record, payload)?;
+            return replay.finish().map(Some);
+        }
+        let Some(opened) = self.store.0.open_root(base, &self.store.snapshot())? else {
+            return Ok(None);
+        };
+        match self.store.followed_to(opened, base, record.commit) {
+            Err(Error::Storage(stoa_storage::Error::LogReleased { .. })) => Ok(None),
+            snapshot => snapshot.map(Some),
         }
     }
 
@@ -157,7 +216,7 @@ impl Feed {
             return Err(self.expired());
         };
         self.next += 1;
-        let difference = Difference::of(&before, after, false)?;
+        let difference = Difference::of(&before, after)?;
         Ok(Some(CommitChanges {
             info,
             snapshot: difference.snapshot().clone(),
@@ -192,23 +251,19 @@ impl Feed {
     }
 }
 
-/// The changes that a record tells.
-fn changes_of(record: &LogRecord, payload: &[u8], snapshot: &Snapshot) -> Result<CommitChanges> {
-    let (Some(head), Some(decoded)) = (record::decode_head(payload), record::decode(payload))
-    else {
-        return Err(Error::Corruption {
-            structure: "log",
-            expected: format!("the changes of a commit at position {}", record.start),
-            found: format!("{} other bytes", payload.len()),
-        });
-    };
+/// The changes that a record tells, with a snapshot that knows their terms.
+fn changes_of(record: &LogRecord, decoded: record::Record, snapshot: Snapshot) -> CommitChanges {
     let of_rows = |rows: &[Row], is_removed: bool| {
         let changes = rows.iter().map(|row| QuadChange::of_row(*row, is_removed));
         changes.collect::<Vec<_>>()
     };
-    let mut changes = of_rows(decoded.changes.removed_rows(), true);
-    changes.extend(of_rows(decoded.changes.added_rows(), false));
-    Ok(CommitChanges {
+    let record::Record {
+        head,
+        changes: told,
+    } = decoded;
+    let mut changes = of_rows(told.removed_rows(), true);
+    changes.extend(of_rows(told.added_rows(), false));
+    CommitChanges {
         info: CommitInfo {
             commit: record.commit,
             time_us: record.time,
@@ -218,8 +273,8 @@ fn changes_of(record: &LogRecord, payload: &[u8], snapshot: &Snapshot) -> Result
             is_load: false,
         },
         source: Source::Record(changes.into_iter()),
-        snapshot: snapshot.clone(),
-    })
+        snapshot,
+    }
 }
 
 impl CommitChanges {

@@ -111,10 +111,16 @@ impl CommitList {
         };
         let budget = self.store.0.budget();
         let mut room = budget.try_reserve(0).map_err(stoa_storage::Error::from)?;
+        let mut last = root.commit;
         while let Some(record) = records.next()? {
             if record.commit > self.end {
                 break;
             }
+            if record.commit <= last {
+                // A compaction told it once more.
+                continue;
+            }
+            last = record.commit;
             let head = read_head(&mut records)?;
             let length = head.message.as_ref().map_or(0, String::len);
             let bytes = u64::try_from(size_of::<CommitInfo>() + length).unwrap_or(u64::MAX);

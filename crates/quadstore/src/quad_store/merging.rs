@@ -9,6 +9,7 @@ use stoa_storage::{Checkpoint, ExtentId, LogMark};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::{Committing, Inner, next_commit};
+use crate::delta::Delta;
 use crate::error::{Error, Result};
 use crate::graphs::{FromFn, NoteTaker, Notes};
 use crate::permutation::{
@@ -35,8 +36,20 @@ pub(crate) struct Commit<'a> {
     pub(super) scheme: Scheme,
     /// Graphs that are to exist though they may be empty, besides those of the delta.
     pub(super) created: Vec<TermId>,
-    /// Extents that are not needed any more once the commit is durable, and their lengths in bytes.
-    pub(super) replaced: Vec<(ExtentId, u64)>,
+}
+
+/// What a compaction puts in the place of what the store showed.
+pub(crate) struct Switch {
+    /// The commit that the new trees hold, and where the log goes on behind it.
+    pub(crate) commit: u64,
+    pub(crate) mark: LogMark,
+    /// Extents of the old trees, and their lengths in bytes.
+    pub(crate) replaced: Vec<(ExtentId, u64)>,
+    /// The commits after that one, as the log tells them once more.
+    pub(crate) delta: Delta,
+    /// The last of them, the newest one, and where the log goes on.
+    pub(crate) last: u64,
+    pub(crate) end: LogMark,
 }
 
 /// One tree with the changes of a commit.
@@ -240,12 +253,8 @@ impl Commit<'_> {
     ) -> Result<u64> {
         let loaded = merged.first().map_or(0, |one| one.inserted);
         let mut payload = self.payload(merged, derived, dictionary, next_blank_node);
-        // What a compaction inserts was there.
-        payload.loaded = Some(if self.replaced.is_empty() { loaded } else { 0 });
+        payload.loaded = Some(loaded);
         let commit = next_commit(&self.base)?;
-        for (extent, bytes) in &self.replaced {
-            self.checkpoint.free(*extent, *bytes);
-        }
         let mark = LogMark {
             time: self.inner.now().max(self.mark.time),
             ..self.mark
@@ -261,6 +270,67 @@ impl Commit<'_> {
         drop(committing);
         self.inner.release_log();
         Ok(commit)
+    }
+
+    /// Lets no other checkpoint begin before this one is over.
+    pub(crate) fn keep_others_out(&mut self) -> stoa_storage::Result<()> {
+        self.checkpoint.keep_others_out()
+    }
+
+    /// Lets other checkpoints begin again.
+    pub(crate) fn let_others_in(&mut self) {
+        self.checkpoint.let_others_in();
+    }
+
+    /// Lays changes over what the commit builds upon, to be merged.
+    pub(crate) fn lay(&mut self, delta: Delta) {
+        self.base = self.base.with_delta(delta, self.base.commit());
+    }
+
+    /// Builds upon the trees that were written, which no root shows yet.
+    pub(crate) fn go_on(
+        &mut self,
+        merged: Vec<Merged>,
+        derived: Derived,
+        dictionary: Vec<u8>,
+    ) -> Result<()> {
+        let next_blank_node = self.base.next_blank_node();
+        let payload = self.payload(merged, derived, dictionary, next_blank_node);
+        self.base = self.base.over_trees(payload)?;
+        self.created.clear();
+        // Of what was replaced nobody knows any more.
+        self.checkpoint.reuse_freed();
+        Ok(())
+    }
+
+    /// Says which number is the first that no blank node has.
+    pub(crate) fn hold_blank_nodes(&mut self, next_blank_node: u64) -> Result<()> {
+        self.base = self.base.over_trees(RootPayload {
+            next_blank_node,
+            ..self.base.0.base.payload.clone()
+        })?;
+        Ok(())
+    }
+
+    /// Makes what was written durable, as the same commits under another numbering, and shows it.
+    pub(crate) fn switch(self, committing: Committing<'_>, switch: Switch) -> Result<()> {
+        let payload = RootPayload {
+            retention: self.inner.retention(),
+            ..self.base.0.base.payload.clone()
+        };
+        for (extent, bytes) in &switch.replaced {
+            self.checkpoint.free(*extent, *bytes);
+        }
+        self.inner.log()?.sync_to(switch.end.position)?;
+        self.checkpoint.mark_log(switch.mark);
+        self.retain(switch.commit, switch.mark);
+        self.checkpoint.commit(switch.commit, &payload.encode()?)?;
+        let snapshot = self.inner.newest().reopen()?;
+        let snapshot = snapshot.with_delta(switch.delta, switch.last);
+        self.inner.publish(&committing, snapshot, switch.end);
+        drop(committing);
+        self.inner.release_log();
+        Ok(())
     }
 
     /// Makes the retention durable, and lets go of what it does not keep; all else stays as it is.
@@ -329,6 +399,7 @@ impl Commit<'_> {
             default_quads: derived.default_quads,
             scheme: self.scheme,
             retention: self.inner.retention(),
+            numbering: self.base.numbering(),
             graph_first: merged.iter().any(|one| one.tree == TreeName::Gpso),
             dictionary,
             ..RootPayload::default()

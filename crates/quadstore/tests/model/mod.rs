@@ -230,6 +230,11 @@ pub(crate) fn create(disk: &SimulatedDisk) -> QuadStore {
     QuadStore::create(store).unwrap()
 }
 
+#[allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "each test binary uses a part of the model"
+)]
 pub(crate) fn reopen(disk: &SimulatedDisk) -> QuadStore {
     let store = Store::open(Arc::new(disk.clone()), cache(), Access::Exclusive).unwrap();
     QuadStore::open(store).unwrap()

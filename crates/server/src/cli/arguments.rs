@@ -135,7 +135,8 @@ Examples:
     Restore(Restore),
     /// Write a database anew, densely, without terms that no quad has; nothing else changes
     #[command(after_help = "\
-Queries go on; commits wait until it is over. On the way the files take up to three times their size.
+Queries and commits go on. On the way the files take up to three times their size. Where earlier commits
+are kept, what these have is given free when they expire.
 
 Examples:
   stoa compact --db mydb

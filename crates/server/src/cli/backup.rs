@@ -75,7 +75,10 @@ pub(super) fn say_compact(summary: &CompactSummary) {
         summary.commit,
     ));
     if summary.passes == 1 && after > before {
-        say("the old data are still being read: compact once more to make the files short");
+        say(
+            "the old data are still read, or kept as earlier commits: compact once more when they are not, \
+             to make the files short",
+        );
     }
 }
 

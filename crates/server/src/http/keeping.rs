@@ -1,7 +1,7 @@
 //! Backups and compactions of a database that is served, for those who may write.
 //!
 //! A backup writes files, so it goes only into a folder that `--backup-dir` names, under a name without
-//! slashes. Queries and commits go on beside it; commits wait for a compaction.
+//! slashes. Queries and commits go on beside both.
 
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
