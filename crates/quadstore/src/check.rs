@@ -11,10 +11,12 @@
 //! - Every id can be what it stands for: ids of the dictionary are below the next one, inline ids
 //!   have a value, subjects, predicates and graphs are of kinds that may stand there.
 //! - The dictionary: see its own check.
+//! - The roots of earlier checkpoints that are kept: the nodes, segments and partitions of the dictionary that no
+//!   later one has, each by itself; sums are taken for the current root alone.
 //! - Storage: every byte of every file, and that every page is used or free.
 //!
 //! # Limits
-//! Memory: the list of all parts, 20 bytes for about 1,000 rows. Cancellation is looked at before
+//! Memory: the list of all parts and extents, 40 bytes for about 1,000 rows. Cancellation is looked at before
 //! each segment.
 
 #![expect(
@@ -24,10 +26,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hashbrown::HashSet;
+use rapidhash::fast::RandomState;
 use stoa_storage::{PartRef, Store};
 use stoa_terms::{GraphSet, Kind, Permutation, TermId, inline};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::dictionary::CheckedPartitions;
 use crate::error::{Error, Result};
 use crate::info::trees;
 use crate::permutation::Tree;
@@ -103,9 +108,12 @@ pub(crate) fn check(
         report: CheckReport::default(),
         parts: Vec::new(),
         sums: Sums::default(),
+        seen: Seen::default(),
+        is_earlier: false,
     };
     check.trees()?;
     check.dictionary()?;
+    check.earlier()?;
     check.files()?;
     Ok(check.report)
 }
@@ -121,6 +129,14 @@ struct Sums {
     graphs: [Option<u128>; 2],
 }
 
+/// What was read, so that earlier roots are read only where they are different.
+#[derive(Default)]
+struct Seen {
+    /// Extents of nodes and segments.
+    extents: HashSet<u64, RandomState>,
+    partitions: CheckedPartitions,
+}
+
 struct Check<'a> {
     snapshot: &'a Snapshot,
     cancel: &'a AtomicBool,
@@ -128,9 +144,78 @@ struct Check<'a> {
     report: CheckReport,
     parts: Vec<PartRef>,
     sums: Sums,
+    seen: Seen,
+    /// Whether it is about an earlier root, of which only what is not in a later one is read.
+    is_earlier: bool,
 }
 
 impl Check<'_> {
+    /// Reads what earlier roots have of their own, the newest first.
+    fn earlier(&mut self) -> Result<()> {
+        let retained = self.snapshot.store().retained();
+        let count = retained.len() as u64;
+        for (done, root) in (1..).zip(retained.iter().rev()) {
+            let opened = self.snapshot.store().retained_root(root.checkpoint);
+            let opened = opened.map_err(Error::from).and_then(|root| {
+                let snapshot = root.map(|root| self.snapshot.open_root(root));
+                snapshot.transpose()
+            });
+            let before = self.report.problems.len();
+            let outcome = match opened {
+                Ok(Some(snapshot)) => self.earlier_root(&snapshot),
+                // It expired meanwhile.
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            self.settle("earlier commits", outcome)?;
+            for problem in self.report.problems.iter_mut().skip(before) {
+                problem.message = format!("as of commit {}: {}", root.commit, problem.message);
+            }
+            (self.progress)("earlier commits", done, count);
+        }
+        Ok(())
+    }
+
+    fn earlier_root(&mut self, snapshot: &Snapshot) -> Result<()> {
+        let mut check = Check {
+            snapshot,
+            cancel: self.cancel,
+            progress: &mut |_, _, _| {},
+            report: std::mem::take(&mut self.report),
+            parts: Vec::new(),
+            sums: Sums::default(),
+            seen: std::mem::take(&mut self.seen),
+            is_earlier: true,
+        };
+        let outcome = check.own_parts();
+        let Check { report, seen, .. } = check;
+        (self.report, self.seen) = (report, seen);
+        outcome
+    }
+
+    /// Reads what was not read yet of the trees and the dictionary.
+    fn own_parts(&mut self) -> Result<()> {
+        for (name, tree) in trees(self.snapshot) {
+            let mut rows = TreeRows::new(name, self.snapshot);
+            let mut walk = Walk {
+                check: self,
+                name: name.name(),
+                rows: &mut rows,
+                total: tree.rows(),
+                done: 0,
+                whole: true,
+            };
+            walk.tree(tree)?;
+            for problem in rows.problems {
+                self.report.add(name.name(), problem);
+            }
+        }
+        let terms = self.report.terms;
+        self.dictionary()?;
+        self.report.terms = terms;
+        Ok(())
+    }
+
     fn trees(&mut self) -> Result<()> {
         let mut default_quads = None;
         for (name, tree) in trees(self.snapshot) {
@@ -258,7 +343,7 @@ impl Check<'_> {
         let dictionary = self.snapshot.dictionary();
         (self.progress)("dictionary", 0, 0);
         let report = &mut self.report;
-        let summary = dictionary.check(self.cancel, &mut |problem| {
+        let summary = dictionary.check(&mut self.seen.partitions, self.cancel, &mut |problem| {
             report.add("dictionary", problem);
         })?;
         self.report.terms = summary.terms;
@@ -332,6 +417,10 @@ impl Walk<'_, '_> {
         for (index, child) in node.children.iter().enumerate() {
             if self.check.cancel.load(Ordering::Relaxed) {
                 return Err(Error::Cancelled);
+            }
+            let is_new = self.check.seen.extents.insert(child.part.extent.to_u64());
+            if self.check.is_earlier && !is_new {
+                continue;
             }
             let outcome = if node.level == 1 {
                 self.leaf(store, child)

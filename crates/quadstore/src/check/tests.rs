@@ -203,3 +203,55 @@ fn flipped_bits_are_found() {
     }
     assert!(flips > 20, "{flips}");
 }
+
+struct Quiet;
+
+impl crate::BulkProgress for Quiet {
+    fn phase(&self, _: &str, _: Option<u64>) {}
+
+    fn advance(&self, _: u64) {}
+}
+
+/// After a compaction the root before it has all of its extents for itself.
+#[test]
+fn flipped_bits_of_earlier_commits_are_found() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), true).unwrap();
+    fill(&store, IRIS, |_, _| ());
+    store.set_retention(crate::Retention::All).unwrap();
+    store
+        .compact(&crate::BulkOptions {
+            memory_bytes: 64 << 20,
+            scheme: None,
+            threads: 1,
+            progress: Arc::new(Quiet),
+            cancel: Arc::default(),
+        })
+        .unwrap();
+    assert_eq!(check(&store).problems, []);
+    drop(store);
+    let path = directory.path().join("data-0000");
+    let sound = std::fs::read(&path).unwrap();
+    let mut parts = std::collections::BTreeSet::new();
+    for place in (4096..sound.len()).step_by(1777) {
+        let mut damaged = sound.clone();
+        damaged[place] ^= 0x10;
+        std::fs::write(&path, &damaged).unwrap();
+        // What opening needs is refused there.
+        let Ok(store) = open(directory.path(), false) else {
+            continue;
+        };
+        let found = check(&store).problems;
+        let of_earlier =
+            |problem: &&super::Problem| problem.message.starts_with("as of commit 1: ");
+        parts.extend(
+            found
+                .iter()
+                .filter(of_earlier)
+                .map(|problem| problem.part.clone()),
+        );
+    }
+    for part in ["PSOG", "SPOG", "OPSG", "dictionary"] {
+        assert!(parts.contains(part), "{part} is not among {parts:?}");
+    }
+}

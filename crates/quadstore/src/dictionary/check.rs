@@ -1,13 +1,33 @@
 //! Verifies the whole dictionary, and tells what it takes on disk.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stoa_storage::PartRef;
 use stoa_terms::{Kind, TermId, inline, key};
 
-use super::{Dictionary, KINDS, triple_parts};
+use super::{Dictionary, KINDS, Partition, PartitionReader, triple_parts};
 use crate::error::{Error, Result};
 use crate::read::TermTexts;
+
+/// Partitions that were checked, by kind, first payload and number of terms: those of earlier roots are mostly
+/// the same.
+#[derive(Default)]
+pub(crate) struct CheckedPartitions(BTreeMap<(Kind, u64, u64), Vec<Partition>>);
+
+impl CheckedPartitions {
+    /// Adds a partition; `false` if it was there.
+    fn insert(&mut self, partition: &Partition) -> bool {
+        let key = (partition.kind, partition.first_payload, partition.count);
+        let known = self.0.entry(key).or_default();
+        let is_new = !known.contains(partition);
+        if is_new {
+            known.push(partition.clone());
+        }
+        is_new
+    }
+}
 
 /// How many terms are looked up at once.
 const BATCH: usize = 1024;
@@ -24,19 +44,26 @@ pub(crate) struct DictionaryCheck {
 impl Dictionary {
     /// Reads everything: keys ascend within a partition, no key has two ids, each id gives its key
     /// and each key its id, terms are well-formed and not such as are inline. Calls `problem` for what
-    /// is wrong, damage included. [`Error::Cancelled`] once `cancel` is set.
+    /// is wrong, damage included. [`Error::Cancelled`] once `cancel` is set. Partitions that were `checked` are
+    /// left out, and the others are among these then.
     pub(crate) fn check(
         &self,
+        checked: &mut CheckedPartitions,
         cancel: &AtomicBool,
         problem: &mut dyn FnMut(String),
     ) -> Result<DictionaryCheck> {
         let mut check = DictionaryCheck::default();
         for kind in KINDS {
-            match self.check_kind(kind, cancel, problem) {
+            let partitions = self.of_kind(kind).iter();
+            let partitions = partitions.filter(|one| checked.insert(&one.descriptor));
+            let partitions: Vec<Arc<PartitionReader>> = partitions.cloned().collect();
+            if partitions.is_empty() {
+                continue;
+            }
+            match self.check_kind(kind, &partitions, cancel, problem) {
                 Ok(terms) => {
                     check.terms += terms;
-                    let expected: u64 = self
-                        .of_kind(kind)
+                    let expected: u64 = partitions
                         .iter()
                         .map(|partition| partition.descriptor.count)
                         .sum();
@@ -63,10 +90,11 @@ impl Dictionary {
     fn check_kind(
         &self,
         kind: Kind,
+        partitions: &[Arc<PartitionReader>],
         cancel: &AtomicBool,
         problem: &mut dyn FnMut(String),
     ) -> Result<u64> {
-        let mut cursor = self.cursor(kind);
+        let mut cursor = self.cursor_over(partitions);
         let mut terms = 0;
         let mut last: Option<Vec<u8>> = None;
         let mut keys = TermTexts::default();

@@ -56,6 +56,7 @@ use crate::delta::{KindTerms, Terms};
 use crate::error::{Error, Result};
 pub(crate) use array::ArrayWriter;
 use cache::BlockCache;
+pub(crate) use check::CheckedPartitions;
 pub(crate) use cursor::KeyCursor;
 use format::{LIST_MAGIC, ROOT_BYTES, take};
 pub(crate) use partition::PartitionReader;
@@ -398,6 +399,7 @@ impl Dictionary {
     }
 
     /// All keys of `kind` in partitions with their ids, ascending.
+    #[cfg(test)]
     pub(crate) fn cursor(&self, kind: Kind) -> KeyCursor {
         KeyCursor::new(&self.source, self.of_kind(kind))
     }

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use stoa_storage::{Cache, ExtentId, Identity, MemoryBudget, PartRef, SimulatedDisk, Store};
 use stoa_terms::{IdRange, Kind, TermId, inline, key};
 
+use super::CheckedPartitions;
 use super::block::{Block, BlockEncoder, BlockHeader};
 use super::entries::{Entries, hash_key, shared_prefix, visible_bytes};
 use super::format::LONG_KEY_BYTES;
@@ -76,9 +77,11 @@ impl Fixture {
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
         self.dictionary
-            .check(&AtomicBool::new(false), &mut |problem| {
-                problems.push(problem)
-            })
+            .check(
+                &mut CheckedPartitions::default(),
+                &AtomicBool::new(false),
+                &mut |problem| problems.push(problem),
+            )
             .unwrap();
         problems
     }
@@ -581,7 +584,9 @@ fn a_damaged_byte_is_reported() {
             Ok(dictionary) => {
                 let cancel = AtomicBool::new(false);
                 dictionary
-                    .check(&cancel, &mut |problem| problems.push(problem))
+                    .check(&mut CheckedPartitions::default(), &cancel, &mut |problem| {
+                        problems.push(problem)
+                    })
                     .unwrap();
                 let mut texts = TermTexts::default();
                 // Any answer is an error or right; here all ids are asked for, so it is an error.
