@@ -1,4 +1,8 @@
 //! Unit tests of functions that are left with the log.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a test whose threads outlive the function that begins them"
+)]
 
 use super::super::tests::{SMALL, open};
 use super::super::{Log, Lsn, NewRecord};
