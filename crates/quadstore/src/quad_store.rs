@@ -344,13 +344,15 @@ impl Inner {
         let delta = newest.delta();
         let from = newest.0.base.root.log.position.to_u64();
         let behind = self.mark().position.to_u64().saturating_sub(from);
-        let data_bytes = || {
-            let others = self.store.free_bytes() + self.store.retained_bytes();
-            self.store.data_bytes().saturating_sub(others)
-        };
         !delta.is_empty()
             && (delta.memory_bytes() >= self.commit_limits.delta_bytes
-                || self.commit_limits.is_log_long(behind, data_bytes))
+                || self.commit_limits.is_log_long(behind, || self.data_bytes()))
+    }
+
+    /// What the newest root takes, in bytes.
+    fn data_bytes(&self) -> u64 {
+        let others = self.store.free_bytes() + self.store.retained_bytes();
+        self.store.data_bytes().saturating_sub(others)
     }
 
     fn begin(&self, base: Snapshot, scheme: Scheme) -> Result<Commit<'_>> {
@@ -479,6 +481,9 @@ impl Inner {
         self.blank_nodes.store(blank_nodes, Ordering::Release);
         self.time.fetch_max(time, Ordering::AcqRel);
         self.recent().forget_all(commit);
+        if let Some(log) = &self.log {
+            drop(log.fit(self.data_bytes()));
+        }
     }
 
     /// The records of the log from a position on, as far as they are durable.
@@ -494,6 +499,7 @@ impl Inner {
     fn release_log(&self) {
         if let Some(log) = &self.log {
             // What cannot be removed lies there until the next time.
+            drop(log.fit(self.data_bytes()));
             drop(log.release(self.store.log_needed()));
         }
     }

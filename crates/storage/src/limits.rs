@@ -17,6 +17,10 @@ pub const CACHE_SHARDS: usize = 32;
 pub const CACHE_ENTRY_OVERHEAD_BYTES: u64 = 192;
 /// The longest log file, in bytes, where nothing else is asked for.
 pub const LOG_FILE_BYTES: u64 = 16 << 20;
+/// The longest log file of a database with few data, in bytes.
+pub const LOG_FILE_BYTES_MIN: u64 = 1 << 20;
+/// A log file is at most so many times shorter than the data, within these bounds.
+pub const LOG_FILE_SHARE: u64 = 16;
 /// How many released log files are kept to be used again, where nothing else is asked for.
 pub const LOG_SPARE_FILES: usize = 2;
 /// By how much a log file grows at a time, in bytes.

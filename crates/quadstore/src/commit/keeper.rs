@@ -162,6 +162,12 @@ impl QuadStore {
         self.0.keeper.changed.notify_all();
     }
 
+    /// Whether there is so much in memory, or in the log, that [`QuadStore::keep`] would make a checkpoint.
+    #[must_use]
+    pub fn is_checkpoint_due(&self) -> bool {
+        self.0.is_checkpoint_due()
+    }
+
     /// Why the last checkpoint of the keeper failed, if it did.
     #[must_use]
     pub fn checkpoint_failure(&self) -> Option<String> {

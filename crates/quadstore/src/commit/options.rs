@@ -58,14 +58,17 @@ pub struct CommitLimits {
     /// Recovery makes a checkpoint when it takes so much: nobody else needs memory then.
     pub replay_bytes: u64,
     /// A checkpoint is due when the log behind the last one is so long; earlier, but not before
-    /// `LOG_BYTES_MIN`, if the data take less.
+    /// `LOG_BYTES_MIN`, if the data take less than `LOG_SHARE` times as much.
     pub log_bytes: u64,
     /// What commits may take that transactions may have to be checked against.
     pub recent_bytes: u64,
 }
 
 /// No checkpoint is due because of a shorter log.
-const LOG_BYTES_MIN: u64 = 16 << 20;
+const LOG_BYTES_MIN: u64 = 1 << 20;
+/// A checkpoint takes about the space of the data again until it is over; the log behind the last one is to
+/// be small beside it.
+const LOG_SHARE: u64 = 2;
 
 impl CommitLimits {
     /// Those for a memory budget.
@@ -85,6 +88,6 @@ impl CommitLimits {
     /// Whether a log of so many bytes makes a checkpoint due, where the data take `data_bytes()`.
     pub(crate) fn is_log_long(&self, bytes: u64, data_bytes: impl FnOnce() -> u64) -> bool {
         let least = LOG_BYTES_MIN.min(self.log_bytes);
-        bytes >= least && bytes >= self.log_bytes.min(data_bytes().max(least))
+        bytes >= least && bytes >= self.log_bytes.min((data_bytes() / LOG_SHARE).max(least))
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 pub(super) struct Files {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) identity: Identity,
+    /// How long a file may become, in bytes; longer ones are not used again.
     pub(super) file_bytes: u64,
     pub(super) spare_files: usize,
     pub(super) current: Option<Arc<LogFile>>,
@@ -58,11 +59,24 @@ impl Files {
         Ok(begun)
     }
 
-    /// Takes files that are needed no more; removes those that are too many.
+    /// Takes files that are needed no more; removes those that are too many, or too long.
     pub(super) fn take_spares(&mut self, released: Vec<Arc<LogFile>>) -> Result<()> {
         self.spares.extend(released);
-        let surplus = self.spares.len().saturating_sub(self.spare_files);
-        for file in self.spares.drain(..surplus) {
+        self.fit(self.file_bytes)
+    }
+
+    /// Keeps no files but such as are of at most so many bytes.
+    pub(super) fn fit(&mut self, file_bytes: u64) -> Result<()> {
+        self.file_bytes = file_bytes;
+        let is_short =
+            |file: &Arc<LogFile>| file.file.len().is_ok_and(|length| length <= file_bytes);
+        let (short, mut surplus): (Vec<_>, Vec<_>) = std::mem::take(&mut self.spares)
+            .into_iter()
+            .partition(is_short);
+        self.spares = short;
+        let many = self.spares.len().saturating_sub(self.spare_files);
+        surplus.extend(self.spares.drain(..many));
+        for file in surplus {
             // Who still reads it has it open.
             let name = file.name();
             self.disk

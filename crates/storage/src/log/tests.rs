@@ -434,3 +434,56 @@ fn a_file_without_its_headers_is_damage_if_records_prove_it() {
     let error = records(&disk, LogMark::default()).unwrap_err().to_string();
     assert!(error.contains("of log-0001 says"), "{error}");
 }
+
+/// Files are as long as suits the data, from the next record on; longer ones are not used again.
+#[test]
+fn files_fit_the_data() {
+    const MB: u64 = 1 << 20;
+    let disk = SimulatedDisk::new(1);
+    let options = LogOptions {
+        file_bytes: 4 * MB,
+        spare_files: 2,
+        durability: Durability::Relaxed,
+    };
+    let log = open(&disk, options);
+    let mut payloads = Vec::new();
+    let lengths = |disk: &SimulatedDisk| {
+        let mut names = disk.list().unwrap();
+        names.retain(|name| name.starts_with("log-"));
+        names.sort();
+        let length = |name: &String| disk.open(name, OpenMode::Read).unwrap().len().unwrap();
+        names.iter().map(length).collect::<Vec<_>>()
+    };
+    let mut append = |log: &Log, count: u64| {
+        for _ in 0..count {
+            let number = u8::try_from(payloads.len()).unwrap();
+            let payload = vec![number; 1 << 18];
+            commit(log, &payload);
+            payloads.push(payload);
+        }
+        log.sync().unwrap();
+        payloads.clone()
+    };
+    append(&log, 9);
+    assert_eq!(lengths(&disk), [3 * MB]);
+    // The file that is written is at its end, since it is longer than it should be.
+    log.fit(0).unwrap();
+    append(&log, 9);
+    assert!(lengths(&disk)[1..].iter().all(|length| *length <= MB));
+    assert_eq!(lengths(&disk).len(), 4);
+    log.fit(32 * MB).unwrap();
+    append(&log, 16);
+    assert_eq!(lengths(&disk)[4..].iter().max(), Some(&(2 * MB)));
+    log.fit(u64::MAX).unwrap();
+    let all = append(&log, 16);
+    assert_eq!(records(&disk, LogMark::default()).unwrap(), all);
+    assert_eq!(lengths(&disk).iter().max(), Some(&(4 * MB)));
+    drop(log);
+    // Files of all lengths are found again, and those that are too long go when nobody needs them.
+    let log = open(&disk, options);
+    log.fit(0).unwrap();
+    append(&log, 1);
+    assert!(log.release(log.end().position).unwrap() >= 6);
+    assert!(lengths(&disk).iter().all(|length| *length <= MB));
+    assert!(lengths(&disk).len() <= 3);
+}

@@ -17,7 +17,7 @@ use crate::format::{
     FRAGMENT_FIRST, FRAGMENT_GIVEN_UP, FRAGMENT_LAST, FRAGMENT_PAYLOAD_BYTES_MAX,
     LOG_CONTENT_OFFSET, PAGE_BYTES, RECORD_KIND_CLOSED, RECORD_KIND_OPENED, RECORD_KIND_OWN,
 };
-use crate::limits::LOG_BUFFER_BYTES;
+use crate::limits::{LOG_BUFFER_BYTES, LOG_FILE_BYTES_MIN, LOG_FILE_SHARE};
 use crate::store::{Identity, Store};
 use std::fmt;
 use std::sync::Arc;
@@ -36,7 +36,8 @@ pub struct Log {
     identity: Identity,
     mark: u64,
     opening: u32,
-    file_bytes: u64,
+    /// The longest file, in bytes.
+    file_bytes_max: u64,
     durability: Durability,
     pub(super) archive: Archive,
     /// Keeps the lock of the directory.
@@ -58,6 +59,8 @@ pub(super) struct State {
     opened: bool,
     /// Number and beginning of the file that fragments are made for.
     file: Option<(u32, u64)>,
+    /// How long it and those after it may become.
+    file_bytes: u64,
     /// Headed files, oldest first; the last one is written.
     pub(super) files: Vec<Arc<LogFile>>,
     pub(super) leader: bool,
@@ -115,7 +118,7 @@ impl Log {
         };
         // What was found is to be durable before it is shown to anybody.
         let in_doubt = reader.seen.end > reader.seen.durable;
-        let state = State::behind(&reader, end.position, settled);
+        let state = State::behind(&reader, end.position, settled, pages * PAGE_BYTES);
         let files = Files {
             disk: Arc::clone(&disk),
             identity,
@@ -135,7 +138,7 @@ impl Log {
             identity,
             mark: identity_mark(&identity),
             opening,
-            file_bytes: pages * PAGE_BYTES,
+            file_bytes_max: pages * PAGE_BYTES,
             durability: options.durability,
             archive: Archive::default(),
             _store: store,
@@ -201,7 +204,7 @@ impl Log {
         self.open(&order)?;
         let mut appended = self.nothing_appended()?;
         let mut open = self.begin(kind, commit, now);
-        let most = to_usize(self.file_bytes - LOG_CONTENT_OFFSET - HEADER_BYTES);
+        let most = to_usize(self.file_bytes_max - LOG_CONTENT_OFFSET - HEADER_BYTES);
         let mut buffer = vec![0; most.min(FRAGMENT_PAYLOAD_BYTES_MAX)];
         loop {
             let filled = match fill(&mut buffer, source) {
@@ -364,6 +367,19 @@ impl Log {
         lock(&self.state).retain = from.to_u64();
     }
 
+    /// Lets log files become as long as suits so many bytes of data, so that the log of a small database is
+    /// small; files that are longer, and would be used again, are removed.
+    ///
+    /// An error of the operating system leaves files lie there.
+    pub fn fit(&self, data_bytes: u64) -> Result<()> {
+        let least = LOG_FILE_BYTES_MIN.min(self.file_bytes_max);
+        let wanted = (data_bytes / LOG_FILE_SHARE).next_multiple_of(PAGE_BYTES);
+        let file_bytes = wanted.clamp(least, self.file_bytes_max);
+        // What was made for a longer file, and is not written yet, fits it all the same.
+        lock(&self.state).file_bytes = file_bytes;
+        lock(&self.files).fit(file_bytes)
+    }
+
     /// Lets the files be used again that lie wholly before `before`, the position that a durable
     /// root names, and before what is retained. Returns how many.
     ///
@@ -514,15 +530,15 @@ impl Log {
     /// How many bytes fit the file that fragments are made for.
     fn room(&self, state: &State) -> u64 {
         state.file.map_or(0, |(_, start)| {
-            self.file_bytes
-                .saturating_sub(LOG_CONTENT_OFFSET + (state.end - start))
+            let taken = LOG_CONTENT_OFFSET + (state.end - start);
+            state.file_bytes.saturating_sub(taken)
         })
     }
 }
 
 impl State {
     /// That of a log that ends at `end` and of which everything before `settled` is durable.
-    fn behind(reader: &LogReader, end: u64, settled: u64) -> Self {
+    fn behind(reader: &LogReader, end: u64, settled: u64, file_bytes: u64) -> Self {
         let files = reader.scan.files.clone();
         Self {
             batch: Batch {
@@ -537,6 +553,7 @@ impl State {
             durable_records: reader.seen.durable.min(end),
             opened: false,
             file: files.last().map(|file| (file.number, file.start)),
+            file_bytes,
             files,
             leader: false,
             group: Group::default(),
