@@ -109,7 +109,7 @@ impl Place {
             ends.nth(characters)
         };
         let begin = column.checked_sub(1).filter(|_| line > 0)?;
-        let from = offset(begin)?;
+        let from = offset(begin).filter(|from| *from < own.len())?;
         let to = begin.checked_add(length).and_then(offset);
         Some(Self::new(
             text,
