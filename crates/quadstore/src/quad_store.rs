@@ -386,6 +386,7 @@ impl Inner {
             helpers: 0,
             scheme,
             created: Vec::new(),
+            message: None,
         }
     }
 

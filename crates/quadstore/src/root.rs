@@ -35,10 +35,14 @@ pub(crate) const ROOT_RETAINED: usize = 40;
 pub(crate) const ROOT_LOADED: usize = 48;
 /// Where the number of the numbering of terms stands.
 pub(crate) const ROOT_NUMBERING: usize = 56;
+/// Where the quads are noted that the bulk load removed.
+pub(crate) const ROOT_UNLOADED: usize = 64;
 /// Where the roots of the trees begin.
-pub(crate) const ROOT_TREE_ROOTS: usize = 64;
+pub(crate) const ROOT_TREE_ROOTS: usize = 72;
 /// Where the length of the dictionary's descriptor stands, two bytes, before the descriptor.
 pub(crate) const ROOT_DICTIONARY: usize = ROOT_TREE_ROOTS + TREES * TREE_ROOT_BYTES;
+/// The longest message of a bulk load, in bytes.
+pub(crate) const LOAD_MESSAGE_BYTES_MAX: usize = 1024;
 /// [`ROOT_TREES`] as the length of an array.
 const TREES: usize = ROOT_TREES as usize;
 /// The largest descriptor of a dictionary, in bytes.
@@ -67,8 +71,10 @@ const _: () = assert!(
         && ROOT_RETAINED == ROOT_IS_LOAD + 4
         && ROOT_LOADED == ROOT_RETAINED + 8
         && ROOT_NUMBERING == ROOT_LOADED + 8
-        && ROOT_TREE_ROOTS == ROOT_NUMBERING + 8
-        && ROOT_DICTIONARY + 2 + DICTIONARY_BYTES_MAX <= ROOT_PAYLOAD_BYTES_MAX,
+        && ROOT_UNLOADED == ROOT_NUMBERING + 8
+        && ROOT_TREE_ROOTS == ROOT_UNLOADED + 8
+        && ROOT_DICTIONARY + 2 + DICTIONARY_BYTES_MAX + 2 + LOAD_MESSAGE_BYTES_MAX
+            <= ROOT_PAYLOAD_BYTES_MAX,
     "`encode` writes its fields one after the other, and they fit the storage's root"
 );
 
@@ -181,6 +187,17 @@ impl From<Permutation> for TreeName {
     }
 }
 
+/// What a bulk load did, which has no record in the log.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Loaded {
+    /// Quads that were not there before.
+    pub(crate) added: u64,
+    /// Quads that are not there any more.
+    pub(crate) removed: u64,
+    /// What its author says of it.
+    pub(crate) message: Option<String>,
+}
+
 /// Decoded payload of the storage's root.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct RootPayload {
@@ -194,8 +211,8 @@ pub(crate) struct RootPayload {
     pub(crate) graph_first: bool,
     /// Which earlier commits are kept.
     pub(crate) retention: Retention,
-    /// How many quads the commit added that the checkpoint ends with, if that is a bulk load.
-    pub(crate) loaded: Option<u64>,
+    /// What the commit did that the checkpoint ends with, if that is a bulk load.
+    pub(crate) loaded: Option<Loaded>,
     /// Which numbering of terms this is; ids mean the same in all roots and records of one.
     pub(crate) numbering: u64,
     /// By the number of the tree's name; empty for those that are not kept.
@@ -223,12 +240,17 @@ impl RootPayload {
 
     /// The bytes of the payload.
     pub(crate) fn encode(&self) -> Result<Vec<u8>> {
-        let length = u16::try_from(self.dictionary.len()).unwrap_or(u16::MAX);
-        if usize::from(length) > DICTIONARY_BYTES_MAX {
-            return Err(Error::Internal(
-                "the descriptor of the dictionary is too long",
-            ));
-        }
+        let loaded = self.loaded.clone().unwrap_or_default();
+        let message = loaded.message.unwrap_or_default();
+        let length = |bytes: &[u8], longest: usize| {
+            let length = u16::try_from(bytes.len()).ok();
+            let length = length.filter(|length| usize::from(*length) <= longest);
+            length.ok_or(Error::Internal(
+                "the descriptor of the dictionary or a message is too long",
+            ))
+        };
+        let dictionary_length = length(&self.dictionary, DICTIONARY_BYTES_MAX)?;
+        let message_length = length(message.as_bytes(), LOAD_MESSAGE_BYTES_MAX)?;
         let mut bytes = Vec::new();
         bytes.extend_from_slice(&ROOT_MAGIC.to_le_bytes());
         bytes.extend_from_slice(&ROOT_TREES.to_le_bytes());
@@ -249,13 +271,16 @@ impl RootPayload {
         bytes.extend_from_slice(&retention.to_le_bytes());
         bytes.extend_from_slice(&u32::from(self.loaded.is_some()).to_le_bytes());
         bytes.extend_from_slice(&retained.to_le_bytes());
-        bytes.extend_from_slice(&self.loaded.unwrap_or(0).to_le_bytes());
+        bytes.extend_from_slice(&loaded.added.to_le_bytes());
         bytes.extend_from_slice(&self.numbering.to_le_bytes());
+        bytes.extend_from_slice(&loaded.removed.to_le_bytes());
         for tree in &self.trees {
             tree.encode(&mut bytes);
         }
-        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&dictionary_length.to_le_bytes());
         bytes.extend_from_slice(&self.dictionary);
+        bytes.extend_from_slice(&message_length.to_le_bytes());
+        bytes.extend_from_slice(message.as_bytes());
         Ok(bytes)
     }
 
@@ -296,7 +321,7 @@ impl RootPayload {
         };
         let (retention, is_load) = (short()?, short()?);
         let mut long = || Some(u64::from(short()?) | u64::from(short()?) << 32);
-        let (retained, loaded, numbering) = (long()?, long()?, long()?);
+        let (retained, added, numbering, removed) = (long()?, long()?, long()?, long()?);
         let mut payload = Self {
             next_blank_node,
             default_quads,
@@ -309,9 +334,13 @@ impl RootPayload {
                 (RETENTION_SECONDS, seconds) => Retention::Seconds(seconds),
                 _ => return None,
             },
-            loaded: match (is_load, loaded) {
-                (0, 0) => None,
-                (1, loaded) => Some(loaded),
+            loaded: match (is_load, added, removed) {
+                (0, 0, 0) => None,
+                (1, added, removed) => Some(Loaded {
+                    added,
+                    removed,
+                    message: None,
+                }),
                 _ => return None,
             },
             numbering,
@@ -326,11 +355,19 @@ impl RootPayload {
             *payload.tree_mut(name) = root;
             bytes = rest;
         }
-        let (length, dictionary) = bytes.split_first_chunk()?;
-        if usize::from(u16::from_le_bytes(*length)) != dictionary.len() {
-            return None;
+        payload.dictionary = take_text(&mut bytes)?.to_vec();
+        let message = str::from_utf8(take_text(&mut bytes)?).ok()?;
+        if !message.is_empty() {
+            payload.loaded.as_mut()?.message = Some(message.to_owned());
         }
-        payload.dictionary = dictionary.to_vec();
-        Some(payload)
+        bytes.is_empty().then_some(payload)
     }
+}
+
+/// Takes a length of two bytes, and as many bytes.
+fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, rest) = bytes.split_first_chunk()?;
+    let (text, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+    *bytes = rest;
+    Some(text)
 }

@@ -10,7 +10,7 @@ pub const PAGE_LENGTH: usize = 4096;
 /// The unit that a disk writes whole or not at all, in bytes.
 pub const SECTOR_BYTES: usize = 512;
 /// The version of the whole format, of all crates.
-pub const FORMAT_VERSION: u32 = 5;
+pub const FORMAT_VERSION: u32 = 6;
 /// Feature flags that a reader must know: an unknown one refuses the database.
 pub const FEATURES_REQUIRED_MASK: u64 = 0x0000_0000_ffff_ffff;
 /// The required feature flags that this build knows.

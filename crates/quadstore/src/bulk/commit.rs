@@ -17,25 +17,31 @@ use super::packing::{Compact, Orders, Packing, Whole};
 use super::partial::{Partial, resolve};
 use super::quad_buffer::for_each_quad;
 use super::quad_sort::{MergedRuns, Run, RunBuilder};
+use super::replaced::Replaced;
 use super::spill::{BlockRef, SpillFile};
-use super::{BulkSummary, Shared, limits};
+use super::{BulkCommit, BulkSummary, Shared, limits};
 use crate::dictionary::{Dictionary, Partition};
 use crate::quad_store::{Commit, Derived, Merged};
 use crate::root::TreeName;
-use crate::{CheckpointOptions, Error, QuadStore, Result, Scheme};
+use crate::segment::Row;
+use crate::{CheckpointOptions, Error, QuadStore, Result, Scheme, Snapshot};
 
 /// Quads that are handed to the merge at a time.
 const BATCH_QUADS: usize = 8192;
 /// Trees that are merged side by side: those of the permutations or, in their place, of pairs.
 const TREES: usize = Permutation::ALL.len();
 
-pub(super) fn commit(store: &QuadStore, shared: &Shared) -> Result<BulkSummary> {
+pub(super) fn commit(
+    store: &QuadStore,
+    shared: &Shared,
+    options: BulkCommit<'_>,
+) -> Result<BulkSummary> {
     if shared.writers.load(Ordering::Acquire) != 0 {
         return Err(Error::Internal("a writer of the load was not finished"));
     }
     shared.check_cancelled()?;
     let mut commit = begin(store, shared)?;
-    let built = build_over(store, shared, &mut commit)?;
+    let built = build_over(store, shared, &mut commit, options)?;
     finish(shared, commit, built)
 }
 
@@ -53,6 +59,7 @@ pub(super) fn build_over(
     store: &QuadStore,
     shared: &Shared,
     commit: &mut Commit<'_>,
+    options: BulkCommit<'_>,
 ) -> Result<Built> {
     let mut partials = std::mem::take(&mut *lock(&shared.sealed));
     // Beyond a thread for each tree, the others help these.
@@ -68,17 +75,31 @@ pub(super) fn build_over(
     }
     .run(&mut partials)?;
     let (predicates, graphs) = announced(&partials)?;
-    commit.create_graphs(created(&partials)?);
+    let replaced = options.replaced.map(|graphs| {
+        let graphs = graphs(commit.snapshot())?;
+        Replaced::new(shared, commit.snapshot(), graphs)
+    });
+    let replaced = replaced.transpose()?;
+    commit.set_message(options.message);
+    commit.create_graphs(created(&partials, replaced.as_ref(), commit.snapshot())?);
     let compact = Compact::new(terms.next_blank_node, terms.next_iri, predicates, graphs);
     let by_graph = match commit.snapshot().has_graph_first() {
-        true => Some(Mutex::new(GraphFirst::new(shared)?)),
+        true => Some(Mutex::new(GraphFirst::new(shared, replaced.is_some())?)),
         false => None,
     };
-    let mut merged = match compact {
-        Some(compact) => merge_quads(&compact, shared, &partials, commit, by_graph.as_ref())?,
-        None => merge_quads(&Whole, shared, &partials, commit, by_graph.as_ref())?,
+    let trees = Trees {
+        shared,
+        commit,
+        by_graph: by_graph.as_ref(),
+        replaced: replaced.as_ref(),
+        done: AtomicU64::new(0),
     };
-    let derived = commit.derive(&mut merged)?;
+    let mut merged = match compact {
+        Some(compact) => trees.merge(&compact, &partials)?,
+        None => trees.merge(&Whole, &partials)?,
+    };
+    let remains = replaced.map(|replaced| replaced.remains(shared));
+    let derived = commit.derive_with(&mut merged, remains.transpose()?)?;
     let by_graph = by_graph.map(|by| by.into_inner().unwrap_or_else(PoisonError::into_inner));
     let by_graph = match (by_graph, merged.first()) {
         (None, Some(psog)) if derived.shares_subjects => {
@@ -132,13 +153,14 @@ fn finish(shared: &Shared, commit: Commit<'_>, built: Built) -> Result<BulkSumma
         next_blank_node,
         terms_new,
     } = built;
-    let quads_new = merged.first().map_or(0, |psog| psog.inserted);
-    let number = commit.finish(merged, derived, dictionary, next_blank_node)?;
+    let done = commit.finish(merged, derived, dictionary, next_blank_node)?;
     Ok(BulkSummary {
         quads_read: shared.quads_read.load(Ordering::Acquire),
-        quads_new,
+        quads_new: done.added,
+        quads_removed: done.removed,
         terms_new,
-        commit: number,
+        commit: done.commit,
+        time_us: done.time_us,
         temp_peak_bytes: shared.space.peak_bytes(),
     })
 }
@@ -188,109 +210,166 @@ fn announced(partials: &[Partial]) -> Result<(Vec<TermId>, Vec<TermId>)> {
     Ok((predicates, graphs))
 }
 
-/// The ids of the graphs that are to exist even if they are empty.
-fn created(partials: &[Partial]) -> Result<Vec<TermId>> {
+/// The graphs that are to exist even if they are empty, and those that are replaced, which exist only as
+/// long as they hold quads.
+fn created(
+    partials: &[Partial],
+    replaced: Option<&Replaced>,
+    snapshot: &Snapshot,
+) -> Result<Vec<(TermId, bool)>> {
     let mut created = Vec::new();
     for partial in partials.iter().filter(|one| !one.created.is_empty()) {
         let ids = partial.read_ids()?;
         for &term in &partial.created {
-            created.push(resolve(term, &ids)?);
+            created.push((resolve(term, &ids)?, true));
         }
     }
+    if let Some(replaced) = replaced {
+        let uncreated = replaced.uncreated(snapshot)?;
+        created.extend(uncreated.into_iter().map(|graph| (graph, false)));
+    }
+    // Of a graph that is in both, `true` comes first and counts.
+    created.sort_unstable_by_key(|(graph, created)| (*graph, !*created));
+    created.dedup_by_key(|(graph, _)| *graph);
     Ok(created)
 }
 
-/// Sorts all quads and merges them into the trees of the scheme, in the order of their names; tells
-/// the new ones to `by_graph`.
-fn merge_quads<P: Packing>(
-    packing: &P,
-    shared: &Shared,
-    partials: &[Partial],
-    commit: &Commit<'_>,
-    by_graph: Option<&Mutex<GraphFirst>>,
-) -> Result<Vec<Merged>> {
-    let total = shared.quads_read.load(Ordering::Acquire);
-    let progress = &shared.options.progress;
-    progress.phase("sorting quads", Some(total));
-    let runs = sort_quads(packing, shared, partials, total)?;
-    progress.phase("writing quads", Some(total));
-    let names = match commit.scheme() {
-        Scheme::Full => [
-            TreeName::Psog,
-            TreeName::Posg,
-            TreeName::Spog,
-            TreeName::Opsg,
-        ],
-        Scheme::Lean => [TreeName::Psog, TreeName::Posg, TreeName::Sp, TreeName::Op],
-    };
-    let jobs = runs.map(|runs| Mutex::new(Some(runs)));
-    let outcomes = [const { Mutex::new(None) }; TREES];
-    let next_job = AtomicUsize::new(0);
-    let done = AtomicU64::new(0);
-    let work = || {
-        loop {
-            let job = next_job.fetch_add(1, Ordering::AcqRel);
-            let Some(&name) = names.get(job) else { break };
-            let runs = lock(&jobs[job]).take().unwrap_or_default();
-            let from = Permutation::ALL[job];
-            let outcome = merge_runs(packing, (from, name), runs, shared, commit, by_graph, &done);
-            if outcome.is_err() {
-                next_job.store(TREES, Ordering::Release);
-            }
-            *lock(&outcomes[job]) = Some(outcome);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..shared.options.threads.min(TREES) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    // The first failure is told; a tree that was not begun after it has no outcome.
-    let (mut merged, mut missing) = (Vec::with_capacity(TREES), false);
-    for outcome in outcomes {
-        match outcome.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some(outcome) => merged.push(outcome?),
-            None => missing = true,
-        }
-    }
-    if missing {
-        return Err(Error::Internal("a tree was not merged"));
-    }
-    Ok(merged)
+/// The trees that quads are merged into.
+struct Trees<'a> {
+    shared: &'a Shared,
+    commit: &'a Commit<'a>,
+    /// Is told what changes, if there are trees by graph.
+    by_graph: Option<&'a Mutex<GraphFirst>>,
+    replaced: Option<&'a Replaced>,
+    /// Quads that were merged, each once for every tree.
+    done: AtomicU64,
 }
 
-/// Merges the runs of a permutation into its tree, or into that of its pairs.
-fn merge_runs<P: Packing>(
-    packing: &P,
-    (from, into): (Permutation, TreeName),
-    runs: Vec<Run<P::Key>>,
-    shared: &Shared,
-    commit: &Commit<'_>,
-    by_graph: Option<&Mutex<GraphFirst>>,
-    done: &AtomicU64,
-) -> Result<Merged> {
-    let mut runs = MergedRuns::new(runs)?;
-    let mut keys = Vec::with_capacity(BATCH_QUADS);
-    let mut read = |quads: &mut Vec<[TermId; 4]>| {
-        shared.check_cancelled()?;
-        keys.clear();
-        quads.clear();
-        runs.read(BATCH_QUADS, &mut keys)?;
-        packing.unpack(from, &keys, quads);
-        let all = done.fetch_add(quads.len() as u64, Ordering::AcqRel) + quads.len() as u64;
-        shared.options.progress.advance(all / TREES as u64);
-        Ok(())
-    };
-    if TreeName::from(from) != into {
-        return commit.merge_pairs_of_nodes(into, &mut read);
+/// A permutation, and the tree that its quads, or their pairs, go into.
+type Job = (Permutation, TreeName);
+
+impl Trees<'_> {
+    /// Sorts all quads and merges them into the trees of the scheme, in the order of their names.
+    fn merge<P: Packing>(&self, packing: &P, partials: &[Partial]) -> Result<Vec<Merged>> {
+        let total = self.shared.quads_read.load(Ordering::Acquire);
+        let progress = &self.shared.options.progress;
+        progress.phase("sorting quads", Some(total));
+        let runs = sort_quads(packing, self.shared, partials, total)?;
+        let runs = runs.map(|runs| Mutex::new(Some(runs)));
+        progress.phase("writing quads", Some(total));
+        let (pairs, permutations) = match self.commit.scheme() {
+            Scheme::Full => ([].as_slice(), Permutation::ALL.as_slice()),
+            Scheme::Lean => (
+                [
+                    (Permutation::Spog, TreeName::Sp),
+                    (Permutation::Opsg, TreeName::Op),
+                ]
+                .as_slice(),
+                Scheme::Lean.permutations(),
+            ),
+        };
+        let mut jobs: Vec<Job> = permutations
+            .iter()
+            .map(|one| (*one, (*one).into()))
+            .collect();
+        if self.replaced.is_some() {
+            // Whether a pair is left is asked of the new permutations.
+            let mut merged = self.merge_all(packing, &jobs, &runs, &[])?;
+            merged.extend(self.merge_all(packing, pairs, &runs, &merged)?);
+            return Ok(merged);
+        }
+        jobs.extend(pairs);
+        self.merge_all(packing, &jobs, &runs, &[])
     }
-    if let Some(by_graph) = by_graph.filter(|_| into == TreeName::Psog) {
+
+    /// Merges several trees side by side; `before` are those that were merged already.
+    fn merge_all<P: Packing>(
+        &self,
+        packing: &P,
+        jobs: &[Job],
+        runs: &[Mutex<Option<Vec<Run<P::Key>>>>; TREES],
+        before: &[Merged],
+    ) -> Result<Vec<Merged>> {
+        let outcomes = [const { Mutex::new(None) }; TREES];
+        let next_job = AtomicUsize::new(0);
+        let work = || {
+            loop {
+                let at = next_job.fetch_add(1, Ordering::AcqRel);
+                let Some(job) = jobs.get(at) else { break };
+                let runs = lock(&runs[job.0 as usize]).take().unwrap_or_default();
+                let outcome = self.merge_runs(packing, *job, runs, before);
+                if outcome.is_err() {
+                    next_job.store(TREES, Ordering::Release);
+                }
+                *lock(&outcomes[at]) = Some(outcome);
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..self.shared.options.threads.min(jobs.len()) {
+                scope.spawn(work);
+            }
+            work();
+        });
+        // The first failure is told; a tree that was not begun after it has no outcome.
+        let (mut merged, mut missing) = (Vec::with_capacity(TREES), false);
+        for outcome in outcomes.into_iter().take(jobs.len()) {
+            match outcome.into_inner().unwrap_or_else(PoisonError::into_inner) {
+                Some(outcome) => merged.push(outcome?),
+                None => missing = true,
+            }
+        }
+        if missing {
+            return Err(Error::Internal("a tree was not merged"));
+        }
+        Ok(merged)
+    }
+
+    /// Merges the runs of a permutation into its tree, or into that of its pairs.
+    fn merge_runs<P: Packing>(
+        &self,
+        packing: &P,
+        (from, into): Job,
+        runs: Vec<Run<P::Key>>,
+        before: &[Merged],
+    ) -> Result<Merged> {
+        let mut runs = MergedRuns::new(runs)?;
+        let mut keys = Vec::with_capacity(BATCH_QUADS);
+        let mut read = |quads: &mut Vec<[TermId; 4]>| {
+            self.shared.check_cancelled()?;
+            keys.clear();
+            quads.clear();
+            runs.read(BATCH_QUADS, &mut keys)?;
+            packing.unpack(from, &keys, quads);
+            let more = quads.len() as u64;
+            let all = self.done.fetch_add(more, Ordering::AcqRel) + more;
+            self.shared.options.progress.advance(all / TREES as u64);
+            Ok(())
+        };
+        if TreeName::from(from) != into {
+            return match self.replaced {
+                None => self.commit.merge_pairs_of_nodes(into, &mut read),
+                Some(replaced) => {
+                    let predicate_first = match from {
+                        Permutation::Spog => before.first(),
+                        _ => before.get(1),
+                    };
+                    let quads = predicate_first.map(Merged::tree);
+                    let quads = quads.ok_or(Error::Internal("pairs before their permutation"))?;
+                    replaced.merge_pairs_of_nodes(self.commit, (from, into), &mut read, &quads)
+                }
+            };
+        }
         // Nobody else takes the lock before the merge is over.
-        let mut by_graph = lock(by_graph);
-        return commit.merge(from, &mut read, &mut |row, _| by_graph.push(*row));
+        let mut by_graph = self.by_graph.filter(|_| into == TreeName::Psog).map(lock);
+        let mut effects = |row: &Row, deleted: bool| match &mut by_graph {
+            Some(by_graph) => by_graph.push(*row, deleted),
+            None => Ok(()),
+        };
+        match self.replaced {
+            None => self.commit.merge(from, &mut read, &mut effects),
+            Some(replaced) => replaced.merge(self.commit, from, &mut read, &mut effects),
+        }
     }
-    commit.merge(from, &mut read, &mut |_, _| Ok(()))
 }
 
 /// The runs of each permutation, by its number.

@@ -6,6 +6,8 @@ const TERMS_SHARE: u64 = 70;
 const SORT_SHARE: u64 = 70;
 /// Percent of the memory that either sort buffer for permutations by graph takes, while others merge.
 const GRAPH_FIRST_SHARE: u64 = 5;
+/// Percent of the memory that each of up to seven sort buffers for quads that are replaced takes.
+const REPLACED_SHARE: u64 = 2;
 /// Percent of the memory that the sort buffer of a merge of the dictionary's partitions takes.
 const MERGE_SHARE: u64 = 30;
 /// What a load takes whatever its size, in bytes: models and blocks of the dictionary's writers, open
@@ -39,17 +41,25 @@ pub(super) fn sort_capacity(
 
 /// Keys of `key_bytes` each in either of the two sort buffers for permutations by graph.
 pub(super) fn graph_first_capacity(memory_bytes: u64, key_bytes: usize) -> usize {
-    let share = divisible(memory_bytes) / 100 * GRAPH_FIRST_SHARE;
+    part(memory_bytes, GRAPH_FIRST_SHARE, key_bytes)
+}
+
+/// Keys of `key_bytes` each in any of the sort buffers for quads that are replaced.
+pub(super) fn replaced_capacity(memory_bytes: u64, key_bytes: usize) -> usize {
+    part(memory_bytes, REPLACED_SHARE, key_bytes)
+}
+
+/// Keys of `key_bytes` each in so many percent of the memory.
+fn part(memory_bytes: u64, percent: u64, key_bytes: usize) -> usize {
+    let share = divisible(memory_bytes) / 100 * percent;
     let bytes = usize::try_from(share).unwrap_or(usize::MAX);
     (bytes / key_bytes).max(SORT_KEYS_MIN)
 }
 
 /// Keys of `key_bytes` each in the sort buffer of a merge of partitions with so many terms.
 pub(super) fn merge_capacity(memory_bytes: u64, key_bytes: usize, terms: u64) -> usize {
-    let share = divisible(memory_bytes) / 100 * MERGE_SHARE;
-    let bytes = usize::try_from(share).unwrap_or(usize::MAX);
     let terms = usize::try_from(terms).unwrap_or(usize::MAX);
-    (bytes / key_bytes).max(SORT_KEYS_MIN).min(terms)
+    part(memory_bytes, MERGE_SHARE, key_bytes).min(terms)
 }
 
 /// What is left of the memory for what can be made smaller; half of it where there is little.

@@ -7,6 +7,7 @@
 //!          2. quads    blocks of quads -> ids -> sort keys  -> sorted runs, four permutations
 //!          3. merge    runs of a permutation                -> its tree; four at a time
 //!                      new quads, where graphs share subjects -> GPSO and GPOS
+//!                      quads of graphs that are replaced -> removals beside what is new
 //!          4. runs     earlier partitions of the dictionary -> fewer, now and then
 //!          5. root     one storage checkpoint makes all of it visible, or nothing
 //! ```
@@ -31,6 +32,7 @@ mod packing;
 mod partial;
 mod quad_buffer;
 mod quad_sort;
+mod replaced;
 mod spill;
 #[cfg(test)]
 mod tests;
@@ -41,9 +43,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use stoa_storage::TempSpace;
+use stoa_terms::GraphSet;
 
 use crate::quad_store::Commit;
-use crate::{Error, QuadStore, Result, Scheme};
+use crate::root::LOAD_MESSAGE_BYTES_MAX;
+use crate::{Error, QuadStore, Result, Scheme, Snapshot};
 use partial::Partial;
 pub use quad_buffer::LocalTerm;
 use spill::SpillFile;
@@ -77,6 +81,25 @@ pub trait BulkProgress: Send + Sync {
     fn advance(&self, done: u64);
 }
 
+/// How a bulk load is committed.
+#[derive(Default)]
+pub struct BulkCommit<'a> {
+    /// What the list of commits says of it, in at most [`BulkCommit::MESSAGE_BYTES_MAX`] bytes.
+    pub message: Option<String>,
+    /// Which graphs are replaced: what they hold and the load does not bring goes with the same commit,
+    /// and they exist afterwards only if they hold quads or the load creates them. Asked of the state on
+    /// which the load is committed.
+    pub replaced: Option<&'a GraphsOf<'a>>,
+}
+
+impl BulkCommit<'_> {
+    /// The longest message.
+    pub const MESSAGE_BYTES_MAX: usize = LOAD_MESSAGE_BYTES_MAX;
+}
+
+/// Graphs of a state.
+pub type GraphsOf<'a> = dyn Fn(&Snapshot) -> Result<GraphSet> + Sync + 'a;
+
 /// What a bulk load did.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BulkSummary {
@@ -84,11 +107,15 @@ pub struct BulkSummary {
     pub quads_read: u64,
     /// Quads that the store did not hold before.
     pub quads_new: u64,
+    /// Quads that it replaced: that are not there any more.
+    pub quads_removed: u64,
     /// Terms that the dictionary did not hold before, triple terms included, blank nodes and inline
     /// values not.
     pub terms_new: u64,
     /// The commit that made the quads visible.
     pub commit: u64,
+    /// Its time, in microseconds since 1970.
+    pub time_us: u64,
     /// The most bytes that temporary files took at one time.
     pub temp_peak_bytes: u64,
 }
@@ -165,7 +192,7 @@ impl QuadStore {
 
 /// Writes a load into trees that `over`, which was begun, builds upon next.
 pub(crate) fn build_over(store: &QuadStore, load: BulkLoad, over: &mut Commit<'_>) -> Result<()> {
-    let built = commit::build_over(store, &load.shared, over)?;
+    let built = commit::build_over(store, &load.shared, over, BulkCommit::default())?;
     over.go_on(built.merged, built.derived, built.dictionary)
 }
 
@@ -183,6 +210,22 @@ impl BulkLoad {
     /// If a writer was not finished, the load was cancelled, or files cannot be read or written; the
     /// store is then as it was.
     pub fn commit(self) -> Result<BulkSummary> {
-        commit::commit(&self.store, &self.shared)
+        self.commit_with(BulkCommit::default())
+    }
+
+    /// The same with a message, or in the place of what some graphs hold.
+    ///
+    /// # Errors
+    /// As [`BulkLoad::commit`], and if the message is too long.
+    pub fn commit_with(self, options: BulkCommit<'_>) -> Result<BulkSummary> {
+        let found = options.message.as_ref().map_or(0, String::len);
+        if found > LOAD_MESSAGE_BYTES_MAX {
+            return Err(Error::Storage(stoa_storage::Error::LimitExceeded {
+                what: "length of the message of a load in bytes",
+                limit: LOAD_MESSAGE_BYTES_MAX as u64,
+                found: found as u64,
+            }));
+        }
+        commit::commit(&self.store, &self.shared, options)
     }
 }

@@ -138,7 +138,7 @@ impl BulkWriter {
     ///
     /// # Errors
     /// If the term is of an earlier epoch.
-    pub(crate) fn create_graph(&mut self, graph: LocalTerm) -> Result<()> {
+    pub fn create_graph(&mut self, graph: LocalTerm) -> Result<()> {
         self.check_epoch(&[graph])?;
         self.graphs.insert(graph);
         self.created.push(graph);

@@ -149,12 +149,12 @@ impl QuadStore {
             return Ok(None);
         };
         let payload = RootPayload::decode(&found.payload)?;
-        Ok(payload.loaded.map(|added| CommitInfo {
+        Ok(payload.loaded.map(|loaded| CommitInfo {
             commit: root.commit,
             time_us: root.log.time,
-            added,
-            removed: 0,
-            message: None,
+            added: loaded.added,
+            removed: loaded.removed,
+            message: loaded.message,
             is_load: true,
         }))
     }

@@ -9,15 +9,16 @@ use stoa_storage::{Checkpoint, ExtentId, LogMark};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::{Committing, Inner, next_commit};
+use crate::commit::Committed;
 use crate::delta::Delta;
 use crate::error::{Error, Result};
-use crate::graphs::{FromFn, NoteTaker, Notes};
+use crate::graphs::{FromFn, NoteTaker, Notes, Remains};
 use crate::permutation::{
     ChangeBatch, Changes, Effects, Intervals, MergeOptions, RowFilter, RowReader, Tree, TreeRoot,
     merge,
 };
 use crate::read::{Columns, LookupRows, LookupSpec, QuadColumns};
-use crate::root::{RootPayload, Scheme, TreeName};
+use crate::root::{Loaded, RootPayload, Scheme, TreeName};
 use crate::segment::Row;
 use crate::snapshot::Snapshot;
 
@@ -34,8 +35,11 @@ pub(crate) struct Commit<'a> {
     pub(super) number: u64,
     pub(super) helpers: usize,
     pub(super) scheme: Scheme,
-    /// Graphs that are to exist though they may be empty, besides those of the delta.
-    pub(super) created: Vec<TermId>,
+    /// Graphs that are to exist though they may be empty, or only as long as they hold quads, besides those
+    /// of the delta.
+    pub(super) created: Vec<(TermId, bool)>,
+    /// What the list of commits says of it, if it is a bulk load.
+    pub(super) message: Option<String>,
 }
 
 /// What a compaction puts in the place of what the store showed.
@@ -111,9 +115,15 @@ impl Commit<'_> {
         self.helpers = helpers;
     }
 
-    /// Lets graphs exist, even if they are empty; before [`Commit::derive`].
-    pub(crate) fn create_graphs(&mut self, graphs: Vec<TermId>) {
+    /// Lets each of some graphs exist even if it is empty, or only as long as it holds quads; before
+    /// [`Commit::derive`].
+    pub(crate) fn create_graphs(&mut self, graphs: Vec<(TermId, bool)>) {
         self.created = graphs;
+    }
+
+    /// Keeps a message with the commit, of at most [`LOAD_MESSAGE_BYTES_MAX`](crate::LOAD_MESSAGE_BYTES_MAX).
+    pub(crate) fn set_message(&mut self, message: Option<String>) {
+        self.message = message;
     }
 
     /// Merges quads into a permutation; may be called for several permutations at a time.
@@ -199,7 +209,7 @@ impl Commit<'_> {
 
     /// The permutation by which subjects and quads of graphs are counted: where it can be, the one
     /// in which those of a subject stand together.
-    fn counted_by(&self) -> TreeName {
+    pub(crate) fn counted_by(&self) -> TreeName {
         match self.scheme {
             Scheme::Full => TreeName::Spog,
             Scheme::Lean => TreeName::Psog,
@@ -208,6 +218,15 @@ impl Commit<'_> {
 
     /// Brings graphs and their subjects up to date with the permutations of the scheme.
     pub(crate) fn derive(&self, merged: &mut [Merged]) -> Result<Derived> {
+        self.derive_with(merged, None)
+    }
+
+    /// The same, and asks `remains` whether a subject that lost quads in a graph has some there.
+    pub(crate) fn derive_with(
+        &self,
+        merged: &mut [Merged],
+        remains: Option<Remains<'_>>,
+    ) -> Result<Derived> {
         let permutations = merged.iter().filter(|one| one.tree.permutation().is_some());
         let mut counts = permutations.clone().map(|one| (one.inserted, one.deleted));
         let first = counts.next();
@@ -226,7 +245,7 @@ impl Commit<'_> {
         let counted = counted.ok_or(Error::Internal("a commit without its first permutation"))?;
         let notes = counted.notes.take();
         let notes = notes.ok_or(Error::Internal("a commit without notes of graphs"))?;
-        let pairs = self.merge_pairs(&notes, &counted.root)?;
+        let pairs = self.merge_pairs(&notes, &counted.root, remains)?;
         let (catalogue, default_quads) = self.merge_catalogue(&notes)?;
         let (many, one) = GRAPHS_A_SUBJECT;
         let rows = |root: &TreeRoot| root.top.as_ref().map_or(0, |top| top.rows);
@@ -240,7 +259,7 @@ impl Commit<'_> {
         })
     }
 
-    /// Makes everything durable and visible; returns the number of the commit.
+    /// Makes everything durable and visible; tells of the commit.
     ///
     /// `merged` are the trees that `derived` was derived from, and GPSO and GPOS if the store is to
     /// have them; `dictionary` is what the dictionary wants to be opened with.
@@ -250,10 +269,15 @@ impl Commit<'_> {
         derived: Derived,
         dictionary: Vec<u8>,
         next_blank_node: u64,
-    ) -> Result<u64> {
-        let loaded = merged.first().map_or(0, |one| one.inserted);
+    ) -> Result<Committed> {
+        let first = merged.first();
+        let (added, removed) = first.map_or((0, 0), |one| (one.inserted, one.deleted));
         let mut payload = self.payload(merged, derived, dictionary, next_blank_node);
-        payload.loaded = Some(loaded);
+        payload.loaded = Some(Loaded {
+            added,
+            removed,
+            message: self.message.clone(),
+        });
         let commit = next_commit(&self.base)?;
         let mark = LogMark {
             time: self.inner.now().max(self.mark.time),
@@ -269,7 +293,12 @@ impl Commit<'_> {
         self.inner.publish(&committing, snapshot, mark);
         drop(committing);
         self.inner.release_log();
-        Ok(commit)
+        Ok(Committed {
+            commit,
+            added,
+            removed,
+            time_us: mark.time,
+        })
     }
 
     /// Lets no other checkpoint begin before this one is over.
@@ -422,9 +451,14 @@ impl Commit<'_> {
         }
     }
 
-    fn merge_pairs(&self, notes: &Notes, counted: &TreeRoot) -> Result<TreeRoot> {
+    fn merge_pairs<'a>(
+        &'a self,
+        notes: &'a Notes,
+        counted: &TreeRoot,
+        remains: Option<Remains<'a>>,
+    ) -> Result<TreeRoot> {
         let tree = Arc::new(Tree::new(counted));
-        let of_tree = |graph, subject: TermId| {
+        let of_tree = move |graph, subject: TermId| {
             if self.scheme == Scheme::Lean {
                 return Err(Error::Internal("a deletion in the lean scheme"));
             }
@@ -442,14 +476,15 @@ impl Commit<'_> {
             while out.rows == 0 && reader.next(1, &mut out, None)? {}
             Ok(out.rows > 0)
         };
-        let remains = |graph, subjects: &[TermId]| {
+        let found = move |graph, subjects: &[TermId]| {
             if !self.base.delta().is_empty() {
                 return subjects_in(&self.base, graph, subjects);
             }
             let subjects = subjects.iter();
             subjects.map(|subject| of_tree(graph, *subject)).collect()
         };
-        let mut changes = notes.pair_changes(Box::new(remains))?;
+        let remains = remains.unwrap_or_else(|| Box::new(found));
+        let mut changes = notes.pair_changes(remains)?;
         let (root, _) = merge(
             self.options(),
             self.base.tree(TreeName::Gs),
@@ -471,7 +506,8 @@ impl Commit<'_> {
         );
         let created = self.base.delta().graphs().into_iter();
         let created = created.filter_map(|change| Some((change.graph, change.created?)));
-        let more = self.created.iter().map(|graph| (graph.to_bits(), true));
+        let more = self.created.iter();
+        let more = more.map(|(graph, created)| (graph.to_bits(), *created));
         let mut created: Vec<(u64, bool)> = created.chain(more).collect();
         created.sort_unstable();
         let mut changes = notes.graph_changes(&mut catalogue, created, &mut default_quads)?;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use oxrdf::{Literal, NamedNode, Term};
 use stoa_quadstore::{
-    BulkOptions, BulkProgress, BulkSummary, BulkWriter, Columns, LocalTerm, QuadColumns, QuadStore,
-    Result, ScanSpec, Snapshot,
+    BulkCommit, BulkOptions, BulkProgress, BulkSummary, BulkWriter, Columns, LocalTerm,
+    QuadColumns, QuadStore, Result, ScanSpec, Snapshot,
 };
 use stoa_storage::{Access, Cache, Identity, MemoryBudget, SimulatedDisk, Store};
 use stoa_terms::{GraphSet, Kind, Permutation, TermId, inline, key};
@@ -195,6 +195,16 @@ pub(crate) fn load(
     quads: &[ModelQuad],
     options: BulkOptions,
 ) -> Result<BulkSummary> {
+    load_as(store, quads, options, BulkCommit::default())
+}
+
+/// The same, committed in another way.
+pub(crate) fn load_as(
+    store: &QuadStore,
+    quads: &[ModelQuad],
+    options: BulkOptions,
+    commit: BulkCommit<'_>,
+) -> Result<BulkSummary> {
     let threads = options.threads;
     let load = store.bulk_load(options)?;
     std::thread::scope(|scope| {
@@ -213,7 +223,7 @@ pub(crate) fn load(
             .into_iter()
             .try_for_each(|thread| thread.join().unwrap())
     })?;
-    load.commit()
+    load.commit_with(commit)
 }
 
 pub(crate) fn cache() -> Arc<Cache> {
