@@ -1,8 +1,8 @@
 //! SERVICE and LOAD: queries to other endpoints and documents, fetched by whoever runs the database.
 //!
 //! The database opens no sockets. It makes the text of a request, hands it to a [`Fetch`], and parses
-//! what comes back while it arrives, on the thread of the fetcher. A document is kept as it comes
-//! until it is all there.
+//! what comes back while it arrives, on the thread of the fetcher. A document is handed on piece by
+//! piece to whoever loads it.
 //!
 //! # Concurrency
 //! [`Fetch::fetch`] is called by workers of queries and must return at once. [`Response::read`] is
@@ -26,7 +26,7 @@ use sparesults::{QueryResultsFormat, QueryResultsParser, ReaderQueryResultsParse
 use stoa_executor::service::{AnswerWriter, Interest, ServiceClient, ServiceRequest};
 
 use crate::limits::{SERVICE_BATCH_BYTES, SERVICE_BATCH_SOLUTIONS};
-pub(crate) use document::{Document, fetch_document};
+pub(crate) use document::{Document, GoOn, Incoming, failed};
 use document::{DocumentWriter, Waiting};
 
 /// What an endpoint is asked to answer in, best first.

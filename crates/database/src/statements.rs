@@ -134,7 +134,10 @@ fn keep(rows: &mut QuadColumns, object: TermId) {
 }
 
 /// The graphs of a set that are known; `None` if there are none.
-fn graph_set(snapshot: &Snapshot, graphs: &StatementGraphs) -> Result<Option<GraphSet>> {
+pub(crate) fn graph_set(
+    snapshot: &Snapshot,
+    graphs: &StatementGraphs,
+) -> stoa_quadstore::Result<Option<GraphSet>> {
     let (names, but) = match graphs {
         StatementGraphs::All => return Ok(Some(GraphSet::All)),
         StatementGraphs::Only(names) => (names, false),
@@ -156,9 +159,9 @@ fn graph_set(snapshot: &Snapshot, graphs: &StatementGraphs) -> Result<Option<Gra
     })
 }
 
-fn graph_id(snapshot: &Snapshot, name: &GraphName) -> Result<Option<TermId>> {
+fn graph_id(snapshot: &Snapshot, name: &GraphName) -> stoa_quadstore::Result<Option<TermId>> {
     match name {
-        GraphName::NamedNode(node) => Ok(snapshot.term_id(node.as_ref().into())?),
+        GraphName::NamedNode(node) => snapshot.term_id(node.as_ref().into()),
         GraphName::BlankNode(node) => Ok(blank_node_id(node)),
         GraphName::DefaultGraph => Ok(Some(TermId::DEFAULT_GRAPH)),
     }

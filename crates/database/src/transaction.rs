@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::options::QueryOptions;
 use crate::query::{self, Query, QueryResult};
 use crate::runtime::Runtime;
+use crate::statements::StatementGraphs;
 
 pub use stoa_quadstore::{ChangeCounts, TransactionOptions};
 
@@ -134,10 +135,19 @@ impl Database {
         &self,
         mut work: impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<(T, CommitSummary)> {
+        self.transact_with(&CommitOptions::default(), &mut work)
+    }
+
+    /// The same, committed in another way.
+    pub(crate) fn transact_with<T>(
+        &self,
+        options: &CommitOptions,
+        work: &mut dyn FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<(T, CommitSummary)> {
         let (done, submitted) = self.repeat(&|| Ok(()), |attempt| {
             let mut transaction = self.begin(&TransactionOptions::default())?;
             let done = work(&mut transaction)?;
-            let submitted = attempt.submit(transaction.inner, CommitOptions::default())?;
+            let submitted = attempt.submit(transaction.inner, options.clone())?;
             Ok((done, submitted))
         })?;
         Ok((done, submitted.wait()?.into()))
@@ -234,6 +244,35 @@ impl Transaction {
                 return Ok(counts);
             }
         }
+    }
+
+    /// Removes all quads of some graphs, and the graphs.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`], but what was removed before an error stays so.
+    pub fn clear_graphs(&mut self, graphs: &StatementGraphs) -> Result<ChangeCounts> {
+        let cleared: Vec<GraphName> = match graphs {
+            StatementGraphs::Only(graphs) => graphs.clone(),
+            StatementGraphs::All => self.all_graphs()?,
+            StatementGraphs::AllBut(but) => {
+                let mut all = self.all_graphs()?;
+                all.retain(|graph| !but.contains(graph));
+                all
+            }
+        };
+        let mut counts = ChangeCounts::default();
+        for graph in cleared {
+            counts.removed += self.clear_graph(&graph)?.removed;
+        }
+        Ok(counts)
+    }
+
+    /// The default graph and all named ones.
+    fn all_graphs(&self) -> Result<Vec<GraphName>> {
+        let named = self.graph_names()?.into_iter().map(GraphName::from);
+        Ok(std::iter::once(GraphName::DefaultGraph)
+            .chain(named)
+            .collect())
     }
 
     /// Makes a graph exist even if it is empty.

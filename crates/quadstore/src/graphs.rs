@@ -8,7 +8,7 @@
 //! each tree.
 //!
 //! # Limits
-//! Notes beyond `NOTES_MAX` (16 MB) go to a temporary file, as sorted runs that are merged with
+//! Notes beyond `NOTES_MAX` (16 MB, or 4 where there is little memory) go to a temporary file, as sorted runs that are merged with
 //! 32 KB of memory each. With a single graph notes come sorted and make one run, whatever their
 //! number.
 
@@ -22,10 +22,15 @@ use crate::error::{Error, Result};
 use crate::permutation::{ChangeBatch, Changes, RowReader};
 use crate::read::QuadColumns;
 
-/// Notes kept in memory: 24 bytes each.
+/// Notes kept in memory: 24 bytes each; where there is little memory, at least a quarter of them.
 const NOTES_MAX: usize = 700_000;
+const NOTES_MIN: usize = NOTES_MAX / 4;
+/// The part of the memory that notes take where they are to be fewer.
+const MEMORY_SHARE: u64 = 8;
 /// Notes that are read from a run at a time.
 const RUN_NOTES: usize = 1365;
+/// Notes that are written to a run at a time.
+const SPILLED_NOTES: usize = 4 * RUN_NOTES;
 /// Bytes of a note in a temporary file.
 const NOTE_BYTES: usize = 24;
 /// Changes handed to a merge at a time.
@@ -97,6 +102,13 @@ impl<'a> NoteTaker<'a> {
         }
     }
 
+    /// Keeps fewer notes in memory where there is little of it.
+    pub(crate) fn within(mut self, memory_bytes: u64) -> Self {
+        let notes = usize::try_from(memory_bytes / MEMORY_SHARE).unwrap_or(usize::MAX) / NOTE_BYTES;
+        self.notes_max = notes.clamp(NOTES_MIN, NOTES_MAX);
+        self
+    }
+
     /// Notes that a quad was inserted or deleted. Those of a subject should come together.
     pub(crate) fn effect(&mut self, subject: u64, graph: u64, deleted: bool) -> Result<()> {
         if subject != self.subject {
@@ -143,15 +155,21 @@ impl<'a> NoteTaker<'a> {
         // What is sorted up to here continues the one run there is.
         let extends = self.sorted;
         self.notes.sort_unstable();
-        let mut bytes = Vec::with_capacity(self.notes.len() * NOTE_BYTES);
-        for note in &self.notes {
-            bytes.extend_from_slice(note.encode().as_flattened());
-        }
         let file = match &mut self.file {
             Some(file) => file,
             None => self.file.insert(self.store.temp_space().file()?),
         };
-        let offset = file.append(&bytes)?;
+        let (mut first, mut bytes) = (None, Vec::new());
+        for notes in self.notes.chunks(SPILLED_NOTES) {
+            bytes.clear();
+            for note in notes {
+                bytes.extend_from_slice(note.encode().as_flattened());
+            }
+            // Nobody else writes to the file, so the pieces follow each other.
+            let offset = file.append(&bytes)?;
+            first.get_or_insert(offset);
+        }
+        let offset = first.unwrap_or_default();
         let notes = self.notes.len() as u64;
         match self.runs.last_mut() {
             Some(run) if extends => run.notes += notes,

@@ -384,6 +384,7 @@ impl Inner {
             mark: self.mark(),
             checkpoint,
             helpers: 0,
+            memory_bytes: u64::MAX,
             scheme,
             created: Vec::new(),
             message: None,

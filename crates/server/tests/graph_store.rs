@@ -386,15 +386,12 @@ fn what_needs_no_body_is_done_again_when_others_come_between() {
     });
 }
 
-/// A body that is read as it comes is there once only.
-#[test]
-fn a_client_whose_body_was_in_conflict_sends_it_again() {
-    let (server, _folder) = serve();
-    send(&server, "POST", G, "text/turtle", TRIPLE);
+/// Sends a long body while somebody else adds a triple.
+fn put_while_another_posts(server: &Server, target: &str) -> Response {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     write!(
         stream,
-        "PUT {G} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/n-triples\r\n\
+        "PUT {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/n-triples\r\n\
          Transfer-Encoding: chunked\r\n\r\n"
     )
     .unwrap();
@@ -404,7 +401,7 @@ fn a_client_whose_body_was_in_conflict_sends_it_again() {
         write!(stream, "10000\r\n{comment}\r\n").unwrap();
     }
     let between = send(
-        &server,
+        server,
         "POST",
         G,
         "text/turtle",
@@ -414,7 +411,28 @@ fn a_client_whose_body_was_in_conflict_sends_it_again() {
     stream.write_all(b"0\r\n\r\n").unwrap();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
-    let answer = http_client::parse(&bytes, false);
+    http_client::parse(&bytes, false)
+}
+
+#[test]
+fn what_others_wrote_before_the_end_of_a_body_is_replaced_with_the_rest() {
+    let (server, _folder) = serve();
+    send(&server, "POST", G, "text/turtle", TRIPLE);
+    let put = put_while_another_posts(&server, G);
+    assert_eq!(put.status, 204, "{}", put.text());
+    let changed = ["stoa-commit", "stoa-added", "stoa-removed"].map(|name| put.header(name));
+    assert_eq!(changed, [Some("3"), Some("0"), Some("2")]);
+    assert_eq!(lines(&server, G).len(), 0);
+}
+
+/// A body that goes into a transaction as it comes is there once only.
+#[test]
+fn a_client_whose_body_was_in_conflict_sends_it_again() {
+    let (server, _folder) = serve();
+    send(&server, "POST", G, "text/turtle", TRIPLE);
+    let contexts = "context=%3Chttp://a/g%3E&context=%3Chttp://a/h%3E";
+    let target = format!("/repositories/default/statements?{contexts}");
+    let answer = put_while_another_posts(&server, &target);
     assert_eq!(answer.status, 409, "{}", answer.text());
     let text = answer.text();
     assert!(

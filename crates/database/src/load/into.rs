@@ -5,8 +5,8 @@
 //!
 //! # Limits
 //! Memory: a batch of [`BATCH_QUADS`] or [`BATCH_BYTES`], the labels of the document's blank nodes, and what the
-//! transaction holds; all reserved from the budget. What does not fit is refused with a message that names `stoa
-//! load`, which needs no memory for what it loads.
+//! transaction holds; all reserved from the budget. What does not fit is refused with a message that names what
+//! takes documents of any length.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -89,7 +89,10 @@ fn with_advice(error: Error) -> Error {
             requested_bytes,
             limit_bytes,
         } => Error::MemoryExceeded {
-            operator: format!("{operator} (`stoa load` takes documents of any size)"),
+            operator: format!(
+                "{operator} (documents of any size are taken by a LOAD that is sent alone, by PUT and POST \
+                 outside of a transaction, and by `stoa load`, with --server where one is running)"
+            ),
             requested_bytes,
             limit_bytes,
         },

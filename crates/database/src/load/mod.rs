@@ -1,5 +1,6 @@
 //! Loading: from files in several formats to a commit.
 
+mod alone;
 mod convert;
 mod detect;
 mod document;
@@ -29,6 +30,7 @@ use std::io::Read;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
+pub use alone::AloneOptions;
 pub use convert::ConvertSummary;
 pub(crate) use into::load_into;
 pub use skipped::Skipped;
@@ -132,6 +134,8 @@ pub struct LoadSummary {
     pub quads_read: u64,
     /// Quads that the database did not have before.
     pub quads_new: u64,
+    /// Quads that it does not have any more, where a load replaces graphs.
+    pub quads_removed: u64,
     /// Terms that the dictionary did not have before.
     pub terms_new: u64,
     /// The number of the commit that made them visible.

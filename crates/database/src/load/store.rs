@@ -5,11 +5,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use oxiri::Iri;
+use oxrdf::{GraphName, NamedNode};
 use stoa_quadstore::{
-    BulkLoad, BulkOptions, BulkProgress, BulkSummary, BulkWriter, LocalTerm, QuadStore,
+    BulkCommit, BulkLoad, BulkOptions, BulkProgress, BulkSummary, BulkWriter, GraphsOf, LocalTerm,
+    QuadStore, Snapshot,
 };
 use stoa_storage::Reservation;
-use stoa_terms::{Kind, TermId};
+use stoa_terms::{GraphSet, Kind, TermId};
 
 use crate::error::{Error, Result};
 use crate::load::driver::{self, Job, Parsed};
@@ -19,16 +21,36 @@ use crate::load::source::{self, Source};
 use crate::load::{LoadSummary, Progress};
 use crate::options::LoadOptions;
 use crate::runtime::Runtime;
+use crate::statements::{StatementGraphs, graph_set};
 
 /// Writes into a bulk load.
 struct StoreSink<'a> {
     writer: BulkWriter,
     file: u64,
     /// Takes what belongs to the default graph.
-    graph: Option<&'a str>,
+    graph: Option<Graph<'a>>,
     /// What it is called in an epoch.
     graph_term: Option<(u64, LocalTerm)>,
     key: Vec<u8>,
+}
+
+/// The name of a graph.
+#[derive(Clone, Copy)]
+enum Graph<'a> {
+    Iri(&'a str),
+    /// A blank node of the document.
+    Blank(&'a str),
+}
+
+impl<'a> Graph<'a> {
+    fn of(options: &'a LoadOptions, beside: &Beside<'a>) -> Option<Self> {
+        match (options.graph.as_deref(), beside.graph) {
+            (Some(iri), _) => Some(Self::Iri(iri)),
+            (None, Some(GraphName::NamedNode(iri))) => Some(Self::Iri(iri.as_str())),
+            (None, Some(GraphName::BlankNode(node))) => Some(Self::Blank(node.as_str())),
+            (None, Some(GraphName::DefaultGraph) | None) => None,
+        }
+    }
 }
 
 impl QuadSink for StoreSink<'_> {
@@ -78,12 +100,17 @@ impl QuadSink for StoreSink<'_> {
         let graph = match (graph, self.graph) {
             (Some(graph), _) => graph,
             (None, None) => BulkWriter::inline(TermId::DEFAULT_GRAPH),
-            (None, Some(iri)) => {
+            (None, Some(graph)) => {
                 let epoch = self.writer.epoch();
                 match self.graph_term {
                     Some((of, term)) if of == epoch => term,
                     _ => {
-                        let term = self.writer.intern(Kind::Iri, iri.as_bytes())?;
+                        let term = match graph {
+                            Graph::Iri(iri) => self.writer.intern(Kind::Iri, iri.as_bytes())?,
+                            Graph::Blank(label) => {
+                                self.writer.blank(self.file, label.as_bytes())?
+                            }
+                        };
                         self.graph_term = Some((epoch, term));
                         term
                     }
@@ -103,6 +130,21 @@ pub(super) fn line_bytes_max(memory_bytes: u64) -> usize {
     usize::try_from(memory_bytes / LINE_SHARE).unwrap_or(usize::MAX)
 }
 
+/// What a load does beside adding quads.
+#[derive(Default)]
+pub(super) struct Beside<'a> {
+    /// The graph that takes the triples of the default graph, if the options name none.
+    pub(super) graph: Option<&'a GraphName>,
+    /// Graphs whose quads go unless the load brings them.
+    pub(super) replaces: Option<&'a StatementGraphs>,
+    /// A graph that is to exist even if the inputs have no quads.
+    pub(super) creates: Option<&'a NamedNode>,
+    /// What the list of commits says of it.
+    pub(super) message: Option<&'a str>,
+    /// Whether nothing is committed where there is nothing to do.
+    pub(super) may_be_none: bool,
+}
+
 /// Loads all inputs as one commit.
 pub(crate) fn load(
     runtime: &Runtime,
@@ -110,13 +152,28 @@ pub(crate) fn load(
     options: &LoadOptions,
     progress: &dyn Progress,
 ) -> Result<LoadSummary> {
+    load_with(runtime, store, options, &Beside::default(), progress).map(|(summary, _)| summary)
+}
+
+/// The same, and more; gives the time of the commit as well, in microseconds since 1970.
+pub(super) fn load_with(
+    runtime: &Runtime,
+    store: &QuadStore,
+    options: &LoadOptions,
+    beside: &Beside<'_>,
+    progress: &dyn Progress,
+) -> Result<(LoadSummary, u64)> {
     let sources = sources(options, progress)?;
     let memory_bytes = options
         .memory_bytes
         .unwrap_or_else(|| runtime.memory_bytes());
     let reserved = options.reserve.then(|| reserve(runtime, memory_bytes));
     let reserved = reserved.transpose()?;
-    let threads = options.threads.unwrap_or_else(|| runtime.threads()).max(1);
+    let threads = options.threads.unwrap_or_else(|| match options.reserve {
+        true => threads_within(runtime, memory_bytes),
+        false => runtime.threads(),
+    });
+    let threads = threads.max(1);
     let (relay, events) = Relay::start();
     let bulk = store.bulk_load(BulkOptions {
         memory_bytes,
@@ -125,13 +182,60 @@ pub(crate) fn load(
         progress: relay,
         cancel: options.cancel.flag(),
     })?;
+    let parsed = parse(
+        &bulk,
+        (&sources, threads, memory_bytes),
+        options,
+        beside,
+        progress,
+    )?;
+    if parsed.quads == 0 {
+        if beside.may_be_none && beside.replaces.is_none() && beside.creates.is_none() {
+            let commit = store.snapshot().commit();
+            let summary = LoadSummary {
+                commit,
+                ..LoadSummary::default()
+            };
+            return Ok((summary, 0));
+        }
+        if let Some(graph) = beside.creates {
+            let mut writer = bulk.writer();
+            let graph = writer.intern(Kind::Iri, graph.as_str().as_bytes())?;
+            writer.create_graph(graph)?;
+            writer.finish()?;
+        }
+    }
+    let summary = commit(bulk, beside, &events, &parsed, progress)?;
+    drop(reserved);
+    let told = LoadSummary {
+        inputs: u64::try_from(sources.len()).unwrap_or(u64::MAX),
+        bytes_read: parsed.bytes_read,
+        quads_read: summary.quads_read,
+        quads_new: summary.quads_new,
+        quads_removed: summary.quads_removed,
+        terms_new: summary.terms_new,
+        commit: summary.commit,
+        temp_peak_bytes: summary.temp_peak_bytes,
+        skipped: parsed.skipped,
+    };
+    Ok((told, summary.time_us))
+}
+
+/// Parses all inputs into a bulk load.
+fn parse(
+    bulk: &BulkLoad,
+    (sources, threads, memory_bytes): (&[Source], usize, u64),
+    options: &LoadOptions,
+    beside: &Beside<'_>,
+    progress: &dyn Progress,
+) -> Result<Parsed> {
     let total = sources
         .iter()
         .map(|source| source.bytes)
         .sum::<Option<u64>>();
     progress.phase("reading", total);
     let job = Job {
-        sources: &sources,
+        sources,
         format: options.format,
         base: options.base.as_deref(),
         is_lenient: options.lenient,
@@ -142,34 +246,32 @@ pub(crate) fn load(
         cancel: &options.cancel,
         progress,
     };
-    let parsed = driver::run(
+    driver::run(
         &job,
         &|| {
             Ok(StoreSink {
                 writer: bulk.writer(),
                 file: 0,
-                graph: options.graph.as_deref(),
+                graph: Graph::of(options, beside),
                 graph_term: None,
                 key: Vec::new(),
             })
         },
         &|sink: StoreSink<'_>| Ok(sink.writer.finish()?),
-    )?;
-    let summary = commit(bulk, &events, &parsed, progress)?;
-    drop(reserved);
-    Ok(LoadSummary {
-        inputs: u64::try_from(sources.len()).unwrap_or(u64::MAX),
-        bytes_read: parsed.bytes_read,
-        quads_read: summary.quads_read,
-        quads_new: summary.quads_new,
-        terms_new: summary.terms_new,
-        commit: summary.commit,
-        temp_peak_bytes: summary.temp_peak_bytes,
-        skipped: parsed.skipped,
-    })
+    )
 }
 
-fn reserve(runtime: &Runtime, bytes: u64) -> Result<Reservation> {
+/// What a thread of a load takes beside its share of what is divided, in bytes: segments and blocks that are
+/// being written.
+const THREAD_BYTES: u64 = 32 << 20;
+
+/// How many threads work in a load that shares the memory with others, of which it may take so much.
+pub(super) fn threads_within(runtime: &Runtime, memory_bytes: u64) -> usize {
+    let threads = usize::try_from(memory_bytes / THREAD_BYTES).unwrap_or(usize::MAX);
+    runtime.threads().min(threads.saturating_add(1))
+}
+
+pub(super) fn reserve(runtime: &Runtime, bytes: u64) -> Result<Reservation> {
     let reserved = runtime.memory().try_reserve(bytes);
     reserved.map_err(|exceeded| Error::MemoryExceeded {
         operator: "a load".to_owned(),
@@ -204,14 +306,25 @@ pub(super) fn check_iri(option: &'static str, iri: Option<&str>) -> Result<()> {
 /// Commits on a thread of its own and shows the progress on this one.
 fn commit(
     bulk: BulkLoad,
+    beside: &Beside<'_>,
     events: &Receiver<Event>,
     parsed: &Parsed,
     progress: &dyn Progress,
 ) -> Result<BulkSummary> {
+    let replaced = beside.replaces.map(|graphs| {
+        move |snapshot: &Snapshot| {
+            let found = graph_set(snapshot, graphs)?;
+            Ok(found.unwrap_or(GraphSet::Some(Vec::new())))
+        }
+    });
+    let options = BulkCommit {
+        message: beside.message.map(str::to_owned),
+        replaced: replaced.as_ref().map(|graphs| graphs as &GraphsOf<'_>),
+    };
     std::thread::scope(|scope| {
         let committing = std::thread::Builder::new()
             .name("load commit".to_owned())
-            .spawn_scoped(scope, move || bulk.commit())
+            .spawn_scoped(scope, move || bulk.commit_with(options))
             .map_err(Error::Threads)?;
         // Ends when the load has dropped its end.
         for event in events {

@@ -24,7 +24,7 @@ use stoa_executor::service::{
 use stoa_storage::Reservation;
 
 use crate::error::{Error, Result};
-use crate::federation::{self, Document, weight};
+use crate::federation::{Document, GoOn, weight};
 use crate::runtime::Runtime;
 
 /// How long a thread sleeps at most before it looks again.
@@ -91,7 +91,7 @@ impl Kept {
         &self,
         url: &str,
         time_left: Option<Duration>,
-        check: &dyn Fn() -> Result<()>,
+        go_on: &GoOn,
     ) -> Result<Arc<Document>> {
         let used = {
             let mut state = self.lock();
@@ -109,7 +109,7 @@ impl Kept {
         }
         let fetch = self.runtime.documents().ok_or(Error::LoadOff)?;
         let budget = self.runtime.memory();
-        let document = federation::fetch_document(&*fetch, url, time_left, budget, check)?;
+        let document = Document::fetch(&*fetch, url, time_left, budget, go_on)?;
         let document = Arc::new(document);
         let mut state = self.lock();
         let all = state.documents.entry(url.to_owned()).or_default();

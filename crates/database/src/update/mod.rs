@@ -4,6 +4,8 @@
 //! filled into their templates as ids ([`template`]), terms that the store does not know get private ids
 //! ([`ids`]), and the transaction is handed what to remove and to add.
 //!
+//! A LOAD that stands alone streams its document, which may have any length ([`load_alone`]).
+//!
 //! A request that is in conflict with what was committed meanwhile is repeated (`repeat.rs`); what it got from
 //! elsewhere is kept ([`kept`]).
 //!
@@ -13,6 +15,7 @@
 mod graphs;
 mod ids;
 mod kept;
+mod load_alone;
 mod pending;
 mod run;
 mod targets;
@@ -30,8 +33,17 @@ use crate::options::{DocumentOptions, UpdateOptions};
 use crate::query::{Operation, with_request};
 use crate::transaction::{CommitSummary, Transaction};
 use kept::Kept;
+use load_alone::LoadAlone;
 use run::Run;
 use targets::Targets;
+
+/// What became of a request.
+enum Outcome {
+    /// Its commit is decided, and durable soon.
+    Submitted(Submitted),
+    /// Its commit is durable.
+    Done(UpdateSummary),
+}
 
 /// What an update did.
 pub type UpdateSummary = CommitSummary;
@@ -68,7 +80,10 @@ impl Database {
     /// `LoadOff`, `Load`, `ServiceOff`, `Service`, `Data`, `Timeout`, `Cancelled`, `MemoryExceeded` while it does;
     /// `ReadOnly`, `RefusesWrites`, and what the disk gives.
     pub fn update(&self, text: &str, options: &UpdateOptions) -> Result<UpdateSummary> {
-        Ok(self.submit_update(text, options)?.wait()?.into())
+        match self.submit_update(text, options)? {
+            Outcome::Submitted(submitted) => Ok(submitted.wait()?.into()),
+            Outcome::Done(summary) => Ok(summary),
+        }
     }
 
     /// As [`Database::update`], but no thread waits for the disk: the request runs on this one until its commit is
@@ -81,14 +96,15 @@ impl Database {
         done: impl FnOnce(Result<UpdateSummary>) + Send + 'static,
     ) {
         match self.submit_update(text, options) {
-            Ok(submitted) => submitted.then(move |committed| {
+            Ok(Outcome::Done(summary)) => done(Ok(summary)),
+            Ok(Outcome::Submitted(submitted)) => submitted.then(move |committed| {
                 done(committed.map(Into::into).map_err(Into::into));
             }),
             Err(error) => done(Err(error)),
         }
     }
 
-    fn submit_update(&self, text: &str, options: &UpdateOptions) -> Result<Submitted> {
+    fn submit_update(&self, text: &str, options: &UpdateOptions) -> Result<Outcome> {
         if self.store().store().access() == stoa_storage::Access::Shared {
             return Err(Error::ReadOnly);
         }
@@ -101,12 +117,28 @@ impl Database {
             |operations| {
                 check_dataset(operations, options)?;
                 let targets = Targets::of(options);
+                if let [
+                    Operation::Load {
+                        silent,
+                        source,
+                        destination,
+                    },
+                ] = operations
+                {
+                    let load = LoadAlone {
+                        database: self,
+                        options,
+                        started,
+                    };
+                    let destination = targets.added_to(destination);
+                    return load.run(*silent, source, destination).map(Outcome::Done);
+                }
                 let kept = Kept::new(runtime);
                 let begin = TransactionOptions {
                     unvalidated: run::is_blind(operations),
                 };
                 let go_on = || run::check(runtime, options, started);
-                self.repeat(&go_on, |attempt| {
+                let submitted = self.repeat(&go_on, |attempt| {
                     kept.begin_run();
                     let mut transaction = self.store().begin(begin.clone())?;
                     let mut run = Run {
@@ -121,7 +153,8 @@ impl Database {
                     run.operations(operations)?;
                     let message = options.message.clone();
                     attempt.submit(transaction, CommitOptions { message })
-                })
+                });
+                submitted.map(Outcome::Submitted)
             },
         )
     }

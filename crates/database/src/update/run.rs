@@ -20,10 +20,11 @@ use super::pending::Pending;
 use super::targets::Targets;
 use super::template::{Filling, Templates};
 use crate::error::{Error, Result};
+use crate::federation::GoOn;
 use crate::format::GraphFormat;
 use crate::load::{self, Input};
 use crate::options::{DocumentOptions, QueryOptions, UpdateOptions};
-use crate::query::{self, Modify, Operation};
+use crate::query::{self, CancelHandle, Modify, Operation};
 use crate::runtime::Runtime;
 
 /// Terms of so many quads are looked up together.
@@ -156,13 +157,8 @@ impl Run<'_> {
             let names = graphs.iter().map(|graph| graph.as_str().to_owned());
             names.collect()
         };
-        let spent = self
-            .runtime
-            .clock()
-            .monotonic()
-            .saturating_sub(self.started);
         QueryOptions {
-            timeout: options.timeout.map(|timeout| timeout.saturating_sub(spent)),
+            timeout: time_left(self.runtime, options, self.started),
             default_graph_union: options.default_graph_union,
             default_graphs: names(&options.using_graphs),
             named_graphs: names(&options.using_named_graphs),
@@ -187,27 +183,14 @@ impl Run<'_> {
     }
 
     fn load_document(&mut self, source: &NamedNode, destination: &ParsedGraph) -> Result<()> {
-        let (runtime, options, started) = (self.runtime, self.options, self.started);
-        let time_left = self.query_options().timeout;
-        let check = || check(runtime, options, started);
-        let document = self.kept.document(source.as_str(), time_left, &check)?;
-        let told = document.content_type.as_deref();
+        let time_left = time_left(self.runtime, self.options, self.started);
+        let go_on = go_on(self.runtime, self.options, self.started);
+        let document = self.kept.document(source.as_str(), time_left, &go_on)?;
         let bytes = std::io::Cursor::new(Arc::clone(&document.bytes));
-        // Its format is told by the server or the name, which may have a query.
-        let name = source.as_str().split(['?', '#']).next().unwrap_or_default();
-        let format = told
-            .and_then(specific_format)
-            .or_else(|| GraphFormat::from_file_name(name));
-        let options = DocumentOptions {
-            format,
-            base: Some(source.as_str().to_owned()),
-            graph: match self.targets.added_to(destination) {
-                ParsedGraph::DefaultGraph => None,
-                ParsedGraph::NamedNode(graph) => Some(GraphName::NamedNode(graph.clone())),
-            },
-            cancel: self.options.cancel.clone(),
-            ..DocumentOptions::default()
-        };
+        let told = document.content_type.as_deref();
+        let cancel = &self.options.cancel;
+        let destination = self.targets.added_to(destination);
+        let options = document_options(source, destination, told, cancel);
         let input = Input::from_reader(source.as_str(), bytes);
         let counts = load::load_into(self.runtime, self.transaction, input, &options)?;
         self.counts.added += counts.added;
@@ -215,14 +198,53 @@ impl Run<'_> {
     }
 }
 
+/// How a document of LOAD is read, given what the server says that it is.
+pub(super) fn document_options(
+    source: &NamedNode,
+    destination: &ParsedGraph,
+    content_type: Option<&str>,
+    cancel: &CancelHandle,
+) -> DocumentOptions {
+    // Its format is told by the server or the name, which may have a query.
+    let name = source.as_str().split(['?', '#']).next().unwrap_or_default();
+    let format = content_type
+        .and_then(specific_format)
+        .or_else(|| GraphFormat::from_file_name(name));
+    DocumentOptions {
+        format,
+        base: Some(source.as_str().to_owned()),
+        graph: match destination {
+            ParsedGraph::DefaultGraph => None,
+            ParsedGraph::NamedNode(graph) => Some(GraphName::NamedNode(graph.clone())),
+        },
+        cancel: cancel.clone(),
+        ..DocumentOptions::default()
+    }
+}
+
+/// The time that is left for an update, which was begun at `started`.
+pub(super) fn time_left(
+    runtime: &Runtime,
+    options: &UpdateOptions,
+    started: Duration,
+) -> Option<Duration> {
+    let spent = runtime.clock().monotonic().saturating_sub(started);
+    options.timeout.map(|timeout| timeout.saturating_sub(spent))
+}
+
+/// [`check`] for whoever goes on in another thread.
+pub(super) fn go_on(runtime: &Runtime, options: &UpdateOptions, started: Duration) -> GoOn {
+    let (runtime, options) = (runtime.clone(), options.clone());
+    Arc::new(move || check(&runtime, &options, started))
+}
+
 /// Fails if an update was cancelled or its time is up.
 pub(super) fn check(runtime: &Runtime, options: &UpdateOptions, started: Duration) -> Result<()> {
     if options.cancel.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    let spent = || runtime.clock().monotonic().saturating_sub(started);
-    match options.timeout {
-        Some(timeout) if spent() >= timeout => Err(Error::Timeout),
+    match time_left(runtime, options, started) {
+        Some(Duration::ZERO) => Err(Error::Timeout),
         _ => Ok(()),
     }
 }
@@ -238,7 +260,7 @@ fn specific_format(content_type: &str) -> Option<GraphFormat> {
 }
 
 /// Whether SILENT makes nothing of an error: it is about the document, not about this machine.
-fn is_forgiven(error: &Error) -> bool {
+pub(super) fn is_forgiven(error: &Error) -> bool {
     matches!(
         error,
         Error::Load { .. }

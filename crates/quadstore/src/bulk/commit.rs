@@ -62,6 +62,7 @@ pub(super) fn build_over(
     options: BulkCommit<'_>,
 ) -> Result<Built> {
     let mut partials = std::mem::take(&mut *lock(&shared.sealed));
+    commit.set_memory(shared.options.memory_bytes);
     // Beyond a thread for each tree, the others help these.
     commit.set_helpers(shared.options.threads.saturating_sub(TREES) / TREES);
     let ids_file = SpillFile::new(&shared.space)?;
@@ -255,7 +256,7 @@ impl Trees<'_> {
         let progress = &self.shared.options.progress;
         progress.phase("sorting quads", Some(total));
         let runs = sort_quads(packing, self.shared, partials, total)?;
-        let runs = runs.map(|runs| Mutex::new(Some(runs)));
+        let runs = runs.map(Mutex::new);
         progress.phase("writing quads", Some(total));
         let (pairs, permutations) = match self.commit.scheme() {
             Scheme::Full => ([].as_slice(), Permutation::ALL.as_slice()),
@@ -287,7 +288,7 @@ impl Trees<'_> {
         &self,
         packing: &P,
         jobs: &[Job],
-        runs: &[Mutex<Option<Vec<Run<P::Key>>>>; TREES],
+        runs: &[Mutex<Vec<Run<P::Key>>>; TREES],
         before: &[Merged],
     ) -> Result<Vec<Merged>> {
         let outcomes = [const { Mutex::new(None) }; TREES];
@@ -296,7 +297,7 @@ impl Trees<'_> {
             loop {
                 let at = next_job.fetch_add(1, Ordering::AcqRel);
                 let Some(job) = jobs.get(at) else { break };
-                let runs = lock(&runs[job.0 as usize]).take().unwrap_or_default();
+                let runs = std::mem::take(&mut *lock(&runs[job.0 as usize]));
                 let outcome = self.merge_runs(packing, *job, runs, before);
                 if outcome.is_err() {
                     next_job.store(TREES, Ordering::Release);

@@ -34,6 +34,8 @@ pub(crate) struct Commit<'a> {
     /// The number that the checkpoint will have.
     pub(super) number: u64,
     pub(super) helpers: usize,
+    /// What the caller may take of the memory, in bytes.
+    pub(super) memory_bytes: u64,
     pub(super) scheme: Scheme,
     /// Graphs that are to exist though they may be empty, or only as long as they hold quads, besides those
     /// of the delta.
@@ -108,6 +110,11 @@ impl Commit<'_> {
     /// The first number that no blank node has yet.
     pub(crate) fn next_blank_node(&self) -> u64 {
         self.base.next_blank_node()
+    }
+
+    /// Says how much memory there is, if that is little.
+    pub(crate) fn set_memory(&mut self, memory_bytes: u64) {
+        self.memory_bytes = memory_bytes;
     }
 
     /// Lets each merge encode and write with so many threads besides the caller's.
@@ -186,7 +193,7 @@ impl Commit<'_> {
         let base = self.base.tree(tree);
         let mut notes = None;
         let (root, summary) = if tree == self.counted_by() {
-            let mut taker = NoteTaker::new(&self.inner.store);
+            let mut taker = NoteTaker::new(&self.inner.store).within(self.memory_bytes);
             let merged = merge(self.options(), base, changes, &mut |row: &Row, deleted| {
                 let [a, b, _, graph] = *row;
                 let subject = if tree == TreeName::Spog { a } else { b };

@@ -172,6 +172,7 @@ fn summary(converted: ConvertSummary, answer: &Value) -> LoadSummary {
         bytes_read: converted.bytes_read,
         quads_read: converted.quads,
         quads_new: number("quads_new"),
+        quads_removed: 0,
         terms_new: number("terms_new"),
         commit: number("commit"),
         temp_peak_bytes: number("temp_peak_bytes"),

@@ -6,8 +6,8 @@
 //!
 //! # Limits
 //! [`REQUESTS_MAX`] requests at once, of all queries; others wait for their turn. [`TIME_MAX`], or what
-//! the query has left. [`REDIRECTS_MAX`] redirects. [`RESPONSE_BYTES_MAX`] of an answer, before and
-//! after decompression.
+//! the query has left; a document may take longer, as long as it keeps coming. [`REDIRECTS_MAX`] redirects.
+//! [`RESPONSE_BYTES_MAX`] of an answer, before and after decompression; a document may have any length.
 
 mod allow;
 mod exchange;
@@ -19,10 +19,10 @@ use std::time::Duration;
 use flate2::read::MultiGzDecoder;
 use http_body_util::BodyExt as _;
 use hyper::body::Bytes;
-use stoa_database::federation::{Fetch, FetchRequest, Response};
+use stoa_database::federation::{Fetch, FetchMethod, FetchRequest, Response};
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 
 use allow::Allowed;
@@ -129,16 +129,20 @@ async fn run(shared: &Shared, request: FetchRequest, response: Response) {
         Ok(Err(reason)) => response.fail(reason),
         Ok(Ok((turn, answered))) => {
             // Where time is up, the parser finds that the answer breaks off.
-            timeout_at(deadline, deliver(answered, response))
-                .await
-                .unwrap_or_default();
+            match request.method {
+                FetchMethod::Get => deliver(answered, response, u64::MAX).await,
+                FetchMethod::Post => {
+                    let delivering = deliver(answered, response, RESPONSE_BYTES_MAX);
+                    timeout_at(deadline, delivering).await.unwrap_or_default();
+                }
+            }
             drop(turn);
         }
     }
 }
 
-/// Hands an answer to a thread that parses it.
-async fn deliver(answered: Answered, response: Response) {
+/// Hands an answer of at most `bytes_max` to a thread that parses it.
+async fn deliver(answered: Answered, response: Response, bytes_max: u64) {
     let Answered {
         content_type,
         is_gzip,
@@ -154,17 +158,18 @@ async fn deliver(answered: Answered, response: Response) {
         };
         let content_type = content_type.as_deref();
         if is_gzip {
-            let bounded = Bounded::new(MultiGzDecoder::new(plain));
+            let bounded = Bounded::new(MultiGzDecoder::new(plain), bytes_max);
             response.read(content_type, bounded);
         } else {
-            response.read(content_type, Bounded::new(plain));
+            response.read(content_type, Bounded::new(plain, bytes_max));
         }
     });
     loop {
-        let piece = match body.frame().await {
-            None => Ok(None),
-            Some(Err(error)) => Err(io::Error::other(error)),
-            Some(Ok(frame)) => match frame.into_data() {
+        let piece = match timeout(TIME_MAX, body.frame()).await {
+            Err(_) => Err(io::Error::other("it does not go on in time")),
+            Ok(None) => Ok(None),
+            Ok(Some(Err(error))) => Err(io::Error::other(error)),
+            Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => Ok(Some(data)),
                 Err(_) => continue,
             },
@@ -205,17 +210,17 @@ impl Read for Pieces {
     }
 }
 
-/// A reader that fails when it has given [`RESPONSE_BYTES_MAX`].
+/// A reader that fails when it has given as much as it may.
 struct Bounded<R> {
     input: R,
     left: u64,
 }
 
 impl<R: Read> Bounded<R> {
-    const fn new(input: R) -> Self {
+    const fn new(input: R, bytes_max: u64) -> Self {
         Self {
             input,
-            left: RESPONSE_BYTES_MAX,
+            left: bytes_max,
         }
     }
 }
@@ -240,7 +245,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_too_large_is_an_error() {
-        let mut bounded = Bounded::new(io::repeat(b' '));
+        let mut bounded = Bounded::new(io::repeat(b' '), RESPONSE_BYTES_MAX);
         let copied = io::copy(&mut bounded, &mut io::sink()).unwrap_err();
         assert_eq!(copied.to_string(), "it is larger than 256 MB");
     }

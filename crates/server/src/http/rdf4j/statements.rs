@@ -13,9 +13,9 @@ use crate::http::answering::{Opened, Work, choose, graph_content_type};
 use crate::http::body::{ResponseBody, read_text};
 use crate::http::parameters::{self, split_content_type};
 use crate::http::problem::Problem;
-use crate::http::route::{joined, run};
+use crate::http::route::{CancelOnDrop, joined, run};
 use crate::http::updating;
-use crate::http::upload::{again, write_with_body};
+use crate::http::upload::{BODY, again, write_with_body};
 use crate::http::writing::write;
 
 /// Formats of statements; those with graphs come first.
@@ -79,7 +79,8 @@ pub(super) fn format(request: &Request<'_>) -> Result<GraphFormat, Problem> {
     choose(accept.as_deref(), &FORMATS)
 }
 
-/// Adds a document, after what it replaces is removed.
+/// Adds a document, in the place of what it replaces. As long as its statements go where it says, it may have any
+/// length; else it goes into a transaction.
 async fn load(
     request: Request<'_>,
     parameters: Parameters,
@@ -96,6 +97,15 @@ async fn load(
     let (head, body) = incoming.into_parts();
     let upload = Upload::of(&head.headers, parameters, &service.labels, name)?;
     let database = database.clone();
+    if let Some(options) = upload.alone(replaces.then(|| graphs.clone())) {
+        let guard = CancelOnDrop::new(upload.cancel.clone());
+        let summary = write_with_body(service, &head.headers, body, move |reader| {
+            Ok(database.load_alone(BODY, reader, &options)?)
+        })
+        .await?;
+        drop(guard.disarm());
+        return Ok(done(StatusCode::NO_CONTENT, &summary));
+    }
     let summary = write_with_body(service, &head.headers, body, move |reader| {
         let mut transaction = database.begin(&TransactionOptions::default())?;
         if replaces {

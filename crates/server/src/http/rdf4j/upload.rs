@@ -10,7 +10,7 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use stoa_database::oxrdf::{BlankNode, GraphName, NamedNode, NamedOrBlankNode, Quad, Term};
 use stoa_database::{
-    CancelHandle, ChangeCounts, DocumentOptions, GraphFormat, Input, StatementGraphs,
+    AloneOptions, CancelHandle, ChangeCounts, DocumentOptions, GraphFormat, Input, StatementGraphs,
     StatementPattern, Transaction,
 };
 
@@ -109,6 +109,19 @@ impl Upload {
             graph: self.parameters.contexts.first().cloned(),
             cancel: self.cancel.clone(),
             ..DocumentOptions::default()
+        }
+    }
+
+    /// How the document becomes a commit of its own, in the place of some graphs; `None` for one whose
+    /// statements are changed on the way.
+    pub(super) fn alone(&self, replaces: Option<StatementGraphs>) -> Option<AloneOptions> {
+        match self.format {
+            Format::Text(format) if !self.goes_elsewhere() => Some(AloneOptions {
+                document: self.options(format),
+                replaces,
+                ..AloneOptions::default()
+            }),
+            _ => None,
         }
     }
 

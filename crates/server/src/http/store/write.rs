@@ -1,8 +1,10 @@
 //! The Graph Store Protocol, as far as it writes: PUT, POST and DELETE.
 //!
-//! Each request is one transaction. PUT replaces a graph, or with a format that has graphs and no
+//! Each request is one commit. PUT replaces a graph, or with a format that has graphs and no
 //! graph named, the whole dataset; POST adds to it, or makes a new graph of triples for which no graph
-//! is named; DELETE removes a graph. Bodies are read as they come.
+//! is named; DELETE removes a graph. Bodies are read as they come, and may have any length; several documents
+//! in one go into a transaction. A client that goes away before it has its answer ends the request, unless it
+//! is being committed.
 //!
 //! # References
 //! SPARQL 1.1 Graph Store HTTP Protocol sections 5.3 to 5.5.
@@ -15,8 +17,8 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION};
 use hyper::{Method, Response, StatusCode};
 use stoa_database::oxrdf::{GraphName, NamedNode};
 use stoa_database::{
-    CommitSummary, Database, DocumentOptions, DumpScope, Error, GraphFormat, Input, Transaction,
-    TransactionOptions,
+    AloneOptions, CancelHandle, CommitSummary, Database, DocumentOptions, DumpScope, Error,
+    GraphFormat, Input, StatementGraphs,
 };
 
 use super::multipart::{Part, parts};
@@ -24,8 +26,8 @@ use crate::http::Service;
 use crate::http::body::{ResponseBody, read_bytes};
 use crate::http::parameters::{parameter_of, split_content_type};
 use crate::http::problem::Problem;
-use crate::http::route::{Client, joined};
-use crate::http::upload::{BODY, again, format_of, write_with_body};
+use crate::http::route::{CancelOnDrop, Client, joined};
+use crate::http::upload::{BODY, format_of, write_with_body};
 use crate::http::writing::{mark, write};
 
 /// Answers PUT, POST and DELETE.
@@ -59,9 +61,12 @@ pub(in crate::http) async fn change(
     let patience = service.settings.client_timeout;
     let (summary, created) = match content {
         Content::Document(format) => {
-            let work = move |reader| Ok(change.load(format, reader)?);
+            let cancel = CancelHandle::new();
+            let guard = CancelOnDrop::new(cancel.clone());
+            let work = move |reader| Ok(change.load(format, reader, cancel)?);
             let done = write_with_body(service, &head.headers, body, work).await;
-            done.map_err(again)?
+            drop(guard.disarm());
+            done?
         }
         Content::Parts(boundary) => {
             let bytes = read_bytes(&head.headers, body, patience).await?;
@@ -161,73 +166,64 @@ impl Change {
         }
     }
 
-    /// Loads a document, which is read once. Says, too, whether the graph is a new one.
+    /// Loads a document. Says, too, whether the graph is a new one.
     fn load(
         &self,
         format: GraphFormat,
         reader: Box<dyn Read + Send>,
+        cancel: CancelHandle,
     ) -> Result<(CommitSummary, bool), Error> {
         let existed = self.exists()?;
-        let mut transaction = self.database.begin(&TransactionOptions::default())?;
-        let input = Input::from_reader(BODY, reader);
-        self.fill(&mut transaction, existed, |transaction| {
-            Ok(transaction.load(input, &self.options(format))?.added)
-        })?;
-        Ok((transaction.commit()?, !existed))
+        let options = AloneOptions {
+            document: DocumentOptions {
+                cancel,
+                ..self.options(format)
+            },
+            replaces: self.replaced(),
+            creates: self.created(existed).cloned(),
+            ..AloneOptions::default()
+        };
+        let summary = self.database.load_alone(BODY, reader, &options)?;
+        Ok((summary, !existed))
+    }
+
+    /// The graphs that the request replaces.
+    fn replaced(&self) -> Option<StatementGraphs> {
+        self.replaces.then(|| match &self.graph {
+            Some(graph) => StatementGraphs::Only(vec![graph.clone()]),
+            None => StatementGraphs::All,
+        })
+    }
+
+    /// The graph that an empty document makes.
+    fn created(&self, existed: bool) -> Option<&NamedNode> {
+        match &self.graph {
+            Some(GraphName::NamedNode(graph)) if self.replaces || !existed => Some(graph),
+            _ => None,
+        }
     }
 
     /// The same with documents that can be read again.
     fn load_parts(&self, parts: &[Part<'_>]) -> Result<(CommitSummary, bool), Error> {
         let existed = self.exists()?;
         let done = self.database.transact(|transaction| {
-            self.fill(transaction, existed, |transaction| {
-                let mut added = 0;
-                for part in parts {
-                    let input = Input::from_bytes(part.name.as_str(), part.body);
-                    let counts = transaction.load(input, &self.options(part.format))?;
-                    added += counts.added;
-                }
-                Ok(added)
-            })
+            if let Some(graphs) = self.replaced() {
+                transaction.clear_graphs(&graphs)?;
+            }
+            let mut added = 0;
+            for part in parts {
+                let input = Input::from_bytes(part.name.as_str(), part.body);
+                let counts = transaction.load(input, &self.options(part.format))?;
+                added += counts.added;
+            }
+            if let Some(graph) = self.created(existed)
+                && added == 0
+            {
+                transaction.create_graph(graph)?;
+            }
+            Ok(())
         });
         Ok((done?.1, !existed))
-    }
-
-    /// Clears what is replaced, and loads.
-    fn fill(
-        &self,
-        transaction: &mut Transaction,
-        existed: bool,
-        load: impl FnOnce(&mut Transaction) -> Result<u64, Error>,
-    ) -> Result<(), Error> {
-        if self.replaces {
-            self.clear(transaction)?;
-        }
-        let added = load(transaction)?;
-        if let Some(GraphName::NamedNode(graph)) = &self.graph
-            && added == 0
-            && (self.replaces || !existed)
-        {
-            // An empty document makes an empty graph.
-            transaction.create_graph(graph)?;
-        }
-        Ok(())
-    }
-
-    /// Removes the graph, or all of them.
-    fn clear(&self, transaction: &mut Transaction) -> Result<(), Error> {
-        match &self.graph {
-            Some(graph) => {
-                transaction.clear_graph(graph)?;
-            }
-            None => {
-                transaction.clear_graph(&GraphName::DefaultGraph)?;
-                for graph in transaction.graph_names()? {
-                    transaction.clear_graph(&graph.into())?;
-                }
-            }
-        }
-        Ok(())
     }
 
     fn delete(&self) -> Result<CommitSummary, Problem> {
@@ -242,7 +238,7 @@ impl Change {
             {
                 return Ok(Some(graph));
             }
-            self.clear(transaction)?;
+            transaction.clear_graph(graph)?;
             Ok(None)
         })?;
         match missing {
