@@ -133,7 +133,8 @@ fn a_function_may_have_the_last_clone_of_the_database() {
     let (tell, told) = std::sync::mpsc::channel();
     let clone = database.clone();
     let insert = "INSERT DATA { <http://a/s> <http://a/p> 1 }";
-    let work = std::thread::spawn(move || {
+    let thread = std::thread::Builder::new();
+    let work = thread.spawn(move || {
         let inner = clone.clone();
         clone.update_then(insert, &UpdateOptions::default(), move |outcome| {
             drop(inner);
@@ -141,6 +142,6 @@ fn a_function_may_have_the_last_clone_of_the_database() {
         });
     });
     drop(database);
-    work.join().unwrap();
+    work.unwrap().join().unwrap();
     assert!(told.recv().unwrap());
 }
