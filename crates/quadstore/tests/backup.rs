@@ -396,6 +396,91 @@ fn a_restore_that_was_stopped_is_no_database_and_can_be_repeated() {
     }
 }
 
+/// The log alone of a store.
+fn log_files(disk: &SimulatedDisk) -> SimulatedDisk {
+    let rest = SimulatedDisk::new(2);
+    rest.create_directory().unwrap();
+    for name in disk.list().unwrap() {
+        if name.starts_with("log-") {
+            let file = disk.open(&name, stoa_storage::OpenMode::Read).unwrap();
+            let mut bytes = vec![0; file.len().unwrap() as usize];
+            file.read_at(&mut bytes, 0).unwrap();
+            let copy = rest.open(&name, stoa_storage::OpenMode::Create).unwrap();
+            copy.write_at(&bytes, 0).unwrap();
+        }
+    }
+    rest
+}
+
+/// Commits something when a compaction has merged all that was committed before.
+struct Late(QuadStore, Vec<model::ModelQuad>);
+
+impl stoa_quadstore::BulkProgress for Late {
+    fn phase(&self, name: &str, _: Option<u64>) {
+        if name == "carrying records" {
+            write(&self.0, &self.0.snapshot(), &[], &self.1).unwrap();
+        }
+    }
+
+    fn advance(&self, _: u64) {}
+}
+
+/// A log leads up to a compaction, and on from a root that was made by it or after it.
+#[test]
+fn a_log_does_not_lead_over_a_compaction() {
+    let mut run = Run::new(seed() + 11);
+    let source = SimulatedDisk::new(1);
+    run.commits(3);
+    backup(&run.store, &source).unwrap();
+    // So that the log stays.
+    run.store
+        .set_retention(stoa_quadstore::Retention::All)
+        .unwrap();
+    run.commits(4);
+    let mut next = run.now().clone();
+    let late = run.random.quads(9, false);
+    next.extend(late.iter().cloned());
+    assert!(next != *run.now());
+    let number = run.states.len() as u64;
+    run.clock.store(1_000 * number, Ordering::Relaxed);
+    run.store
+        .compact(&stoa_quadstore::BulkOptions {
+            progress: Arc::new(Late(run.store.clone(), late)),
+            ..options(64 << 20, 1)
+        })
+        .unwrap();
+    run.states.push(next);
+    run.commits(4);
+    let last = run.states.len() as u64 - 1;
+    let archives = || vec![shared(&log_files(&run.disk))];
+    for commit in 3..=number {
+        for at in [RestoreAt::Commit(commit), RestoreAt::Time(1_000 * commit)] {
+            let target = SimulatedDisk::new(5);
+            let summary = restored_with(&source, &target, at, archives()).unwrap();
+            assert_eq!(summary.commit, commit);
+            let state = &run.states[commit as usize];
+            assert_reads_as(&reopen(&target).snapshot(), state);
+        }
+    }
+    for at in [RestoreAt::Last, RestoreAt::Commit(last)] {
+        let target = SimulatedDisk::new(5);
+        let error = restored_with(&source, &target, at, archives()).unwrap_err();
+        assert!(cause(&error).contains("a compaction gave"), "{error:?}");
+    }
+    // The root of the compaction does not hold the late one, which the log tells twice.
+    let after = SimulatedDisk::new(3);
+    backup(&run.store, &after).unwrap();
+    for commit in number..=last {
+        for at in [RestoreAt::Commit(commit), RestoreAt::Time(1_000 * commit)] {
+            let target = SimulatedDisk::new(5);
+            let summary = restored_with(&after, &target, at, Vec::new()).unwrap();
+            assert_eq!(summary.commit, commit, "{at:?}");
+            let state = &run.states[commit as usize];
+            assert_reads_as(&reopen(&target).snapshot(), state);
+        }
+    }
+}
+
 #[test]
 fn with_an_archive_every_commit_since_the_backup_can_be_restored() {
     let archive = SimulatedDisk::new(7);
@@ -409,17 +494,7 @@ fn with_an_archive_every_commit_since_the_backup_can_be_restored() {
     }
     let last = run.states.len() - 1;
     // What is in no full file yet is read from the database's own folder, whose data are lost.
-    let rest = SimulatedDisk::new(2);
-    rest.create_directory().unwrap();
-    for name in run.disk.list().unwrap() {
-        if name.starts_with("log-") {
-            let file = run.disk.open(&name, stoa_storage::OpenMode::Read).unwrap();
-            let mut bytes = vec![0; file.len().unwrap() as usize];
-            file.read_at(&mut bytes, 0).unwrap();
-            let copy = rest.open(&name, stoa_storage::OpenMode::Create).unwrap();
-            copy.write_at(&bytes, 0).unwrap();
-        }
-    }
+    let rest = log_files(&run.disk);
     assert!(rest.list().unwrap().len() < archive.list().unwrap().len());
     for commit in (2..=last).step_by(5).chain([last]) {
         let archives = vec![shared(&archive), shared(&rest)];
