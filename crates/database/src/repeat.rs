@@ -1,9 +1,9 @@
 //! Work that is done again while it is in conflict with what others commit.
 //!
 //! The first time it runs beside everybody. Then those that were in conflict go one after the other, since each
-//! would only be in the way of the next; after [`TRIES_MAX`] times in a row with nobody else committing a transaction, so
-//! that all work comes to an end. Before each repetition everything that was committed is shown, so that
-//! nobody meets the same conflict twice.
+//! would only be in the way of the next; but nobody waits for one that takes long. After [`TRIES_MAX`] times work
+//! runs with nobody else committing a transaction, so that all of it comes to an end. Before each repetition
+//! everything that was committed is shown, so that nobody meets the same conflict twice.
 //!
 //! # Concurrency
 //! Locks, in this order: the turn of those who repeat, `alone`, those of the store.
@@ -19,8 +19,8 @@ use crate::error::{Error, Result};
 /// Work that was in conflict so often runs alone.
 pub(crate) const TRIES_MAX: usize = 5;
 
-/// How often who waits for its turn looks whether it is to end.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+/// How long somebody waits for its turn; then it goes on without.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// What those who commit to a database meet at.
 #[derive(Debug, Default)]
@@ -48,16 +48,13 @@ impl Turns {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a turn, as long as `go_on` has nothing against it.
-    fn next(&self, go_on: &dyn Fn() -> Result<()>) -> Result<Turn<'_>> {
-        let mut taken = self.taken();
-        while *taken {
-            go_on()?;
-            let waited = self.free.wait_timeout(taken, LOOK_AGAIN);
-            taken = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        *taken = true;
-        Ok(Turn(self))
+    /// Waits for a turn, but not for long.
+    fn next(&self) -> Option<Turn<'_>> {
+        let waited = self
+            .free
+            .wait_timeout_while(self.taken(), PATIENCE, |taken| *taken);
+        let mut taken = waited.unwrap_or_else(PoisonError::into_inner).0;
+        (!std::mem::replace(&mut *taken, true)).then(|| Turn(self))
     }
 }
 
@@ -101,7 +98,8 @@ impl Database {
             done => return done,
         }
         let turns = self.turns();
-        let _turn = turns.next(go_on)?;
+        go_on()?;
+        let _turn = turns.next();
         for _ in 1..TRIES_MAX {
             self.store().show_newest()?;
             match work(&self.attempt()) {

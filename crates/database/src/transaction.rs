@@ -111,7 +111,8 @@ impl Database {
     }
 
     /// Does work in a transaction and commits it. If others have changed what it read meanwhile, it is done
-    /// again from the start; after some times alone, so that it always comes to an end.
+    /// again from the start; after some times alone, so that it always comes to an end. The work must not
+    /// commit anything else to the database itself, nor wait for somebody who does.
     ///
     /// ```
     /// # use stoa_database::*;

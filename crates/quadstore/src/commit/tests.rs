@@ -7,6 +7,7 @@ use stoa_terms::{Kind, TermId};
 
 use super::recent::Recent;
 use crate::delta::{Changes, CheckpointOptions, EffectiveChanges, GraphChange, NewTerms};
+use crate::history::Retention;
 use crate::quad_store::QuadStore;
 
 fn store() -> QuadStore {
@@ -18,6 +19,14 @@ fn store() -> QuadStore {
 fn changes(rows: std::ops::Range<u64>) -> EffectiveChanges {
     let rows = rows.map(|row| [row, 1, 2, 3]).collect();
     EffectiveChanges::of_rows(rows, Vec::new(), &[], Vec::new(), 0).unwrap()
+}
+
+fn one_thread() -> CheckpointOptions {
+    CheckpointOptions {
+        threads: 1,
+        memory_bytes: 64 << 20,
+        cancel: Arc::default(),
+    }
 }
 
 /// One commit of a quad of three new IRIs.
@@ -76,11 +85,7 @@ fn commits_are_remembered_as_long_as_somebody_needs_them() {
 #[test]
 fn checkpoints_of_several_threads_wait_for_each_other() {
     let store = store();
-    let options = CheckpointOptions {
-        threads: 1,
-        memory_bytes: 64 << 20,
-        cancel: Arc::default(),
-    };
+    let options = one_thread();
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let (store, options) = (&store, &options);
@@ -232,4 +237,31 @@ fn graphs_are_made_and_dropped_once() {
     store.checkpoint(&store.0.options.checkpoint).unwrap();
     assert_eq!(write(false), 2);
     assert_eq!([write(true), write(false)], [3, 4]);
+}
+
+/// More than are held at a time stand behind one root, and behind another.
+#[test]
+fn any_number_of_commits_is_listed() {
+    let store = store();
+    store.set_retention(Retention::All).unwrap();
+    let begun = store.snapshot().commit();
+    for number in 0..150 {
+        if number == 100 {
+            store.checkpoint(&one_thread()).unwrap();
+        }
+        let name = format!("urn:{number}");
+        commit(&store, &store.snapshot(), [&name, &name, &name]);
+    }
+    let last = begun + 150;
+    for before in [None, Some(last), Some(begun + 70), Some(begun + 1)] {
+        let mut list = store.list_commits(before);
+        let mut found = Vec::new();
+        while let Some(info) = list.next().unwrap() {
+            assert_eq!(info.added, 1);
+            found.push(info.commit);
+        }
+        let newest = before.map_or(last, |before| before - 1);
+        let expected: Vec<u64> = (begun + 1..=newest).rev().collect();
+        assert_eq!(found, expected, "before {before:?}");
+    }
 }

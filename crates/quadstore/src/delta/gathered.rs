@@ -207,7 +207,8 @@ impl Gathered {
         let sides = [&self.added, &self.removed].map(|rows| Side::orders_bytes_max(rows.len()));
         let terms = self.bytes.len() + self.ids.len() * TERM_BYTES;
         let wanted = self.graphs.len() * size_of::<GraphDelta>();
-        let mut more = reserve(&self.budget, sides.iter().sum::<usize>() + terms + wanted)?;
+        let rows_and_terms = sides.iter().sum::<usize>() + terms;
+        let mut more = reserve(&self.budget, rows_and_terms + wanted + FIXED_BYTES)?;
         let graphs = self.graph_deltas();
         grow_by(&mut more, size_of_val(graphs.as_slice()))?;
         let mut reservation = std::mem::replace(&mut self.reservation, self.budget.nothing());
@@ -289,6 +290,10 @@ impl Gathered {
 
 /// What a new term takes in a batch, besides its key, and putting it in order.
 const TERM_BYTES: usize = size_of::<usize>() + 4 * size_of::<u32>();
+
+/// What a batch takes besides, however little is in it: nothing may fail any more once it is being made.
+const FIXED_BYTES: usize =
+    size_of::<Batch>() + size_of::<Terms>() + KINDS.len() * (size_of::<KindTerms>() + 128);
 
 /// Makes room for `more` values in a list, for half as many as it has at least.
 fn grow<T>(list: &mut Vec<T>, more: usize, room: &mut Reservation) -> Result<()> {

@@ -10,6 +10,9 @@ use crate::root::RootPayload;
 /// Bytes of a record that are read at a time for its beginning.
 const HEAD_BYTES: usize = 256;
 
+/// Commits that are held at a time; between two roots there may be millions, which are read again for more.
+const HELD: usize = if cfg!(test) { 16 } else { 1 << 16 };
+
 /// What is known of a commit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CommitInfo {
@@ -36,8 +39,7 @@ pub struct CommitList {
     oldest: u64,
     /// The newest commit that is still to come.
     end: u64,
-    /// What comes next, the newest at the end: commits between two roots, no more than what a checkpoint has
-    /// room for.
+    /// What comes next, the newest at the end.
     segment: Vec<CommitInfo>,
     /// The memory of the segment.
     room: Option<Reservation>,
@@ -81,37 +83,45 @@ impl CommitList {
             if self.end <= self.oldest {
                 return Ok(None);
             }
-            self.fill(&root)?;
-            self.end = root.commit.min(self.end);
+            self.end = match self.fill(&root)? {
+                Some(end) => {
+                    self.roots.push(root);
+                    end
+                }
+                None => root.commit.min(self.end),
+            };
         }
     }
 
-    /// Takes the commits up to the end that a root ends with, or that stand behind it.
-    fn fill(&mut self, root: &RetainedRoot) -> Result<()> {
+    /// Takes the newest commits up to the end that a root ends with, or that stand behind it; the end
+    /// of those that are left, if there are more than are held.
+    fn fill(&mut self, root: &RetainedRoot) -> Result<Option<u64>> {
         self.room = None;
+        let rest = match root.commit < self.end {
+            true => self.read(root)?,
+            false => None,
+        };
         let before = self.roots.last();
-        if root.commit <= self.end
+        if rest.is_none()
+            && root.commit <= self.end
             && before.is_some_and(|before| before.commit < root.commit)
             && let Some(loaded) = self.store.load_of(root)?
         {
-            self.segment.push(loaded);
+            self.segment.insert(0, loaded);
         }
-        if root.commit < self.end {
-            self.read(root)?;
-        }
-        Ok(())
+        Ok(rest)
     }
 
-    /// Adds the commits that have records behind a root.
-    fn read(&mut self, root: &RetainedRoot) -> Result<()> {
+    /// Adds the newest commits that have records behind a root; the last one that is older, if any was left.
+    fn read(&mut self, root: &RetainedRoot) -> Result<Option<u64>> {
         let mut records = match self.store.0.records_behind(root) {
             // It has expired meanwhile, and so have all before.
-            Err(Error::Storage(stoa_storage::Error::LogReleased { .. })) => return Ok(()),
+            Err(Error::Storage(stoa_storage::Error::LogReleased { .. })) => return Ok(None),
             records => records?,
         };
         let budget = self.store.0.budget();
         let mut room = budget.try_reserve(0).map_err(stoa_storage::Error::from)?;
-        let mut last = root.commit;
+        let (mut last, mut rest) = (root.commit, None);
         while let Some(record) = records.next()? {
             if record.commit > self.end {
                 break;
@@ -122,23 +132,36 @@ impl CommitList {
             }
             last = record.commit;
             let head = read_head(&mut records)?;
-            let length = head.message.as_ref().map_or(0, String::len);
-            let bytes = u64::try_from(size_of::<CommitInfo>() + length).unwrap_or(u64::MAX);
-            room.grow(bytes).map_err(stoa_storage::Error::from)?;
-            self.segment.push(CommitInfo {
+            if self.segment.len() >= 2 * HELD {
+                for older in self.segment.drain(..HELD) {
+                    room.shrink(older.bytes());
+                    rest = Some(older.commit);
+                }
+            }
+            let info = CommitInfo {
                 commit: record.commit,
                 time_us: record.time,
                 added: head.added,
                 removed: head.removed,
                 message: head.message,
                 is_load: false,
-            });
+            };
+            room.grow(info.bytes()).map_err(stoa_storage::Error::from)?;
+            self.segment.push(info);
             if record.commit == self.end {
                 break;
             }
         }
         self.room = Some(room);
-        Ok(())
+        Ok(rest)
+    }
+}
+
+impl CommitInfo {
+    /// The memory that it takes.
+    fn bytes(&self) -> u64 {
+        let message = self.message.as_ref().map_or(0, String::len);
+        u64::try_from(size_of::<Self>() + message).unwrap_or(u64::MAX)
     }
 }
 

@@ -92,14 +92,16 @@ impl Asked {
                 }
             }
         };
-        self.tell(&state, database.time_of(state.commit())?, &mut headers);
+        // The answer does not depend on it, and it may have left the window since.
+        let time_us = database.time_of(state.commit()).unwrap_or(0);
+        self.tell(&state, time_us, &mut headers);
         Ok((state, headers))
     }
 
     /// Adds what is to be known of an earlier state.
     fn tell(&self, state: &State, time_us: u64, headers: &mut HeaderMap) {
         headers.insert(STOA_COMMIT, HeaderValue::from(state.commit()));
-        if let Some(date) = date(time_us) {
+        if let Some(date) = date(time_us).filter(|_| time_us > 0) {
             headers.insert(MEMENTO_DATETIME, date);
         }
         let Some(original) = &self.original else {

@@ -128,6 +128,6 @@ fn failed() -> Problem {
     Problem::new(
         StatusCode::INTERNAL_SERVER_ERROR,
         "internal",
-        "the request met a fault of Stoa's own and has changed nothing; please report it",
+        "the request met a fault of Stoa's own; whether it has changed something stands at /log; please report it",
     )
 }

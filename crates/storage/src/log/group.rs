@@ -33,6 +33,9 @@ use super::writer::{Log, State, check_failure};
 use super::{Durability, Lsn};
 use crate::error::Result;
 
+/// The longest that a leader waits for company: a sync that once took very long says little of the next.
+const PATIENCE_MAX: Duration = Duration::from_millis(5);
+
 /// Called once, when records are as durable as they are to be, or never will be.
 pub type Acknowledged = Box<dyn FnOnce(Result<()>) + Send>;
 
@@ -112,15 +115,16 @@ impl Log {
                     state = wait(&self.changed, state);
                     continue;
                 }
-                state = self.gather(state, patience);
+                state = self.gather(state, goal, patience);
                 let begun = now();
                 drop(state);
                 driven = self.drive(goal);
-                patience = now().saturating_sub(begun) / 2;
+                patience = (now().saturating_sub(begun) / 2).min(PATIENCE_MAX);
                 state = lock(&self.state);
             }
             let mut ready = state.take_ready();
-            if let (Err(error), Some((_, outcome))) = (driven, ready.first_mut()) {
+            let failed = ready.iter_mut().find(|(_, outcome)| outcome.is_err());
+            if let (Err(error), Some((_, outcome))) = (driven, failed) {
                 // The others are told that nothing is written any more, and why.
                 *outcome = Err(error);
             }
@@ -138,10 +142,12 @@ impl Log {
         self.work.notify_all();
     }
 
-    /// Waits until as many have left a function as the last leader served, but not for long.
+    /// Waits until as many have left a function as the last leader served, but not for long, and not when
+    /// somebody else reaches the goal.
     fn gather<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
+        goal: Goal,
         patience: Duration,
     ) -> MutexGuard<'a, State> {
         let company = state.group.served;
@@ -149,7 +155,8 @@ impl Log {
             return state;
         }
         wait_for(&self.work, state, patience, |state| {
-            state.group.left.len() < company && !state.leader && !state.group.stopped
+            let is_settled = goal.is_reached(state) || state.failure.is_some();
+            state.group.left.len() < company && !is_settled && !state.leader && !state.group.stopped
         })
     }
 

@@ -6,7 +6,7 @@
 
 use super::super::tests::{SMALL, open};
 use super::super::{Log, Lsn, NewRecord};
-use super::{Acknowledged, lock};
+use super::{Acknowledged, Goal, lock};
 use crate::disk::{Faults, SimulatedDisk};
 use crate::error::Result;
 use std::sync::Arc;
@@ -158,16 +158,48 @@ fn a_leader_waits_for_its_company_and_not_for_ever() {
         state.group.servers = 1;
     }
     let (one, _told) = function();
-    log.acknowledge_then(append(&log), one);
-    let state = log.gather(lock(&log.state), Duration::from_millis(1));
+    let position = append(&log);
+    let goal = Goal::Durable(position.to_u64());
+    log.acknowledge_then(position, one);
+    let state = log.gather(lock(&log.state), goal, Duration::from_millis(1));
     assert_eq!(state.group.left.len(), 1);
     drop(state);
     let gathering = Arc::clone(&log);
     let leader = std::thread::spawn(move || {
-        let state = gathering.gather(lock(&gathering.state), LONG);
+        let state = gathering.gather(lock(&gathering.state), goal, LONG);
         state.group.left.len()
     });
     let (other, _told) = function();
     log.acknowledge_then(append(&log), other);
     assert_eq!(leader.join().unwrap(), 2);
+    // Nor when somebody else was faster.
+    log.acknowledge(position).unwrap();
+    lock(&log.state).group.served = 99;
+    drop(log.gather(lock(&log.state), goal, LONG));
+}
+
+/// What became durable before a failure is not told as lost.
+#[test]
+fn a_failure_is_not_told_to_who_was_served() {
+    let disk = SimulatedDisk::new(1);
+    let log = begun(&disk);
+    seem_busy(&log);
+    let (one, told_one) = function();
+    log.acknowledge_then(append(&log), one);
+    lock(&log.state).leader = false;
+    // Somebody who waits leads, and the server has not noticed yet.
+    log.sync().unwrap();
+    lock(&log.state).leader = true;
+    let (other, told_other) = function();
+    log.acknowledge_then(append(&log), other);
+    disk.set_faults(Faults {
+        fail_at: Some(disk.operations() + 1),
+        ..Faults::default()
+    });
+    let server = serve(&log);
+    seem_idle(&log);
+    told_one.recv().unwrap().unwrap();
+    told_other.recv().unwrap().unwrap_err();
+    log.stop_serving();
+    server.join().unwrap();
 }
