@@ -31,7 +31,11 @@ impl Keeper {
             checkpoint: runtime.checkpoint_options(),
             threads: Vec::new(),
         };
-        keeper.run("stoa keeper", QuadStore::keep)?;
+        keeper.run("stoa keeper", |store| {
+            // Readers go before checkpoints.
+            stoa_storage::step_back();
+            store.keep();
+        })?;
         let clock = runtime.clock();
         keeper.run("stoa log", move |store| {
             store.keep_log(&|| clock.monotonic())

@@ -15,6 +15,7 @@
 
 #![deny(unsafe_code)]
 
+mod background;
 mod backup;
 mod bytes;
 mod cache;
@@ -36,6 +37,7 @@ mod scratch;
 mod store;
 mod temporary;
 
+pub use background::step_back;
 pub use backup::{
     BackupExtent, BackupSummary, Backups, KeptLogs, NamedParts, NewBackup, RestorePoint, Restoring,
 };
