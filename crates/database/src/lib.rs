@@ -48,6 +48,7 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+mod background;
 mod backup;
 mod database;
 mod dataset_statistics;
@@ -76,6 +77,7 @@ mod transaction;
 mod update;
 mod xml_characters;
 
+pub use background::in_background;
 pub use backup::{BackupSummary, CompactOptions, CompactSummary, RestoreOptions, RestoreSummary};
 pub use database::{CheckpointSummary, Database};
 pub use dataset_statistics::{DatasetStatistics, Partitions};

@@ -17,6 +17,8 @@ const FIXED_BYTES: u64 = 48 << 20;
 const TERMS_BYTES_MIN: u64 = 128 << 10;
 /// A sort buffer holds at least this many keys.
 const SORT_KEYS_MIN: usize = 512;
+/// One for quads that are replaced at least this many, where there is any memory to divide.
+const REPLACED_KEYS_MIN: usize = 1 << 14;
 
 /// Bytes for all vocabularies together.
 pub(super) fn terms_bytes(memory_bytes: u64) -> usize {
@@ -44,9 +46,14 @@ pub(super) fn graph_first_capacity(memory_bytes: u64, key_bytes: usize) -> usize
     part(memory_bytes, GRAPH_FIRST_SHARE, key_bytes)
 }
 
-/// Keys of `key_bytes` each in any of the sort buffers for quads that are replaced.
+/// Keys of `key_bytes` each in any of the sort buffers for quads that are replaced. Each of the runs that they
+/// make takes a block when these are merged, so that small buffers would take more in the end.
 pub(super) fn replaced_capacity(memory_bytes: u64, key_bytes: usize) -> usize {
-    part(memory_bytes, REPLACED_SHARE, key_bytes)
+    let least = match divisible(memory_bytes) {
+        0 => SORT_KEYS_MIN,
+        _ => REPLACED_KEYS_MIN,
+    };
+    part(memory_bytes, REPLACED_SHARE, key_bytes).max(least)
 }
 
 /// Keys of `key_bytes` each in so many percent of the memory.

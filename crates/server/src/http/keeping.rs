@@ -6,7 +6,7 @@
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
 use serde_json::json;
-use stoa_database::{CancelHandle, CompactOptions, Database};
+use stoa_database::{CancelHandle, CompactOptions, Database, in_background};
 
 use super::Service;
 use super::body::{ResponseBody, whole};
@@ -45,7 +45,7 @@ pub(super) async fn backup(
     let (target, database, cancel) = (folder.join(name), database.clone(), CancelHandle::new());
     let guard = CancelOnDrop::new(cancel.clone());
     let summary = write(service, move || {
-        Ok(database.backup(target, &(), &cancel)?)
+        Ok(in_background(|| database.backup(target, &(), &cancel))??)
     })
     .await?;
     drop(guard.disarm());
@@ -73,7 +73,10 @@ pub(super) async fn compact(
         cancel: cancel.clone(),
     };
     let guard = CancelOnDrop::new(cancel);
-    let summary = write(service, move || Ok(database.compact(&options)?)).await?;
+    let summary = write(service, move || {
+        Ok(in_background(|| database.compact(&options))??)
+    })
+    .await?;
     drop(guard.disarm());
     let told = json!({
         "commit": summary.commit,
