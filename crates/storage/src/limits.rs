@@ -27,5 +27,8 @@ pub const LOG_SPARE_FILES: usize = 2;
 pub const LOG_GROW_BYTES: u64 = 1 << 20;
 /// Records that wait in memory are written when they take so many bytes.
 pub const LOG_BUFFER_BYTES: usize = 1 << 20;
+/// The highest position of the log that a root or the header of a log file may name: sums with the
+/// lengths of files stay below 2^63.
+pub const LOG_POSITION_MAX: u64 = 1 << 62;
 /// How much of a log file is read at a time, in bytes; at least the longest fragment.
 pub const LOG_WINDOW_BYTES: usize = 256 << 10;

@@ -17,6 +17,7 @@ use crate::format::{
     LOG_HEADER_IDENTITY, LOG_HEADER_NUMBER, LOG_HEADER_OFFSET, LOG_HEADER_START, PAGE_BYTES,
     PAGE_LENGTH, log_file_name,
 };
+use crate::limits::LOG_POSITION_MAX;
 use crate::store::Identity;
 use std::sync::Arc;
 
@@ -164,7 +165,8 @@ pub(super) fn judge_headers(
     if found_number < number {
         return Ok(None);
     }
-    if found_number != number || mark != identity_mark(identity) || start % 8 != 0 {
+    let is_position = start % 8 == 0 && start <= LOG_POSITION_MAX;
+    if found_number != number || mark != identity_mark(identity) || !is_position {
         return Err(corruption(
             format!("the log header of file {number} of this database"),
             format!("that of file {found_number}, from position {start}"),

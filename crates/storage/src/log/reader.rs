@@ -13,6 +13,7 @@ use crate::disk::Disk;
 use crate::error::{Error, Result};
 use crate::format::{
     FRAGMENT_FIRST, FRAGMENT_GIVEN_UP, FRAGMENT_HEADER_BYTES, FRAGMENT_LAST, RECORD_KIND_OWN,
+    log_file_name,
 };
 use crate::log::fragment::{Fragment, Mismatch};
 use std::fmt;
@@ -305,9 +306,10 @@ impl LogReader {
 
     /// The error for a place that must hold a record.
     pub(super) fn corruption(&self, bad: &Bad, why: &str) -> Error {
-        let name = self.scan.file(bad.at.index).map(|file| file.name());
+        let file = self.scan.file(bad.at.index);
         Error::corruption(
-            name.unwrap_or_default(),
+            // Without any file there was only the first one.
+            file.map_or_else(|| log_file_name(0), |file| file.name()),
             bad.offset,
             FRAGMENT_HEADER_BYTES as u64,
             format!("{}, {why}", bad.mismatch.expected),

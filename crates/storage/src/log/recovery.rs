@@ -26,7 +26,7 @@ use crate::bytes::to_usize;
 use crate::disk::{Access, Disk, File, OpenMode};
 use crate::error::{Error, Result};
 use crate::format::{LOG_CONTENT_OFFSET, log_file_name};
-use crate::limits::LOG_WINDOW_BYTES;
+use crate::limits::{LOG_POSITION_MAX, LOG_WINDOW_BYTES};
 use crate::store::{Identity, Store};
 use std::fmt;
 use std::sync::Arc;
@@ -90,6 +90,9 @@ impl LogRecovery {
         let index = files.iter().rposition(|file| file.start <= position);
         if index.is_none() && (position > 0 || !files.is_empty()) {
             return Err(missing(files.first(), position));
+        }
+        if position > LOG_POSITION_MAX {
+            return Err(missing(files.last(), position));
         }
         let cursor = Cursor {
             index: index.unwrap_or(0),

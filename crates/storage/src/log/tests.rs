@@ -1,11 +1,13 @@
 //! Unit tests of the log: what damage, foreign files, readers and recycled files do.
 
+use super::file::encode_headers;
 use super::fragment::{Fragment, identity_mark};
 use super::{Durability, Log, LogMark, LogOptions, Lsn, NewRecord};
 use crate::bytes::to_usize;
 use crate::disk::{Access, Crash, Disk, Faults, OpenMode, SimulatedDisk};
 use crate::error::{Error, Result};
 use crate::format::{FRAGMENT_FIRST, FRAGMENT_LAST, LOG_CONTENT_OFFSET};
+use crate::limits::LOG_POSITION_MAX;
 use crate::log::LogRecovery;
 use crate::store::Identity;
 use std::sync::Arc;
@@ -261,6 +263,43 @@ fn missing_files_are_found() {
     let error = records(&disk, mark).unwrap_err().to_string();
     assert!(error.ends_with("found no log file"), "{error}");
     assert_eq!(records(&disk, LogMark::default()).unwrap().len(), 0);
+}
+
+#[test]
+fn damage_of_the_only_header_names_the_file() {
+    let disk = SimulatedDisk::new(1);
+    let log = open(&disk, SMALL);
+    commit(&log, b"first");
+    commit(&log, b"second");
+    drop(log);
+    let mut bytes = disk.bytes("log-0000").unwrap();
+    bytes[..4096].fill(0);
+    disk.put("log-0000", &bytes);
+    let error = records(&disk, LogMark::default()).unwrap_err().to_string();
+    assert!(error.starts_with("file log-0000 is damaged"), "{error}");
+}
+
+#[test]
+fn positions_that_no_log_reaches_are_refused() {
+    let (disk, _) = two_files();
+    for position in [LOG_POSITION_MAX + 8, u64::MAX] {
+        let mark = LogMark {
+            position: Lsn::new(position),
+            ..LogMark::default()
+        };
+        let error = records(&disk, mark).unwrap_err().to_string();
+        let expected = format!("a log file that holds position {position}, found log-0001");
+        assert!(error.contains(&expected), "{error}");
+    }
+    let whole = disk.bytes("log-0001").unwrap();
+    for start in [LOG_POSITION_MAX + 8, u64::MAX - 7] {
+        let mut bytes = whole.clone();
+        let headers = encode_headers(&Identity::new(7), 1, start);
+        bytes[..headers.len()].copy_from_slice(&headers);
+        disk.put("log-0001", &bytes);
+        let error = records(&disk, LogMark::default()).unwrap_err().to_string();
+        assert!(error.starts_with("file log-0001 is damaged"), "{error}");
+    }
 }
 
 /// Files are used again, filled with records of the same lengths as before; of those only the new
