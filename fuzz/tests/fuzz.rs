@@ -6,6 +6,7 @@ use stoa_database::GraphFormat;
 use stoa_fuzz::allocator::Counting;
 use stoa_fuzz::driver::{Target, corpus, run, w3c};
 use stoa_fuzz::target::damage::{self, Databases};
+use stoa_fuzz::target::log::{self, Logs};
 use stoa_fuzz::target::query::{self, Queries};
 use stoa_fuzz::target::rdf::{self, Documents};
 
@@ -70,4 +71,11 @@ fn database() {
     let mut databases = Databases::default();
     let seeds = corpus(damage::TARGET.name);
     run(&damage::TARGET, seeds, &mut |input| databases.run(input));
+}
+
+#[test]
+fn log() {
+    let mut logs = Logs::default();
+    let seeds = corpus(log::TARGET.name);
+    run(&log::TARGET, seeds, &mut |input| logs.run(input));
 }

@@ -33,7 +33,7 @@ pub const TARGET: Target = Target {
 };
 
 /// The length of a change.
-const CHANGE_BYTES: usize = 12;
+pub(super) const CHANGE_BYTES: usize = 12;
 
 /// Questions that read all parts of a database.
 const QUERIES: &[&str] = &[
@@ -158,18 +158,19 @@ fn content<'a>(file: &'a [u8], part: &PartRef) -> Option<&'a [u8]> {
 }
 
 /// A change as its bytes say.
-struct Change {
-    kind: u8,
-    small: u8,
-    short: usize,
-    a: usize,
-    b: usize,
+#[derive(Clone, Copy)]
+pub(super) struct Change {
+    pub(super) kind: u8,
+    pub(super) small: u8,
+    pub(super) short: usize,
+    pub(super) a: usize,
+    pub(super) b: usize,
     /// The bytes of `b`.
-    number: [u8; 4],
+    pub(super) number: [u8; 4],
 }
 
 impl Change {
-    fn read(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
         let [kind, small, c, d, e, f, g, h, i, j, k, l] = *bytes else {
             return None;
         };
@@ -391,7 +392,7 @@ fn change_part(change: &Change, files: &mut [(String, Vec<u8>)], parts: &[PartRe
 }
 
 /// Changes the content of a root slot and keeps all its checksums.
-fn change_root(change: &Change, files: &mut [(String, Vec<u8>)]) -> bool {
+pub(super) fn change_root(change: &Change, files: &mut [(String, Vec<u8>)]) -> bool {
     let start = usize::try_from(format::ROOT_SLOT_OFFSET).unwrap_or(0)
         + usize::from(change.small & 1) * format::ROOT_SLOT_BYTES;
     let Some((_, bytes)) = files

@@ -2,7 +2,7 @@
 
 pub mod damage;
 pub mod http;
-
+pub mod log;
 pub mod query;
 pub mod rdf;
 
