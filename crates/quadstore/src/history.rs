@@ -60,7 +60,9 @@ impl QuadStore {
             }
             match self.write_same() {
                 Ok(false) if !is_set() => {}
-                Err(Error::Storage(stoa_storage::Error::CheckpointRunning)) => {}
+                Err(Error::Storage(stoa_storage::Error::CheckpointRunning)) => {
+                    self.0.keeper.wait_for_checkpoint();
+                }
                 result => break result.map(|_| ()),
             }
         };

@@ -23,7 +23,7 @@ use stoa_storage::{
 };
 
 use crate::check::{CheckProgress, CheckReport, check};
-use crate::commit::{CommitLimits, Keeper, QuadStoreOptions, Recent};
+use crate::commit::{CommitLimits, Keeper, QuadStoreOptions, Recent, Running};
 use crate::error::{Error, Result};
 use crate::history::Retention;
 use crate::info::Info;
@@ -269,7 +269,7 @@ impl QuadStore {
     }
 
     /// Begins to write the delta, which is frozen; none if it is empty. Commits go on above it.
-    pub(crate) fn begin_checkpoint(&self) -> Result<Option<Commit<'_>>> {
+    pub(crate) fn begin_checkpoint(&self) -> Result<Option<(Commit<'_>, Running<'_>)>> {
         let committing = self.0.committing();
         let newest = self.0.newest();
         if newest.delta().is_empty() {
@@ -278,7 +278,8 @@ impl QuadStore {
         let frozen = newest.with_delta(newest.delta().freeze(), newest.commit());
         let commit = self.0.begin(frozen.clone(), newest.scheme())?;
         self.0.replace(&committing, frozen);
-        Ok(Some(commit))
+        // Before anybody else can find out that they have to wait.
+        Ok(Some((commit, self.0.keeper.running())))
     }
 }
 

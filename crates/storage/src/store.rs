@@ -340,6 +340,12 @@ impl Store {
         self.inner.failure.get().cloned()
     }
 
+    /// Lets nothing be written any more until the store is opened again, for a reason that is told.
+    pub fn refuse_writes(&self, reason: String) {
+        // The first failure is the one that is told.
+        drop(self.inner.failure.set(reason));
+    }
+
     /// Makes free what only readers of earlier roots used who are gone, and cuts off what is free at the
     /// end of files; the next checkpoint does so by itself.
     pub fn reclaim(&self) {

@@ -200,16 +200,19 @@ impl Kept {
     /// Reads as much as a short document has.
     fn begin(runtime: &Runtime, mut rest: impl Read + Send + 'static) -> io::Result<Self> {
         let bytes_max = (runtime.memory_bytes() / SHORT_SHARE).min(SHORT_BYTES_MAX);
-        // Twice while they are brought into one piece. Without room the document is taken as long.
-        let reservation = runtime.memory().try_reserve(2 * bytes_max).ok();
+        let mut reservation = runtime.memory().nothing();
         let (mut bytes, mut is_whole) = (Vec::new(), false);
-        while reservation.is_some() && bytes.len() as u64 <= bytes_max && !is_whole {
+        while bytes.len() as u64 <= bytes_max && !is_whole {
+            // Twice while they are brought into one piece. Without room the document is taken as long.
+            if reservation.grow(2 * READ_BYTES).is_err() {
+                break;
+            }
             is_whole = rest.by_ref().take(READ_BYTES).read_to_end(&mut bytes)? == 0;
         }
         Ok(Self {
             bytes: bytes.into(),
             taken: 0,
-            reservation,
+            reservation: Some(reservation),
             rest: Box::new(rest),
             is_whole,
         })

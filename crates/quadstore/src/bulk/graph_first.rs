@@ -127,7 +127,8 @@ impl GraphFirst {
                 let Some(removed) = removed else {
                     return commit.merge(permutation, &mut read, &mut |_, _| Ok(()));
                 };
-                let removed = RemovedRows::sorted(removed.finish(nothing_derived).0)?;
+                let removed =
+                    RemovedRows::sorted(&shared.options.cancel, removed.finish(nothing_derived).0)?;
                 let tree = permutation.into();
                 merge_both(commit, tree, &mut read, removed, &mut |_, _| Ok(()))
             }

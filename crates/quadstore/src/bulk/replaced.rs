@@ -12,6 +12,7 @@
 //! # Limits
 //! Sort buffers of `REPLACED_SHARE` percent of the memory each (`limits.rs`).
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stoa_terms::{GraphSet, Permutation, TermId};
@@ -26,7 +27,7 @@ use crate::quad_store::{Commit, Merged};
 use crate::read::{Columns, QuadColumns, ScanSpec};
 use crate::root::{Scheme, TreeName};
 use crate::segment::Row;
-use crate::{Result, Snapshot};
+use crate::{Error, Result, Snapshot};
 
 /// Rows that are read or merged at a time.
 const BATCH_ROWS: usize = 8192;
@@ -34,6 +35,8 @@ const BATCH_ROWS: usize = 8192;
 /// The graphs that a load replaces, and what they hold.
 pub(super) struct Replaced {
     graphs: GraphSet,
+    /// Ends the load once it is set.
+    cancel: Arc<AtomicBool>,
     /// Their quads in each order, by its number; `None` if they are read from the trees.
     runs: Option<[Mutex<Vec<Run<Wide>>>; 4]>,
     /// Graph and subject of what the load brings for them.
@@ -54,6 +57,7 @@ impl Replaced {
         let runs = named.map(|named| sorted(shared, snapshot, &named, &file, capacity));
         Ok(Self {
             graphs,
+            cancel: Arc::clone(&shared.options.cancel),
             runs: runs.transpose()?.map(|runs| runs.map(Mutex::new)),
             subjects: Mutex::new(RunBuilder::new(&file, capacity)),
         })
@@ -77,7 +81,7 @@ impl Replaced {
         match &self.runs {
             Some(runs) => {
                 let runs = std::mem::take(&mut *lock(&runs[order as usize]));
-                RemovedRows::sorted(runs)
+                RemovedRows::sorted(&self.cancel, runs)
             }
             None => self.rows_of(commit, order.into()),
         }
@@ -96,7 +100,8 @@ impl Replaced {
             },
             Intervals::new(&[], &[])?,
         );
-        Ok(RemovedRows::new(Removals::Tree(Box::new(reader))))
+        let rows = Removals::Tree(Box::new(reader));
+        Ok(RemovedRows::new(&self.cancel, rows))
     }
 
     /// Merges what the load brings, in the order of a permutation, and removes what it replaces.
@@ -137,7 +142,7 @@ impl Replaced {
         let capacity = 1;
         let none = RunBuilder::new(&SpillFile::new(&shared.space)?, capacity);
         let subjects = std::mem::replace(&mut *lock(&self.subjects), none);
-        let mut left = RemovedRows::sorted(subjects.finish(|_, _| {}).0)?;
+        let mut left = RemovedRows::sorted(&self.cancel, subjects.finish(|_, _| {}).0)?;
         let graphs = self.graphs.clone();
         Ok(Box::new(move |graph, subjects| {
             if !graphs.contains(graph) {
@@ -272,19 +277,22 @@ enum Removals {
 /// Removals in the order of a tree.
 pub(super) struct RemovedRows {
     source: Removals,
+    cancel: Arc<AtomicBool>,
     rows: Vec<Row>,
     at: usize,
     at_end: bool,
 }
 
 impl RemovedRows {
-    pub(super) fn sorted(runs: Vec<Run<Wide>>) -> Result<Self> {
-        Ok(Self::new(Removals::Sorted(MergedRuns::new(runs)?)))
+    /// Those of sorted runs; [`Error::Cancelled`] once `cancel` is set, as for all that are read.
+    pub(super) fn sorted(cancel: &Arc<AtomicBool>, runs: Vec<Run<Wide>>) -> Result<Self> {
+        Ok(Self::new(cancel, Removals::Sorted(MergedRuns::new(runs)?)))
     }
 
-    fn new(source: Removals) -> Self {
+    fn new(cancel: &Arc<AtomicBool>, source: Removals) -> Self {
         Self {
             source,
+            cancel: Arc::clone(cancel),
             rows: Vec::new(),
             at: 0,
             at_end: false,
@@ -304,6 +312,9 @@ impl RemovedRows {
 
     #[cold]
     fn refill(&mut self) -> Result<()> {
+        if self.cancel.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
         self.rows.clear();
         self.at = 0;
         match &mut self.source {

@@ -228,6 +228,8 @@ impl Replay {
     /// hold; behind the records with the old ids, so that whoever replays those has made them by then.
     fn place_of(&self, record: &LogRecord, numbering: u64) -> Place {
         match numbering.cmp(&self.base.numbering()) {
+            // A compaction that did not come to its end told commits with the numbering that the next one gave.
+            std::cmp::Ordering::Equal if record.commit <= self.commit => Place::Elsewhere,
             std::cmp::Ordering::Equal => Place::Here,
             std::cmp::Ordering::Greater if record.commit > self.commit => Place::Beyond,
             _ => Place::Elsewhere,

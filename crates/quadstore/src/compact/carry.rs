@@ -24,6 +24,8 @@
 //! What is carried at a time takes a part of the memory; where the budget does not allow for it, half of it is
 //! tried. The delta of the last round and of the records is there twice until the switch.
 
+use std::sync::atomic::Ordering;
+
 use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
 use stoa_storage::{ExtentId, LogMark, Lsn};
@@ -61,6 +63,8 @@ pub(super) struct Carry<'a> {
     checkpoint: CheckpointOptions,
     options: &'a BulkOptions,
     at_once: usize,
+    /// Whether others wait for the end; behind `commit`, which is to be dropped before.
+    running: Option<Running<'a>>,
 }
 
 impl<'a> Carry<'a> {
@@ -80,6 +84,7 @@ impl<'a> Carry<'a> {
             checkpoint,
             options,
             at_once: usize::try_from(at_once).unwrap_or(usize::MAX),
+            running: None,
         }
     }
 
@@ -95,7 +100,9 @@ impl<'a> Carry<'a> {
         }
         // Most of it, so that little is left when others wait.
         self.commit.checkpoint().sync_data()?;
-        let (_running, newest, mark) = self.keep_others_out()?;
+        let (running, newest, mark) = self.keep_others_out()?;
+        // Until what was written is given back, if this fails.
+        self.running = Some(running);
         self.carry_to(newest)?;
         self.commit.hold_blank_nodes(self.old.next_blank_node())?;
         let replaced = whole_extents(&self.old.0.base)?;
@@ -105,6 +112,7 @@ impl<'a> Carry<'a> {
             store,
             commit: over,
             options,
+            running: _running,
             ..
         } = self;
         options.progress.phase("carrying records", None);
@@ -116,6 +124,10 @@ impl<'a> Carry<'a> {
     fn keep_others_out(&mut self) -> Result<(Running<'a>, Snapshot, LogMark)> {
         let inner = &*self.store.0;
         loop {
+            inner.check_writable()?;
+            if self.options.cancel.load(Ordering::Relaxed) {
+                return Err(Error::Cancelled);
+            }
             {
                 let _committing = inner.committing();
                 let (newest, mark) = inner.newest_and_mark();
@@ -127,7 +139,8 @@ impl<'a> Carry<'a> {
                         return Ok((inner.keeper.running(), newest.unlisted(), mark));
                     }
                     // The root of another one is there, and the snapshot of it not yet.
-                    Ok(()) => self.commit.let_others_in(),
+                    Ok(()) if inner.keeper.is_running() => self.commit.let_others_in(),
+                    Ok(()) => return Err(Error::Internal("a root that was not taken into use")),
                     Err(stoa_storage::Error::CheckpointRunning) => {}
                     Err(error) => return Err(error.into()),
                 }

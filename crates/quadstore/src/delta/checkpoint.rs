@@ -52,10 +52,9 @@ impl QuadStore {
     /// If files cannot be read or written, if a checkpoint is running, or it was cancelled: nothing is
     /// changed then, and the delta is kept.
     pub fn checkpoint(&self, options: &CheckpointOptions) -> Result<bool> {
-        let Some(commit) = self.begin_checkpoint()? else {
+        let Some((commit, _running)) = self.begin_checkpoint()? else {
             return self.expire_roots();
         };
-        let _running = self.0.keeper.running();
         commit.write(options)?;
         Ok(true)
     }

@@ -211,7 +211,7 @@ proptest! {
                     }
                 }
                 After::End => match begun.take() {
-                    Some(begun) => begun.write(&checkpoint_options()).unwrap(),
+                    Some((begun, _running)) => begun.write(&checkpoint_options()).unwrap(),
                     None => {
                         fixture.quads.checkpoint(&checkpoint_options()).unwrap();
                         prop_assert!(fixture.quads.snapshot().delta().is_empty());

@@ -294,7 +294,7 @@ impl Commit<'_> {
         self.inner.log()?.sync_to(mark.position)?;
         self.checkpoint.mark_log(mark);
         self.checkpoint.commit(commit, &payload.encode()?)?;
-        let snapshot = self.base.reopen()?;
+        let snapshot = reopened(self.inner, &self.base)?;
         let committing = self.committing;
         let committing = committing.ok_or(Error::Internal("a commit that lets others in"))?;
         self.inner.publish(&committing, snapshot, mark);
@@ -361,7 +361,7 @@ impl Commit<'_> {
         self.checkpoint.mark_log(switch.mark);
         self.retain(switch.commit, switch.mark);
         self.checkpoint.commit(switch.commit, &payload.encode()?)?;
-        let snapshot = self.inner.newest().reopen()?;
+        let snapshot = reopened(self.inner, &self.inner.newest())?;
         let snapshot = snapshot.with_delta(switch.delta, switch.last);
         self.inner.publish(&committing, snapshot, switch.end);
         drop(committing);
@@ -380,7 +380,7 @@ impl Commit<'_> {
         self.checkpoint.mark_log(self.mark);
         self.retain(commit, self.mark);
         self.checkpoint.commit(commit, &payload.encode()?)?;
-        let snapshot = self.base.reopen()?;
+        let snapshot = reopened(self.inner, &self.base)?;
         let committing = self.committing;
         let committing = committing.ok_or(Error::Internal("a commit that lets others in"))?;
         self.inner.replace(&committing, snapshot);
@@ -412,7 +412,7 @@ impl Commit<'_> {
         self.retain(self.base.commit(), self.mark);
         self.checkpoint
             .commit(self.base.commit(), &payload.encode()?)?;
-        let snapshot = self.base.reopen()?;
+        let snapshot = reopened(self.inner, &self.base)?;
         let committing = self.inner.committing();
         let newest = self.inner.newest();
         let delta = newest.delta().above(self.base.delta());
@@ -548,4 +548,14 @@ fn subjects_in(snapshot: &Snapshot, graph: TermId, subjects: &[TermId]) -> Resul
         }
     }
     Ok(has)
+}
+
+/// The snapshot of the root that was just written. If it cannot be read nobody commits any more: what is in
+/// memory belongs to another root.
+fn reopened(inner: &Inner, before: &Snapshot) -> Result<Snapshot> {
+    before.reopen().map_err(|error| {
+        let reason = format!("the new root was written and cannot be read: {error}");
+        inner.store.refuse_writes(reason);
+        error
+    })
 }

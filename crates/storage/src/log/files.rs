@@ -76,14 +76,18 @@ impl Files {
         self.spares = short;
         let many = self.spares.len().saturating_sub(self.spare_files);
         surplus.extend(self.spares.drain(..many));
+        let mut first = Ok(());
         for file in surplus {
             // Who still reads it has it open.
             let name = file.name();
-            self.disk
-                .remove(&name)
-                .map_err(|error| Error::io(path(self.disk.as_ref(), &name), "remove", 0, error))?;
+            if let Err(error) = self.disk.remove(&name) {
+                // The next time it is tried again.
+                self.spares.push(file);
+                let error = Error::io(path(self.disk.as_ref(), &name), "remove", 0, error);
+                first = first.and(Err(error));
+            }
         }
-        Ok(())
+        first
     }
 
     fn write_piece(&mut self, batch: &Batch, from: usize, to: usize) -> Result<()> {
