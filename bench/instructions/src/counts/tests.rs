@@ -34,10 +34,10 @@ fn a_slowdown_of_two_percent_passes_and_one_of_five_does_not() {
 #[test]
 fn each_query_is_told() {
     let more = compare(&kept(1_000_000, 70), &kept(1_050_000, 70)).to_string();
-    let line = "join            1000000      1050000   1.050  MORE\n";
+    let line = "join             1000000      1050000   1.050  MORE\n";
     assert!(more.contains(line), "{more}");
     assert!(
-        more.contains("star               5000         5000   1.000\n"),
+        more.contains("star                5000         5000   1.000\n"),
         "{more}"
     );
     assert!(more.contains("make instructions-accept"), "{more}");

@@ -60,7 +60,7 @@ pub(super) async fn write<T: Send + 'static>(
 /// for the disk then.
 ///
 /// # Errors
-/// As [`write`].
+/// As [`write()`].
 pub(super) async fn submit<T: Send + 'static>(
     service: &Service,
     work: impl FnOnce(Box<dyn FnOnce(Result<T, Problem>) + Send>) + Send + 'static,
