@@ -25,7 +25,7 @@ use crate::driver::Target;
 mod base;
 mod change;
 
-use base::{Base, Record, SMALL};
+use base::{Base, FITTING_LENGTH, Record, SMALL};
 
 /// The target.
 pub const TARGET: Target = Target {
@@ -274,16 +274,25 @@ fn write(
     Ok(told)
 }
 
-/// Reads the log with exclusive access and appends two records, one short and one over several fragments.
+/// Reads the log with exclusive access and appends a short record or two, and often one over several
+/// fragments.
 fn append(disk: &SimulatedDisk, records: &mut Vec<Record>, way: usize) -> Result<(), Error> {
     let (_store, mut recovery) = find(disk, Access::Exclusive)?;
     recover(&mut recovery, records)?;
     let log = recovery.finish(SMALL)?;
-    for length in [24 + 8 * (way % 40), 6_000] {
+    let lengths: &[usize] = match way % 4 {
+        0 => &[FITTING_LENGTH],
+        1 => &[0, 1_000],
+        2 => &[FITTING_LENGTH, 6_000],
+        _ => &[24, 6_000],
+    };
+    for length in lengths {
         let commit = log.last_commit().saturating_add(1);
-        records.push(base::append(&log, commit, vec![0xa5; length])?);
+        let record = base::append(&log, commit, vec![0xa5; *length])?;
+        log.sync_to(record.end)?;
+        records.push(record);
     }
-    if way.is_multiple_of(2) {
+    if way.is_multiple_of(3) {
         log.close()?;
     }
     Ok(())

@@ -20,6 +20,11 @@ const fn options(file_bytes: u64) -> LogOptions {
     }
 }
 
+/// The length of a record that is torn where another one follows it.
+const TORN_LENGTH: usize = 200;
+/// That of a record which takes its place: with the first record of an opening it is as long.
+pub(super) const FITTING_LENGTH: usize = TORN_LENGTH - format::FRAGMENT_HEADER_BYTES;
+
 /// A record as it was appended.
 #[derive(Clone, Eq, PartialEq)]
 pub(super) struct Record {
@@ -54,6 +59,8 @@ pub(super) struct Base {
 enum Step {
     /// Commits a record of so many bytes.
     Record(usize),
+    /// Appends two records of so many bytes before either is durable.
+    Pair(usize),
     /// Gives up a record after so many bytes.
     GiveUp(usize),
     /// Commits two records at once, of which the first is torn when the log is opened anew.
@@ -64,10 +71,10 @@ enum Step {
     Reopen,
 }
 
-use Step::{Checkpoint, Close, GiveUp, Record as Rec, Reopen, Torn};
+use Step::{Checkpoint, Close, GiveUp, Pair, Record as Rec, Reopen, Torn};
 
-/// Logs of one file, of several, closed ones, with several openings and files that were used again; at
-/// last one of long records, over the window that readers have.
+/// Logs of one file, of several, closed ones, with several openings and files that were used again, with
+/// ends that nothing proves; at last one of long records, over the window that readers have.
 const PLANS: &[(u64, &[Step])] = &[
     (32_768, &[Rec(0), Rec(5), Rec(300), Rec(64), Rec(1_000)]),
     (
@@ -111,6 +118,10 @@ const PLANS: &[(u64, &[Step])] = &[
             Close,
         ],
     ),
+    // What was cut lies behind the end, to the byte.
+    (12_288, &[Rec(100), Torn(TORN_LENGTH), Rec(FITTING_LENGTH)]),
+    (32_768, &[Rec(40), Pair(TORN_LENGTH)]),
+    (12_288, &[Rec(40), Rec(9_000)]),
     (
         700_000,
         &[
@@ -164,7 +175,11 @@ impl Base {
         Ok(Self {
             files: making.files()?,
             records: making.records,
-            unproved: usize::from(!matches!(steps.last(), Some(Close))),
+            unproved: match steps.last() {
+                Some(Close) => 0,
+                Some(Pair(_)) => 2,
+                _ => 1,
+            },
         })
     }
 }
@@ -180,9 +195,18 @@ impl Making {
         };
         let commit = self.records.last().map_or(0, |record| record.commit) + 1;
         match step {
-            Rec(length) => self
-                .records
-                .push(append(&log, commit, payload(commit, length))?),
+            Rec(length) => {
+                let record = append(&log, commit, payload(commit, length))?;
+                log.sync_to(record.end)?;
+                self.records.push(record);
+            }
+            Pair(length) => {
+                for commit in [commit, commit + 1] {
+                    let record = append(&log, commit, payload(commit, length))?;
+                    self.records.push(record);
+                }
+                log.sync()?;
+            }
             GiveUp(length) => {
                 let mut left = length;
                 let given_up = log.append_from(7, commit, 0, &mut |buffer| {
@@ -242,7 +266,7 @@ fn torn(log: &Log, commit: u64, length: usize) -> Result<Lsn, Error> {
     Ok(log.commit(&[record, record], commit)?.start)
 }
 
-/// Commits a record.
+/// Appends a record, which is not durable yet.
 pub(super) fn append(log: &Log, commit: u64, payload: Vec<u8>) -> Result<Record, Error> {
     let [kind, ..] = commit.to_le_bytes();
     let new = NewRecord {
@@ -250,7 +274,7 @@ pub(super) fn append(log: &Log, commit: u64, payload: Vec<u8>) -> Result<Record,
         commit,
         payload: &payload,
     };
-    let appended = log.commit(&[new], commit.saturating_mul(1_000))?;
+    let appended = log.append(&[new], commit.saturating_mul(1_000))?;
     Ok(Record {
         start: appended.start,
         end: appended.mark.position,
