@@ -12,8 +12,8 @@
 //! ```
 //!
 //! A leader of the server's waits before it takes the batch, until as many have come as the last sync
-//! served, but no longer than half of what that took: those who commit again and again then share
-//! one sync, instead of two taking turns.
+//! served, but no longer than half of what that took and [`PATIENCE_MAX`]: those who commit again and again
+//! then share one sync, instead of two taking turns.
 //!
 //! # Concurrency
 //! One leader at a time. Functions are called without any lock, in the order in which they were left.
