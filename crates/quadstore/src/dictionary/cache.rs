@@ -8,6 +8,7 @@
 //! Sixteen shards, each under its own lock, which is held for a look-up or an insertion only. Each
 //! evicts by the clock: a block that was used since the hand last passed stays.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hashbrown::HashMap;
@@ -20,11 +21,12 @@ const SHARDS: usize = 16;
 /// What an entry costs beside its block, in bytes.
 const ENTRY_BYTES: u64 = 160;
 
-/// Where a block begins, extent and offset, and its checksum: an extent may be used again.
-type Key = (u64, u32, u32);
+/// The number of the partition, and where the block begins in it, extent and offset. The place alone will not do: it
+/// may be used again by another partition, even for the same bytes, which mean other terms under another model.
+type Key = (u64, u64, u32);
 
-fn key_of(part: &PartRef) -> Key {
-    (part.extent.to_u64(), part.offset, part.crc32c)
+fn key_of(partition: u64, part: &PartRef) -> Key {
+    (partition, part.extent.to_u64(), part.offset)
 }
 
 struct Slot {
@@ -47,6 +49,7 @@ pub(crate) struct BlockCache {
     shards: Vec<Mutex<Shard>>,
     budget: MemoryBudget,
     limit_bytes: u64,
+    partitions: AtomicU64,
 }
 
 impl BlockCache {
@@ -56,6 +59,7 @@ impl BlockCache {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             budget: budget.clone(),
             limit_bytes,
+            partitions: AtomicU64::new(0),
         });
         let weak = Arc::downgrade(&cache);
         budget.register(weak);
@@ -63,15 +67,23 @@ impl BlockCache {
     }
 
     fn shard(&self, key: Key) -> &Mutex<Shard> {
-        let mixed = (key.0 ^ u64::from(key.1).rotate_left(32)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let (partition, extent, offset) = key;
+        let mixed = extent ^ partition.rotate_left(48) ^ u64::from(offset).rotate_left(32);
+        let mixed = mixed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let index = usize::try_from(mixed >> 60).unwrap_or(0);
         self.shards
             .get(index)
             .expect("four bits number sixteen shards")
     }
 
-    pub(crate) fn get(&self, part: &PartRef) -> Option<Arc<Block>> {
-        let key = key_of(part);
+    /// A number for a partition that no other one of this cache has or had.
+    pub(crate) fn register_partition(&self) -> u64 {
+        self.partitions.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The block of the partition with this number, if it is here.
+    pub(crate) fn get(&self, partition: u64, part: &PartRef) -> Option<Arc<Block>> {
+        let key = key_of(partition, part);
         let mut shard = self
             .shard(key)
             .lock()
@@ -85,13 +97,13 @@ impl BlockCache {
     }
 
     /// Keeps `block` if there is room for it.
-    pub(crate) fn insert(&self, part: &PartRef, block: &Arc<Block>) {
+    pub(crate) fn insert(&self, partition: u64, part: &PartRef, block: &Arc<Block>) {
         let bytes = block.entries.memory_bytes() as u64 + ENTRY_BYTES;
         let share = self.limit_bytes / SHARDS as u64;
         if bytes > share / 4 {
             return;
         }
-        let key = key_of(part);
+        let key = key_of(partition, part);
         // Evicted blocks are dropped after the lock.
         let mut evicted = Vec::new();
         let mut shard = self

@@ -175,7 +175,7 @@ impl Dictionary {
                 .find(|known| known.descriptor == partition);
             dictionary.partitions.push(match known {
                 Some(known) => Arc::clone(known),
-                None => Arc::new(PartitionReader::new(partition)),
+                None => Arc::new(PartitionReader::new(partition, &self.source)),
             });
         }
         Ok(dictionary)

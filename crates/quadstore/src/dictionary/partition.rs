@@ -185,6 +185,8 @@ impl Permuted {
 /// A partition that can be read.
 pub(crate) struct PartitionReader {
     pub(crate) descriptor: Partition,
+    /// In the cache of decoded blocks.
+    number: u64,
     models: Vec<Arc<ModelSlot>>,
 }
 
@@ -233,8 +235,9 @@ pub(crate) struct Source {
 }
 
 impl PartitionReader {
-    pub(crate) fn new(descriptor: Partition) -> Self {
+    pub(crate) fn new(descriptor: Partition, source: &Source) -> Self {
         Self {
+            number: source.cache.register_partition(),
             models: descriptor.models.iter().map(|_| Arc::default()).collect(),
             descriptor,
         }
@@ -487,7 +490,7 @@ pub(crate) fn read_blocks_keeping(
 ) -> Result<Vec<Arc<Block>>> {
     let mut blocks: Vec<Option<Arc<Block>>> = wanted
         .iter()
-        .map(|(_, child)| source.cache.get(&child.part))
+        .map(|(partition, child)| source.cache.get(partition.number, &child.part))
         .collect();
     let missing: Vec<PartRef> = wanted
         .iter()
@@ -502,7 +505,7 @@ pub(crate) fn read_blocks_keeping(
                 let part = parts.next().ok_or(Error::Internal("a part was not read"))?;
                 let decoded = partition.decode(&source.store, &part)?;
                 if keep {
-                    source.cache.insert(&child.part, &decoded);
+                    source.cache.insert(partition.number, &child.part, &decoded);
                 }
                 *block = Some(decoded);
             }

@@ -532,6 +532,61 @@ fn partitions_stay_few() {
     assert_eq!(problems, Vec::<String>::new());
 }
 
+/// Terms that take the place on disk of others, which they only differ from in what the model of their
+/// partition tells: blocks are the same bytes at the same place, and mean other terms.
+#[test]
+fn terms_in_the_place_of_others_read_as_written() {
+    let fixture = Fixture::new();
+    let mut dictionary = Dictionary::open(&fixture.store, &[]).unwrap();
+    let mut earlier: Vec<PartRef> = Vec::new();
+    let mut same_bytes = 0;
+    for generation in 0..8_u64 {
+        let mut keys: Vec<Key> = (0..20_000_u64)
+            .map(|place| format!("urn:order:{}-{place}", 1_795_311_575_000 + generation * 7))
+            .map(String::into_bytes)
+            .collect();
+        keys.sort();
+        let checkpoint = fixture.store.begin().unwrap();
+        let options = PartitionOptions {
+            kind: Kind::Iri,
+            first_payload: 0,
+            threads: 0,
+        };
+        let partition = std::thread::scope(|scope| {
+            let mut writer = PartitionWriter::start(scope, &checkpoint, options).unwrap();
+            for key in &keys {
+                writer.push(key).unwrap();
+            }
+            writer.finish().unwrap()
+        });
+        let nothing = dictionary.reopen(&[]).unwrap();
+        let root = nothing.add(vec![partition], &checkpoint).unwrap();
+        let old = dictionary.of_kind(Kind::Iri);
+        dictionary.free(old, &checkpoint).unwrap();
+        checkpoint.commit(generation + 1, &root).unwrap();
+        dictionary = dictionary.reopen(&root).unwrap();
+        let mut parts = Vec::new();
+        let partition = &dictionary.of_kind(Kind::Iri)[0];
+        let index = &partition.descriptor.index;
+        let mut take = |part, _| {
+            parts.push(part);
+            Ok(())
+        };
+        index.visit(&fixture.store, &mut take).unwrap();
+        same_bytes += parts.iter().filter(|part| earlier.contains(part)).count();
+        earlier.extend(parts);
+        let ids: Vec<TermId> = (0..20_000)
+            .map(|place| TermId::new(Kind::Iri, place))
+            .collect();
+        let mut texts = TermTexts::default();
+        dictionary.texts(&ids, &mut texts).unwrap();
+        for (place, key) in keys.iter().enumerate() {
+            assert_eq!(texts.get(place), key.as_slice(), "generation {generation}");
+        }
+    }
+    assert!(same_bytes > 0, "the test does not test what it says");
+}
+
 #[test]
 fn the_same_term_in_two_runs_is_reported() {
     let mut fixture = Fixture::new();
