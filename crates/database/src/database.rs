@@ -283,7 +283,14 @@ impl Database {
     /// # Errors
     /// `Syntax`, `Unsupported`, `LimitExceeded`, and what the disk gives.
     pub fn prepare(&self, text: &str, options: &QueryOptions) -> Result<Query> {
-        self.state(options.at.as_ref())?.prepare(text, options)
+        let Some(at) = &options.at else {
+            return self.now().prepare(text, options);
+        };
+        let clock = self.runtime().clock();
+        let begun = clock.monotonic();
+        let state = self.state(Some(at), options.timeout, &options.cancel)?;
+        let spent = clock.monotonic().saturating_sub(begun);
+        state.prepare(text, &options.after(spent))
     }
 
     /// Writes all quads to `out`; returns how many.

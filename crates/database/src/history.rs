@@ -4,9 +4,13 @@ use oxsdatatypes::{DateTime, DayTimeDuration, Decimal};
 pub use stoa_quadstore::{CommitInfo, Retention};
 use stoa_quadstore::{QuadStore, Snapshot};
 
+use std::time::Duration;
+
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::moment::Moment;
+use crate::query::CancelHandle;
+use crate::runtime::Clock;
 
 impl Database {
     /// Which earlier commits are kept; it is stored in the database.
@@ -128,12 +132,21 @@ pub(crate) fn commit_of(store: &QuadStore, moment: &Moment) -> Result<u64> {
     }
 }
 
-/// What is read at a moment; the last commit if none is named.
-pub(crate) fn snapshot(store: &QuadStore, at: Option<&Moment>) -> Result<Snapshot> {
-    Ok(match at {
-        None => store.snapshot(),
-        Some(moment) => store.at(commit_of(store, moment)?)?,
-    })
+/// What is read at a moment, unless it takes longer than `timeout` to make.
+pub(crate) fn snapshot(
+    store: &QuadStore,
+    at: &Moment,
+    timeout: Option<Duration>,
+    cancel: &CancelHandle,
+    clock: &dyn Clock,
+) -> Result<Snapshot> {
+    let end = timeout.map(|timeout| clock.monotonic().saturating_add(timeout));
+    let is_late = || end.is_some_and(|end| clock.monotonic() >= end);
+    let commit = commit_of(store, at)?;
+    match store.at(commit, &|| cancel.is_cancelled() || is_late()) {
+        Err(stoa_quadstore::Error::Cancelled) if !cancel.is_cancelled() => Err(Error::Timeout),
+        snapshot => Ok(snapshot?),
+    }
 }
 
 /// A time in microseconds since 1970 as `xsd:dateTime` in UTC, `1970-01-01T00:00:01.5Z`.

@@ -190,6 +190,17 @@ impl Default for QueryOptions {
     }
 }
 
+impl QueryOptions {
+    /// The same with what is left of the time after some was spent.
+    #[must_use]
+    pub fn after(&self, spent: Duration) -> Self {
+        Self {
+            timeout: self.timeout.map(|timeout| timeout.saturating_sub(spent)),
+            ..self.clone()
+        }
+    }
+}
+
 /// How an update is run.
 #[derive(Clone, Debug, Default)]
 pub struct UpdateOptions {

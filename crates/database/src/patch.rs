@@ -55,12 +55,12 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// `NoSuchCommit` if one of them is not there, and what the disk gives.
+    /// `NoSuchCommit` if one of them is not there, `Cancelled`, and what the disk gives.
     pub fn diff(&self, from: &Moment, to: &Moment, cancel: &CancelHandle) -> Result<Patch> {
         let store = self.store();
         let (from, to) = (commit_of(store, from)?, commit_of(store, to)?);
         Ok(Patch {
-            difference: store.difference(from, to)?,
+            difference: store.difference(from, to, &|| cancel.is_cancelled())?,
             cancel: cancel.clone(),
             lines: PatchLines::default(),
             changes: Vec::new(),

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
+use std::time::Duration;
 
 use oxrdf::NamedNode;
 use stoa_quadstore::Snapshot;
@@ -33,7 +34,8 @@ impl fmt::Debug for State {
 }
 
 impl Database {
-    /// The state at a moment; without one, as it is now.
+    /// The state at a moment; without one, as it is now. An earlier one is made of a checkpoint and the log behind
+    /// it, which ends with `timeout` or `cancel`; who asks for it again, or for the one after it, gets it sooner.
     ///
     /// ```
     /// # use stoa_database::*;
@@ -44,22 +46,31 @@ impl Database {
     /// database.set_retention(Retention::All)?;
     /// database.update("INSERT DATA { <http://a/s> <http://a/p> 1 }", &UpdateOptions::default())?;
     /// database.update("CLEAR ALL", &UpdateOptions::default())?;
-    /// let first = database.state(Some(&Moment::Commit(1)))?;
+    /// let cancel = CancelHandle::new();
+    /// let first = database.state(Some(&Moment::Commit(1)), None, &cancel)?;
     /// assert_eq!((first.commit(), first.count_statements(&StatementGraphs::All)?), (1, 1));
     /// let mut dump = Vec::new();
-    /// first.dump(DumpFormat::NQuads, &mut dump, &CancelHandle::new())?;
+    /// first.dump(DumpFormat::NQuads, &mut dump, &cancel)?;
     /// assert!(dump.starts_with(b"<http://a/s> "));
-    /// assert_eq!(database.state(None)?.commit(), 2);
+    /// assert_eq!(database.state(None, None, &cancel)?.commit(), 2);
     /// # Ok::<_, Error>(())
     /// ```
     ///
     /// # Errors
-    /// `NoSuchCommit` if it is not there yet or is not kept any more, `MemoryExceeded`, and what the disk gives.
-    pub fn state(&self, at: Option<&Moment>) -> Result<State> {
-        Ok(State {
-            runtime: self.runtime().clone(),
-            snapshot: history::snapshot(self.store(), at)?,
-        })
+    /// `NoSuchCommit` if it is not there yet or is not kept any more, `Timeout`, `Cancelled`, `MemoryExceeded`, and
+    /// what the disk gives.
+    pub fn state(
+        &self,
+        at: Option<&Moment>,
+        timeout: Option<Duration>,
+        cancel: &CancelHandle,
+    ) -> Result<State> {
+        let (store, runtime) = (self.store(), self.runtime());
+        let snapshot = match at {
+            None => store.snapshot(),
+            Some(at) => history::snapshot(store, at, timeout, cancel, &*runtime.clock())?,
+        };
+        Ok(State::of(runtime, snapshot))
     }
 }
 

@@ -2,11 +2,12 @@
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use oxrdf::{NamedNode, Term};
 use stoa_database::{
-    Access, CancelHandle, Database, DumpFormat, Durability, Error, OpenOptions, Runtime,
-    RuntimeOptions,
+    Access, CancelHandle, Database, DumpFormat, Durability, Error, Moment, OpenOptions,
+    QueryOptions, QueryResult, Retention, Runtime, RuntimeOptions, StatementGraphs,
 };
 use stoa_quadstore::{Changes, NewTerms};
 use stoa_storage::{Crash, Faults, SimulatedDisk};
@@ -118,6 +119,38 @@ fn a_reader_of_an_earlier_commit_is_told() {
     drop(held);
     let log = database.log_info();
     assert_eq!((log.oldest_snapshot, log.held_back_bytes), (4, 0));
+}
+
+/// Making an earlier state ends with the time that there is for it, which is that of the query, or when it is
+/// cancelled.
+#[test]
+fn an_earlier_state_is_made_in_time_or_not_at_all() {
+    let disk = SimulatedDisk::new(2);
+    let database = open(&disk);
+    database.set_retention(Retention::All).unwrap();
+    for number in 0..3 {
+        commit(&database, number, 1).unwrap();
+    }
+    let first = Moment::Commit(1);
+    let cancel = CancelHandle::new();
+    let late = database.state(Some(&first), Some(Duration::ZERO), &cancel);
+    assert!(matches!(late, Err(Error::Timeout)), "{late:?}");
+    let mut options = QueryOptions {
+        at: Some(first),
+        timeout: Some(Duration::ZERO),
+        ..QueryOptions::default()
+    };
+    let late = database.prepare("ASK {}", &options).err();
+    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
+    cancel.cancel();
+    let cancelled = database.state(Some(&first), None, &cancel);
+    assert!(matches!(cancelled, Err(Error::Cancelled)), "{cancelled:?}");
+    options.timeout = Some(Duration::from_secs(3_600));
+    let state = database.state(Some(&first), options.timeout, &CancelHandle::new());
+    let all = StatementGraphs::All;
+    assert_eq!(state.unwrap().count_statements(&all).unwrap(), 1);
+    let found = database.query("ASK {}", &options).unwrap();
+    assert!(matches!(found, QueryResult::Boolean(true)));
 }
 
 #[test]

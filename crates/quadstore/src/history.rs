@@ -11,11 +11,13 @@
 //! expires as any other. The setting has a lock of its own, which nobody holds while taking another.
 
 mod difference;
+mod earlier;
 mod feed;
 mod list;
 mod retention;
 
 pub use difference::{Difference, QuadChange};
+pub(crate) use earlier::{Begin, Earlier};
 pub use feed::{CommitChanges, Feed};
 pub use list::{CommitInfo, CommitList};
 pub use retention::Retention;
@@ -25,7 +27,6 @@ use std::task::Waker;
 
 use stoa_storage::{Durability, LogReader, LogRecord, Lsn, Reservation, RetainedRoot};
 
-use crate::commit::PAYLOAD_BYTES_KEPT;
 use crate::error::{Error, Result};
 use crate::quad_store::{Inner, QuadStore};
 use crate::snapshot::Snapshot;
@@ -114,66 +115,12 @@ impl QuadStore {
         self.0.oldest(&roots, self.0.published().commit())
     }
 
-    /// The state after a commit.
-    ///
-    /// # Errors
-    /// [`Error::CommitUnknown`], [`Error::CommitExpired`]; what the files give, and if the memory budget does
-    /// not allow for what the log tells between a checkpoint and the commit.
-    pub fn at(&self, commit: u64) -> Result<Snapshot> {
-        let published = self.snapshot();
-        let last = published.commit();
-        if commit == last {
-            return Ok(published);
-        }
-        if commit > last {
-            return Err(Error::CommitUnknown { commit, last });
-        }
-        let roots = self.0.roots();
-        let oldest = self.0.oldest(&roots, last);
-        let base = roots.iter().rfind(|root| root.commit <= commit);
-        let base = base.filter(|_| commit >= oldest);
-        let base = base.ok_or(Error::CommitExpired { commit, oldest })?;
-        let opened = self.0.open_root(base, &published)?;
-        let opened = opened.ok_or(Error::CommitExpired { commit, oldest })?;
-        match self.followed_to(opened, base, commit) {
-            Err(Error::Storage(stoa_storage::Error::LogReleased { .. })) => {
-                Err(Error::CommitExpired { commit, oldest })
-            }
-            snapshot => snapshot,
-        }
-    }
-
-    /// The state after a commit, from that of the last root before it.
-    pub(crate) fn followed_to(
-        &self,
-        opened: Snapshot,
-        base: &RetainedRoot,
-        commit: u64,
-    ) -> Result<Snapshot> {
-        if opened.commit() == commit {
-            return Ok(opened);
-        }
-        let mut records = self.0.records_behind(base)?;
-        let mut replay = self.replay(opened);
-        let mut payload = Vec::new();
-        while replay.commit() < commit
-            && let Some(record) = records.next()?
-        {
-            let room = self.0.read_payload(&mut records, &record, &mut payload)?;
-            replay.follow_in_memory(&record, &payload)?;
-            drop(room);
-            if payload.capacity() > PAYLOAD_BYTES_KEPT {
-                payload = Vec::new();
-            }
-        }
-        if replay.commit() < commit {
-            return Err(Error::Internal("a log that ends before a commit"));
-        }
-        replay.finish()
-    }
-
     /// The state that the next compaction after a snapshot found, as that of both numberings.
-    pub(crate) fn next_compaction(&self, after: &Snapshot) -> Result<[Snapshot; 2]> {
+    pub(crate) fn next_compaction(
+        &self,
+        after: &Snapshot,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<[Snapshot; 2]> {
         let roots = self.0.roots();
         let like = self.snapshot();
         let expired = || Error::CommitExpired {
@@ -200,7 +147,7 @@ impl QuadStore {
         let base = base.filter(|_| old.numbers_as(after) && !new.numbers_as(after));
         // Otherwise its root has expired meanwhile.
         let base = base.ok_or_else(expired)?;
-        let old = self.followed_to(old, base, new.commit())?;
+        let old = self.state_after(Begin::at(old, base), new.commit(), is_cancelled)?;
         Ok([old, new])
     }
 

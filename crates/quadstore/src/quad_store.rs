@@ -25,7 +25,7 @@ use stoa_storage::{
 use crate::check::{CheckProgress, CheckReport, check};
 use crate::commit::{CommitLimits, Keeper, QuadStoreOptions, Recent, Running};
 use crate::error::{Error, Result};
-use crate::history::Retention;
+use crate::history::{Earlier, Retention};
 use crate::info::Info;
 use crate::permutation::TreeLimits;
 use crate::root::Scheme;
@@ -64,6 +64,8 @@ pub(crate) struct Inner {
     pub(crate) keeper: Keeper,
     /// Which earlier commits are kept from the next checkpoint on.
     pub(crate) retention: Mutex<Retention>,
+    /// Earlier states that were asked for lately.
+    pub(crate) earlier: Earlier,
     /// Whether commits were made that the log does not have: no root is kept then.
     pub(crate) is_restored: AtomicBool,
     /// Who is to be told of the next commit.
@@ -146,6 +148,7 @@ impl QuadStore {
             is_closed: AtomicBool::new(false),
             keeper: Keeper::default(),
             retention: Mutex::new(retention),
+            earlier: Earlier::default(),
             is_restored: AtomicBool::new(false),
             watchers: Mutex::default(),
             limits,

@@ -76,6 +76,33 @@ pub(crate) struct State {
     holding: Holding,
 }
 
+/// A state that is kept and that nobody reads: it is not told among those that somebody holds.
+pub(crate) struct Unread {
+    base: Arc<Base>,
+    delta: Delta,
+    commit: u64,
+}
+
+impl Unread {
+    /// For a reader.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        Snapshot::over(Arc::clone(&self.base), self.delta.clone(), self.commit)
+    }
+
+    /// The number of the checkpoint whose root it stands over.
+    pub(crate) fn checkpoint(&self) -> u64 {
+        self.base.root.checkpoint
+    }
+
+    pub(crate) fn commit(&self) -> u64 {
+        self.commit
+    }
+
+    pub(crate) fn delta(&self) -> &Delta {
+        &self.delta
+    }
+}
+
 /// Which rows a graph set leaves.
 enum Visible {
     Nothing,
@@ -215,6 +242,15 @@ impl Snapshot {
     /// The same root under another version of the delta.
     pub(crate) fn with_delta(&self, delta: Delta, commit: u64) -> Self {
         Self::over(Arc::clone(&self.0.base), delta, commit)
+    }
+
+    /// The same state while nobody reads it.
+    pub(crate) fn unread(&self) -> Unread {
+        Unread {
+            base: Arc::clone(&self.0.base),
+            delta: self.0.delta.clone(),
+            commit: self.0.commit,
+        }
     }
 
     /// The last checkpoint alone, without what was committed since.

@@ -147,12 +147,15 @@ impl Run {
             return Ok(());
         }
         let commit = oldest + self.random.below(last - oldest);
-        let snapshot = store.at(commit);
+        let snapshot = store.at(commit, &|| false);
         let snapshot = snapshot.map_err(|error| format!("no commit {commit}: {error:?}"))?;
         if read(&snapshot) != self.states[commit as usize] {
             return Err(format!("earlier commit {commit} is another one"));
         }
-        match oldest.checked_sub(1).map(|expired| store.at(expired)) {
+        match oldest
+            .checked_sub(1)
+            .map(|expired| store.at(expired, &|| false))
+        {
             None | Some(Err(Error::CommitExpired { .. })) => Ok(()),
             Some(_) => Err(format!("a commit before {oldest} can be read")),
         }

@@ -388,7 +388,7 @@ fn apply(quads: &mut Model, told: &[QuadChange], snapshot: &Snapshot) {
 /// Every commit reads as it did; it is listed, and the differences lead from one to the other.
 fn assert_history(store: &QuadStore, work: &mut Work) {
     for (commit, state) in (0..).zip(&work.states) {
-        let snapshot = store.at(commit).unwrap();
+        let snapshot = store.at(commit, &|| false).unwrap();
         assert_eq!(snapshot.commit(), commit);
         assert_shows(&snapshot, state);
     }
@@ -401,7 +401,8 @@ fn assert_history(store: &QuadStore, work: &mut Work) {
         let last = work.last();
         let [from, to] = [(); 2].map(|()| work.random.below(last + 1));
         let mut quads = work.states[from as usize].quads.clone();
-        let (mut difference, mut told) = (store.difference(from, to).unwrap(), Vec::new());
+        let (mut difference, mut told) =
+            (store.difference(from, to, &|| false).unwrap(), Vec::new());
         loop {
             difference.next(7, &mut told).unwrap();
             if told.is_empty() {

@@ -15,6 +15,7 @@ mod terms;
 #[path = "model/writing.rs"]
 mod writing;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -139,7 +140,7 @@ impl Run {
                 Some(before) => self.infos[before as usize].time_us,
                 None => 0,
             };
-            match store.at(commit) {
+            match store.at(commit, &|| false) {
                 Ok(snapshot) if commit >= oldest => {
                     assert_eq!(snapshot.commit(), commit);
                     assert_reads_as(&snapshot, &self.states[commit as usize]);
@@ -171,7 +172,7 @@ impl Run {
         expected.retain(|info| info.commit < middle);
         assert_eq!(listed(Some(middle)), expected);
         let (commit, last) = (self.last() + 1, self.last());
-        let error = store.at(commit).err().unwrap();
+        let error = store.at(commit, &|| false).err().unwrap();
         assert!(
             matches!(error, Error::CommitUnknown { commit: asked, last: told } if asked == commit && told == last),
             "{error:?}"
@@ -193,7 +194,7 @@ fn nothing_is_kept_unless_that_was_chosen() {
         let quads = random.quads(5, false);
         write(&store, &store.snapshot(), &[], &quads).unwrap();
     }
-    let error = store.at(2).err().unwrap();
+    let error = store.at(2, &|| false).err().unwrap();
     assert!(
         matches!(
             error,
@@ -204,14 +205,14 @@ fn nothing_is_kept_unless_that_was_chosen() {
         ),
         "{error:?}"
     );
-    assert_eq!(store.at(3).unwrap().commit(), 3);
+    assert_eq!(store.at(3, &|| false).unwrap().commit(), 3);
     store.set_retention(Retention::Commits(7)).unwrap();
     drop(store);
     let store = reopen(&disk);
     assert_eq!(store.retention(), Retention::Commits(7));
     // What the log still had when it was chosen.
     assert_eq!(store.oldest_commit(), 0);
-    assert_eq!(store.at(0).unwrap().quads(), 0);
+    assert_eq!(store.at(0, &|| false).unwrap().quads(), 0);
 }
 
 #[test]
@@ -307,7 +308,7 @@ fn commits_differ_as_their_models_do() {
         for _ in 0..40 {
             let pair = [(); 2].map(|()| run.random.below(run.last() + 1));
             let [from, to] = pair;
-            let mut difference = store.difference(from, to).unwrap();
+            let mut difference = store.difference(from, to, &|| false).unwrap();
             let snapshot = difference.snapshot().clone();
             let (mut added, mut removed) = (Model::new(), Model::new());
             let (mut changes, mut known) = (Vec::new(), BTreeMap::new());
@@ -343,7 +344,9 @@ fn who_reads_an_earlier_commit_keeps_it() {
     let store = run.create();
     store.set_retention(Retention::All).unwrap();
     run.steps(&store, 20);
-    let readers: Vec<_> = (0..20).map(|commit| store.at(commit).unwrap()).collect();
+    let readers: Vec<_> = (0..20)
+        .map(|commit| store.at(commit, &|| false).unwrap())
+        .collect();
     store.set_retention(Retention::None).unwrap();
     run.steps(&store, 20);
     for reader in &readers {
@@ -359,22 +362,24 @@ fn who_reads_an_earlier_commit_keeps_it() {
     assert_sound(&store);
 }
 
+/// A quad with a text of a megabyte.
+fn large_quad(number: u64) -> model::ModelQuad {
+    let text = format!("\"{number}{}\"", "x".repeat(1 << 20));
+    let iri = |name: &str| model::ModelTerm::Iri(format!("urn:{name}"));
+    [
+        iri("s"),
+        iri("p"),
+        model::ModelTerm::Literal(text),
+        model::ModelTerm::DefaultGraph,
+    ]
+}
+
 /// What the log tells between a root and a commit is reserved of the memory budget, and so is what a store
 /// that is opened for reading makes of the log; who may write makes room.
 #[test]
 fn commits_that_are_made_again_take_no_memory_beyond_the_budget() {
     const COMMITS: u64 = 12;
     let run = Run::new(31);
-    let quad = |number: u64| {
-        let text = format!("\"{number}{}\"", "x".repeat(1 << 20));
-        let iri = |name: &str| model::ModelTerm::Iri(format!("urn:{name}"));
-        [
-            iri("s"),
-            iri("p"),
-            model::ModelTerm::Literal(text),
-            model::ModelTerm::DefaultGraph,
-        ]
-    };
     let open = |budget: &MemoryBudget, access| {
         let cache = Cache::new(budget, 1 << 20);
         let store = Store::open(Arc::new(run.disk.clone()), cache, access).unwrap();
@@ -386,7 +391,7 @@ fn commits_that_are_made_again_take_no_memory_beyond_the_budget() {
     let store = run.create();
     store.set_retention(Retention::All).unwrap();
     for number in 0..COMMITS {
-        write(&store, &store.snapshot(), &[], &[quad(number)]).unwrap();
+        write(&store, &store.snapshot(), &[], &[large_quad(number)]).unwrap();
     }
     drop(store);
     let small = MemoryBudget::new(6 << 20);
@@ -398,12 +403,62 @@ fn commits_that_are_made_again_take_no_memory_beyond_the_budget() {
     let large = MemoryBudget::new(256 << 20);
     let store = open(&large, Access::Exclusive).unwrap();
     let roots = store.store().retained();
-    for commit in 0..COMMITS {
+    let before = large.used();
+    // Backwards, so that none goes on from one before it.
+    for commit in (0..COMMITS).rev() {
         let base = roots.iter().rfind(|root| root.commit <= commit).unwrap();
-        let before = large.used();
-        let snapshot = store.at(commit).unwrap();
+        let snapshot = store.at(commit, &|| false).unwrap();
         assert_eq!(snapshot.quads(), commit);
         let made = commit - base.commit;
-        assert!(large.used() - before >= made << 20, "{made} commits");
+        assert!(large.used() >= before + (made << 20), "{made} commits");
     }
+}
+
+/// Who asks for a state again reads nothing of the log, and who asks for a later one only what lies between; what
+/// is kept for that counts as held by nobody, and goes where commits need the memory or its root expires.
+#[test]
+fn states_that_were_asked_for_are_kept() {
+    const COMMITS: u64 = 12;
+    let run = Run::new(33);
+    let budget = MemoryBudget::new(512 << 20);
+    let cache = Cache::new(&budget, 1 << 20);
+    let store = Store::create(Arc::new(run.disk.clone()), cache, Identity::new(7));
+    let store = QuadStore::open_with(store.unwrap(), run.options()).unwrap();
+    store.set_retention(Retention::All).unwrap();
+    for number in 0..COMMITS {
+        write(&store, &store.snapshot(), &[], &[large_quad(number)]).unwrap();
+    }
+    let records_read = |commit| {
+        let read = Cell::new(0);
+        let count = || {
+            read.set(read.get() + 1);
+            false
+        };
+        let snapshot = store.at(commit, &count).unwrap();
+        assert_eq!((snapshot.commit(), snapshot.quads()), (commit, commit));
+        read.get()
+    };
+    let kept = || {
+        let before = budget.used();
+        let read = [6, 6, 4, 6, 7, 4].map(records_read);
+        assert_eq!(read, [6, 0, 4, 0, 1, 0]);
+        budget.used() - before
+    };
+    assert!(kept() >= 6 << 20);
+    assert_eq!(store.info().unwrap().log.oldest_snapshot, COMMITS);
+    assert!(matches!(
+        store.at(3, &|| true).err(),
+        Some(Error::Cancelled)
+    ));
+    assert_eq!(records_read(3), 3);
+    // A commit takes what is kept.
+    let free = budget.limit() - budget.used();
+    let taken = budget.try_reserve(free - (1 << 20)).unwrap();
+    write(&store, &store.snapshot(), &[], &[large_quad(COMMITS)]).unwrap();
+    drop(taken);
+    assert!(kept() >= 6 << 20);
+    let before = budget.used();
+    store.set_retention(Retention::None).unwrap();
+    assert!(before - budget.used() >= 6 << 20);
+    assert_sound(&store);
 }

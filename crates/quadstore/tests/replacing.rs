@@ -251,7 +251,7 @@ fn assert_history(store: &QuadStore, states: &[Model]) {
         assert!(model == *state, "the feed tells of another state");
     }
     let last = states.len() as u64 - 1;
-    let mut back: Difference = store.difference(last, 1).unwrap();
+    let mut back: Difference = store.difference(last, 1, &|| false).unwrap();
     let (mut changes, snapshot) = (Vec::new(), back.snapshot().clone());
     loop {
         back.next(100, &mut changes).unwrap();
@@ -262,7 +262,10 @@ fn assert_history(store: &QuadStore, states: &[Model]) {
     }
     assert!(model == states[1]);
     for commit in (1..states.len()).step_by(3) {
-        assert_reads_as(&store.at(commit as u64).unwrap(), &states[commit]);
+        assert_reads_as(
+            &store.at(commit as u64, &|| false).unwrap(),
+            &states[commit],
+        );
     }
 }
 

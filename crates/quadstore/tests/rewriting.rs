@@ -238,7 +238,7 @@ fn every_commit_of_many_is_kept_if_that_is_asked_for() {
     assert_eq!(store.oldest_commit(), 0);
     let in_a_round = QUADS / A_COMMIT;
     for commit in 0..=commits {
-        let snapshot = store.at(first + commit).unwrap();
+        let snapshot = store.at(first + commit, &|| false).unwrap();
         let (round, again) = (commit / in_a_round, commit % in_a_round * A_COMMIT);
         assert!(
             scan(&snapshot) == expected(QUADS, round, again),

@@ -234,8 +234,12 @@ impl Inner {
         Ok(effective)
     }
 
-    /// Ends those who read the oldest commit; `false` if there are none, or it took too long.
+    /// Lets go of earlier states that are kept, or else ends those who read the oldest commit; `false` if
+    /// there are none, or it took too long.
     fn expire_oldest(&self) -> bool {
+        if self.earlier.release() {
+            return true;
+        }
         let published = self.published();
         published.held().expire_oldest(published.commit(), PATIENCE)
     }

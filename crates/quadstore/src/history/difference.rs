@@ -74,12 +74,18 @@ impl QuadStore {
     ///
     /// # Errors
     /// As [`QuadStore::at`] for both.
-    pub fn difference(&self, from: u64, to: u64) -> Result<Difference> {
-        let (mut earlier, later) = (self.at(from.min(to))?, self.at(from.max(to))?);
+    pub fn difference(
+        &self,
+        from: u64,
+        to: u64,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<Difference> {
+        let mut earlier = self.at(from.min(to), is_cancelled)?;
+        let later = self.at(from.max(to), is_cancelled)?;
         let is_reverse = from > to;
         let mut rest = Vec::new();
         while !earlier.numbers_as(&later) {
-            let [old, new] = self.next_compaction(&earlier)?;
+            let [old, new] = self.next_compaction(&earlier, is_cancelled)?;
             rest.push(Leg::of(&earlier, old, is_reverse)?);
             earlier = new;
         }

@@ -11,6 +11,7 @@
 use stoa_storage::{LogReader, LogRecord, Lsn};
 
 use super::difference::{Difference, QuadChange};
+use super::earlier::Begin;
 use super::list::CommitInfo;
 use crate::commit::record;
 use crate::error::{Error, Result};
@@ -189,7 +190,8 @@ impl Feed {
         let Some(opened) = self.store.0.open_root(base, &self.store.snapshot())? else {
             return Ok(None);
         };
-        match self.store.followed_to(opened, base, record.commit) {
+        let begin = Begin::at(opened, base);
+        match self.store.state_after(begin, record.commit, &|| false) {
             Err(Error::Storage(stoa_storage::Error::LogReleased { .. })) => Ok(None),
             snapshot => snapshot.map(Some),
         }

@@ -391,9 +391,11 @@ impl Commit<'_> {
 
     /// Says which earlier roots stay.
     fn retain(&self, commit: u64, mark: LogMark) {
-        if let Some(first) = self.inner.first_kept(commit, mark.time) {
+        let first = self.inner.first_kept(commit, mark.time);
+        if let Some(first) = first {
             self.checkpoint.retain_from(first);
         }
+        self.inner.earlier.release_before(first.unwrap_or(u64::MAX));
     }
 
     /// Makes what the delta of the snapshot came to durable, as [`Commit::finish`]; what was committed

@@ -165,7 +165,7 @@ pub(super) fn dump(arguments: &Dump, interrupted: &Arc<AtomicBool>) -> anyhow::R
     let database = open_to_read(&arguments.place)?;
     let mut out = BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, std::io::stdout().lock());
     let cancel = CancelHandle::from_flag(Arc::clone(interrupted));
-    let state = database.state(arguments.at.as_ref())?;
+    let state = database.state(arguments.at.as_ref(), None, &cancel)?;
     state.dump(arguments.format, &mut out, &cancel)?;
     out.flush().context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)

@@ -101,8 +101,20 @@ impl QueryRequest {
         let (text, options) = (&self.text, &self.options);
         match &self.source {
             QuerySource::Database(database) => {
-                let (state, headers) = self.asked.open(database)?;
-                Ok((state.prepare(text, options)?, headers))
+                let clock = database.runtime().clock();
+                let begun = clock.monotonic();
+                let opened = self
+                    .asked
+                    .open(database, options.timeout, &options.cancel)?;
+                let (state, headers) = opened;
+                let query = match self.asked.is_earlier() {
+                    false => state.prepare(text, options)?,
+                    true => {
+                        let spent = clock.monotonic().saturating_sub(begun);
+                        state.prepare(text, &options.after(spent))?
+                    }
+                };
+                Ok((query, headers))
             }
             QuerySource::Transaction(open) => Ok((open.prepare(text, options)?, HeaderMap::new())),
         }

@@ -15,7 +15,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use hyper::Method;
 use hyper::header::{CONTENT_LOCATION, HeaderMap, HeaderName, HeaderValue, LINK, VARY};
-use stoa_database::{Database, Error, Moment, State};
+use stoa_database::{CancelHandle, Database, Error, Moment, State};
 
 use super::parameters::pairs;
 use super::problem::Problem;
@@ -69,25 +69,32 @@ impl Asked {
         self
     }
 
-    /// The state that is asked, and what the head of the response says of it. May read from disk.
+    /// The state that is asked, and what the head of the response says of it. May read from disk, for no longer
+    /// than `timeout`.
     ///
     /// # Errors
-    /// 404 for a commit that is not there yet, 410 for what is not kept any more.
-    pub(super) fn open(&self, database: &Database) -> Result<(State, HeaderMap), Problem> {
+    /// 404 for a commit that is not there yet, 410 for what is not kept any more, 503 if it took too long.
+    pub(super) fn open(
+        &self,
+        database: &Database,
+        timeout: Option<Duration>,
+        cancel: &CancelHandle,
+    ) -> Result<(State, HeaderMap), Problem> {
+        let open = |at: Option<&Moment>| database.state(at, timeout, cancel);
         let mut headers = HeaderMap::new();
         let state = match (self.at, self.until_us) {
             (None, None) => {
                 headers.insert(VARY, HeaderValue::from_static("Accept-Datetime"));
-                return Ok((database.state(None)?, headers));
+                return Ok((open(None)?, headers));
             }
-            (Some(at), _) => database.state(Some(&at))?,
+            (Some(at), _) => open(Some(&at))?,
             (None, Some(until_us)) => {
                 headers.insert(VARY, HeaderValue::from_static("Accept-Datetime"));
-                match database.state(Some(&Moment::Time(until_us))) {
+                match open(Some(&Moment::Time(until_us))) {
                     // The time is still to come.
                     Err(Error::NoSuchCommit {
                         is_expired: false, ..
-                    }) => database.state(None)?,
+                    }) => open(None)?,
                     state => state?,
                 }
             }
@@ -96,6 +103,11 @@ impl Asked {
         let time_us = database.time_of(state.commit()).unwrap_or(0);
         self.tell(&state, time_us, &mut headers);
         Ok((state, headers))
+    }
+
+    /// Whether another state than the current one may be asked.
+    pub(super) fn is_earlier(&self) -> bool {
+        self.at.is_some() || self.until_us.is_some()
     }
 
     /// Adds what is to be known of an earlier state.

@@ -75,8 +75,9 @@ pub(super) async fn store(
     };
     let cancel = CancelHandle::new();
     let (database, to_dump) = (database.clone(), cancel.clone());
+    let timeout = Some(service.settings.timeout);
     let work = Work::Open(Some(Box::new(move || {
-        let (state, headers) = asked.open(&database)?;
+        let (state, headers) = asked.open(&database, timeout, &to_dump)?;
         if let DumpScope::Graph(graph) = &scope
             && !state.graph_exists(graph)?
         {

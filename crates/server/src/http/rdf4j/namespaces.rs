@@ -69,8 +69,9 @@ pub(super) async fn one(
         _ => {
             let database = request.database.clone();
             let asked = request.asked(Parameters::of(request.query())?.at)?;
+            let timeout = Some(request.service.settings.timeout);
             let found = write(request.service, move || {
-                let (state, headers) = asked.open(&database)?;
+                let (state, headers) = asked.open(&database, timeout, &CancelHandle::new())?;
                 Ok(find(&state, &prefix)?.map(|found| (found, headers)))
             });
             let found = found.await?;

@@ -38,8 +38,9 @@ pub(super) async fn statements(request: Request<'_>) -> Result<Response<Response
         let format = format(&request)?;
         let asked = request.asked(parameters.at)?;
         let (database, to_dump) = (request.database.clone(), cancel.clone());
+        let timeout = Some(request.service.settings.timeout);
         let work = Work::Open(Some(Box::new(move || {
-            let (state, headers) = asked.open(&database)?;
+            let (state, headers) = asked.open(&database, timeout, &to_dump)?;
             let dump = state.statements(&parameters.pattern(), format, &to_dump)?;
             Ok(Opened {
                 work: Work::Dump(Box::new(dump)),
@@ -175,8 +176,9 @@ pub(super) async fn size(request: Request<'_>) -> Result<Response<ResponseBody>,
     let parameters = Parameters::of(request.query())?;
     let asked = request.asked(parameters.at)?;
     let database = request.database.clone();
+    let timeout = Some(request.service.settings.timeout);
     let (quads, headers) = write(request.service, move || {
-        let (state, headers) = asked.open(&database)?;
+        let (state, headers) = asked.open(&database, timeout, &CancelHandle::new())?;
         Ok((state.count_statements(&parameters.graphs())?, headers))
     })
     .await?;
