@@ -6,7 +6,8 @@
 //!
 //! # Limits
 //! 32 bytes a change, and 16 and the text a term, reserved as the lists grow. To make a batch of it takes
-//! as much again and a half; what is too much is told before anything is lost.
+//! as much again and a half, and where most quads have a graph of their own as much once more; what is too much is told
+//! before anything is lost.
 
 #![expect(
     clippy::indexing_slicing,
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::{Kind, TermId};
 
-use super::graphs::{GraphDelta, net_graphs};
+use super::graphs::GraphDelta;
 use super::side::Side;
 use super::terms::{KindTerms, Terms};
 use super::{Batch, GraphChange};
@@ -206,13 +207,12 @@ impl Gathered {
         net(&mut self.added, &mut self.removed);
         let sides = [&self.added, &self.removed].map(|rows| Side::orders_bytes_max(rows.len()));
         let terms = self.bytes.len() + self.ids.len() * TERM_BYTES;
-        let wanted = self.graphs.len() * size_of::<GraphDelta>();
         let rows_and_terms = sides.iter().sum::<usize>() + terms;
-        let mut more = reserve(&self.budget, rows_and_terms + wanted + FIXED_BYTES)?;
-        let graphs = self.graph_deltas();
-        grow_by(&mut more, size_of_val(graphs.as_slice()))?;
+        let more = reserve(&self.budget, rows_and_terms + FIXED_BYTES)?;
+        let (graphs, of_graphs) = self.graph_deltas()?;
         let mut reservation = std::mem::replace(&mut self.reservation, self.budget.nothing());
         reservation.join(more);
+        reservation.join(of_graphs);
         self.graphs = Vec::new();
         let terms = self.terms()?;
         let added = Side::new(std::mem::take(&mut self.added), graph_first)?;
@@ -221,34 +221,50 @@ impl Gathered {
         Batch::within(added, removed, graphs, terms, reservation)
     }
 
-    /// What becomes of graphs. Takes up to 150 bytes, meanwhile, for each run of rows of one graph, which are not
-    /// reserved: little where graphs are few, and more than the rows where most have a graph of their own.
-    fn graph_deltas(&self) -> Vec<GraphDelta> {
-        let mut runs: Vec<(u64, i64)> = Vec::new();
+    /// What becomes of graphs, ascending, and what it takes.
+    fn graph_deltas(&self) -> Result<(Vec<GraphDelta>, Reservation)> {
+        fn runs_of(rows: &[Row]) -> impl Iterator<Item = &[Row]> {
+            rows.chunk_by(|[.., one], [.., next]| one == next)
+        }
+        let count = runs_of(&self.added).count() + runs_of(&self.removed).count();
+        let mut room = reserve(&self.budget, count * size_of::<(u64, i64)>())?;
+        let mut runs: Vec<(u64, i64)> = Vec::with_capacity(count);
         for (rows, sign) in [(&self.added, 1), (&self.removed, -1)] {
-            for [.., graph] in rows {
-                match runs.last_mut().filter(|(last, _)| last == graph) {
-                    Some((_, gained)) => *gained += sign,
-                    None => runs.push((*graph, sign)),
-                }
-            }
+            runs.extend(runs_of(rows).map(|run| {
+                let [.., graph] = run[0];
+                (graph, sign * i64::try_from(run.len()).unwrap_or(i64::MAX))
+            }));
         }
         runs.sort_unstable();
-        let gains = runs.chunk_by(|(one, _), (next, _)| one == next);
-        let gains = gains.map(|runs| GraphDelta {
+        let by_graph = || runs.chunk_by(|(one, _), (next, _)| one == next);
+        let count = by_graph().count() + self.graphs.len();
+        // Sorting takes as much again.
+        let copies = if self.graphs.is_empty() { 1 } else { 2 };
+        grow_by(&mut room, copies * count * size_of::<GraphDelta>())?;
+        let mut net: Vec<GraphDelta> = Vec::with_capacity(count);
+        net.extend(by_graph().map(|runs| GraphDelta {
             gained: runs.iter().map(|(_, gained)| *gained).sum(),
             ..GraphDelta::none(runs[0].0)
-        });
-        let gains: Vec<GraphDelta> = gains.collect();
-        if self.graphs.is_empty() {
-            return gains;
+        }));
+        if !self.graphs.is_empty() {
+            net.extend(self.graphs.iter().map(|change| GraphDelta {
+                created: Some(change.created),
+                ..GraphDelta::none(change.graph.to_bits())
+            }));
+            // Stable: the order of time remains among those of a graph.
+            net.sort_by_key(|change| change.graph);
+            net.dedup_by(|later, change| {
+                let is_same = later.graph == change.graph;
+                if is_same {
+                    change.follow(later);
+                }
+                is_same
+            });
         }
-        let wanted = self.graphs.iter().map(|change| GraphDelta {
-            created: Some(change.created),
-            ..GraphDelta::none(change.graph.to_bits())
-        });
-        let wanted: Vec<GraphDelta> = wanted.collect();
-        net_graphs(gains.iter().chain(&wanted))
+        drop(runs);
+        let bytes = (net.capacity() * size_of::<GraphDelta>()) as u64;
+        room.shrink(room.bytes().saturating_sub(bytes));
+        Ok((net, room))
     }
 
     /// The new terms, by kind and key.

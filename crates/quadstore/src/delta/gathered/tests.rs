@@ -137,11 +137,13 @@ fn all_of_it_is_reserved_and_nothing_is_lost_where_memory_is_short() {
     let budget = MemoryBudget::new(1 << 20);
     let mut gathered = empty(&budget);
     let changes = |number: u64| {
-        let rows = (0..100).map(|row| [1, number, row, 0]).collect();
+        // Half of the quads have a graph of their own.
+        let graph = |row: u64| if row < 50 { 0 } else { number * 100 + row };
+        let rows = (0..100).map(|row| [1, number, row, graph(row)]).collect();
         EffectiveChanges::of_rows(rows, Vec::new(), &[], terms(number * 10, 10), 0).unwrap()
     };
     let mut taken = 0;
-    while budget.used() < budget.limit() / 3 {
+    while budget.used() < budget.limit() / 4 {
         take_down(&mut gathered, &changes(taken)).unwrap();
         assert!(budget.used() >= gathered.bytes());
         taken += 1;
@@ -163,6 +165,7 @@ fn all_of_it_is_reserved_and_nothing_is_lost_where_memory_is_short() {
     assert_eq!(gathered.bytes(), 0);
     assert_eq!(batch.added.len() as u64, refused * 100);
     assert_eq!(batch.terms.len() as u64, refused * 10);
+    assert_eq!(batch.graphs.len() as u64, 1 + refused * 50);
     drop(batch);
     assert_eq!(budget.used(), 0);
 }
