@@ -34,8 +34,8 @@ ci: ## Exactly what CI runs
 	.ci/steps
 
 long: ## Slow tests and longer random ones; before an issue is resolved
-	STOA_LONG=1 cargo test --workspace --release --quiet
-	STOA_LONG=1 $(SHUTTLE) --release
+	STOA_LONG=1 cargo test --workspace --profile long --quiet
+	STOA_LONG=1 $(SHUTTLE) --profile long
 
 fuzz: ## Change inputs for some minutes, see CONTRIBUTING.md
 	STOA_LONG=1 cargo test --release --package stoa-fuzz --test fuzz -- --test-threads 1 --nocapture
