@@ -174,30 +174,45 @@ fn string_length(bytes: &[u8]) -> usize {
     };
     let long = rest.first() == Some(&quote) && rest.get(1) == Some(&quote);
     let mut at = if long { 3 } else { 1 };
-    while let Some(&byte) = bytes.get(at) {
-        if byte == b'\\' {
-            at += 2;
-        } else if !long && (byte == quote || byte == b'\n' || byte == b'\r') {
-            return at + 1;
-        } else if long
-            && byte == quote
-            && bytes.get(at + 1) == Some(&quote)
-            && bytes.get(at + 2) == Some(&quote)
-        {
-            return at + 3;
-        } else {
-            at += 1;
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        let ends = |byte: &u8| matches!(*byte, b'\\' | b'\n' | b'\r') || *byte == quote;
+        let Some(length) = rest.iter().position(ends) else {
+            return bytes.len();
+        };
+        at += length;
+        match bytes.get(at) {
+            Some(b'\\') => at += 2,
+            _ if !long => return at + 1,
+            Some(byte) if *byte == quote && bytes.get(at..at + 3) == Some(&[quote; 3]) => {
+                return at + 3;
+            }
+            _ => at += 1,
         }
     }
-    bytes.len()
 }
+
+/// Which bytes end an IRI in angle brackets, or show that it is none.
+const IRI_ENDS: [bool; 256] = {
+    let mut ends = [false; 256];
+    let mut byte = 0;
+    while byte < ends.len() {
+        ends[byte] = byte <= 0x20 || byte == 0x7F;
+        byte += 1;
+    }
+    let (others, mut at) = (b"<>\"{}|^`", 0);
+    while at < others.len() {
+        ends[others[at] as usize] = true;
+        at += 1;
+    }
+    ends
+};
 
 /// Bytes of the IRI in angle brackets at the start of `bytes`, `None` if the bracket is an operator.
 fn iri_length(bytes: &[u8]) -> Option<usize> {
     let rest = bytes.get(1..)?;
-    let end = rest
-        .iter()
-        .position(|byte| byte.is_ascii_control() || b" <>\"{}|^`".contains(byte))?;
+    let ends = |byte: &u8| IRI_ENDS.get(usize::from(*byte)).copied().unwrap_or(false);
+    let end = rest.iter().position(ends)?;
     (rest.get(end) == Some(&b'>')).then_some(end + 2)
 }
 

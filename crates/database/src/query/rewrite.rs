@@ -97,17 +97,21 @@ pub(super) fn edits(words: &Words<'_>) -> Result<Vec<(Token, String)>, Mistake> 
     let mut edits: Vec<(Token, String)> = Vec::new();
     for (number, &token) in tokens.iter().enumerate() {
         let word = token.of(text);
-        let boolean = ["true", "false"]
-            .into_iter()
-            .find(|name| word.eq_ignore_ascii_case(name));
-        match boolean {
-            Some(name) if name != word => edits.push((token, name.to_owned())),
-            None if words.is(number, "group") && words.is(number + 1, "by") => {
+        match word.as_bytes() {
+            [b't' | b'T' | b'f' | b'F', ..] => {
+                let names = ["true", "false"].into_iter();
+                let name = names.filter(|name| *name != word);
+                let mut name = name.filter(|name| word.eq_ignore_ascii_case(name));
+                edits.extend(name.next().map(|name| (token, name.to_owned())));
+            }
+            [b'g' | b'G', ..] if words.is(number, "group") && words.is(number + 1, "by") => {
                 group_by(words, number + 2, &mut edits);
             }
-            None if matches!(word, "-" | "+") => edits.extend(signed(words, number)),
-            None if words.is(number, "select") => select(words, number + 1, &mut edits),
-            None if is_iri(word) && word.contains(['&', ',', '(', ')']) => {
+            b"-" | b"+" => edits.extend(signed(words, number)),
+            [b's' | b'S', ..] if words.is(number, "select") => {
+                select(words, number + 1, &mut edits);
+            }
+            [b'<', rest @ ..] if rest.iter().any(|byte| b"&,()".contains(byte)) && is_iri(word) => {
                 edits.extend(escaped(word).map(|iri| (token, iri)));
             }
             _ => {}

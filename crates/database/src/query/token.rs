@@ -22,23 +22,31 @@ impl Token {
 pub(super) fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut at = 0;
-    while let Some(first) = text[at..].chars().next() {
+    while let Some(&first) = text.as_bytes().get(at) {
         let rest = &text[at..];
         let length = match first {
-            '#' => {
+            b'#' => {
                 at += rest.find(['\n', '\r']).unwrap_or(rest.len());
                 continue;
             }
-            c if c.is_whitespace() => {
-                at += c.len_utf8();
+            b' ' | b'\t'..=b'\r' => {
+                at += 1;
                 continue;
             }
-            '"' | '\'' => string_length(rest),
-            '<' => iri_length(rest).unwrap_or_else(|| symbol_length(rest)),
-            '?' | '$' | '@' => 1 + span(&rest[1..], |c| is_name(c) || (first == '@' && c == '-')),
-            c if c.is_ascii_digit() => span(rest, |c| c.is_ascii_alphanumeric() || c == '.').max(1),
-            c if is_name(c) || c == ':' => name_length(rest),
-            _ => symbol_length(rest),
+            b'"' | b'\'' => string_length(rest),
+            b'<' => iri_length(rest).unwrap_or_else(|| symbol_length(rest)),
+            b'?' | b'$' => 1 + span(&rest[1..], is_name),
+            b'@' => 1 + span(&rest[1..], |c| is_name(c) || c == '-'),
+            b'0'..=b'9' => span(rest, |c| c.is_ascii_alphanumeric() || c == '.').max(1),
+            _ if first.is_ascii() && is(first, NAME) || first == b':' => name_length(rest),
+            _ if first.is_ascii() => symbol_length(rest),
+            _ => match rest.chars().next() {
+                Some(c) if c.is_whitespace() => {
+                    at += c.len_utf8();
+                    continue;
+                }
+                _ => name_length(rest),
+            },
         };
         tokens.push(Token {
             start: at,
@@ -47,6 +55,54 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
         at += length;
     }
     tokens
+}
+
+/// A byte that stands in names: letters, digits, the underscore, and all of what is not ASCII.
+const NAME: u8 = 1;
+/// One that goes on a name, but for its escapes.
+const NAME_OR_MARK: u8 = 2;
+/// One that ends an IRI in angle brackets, or shows that it is none; a backslash may be an escape.
+const IRI_END: u8 = 4;
+/// One at which a string may end or has an escape.
+const STRING_END: u8 = 8;
+
+/// What each byte is.
+const CLASSES: [u8; 256] = {
+    let mut classes = [0; 256];
+    let mut at = 0;
+    while at < classes.len() {
+        let byte = at as u8;
+        if byte.is_ascii_alphanumeric() || byte == b'_' || !byte.is_ascii() {
+            classes[at] |= NAME | NAME_OR_MARK;
+        }
+        if matches!(byte, b':' | b'-' | b'.' | b'%') {
+            classes[at] |= NAME_OR_MARK;
+        }
+        if byte <= b' '
+            || matches!(
+                byte,
+                b'<' | b'>' | b'"' | b'{' | b'}' | b'|' | b'^' | b'`' | b'\\'
+            )
+        {
+            classes[at] |= IRI_END;
+        }
+        if matches!(byte, b'"' | b'\'' | b'\\' | b'\n' | b'\r') {
+            classes[at] |= STRING_END;
+        }
+        at += 1;
+    }
+    classes
+};
+
+fn is(byte: u8, class: u8) -> bool {
+    CLASSES[usize::from(byte)] & class != 0
+}
+
+/// The first byte from `at` on that is of a class, or is of none if `is_in` is false.
+fn find(text: &str, at: usize, class: u8, is_in: bool) -> Option<usize> {
+    let rest = text.as_bytes().get(at..)?;
+    let found = rest.iter().position(|byte| is(*byte, class) == is_in);
+    found.map(|length| at + length)
 }
 
 fn is_name(c: char) -> bool {
@@ -59,29 +115,34 @@ fn span(text: &str, fits: impl Fn(char) -> bool) -> usize {
     text[..end].trim_end_matches('.').len()
 }
 
+/// The bytes of the character behind a backslash at `at`, and of both.
+fn escape_length(text: &str, at: usize) -> usize {
+    1 + text[at + 1..].chars().next().map_or(0, char::len_utf8)
+}
+
 /// A keyword or a prefixed name, with its escapes.
 fn name_length(text: &str) -> usize {
     let mut end = 0;
-    while let Some(c) = text[end..].chars().next() {
-        if c == '\\' {
-            end += 1 + text[end + 1..].chars().next().map_or(0, char::len_utf8);
-        } else if is_name(c) || matches!(c, ':' | '-' | '.' | '%') {
-            end += c.len_utf8();
-        } else {
-            break;
+    while let Some(at) = find(text, end, NAME_OR_MARK, false) {
+        end = at;
+        if text.as_bytes().get(at) != Some(&b'\\') {
+            return text[..end].trim_end_matches('.').len().max(1);
         }
+        end += escape_length(text, at);
     }
-    text[..end].trim_end_matches('.').len().max(1)
+    text.trim_end_matches('.').len().max(1)
 }
 
 fn iri_length(text: &str) -> Option<usize> {
-    let escaped = |at: usize| text[at..].starts_with("\\u") || text[at..].starts_with("\\U");
-    let (at, end) = text.char_indices().skip(1).find(|&(at, c)| {
-        c <= ' '
-            || matches!(c, '<' | '>' | '"' | '{' | '}' | '|' | '^' | '`')
-            || (c == '\\' && !escaped(at))
-    })?;
-    (end == '>').then_some(at + 1)
+    let mut end = 1;
+    loop {
+        end = find(text, end, IRI_END, true)?;
+        match text.as_bytes().get(end..) {
+            Some([b'>', ..]) => return Some(end + 1),
+            Some([b'\\', b'u' | b'U', ..]) => end += 1,
+            _ => return None,
+        }
+    }
 }
 
 fn string_length(text: &str) -> usize {
@@ -94,17 +155,15 @@ fn string_length(text: &str) -> usize {
     };
     let quote = long.unwrap_or(&text[..1]);
     let mut end = quote.len();
-    while let Some(c) = text[end..].chars().next() {
-        if text[end..].starts_with(quote) {
-            return end + quote.len();
+    while let Some(at) = find(text, end, STRING_END, true) {
+        if text[at..].starts_with(quote) {
+            return at + quote.len();
         }
-        if long.is_none() && matches!(c, '\n' | '\r') {
-            return end;
-        }
-        end += c.len_utf8();
-        if c == '\\' {
-            end += text[end..].chars().next().map_or(0, char::len_utf8);
-        }
+        end = match text.as_bytes().get(at) {
+            Some(b'\n' | b'\r') if long.is_none() => return at,
+            Some(b'\\') => at + escape_length(text, at),
+            _ => at + 1,
+        };
     }
     text.len()
 }

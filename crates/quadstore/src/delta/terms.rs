@@ -155,7 +155,11 @@ impl KindTerms {
 
     /// The first place whose key is not below `key`.
     pub(crate) fn lower_bound(&self, key: &[u8]) -> usize {
-        let (mut start, mut end) = (0, self.len());
+        self.lower_bound_within(0, self.len(), key)
+    }
+
+    /// The same, if it is within these places or behind them.
+    fn lower_bound_within(&self, mut start: usize, mut end: usize, key: &[u8]) -> usize {
         while start < end {
             let middle = usize::midpoint(start, end);
             if self.key(middle) < key {
@@ -167,9 +171,19 @@ impl KindTerms {
         start
     }
 
-    /// The id of a key.
-    pub(crate) fn find(&self, key: &[u8]) -> Option<TermId> {
-        let place = self.lower_bound(key);
+    /// The id of a key that is not below those before the place `from`, which goes on to where it stands.
+    pub(crate) fn find_from(&self, from: &mut usize, key: &[u8]) -> Option<TermId> {
+        // In steps that double: keys that are looked up together are often neighbours.
+        let (mut start, mut step) = (*from, 1);
+        while let Some(place) = start.checked_add(step).filter(|place| *place < self.len())
+            && self.key(place) < key
+        {
+            start = place + 1;
+            step *= 2;
+        }
+        let end = start.saturating_add(step).min(self.len());
+        *from = self.lower_bound_within(start.min(end), end, key);
+        let place = *from;
         (place < self.len() && self.key(place) == key).then(|| self.id(place))
     }
 

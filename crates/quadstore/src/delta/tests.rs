@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use stoa_storage::MemoryBudget;
-use stoa_terms::{GraphSet, Permutation, TermId};
+use stoa_terms::{GraphSet, Kind, Permutation, TermId};
 
+use super::terms::KindTerms;
 use super::{Changes, CheckpointOptions, GraphChange, Probed};
 use crate::permutation::TreeLimits;
 use crate::permutation::tests::{
@@ -370,7 +371,7 @@ fn batches_stay_few_if_nobody_merges_them() {
     let fixture = Fixture::shaped(TreeLimits::default(), Shape::Full);
     let snapshot = fixture.quads.snapshot();
     let budget = MemoryBudget::unlimited();
-    let id = |number: u64| TermId::new(stoa_terms::Kind::Iri, number);
+    let id = |number: u64| TermId::new(Kind::Iri, number);
     let mut delta = super::Delta::default();
     for commit in 0..100_u64 {
         let rows = commit * 10..commit * 10 + 10;
@@ -402,7 +403,7 @@ fn memory_is_accounted_for() {
     let fixture = Fixture::shaped(TreeLimits::default(), Shape::Full);
     let snapshot = fixture.quads.snapshot();
     let budget = MemoryBudget::new(1 << 20);
-    let id = |number: u64| TermId::new(stoa_terms::Kind::Iri, number);
+    let id = |number: u64| TermId::new(Kind::Iri, number);
     let row = |number: u64| {
         [
             id(number),
@@ -431,4 +432,24 @@ fn memory_is_accounted_for() {
     assert_eq!(budget.used(), delta.memory_bytes());
     drop(delta);
     assert_eq!(budget.used(), 0);
+}
+
+/// Keys that are looked up in their order, near to each other and far, present and absent.
+#[test]
+fn ascending_keys_are_found_from_where_the_last_one_was() {
+    let key = |number: u32| format!("{number:05}").into_bytes();
+    let keys: Vec<(Vec<u8>, u32)> = (0..1_000).map(|place| (key(2 * place), place)).collect();
+    let terms = keys.iter().map(|(key, place)| (key.as_slice(), *place));
+    let terms = KindTerms::new(Kind::Iri, 7, 5_000, terms).unwrap();
+    for step in [1, 2, 3, 50, 333, 1_999] {
+        for first in 0..4 {
+            let mut from = 0;
+            for number in (first..2_010).step_by(step) {
+                let is_there = number % 2 == 0 && number < 2_000;
+                let id = is_there.then(|| TermId::new(Kind::Iri, 7 + u64::from(number / 2)));
+                assert_eq!(terms.find_from(&mut from, &key(number)), id);
+                assert_eq!(terms.find_from(&mut from, &key(number)), id);
+            }
+        }
+    }
 }

@@ -97,16 +97,16 @@ impl Page {
         let mut end = 0;
         let mut first = None;
         for index in 0..self.count {
-            let record = self
-                .record(index)
-                .ok_or_else(|| self.damaged("too few records"))?;
-            let ascends = first.is_none_or(|first| first < record.child.first);
+            let (Some(next), Some((key_end, _))) = (self.first(index), self.key_end(index)) else {
+                return Err(self.damaged("too few records"));
+            };
+            let ascends = first.is_none_or(|first| first < next);
             let keys = self.part.len() - INDEX_HEADER_BYTES - self.count * INDEX_RECORD_BYTES;
-            if record.key_end < end || record.key_end > keys || !ascends {
+            if key_end < end || key_end > keys || !ascends {
                 return Err(self.damaged("records out of order"));
             }
-            end = record.key_end;
-            first = Some(record.child.first);
+            end = key_end;
+            first = Some(next);
         }
         Ok(())
     }
@@ -119,74 +119,91 @@ impl Page {
         self.count
     }
 
-    fn record(&self, index: usize) -> Option<Record> {
+    /// The bytes of the record at `index`: the first ordinal, the part of the child, where its separator ends.
+    fn record(&self, index: usize) -> Option<&[u8; INDEX_RECORD_BYTES]> {
         let start = INDEX_HEADER_BYTES + index * INDEX_RECORD_BYTES;
-        let mut bytes = self.part.get(start..start + INDEX_RECORD_BYTES)?;
-        let first = u64::from_le_bytes(take(&mut bytes)?);
-        let part = PartRef::decode(&take(&mut bytes)?);
-        let end = u32::from_le_bytes(take(&mut bytes)?);
-        Some(Record {
-            child: Child { first, part },
-            key_end: (end & !INDEX_KEY_CUT) as usize,
-            is_cut: end & INDEX_KEY_CUT != 0,
-        })
+        self.part.get(start..)?.first_chunk()
+    }
+
+    /// The first ordinal of the child at `index`.
+    fn first(&self, index: usize) -> Option<u64> {
+        let first = self.record(index)?.first_chunk()?;
+        Some(u64::from_le_bytes(*first))
+    }
+
+    /// Where the separator before child `index` ends among all, and whether it was cut.
+    fn key_end(&self, index: usize) -> Option<(usize, bool)> {
+        let end = u32::from_le_bytes(*self.record(index)?.last_chunk()?);
+        Some(((end & !INDEX_KEY_CUT) as usize, end & INDEX_KEY_CUT != 0))
     }
 
     /// The child at `index`, below `len()`.
     pub(crate) fn child(&self, index: usize) -> Result<Child> {
-        self.record(index)
-            .map(|record| record.child)
-            .ok_or_else(|| self.damaged("too few records"))
+        let child = || {
+            let mut record: &[u8] = self.record(index)?;
+            Some(Child {
+                first: u64::from_le_bytes(take(&mut record)?),
+                part: PartRef::decode(&take(&mut record)?),
+            })
+        };
+        child().ok_or_else(|| self.damaged("too few records"))
     }
 
     /// The separator before child `index` and whether it was cut.
     fn separator(&self, index: usize) -> Option<(&[u8], bool)> {
-        let record = self.record(index)?;
+        let (end, is_cut) = self.key_end(index)?;
         let start = match index.checked_sub(1) {
-            Some(before) => self.record(before)?.key_end,
+            Some(before) => self.key_end(before)?.0,
             None => 0,
         };
         let keys = INDEX_HEADER_BYTES + self.count * INDEX_RECORD_BYTES;
-        let key = self.part.get(keys + start..keys + record.key_end)?;
-        Some((key, record.is_cut))
+        Some((self.part.get(keys + start..keys + end)?, is_cut))
     }
 
-    /// The last child whose first ordinal is at most `ordinal`.
-    fn find_ordinal(&self, ordinal: u64, from: usize) -> usize {
-        let (mut low, mut high) = (from, self.count);
-        while high - low > 1 {
-            let middle = usize::midpoint(low, high);
-            if self
-                .record(middle)
-                .is_some_and(|record| record.child.first <= ordinal)
-            {
-                low = middle;
-            } else {
-                high = middle;
-            }
-        }
-        low
+    /// The last child whose first ordinal is at most `ordinal`, which is not before `from`.
+    fn find_ordinal(&self, ordinal: u64, from: Option<usize>) -> Result<usize> {
+        self.find_last(from, &mut |index| {
+            Ok(self.first(index).is_some_and(|first| first <= ordinal))
+        })
     }
 
-    /// The last child whose first key is at most `key`, or the first child.
+    /// The last child whose first key is at most `key`, or the first child; it is not before `from`.
     fn find_key(
         &self,
         key: &[u8],
-        from: usize,
+        from: Option<usize>,
         resolve: &mut impl FnMut(u64) -> Result<Ordering>,
     ) -> Result<usize> {
-        let (mut low, mut high) = (from, self.count);
+        self.find_last(from, &mut |index| {
+            let (separator, is_cut) = self
+                .separator(index)
+                .ok_or_else(|| self.damaged("a separator beyond the page"))?;
+            if is_cut && key.starts_with(separator) {
+                return Ok(resolve(self.child(index)?.first)? != Ordering::Greater);
+            }
+            Ok(separator <= key)
+        })
+    }
+
+    /// The last child for which `is_at_most` holds, which does for all before it. From the one that was found
+    /// last on, if there is one, in steps that double, since what is looked up together is often near.
+    fn find_last(
+        &self,
+        from: Option<usize>,
+        is_at_most: &mut impl FnMut(usize) -> Result<bool>,
+    ) -> Result<usize> {
+        let (mut low, mut high) = (from.unwrap_or(0), self.count);
+        if from.is_some() {
+            let mut step = 1;
+            while low + step < self.count && is_at_most(low + step)? {
+                low += step;
+                step *= 2;
+            }
+            high = high.min(low + step);
+        }
         while high - low > 1 {
             let middle = usize::midpoint(low, high);
-            let (separator, is_cut) = self
-                .separator(middle)
-                .ok_or_else(|| self.damaged("a separator beyond the page"))?;
-            let at_most = if is_cut && key.starts_with(separator) {
-                resolve(self.child(middle)?.first)? != Ordering::Greater
-            } else {
-                separator <= key
-            };
-            if at_most {
+            if is_at_most(middle)? {
                 low = middle;
             } else {
                 high = middle;
@@ -198,12 +215,6 @@ impl Page {
 
 fn damaged(part: PartRef, found: &str) -> Error {
     Error::corrupt(part, "a page of the dictionary's index", found)
-}
-
-struct Record {
-    child: Child,
-    key_end: usize,
-    is_cut: bool,
 }
 
 /// A block and the queries (a range of the batch) that lead to it.
@@ -218,7 +229,7 @@ impl Index {
     pub(crate) fn locate_ordinals(&self, store: &Store, ordinals: &[u64]) -> Result<Vec<Located>> {
         self.descend(store, ordinals.len(), |page, query, from| {
             let ordinal = ordinals.get(query).copied().unwrap_or(u64::MAX);
-            Ok(page.find_ordinal(ordinal, from))
+            page.find_ordinal(ordinal, from)
         })
     }
 
@@ -240,7 +251,7 @@ impl Index {
         &self,
         store: &Store,
         queries: usize,
-        mut find: impl FnMut(&Page, usize, usize) -> Result<usize>,
+        mut find: impl FnMut(&Page, usize, Option<usize>) -> Result<usize>,
     ) -> Result<Vec<Located>> {
         let mut frontier = vec![Located {
             block: Child {
@@ -257,14 +268,13 @@ impl Index {
             let mut next: Vec<Located> = Vec::with_capacity(frontier.len());
             for (part, at) in store.read(&parts)?.into_iter().zip(frontier) {
                 let page = Page::open(part, level)?;
-                let mut from = 0;
                 let mut last = None;
                 for query in at.queries {
-                    from = find(&page, query, from)?;
+                    let found = find(&page, query, last)?;
                     match next.last_mut() {
-                        Some(located) if last == Some(from) => located.queries.end = query + 1,
+                        Some(located) if last == Some(found) => located.queries.end = query + 1,
                         _ => {
-                            let block = page.child(from)?;
+                            let block = page.child(found)?;
                             // What numbers are made of must stay in their range.
                             if block.first >= self.entries {
                                 return Err(page.damaged("an entry beyond the last"));
@@ -275,7 +285,7 @@ impl Index {
                             });
                         }
                     }
-                    last = Some(from);
+                    last = Some(found);
                 }
             }
             frontier = next;
@@ -288,7 +298,7 @@ impl Index {
         let mut part = self.root;
         for level in (1..self.height).rev() {
             let page = Page::open(store.read_one(&part)?, level)?;
-            part = page.child(page.find_ordinal(ordinal, 0))?.part;
+            part = page.child(page.find_ordinal(ordinal, None)?)?.part;
         }
         Page::open(store.read_one(&part)?, 0)
     }

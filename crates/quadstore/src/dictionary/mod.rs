@@ -368,8 +368,10 @@ impl Dictionary {
         let mut open: Vec<usize> = (0..keys.len()).collect();
         let newer = |terms: &&KindTerms| since < terms.end();
         for terms in self.delta_of(kind).rev().filter(newer) {
+            let mut from = 0;
             open.retain(|at| {
-                let found = keys.get(*at).and_then(|key| terms.find(key));
+                let found = keys.get(*at);
+                let found = found.and_then(|key| terms.find_from(&mut from, key));
                 if let Some(slot) = ids.get_mut(*at) {
                     *slot = found;
                 }

@@ -116,7 +116,7 @@ proptest! {
         for (id, key) in (0..next).flat_map(|first| terms(first, 1)) {
             let find = |delta: &Delta| {
                 let terms = delta.terms();
-                let mut found = terms.iter().filter_map(|terms| terms.of_kind(Kind::Iri)?.find(&key));
+                let mut found = terms.iter().filter_map(|terms| terms.of_kind(Kind::Iri)?.find_from(&mut 0, &key));
                 found.next()
             };
             prop_assert!(find(&one).is_some());
