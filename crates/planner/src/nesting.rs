@@ -193,6 +193,7 @@ fn string_length(bytes: &[u8]) -> usize {
 }
 
 /// Which bytes end an IRI in angle brackets, or show that it is none.
+#[expect(clippy::indexing_slicing, reason = "done by the compiler")]
 const IRI_ENDS: [bool; 256] = {
     let mut ends = [false; 256];
     let mut byte = 0;

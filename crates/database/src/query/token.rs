@@ -67,6 +67,11 @@ const IRI_END: u8 = 4;
 const STRING_END: u8 = 8;
 
 /// What each byte is.
+#[expect(
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    reason = "done by the compiler"
+)]
 const CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
     let mut at = 0;
@@ -95,7 +100,8 @@ const CLASSES: [u8; 256] = {
 };
 
 fn is(byte: u8, class: u8) -> bool {
-    CLASSES[usize::from(byte)] & class != 0
+    let classes = CLASSES.get(usize::from(byte)).copied();
+    classes.unwrap_or(0) & class != 0
 }
 
 /// The first byte from `at` on that is of a class, or is of none if `is_in` is false.

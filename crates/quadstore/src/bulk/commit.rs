@@ -333,7 +333,7 @@ impl Trees<'_> {
         runs: Vec<Run<P::Key>>,
         before: &[Merged],
     ) -> Result<Merged> {
-        let mut runs = MergedRuns::new(runs)?;
+        let mut runs = MergedRuns::new(runs, &mut || self.shared.check_cancelled())?;
         let mut keys = Vec::with_capacity(BATCH_QUADS);
         let mut read = |quads: &mut Vec<[TermId; 4]>| {
             self.shared.check_cancelled()?;

@@ -114,7 +114,7 @@ impl GraphFirst {
         let [gpso, gpos] = builders.map(|(permutation, added, removed)| {
             move || {
                 let (runs, _) = added.finish(nothing_derived);
-                let mut runs = MergedRuns::new(runs)?;
+                let mut runs = MergedRuns::new(runs, &mut || shared.check_cancelled())?;
                 let mut keys = Vec::with_capacity(BATCH_QUADS);
                 let mut read = |quads: &mut Vec<[TermId; 4]>| {
                     shared.check_cancelled()?;

@@ -46,8 +46,8 @@ pub(super) fn graph_first_capacity(memory_bytes: u64, key_bytes: usize) -> usize
     part(memory_bytes, GRAPH_FIRST_SHARE, key_bytes)
 }
 
-/// Keys of `key_bytes` each in any of the sort buffers for quads that are replaced. Each of the runs that they
-/// make takes a block when these are merged, so that small buffers would take more in the end.
+/// Keys of `key_bytes` each in any of the sort buffers for quads that are replaced. The less they hold the more
+/// often runs have to become fewer before they are merged.
 pub(super) fn replaced_capacity(memory_bytes: u64, key_bytes: usize) -> usize {
     let least = match divisible(memory_bytes) {
         0 => SORT_KEYS_MIN,

@@ -109,7 +109,7 @@ impl MergeRuns<'_> {
         (self.step)(*done)?;
         let (offsets, offset_bytes) = offsets.finish()?;
         let mut ordinals = ArrayWriter::new(self.checkpoint, count);
-        let mut runs = MergedRuns::new(places.finish(|_, _| {}).0)?;
+        let mut runs = MergedRuns::new(places.finish(|_, _| {}).0, &mut || (self.step)(*done))?;
         let (mut keys, mut next) = (Vec::new(), 0);
         loop {
             keys.clear();

@@ -283,7 +283,9 @@ impl Merge<'_> {
                 builder.push(record, |_, _| {})?;
             }
         }
-        let mut runs = MergedRuns::new(builder.finish(|_, _| {}).0)?;
+        let mut runs = MergedRuns::new(builder.finish(|_, _| {}).0, &mut || {
+            self.shared.check_cancelled()
+        })?;
         let mut sink = Sink::new(self, Kind::Triple, partials.len(), done);
         sink.next_payload = next_payload;
         let compressors = (self.shared.options.threads / 2).max(1);

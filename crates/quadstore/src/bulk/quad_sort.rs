@@ -2,8 +2,14 @@
 //!
 //! Threads push keys into buffers of their own; a full buffer is sorted, freed of duplicates and
 //! written to the temporary file as a run, and so is a second permutation that derives from the first
-//! by dealing out. What is left at the end stays in memory as runs. Then all runs are merged. A run on disk is a list of blocks that stand alone; a key in it is the number of
+//! by dealing out. What is left at the end stays in memory as runs. Then all runs are merged, after those that
+//! are too many have become fewer. A run on disk is a list of blocks that stand alone; a key in it is the number of
 //! leading bytes that it shares with the one before it, and the other bytes.
+//!
+//! # Limits
+//! A merge reads [`SOURCES_MAX`] runs at most, each of which has the keys of a block in memory: some 80 KB. Where runs
+//! are more they are written once more for each time that they have to become fewer, and take their space in the
+//! temporary file again.
 #![expect(
     clippy::indexing_slicing,
     reason = "inner loops over blocks whose checksum was verified; sources are numbered by the tree"
@@ -13,8 +19,15 @@ use std::sync::Arc;
 
 use super::loser_tree::LoserTree;
 use super::packing::SortKey;
-use super::spill::{BLOCK_BYTES, BlockRef, SpillFile};
+use super::spill::{BlockRef, SpillFile};
 use crate::{Error, Result};
+
+/// Bytes of a block of a run.
+const BLOCK_BYTES: usize = 32 << 10;
+/// So many runs are merged at once.
+const SOURCES_MAX: usize = 64;
+/// Keys that are read at a time where runs become fewer.
+const BATCH_KEYS: usize = 8192;
 
 /// Keys in ascending order without duplicates.
 pub(super) enum Run<K> {
@@ -93,30 +106,59 @@ impl<K: SortKey> RunBuilder<K> {
 }
 
 fn write_run<K: SortKey>(file: &SpillFile, keys: &[K]) -> Result<Vec<BlockRef>> {
-    let mut blocks = Vec::new();
-    let mut bytes = Vec::with_capacity(BLOCK_BYTES);
-    let mut previous = K::Bytes::default();
-    for key in keys {
+    let mut writer = RunWriter::new(file);
+    keys.iter().try_for_each(|key| writer.push(*key))?;
+    writer.finish()
+}
+
+/// Writes ascending keys as a run.
+struct RunWriter<'a, K: SortKey> {
+    file: &'a SpillFile,
+    blocks: Vec<BlockRef>,
+    bytes: Vec<u8>,
+    previous: K::Bytes,
+}
+
+impl<'a, K: SortKey> RunWriter<'a, K> {
+    fn new(file: &'a SpillFile) -> Self {
+        Self {
+            file,
+            blocks: Vec::new(),
+            bytes: Vec::with_capacity(BLOCK_BYTES),
+            previous: K::Bytes::default(),
+        }
+    }
+
+    fn push(&mut self, key: K) -> Result<()> {
         let key = key.to_bytes();
         let key_bytes = key.as_ref();
         let shared = key_bytes
             .iter()
-            .zip(previous.as_ref())
+            .zip(self.previous.as_ref())
             .take_while(|(a, b)| a == b)
             .count();
-        bytes.push(u8::try_from(shared).unwrap_or(0));
-        bytes.extend_from_slice(&key_bytes[shared..]);
-        previous = key;
-        if bytes.len() + 1 + key_bytes.len() > BLOCK_BYTES {
-            blocks.push(file.append(&bytes, false)?);
-            bytes.clear();
-            previous = K::Bytes::default();
+        self.bytes.push(u8::try_from(shared).unwrap_or(0));
+        self.bytes.extend_from_slice(&key_bytes[shared..]);
+        self.previous = key;
+        if self.bytes.len() + 1 + key_bytes.len() > BLOCK_BYTES {
+            self.end_block()?;
         }
+        Ok(())
     }
-    if !bytes.is_empty() {
-        blocks.push(file.append(&bytes, false)?);
+
+    fn end_block(&mut self) -> Result<()> {
+        self.blocks.push(self.file.append(&self.bytes, false)?);
+        self.bytes.clear();
+        self.previous = K::Bytes::default();
+        Ok(())
     }
-    Ok(blocks)
+
+    fn finish(mut self) -> Result<Vec<BlockRef>> {
+        if !self.bytes.is_empty() {
+            self.end_block()?;
+        }
+        Ok(self.blocks)
+    }
 }
 
 fn read_block<K: SortKey>(mut bytes: &[u8], keys: &mut Vec<K>) -> Result<()> {
@@ -144,12 +186,17 @@ struct Source<K> {
     at: usize,
     file: Option<Arc<SpillFile>>,
     blocks: std::vec::IntoIter<BlockRef>,
+}
+
+/// What all sources of a merge read their blocks into.
+#[derive(Default)]
+struct Buffers {
     bytes: Vec<u8>,
     scratch: Vec<u8>,
 }
 
 impl<K: SortKey> Source<K> {
-    fn new(run: Run<K>) -> Result<Self> {
+    fn new(run: Run<K>, buffers: &mut Buffers) -> Result<Self> {
         let (keys, file, blocks) = match run {
             Run::Memory(keys) => (keys, None, Vec::new()),
             Run::File(file, blocks) => (Vec::new(), Some(file), blocks),
@@ -159,11 +206,9 @@ impl<K: SortKey> Source<K> {
             at: 0,
             file,
             blocks: blocks.into_iter(),
-            bytes: Vec::new(),
-            scratch: Vec::new(),
         };
         if source.keys.is_empty() {
-            source.refill()?;
+            source.refill(buffers)?;
         }
         Ok(source)
     }
@@ -172,26 +217,26 @@ impl<K: SortKey> Source<K> {
         self.keys.get(self.at).copied().unwrap_or(K::END)
     }
 
-    fn advance(&mut self) -> Result<K> {
+    fn advance(&mut self, buffers: &mut Buffers) -> Result<K> {
         self.at += 1;
         match self.keys.get(self.at) {
             Some(&key) => Ok(key),
             None => {
-                self.refill()?;
+                self.refill(buffers)?;
                 Ok(self.head())
             }
         }
     }
 
     #[cold]
-    fn refill(&mut self) -> Result<()> {
+    fn refill(&mut self, Buffers { bytes, scratch }: &mut Buffers) -> Result<()> {
         self.at = 0;
         let (Some(file), Some(block)) = (&self.file, self.blocks.next()) else {
             self.keys = Vec::new();
             return Ok(());
         };
-        file.read(block, &mut self.scratch, &mut self.bytes)?;
-        read_block(&self.bytes, &mut self.keys)
+        file.read(block, scratch, bytes)?;
+        read_block(bytes, &mut self.keys)
     }
 }
 
@@ -201,14 +246,33 @@ pub(super) struct MergedRuns<K> {
     heads: Vec<K>,
     tree: LoserTree,
     last: Option<K>,
+    buffers: Buffers,
 }
 
 impl<K: SortKey> MergedRuns<K> {
-    pub(super) fn new(runs: Vec<Run<K>>) -> Result<Self> {
-        let sources = runs
-            .into_iter()
-            .map(Source::new)
-            .collect::<Result<Vec<_>>>()?;
+    /// Begins a merge. Where runs are too many they become fewer before; `go_on` is asked now and then, and ends
+    /// it with its error.
+    pub(super) fn new(
+        mut runs: Vec<Run<K>>,
+        go_on: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<Self> {
+        let of_file = |run: &Run<K>| match run {
+            Run::File(file, _) => Some(Arc::clone(file)),
+            Run::Memory(_) => None,
+        };
+        while runs.len() > SOURCES_MAX
+            && let Some(file) = runs.iter().find_map(of_file)
+        {
+            runs = fewer(runs, &file, go_on)?;
+        }
+        Self::of(runs)
+    }
+
+    fn of(runs: Vec<Run<K>>) -> Result<Self> {
+        let mut buffers = Buffers::default();
+        let sources = runs.into_iter();
+        let sources = sources.map(|run| Source::new(run, &mut buffers));
+        let sources = sources.collect::<Result<Vec<_>>>()?;
         let heads: Vec<K> = sources.iter().map(Source::head).collect();
         let tree = LoserTree::new(heads.len(), |a, b| heads[a] < heads[b]);
         Ok(Self {
@@ -216,6 +280,7 @@ impl<K: SortKey> MergedRuns<K> {
             heads,
             tree,
             last: None,
+            buffers,
         })
     }
 
@@ -233,7 +298,7 @@ impl<K: SortKey> MergedRuns<K> {
             if key == K::END {
                 return Ok(());
             }
-            self.heads[winner] = self.sources[winner].advance()?;
+            self.heads[winner] = self.sources[winner].advance(&mut self.buffers)?;
             let heads = &self.heads;
             self.tree.replay(|a, b| heads[a] < heads[b]);
             if self.last != Some(key) {
@@ -254,9 +319,35 @@ impl<K: SortKey> MergedRuns<K> {
             count -= now.len();
             source.at += now.len();
             if source.at == source.keys.len() {
-                source.refill()?;
+                source.refill(&mut self.buffers)?;
             }
         }
         Ok(())
     }
+}
+
+/// The same keys in fewer runs, all of them in `file`.
+fn fewer<K: SortKey>(
+    runs: Vec<Run<K>>,
+    file: &Arc<SpillFile>,
+    go_on: &mut dyn FnMut() -> Result<()>,
+) -> Result<Vec<Run<K>>> {
+    let mut fewer = Vec::with_capacity(runs.len().div_ceil(SOURCES_MAX));
+    let mut runs = runs.into_iter();
+    let mut keys = Vec::with_capacity(BATCH_KEYS);
+    while !runs.as_slice().is_empty() {
+        let mut merged = MergedRuns::of(runs.by_ref().take(SOURCES_MAX).collect())?;
+        let mut writer = RunWriter::new(file);
+        loop {
+            go_on()?;
+            keys.clear();
+            merged.read(BATCH_KEYS, &mut keys)?;
+            if keys.is_empty() {
+                break;
+            }
+            keys.iter().try_for_each(|key| writer.push(*key))?;
+        }
+        fewer.push(Run::File(Arc::clone(file), writer.finish()?));
+    }
+    Ok(fewer)
 }

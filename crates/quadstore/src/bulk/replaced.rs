@@ -286,7 +286,8 @@ pub(super) struct RemovedRows {
 impl RemovedRows {
     /// Those of sorted runs; [`Error::Cancelled`] once `cancel` is set, as for all that are read.
     pub(super) fn sorted(cancel: &Arc<AtomicBool>, runs: Vec<Run<Wide>>) -> Result<Self> {
-        Ok(Self::new(cancel, Removals::Sorted(MergedRuns::new(runs)?)))
+        let runs = MergedRuns::new(runs, &mut || check(cancel))?;
+        Ok(Self::new(cancel, Removals::Sorted(runs)))
     }
 
     fn new(cancel: &Arc<AtomicBool>, source: Removals) -> Self {
@@ -312,9 +313,7 @@ impl RemovedRows {
 
     #[cold]
     fn refill(&mut self) -> Result<()> {
-        if self.cancel.load(Ordering::Relaxed) {
-            return Err(Error::Cancelled);
-        }
+        check(&self.cancel)?;
         self.rows.clear();
         self.at = 0;
         match &mut self.source {
@@ -395,6 +394,13 @@ pub(super) fn merge_both(
         Ok(())
     });
     commit.merge_changes(tree, &mut changes, effects)
+}
+
+fn check(cancel: &AtomicBool) -> Result<()> {
+    match cancel.load(Ordering::Relaxed) {
+        true => Err(Error::Cancelled),
+        false => Ok(()),
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -151,7 +151,7 @@ proptest! {
         }
         let expected: BTreeSet<u128> = keys.iter().map(|&key| spread(key)).collect();
         let read = |runs| {
-            let mut merged = MergedRuns::new(runs).unwrap();
+            let mut merged = MergedRuns::new(runs, &mut || Ok(())).unwrap();
             let mut found = Vec::new();
             loop {
                 let before = found.len();
