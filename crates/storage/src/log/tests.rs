@@ -349,6 +349,52 @@ fn a_reader_keeps_its_files_from_being_used_again() {
     assert!(error.ends_with("position 0 was released"), "{error}");
 }
 
+/// A process that is killed leaves the headers of a file that it began to the memory of the operating system. The
+/// file before it stays until something in the new one is durable: without headers nothing would tell where the log
+/// goes on.
+#[test]
+fn a_file_stays_until_the_headers_of_the_next_one_are_durable() {
+    let options = LogOptions {
+        spare_files: 0,
+        ..SMALL
+    };
+    let mut released = 0;
+    for seed in 0..8 {
+        for operation in 1..12 {
+            let disk = SimulatedDisk::new(seed);
+            let log = open(&disk, options);
+            // Four of these leave too little room in a file for the head of another.
+            for _ in 0..4 {
+                commit(&log, &[7; 932]);
+            }
+            // The end of the opening is a record of the log's own, and begins a file.
+            disk.set_faults(Faults {
+                crash_at: Some(disk.operations() + operation),
+                ..Faults::default()
+            });
+            log.close().err();
+            drop(log);
+            disk.restart(Crash::Process);
+            // A checkpoint of all commits that are found, which releases what is before them.
+            let mut found = find(&disk, Access::Exclusive, LogMark::default()).unwrap();
+            let mut mark = LogMark::default();
+            while let Some(record) = found.next_record().unwrap() {
+                mark = record.mark();
+            }
+            let log = found.finish(options).unwrap();
+            log.sync_to(mark.position).unwrap();
+            released += log.release(mark.position).unwrap();
+            drop(log);
+            disk.restart(Crash::Power);
+            let found =
+                find(&disk, Access::Exclusive, mark).and_then(|found| found.finish(options));
+            let log = found.unwrap_or_else(|error| panic!("{seed}, {operation}: {error}"));
+            assert!(log.end().position >= mark.position);
+        }
+    }
+    assert!(released > 0);
+}
+
 #[test]
 fn what_is_retained_is_not_released() {
     let (disk, payloads) = two_files();

@@ -381,7 +381,9 @@ impl Log {
     }
 
     /// Lets the files be used again that lie wholly before `before`, the position that a durable
-    /// root names, and before what is retained. Returns how many.
+    /// root names, and before what is retained. Returns how many. The last one stays until something behind
+    /// the headers of its follower is durable, and so these are: without them nothing would tell where the
+    /// log goes on.
     ///
     /// An error of the operating system leaves them lie there, and so does an archive that cannot be
     /// written.
@@ -395,8 +397,11 @@ impl Log {
             let mut state = lock(&self.state);
             let bound = before.to_u64().min(state.retain);
             let followers = state.files.iter().skip(1);
+            let durable = state.durable;
             // A file that has a follower below that number, or at it, is in the archive.
-            let is_free = |next: &&Arc<LogFile>| next.start <= bound && next.number <= archived;
+            let is_free = |next: &&Arc<LogFile>| {
+                next.start <= bound && next.start < durable && next.number <= archived
+            };
             let count = followers.take_while(is_free).count();
             state.files.drain(..count).collect()
         };
