@@ -7,8 +7,8 @@
 //!
 //! # Concurrency
 //! A snapshot of an earlier commit holds its root, so that its extents stay whatever expires meanwhile. Its
-//! delta is its own, and reserved of the memory budget; where commits need that memory, its reader
-//! expires as any other. The setting has a lock of its own, which nobody holds while taking another.
+//! delta is shared with those that were made of it ([`earlier`]), and reserved of the memory budget; where commits
+//! need that memory, its reader expires as any other. The setting has a lock of its own, which nobody holds while taking another.
 
 mod difference;
 mod earlier;

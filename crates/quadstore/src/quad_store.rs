@@ -15,7 +15,7 @@
 mod merging;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 use stoa_storage::{
@@ -65,7 +65,7 @@ pub(crate) struct Inner {
     /// Which earlier commits are kept from the next checkpoint on.
     pub(crate) retention: Mutex<Retention>,
     /// Earlier states that were asked for lately.
-    pub(crate) earlier: Earlier,
+    pub(crate) earlier: Arc<Earlier>,
     /// Whether commits were made that the log does not have: no root is kept then.
     pub(crate) is_restored: AtomicBool,
     /// Who is to be told of the next commit.
@@ -131,6 +131,9 @@ impl QuadStore {
         };
         let budget = store.cache().budget();
         let commit_limits = options.limits.unwrap_or_else(|| CommitLimits::of(budget));
+        let earlier = Arc::new(Earlier::default());
+        let reclaimed: Weak<Earlier> = Arc::downgrade(&earlier);
+        budget.register(reclaimed);
         let store = Self(Arc::new(Inner {
             log,
             found: OnceLock::new(),
@@ -148,7 +151,7 @@ impl QuadStore {
             is_closed: AtomicBool::new(false),
             keeper: Keeper::default(),
             retention: Mutex::new(retention),
-            earlier: Earlier::default(),
+            earlier,
             is_restored: AtomicBool::new(false),
             watchers: Mutex::default(),
             limits,

@@ -60,6 +60,20 @@ pub(crate) struct Base {
     held: Arc<Held>,
 }
 
+impl Base {
+    /// The same under another handle of its root.
+    fn with(&self, root: Root, held: Arc<Held>) -> Self {
+        Self {
+            store: Arc::clone(&self.store),
+            dictionary: Arc::clone(&self.dictionary),
+            root,
+            payload: self.payload.clone(),
+            trees: self.trees.clone(),
+            held,
+        }
+    }
+}
+
 /// What the handles of one snapshot share.
 pub(crate) struct State {
     pub(crate) base: Arc<Base>,
@@ -170,15 +184,7 @@ impl Snapshot {
     /// The same state for a reader that is not told among those that somebody reads, and that does not have
     /// to end where memory is needed.
     pub(crate) fn unlisted(&self) -> Self {
-        let base = &self.0.base;
-        let base = Base {
-            store: Arc::clone(&base.store),
-            dictionary: Arc::clone(&base.dictionary),
-            root: base.root.clone(),
-            payload: base.payload.clone(),
-            trees: base.trees.clone(),
-            held: Arc::default(),
-        };
+        let base = self.0.base.with(self.0.base.root.clone(), Arc::default());
         Self::over(Arc::new(base), self.0.delta.clone(), self.commit())
     }
 
@@ -244,10 +250,11 @@ impl Snapshot {
         Self::over(Arc::clone(&self.0.base), delta, commit)
     }
 
-    /// The same state while nobody reads it.
+    /// The same state while nobody reads it. It does not keep what storage itself has written for its root.
     pub(crate) fn unread(&self) -> Unread {
+        let base = &self.0.base;
         Unread {
-            base: Arc::clone(&self.0.base),
+            base: Arc::new(base.with(base.root.without_lists(), Arc::clone(&base.held))),
             delta: self.0.delta.clone(),
             commit: self.0.commit,
         }

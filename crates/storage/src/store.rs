@@ -76,6 +76,17 @@ pub struct Root {
     pub(crate) list_pin: Arc<()>,
 }
 
+impl Root {
+    /// A handle that keeps the extents of the root, and not what storage itself has written for it.
+    #[must_use]
+    pub fn without_lists(&self) -> Self {
+        Self {
+            list_pin: Arc::new(()),
+            ..self.clone()
+        }
+    }
+}
+
 impl fmt::Debug for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Root")

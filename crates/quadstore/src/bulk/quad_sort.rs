@@ -8,8 +8,8 @@
 //!
 //! # Limits
 //! A merge reads [`SOURCES_MAX`] runs at most, each of which has the keys of a block in memory: some 80 KB. Where runs
-//! are more they are written once more for each time that they have to become fewer, and take their space in the
-//! temporary file again.
+//! are more some of them are merged before, as few as will do, and take their space in the temporary file
+//! once more.
 #![expect(
     clippy::indexing_slicing,
     reason = "inner loops over blocks whose checksum was verified; sources are numbered by the tree"
@@ -326,17 +326,21 @@ impl<K: SortKey> MergedRuns<K> {
     }
 }
 
-/// The same keys in fewer runs, all of them in `file`.
+/// The same keys in fewer runs: some are merged into one in `file`, those in memory last. As few as leave
+/// [`SOURCES_MAX`], or all once if that is not enough.
 fn fewer<K: SortKey>(
-    runs: Vec<Run<K>>,
+    mut runs: Vec<Run<K>>,
     file: &Arc<SpillFile>,
     go_on: &mut dyn FnMut() -> Result<()>,
 ) -> Result<Vec<Run<K>>> {
-    let mut fewer = Vec::with_capacity(runs.len().div_ceil(SOURCES_MAX));
+    runs.sort_by_key(|run| matches!(run, Run::Memory(_)));
+    let mut fewer = Vec::new();
     let mut runs = runs.into_iter();
     let mut keys = Vec::with_capacity(BATCH_KEYS);
-    while !runs.as_slice().is_empty() {
-        let mut merged = MergedRuns::of(runs.by_ref().take(SOURCES_MAX).collect())?;
+    while runs.len() > 1 && fewer.len() + runs.len() > SOURCES_MAX {
+        let count = fewer.len() + runs.len() - SOURCES_MAX + 1;
+        let group = runs.by_ref().take(count.min(SOURCES_MAX));
+        let mut merged = MergedRuns::of(group.collect())?;
         let mut writer = RunWriter::new(file);
         loop {
             go_on()?;
@@ -349,5 +353,6 @@ fn fewer<K: SortKey>(
         }
         fewer.push(Run::File(Arc::clone(file), writer.finish()?));
     }
+    fewer.extend(runs);
     Ok(fewer)
 }

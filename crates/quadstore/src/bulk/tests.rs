@@ -166,6 +166,46 @@ proptest! {
     }
 }
 
+/// Many more runs than are merged at once, and one more; who is asked whether to go on may end it.
+#[test]
+fn runs_become_fewer_before_they_are_merged() {
+    let runs = |count: u64| {
+        let mut builder = RunBuilder::<u128>::new(&spill_file(), 1);
+        for key in (0..count).rev() {
+            builder.push(u128::from(key), |_, _| {}).unwrap();
+        }
+        builder.finish(|_, _| {}).0
+    };
+    for count in [64, 65, 66, 200, 5_000] {
+        let (found, mut asked) = (runs(count), 0);
+        assert_eq!(found.len() as u64, count);
+        let go_on = &mut || {
+            asked += 1;
+            Ok(())
+        };
+        let mut merged = MergedRuns::new(found, go_on).unwrap();
+        let mut keys = Vec::new();
+        merged.read(10_000, &mut keys).unwrap();
+        assert!(keys.into_iter().eq((0..count).map(u128::from)), "{count}");
+        // Twice for each group: while it is read, and at its end. One too many merges two.
+        match count {
+            64 => assert_eq!(asked, 0),
+            65 | 66 => assert_eq!(asked, 2),
+            _ => assert!(asked > 2, "{asked}"),
+        }
+    }
+    let mut left = 3;
+    let ended = MergedRuns::new(runs(5_000), &mut || {
+        left -= 1;
+        if left > 0 {
+            Ok(())
+        } else {
+            Err(crate::Error::Cancelled)
+        }
+    });
+    assert!(matches!(ended.err(), Some(crate::Error::Cancelled)));
+}
+
 #[test]
 fn damaged_blocks_are_reported() {
     let file = spill_file();

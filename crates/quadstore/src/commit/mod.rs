@@ -19,8 +19,8 @@
 //! 3. Commit numbers have no gaps, and neither have ids of terms within a kind.
 //!
 //! # Concurrency
-//! Locks, in this order: `committing`, the list of recent commits, the pair of snapshots, those of storage
-//! and its log. Nobody waits for the disk under `committing`, but to make room in the buffer of the log.
+//! Locks, in this order: `committing`, the list of recent commits, the pair of snapshots, the earlier states that
+//! are kept, the commits that are shown, those of storage and its log. Nobody waits for the disk under `committing`, but to make room in the buffer of the log.
 //!
 //! # Limits
 //! The delta and recent commits are reserved of the memory budget. When the delta takes more than
@@ -234,12 +234,8 @@ impl Inner {
         Ok(effective)
     }
 
-    /// Lets go of earlier states that are kept, or else ends those who read the oldest commit; `false` if
-    /// there are none, or it took too long.
+    /// Ends those who read the oldest commit; `false` if there are none, or it took too long.
     fn expire_oldest(&self) -> bool {
-        if self.earlier.release() {
-            return true;
-        }
         let published = self.published();
         published.held().expire_oldest(published.commit(), PATIENCE)
     }

@@ -395,7 +395,10 @@ impl Commit<'_> {
         if let Some(first) = first {
             self.checkpoint.retain_from(first);
         }
-        self.inner.earlier.release_before(first.unwrap_or(u64::MAX));
+        let none = || self.inner.store.root().checkpoint + 1;
+        self.inner
+            .earlier
+            .release_before(first.unwrap_or_else(none));
     }
 
     /// Makes what the delta of the snapshot came to durable, as [`Commit::finish`]; what was committed

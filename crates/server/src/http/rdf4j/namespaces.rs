@@ -17,7 +17,7 @@ use super::values::Parameters;
 use super::{Request, done, table, told};
 use crate::http::body::{ResponseBody, read_text};
 use crate::http::problem::Problem;
-use crate::http::route::joined;
+use crate::http::route::{CancelOnDrop, joined};
 use crate::http::writing::write;
 
 /// The graph of namespaces.
@@ -70,8 +70,10 @@ pub(super) async fn one(
             let database = request.database.clone();
             let asked = request.asked(Parameters::of(request.query())?.at)?;
             let timeout = Some(request.service.settings.timeout);
+            let cancel = CancelHandle::new();
+            let _guard = CancelOnDrop::new(cancel.clone());
             let found = write(request.service, move || {
-                let (state, headers) = asked.open(&database, timeout, &CancelHandle::new())?;
+                let (state, headers) = asked.open(&database, timeout, &cancel)?;
                 Ok(find(&state, &prefix)?.map(|found| (found, headers)))
             });
             let found = found.await?;

@@ -177,8 +177,10 @@ pub(super) async fn size(request: Request<'_>) -> Result<Response<ResponseBody>,
     let asked = request.asked(parameters.at)?;
     let database = request.database.clone();
     let timeout = Some(request.service.settings.timeout);
+    let cancel = CancelHandle::new();
+    let _guard = CancelOnDrop::new(cancel.clone());
     let (quads, headers) = write(request.service, move || {
-        let (state, headers) = asked.open(&database, timeout, &CancelHandle::new())?;
+        let (state, headers) = asked.open(&database, timeout, &cancel)?;
         Ok((state.count_statements(&parameters.graphs())?, headers))
     })
     .await?;
