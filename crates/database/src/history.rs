@@ -1,10 +1,10 @@
 //! Earlier commits: which are kept, what is known of them, and the state after one.
 
+use std::time::Duration;
+
 use oxsdatatypes::{DateTime, DayTimeDuration, Decimal};
 pub use stoa_quadstore::{CommitInfo, Retention};
 use stoa_quadstore::{QuadStore, Snapshot};
-
-use std::time::Duration;
 
 use crate::database::Database;
 use crate::error::{Error, Result};

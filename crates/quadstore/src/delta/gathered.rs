@@ -6,8 +6,8 @@
 //!
 //! # Limits
 //! 32 bytes a change, and 16 and the text a term, reserved as the lists grow. To make a batch of it takes
-//! as much again and a half, and where most quads have a graph of their own as much once more; what is too much is told
-//! before anything is lost.
+//! as much again and a half, and where most quads have a graph of their own as much once more; what is too
+//! much is told before anything is lost.
 
 #![expect(
     clippy::indexing_slicing,
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::{Kind, TermId};
 
-use super::graphs::GraphDelta;
+use super::graphs::{GraphDelta, net_in_place};
 use super::side::Side;
 use super::terms::{KindTerms, Terms};
 use super::{Batch, GraphChange};
@@ -251,15 +251,7 @@ impl Gathered {
                 created: Some(change.created),
                 ..GraphDelta::none(change.graph.to_bits())
             }));
-            // Stable: the order of time remains among those of a graph.
-            net.sort_by_key(|change| change.graph);
-            net.dedup_by(|later, change| {
-                let is_same = later.graph == change.graph;
-                if is_same {
-                    change.follow(later);
-                }
-                is_same
-            });
+            net_in_place(&mut net);
         }
         drop(runs);
         let bytes = (net.capacity() * size_of::<GraphDelta>()) as u64;

@@ -42,15 +42,20 @@ impl GraphDelta {
 
 /// Changes in the order of time as one for each graph, ascending.
 pub(crate) fn net_graphs<'a>(changes: impl Iterator<Item = &'a GraphDelta>) -> Vec<GraphDelta> {
-    let mut sorted: Vec<GraphDelta> = changes.copied().collect();
+    let mut changes: Vec<GraphDelta> = changes.copied().collect();
+    net_in_place(&mut changes);
+    changes
+}
+
+/// As [`net_graphs`]; sorting takes as much memory again.
+pub(super) fn net_in_place(changes: &mut Vec<GraphDelta>) {
     // Stable: the order of time remains among those of a graph.
-    sorted.sort_by_key(|change| change.graph);
-    let mut net: Vec<GraphDelta> = Vec::with_capacity(sorted.len());
-    for change in sorted {
-        match net.last_mut().filter(|last| last.graph == change.graph) {
-            Some(last) => last.follow(&change),
-            None => net.push(change),
+    changes.sort_by_key(|change| change.graph);
+    changes.dedup_by(|later, change| {
+        let is_same = later.graph == change.graph;
+        if is_same {
+            change.follow(later);
         }
-    }
-    net
+        is_same
+    });
 }

@@ -137,8 +137,8 @@ impl QuadStore {
     ///
     /// # Errors
     /// [`Error::CommitUnknown`], [`Error::CommitExpired`]; [`Error::Cancelled`] once `is_cancelled` says so, which is
-    /// asked before each record, and before what they came to is put in order; what the files give, and if the memory budget does not allow for what the log tells between a
-    /// checkpoint and the commit.
+    /// asked before each record, and before what they came to is put in order; what the files give, and if the
+    /// memory budget does not allow for what the log tells between a checkpoint and the commit.
     pub fn at(&self, commit: u64, is_cancelled: &dyn Fn() -> bool) -> Result<Snapshot> {
         let published = self.snapshot();
         let last = published.commit();
