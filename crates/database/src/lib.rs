@@ -103,5 +103,6 @@ pub use statements::{StatementGraphs, StatementPattern};
 pub use stoa_executor::pool::{
     PoolFull, PoolLimits, Progress as TaskProgress, Task, TaskStream, WorkerPool,
 };
+pub use stoa_storage::nonblocking;
 pub use transaction::{ChangeCounts, CommitSummary, Transaction, TransactionOptions};
-pub use update::UpdateSummary;
+pub use update::{SubmittedUpdate, UpdateSummary};

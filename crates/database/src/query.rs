@@ -27,9 +27,10 @@ use oxrdf::{NamedNode, Variable};
 use spargebra::SparqlParser;
 use spargebra::algebra::QueryDataset;
 use stoa_executor::service::ServiceClient;
-use stoa_executor::{Execution, QueryContext, QuerySettings, Step};
+use stoa_executor::{Clock, Execution, QueryContext, QuerySettings, Step};
 use stoa_planner::{PlannerOptions, QueryPlan, Stop};
 use stoa_quadstore::Snapshot;
+use stoa_storage::nonblocking;
 
 pub use solutions::{QueryResult, Solution, Solutions, Triples};
 pub(crate) use update::{Modify, Operation, Transfer, TransferKind, with_request};
@@ -180,10 +181,7 @@ impl Query {
         };
         let plan = &running.plan;
         let explain = || Ok(stoa_planner::explain(plan));
-        match self.stack_bytes {
-            Some(bytes) => stack::on_stack(bytes, explain).unwrap_or_default(),
-            None => explain().unwrap_or_default(),
-        }
+        stack::run(self.stack_bytes, explain).unwrap_or_default()
     }
 
     /// Works for some milliseconds at most; where it waits for another endpoint, this thread sleeps a
@@ -217,10 +215,7 @@ impl Query {
         let Some(running) = &mut self.running else {
             return Err(Error::Internal("a query that has ended".to_owned()));
         };
-        match self.stack_bytes {
-            Some(bytes) => stack::on_stack(bytes, || step(&mut running.execution)),
-            None => step(&mut running.execution),
-        }
+        stack::run(self.stack_bytes, || step(&mut running.execution))
     }
 
     /// When its time is up, on the clock of [`Runtime::executor_clock`], in nanoseconds.
@@ -288,15 +283,9 @@ pub(crate) fn prepare(
             };
             plan(runtime, snapshot, &text, asked, options)
         };
-        match stoa_planner::stack_bytes(size.elements) {
-            Some(bytes) => stack::on_stack(bytes, plan),
-            None => plan(),
-        }
+        stack::run(stoa_planner::stack_bytes(size.elements), plan)
     };
-    match stoa_planner::stack_bytes(levels) {
-        Some(bytes) => stack::on_stack(bytes, prepare),
-        None => prepare(),
-    }
+    stack::run(stoa_planner::stack_bytes(levels), prepare)
 }
 
 /// Plans a query that was parsed already, with `services` to ask endpoints with. Of the options, `base`
@@ -323,10 +312,7 @@ pub(crate) fn prepare_parsed(
         };
         plan(runtime, snapshot, &text, asked, options)
     };
-    match stoa_planner::stack_bytes(size.elements) {
-        Some(bytes) => stack::on_stack(bytes, plan),
-        None => plan(),
-    }
+    stack::run(stoa_planner::stack_bytes(size.elements), plan)
 }
 
 /// A query as it is written.
@@ -369,14 +355,15 @@ fn plan(
         Vec::new()
     };
     let deadline_ns = options.timeout.map(|timeout| deadline(started_ns, timeout));
-    let stop = Stop::new({
-        let (clock, cancel) = (Arc::clone(&clock), options.cancel.clone());
-        move || cancel.is_cancelled() || deadline_ns.is_some_and(|end| clock.now_ns() >= end)
-    });
     let plan = stoa_planner::plan(
         parsed,
         &PlannerOptions {
-            stop: Some(stop),
+            stop: Some(stop(
+                &clock,
+                options.cancel.clone(),
+                started_ns,
+                deadline_ns,
+            )),
             default_graph_union: options.default_graph_union,
             dataset,
             optimize: !options.naive,
@@ -406,6 +393,8 @@ fn plan(
     }
     // What planning read is not the query's.
     let context = Arc::new(QueryContext::new(snapshot.counted(), settings));
+    let stack_bytes = stoa_planner::stack_bytes(plan.root.depth() + size.expression_depth);
+    stack::check(stack_bytes)?;
     let execution = Execution::new(&plan, Arc::clone(&context))?;
     let (kind, variables) = match execution.shape() {
         stoa_executor::Shape::Solutions(names) => (
@@ -419,9 +408,26 @@ fn plan(
         kind,
         variables,
         notes,
-        stack_bytes: stoa_planner::stack_bytes(plan.root.depth() + size.expression_depth),
+        stack_bytes,
         running: Some(Running { plan, execution }),
         context,
+    })
+}
+
+/// Ends planning when nobody waits for it any more. Where others wait for this thread, what takes long to plan is
+/// planned elsewhere.
+fn stop(
+    clock: &Arc<dyn Clock>,
+    cancel: CancelHandle,
+    started_ns: u64,
+    deadline_ns: Option<u64>,
+) -> Stop {
+    let clock = Arc::clone(clock);
+    Stop::new(move || {
+        let now_ns = clock.now_ns();
+        let is_late = deadline_ns.is_some_and(|end| now_ns >= end);
+        let is_long = now_ns.saturating_sub(started_ns) >= nonblocking::SLICE_NS;
+        cancel.is_cancelled() || is_late || (is_long && nonblocking::check().is_err())
     })
 }
 

@@ -12,6 +12,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use stoa_quadstore::{CommitOptions, Submitted};
+use stoa_storage::nonblocking;
 
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -72,8 +73,15 @@ impl Attempt<'_> {
         transaction: stoa_quadstore::Transaction,
         options: CommitOptions,
     ) -> Result<Submitted> {
-        let shared = || self.turns.alone.read();
-        let _others = (!self.is_alone).then(|| shared().unwrap_or_else(PoisonError::into_inner));
+        let alone = &self.turns.alone;
+        let _others = match self.is_alone {
+            true => None,
+            false => Some(nonblocking::lock(
+                alone,
+                |alone| alone.read().unwrap_or_else(PoisonError::into_inner),
+                |alone| nonblocking::tried(alone.try_read()),
+            )?),
+        };
         Ok(transaction.submit(options)?)
     }
 }
@@ -97,6 +105,7 @@ impl Database {
             Err(error) if is_passing(&error) => {}
             done => return done,
         }
+        nonblocking::check()?;
         let turns = self.turns();
         go_on()?;
         let _turn = turns.next();

@@ -17,7 +17,7 @@ use stoa_database::oxrdf::Term;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{
     Access, CancelHandle, Database, Error, Input, LoadOptions, OpenOptions, QueryOptions,
-    QueryResult, Runtime, RuntimeOptions,
+    QueryResult, Runtime, RuntimeOptions, nonblocking,
 };
 
 /// A database in a folder of its own.
@@ -369,6 +369,23 @@ fn failures_are_told_and_silent_ones_bind_nothing() {
     assert!(world.error(literal).contains("no IRI"));
     let silent = "SELECT ?s ?o { ?s :p ?x SERVICE SILENT ?e { ?s :q ?o } }";
     assert_eq!(world.rows(silent), [":s1 -", ":s2 -", ":s3 -"]);
+}
+
+/// It is done again as a whole elsewhere, and each endpoint is asked once.
+#[test]
+fn nobody_is_asked_by_a_thread_that_must_not_block() {
+    let world = world(":a :p 1 .", &[":a :q 2 ."]);
+    let query = "SELECT * { ?a ?p 1 SERVICE <http://0/> { ?a ?q ?o } }";
+    let run = || {
+        let database = &world.local.database;
+        let mut query = database.prepare(query, &QueryOptions::default())?;
+        while !matches!(query.next()?, stoa_executor::Step::Done) {}
+        Ok::<_, Error>(())
+    };
+    // All that has to be read is in memory then.
+    run().unwrap();
+    assert!(nonblocking::run(run).is_none());
+    assert_eq!(world.endpoints.requests.load(Ordering::SeqCst), 1);
 }
 
 #[test]

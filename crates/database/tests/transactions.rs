@@ -106,7 +106,8 @@ fn work_comes_to_an_end_whatever_others_do() {
 /// The outcome of an update that leaves a function.
 fn left(database: &Database, text: &str) -> Result<u64, Error> {
     let (tell, told) = std::sync::mpsc::channel();
-    database.update_then(text, &UpdateOptions::default(), move |outcome| {
+    let submitted = database.submit_update(text, &UpdateOptions::default())?;
+    submitted.then(move |outcome| {
         tell.send(outcome.map(|summary| summary.added)).unwrap();
     });
     told.recv().unwrap()
@@ -136,7 +137,9 @@ fn a_function_may_have_the_last_clone_of_the_database() {
     let thread = std::thread::Builder::new();
     let work = thread.spawn(move || {
         let inner = clone.clone();
-        clone.update_then(insert, &UpdateOptions::default(), move |outcome| {
+        let submitted = clone.submit_update(insert, &UpdateOptions::default());
+        drop(clone);
+        submitted.unwrap().then(move |outcome| {
             drop(inner);
             tell.send(outcome.is_ok()).unwrap();
         });

@@ -18,7 +18,7 @@ use std::task::Waker;
 use oxrdf::Term;
 use oxsdatatypes::DateTime;
 use stoa_quadstore::{Snapshot, TermTexts};
-use stoa_storage::MemoryBudget;
+use stoa_storage::{MemoryBudget, nonblocking};
 use stoa_terms::{Kind, TermId};
 
 use crate::batch::BATCH_ROWS;
@@ -81,6 +81,9 @@ impl QuerySettings {
     }
 }
 
+/// How many rows a batch has at most on a thread that must not block.
+const NONBLOCKING_ROWS: usize = 256;
+
 /// The default of [`QuerySettings::slice_ns`].
 const SLICE_NS: u64 = 1_000_000;
 
@@ -104,6 +107,8 @@ pub enum Computed {
 pub struct QueryContext {
     snapshot: Snapshot,
     settings: QuerySettings,
+    /// When this was made, on the clock of the settings.
+    begun_ns: u64,
     local_terms: LocalTerms,
     random_counter: AtomicU64,
     /// Of whoever runs the query.
@@ -120,6 +125,7 @@ impl QueryContext {
     pub fn new(snapshot: Snapshot, settings: QuerySettings) -> Self {
         let local_terms = LocalTerms::new(Memory::new(UNNAMED, &settings.memory));
         Self {
+            begun_ns: settings.clock.now_ns(),
             snapshot,
             settings,
             local_terms,
@@ -154,19 +160,28 @@ impl QueryContext {
         self.settings.base_iri.as_deref()
     }
 
-    /// How many rows a batch has at most, at least 1.
+    /// How many rows a batch has at most now, at least 1: fewer where others wait for the thread.
     #[must_use]
     pub fn batch_rows(&self) -> usize {
-        self.settings.batch_rows.max(1)
+        let most = match nonblocking::is_on() {
+            true => NONBLOCKING_ROWS,
+            false => usize::MAX,
+        };
+        self.settings.batch_rows.clamp(1, most)
     }
 
     /// Fails if the query was cancelled or its time is up. Every operator calls this once a batch.
     ///
     /// # Errors
-    /// [`Error::Cancelled`], [`Error::DeadlineExceeded`]
+    /// [`Error::Cancelled`], [`Error::DeadlineExceeded`]; that of storage where others have waited long enough for
+    /// this thread.
     pub fn check(&self) -> Result<()> {
         if self.settings.cancel.load(Ordering::Relaxed) {
             return Err(Error::Cancelled);
+        }
+        if nonblocking::is_on() {
+            let spent_ns = self.settings.clock.now_ns().saturating_sub(self.begun_ns);
+            nonblocking::check_time(spent_ns).map_err(stoa_quadstore::Error::from)?;
         }
         match self.settings.deadline_ns {
             Some(deadline_ns) if self.settings.clock.now_ns() >= deadline_ns => {
@@ -186,11 +201,11 @@ impl QueryContext {
     /// Begins a slice of time: sets the waker, and how long operators may go on.
     pub(crate) fn begin_slice(&self, waker: &Waker) {
         self.is_waiting.store(false, Ordering::Relaxed);
-        let end_ns = self
-            .settings
-            .clock
-            .now_ns()
-            .saturating_add(self.settings.slice_ns);
+        let slice_ns = match nonblocking::is_on() {
+            true => self.settings.slice_ns.min(nonblocking::SLICE_NS),
+            false => self.settings.slice_ns,
+        };
+        let end_ns = self.settings.clock.now_ns().saturating_add(slice_ns);
         self.slice_end_ns.store(end_ns, Ordering::Relaxed);
         let mut own = self.waker.lock().unwrap_or_else(PoisonError::into_inner);
         own.clone_from(waker);

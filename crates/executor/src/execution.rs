@@ -6,6 +6,7 @@ use std::thread::Thread;
 use std::time::Duration;
 
 use stoa_planner::physical::{Operator, Plan, QueryForm, QueryPlan};
+use stoa_storage::nonblocking;
 use stoa_terms::TermId;
 
 use crate::batch::{Batch, Step};
@@ -148,6 +149,7 @@ impl Execution {
         Ok(match step {
             Poll::Ready(step) => step,
             Poll::Pending => {
+                nonblocking::check().map_err(stoa_quadstore::Error::from)?;
                 std::thread::park_timeout(NAP);
                 Step::Yield
             }

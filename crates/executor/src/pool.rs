@@ -5,9 +5,13 @@
 //!
 //! ```text
 //!   submit -> waiting -> ready -> running --buffer full-----> parked
-//!                          ^         |  \--asleep-----------> parked
-//!                          +-slice over-+<--chunk taken, woken-+
+//!     ^                    ^         |  \--asleep-----------> parked
+//!   start                  +-slice over-+<--chunk taken, woken-+
 //! ```
+//!
+//! A short task may be begun by whoever has it ([`WorkerPool::start`]): its first slice runs there, so that one that is
+//! done by then costs no change of threads. It runs within [`nonblocking::run`]; a task that is refused something
+//! there begins anew in the pool.
 //!
 //! A task runs for a slice of time, then goes to the end of the queue, so short ones get through
 //! beside long ones. At most so many tasks are active (ready or running); further ones wait, and
@@ -35,10 +39,13 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use stoa_storage::nonblocking;
 
 use crate::context::Clock;
 
@@ -76,6 +83,10 @@ pub trait Task: Send + 'static {
     /// nothing yet gets the error alone.
     fn step(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<Progress, Self::Error>;
 
+    /// Goes back to where it was before its first step. Called of tasks that were started where they must not
+    /// block, and needed to; what they appended is gone.
+    fn restart(&mut self);
+
     /// The error that a reader gets if a step panics.
     fn panicked() -> Self::Error;
 }
@@ -106,6 +117,44 @@ struct Shared<T: Task> {
     work: Condvar,
     limits: PoolLimits,
     clock: Arc<dyn Clock>,
+    refusals: Refusals,
+}
+
+/// How many of the tasks that were started lately would have had to block.
+#[derive(Default)]
+struct Refusals {
+    /// Rises with each that was refused, falls with each that was not.
+    level: AtomicU32,
+    /// Tasks that were not started since many were refused.
+    passed_by: AtomicU32,
+}
+
+impl Refusals {
+    const STEP: u32 = 8;
+    const MOST: u32 = 8 * Self::STEP;
+    /// Of so many tasks one is started all the same where many are refused.
+    const SAMPLE: u32 = 16;
+
+    /// Whether the next task is worth starting.
+    fn is_worth(&self) -> bool {
+        self.level.load(Ordering::Relaxed) < Self::MOST / 2
+            || self
+                .passed_by
+                .fetch_add(1, Ordering::Relaxed)
+                .is_multiple_of(Self::SAMPLE)
+    }
+
+    fn note(&self, refused: bool) {
+        // Two at once may lose a step, which does not matter.
+        let level = self.level.load(Ordering::Relaxed);
+        let next = match refused {
+            true => (level + Self::STEP).min(Self::MOST),
+            false => level.saturating_sub(1),
+        };
+        if next != level {
+            self.level.store(next, Ordering::Relaxed);
+        }
+    }
 }
 
 struct Queues<T: Task> {
@@ -178,6 +227,7 @@ impl<T: Task> WorkerPool<T> {
             work: Condvar::new(),
             limits,
             clock,
+            refusals: Refusals::default(),
         });
         let mut pool = Self {
             shared,
@@ -198,6 +248,30 @@ impl<T: Task> WorkerPool<T> {
     /// # Errors
     /// [`PoolFull`] if too many wait already.
     pub fn submit(&self, task: T) -> Result<TaskStream<T>, PoolFull> {
+        let (job, stream) = self.job(task);
+        self.enqueue(job)?;
+        Ok(stream)
+    }
+
+    /// Begins a task on this thread, without blocking, and leaves what is not done after
+    /// [`nonblocking::SLICE_NS`] to the pool. Where many would have to block, as with a cache that is smaller than what
+    /// is asked, only some are begun.
+    ///
+    /// # Errors
+    /// [`PoolFull`] if it takes longer and too many wait already.
+    pub fn start(&self, task: T) -> Result<TaskStream<T>, PoolFull> {
+        let (job, stream) = self.job(task);
+        let job = match self.shared.refusals.is_worth() {
+            true => self.shared.run_at_once(job),
+            false => Some(job),
+        };
+        if let Some(job) = job {
+            self.enqueue(job)?;
+        }
+        Ok(stream)
+    }
+
+    fn job(&self, task: T) -> (Job<T>, TaskStream<T>) {
         let stream = Arc::new(StreamShared {
             state: Mutex::new(StreamState {
                 chunks: VecDeque::new(),
@@ -217,6 +291,14 @@ impl<T: Task> WorkerPool<T> {
             stream: Arc::clone(&stream),
             out: Vec::new(),
         };
+        let stream = TaskStream {
+            shared: stream,
+            pool: Arc::clone(&self.shared),
+        };
+        (job, stream)
+    }
+
+    fn enqueue(&self, job: Job<T>) -> Result<(), PoolFull> {
         let mut queues = lock(&self.shared.queues);
         if queues.active < self.shared.limits.active_max {
             queues.active += 1;
@@ -228,10 +310,7 @@ impl<T: Task> WorkerPool<T> {
         }
         drop(queues);
         self.shared.work.notify_one();
-        Ok(TaskStream {
-            shared: stream,
-            pool: Arc::clone(&self.shared),
-        })
+        Ok(())
     }
 }
 
@@ -382,6 +461,41 @@ impl<T: Task> Shared<T> {
 }
 
 impl<T: Task> Shared<T> {
+    /// Begins a job on a thread that must not block; gives it back if it is not done.
+    fn run_at_once(&self, mut job: Job<T>) -> Option<Job<T>> {
+        let start = self.clock.now_ns();
+        loop {
+            let step = nonblocking::run(|| {
+                let step = || job.task.step(&mut job.out, Waker::noop());
+                catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(T::panicked()))
+            });
+            match step {
+                None => {
+                    self.refusals.note(true);
+                    job.task.restart();
+                    job.out.clear();
+                    return Some(job);
+                }
+                Some(Ok(Progress::More)) => {}
+                // The step is made again, with a waker that leads back here.
+                Some(Ok(Progress::Asleep(_))) => return Some(job),
+                Some(Ok(Progress::Done)) => {
+                    self.refusals.note(false);
+                    job.end(Ok(()));
+                    return None;
+                }
+                Some(Err(error)) => {
+                    job.end(Err(error));
+                    return None;
+                }
+            }
+            let is_over = self.clock.now_ns().saturating_sub(start) >= nonblocking::SLICE_NS;
+            if is_over || job.out.len() >= CHUNK_BYTES {
+                return Some(job);
+            }
+        }
+    }
+
     /// Parks a job until it is woken; gives it back if that has happened already.
     fn lay_down(&self, job: Job<T>, until_ns: Option<u64>) -> Option<Job<T>> {
         // A reader need not wait with the task. One that is behind is waited for first: it takes a
@@ -494,6 +608,13 @@ impl<T: Task> TaskStream<T> {
         }
         state.waker = Some(context.waker().clone());
         Poll::Pending
+    }
+
+    /// Whether the task has ended and everything was taken, the error too if there was one.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        let state = lock(&self.shared.state);
+        state.chunks.is_empty() && matches!(state.outcome, Some(Ok(())))
     }
 
     /// As [`poll_chunk`](Self::poll_chunk), waiting on this thread.

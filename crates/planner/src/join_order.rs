@@ -15,9 +15,13 @@
 use crate::ForcedJoin;
 use crate::access_path::{Access, lookup};
 use crate::cost;
+use crate::error::Error;
 use crate::lowering::PathFigures;
 use crate::physical::{QuadPattern, Variable};
 use crate::variable_set::VariableSet;
+
+/// After so many sets of items somebody may want to end it.
+const SETS_AT_ONCE: usize = 32;
 
 /// How many items are ordered at once.
 pub(crate) const ITEMS_MAX: usize = 64;
@@ -154,12 +158,13 @@ pub(crate) struct Order {
     pub(crate) root: usize,
 }
 
-/// Orders `items`, of which there is at least one.
+/// Orders `items`; none if there are none. `go_on` is asked now and then, and may end it.
 pub(crate) fn order(
     items: &[Item],
     conditions: &[Condition],
     forced: Option<ForcedJoin>,
-) -> Option<Order> {
+    go_on: &dyn Fn() -> Result<(), Error>,
+) -> Result<Option<Order>, Error> {
     let together = shared_by(items.iter().map(|item| &item.possible));
     let bindings = |item: &Item| Bindings {
         certain: item.certain.intersection(&together),
@@ -173,24 +178,18 @@ pub(crate) fn order(
         shared: shared_variables(items, &together),
         trees: Vec::new(),
         bound: f64::INFINITY,
+        go_on,
+        ended: None,
     };
-    let root = search.greedy()?;
-    let cost = search.trees.get(root)?.cost;
-    let improve = items.len() > 1 && items.len() <= DYNAMIC_MAX && is_worth(items.len(), cost);
-    let root = if improve {
-        search.bound = if forced.is_some() {
-            f64::INFINITY
-        } else {
-            cost
-        };
-        search.dynamic().unwrap_or(root)
-    } else {
-        root
-    };
-    Some(Order {
-        trees: search.trees,
-        root,
-    })
+    let root = search.root();
+    match (search.ended, root) {
+        (Some(error), _) => Err(error),
+        (None, None) => Ok(None),
+        (None, Some(root)) => Ok(Some(Order {
+            trees: search.trees,
+            root,
+        })),
+    }
 }
 
 /// Whether dynamic programming over this many items takes little time beside a plan of this cost.
@@ -273,6 +272,9 @@ struct Search<'a> {
     trees: Vec<Tree>,
     /// Trees that cost more are not looked at.
     bound: f64,
+    go_on: &'a dyn Fn() -> Result<(), Error>,
+    /// Why the search has ended before it was done.
+    ended: Option<Error>,
 }
 
 /// An estimate that can be multiplied with another one. Products of many patterns leave the range of
@@ -294,6 +296,26 @@ fn members(mut set: u64) -> impl Iterator<Item = usize> {
 }
 
 impl Search<'_> {
+    /// The best tree of all items; `None` if there are none, or the search was ended.
+    fn root(&mut self) -> Option<usize> {
+        let root = self.greedy()?;
+        let (count, cost) = (self.items.len(), self.trees.get(root)?.cost);
+        if !(2..=DYNAMIC_MAX).contains(&count) || !is_worth(count, cost) {
+            return Some(root);
+        }
+        self.bound = match self.forced {
+            Some(_) => f64::INFINITY,
+            None => cost,
+        };
+        Some(self.dynamic().unwrap_or(root))
+    }
+
+    /// `None` if the search is to end.
+    fn goes_on(&mut self) -> Option<()> {
+        self.ended = (self.go_on)().err();
+        self.ended.is_none().then_some(())
+    }
+
     /// Expected solutions of a join of a set of items, with the conditions over it.
     fn rows(&self, set: u64) -> f64 {
         let mut rows: f64 = members(set)
@@ -520,6 +542,7 @@ impl Search<'_> {
         let mut binds = self.bindings.get(first)?.clone();
         let mut rows_so_far = self.items.get(first)?.rows;
         while set.count_ones() as usize != count {
+            self.goes_on()?;
             let mut best: Option<(f64, f64, usize, Vec<Tree>)> = None;
             let rest: Vec<usize> = (0..count).filter(|next| set & (1 << next) == 0).collect();
             let is_connected = |next: &&usize| {
@@ -577,6 +600,9 @@ impl Search<'_> {
             *best.get_mut(1 << number)? = kept;
         }
         for set in 1..=full {
+            if set.is_multiple_of(SETS_AT_ONCE) {
+                self.goes_on()?;
+            }
             if set.is_power_of_two() {
                 continue;
             }

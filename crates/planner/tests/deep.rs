@@ -1,10 +1,12 @@
 //! Deep and long queries: refused, or planned on a stack of ordinary size.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::Builder;
 
 use spargebra::{Query, SparqlParser};
 use stoa_planner::{
-    Error, PlannerOptions, Statistics, StatisticsError, check_nesting, explain, plan,
+    Error, PlannerOptions, Statistics, StatisticsError, Stop, check_nesting, explain, plan,
 };
 use stoa_terms::{GraphSet, Kind, Position, TermId};
 
@@ -222,4 +224,30 @@ fn what_is_too_deep_is_refused() {
         .expect_err("refused")
         .to_string();
     assert!(refused.contains("nested deeper"), "{refused}");
+}
+
+/// Asked for a search over all orders of ten patterns, which takes milliseconds, and not at its ends alone.
+#[test]
+fn the_search_for_an_order_can_be_stopped() {
+    let star: String = (0..10).map(|n| format!("?s ?p{n} ?o{n} . ")).collect();
+    let parsed = SparqlParser::new()
+        .parse_query(&format!("SELECT * {{ {star} }}"))
+        .expect("valid");
+    let planned = |most: usize| {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let options = PlannerOptions {
+            stop: Some(Stop::new(move || {
+                counted.fetch_add(1, Ordering::Relaxed) >= most
+            })),
+            ..PlannerOptions::default()
+        };
+        let planned = plan(&parsed, &options, &Uniform(1_000_000));
+        (planned.map(drop), asked.load(Ordering::Relaxed))
+    };
+    let (done, asked) = planned(usize::MAX);
+    assert!(done.is_ok() && asked > 30, "{asked}");
+    for most in 0..asked {
+        assert!(matches!(planned(most).0, Err(Error::Stopped)), "{most}");
+    }
 }

@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 use stoa_storage::{
-    Access, Checkpoint, Log, LogMark, LogReader, LogRecovery, Lsn, MemoryBudget, Store,
+    Access, Checkpoint, Log, LogMark, LogReader, LogRecovery, Lsn, MemoryBudget, Store, nonblocking,
 };
 
 use crate::check::{CheckProgress, CheckReport, check};
@@ -30,7 +30,7 @@ use crate::info::Info;
 use crate::permutation::TreeLimits;
 use crate::root::Scheme;
 use crate::snapshot::Snapshot;
-use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, lock, read, write};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, lock, read, try_lock, write};
 
 pub(crate) use merging::{Commit, Derived, Merged, Switch};
 
@@ -313,6 +313,11 @@ impl Inner {
 
     pub(crate) fn committing(&self) -> Committing<'_> {
         lock(&self.committing)
+    }
+
+    /// As [`Inner::committing`], but does not wait for a bulk load on a thread that must not block.
+    pub(crate) fn committing_soon(&self) -> Result<Committing<'_>> {
+        Ok(nonblocking::lock(&self.committing, lock, try_lock)?)
     }
 
     pub(crate) fn recent(&self) -> MutexGuard<'_, Recent> {

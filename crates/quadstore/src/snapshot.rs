@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use oxrdf::NamedNode;
-use stoa_storage::{Root, Store};
+use stoa_storage::{Root, Store, nonblocking};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use crate::delta::{Delta, DeltaCursor, GraphDelta};
@@ -421,7 +421,12 @@ impl Snapshot {
         };
         let mut reader = self.catalogue(Intervals::new(&[], &[])?);
         let mut out = QuadColumns::default();
+        let mut read = 0;
         while reader.next(4096, &mut out, None)? {
+            read += 1;
+            if read > 1 {
+                nonblocking::check()?;
+            }
             let [names, quads, created, _] = &out.columns;
             for ((name, quads), created) in names.iter().zip(quads).zip(created) {
                 let name = name.to_bits();

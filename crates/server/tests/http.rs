@@ -118,6 +118,42 @@ fn errors_are_problem_documents() {
     }
 }
 
+/// Even where one thread reads all requests and begins them.
+#[test]
+fn a_query_that_takes_long_keeps_nobody_from_an_answer() {
+    let (_, folder) = serve(5_000);
+    let server = Server::start(folder.path(), &["--threads", "1", "--timeout", "1h"]);
+    let pairs =
+        "SELECT (COUNT(*) AS ?n) { ?a ?p ?b . ?c ?q ?d . ?e ?r ?f FILTER(?b < ?d && ?d < ?f) }";
+    let long = server.send(QUERY, pairs);
+    for round in 0..20 {
+        let one = server.ask(QUERY, "SELECT ?o { <http://a/s7> ?p ?o }");
+        assert!(one.contains("number 7"), "{one}");
+        let update = "POST /sparql HTTP/1.1\r\nContent-Type: application/sparql-update";
+        let insert = format!("INSERT DATA {{ <http://a/s> <http://a/p> {round} }}");
+        let done = server.ask(update, &insert);
+        assert!(done.contains("\"added\":1"), "{done}");
+    }
+    long.set_nonblocking(true).unwrap();
+    let unfinished = (&long).read(&mut [0]).unwrap_err();
+    assert_eq!(unfinished.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn a_short_answer_tells_its_length_and_a_long_one_comes_in_chunks() {
+    let (server, _folder) = serve(60_000);
+    let short = server.ask(QUERY, "ASK { ?s ?p ?o }");
+    let (head, body) = short.split_once("\r\n\r\n").unwrap();
+    let length = format!("content-length: {}", body.len());
+    assert!(
+        head.contains(&length) && body.trim_end().ends_with('}'),
+        "{short}"
+    );
+    let long = server.ask(QUERY, "SELECT * { ?s ?p ?o }");
+    let (head, _) = long.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("transfer-encoding: chunked"), "{head}");
+}
+
 #[test]
 fn clients_that_stop_reading_keep_nobody_from_an_answer() {
     let (server, _folder) = serve(60_000);

@@ -13,6 +13,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The operation was cancelled by its caller.
     Cancelled,
+    /// The thread must not block now ([`crate::nonblocking`]), and would have to.
+    WouldBlock,
     /// The store was opened with shared access and cannot be written.
     ReadOnly,
     /// Something is larger than its limit; `limit` and `found` are in bytes or pieces.
@@ -196,6 +198,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cancelled => f.write_str("cancelled"),
+            Self::WouldBlock => f.write_str("this has to be done where a thread may block"),
             Self::ReadOnly => f.write_str("the database was opened for reading only"),
             Self::LimitExceeded { what, limit, found } => {
                 write!(f, "{what} is limited to {limit}, asked for {found}")

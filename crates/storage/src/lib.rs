@@ -31,6 +31,7 @@ mod history;
 pub mod limits;
 mod log;
 mod memory;
+pub mod nonblocking;
 mod recovery;
 mod root_slot;
 mod scratch;

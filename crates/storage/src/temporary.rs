@@ -8,6 +8,7 @@ use crate::bytes::len_u64;
 use crate::disk::{Disk, File};
 use crate::error::{Error, Result};
 use crate::format::TEMPORARY_DIRECTORY;
+use crate::nonblocking;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,6 +38,7 @@ impl TempSpace {
 
     /// Makes an empty file.
     pub fn file(&self) -> Result<TempFile> {
+        nonblocking::check()?;
         let file = self
             .inner
             .disk
@@ -97,6 +99,7 @@ impl TempFile {
     ///
     /// [`Error::DiskFull`] if there is no room; the file is then as long as before.
     pub fn append(&mut self, bytes: &[u8]) -> Result<u64> {
+        nonblocking::check()?;
         let offset = self.length;
         let length = len_u64(bytes);
         self.file
@@ -109,6 +112,7 @@ impl TempFile {
 
     /// Fills `buffer` from `offset`; an error if the file ends before.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        nonblocking::check()?;
         let read = self
             .file
             .read_at(buffer, offset)

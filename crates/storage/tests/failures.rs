@@ -6,7 +6,7 @@ use std::error::Error as _;
 use std::sync::Arc;
 use stoa_storage::{
     Access, Cache, Crash, Disk, Error, Faults, Identity, MemoryBudget, PartRef, SimulatedDisk,
-    Store,
+    Store, nonblocking,
 };
 
 fn cache() -> Arc<Cache> {
@@ -63,6 +63,18 @@ fn after_a_failure_the_store_reads_but_does_not_write() {
         let store = Store::open(shared(&disk), cache(), Access::Exclusive).unwrap();
         store.begin().unwrap().commit(3, b"").unwrap();
     }
+}
+
+#[test]
+fn what_is_not_in_memory_is_refused_where_a_thread_must_not_block() {
+    let (store, part) = committed(&SimulatedDisk::new(1));
+    store.cache().clear();
+    assert!(nonblocking::run(|| store.read_one(&part)).is_none());
+    assert!(nonblocking::run(|| store.read(&[part])).is_none());
+    assert_eq!(store.counters().reads, 0);
+    store.read_one(&part).unwrap();
+    let read = nonblocking::run(|| store.read_one(&part));
+    assert_eq!(read.unwrap().unwrap()[..], [1; 9000]);
 }
 
 #[test]

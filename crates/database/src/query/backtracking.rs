@@ -4,12 +4,17 @@
 //! and SUBSTR if there are fewer than it tried first. Nested, each level doubles the time: 133 of `!(`,
 //! one of them not closed, would never end.
 
+use stoa_storage::nonblocking;
+
 use super::token::Token;
 use crate::error::{Error, Result};
 use crate::limits::QUERY_RETRIES_MAX;
 
+/// So many doublings take little time.
+const FEW: usize = 2;
+
 /// Refuses a text whose brackets would be read more often than 2 to the power of
-/// [`QUERY_RETRIES_MAX`] times.
+/// [`QUERY_RETRIES_MAX`] times, and fewer on a thread that must not block.
 pub(super) fn check(text: &str, tokens: &[Token]) -> Result<()> {
     let mut open = Vec::new();
     let (mut doublings, mut next) = (0_usize, 0_usize);
@@ -18,6 +23,9 @@ pub(super) fn check(text: &str, tokens: &[Token]) -> Result<()> {
         if token.ends_with(['(', '{']) || token == "{|" {
             open.push(next);
             doublings += std::mem::take(&mut next);
+            if doublings > FEW {
+                nonblocking::check()?;
+            }
             if doublings > QUERY_RETRIES_MAX {
                 return Err(Error::LimitExceeded {
                     what: "the nesting of !, REGEX, REPLACE and SUBSTR in the query",

@@ -1,5 +1,7 @@
 //! Stacks for queries that parser, planner and operators recurse deeply for.
 
+use stoa_storage::nonblocking;
+
 use super::Text;
 use super::token::Token;
 use crate::error::{Error, Result};
@@ -10,6 +12,31 @@ const SHORT_BYTES: usize = 2 << 10;
 /// For how many elements a BIND counts, since the parser is quadratic in their number: so many as are
 /// allowed take it about a second.
 const BIND_ELEMENTS: usize = 2;
+
+/// Fails if work needs a thread with such a stack, and this one must not block.
+pub(super) fn check(bytes: Option<usize>) -> Result<()> {
+    match bytes {
+        None => Ok(()),
+        Some(_) => Ok(nonblocking::check()?),
+    }
+}
+
+/// Runs `work`, on a thread with a stack of so many bytes if it needs one.
+///
+/// # Errors
+/// As [`on_stack`]; if it needs one and this thread must not block, nothing is done.
+pub(super) fn run<T: Send>(
+    bytes: Option<usize>,
+    work: impl FnOnce() -> Result<T> + Send,
+) -> Result<T> {
+    match bytes {
+        None => work(),
+        Some(stack) => {
+            check(bytes)?;
+            on_stack(stack, work)
+        }
+    }
+}
 
 /// Runs `work` on a thread with a stack of so many bytes and waits for it. Only what is used of a
 /// stack takes memory.

@@ -7,6 +7,7 @@
 //! so this costs some ten parses of a text that is wrong anyway.
 
 use spargebra::SparqlParser;
+use stoa_storage::nonblocking;
 
 use super::advice::advice;
 use super::notes::refused;
@@ -40,6 +41,20 @@ pub(super) fn error(
 
 /// As [`error`], of any form.
 pub(super) fn error_in(
+    form: Form,
+    original: &str,
+    rewritten: &Rewritten,
+    base: Option<&str>,
+    message: &str,
+) -> SyntaxError {
+    match nonblocking::check() {
+        Ok(()) => search(form, original, rewritten, base, message),
+        // The search parses the text some ten times: that is done elsewhere.
+        Err(_) => SyntaxError::new(original, 1, 1, message),
+    }
+}
+
+fn search(
     form: Form,
     original: &str,
     rewritten: &Rewritten,

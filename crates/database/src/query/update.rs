@@ -22,6 +22,7 @@ use spargebra::term::{
     QuadPattern, TermPattern, TriplePattern,
 };
 use spargebra::{GraphUpdateOperation, Query};
+use stoa_storage::nonblocking;
 
 use super::rewrite::{self, Mistake, Words};
 use super::syntax::{self, Form};
@@ -40,6 +41,18 @@ const QUERIES: [&str; 4] = ["SELECT", "ASK", "CONSTRUCT", "DESCRIBE"];
 
 /// The most that all sections of an update may be long together, in bytes.
 const SECTIONS_BYTES_MAX: usize = 4 * UPDATE_BYTES_MAX;
+
+/// The most that they may be where a thread must not block.
+const SHORT_BYTES: usize = 32 << 10;
+
+/// What is left of the bytes of all sections after another one.
+fn take(bytes_left: usize, bytes: usize) -> Result<usize> {
+    let left = bytes_left.checked_sub(bytes).ok_or_else(too_long)?;
+    if SECTIONS_BYTES_MAX - left > SHORT_BYTES {
+        nonblocking::check()?;
+    }
+    Ok(left)
+}
 
 /// One operation of a request.
 #[derive(Debug)]
@@ -133,10 +146,7 @@ pub(crate) fn with_request<T: Send>(
         }
         work(&operations)
     };
-    match stoa_planner::stack_bytes(levels) {
-        Some(bytes) => stack::on_stack(bytes, run),
-        None => run(),
-    }
+    stack::run(stoa_planner::stack_bytes(levels), run)
 }
 
 /// Where an update stands that was to be a query, and what to say of it.
@@ -331,9 +341,7 @@ impl<'a> Outline<'a> {
             );
             own.sort_by_key(|(token, _)| (token.start, token.end));
             let rewritten = rewrite::apply(text, &own);
-            bytes_left = bytes_left
-                .checked_sub(rewritten.text.len())
-                .ok_or_else(too_long)?;
+            bytes_left = take(bytes_left, rewritten.text.len())?;
             let update = parser(base)?
                 .parse_update(&rewritten.text)
                 .map_err(|error| match not_an_update(self.words) {

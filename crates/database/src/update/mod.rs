@@ -22,6 +22,7 @@ mod targets;
 mod template;
 
 use stoa_quadstore::{ChangeCounts, CommitOptions, Submitted, TransactionOptions};
+use stoa_storage::nonblocking;
 
 pub(crate) use ids::Ids;
 pub(crate) use pending::{Pending, reserve};
@@ -37,12 +38,44 @@ use load_alone::LoadAlone;
 use run::Run;
 use targets::Targets;
 
+/// An update that is decided: only the disk can fail it now. It becomes durable whether or not somebody waits.
+#[must_use = "it is not known to be durable, and readers may not see it"]
+pub struct SubmittedUpdate(Outcome);
+
 /// What became of a request.
 enum Outcome {
     /// Its commit is decided, and durable soon.
     Submitted(Submitted),
     /// Its commit is durable.
     Done(UpdateSummary),
+}
+
+impl SubmittedUpdate {
+    /// Waits until it is durable.
+    ///
+    /// # Errors
+    /// `RefusesWrites`, and what the disk gives: it is not known then whether it will be found when the database
+    /// is opened again.
+    pub fn wait(self) -> Result<UpdateSummary> {
+        match self.0 {
+            Outcome::Submitted(submitted) => Ok(submitted.wait()?.into()),
+            Outcome::Done(summary) => Ok(summary),
+        }
+    }
+
+    /// Calls `done` with what [`SubmittedUpdate::wait`] would give: at once, or later on a thread of the database.
+    /// It must not wait for anybody; other commits wait for it.
+    ///
+    /// A single client is served soonest where this thread makes the update durable itself. Within
+    /// [`nonblocking::run`](crate::nonblocking::run) it never does.
+    pub fn then(self, done: impl FnOnce(Result<UpdateSummary>) + Send + 'static) {
+        match self.0 {
+            Outcome::Done(summary) => done(Ok(summary)),
+            Outcome::Submitted(submitted) => submitted.then(move |committed| {
+                done(committed.map(Into::into).map_err(Into::into));
+            }),
+        }
+    }
 }
 
 /// What an update did.
@@ -80,31 +113,33 @@ impl Database {
     /// `LoadOff`, `Load`, `ServiceOff`, `Service`, `Data`, `Timeout`, `Cancelled`, `MemoryExceeded` while it does;
     /// `ReadOnly`, `RefusesWrites`, and what the disk gives.
     pub fn update(&self, text: &str, options: &UpdateOptions) -> Result<UpdateSummary> {
-        match self.submit_update(text, options)? {
-            Outcome::Submitted(submitted) => Ok(submitted.wait()?.into()),
-            Outcome::Done(summary) => Ok(summary),
-        }
+        self.submit_update(text, options)?.wait()
     }
 
-    /// As [`Database::update`], but no thread waits for the disk: the request runs on this one until its commit is
-    /// decided, and `done` is called with the outcome when that is durable, here or on a thread of the
-    /// database. It must not wait for anybody; other commits wait for it.
-    pub fn update_then(
-        &self,
-        text: &str,
-        options: &UpdateOptions,
-        done: impl FnOnce(Result<UpdateSummary>) + Send + 'static,
-    ) {
-        match self.submit_update(text, options) {
-            Ok(Outcome::Done(summary)) => done(Ok(summary)),
-            Ok(Outcome::Submitted(submitted)) => submitted.then(move |committed| {
-                done(committed.map(Into::into).map_err(Into::into));
-            }),
-            Err(error) => done(Err(error)),
-        }
-    }
-
-    fn submit_update(&self, text: &str, options: &UpdateOptions) -> Result<Outcome> {
+    /// As [`Database::update`], but returns when the commit is decided; no thread need wait for the disk then.
+    ///
+    /// ```
+    /// # use stoa_database::*;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// # let writing = OpenOptions { access: Access::Exclusive, create: true };
+    /// # let database = Database::open(&runtime, folder.path().join("db"), &writing)?;
+    /// let insert = "INSERT DATA { <http://a/s> <http://a/p> 1 }";
+    /// let submit = || database.submit_update(insert, &UpdateOptions::default());
+    /// // On a thread that must not block: what cannot be done without is done elsewhere.
+    /// let submitted = match nonblocking::run(submit) {
+    ///     Some(submitted) => submitted?,
+    ///     None => std::thread::scope(|scope| scope.spawn(submit).join().unwrap())?,
+    /// };
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// submitted.then(move |outcome| tell.send(outcome).unwrap());
+    /// assert_eq!(told.recv().unwrap()?.added, 1);
+    /// # Ok::<_, Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Database::update`].
+    pub fn submit_update(&self, text: &str, options: &UpdateOptions) -> Result<SubmittedUpdate> {
         if self.store().store().access() == stoa_storage::Access::Shared {
             return Err(Error::ReadOnly);
         }
@@ -131,7 +166,9 @@ impl Database {
                         started,
                     };
                     let destination = targets.added_to(destination);
-                    return load.run(*silent, source, destination).map(Outcome::Done);
+                    nonblocking::check()?;
+                    let loaded = load.run(*silent, source, destination);
+                    return loaded.map(|summary| SubmittedUpdate(Outcome::Done(summary)));
                 }
                 let kept = Kept::new(runtime);
                 let begin = TransactionOptions {
@@ -154,7 +191,7 @@ impl Database {
                     let message = options.message.clone();
                     attempt.submit(transaction, CommitOptions { message })
                 });
-                submitted.map(Outcome::Submitted)
+                submitted.map(|submitted| SubmittedUpdate(Outcome::Submitted(submitted)))
             },
         )
     }

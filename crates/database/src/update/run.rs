@@ -12,6 +12,7 @@ use oxrdf::{GraphName, NamedNode, Term};
 use spargebra::term::{GraphName as ParsedGraph, GroundQuad, Quad};
 use stoa_executor::Step;
 use stoa_quadstore::{ChangeCounts, Transaction};
+use stoa_storage::nonblocking;
 use stoa_terms::TermId;
 
 use super::ids::Ids;
@@ -49,6 +50,9 @@ impl Run<'_> {
     pub(super) fn operations(&mut self, operations: &[Operation]) -> Result<()> {
         for operation in operations {
             self.check()?;
+            if !is_short(operation) {
+                nonblocking::check()?;
+            }
             match operation {
                 Operation::InsertData(quads) => self.insert_data(quads)?,
                 Operation::DeleteData(quads) => self.delete_data(quads)?,
@@ -143,8 +147,12 @@ impl Run<'_> {
         };
         loop {
             match query.next()? {
-                Step::Batch(batch) => filling.fill(&templates, &batch, &mut pending)?,
-                Step::Yield => {}
+                Step::Batch(batch) => {
+                    filling.fill(&templates, &batch, &mut pending)?;
+                    check(self.runtime, self.options, self.started)?;
+                }
+                // It takes longer than others should wait for.
+                Step::Yield => nonblocking::check()?,
                 Step::Done => break,
             }
         }
@@ -238,11 +246,13 @@ pub(super) fn go_on(runtime: &Runtime, options: &UpdateOptions, started: Duratio
     Arc::new(move || check(&runtime, &options, started))
 }
 
-/// Fails if an update was cancelled or its time is up.
+/// Fails if an update was cancelled or its time is up, or where others have waited long enough for this thread.
 pub(super) fn check(runtime: &Runtime, options: &UpdateOptions, started: Duration) -> Result<()> {
     if options.cancel.is_cancelled() {
         return Err(Error::Cancelled);
     }
+    let spent = runtime.clock().monotonic().saturating_sub(started);
+    nonblocking::check_time(u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX))?;
     match time_left(runtime, options, started) {
         Some(Duration::ZERO) => Err(Error::Timeout),
         _ => Ok(()),
@@ -310,6 +320,14 @@ impl Terms {
             });
         quads.collect()
     }
+}
+
+/// Whether an operation is as short as its text, as far as can be told before it runs.
+fn is_short(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::InsertData(_) | Operation::DeleteData(_) | Operation::Modify(_)
+    )
 }
 
 /// Whether operations read nothing, so that nothing that is committed meanwhile can be in conflict with

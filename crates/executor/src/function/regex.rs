@@ -11,6 +11,7 @@ mod blocks;
 mod pattern;
 
 use regex::{Regex, RegexBuilder};
+use stoa_storage::nonblocking;
 
 use crate::expression::{Cell, Tag};
 pub use pattern::PatternError;
@@ -50,6 +51,10 @@ fn build(pattern: &str, flags: &str) -> Result<Pattern, PatternError> {
         return Err(PatternError::TooLong);
     }
     let flags = Flags::parse(flags)?;
+    if nonblocking::check().is_err() {
+        // It may take long, and so may a search; what is refused is done elsewhere as a whole.
+        return Err(PatternError::TooLarge);
+    }
     let translated = translate(pattern, flags, false)?;
     let mut built = Pattern {
         linear: None,

@@ -394,7 +394,7 @@ struct Sizer {
 
 impl Sizer {
     fn new(limited: bool, context: &QueryContext) -> Self {
-        let rows = context.batch_rows();
+        let rows = context.settings().batch_rows.max(1);
         Self {
             rows,
             rows_max: match limited {

@@ -28,6 +28,7 @@ use hashbrown::HashMap;
 use oxrdf::{NamedOrBlankNode, Term, Triple};
 use rapidhash::fast::RandomState;
 use stoa_planner::physical::{JoinKind, Operator as PlanOperator, Plan, ServiceEndpoint, Variable};
+use stoa_storage::nonblocking;
 use stoa_terms::{Kind, TermId};
 
 use super::combiner::{Combiner, END, Pair};
@@ -471,6 +472,8 @@ impl Asker {
         match &planned.endpoint {
             Err(reason) => failure = Some(reason.clone()),
             Ok(endpoint) => {
+                // What was sent cannot be taken back.
+                nonblocking::check().map_err(stoa_quadstore::Error::from)?;
                 let (writer, answer) = service::answer();
                 let request = self.request(endpoint, &planned, left, context)?;
                 self.client.ask(request, writer);

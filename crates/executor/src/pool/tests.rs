@@ -1,15 +1,26 @@
 //! Tests of the worker pool.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::sync::mpsc;
 
 use super::*;
 
-struct Ticks(AtomicU64);
+/// A clock that goes on whenever somebody looks.
+struct Ticks {
+    now_ns: AtomicU64,
+    step_ns: u64,
+}
 
 impl Clock for Ticks {
     fn now_ns(&self) -> u64 {
-        self.0.fetch_add(1_000_000, Ordering::Relaxed)
+        self.now_ns.fetch_add(self.step_ns, Ordering::Relaxed)
+    }
+}
+
+fn ticks() -> Ticks {
+    Ticks {
+        now_ns: AtomicU64::new(0),
+        step_ns: 1_000_000,
     }
 }
 
@@ -40,6 +51,8 @@ impl Task for Pieces {
         ));
         Ok(Progress::More)
     }
+
+    fn restart(&mut self) {}
 
     fn panicked() -> Self::Error {
         "panicked"
@@ -73,7 +86,7 @@ fn pool(threads: usize, active_max: usize, waiting_max: usize) -> WorkerPool<Pie
         active_max,
         waiting_max,
     };
-    WorkerPool::new(limits, Arc::new(Ticks(AtomicU64::new(0)))).unwrap()
+    WorkerPool::new(limits, Arc::new(ticks())).unwrap()
 }
 
 #[test]
@@ -149,6 +162,133 @@ fn a_dropped_stream_ends_its_task() {
     is_gone.recv().unwrap();
 }
 
+/// What a task does in a step.
+#[derive(Clone, Copy)]
+enum Act {
+    Write(u8),
+    /// Something for which it may have to block.
+    Block,
+    Panic,
+}
+
+/// Does what it is told, a step each, and notes on which threads.
+struct Actor {
+    acts: Vec<Act>,
+    next: usize,
+    threads: Arc<Mutex<Vec<std::thread::ThreadId>>>,
+}
+
+impl Task for Actor {
+    type Error = &'static str;
+
+    fn step(&mut self, out: &mut Vec<u8>, _: &Waker) -> Result<Progress, Self::Error> {
+        lock(&self.threads).push(std::thread::current().id());
+        let Some(act) = self.acts.get(self.next) else {
+            return Ok(Progress::Done);
+        };
+        self.next += 1;
+        match act {
+            Act::Write(byte) => out.push(*byte),
+            Act::Block => nonblocking::check().map_err(|_| "refused")?,
+            Act::Panic => panic!("a step panics"),
+        }
+        Ok(Progress::More)
+    }
+
+    fn restart(&mut self) {
+        self.next = 0;
+    }
+
+    fn panicked() -> Self::Error {
+        "panicked"
+    }
+}
+
+type Answered = Result<Vec<u8>, &'static str>;
+
+/// The answer of a task that is started, and for each of its steps whether it was done at once.
+fn started(acts: &[Act], clock: Ticks) -> (Answered, Vec<bool>) {
+    let limits = PoolLimits {
+        threads: 1,
+        active_max: 1,
+        waiting_max: 0,
+    };
+    let pool = WorkerPool::new(limits, Arc::new(clock)).unwrap();
+    let threads = Arc::<Mutex<Vec<_>>>::default();
+    let task = Actor {
+        acts: acts.to_vec(),
+        next: 0,
+        threads: Arc::clone(&threads),
+    };
+    let mut stream = pool.start(task).unwrap();
+    let mut all = Vec::new();
+    let answer = loop {
+        match stream.next_chunk() {
+            Some(Ok(chunk)) => all.extend(chunk),
+            Some(Err(error)) => break Err(error),
+            None => break Ok(all),
+        }
+    };
+    assert!(stream.is_over());
+    let here = std::thread::current().id();
+    let threads = lock(&threads);
+    (answer, threads.iter().map(|id| *id == here).collect())
+}
+
+/// A clock that stands still, so that no slice is ever over.
+fn still() -> Ticks {
+    Ticks {
+        now_ns: AtomicU64::new(0),
+        step_ns: 0,
+    }
+}
+
+#[test]
+fn a_short_task_is_done_where_it_is_started() {
+    let acts = [Act::Write(1), Act::Write(2)];
+    assert_eq!(started(&acts, still()), (Ok(vec![1, 2]), vec![true; 3]));
+    let panics = started(&[Act::Write(1), Act::Panic], still());
+    assert_eq!(panics, (Err("panicked"), vec![true; 2]));
+}
+
+#[test]
+fn a_task_that_takes_long_goes_on_in_the_pool() {
+    let (answer, at_once) = started(&[Act::Write(1), Act::Write(2)], ticks());
+    assert_eq!(answer, Ok(vec![1, 2]));
+    assert_eq!(at_once, [true, false, false]);
+}
+
+#[test]
+fn a_task_that_would_block_begins_anew_in_the_pool() {
+    let (answer, at_once) = started(&[Act::Write(1), Act::Block], still());
+    assert_eq!(answer, Ok(vec![1]), "and writes nothing twice");
+    assert_eq!(at_once, [true, true, false, false, false]);
+}
+
+#[test]
+fn where_many_would_block_only_some_are_started() {
+    let refusals = Refusals::default();
+    let worth = |of: usize| (0..of).filter(|_| refusals.is_worth()).count();
+    assert_eq!(worth(160), 160);
+    for _ in 0..100 {
+        refusals.note(true);
+    }
+    assert_eq!(worth(160), 10);
+    // What is in memory by now is noticed.
+    for _ in 0..40 {
+        refusals.note(false);
+    }
+    assert_eq!(worth(160), 160);
+}
+
+#[test]
+fn a_task_that_is_started_takes_a_place_only_if_it_takes_long() {
+    let pool = pool(1, 1, 0);
+    lock(&pool.shared.queues).active = 1;
+    assert!(pool.start(pieces(0, "").0).is_ok());
+    assert_eq!(pool.start(pieces(9, "").0).err(), Some(PoolFull));
+}
+
 #[test]
 fn too_many_are_refused() {
     let pool = pool(1, 1, 2);
@@ -202,6 +342,8 @@ impl Task for Sleeper {
         }
     }
 
+    fn restart(&mut self) {}
+
     fn panicked() -> Self::Error {
         "panicked"
     }
@@ -243,7 +385,7 @@ fn sleepers(threads: usize) -> WorkerPool<Sleeper> {
         active_max: 1,
         waiting_max: 10,
     };
-    WorkerPool::new(limits, Arc::new(Ticks(AtomicU64::new(0)))).unwrap()
+    WorkerPool::new(limits, Arc::new(ticks())).unwrap()
 }
 
 /// A stream tells what became of its task before the worker has counted the task out.

@@ -195,7 +195,8 @@ impl Lowering<'_> {
                 selectivity: selectivity(condition),
             })
             .collect();
-        let Some(order) = order(&items, &over, self.forced) else {
+        let go_on = || self.cache.check();
+        let Some(order) = order(&items, &over, self.forced, &go_on)? else {
             return Ok(empty(Vec::new()));
         };
         let cost = order.trees.get(order.root).map_or(0.0, |tree| tree.cost);
@@ -244,7 +245,8 @@ impl Lowering<'_> {
         if cost < AGAIN_NS || shared.is_empty() || !shared.is_subset(&certain) {
             return Ok(None);
         }
-        let Some((rows, other_cost)) = cost_without(items, over, number) else {
+        let go_on = || self.cache.check();
+        let Some((rows, other_cost)) = cost_without(items, over, number, &go_on)? else {
             return Ok(None);
         };
         let mut left = unit();
@@ -455,7 +457,12 @@ const fn all_but(count: usize, number: usize) -> u64 {
 }
 
 /// Rows and cost of a join of all items but one.
-fn cost_without(items: &[Item], over: &[Condition], number: usize) -> Option<(f64, f64)> {
+fn cost_without(
+    items: &[Item],
+    over: &[Condition],
+    number: usize,
+    go_on: &dyn Fn() -> Result<(), Error>,
+) -> Result<Option<(f64, f64)>, Error> {
     let kept: Vec<Item> = items
         .iter()
         .enumerate()
@@ -480,9 +487,9 @@ fn cost_without(items: &[Item], over: &[Condition], number: usize) -> Option<(f6
             selectivity: condition.selectivity,
         })
         .collect();
-    let order = order(&kept, &over, None)?;
-    let tree = order.trees.get(order.root)?;
-    Some((tree.rows, tree.cost))
+    let order = order(&kept, &over, None, go_on)?;
+    let tree = order.as_ref().and_then(|order| order.trees.get(order.root));
+    Ok(tree.map(|tree| (tree.rows, tree.cost)))
 }
 
 /// A pattern read in its first permutation, whatever it costs.

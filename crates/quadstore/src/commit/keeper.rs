@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use stoa_storage::{Durability, Log};
+use stoa_storage::{Durability, Log, nonblocking};
 
 use crate::delta::CheckpointOptions;
 use crate::error::{Error, Result};
@@ -194,6 +194,7 @@ impl QuadStore {
         let most = self.0.commit_limits.delta_bytes_max;
         while self.0.newest().delta().memory_bytes() > most {
             self.0.check_writable()?;
+            nonblocking::check()?;
             self.checkpoint_after_others(&self.0.options.checkpoint)?;
         }
         Ok(())

@@ -39,7 +39,7 @@ mod tests;
 
 use std::time::Duration;
 
-use stoa_storage::LogMark;
+use stoa_storage::{LogMark, nonblocking};
 
 pub(crate) use keeper::{Keeper, Running};
 pub use options::{CommitLimits, QuadStoreOptions};
@@ -74,11 +74,11 @@ impl QuadStore {
     ///
     /// # Errors
     /// [`Error::Conflict`] if something was changed that it read, [`Error::Expired`] if that cannot be
-    /// told; if the memory budget does not allow for the changes; if commits are refused. Nothing is
-    /// changed then.
+    /// told; if the memory budget does not allow for the changes; if commits are refused; if this thread would
+    /// have to wait and must not. Nothing is changed then.
     pub(crate) fn submit(&self, prepared: &Prepared) -> Result<Submitted> {
         self.retry_for_room(|| {
-            let committing = self.0.committing();
+            let committing = self.0.committing_soon()?;
             let newest = self.0.newest();
             let changes = match self.0.effective(prepared, &newest) {
                 Err(error @ (Error::Conflict(_) | Error::Expired { .. })) => {
@@ -194,10 +194,11 @@ impl QuadStore {
         self.make_room()?;
         let mut result = commit();
         if lacks_memory(&result) && !self.0.newest().delta().is_empty() {
+            nonblocking::check()?;
             self.checkpoint_after_others(&self.0.options.checkpoint)?;
             result = commit();
         }
-        while lacks_memory(&result) && self.0.expire_oldest() {
+        while lacks_memory(&result) && nonblocking::check().is_ok() && self.0.expire_oldest() {
             result = commit();
         }
         result

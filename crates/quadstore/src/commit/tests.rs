@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use stoa_storage::{Cache, Identity, MemoryBudget, SimulatedDisk, Store};
+use stoa_storage::{Cache, Identity, MemoryBudget, SimulatedDisk, Store, nonblocking};
 use stoa_terms::{Kind, TermId};
 
 use super::recent::Recent;
 use crate::delta::{Changes, CheckpointOptions, EffectiveChanges, GraphChange, NewTerms};
 use crate::history::Retention;
 use crate::quad_store::QuadStore;
+use crate::transaction::{CommitOptions, TransactionOptions};
 
 fn store() -> QuadStore {
     let cache = Cache::new(&MemoryBudget::new(64 << 20), 8 << 20);
@@ -264,4 +265,29 @@ fn any_number_of_commits_is_listed() {
         let expected: Vec<u64> = (begun + 1..=newest).rev().collect();
         assert_eq!(found, expected, "before {before:?}");
     }
+}
+
+/// Whoever holds `committing` for long is a bulk load.
+#[test]
+fn a_commit_does_not_wait_for_a_bulk_load_where_a_thread_must_not_block() {
+    let store = store();
+    commit(&store, &store.snapshot(), ["urn:s", "urn:p", "urn:o"]);
+    let submit = || {
+        let mut transaction = store.begin(TransactionOptions::default())?;
+        let read = transaction.snapshot();
+        let ids = ["urn:o", "urn:p", "urn:s"].map(|name| read.dictionary_id(name).unwrap());
+        let [s, p, o] = ids;
+        let changes = Changes {
+            added: vec![[s, p, o, TermId::DEFAULT_GRAPH]],
+            ..Changes::default()
+        };
+        transaction.change(&NewTerms::default(), &changes)?;
+        transaction.submit(CommitOptions::default())
+    };
+    let bulk_load = store.0.committing();
+    assert!(nonblocking::run(submit).is_none());
+    drop(bulk_load);
+    assert_eq!(store.snapshot().commit(), 1);
+    let submitted = nonblocking::run(submit).unwrap().unwrap();
+    assert_eq!(submitted.wait().unwrap().added, 1);
 }

@@ -38,7 +38,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use stoa_storage::{MemoryBudget, Reservation};
+use stoa_storage::{MemoryBudget, Reservation, nonblocking};
 use stoa_terms::TermId;
 
 pub use changes::{Changes, EffectiveChanges, GraphChange, Probed};
@@ -59,6 +59,8 @@ use crate::segment::Row;
 /// A commit merges batches of at most so many changes itself; larger ones wait for
 /// [`Delta::merged`], which somebody calls who has the time: a million take about a second.
 const MERGED_AT_COMMIT: usize = 1 << 14;
+/// And of at most so many where its thread must not block.
+const MERGED_NONBLOCKING: usize = 1 << 9;
 /// If nobody does, a commit merges larger ones, too, rather than leave more batches than these.
 const BATCHES_MAX: usize = 24;
 
@@ -272,7 +274,8 @@ impl Delta {
     /// begin with the graph if `graph_first`.
     ///
     /// # Errors
-    /// If the budget does not allow for it; the version is then as it was.
+    /// If the budget does not allow for it, or it takes long where a thread must not block; the version is then as
+    /// it was.
     pub(crate) fn with(
         &self,
         changes: &EffectiveChanges,
@@ -288,7 +291,14 @@ impl Delta {
         let (graphs, terms) = (changes.graph_deltas(), changes.new_terms());
         let batch = Batch::new(added, removed, graphs, terms, budget)?;
         delta.batches.push(Arc::new(batch));
-        while let Some((at, [one, two])) = delta.due_at_commit(MERGED_AT_COMMIT) {
+        let most = match nonblocking::is_on() {
+            true => MERGED_NONBLOCKING,
+            false => MERGED_AT_COMMIT,
+        };
+        while let Some((at, [one, two])) = delta.due_at_commit(most) {
+            if one.len() + two.len() > most {
+                nonblocking::check()?;
+            }
             let batch = Batch::merge(one, two, graph_first, budget)?;
             delta.batches.splice(at..at + 2, [Arc::new(batch)]);
         }

@@ -12,7 +12,7 @@ use stoa_database::oxrdf::NamedNode;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{
     CancelHandle, Database, Dump, Error, GraphFormat, Note, Patch, Query, QueryKind, QueryOptions,
-    Task, TaskProgress, TaskStream,
+    Task, TaskProgress, TaskStream, nonblocking,
 };
 
 use super::accept::negotiate;
@@ -40,6 +40,8 @@ pub(crate) struct AnswerTask {
     head: Arc<Mutex<Head>>,
     /// Notes on the query, for a problem that stops it.
     notes: Vec<Note>,
+    /// What was asked, as long as the answer may have to begin anew.
+    request: Option<Box<QueryRequest>>,
 }
 
 /// What kinds of answers there are.
@@ -87,6 +89,8 @@ pub(super) struct QueryRequest {
     pub(super) options: QueryOptions,
     pub(super) format: Option<ResultFormat>,
     pub(super) accept: Option<String>,
+    /// Whether what was sent is short.
+    pub(super) is_short: bool,
 }
 
 /// What a query reads.
@@ -96,6 +100,11 @@ pub(super) enum QuerySource {
 }
 
 impl QueryRequest {
+    /// Whether the thread that has read it may begin it: it is short, and waits for nobody.
+    fn may_begin(&self) -> bool {
+        self.is_short && !self.asked.is_earlier() && matches!(self.source, QuerySource::Database(_))
+    }
+
     /// The plan, and what the head of the response says of the state that is read.
     fn prepare(&self) -> Result<(Query, HeaderMap), Problem> {
         let (text, options) = (&self.text, &self.options);
@@ -121,6 +130,13 @@ impl QueryRequest {
     }
 }
 
+impl Work {
+    /// Whether the thread that has read the request may begin it.
+    pub(super) fn may_begin(&self) -> bool {
+        matches!(self, Self::Prepare(request) if request.may_begin())
+    }
+}
+
 impl AnswerTask {
     pub(super) fn new(work: Work, coding: Coding, takes_plain: bool) -> (Self, Arc<Mutex<Head>>) {
         let content_type = match &work {
@@ -139,6 +155,7 @@ impl AnswerTask {
             encoder: None,
             head: Arc::clone(&head),
             notes: Vec::new(),
+            request: None,
         };
         (task, head)
     }
@@ -191,7 +208,10 @@ impl AnswerTask {
                         content_type,
                     )
                 };
-                self.work = work;
+                let before = std::mem::replace(&mut self.work, work);
+                if let (Work::Prepare(request), true) = (before, nonblocking::is_on()) {
+                    self.request = Some(request);
+                }
                 let mut head = self.head();
                 head.content_type = content_type;
                 head.headers = headers;
@@ -213,6 +233,9 @@ impl Task for AnswerTask {
     type Error = Problem;
 
     fn step(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<TaskProgress, Problem> {
+        if !nonblocking::is_on() {
+            self.request = None;
+        }
         let progress = self.work(waker).map_err(|mut problem| {
             if !self.notes.is_empty() {
                 problem.members.push(("notes", notes::json(&self.notes)));
@@ -240,6 +263,15 @@ impl Task for AnswerTask {
             }
         }
         Ok(progress)
+    }
+
+    fn restart(&mut self) {
+        if let Some(request) = self.request.take() {
+            self.work = Work::Prepare(request);
+        }
+        self.plain.clear();
+        self.encoder = None;
+        self.notes.clear();
     }
 
     fn panicked() -> Problem {

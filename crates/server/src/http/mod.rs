@@ -2,8 +2,9 @@
 //! the query page, `/health`, `/status`.
 //!
 //! One reactor thread a core accepts and serves connections; it parses requests and moves bytes.
-//! Everything that may take time, planning included, runs as a task in the worker pool
-//! ([`answering`]), whose bounded buffer is the body of the response; what writes, on threads of its own
+//! Short queries and updates are begun there, where nothing blocks and no longer than others can wait
+//! ([`stoa_database::nonblocking`]). Everything that takes more time, planning included, runs as a task in the worker
+//! pool ([`answering`]), whose bounded buffer is the body of the response; what writes, on threads of its own
 //! ([`writing`]).
 //!
 //! # References
@@ -148,7 +149,8 @@ fn reactor(listener: TcpListener, service: Arc<Service>, stop: &AtomicBool) -> i
             };
             match accepted {
                 Ok((stream, _)) => {
-                    tokio::spawn(connection::serve(stream, Arc::clone(&service)));
+                    let open = connection::Open::count();
+                    tokio::spawn(connection::serve(stream, Arc::clone(&service), open));
                 }
                 // Out of file descriptors, or a client that went away: others go on.
                 Err(_) => tokio::time::sleep(SHUTDOWN_POLL).await,

@@ -9,6 +9,9 @@ use stoa_database::{Moment, MomentError};
 use super::problem::Problem;
 use super::rdf4j;
 
+/// What is no longer than this is parsed in about the time of two changes of threads, as a rule.
+const SHORT_BYTES: usize = 8 << 10;
+
 /// A query or update request, before it is parsed as SPARQL.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Parameters {
@@ -40,15 +43,23 @@ pub(crate) struct Parameters {
     pub(crate) insert_graphs: Vec<String>,
     /// The graphs from which goes what an update removes from the default graph.
     pub(crate) remove_graphs: Vec<String>,
+    /// How much was sent, in bytes.
+    pub(crate) bytes: usize,
 }
 
 impl Parameters {
+    /// Whether the thread that has read the request may begin it: what is parsed is as short as what was sent.
+    pub(crate) fn is_short(&self) -> bool {
+        self.bytes <= SHORT_BYTES
+    }
+
     /// Adds what a query string or a form holds.
     ///
     /// # Errors
     /// A 400 if the text is not form-encoded UTF-8, if `query` or `update` occurs twice, if `timeout` is no
     /// positive number, `at` no moment, the language not SPARQL, or a value of a variable no term.
     pub(crate) fn add_form(&mut self, form: &str) -> Result<(), Problem> {
+        self.bytes += form.len();
         for (name, value) in pairs(form)? {
             match name.as_str() {
                 "query" if self.query.is_some() => {

@@ -229,16 +229,21 @@ impl Client {
     }
 }
 
-/// Does the work in the pool. The response begins with the first chunk of the answer, so what goes
-/// wrong before it is a problem document with a status of its own.
+/// Does the work in the pool; begins it here if it is short. The response begins with the first chunk of the
+/// answer, so what goes wrong before it is a problem document with a status of its own.
 pub(super) async fn run(
     service: &Service,
     client: &Client,
     work: Work,
     cancel: CancelHandle,
 ) -> Result<Response<ResponseBody>, Problem> {
+    let may_begin = work.may_begin();
     let (task, head) = AnswerTask::new(work, client.coding, client.takes_plain);
-    let mut stream = service.pool.submit(task).map_err(|_| {
+    let begun = match may_begin {
+        true => service.pool.start(task),
+        false => service.pool.submit(task),
+    };
+    let mut stream = begun.map_err(|_| {
         Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             "busy",
@@ -252,12 +257,16 @@ pub(super) async fn run(
         .transpose()?;
     let cancel = guard.disarm();
     let head = std::mem::take(&mut *head.lock().unwrap_or_else(PoisonError::into_inner));
-    let body = ResponseBody::Answer(AnswerBody::new(
-        first,
-        stream,
-        cancel,
-        service.settings.tell,
-    ));
+    let body = match stream.is_over() {
+        // Its length goes before it.
+        true => ResponseBody::Whole(Full::from(first.unwrap_or_default())),
+        false => ResponseBody::Answer(AnswerBody::new(
+            first,
+            stream,
+            cancel,
+            service.settings.tell,
+        )),
+    };
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(head.content_type));

@@ -81,6 +81,7 @@ pub(super) async fn sparql(
         options: options(&parameters, endpoint, &service.settings, cancel.clone()),
         format,
         accept,
+        is_short: parameters.is_short(),
     }));
     run(service, client, work, cancel).await
 }
@@ -140,6 +141,9 @@ async fn parameters(
     };
     let (head, body) = request.into_parts();
     let body = read_text(&head.headers, body, service.settings.client_timeout).await?;
+    if direct.is_some() {
+        parameters.bytes += body.len();
+    }
     let before = match direct {
         None => {
             parameters.add_form(&body)?;

@@ -17,7 +17,7 @@ use super::memento::not_at;
 use super::parameters::Parameters;
 use super::problem::Problem;
 use super::rdf4j::NIL;
-use super::writing::{mark, submit};
+use super::writing::{self, mark};
 use super::{Service, Settings};
 
 /// Runs an update, which a client that may write has sent. Relative IRIs are relative to the address of the
@@ -30,11 +30,8 @@ pub(super) async fn update(
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
     let options = options(parameters, endpoint, &service.settings)?;
-    let database = database.clone();
-    let summary = submit(service, move |done| {
-        database.update_then(&text, &options, |outcome| done(outcome.map_err(Into::into)));
-    })
-    .await?;
+    let is_short = parameters.is_short();
+    let summary = writing::update(service, database, text, options, is_short).await?;
     let told = json!({
         "commit": summary.commit,
         "added": summary.added,

@@ -1,17 +1,20 @@
-//! Work that writes: on threads of its own, since it waits for disks, other writers and clients.
+//! Work that writes: on threads of its own, since it waits for disks, other writers and clients; but short updates,
+//! where nothing has to be waited for, on the thread that read them.
 //!
 //! # Concurrency
-//! [`RUNNING_MAX`] at once, [`WAITING_MAX`] more wait for their turn, in order.
+//! [`RUNNING_MAX`] threads at once, [`WAITING_MAX`] more requests wait for their turn, in order.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use stoa_database::CommitSummary;
+use stoa_database::{CommitSummary, Database, UpdateOptions, nonblocking};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::Service;
+use super::connection;
 use super::problem::Problem;
 
 /// Writers that work at once, those not counted that only wait for the disk.
@@ -53,23 +56,48 @@ pub(super) async fn write<T: Send + 'static>(
     service: &Service,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
-    submit(service, move |done| done(work())).await
+    let (tell, told) = oneshot::channel();
+    run(service, move || drop(tell.send(work()))).await?;
+    told.await.map_err(|_| failed())?
 }
 
-/// Does work that tells its outcome by a function, which it may leave with somebody else: no thread waits
-/// for the disk then.
+/// Runs an update to its end, even if the client goes away: on this thread if it is short and need not wait. No
+/// thread waits until it is durable, but for this one where it has no other connection.
 ///
 /// # Errors
 /// As [`write()`].
-pub(super) async fn submit<T: Send + 'static>(
+pub(super) async fn update(
     service: &Service,
-    work: impl FnOnce(Box<dyn FnOnce(Result<T, Problem>) + Send>) + Send + 'static,
-) -> Result<T, Problem> {
+    database: &Database,
+    text: String,
+    options: UpdateOptions,
+    is_short: bool,
+) -> Result<CommitSummary, Problem> {
     let (tell, told) = oneshot::channel();
-    run(service, move || {
-        work(Box::new(move |outcome| drop(tell.send(outcome))));
-    })
-    .await?;
+    let done = move |outcome: stoa_database::Result<CommitSummary>| {
+        drop(tell.send(outcome.map_err(Problem::from)));
+    };
+    let database = database.clone();
+    let decide = move || database.submit_update(&text, &options);
+    let decided = is_short.then(|| nonblocking::run(|| catch_unwind(AssertUnwindSafe(&decide))));
+    match decided.flatten() {
+        Some(decided) => {
+            let submitted = decided.map_err(|_| failed())??;
+            if connection::is_alone() {
+                submitted.then(done);
+            } else {
+                // It is left to another thread.
+                nonblocking::run(|| submitted.then(done));
+            }
+        }
+        None => {
+            run(service, move || match decide() {
+                Ok(submitted) => submitted.then(done),
+                Err(error) => done(Err(error)),
+            })
+            .await?;
+        }
+    }
     told.await.map_err(|_| failed())?
 }
 

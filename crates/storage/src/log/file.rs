@@ -18,6 +18,7 @@ use crate::format::{
     PAGE_LENGTH, log_file_name,
 };
 use crate::limits::LOG_POSITION_MAX;
+use crate::nonblocking;
 use crate::store::Identity;
 use std::sync::Arc;
 
@@ -62,6 +63,7 @@ pub(super) fn read(
     buffer: &mut [u8],
     offset: u64,
 ) -> Result<usize> {
+    nonblocking::check()?;
     file.read_at(buffer, offset)
         .map_err(|error| Error::io(path(disk, name), "read", 0, error))
 }

@@ -7,13 +7,14 @@
 //! ```text
 //! waits    encode, wait for the leader, or lead             Log::acknowledge
 //! leaves   encode, leave a function; lead if that is one    Log::acknowledge_then
-//!          thread less, else wake the server
+//!          thread less and this one may block, else wake the server
 //! serves   lead while functions are left, gather before     Log::serve
 //! ```
 //!
-//! A leader of the server's waits before it takes the batch, until as many have come as the last sync
-//! served, but no longer than half of what that took and [`PATIENCE_MAX`]: those who commit again and again
-//! then share one sync, instead of two taking turns.
+//! A leader of the server's waits before it takes the batch, until all have come that the last sync served or that
+//! came meanwhile: those who commit again and again then share one sync, instead of two groups taking turns. It
+//! looks up after each half of what the last sync took, or [`PAUSE_MAX`], and gives up when nobody has come since it
+//! looked last, or after [`PAUSES_MAX`] times. A sync costs the processors more than a small commit does.
 //!
 //! # Concurrency
 //! One leader at a time. Functions are called without any lock, in the order in which they were left.
@@ -32,9 +33,13 @@ use super::sync::{MutexGuard, lock, wait, wait_for};
 use super::writer::{Log, State, check_failure};
 use super::{Durability, Lsn};
 use crate::error::Result;
+use crate::nonblocking;
 
-/// The longest that a leader waits for company: a sync that once took very long says little of the next.
-const PATIENCE_MAX: Duration = Duration::from_millis(5);
+/// The longest that a leader waits for the next to come: a sync that once took very long says little of the next.
+const PAUSE_MAX: Duration = Duration::from_micros(2_500);
+
+/// How often a leader waits for the next to come, as long as somebody does.
+const PAUSES_MAX: usize = 2;
 
 /// Called once, when records are as durable as they are to be, or never will be.
 pub type Acknowledged = Box<dyn FnOnce(Result<()>) + Send>;
@@ -55,6 +60,17 @@ impl Goal {
     }
 }
 
+/// Takes a thread in [`Log::serve`] that panics for one that has gone, so that nobody leaves it a function.
+struct Unserved<'a>(&'a Log);
+
+impl Drop for Unserved<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            lock(&self.0.state).group.servers -= 1;
+        }
+    }
+}
+
 /// Who left a function, and how many of them come together.
 #[derive(Default)]
 pub(super) struct Group {
@@ -62,6 +78,10 @@ pub(super) struct Group {
     left: Vec<(Goal, Acknowledged)>,
     /// How many the last leader served.
     served: usize,
+    /// How many there are who commit: those that the last leader served, and those that came meanwhile.
+    company: usize,
+    /// When so many are left, threads in [`Log::serve`] that sleep are to be woken; none sleeps if that is none.
+    wanted: Option<usize>,
     /// Threads in [`Log::serve`].
     servers: usize,
     stopped: bool,
@@ -70,7 +90,11 @@ pub(super) struct Group {
 impl Log {
     /// Waits until everything before `position` is as durable as the options say; what others append
     /// meanwhile goes with it.
+    ///
+    /// # Errors
+    /// If the log cannot be written, or this thread must not block.
     pub fn acknowledge(&self, position: Lsn) -> Result<()> {
+        nonblocking::check()?;
         self.drive(self.goal(position))
     }
 
@@ -83,10 +107,13 @@ impl Log {
         let goal = self.goal(position);
         let mut state = lock(&self.state);
         let is_alone = !state.leader && state.group.left.is_empty() && state.group.served <= 1;
-        if state.group.servers > 0 && !is_alone {
+        if state.group.servers > 0 && (nonblocking::is_on() || !is_alone) {
             state.group.left.push((goal, done));
+            let is_wanted = state.group.is_wanted();
             drop(state);
-            self.work.notify_all();
+            if is_wanted {
+                self.work.notify_all();
+            }
             return;
         }
         drop(state);
@@ -98,15 +125,18 @@ impl Log {
     /// Writes and syncs for those who left a function, until [`Log::stop_serving`]; `now` tells the time
     /// since some moment, by which is decided how long a leader gathers.
     pub fn serve(&self, now: &dyn Fn() -> Duration) {
+        let _unserved = Unserved(self);
         let mut state = lock(&self.state);
         state.group.servers += 1;
-        let mut patience = Duration::ZERO;
+        let mut pause = Duration::ZERO;
         loop {
             let Some(goal) = state.group.left.last().map(|(goal, _)| *goal) else {
                 if state.group.stopped {
                     break;
                 }
+                state.group.want(1);
                 state = wait(&self.work, state);
+                state.group.wanted = None;
                 continue;
             };
             let mut driven = Ok(());
@@ -115,11 +145,11 @@ impl Log {
                     state = wait(&self.changed, state);
                     continue;
                 }
-                state = self.gather(state, goal, patience);
+                state = self.gather(state, goal, pause);
                 let begun = now();
                 drop(state);
                 driven = self.drive(goal);
-                patience = (now().saturating_sub(begun) / 2).min(PATIENCE_MAX);
+                pause = (now().saturating_sub(begun) / 2).min(PAUSE_MAX);
                 state = lock(&self.state);
             }
             let mut ready = state.take_ready();
@@ -142,22 +172,34 @@ impl Log {
         self.work.notify_all();
     }
 
-    /// Waits until as many have left a function as the last leader served, but not for long, and not when
-    /// somebody else reaches the goal.
+    /// Waits until as many have left a function as there are who commit, but only as long as somebody comes in each
+    /// `pause`, for no more than [`PAUSES_MAX`] of them, and not when somebody else reaches the goal.
     fn gather<'a>(
         &'a self,
-        state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, State>,
         goal: Goal,
-        patience: Duration,
+        pause: Duration,
     ) -> MutexGuard<'a, State> {
-        let company = state.group.served;
-        if patience.is_zero() || company <= state.group.left.len() {
-            return state;
+        let company = state.group.company;
+        for _ in 0..PAUSES_MAX {
+            let before = state.group.left.len();
+            if pause.is_zero() || company <= before {
+                break;
+            }
+            state.group.want(company);
+            state = wait_for(&self.work, state, pause, |state| {
+                let waits = state.waits_for(company, goal);
+                if waits {
+                    state.group.want(company);
+                }
+                waits
+            });
+            state.group.wanted = None;
+            if state.group.left.len() == before || !state.waits_for(company, goal) {
+                break;
+            }
         }
-        wait_for(&self.work, state, patience, |state| {
-            let is_settled = goal.is_reached(state) || state.failure.is_some();
-            state.group.left.len() < company && !is_settled && !state.leader && !state.group.stopped
-        })
+        state
     }
 
     fn goal(&self, position: Lsn) -> Goal {
@@ -220,7 +262,7 @@ impl Log {
             }
         };
         self.changed.notify_all();
-        if !state.group.left.is_empty() {
+        if state.group.wanted.is_some() && !state.group.left.is_empty() {
             // Some may have come that this leader does not serve.
             self.work.notify_all();
         }
@@ -228,17 +270,36 @@ impl Log {
     }
 }
 
+impl Group {
+    /// To be said before a thread in [`Log::serve`] sleeps. One that was woken says that nobody is wanted; if others
+    /// sleep still, it is there for them.
+    fn want(&mut self, count: usize) {
+        self.wanted = Some(self.wanted.map_or(count, |wanted| wanted.min(count)));
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.wanted.is_some_and(|wanted| self.left.len() >= wanted)
+    }
+}
+
 impl State {
+    /// Whether a server that gathers is to go on doing so.
+    fn waits_for(&self, company: usize, goal: Goal) -> bool {
+        let is_settled = goal.is_reached(self) || self.failure.is_some();
+        self.group.left.len() < company && !is_settled && !self.leader && !self.group.stopped
+    }
+
     /// The functions that are to be called now, each with what to tell it.
     fn take_ready(&mut self) -> Vec<(Acknowledged, Result<()>)> {
         let mut left = std::mem::take(&mut self.group.left);
         let is_ready =
             |(goal, _): &mut (Goal, Acknowledged)| self.failure.is_some() || goal.is_reached(self);
         let ready: Vec<_> = left.extract_if(.., is_ready).collect();
-        self.group.left = left;
         if !ready.is_empty() {
             self.group.served = ready.len();
+            self.group.company = ready.len() + left.len();
         }
+        self.group.left = left;
         let told = ready.into_iter().map(|(goal, done)| {
             let outcome = match goal.is_reached(self) {
                 true => Ok(()),

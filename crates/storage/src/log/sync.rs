@@ -8,10 +8,17 @@ pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 use std::sync::PoisonError;
 use std::time::Duration;
 
+use crate::nonblocking;
+
 /// Locks `mutex`. A panic under a lock of the log leaves nothing half done that matters: whatever
 /// was encoded but not written goes down with the process, and is not there after the next open.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks `mutex` if nobody has it.
+pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+    nonblocking::tried(mutex.try_lock())
 }
 
 /// Waits until somebody notifies.

@@ -9,7 +9,7 @@ use super::pinned::PinnedLog;
 use super::reader::LogReader;
 use super::recovery::LogRecovery;
 use super::scan::Cursor;
-use super::sync::{Condvar, Mutex, MutexGuard, lock};
+use super::sync::{Condvar, Mutex, MutexGuard, lock, try_lock};
 use super::{Appended, ClosedLogFile, Durability, LogMark, LogOptions, Lsn, NewRecord};
 use crate::bytes::{len_u64, to_usize};
 use crate::error::{Error, Result};
@@ -18,9 +18,13 @@ use crate::format::{
     LOG_CONTENT_OFFSET, PAGE_BYTES, RECORD_KIND_CLOSED, RECORD_KIND_OPENED, RECORD_KIND_OWN,
 };
 use crate::limits::{LOG_BUFFER_BYTES, LOG_FILE_BYTES_MIN, LOG_FILE_SHARE};
+use crate::nonblocking;
 use crate::store::{Identity, Store};
 use std::fmt;
 use std::sync::Arc;
+
+/// The most that a thread appends that must not block.
+const SHORT_BYTES: usize = 64 << 10;
 
 /// A log in use. Share it by `Arc`.
 pub struct Log {
@@ -176,7 +180,11 @@ impl Log {
         for record in records {
             check_kind(record.kind)?;
         }
-        let order = lock(&self.order);
+        let order = nonblocking::lock(&self.order, lock, try_lock)?;
+        nonblocking::check_nothing_refused()?;
+        if !self.has_room(records) {
+            nonblocking::check()?;
+        }
         self.open(&order)?;
         let mut appended = self.nothing_appended()?;
         for record in records {
@@ -408,6 +416,14 @@ impl Log {
         let count = released.len();
         lock(&self.files).take_spares(released)?;
         Ok(count)
+    }
+
+    /// Whether so much can be appended at once, without waiting for the disk.
+    fn has_room(&self, records: &[NewRecord<'_>]) -> bool {
+        let payloads = records.iter().map(|record| record.payload.len());
+        let state = lock(&self.state);
+        let is_short = payloads.sum::<usize>() <= SHORT_BYTES;
+        state.opened && is_short && state.batch.bytes.len() + SHORT_BYTES < LOG_BUFFER_BYTES
     }
 
     fn nothing_appended(&self) -> Result<Appended> {

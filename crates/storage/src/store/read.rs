@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::extent::{Part, PartRef};
 use crate::format::{PAGE_BYTES, data_file_name};
 use crate::limits::{BATCH_LENGTH_MAX, READ_BYTES_MAX, READ_GAP_BYTES_MAX};
+use crate::nonblocking;
 use crate::scratch;
 use std::sync::atomic::Ordering;
 
@@ -138,6 +139,7 @@ impl Inner {
         let Some((file, ..)) = ranges.first().copied() else {
             return Ok(());
         };
+        nonblocking::check()?;
         let total = ranges.iter().map(|(_, _, length)| length).sum();
         scratch::with_aligned(total, |mut buffer| {
             let mut reads = Vec::with_capacity(ranges.len());
@@ -209,6 +211,7 @@ impl Inner {
     }
 
     pub(crate) fn read_range(&self, file: u16, start: u64, buffer: &mut [u8]) -> Result<()> {
+        nonblocking::check()?;
         let read = FileRead {
             buffer,
             offset: start,

@@ -246,6 +246,7 @@ async fn table(
         },
         format: None,
         accept,
+        is_short: true,
     }));
     run(request.service, request.client, work, cancel).await
 }

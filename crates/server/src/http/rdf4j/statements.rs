@@ -16,7 +16,7 @@ use crate::http::problem::Problem;
 use crate::http::route::{CancelOnDrop, joined, run};
 use crate::http::updating;
 use crate::http::upload::{BODY, again, write_with_body};
-use crate::http::writing::write;
+use crate::http::writing::{self, write};
 
 /// Formats of statements; those with graphs come first.
 const FORMATS: [(&str, GraphFormat); 7] = [
@@ -126,12 +126,10 @@ async fn load(
 
 async fn update(request: Request<'_>) -> Result<Response<ResponseBody>, Problem> {
     let service = request.service;
-    let database = request.database.clone();
+    let database = request.database;
     let update = Update::of(request).await?;
-    let summary = write(service, move || {
-        Ok(database.update(&update.text, &update.options)?)
-    })
-    .await?;
+    let is_short = update.is_short;
+    let summary = writing::update(service, database, update.text, update.options, is_short).await?;
     Ok(done(StatusCode::NO_CONTENT, &summary))
 }
 
@@ -139,6 +137,8 @@ async fn update(request: Request<'_>) -> Result<Response<ResponseBody>, Problem>
 pub(super) struct Update {
     pub(super) text: String,
     pub(super) options: UpdateOptions,
+    /// Whether what was sent is short.
+    is_short: bool,
 }
 
 impl Update {
@@ -162,12 +162,18 @@ impl Update {
         parameters.add_form(&form)?;
         if is_direct {
             // The client puts an empty parameter of that name beside it.
+            parameters.bytes += body.len();
             parameters.update = Some(body);
         }
         let text = parameters.update.take();
         let text = text.ok_or_else(|| Problem::bad_request("the update is missing"))?;
         let options = updating::options(&parameters, endpoint, settings)?;
-        Ok(Self { text, options })
+        let is_short = parameters.is_short();
+        Ok(Self {
+            text,
+            options,
+            is_short,
+        })
     }
 }
 

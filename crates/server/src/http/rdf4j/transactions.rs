@@ -443,6 +443,7 @@ async fn query(
         options: options(&parameters, endpoint, &service.settings, cancel.clone()),
         format: None,
         accept,
+        is_short: false,
     }));
     run(service, client, work, cancel).await
 }

@@ -9,6 +9,7 @@ use super::super::{Log, Lsn, NewRecord};
 use super::{Acknowledged, Goal, lock};
 use crate::disk::{Faults, SimulatedDisk};
 use crate::error::Result;
+use crate::nonblocking;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
@@ -95,6 +96,29 @@ fn functions_that_are_left_are_called_by_the_server() {
     outcome.try_recv().unwrap().unwrap();
 }
 
+/// And one after the other wakes a server that sleeps.
+#[test]
+fn a_thread_that_must_not_block_never_leads() {
+    let log = begun(&SimulatedDisk::new(1));
+    let server = serve(&log);
+    while lock(&log.state).group.servers == 0 {
+        std::thread::yield_now();
+    }
+    for _ in 0..100 {
+        let (done, told) = function();
+        let this = std::thread::current().id();
+        let elsewhere = Box::new(move |outcome| {
+            assert_ne!(std::thread::current().id(), this);
+            done(outcome);
+        });
+        let left = nonblocking::run(|| log.acknowledge_then(append(&log), elsewhere));
+        assert!(left.is_some());
+        told.recv_timeout(LONG).unwrap().unwrap();
+    }
+    log.stop_serving();
+    server.join().unwrap();
+}
+
 #[test]
 fn a_server_ends_when_nobody_waits_any_more() {
     let log = begun(&SimulatedDisk::new(1));
@@ -154,7 +178,7 @@ fn a_leader_waits_for_its_company_and_not_for_ever() {
     let log = begun(&SimulatedDisk::new(1));
     {
         let mut state = lock(&log.state);
-        state.group.served = 2;
+        (state.group.served, state.group.company) = (2, 2);
         state.group.servers = 1;
     }
     let (one, _told) = function();
@@ -172,10 +196,33 @@ fn a_leader_waits_for_its_company_and_not_for_ever() {
     let (other, _told) = function();
     log.acknowledge_then(append(&log), other);
     assert_eq!(leader.join().unwrap(), 2);
+    assert_eq!(lock(&log.state).group.wanted, None);
     // Nor when somebody else was faster.
     log.acknowledge(position).unwrap();
-    lock(&log.state).group.served = 99;
+    lock(&log.state).group.company = 99;
     drop(log.gather(lock(&log.state), goal, LONG));
+}
+
+/// Those that were served, and those that came while they were.
+#[test]
+fn company_is_all_who_commit() {
+    let log = begun(&SimulatedDisk::new(1));
+    seem_busy(&log);
+    let leave = || {
+        let (done, told) = function();
+        log.acknowledge_then(append(&log), done);
+        told
+    };
+    let _served = [leave(), leave()];
+    lock(&log.state).leader = false;
+    log.sync().unwrap();
+    lock(&log.state).leader = true;
+    let _later = [leave(), leave(), leave()];
+    let mut state = lock(&log.state);
+    assert_eq!(state.take_ready().len(), 2);
+    assert_eq!((state.group.served, state.group.company), (2, 5));
+    drop(state);
+    seem_idle(&log);
 }
 
 /// What became durable before a failure is not told as lost.
