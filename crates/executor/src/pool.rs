@@ -130,10 +130,9 @@ struct Refusals {
 }
 
 impl Refusals {
-    const STEP: u32 = 8;
-    const MOST: u32 = 8 * Self::STEP;
+    const MOST: u32 = 16;
     /// Of so many tasks one is started all the same where many are refused.
-    const SAMPLE: u32 = 16;
+    const SAMPLE: u32 = 8;
 
     /// Whether the next task is worth starting.
     fn is_worth(&self) -> bool {
@@ -148,7 +147,7 @@ impl Refusals {
         // Two at once may lose a step, which does not matter.
         let level = self.level.load(Ordering::Relaxed);
         let next = match refused {
-            true => (level + Self::STEP).min(Self::MOST),
+            true => (level + 1).min(Self::MOST),
             false => level.saturating_sub(1),
         };
         if next != level {
@@ -491,6 +490,7 @@ impl<T: Task> Shared<T> {
             }
             let is_over = self.clock.now_ns().saturating_sub(start) >= nonblocking::SLICE_NS;
             if is_over || job.out.len() >= CHUNK_BYTES {
+                self.refusals.note(false);
                 return Some(job);
             }
         }

@@ -273,9 +273,9 @@ fn where_many_would_block_only_some_are_started() {
     for _ in 0..100 {
         refusals.note(true);
     }
-    assert_eq!(worth(160), 10);
+    assert_eq!(worth(160), 20);
     // What is in memory by now is noticed.
-    for _ in 0..40 {
+    for _ in 0..9 {
         refusals.note(false);
     }
     assert_eq!(worth(160), 160);
