@@ -266,7 +266,7 @@ run() {
   # shellcheck disable=SC2086 # No variant is no argument.
   up "$name" $variant || return 1
   # These take no mixes, and make their queries from the data.
-  [ "$4" != operators ] || mix=(--queries "$out/operators.json")
+  [ "$4" != operators ] || mix=(--queries "$(operators)")
   bench run "${@:4}" "$url" --server-pid "$pid" --timeout "$QUERY_TIMEOUT" "${mix[@]}" \
     "${check[@]}" --output "$part" >"$out/$name/$step.txt" || status=$?
   [ ${#check[@]} -eq 0 ] || down "$reference"
@@ -307,6 +307,12 @@ write() {
     return 1
   fi
   mv "$part" "$out/$name/$2.jsonl"
+}
+
+# The set of operators for the data: a frozen one if there is one, else one that the first engine makes.
+operators() {
+  local frozen=$here/queries/operators/$dataset.json
+  if [ -e "$frozen" ]; then echo "$frozen"; else echo "$out/operators.json"; fi
 }
 
 restart_command() { printf '%q restart %q %s' "$RIVALS/$1.sh" "$WORK/$1" "$2"; }

@@ -1,5 +1,7 @@
 //! What becomes of answers of a bad endpoint; and sets of queries as files.
 
+use std::path::Path;
+
 use super::*;
 use crate::run::tests::{answer, fake, whole};
 
@@ -99,6 +101,17 @@ fn a_time_out_is_shown_and_a_skip_has_its_reason() {
         entries: vec![skipped.clone()],
     };
     assert!(table(&set, &outcomes).contains("skipped: the data have no dates"));
+}
+
+/// What engines are compared by does not change with them.
+#[test]
+fn frozen_sets_are_as_they_were_frozen() {
+    let frozen = [("bsbm-2848", "766efb4f246060d8a85a87eb262cac14cc63af94", 131)];
+    for (name, hash, queries) in frozen {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/queries/operators");
+        let set = Set::load(&Path::new(folder).join(format!("{name}.json"))).unwrap();
+        assert_eq!((set.hash().as_str(), set.counts().0), (hash, queries));
+    }
 }
 
 #[test]
