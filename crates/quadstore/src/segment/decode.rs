@@ -178,10 +178,9 @@ fn sum(first: u64, out: &mut [u64]) {
 
 /// Run lengths, summed up, and values of the runs, of which there may be as many as values.
 struct RunArrays {
-    count: usize,
     /// Behind the last row of each run.
-    ends: [u64; GROUP_ROWS],
-    heads: [u64; GROUP_ROWS],
+    ends: Vec<u64>,
+    heads: Vec<u64>,
 }
 
 /// The runs of a stream of `rows` values; `bytes` stand behind its tag.
@@ -193,15 +192,14 @@ fn run_arrays(mut bytes: Bytes<'_>, rows: usize, depth: usize) -> Result<RunArra
     }
     let frame = frame(1, 0, width)?;
     let packed = bytes.packed(count, frame.width)?;
+    // Most streams have few runs; lists of them are shorter than what could hold any.
     let mut runs = RunArrays {
-        count,
-        ends: [0; GROUP_ROWS],
-        heads: [0; GROUP_ROWS],
+        ends: vec![0; count],
+        heads: vec![0; count],
     };
-    let ends = &mut runs.ends[..count];
-    unpack(packed, frame, ends);
+    unpack(packed, frame, &mut runs.ends);
     let mut end = 0_u64;
-    for length in ends {
+    for length in &mut runs.ends {
         end = end.saturating_add(*length);
         if *length == 0 {
             return Err("an empty run");
@@ -211,14 +209,14 @@ fn run_arrays(mut bytes: Bytes<'_>, rows: usize, depth: usize) -> Result<RunArra
     if end != rows as u64 {
         return Err("runs that do not fill their group");
     }
-    decode_nested(bytes.0, &mut runs.heads[..count], depth + 1)?;
+    decode_nested(bytes.0, &mut runs.heads, depth + 1)?;
     Ok(runs)
 }
 
 impl RunArrays {
     /// Value and end of each run, in order.
     fn iter(&self) -> impl Iterator<Item = Run> {
-        let runs = self.heads.iter().zip(&self.ends).take(self.count);
+        let runs = self.heads.iter().zip(&self.ends);
         // Ends are at most 1,024.
         runs.map(|(head, end)| (*head, (*end & 0xffff) as usize))
     }
@@ -230,6 +228,27 @@ fn runs(bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malformed
     for (head, end) in runs.iter() {
         out[start..end].fill(head);
         start = end;
+    }
+    Ok(())
+}
+
+fn runs_range(
+    bytes: Bytes<'_>,
+    count: usize,
+    start: usize,
+    out: &mut [u64],
+    depth: usize,
+) -> Result<(), Malformed> {
+    let runs = run_arrays(bytes, count, depth)?;
+    let mut filled = 0;
+    for (head, end) in runs.iter() {
+        if filled == out.len() {
+            break;
+        }
+        // The part of the run that is wanted ends here in `out`.
+        let end = end.saturating_sub(start).min(out.len());
+        out[filled..end.max(filled)].fill(head);
+        filled = end.max(filled);
     }
     Ok(())
 }
@@ -299,6 +318,7 @@ fn range_nested(
             }
         }
         TAG_SPLIT => split_range(bytes, count, start, out, depth)?,
+        TAG_RUNS => runs_range(bytes, count, start, out, depth)?,
         _ => {
             let mut all = [0; GROUP_ROWS];
             decode_nested(stream, &mut all[..count], depth)?;
@@ -372,7 +392,7 @@ struct Split<'a> {
     /// For each frame its number of values and its stream.
     streams: [(usize, &'a [u8]); FRAMES_MAX],
     /// The frame of each value.
-    selectors: [u64; GROUP_ROWS],
+    selectors: Vec<u64>,
 }
 
 fn split_stream(mut bytes: Bytes<'_>, count: usize) -> Result<Split<'_>, Malformed> {
@@ -389,10 +409,10 @@ fn split_stream(mut bytes: Bytes<'_>, count: usize) -> Result<Split<'_>, Malform
     let mut split = Split {
         frames,
         streams: [(0, &[]); FRAMES_MAX],
-        selectors: [0; GROUP_ROWS],
+        selectors: vec![0; count],
     };
     let packed = bytes.packed(count, frame.width)?;
-    unpack(packed, frame, &mut split.selectors[..count]);
+    unpack(packed, frame, &mut split.selectors);
     for stream in &mut split.streams[..frames] {
         let (values, length) = (entries.u16()?, entries.u16()?);
         *stream = (values, bytes.take(length)?);
@@ -437,7 +457,7 @@ fn split_range(
     let split = split_stream(bytes, count)?;
     let (before, rest) = split.selectors.split_at(start);
     let wanted = &rest[..out.len()];
-    let mut values = [0; GROUP_ROWS];
+    let mut values = vec![0; out.len()];
     let mut next = [0; FRAMES_MAX];
     let mut used = 0;
     for (frame, (count, stream)) in split.streams.iter().take(split.frames).enumerate() {
@@ -458,7 +478,8 @@ fn split_range(
         if frame >= split.frames {
             return Err("a selector beyond the frames");
         }
-        *value = values[next[frame] & (GROUP_ROWS - 1)];
+        // As many were decoded as selectors of this frame are wanted.
+        *value = values[next[frame]];
         next[frame] += 1;
     }
     Ok(())

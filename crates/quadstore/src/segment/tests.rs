@@ -74,6 +74,8 @@ fn round_trip(values: &[u64]) -> Vec<u8> {
     for (start, end) in [
         (0, 1),
         (values.len() / 3, values.len() / 2),
+        (values.len() / 4, values.len() - values.len() / 4),
+        (values.len() - 1, values.len()),
         (0, values.len()),
     ] {
         let mut some = vec![0; end - start];
