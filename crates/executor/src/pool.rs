@@ -24,7 +24,8 @@
 //! do the workers when the time is up that the task gave.
 //!
 //! # Invariants
-//! 1. A task is in exactly one place: waiting, ready, with a worker, parked in its stream, or gone.
+//! 1. A task is in exactly one place: waiting, ready, with a worker or whoever starts it, parked in its stream, or
+//!    gone.
 //! 2. A stream whose task is gone has all chunks and the outcome (test `chunks_come_in_order`).
 //! 3. A wake-up is never lost: one that comes before the task is parked is noted in its stream, and
 //!    the task is then not parked (test `a_task_woken_before_it_is_parked_goes_on`).

@@ -67,7 +67,8 @@ impl SubmittedUpdate {
     /// It must not wait for anybody; other commits wait for it.
     ///
     /// A single client is served soonest where this thread makes the update durable itself. Within
-    /// [`nonblocking::run`](crate::nonblocking::run) it never does.
+    /// [`nonblocking::run`](crate::nonblocking::run) it does so only while the database has no thread for it: when it
+    /// has just been opened, or is about to be closed.
     pub fn then(self, done: impl FnOnce(Result<UpdateSummary>) + Send + 'static) {
         match self.0 {
             Outcome::Done(summary) => done(Ok(summary)),

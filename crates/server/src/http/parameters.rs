@@ -10,7 +10,7 @@ use super::problem::Problem;
 use super::rdf4j;
 
 /// What is no longer than this is parsed in about the time of two changes of threads, as a rule.
-const SHORT_BYTES: usize = 8 << 10;
+pub(super) const SHORT_BYTES: usize = 8 << 10;
 
 /// A query or update request, before it is parsed as SPARQL.
 #[derive(Debug, Default, PartialEq)]

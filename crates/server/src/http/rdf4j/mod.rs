@@ -37,7 +37,7 @@ use super::Service;
 use super::answering::{QueryRequest, QuerySource, Work};
 use super::body::{ResponseBody, whole};
 use super::memento::Asked;
-use super::parameters::percent_decoded;
+use super::parameters::{SHORT_BYTES, percent_decoded};
 use super::problem::Problem;
 use super::route::{Client, joined, run};
 use super::sparql::sparql;
@@ -237,6 +237,7 @@ async fn table(
         source: QuerySource::Database(request.database.clone()),
         asked,
         explain: false,
+        is_short: query.len() <= SHORT_BYTES,
         text: query,
         options: QueryOptions {
             timeout: Some(request.service.settings.timeout),
@@ -246,7 +247,6 @@ async fn table(
         },
         format: None,
         accept,
-        is_short: true,
     }));
     run(request.service, request.client, work, cancel).await
 }
