@@ -1,6 +1,5 @@
 //! One connection: HTTP/1.1 over a socket that gives up on clients that take nothing.
 
-use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,34 +14,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::Service;
+use super::reactor::Open;
 use super::route;
-
-thread_local! {
-    /// The connections of this thread.
-    static OPEN: Cell<usize> = const { Cell::new(0) };
-}
-
-/// A connection of this thread, counted until it is dropped.
-pub(super) struct Open;
-
-impl Open {
-    pub(super) fn count() -> Self {
-        OPEN.set(OPEN.get() + 1);
-        Self
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        OPEN.set(OPEN.get().saturating_sub(1));
-    }
-}
-
-/// Whether this thread serves one connection alone, so that nobody else waits if it waits, but who connects just
-/// then.
-pub(super) fn is_alone() -> bool {
-    OPEN.get() <= 1
-}
 
 /// Serves one client until it closes the connection, breaks the protocol, or takes nothing for too
 /// long.

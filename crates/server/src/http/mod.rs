@@ -1,7 +1,7 @@
 //! HTTP: the SPARQL Protocol, the Graph Store Protocol, the protocol of RDF4J, bulk loads, service descriptions,
 //! the query page, `/health`, `/status`.
 //!
-//! One reactor thread a core accepts and serves connections; it parses requests and moves bytes.
+//! One reactor thread a core serves connections ([`reactor`]); it parses requests and moves bytes.
 //! Short queries and updates are begun there, where nothing blocks and no longer than others can wait
 //! ([`stoa_database::nonblocking`]). Everything that takes more time, planning included, runs as a task in the worker
 //! pool ([`answering`]), whose bounded buffer is the body of the response; what writes, on threads of its own
@@ -28,6 +28,7 @@ mod notes;
 mod parameters;
 mod problem;
 mod rdf4j;
+mod reactor;
 mod route;
 mod sparql;
 mod status;
@@ -53,9 +54,6 @@ pub(crate) use cors::Origins;
 pub(crate) use databases::{Databases, RESERVED, is_name};
 pub(crate) use rdf4j::{Labels, ROOT, Transactions};
 pub(crate) use writing::WritePlaces;
-
-/// How often a reactor looks whether the server is to end.
-const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
 
 /// What all connections share.
 pub(crate) struct Service {
@@ -105,22 +103,13 @@ impl Server {
     ) -> io::Result<Self> {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let service = Arc::new(service);
-        let mut server = Self {
+        let stop = Arc::default();
+        let reactors = reactor::start(reactors, &listener, &Arc::new(service), &stop)?;
+        Ok(Self {
             address,
             stop,
-            reactors: Vec::new(),
-        };
-        for number in 0..reactors.max(1) {
-            let (listener, service) = (listener.try_clone()?, Arc::clone(&service));
-            let stop = Arc::clone(&server.stop);
-            let thread = std::thread::Builder::new()
-                .name(format!("stoa-reactor-{number}"))
-                .spawn(move || reactor(listener, service, &stop))?;
-            server.reactors.push(thread);
-        }
-        Ok(server)
+            reactors,
+        })
     }
 
     /// Ends all connections and waits for the reactors.
@@ -133,29 +122,4 @@ impl Server {
         }
         Ok(())
     }
-}
-
-/// One thread's loop: accepts connections and serves them until the server stops.
-fn reactor(listener: TcpListener, service: Arc<Service>, stop: &AtomicBool) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async move {
-        let listener = tokio::net::TcpListener::from_std(listener)?;
-        while !stop.load(Ordering::Relaxed) {
-            service.transactions.expire(tokio::time::Instant::now());
-            let Ok(accepted) = tokio::time::timeout(SHUTDOWN_POLL, listener.accept()).await else {
-                continue;
-            };
-            match accepted {
-                Ok((stream, _)) => {
-                    let open = connection::Open::count();
-                    tokio::spawn(connection::serve(stream, Arc::clone(&service), open));
-                }
-                // Out of file descriptors, or a client that went away: others go on.
-                Err(_) => tokio::time::sleep(SHUTDOWN_POLL).await,
-            }
-        }
-        Ok(())
-    })
 }

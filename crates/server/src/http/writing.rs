@@ -14,8 +14,8 @@ use stoa_database::{CommitSummary, Database, UpdateOptions, nonblocking};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::Service;
-use super::connection;
 use super::problem::Problem;
+use super::reactor;
 
 /// Writers that work at once, those not counted that only wait for the disk.
 const RUNNING_MAX: usize = 64;
@@ -83,7 +83,7 @@ pub(super) async fn update(
     match decided.flatten() {
         Some(decided) => {
             let submitted = decided.map_err(|_| failed())??;
-            if connection::is_alone() {
+            if reactor::is_alone() {
                 submitted.then(done);
             } else {
                 // It is left to another thread.
