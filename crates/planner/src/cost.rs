@@ -14,6 +14,8 @@ pub(crate) const COMPOSED_ROW: f64 = 40.0;
 pub(crate) const OUTPUT_ROW: f64 = 4.0;
 /// A row of either side of a merge join.
 pub(crate) const MERGE_ROW: f64 = 3.0;
+/// A pair of rows that agree in the key of a merge join, and are compared in other columns.
+pub(crate) const COMPARED_PAIR: f64 = 4.0;
 /// A row that goes into a hash table while that is small, and the one that is looked up in it.
 pub(crate) const HASH_BUILD_ROW: f64 = 25.0;
 pub(crate) const HASH_PROBE_ROW: f64 = 10.0;

@@ -442,7 +442,13 @@ impl Search<'_> {
             .then(|| a.sorted.filter(|key| b.sorted == Some(*key)))
             .flatten()
             .map(|key| {
-                let cost = a.cost + b.cost + (a.rows + b.rows) * cost::MERGE_ROW + output;
+                let rows = (a.rows + b.rows) * cost::MERGE_ROW;
+                // What shares one variable alone is put out as it is.
+                let compared = match shared.iter().nth(1) {
+                    Some(_) => self.equal_pairs(a, b, key) * cost::COMPARED_PAIR,
+                    None => 0.0,
+                };
+                let cost = a.cost + b.cost + rows + compared + output;
                 tree(cost, Some(key), Step::Merge { left, right, key })
             });
         let probed = bound
@@ -470,6 +476,24 @@ impl Search<'_> {
                 add(tree, into);
             }
         }
+    }
+
+    /// How many pairs of solutions have the same term for `key`, whatever else they share.
+    fn equal_pairs(&self, a: &Tree, b: &Tree, key: Variable) -> f64 {
+        // Ascending, as the variables of a set are.
+        let found = self
+            .shared
+            .binary_search_by_key(&key, |shared| shared.variable);
+        let shared = found.ok().and_then(|at| self.shared.get(at));
+        let distinct = |tree: &Tree| {
+            let shared = shared.into_iter();
+            let items = shared.flat_map(|shared| {
+                let members = members(tree.items & shared.items);
+                members.filter_map(|item| shared.distinct.get(item))
+            });
+            items.fold(tree.rows, |least, distinct| least.min(*distinct))
+        };
+        limited(a.rows * b.rows) / distinct(a).max(distinct(b)).max(1.0)
     }
 
     /// What looking up the pattern of `right` costs, if `right` is one.

@@ -19,6 +19,7 @@ struct Catalogue {
 /// Predicate, rows, subjects, objects.
 const PREDICATES: &[(&str, u64, u64, u64)] = &[
     ("a", 1_200_000, 900_000, 400),
+    ("publisher", 880_000, 880_000, 900),
     ("label", 31_000, 31_000, 28_000),
     ("pf", 570_000, 28_482, 10_000),
     ("pN1", 28_482, 28_482, 2_000),
