@@ -243,9 +243,11 @@ impl<S: Session> Running<S> {
             (_, _) => format!("?v <urn:amount> ?a FILTER EXISTS {{ {object} <urn:is> ?v }}"),
         };
         if workload == Workload::Seats && random.below(2) == 0 {
-            // The number alone; only nothing says which values there are.
-            let text = format!("SELECT (COUNT(*) AS ?v) {{ {pattern} }}");
-            let count = number(&self.session.ask(&text, random)[0]["v"]);
+            // The number alone, which the index has; only nothing says which values there are.
+            let what = ["*", "?v", "DISTINCT ?v"];
+            let what = what[usize::try_from(random.below(3)).unwrap()];
+            let text = format!("SELECT (COUNT({what}) AS ?n) {{ {pattern} }}");
+            let count = number(&self.session.ask(&text, random)[0]["n"]);
             if count == 0 {
                 self.note(key.to_owned(), BTreeMap::new());
                 return;

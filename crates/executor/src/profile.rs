@@ -101,6 +101,7 @@ pub(crate) const fn operator_name(operator: &Operator) -> &'static str {
         Operator::Values(_) => "values",
         Operator::OuterBindings => "outer_bindings",
         Operator::IndexScan { .. } => "index_scan",
+        Operator::IndexGroups { .. } => "index_groups",
         Operator::GraphScan { .. } => "graph_scan",
         Operator::IndexNestedLoopJoin { .. } => "index_nested_loop_join",
         Operator::PathSearch { .. } => "path_search",

@@ -141,11 +141,23 @@ impl GroupTable {
         );
         out.clear();
         out.reserve(rows);
+        let rows_apart = if self.width == 0 { rows.min(1) } else { rows };
         let mut hashes = std::mem::take(&mut self.scratch);
-        hash_columns(columns, rows, &mut hashes);
+        hash_columns(columns, rows_apart, &mut hashes);
+        // Where rows are sorted, many keys are that of the row before.
+        let mut last: Option<(u64, u32)> = None;
         for (row, hash) in hashes.iter().enumerate() {
-            out.push(self.insert_row(columns, row, *hash)?);
+            let again = last.filter(|(known, group)| {
+                known == hash && self.is_key(*group as usize, columns, row)
+            });
+            let group = match again {
+                Some((_, group)) => group,
+                None => self.insert_row(columns, row, *hash)?,
+            };
+            last = Some((*hash, group));
+            out.push(group);
         }
+        out.resize(rows, 0);
         self.scratch = hashes;
         Ok(())
     }

@@ -34,6 +34,8 @@ const LOOKUP_BATCH: f64 = 16_384.0;
 pub(crate) const CONDITION_ROW: f64 = 15.0;
 /// Grouping one row.
 pub(crate) const GROUP_ROW: f64 = 30.0;
+/// A group of an index that is counted and skipped, with what is read of it before.
+pub(crate) const GROUP_SKIPPED: f64 = 20_000.0;
 /// Starting the inner plan of an `apply`.
 pub(crate) const APPLY_START: f64 = 3_000.0;
 

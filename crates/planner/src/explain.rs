@@ -103,25 +103,26 @@ impl<'a> Printer<'a> {
                 prefix_length,
                 ranges,
             } => {
-                self.put(format_args!(
-                    "index_scan {}/{prefix_length} ",
-                    permutation.name()
-                ));
-                let scanned = scanned(pattern, *permutation, *prefix_length);
-                let known = self
-                    .readings
-                    .iter()
-                    .find(|(permutation, prefix, graphs, _)| {
-                        (permutation, prefix, graphs) == (&scanned.0, &scanned.1, &scanned.2)
-                    })
-                    .map(|(.., reading)| *reading);
-                match known {
-                    Some(Reading::Stored(tree)) => self.put(format_args!("in {tree} ")),
-                    Some(Reading::Composed(trees)) => self.put(format_args!("by {trees} ")),
-                    Some(Reading::Filtered(tree)) => self.put(format_args!("filtering {tree} ")),
-                    None => {}
+                self.text.push_str("index_scan ");
+                self.read(pattern, *permutation, *prefix_length);
+                self.ranges(ranges);
+            }
+            Operator::IndexGroups {
+                pattern,
+                permutation,
+                prefix_length,
+                ranges,
+                key,
+                counts,
+            } => {
+                self.text.push_str("index_groups");
+                self.list(" ", key.as_slice());
+                for count in counts {
+                    self.list(" ", &[*count]);
+                    self.text.push_str("=count(*)");
                 }
-                self.pattern(pattern);
+                self.text.push_str(" of ");
+                self.read(pattern, *permutation, *prefix_length);
                 self.ranges(ranges);
             }
             Operator::GraphScan { graphs } => {
@@ -321,6 +322,25 @@ impl<'a> Printer<'a> {
             self.list(" graph ", &[graph]);
         }
         self.graphs(&pattern.graphs);
+    }
+
+    /// A pattern, and the sort order that it is read in.
+    fn read(&mut self, pattern: &QuadPattern, permutation: Permutation, prefix_length: usize) {
+        self.put(format_args!("{}/{prefix_length} ", permutation.name()));
+        let scanned = scanned(pattern, permutation, prefix_length);
+        let known = self
+            .readings
+            .iter()
+            .find(|(permutation, prefix, graphs, _)| {
+                (permutation, prefix, graphs) == (&scanned.0, &scanned.1, &scanned.2)
+            });
+        match known.map(|(.., reading)| *reading) {
+            Some(Reading::Stored(tree)) => self.put(format_args!("in {tree} ")),
+            Some(Reading::Composed(trees)) => self.put(format_args!("by {trees} ")),
+            Some(Reading::Filtered(tree)) => self.put(format_args!("filtering {tree} ")),
+            None => {}
+        }
+        self.pattern(pattern);
     }
 
     fn term(&mut self, term: PatternTerm) {

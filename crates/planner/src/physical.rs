@@ -111,6 +111,7 @@ impl Plan {
             | Operator::Values(_)
             | Operator::OuterBindings
             | Operator::IndexScan { .. }
+            | Operator::IndexGroups { .. }
             | Operator::GraphScan { .. } => Vec::new(),
             Operator::PathSearch { input, .. } => input.as_deref().into_iter().collect(),
             Operator::IndexNestedLoopJoin { input, .. }
@@ -301,6 +302,24 @@ pub enum Operator {
         /// Ranges for the position after the prefix, ascending and disjoint; empty for all. A range
         /// may be wider than the filter it comes from; that filter then stands above the scan.
         ranges: Vec<IdRange>,
+    },
+    /// The different terms at the position behind the prefix, ascending, with how many matches of the
+    /// pattern have each; without a key how many matches there are, as the only solution. Large groups are
+    /// skipped and counted by the index.
+    IndexGroups {
+        /// What is counted: no variable twice, none for the graph, all constants in the prefix.
+        pattern: QuadPattern,
+        /// The sort order, in which the key comes right after the prefix.
+        permutation: Permutation,
+        /// How many leading positions are constants.
+        prefix_length: usize,
+        /// Ranges for the position after the prefix, ascending and disjoint; empty for all.
+        ranges: Vec<IdRange>,
+        /// What stands at the position after the prefix.
+        key: Option<Variable>,
+        /// Columns that take the number of matches; those that are not among the plan's columns are not
+        /// looked at.
+        counts: Vec<Variable>,
     },
     /// SERVICE: each solution of the input joined with those that an endpoint gives, which is asked
     /// for the bindings of many solutions at once.

@@ -520,6 +520,7 @@ fn plans_give_what_the_specification_says() {
     assert_eq!(refused, 0, "refused");
     for operator in [
         "IndexScan",
+        "IndexGroups",
         "GraphScan",
         "IndexNestedLoopJoin",
         "Apply",

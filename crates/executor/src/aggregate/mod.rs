@@ -87,7 +87,7 @@ impl Accumulator for Count {
 }
 
 /// The ids of these numbers as `xsd:integer`.
-fn integers(numbers: &[u64], context: &QueryContext) -> Result<Vec<TermId>> {
+pub(crate) fn integers(numbers: &[u64], context: &QueryContext) -> Result<Vec<TermId>> {
     let computed = numbers
         .iter()
         .map(|number| {

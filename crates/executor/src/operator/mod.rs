@@ -28,6 +28,7 @@ mod filter;
 mod graph_scan;
 mod hash_aggregate;
 mod hash_join;
+mod index_groups;
 mod index_nested_loop_join;
 mod index_scan;
 mod merge_join;
@@ -179,6 +180,7 @@ impl Builder<'_> {
             PlanOperator::Values(rows) => values::build(plan, rows, self.context),
             PlanOperator::OuterBindings => outer_bindings::build(plan, scope),
             PlanOperator::IndexScan { .. } => index_scan::build(plan, self.context, counters),
+            PlanOperator::IndexGroups { .. } => index_groups::build(plan, counters),
             PlanOperator::GraphScan { graphs } => graph_scan::build(plan, graphs, self.context),
             PlanOperator::IndexNestedLoopJoin { .. } => {
                 index_nested_loop_join::build(plan, self, scope, counters)

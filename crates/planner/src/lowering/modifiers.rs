@@ -32,6 +32,9 @@ impl Lowering<'_> {
                 aggregate.argument = Some(seen(argument, &input.possible));
             }
         }
+        if let Some(counted) = self.counted(&input, &keys, &aggregates)? {
+            return Ok(counted);
+        }
         let in_rows = input.plan.estimated_rows;
         let rows = if keys.is_empty() {
             1.0
@@ -55,6 +58,9 @@ impl Lowering<'_> {
         let input = self.lower(input)?;
         if input.plan.operator == Operator::Empty {
             return Ok(input);
+        }
+        if let Some(values) = self.different_values(&input)? {
+            return Ok(values);
         }
         let columns = input.plan.columns.clone();
         let sorted = input.plan.sorted_by.clone();

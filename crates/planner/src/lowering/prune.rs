@@ -16,6 +16,7 @@ pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
         | Operator::OuterBindings
         | Operator::GraphScan { .. } => return,
         Operator::IndexScan { .. } => {}
+        Operator::IndexGroups { counts, .. } => counts.retain(|count| needed.contains(*count)),
         Operator::IndexNestedLoopJoin {
             input,
             pattern,

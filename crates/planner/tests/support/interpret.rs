@@ -100,6 +100,59 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
                     .collect(),
             )
         }
+        Operator::IndexGroups {
+            pattern,
+            permutation,
+            prefix_length,
+            ranges,
+            key,
+            counts,
+        } => {
+            let constants = pattern.triple.iter();
+            let constants = constants.filter(|term| matches!(term, PatternTerm::Constant(_)));
+            assert_eq!(constants.count(), *prefix_length, "{plan:?}");
+            assert_eq!(pattern.graph_variable, None);
+            if let Some(key) = key {
+                let next = permutation.order()[*prefix_length];
+                let term = pattern.triple[next as usize];
+                assert_eq!(term, PatternTerm::Variable(*key), "the key is next");
+            }
+            let variables = pattern.triple.iter().filter_map(|term| match term {
+                PatternTerm::Variable(variable) => Some(*variable),
+                PatternTerm::Constant(_) => None,
+            });
+            let scan = Plan {
+                operator: Operator::IndexScan {
+                    pattern: pattern.clone(),
+                    permutation: *permutation,
+                    prefix_length: *prefix_length,
+                    ranges: ranges.clone(),
+                },
+                columns: variables.collect(),
+                sorted_by: Vec::new(),
+                estimated_rows: 0.0,
+            };
+            let mut groups: BTreeMap<Option<TermId>, (Row, i64)> = BTreeMap::new();
+            if key.is_none() {
+                groups.insert(None, (Row::new(), 0));
+            }
+            for row in run(&scan, store, outer) {
+                let term = key
+                    .as_ref()
+                    .and_then(|key| Some((*key, row.get(key)?.clone())));
+                let id = term.as_ref().and_then(|(_, term)| store.known(term));
+                let group = groups.entry(id).or_default();
+                group.0.extend(term);
+                group.1 += 1;
+            }
+            let groups = groups.into_values().map(|(mut row, count)| {
+                for variable in counts {
+                    row.insert(*variable, Literal::from(count).into());
+                }
+                row
+            });
+            groups.collect()
+        }
         Operator::GraphScan { graphs } => store
             .graphs()
             .into_iter()

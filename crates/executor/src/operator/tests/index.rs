@@ -1,5 +1,7 @@
 //! Scans and look-ups in the permutations against a look at every quad.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use stoa_planner::physical::{JoinKind, Operator, PatternTerm, Plan, QuadPattern, Variable};
 use stoa_quadstore::Snapshot;
@@ -95,6 +97,31 @@ fn scan(pattern: &QuadPattern, permutation: Permutation, prefix_length: usize) -
     )
 }
 
+/// Groups by what comes behind the constants of a pattern, with their rows if asked for.
+fn index_groups(
+    pattern: &QuadPattern,
+    permutation: Permutation,
+    key: Option<Variable>,
+    counts: bool,
+) -> Plan {
+    let columns: Vec<u32> = key
+        .iter()
+        .map(|key| key.0)
+        .chain(counts.then_some(9))
+        .collect();
+    plan(
+        Operator::IndexGroups {
+            pattern: pattern.clone(),
+            permutation,
+            prefix_length: leading(pattern, permutation, constant),
+            ranges: Vec::new(),
+            key,
+            counts: counts.then_some(Variable(9)).into_iter().collect(),
+        },
+        &columns,
+    )
+}
+
 fn run_on(snapshot: &Snapshot, root: &Plan, batch_rows: usize) -> Vec<Row> {
     try_run(&query(root.clone()), context_on(snapshot, batch_rows))
         .unwrap()
@@ -128,6 +155,49 @@ proptest! {
                             sorted(given), sorted(expected.clone()),
                             "{:?} in {:?} from {}", &pattern, permutation, prefix_length
                         );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn groups_of_an_index_are_those_of_its_rows(
+        numbers in quads(),
+        choices in proptest::collection::vec(([0..9_u8, 0..9_u8, 0..9_u8], 0..7_u8), 6),
+    ) {
+        let snapshot = numbered(&numbers);
+        let quads = all_quads(&snapshot);
+        for ([s, p, o], graphs) in choices {
+            let mut pattern = pattern(&quads, [s, p, o, 0], graphs);
+            pattern.graph_variable = None;
+            let constants = pattern.triple.iter().filter(|term| constant(**term)).count();
+            for permutation in Permutation::ALL {
+                let columns = pattern_columns(&pattern, permutation);
+                if leading(&pattern, permutation, constant) != constants
+                    || columns.len() + constants != 3
+                {
+                    continue;
+                }
+                let rows = run_on(&snapshot, &scan(&pattern, permutation, constants), 1024);
+                let all = vec![vec![integer(rows.len().try_into().unwrap())]];
+                let mut groups: BTreeMap<TermId, i64> = BTreeMap::new();
+                for first in rows.iter().filter_map(|row| row.first()) {
+                    *groups.entry(*first).or_default() += 1;
+                }
+                let groups = groups.into_iter().map(|(key, rows)| vec![key, integer(rows)]);
+                let groups: Vec<Row> = groups.collect();
+                let keys: Vec<Row> = groups.iter().map(|row| vec![row[0]]).collect();
+                let key = columns.first().map(|key| Variable(*key));
+                for batch_rows in BATCHES {
+                    let run = |key, counts| {
+                        let groups = index_groups(&pattern, permutation, key, counts);
+                        run_on(&snapshot, &groups, batch_rows)
+                    };
+                    prop_assert_eq!(run(None, true), all.clone(), "{:?}", &pattern);
+                    if key.is_some() {
+                        prop_assert_eq!(run(key, true), groups.clone(), "{:?}", &pattern);
+                        prop_assert_eq!(run(key, false), keys.clone(), "{:?}", &pattern);
                     }
                 }
             }
