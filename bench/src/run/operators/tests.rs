@@ -113,6 +113,11 @@ fn frozen_sets_are_as_they_were_frozen() {
             "2cc3aff076d9d2f13bec9d312e05e10b2e3b58cc",
             130,
         ),
+        (
+            "bsbm-284826",
+            "f97b9a57fd12208284fca4fee714fee75227c1b1",
+            130,
+        ),
     ];
     for (name, hash, queries) in frozen {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/queries/operators");
