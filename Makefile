@@ -34,7 +34,7 @@ ci: ## Exactly what CI runs
 	.ci/steps
 
 long: ## Slow tests and longer random ones; before an issue is resolved
-	STOA_LONG=1 cargo test --workspace --exclude stoa-fuzz --profile long --quiet
+	STOA_LONG=1 cargo test --workspace --exclude stoa-fuzz --profile long --no-fail-fast --quiet
 	STOA_LONG=1 $(SHUTTLE) --profile long
 
 fuzz: ## Change inputs for some minutes, see CONTRIBUTING.md

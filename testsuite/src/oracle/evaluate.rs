@@ -228,8 +228,11 @@ impl<'a> Evaluator<'a> {
         }
         let mut blanks = BTreeSet::new();
         for slot in triples.iter().flatten() {
-            if let Slot::Triple(_) = slot {
+            if let Slot::Triple(parts) = slot {
                 self.seen.count("triple term");
+                if cannot_be(parts) {
+                    self.seen.note(super::reference::NO_TRIPLE);
+                }
                 for [_, _, object] in graph.iter() {
                     self.inside(object);
                 }
@@ -611,6 +614,21 @@ fn triples_are_lacking(pattern: &Algebra) -> bool {
         }
         _ => true,
     }
+}
+
+/// Whether EXISTS has put a literal or a triple term where no triple has one.
+fn cannot_be([subject, predicate, object]: &Triple) -> bool {
+    let is_resource = |slot: &Slot| match slot {
+        Slot::Term(term) => matches!(term, Term::NamedNode(_) | Term::BlankNode(_)),
+        Slot::Triple(_) => false,
+        Slot::Var(_) | Slot::Blank(_) => true,
+    };
+    let nested = match object {
+        Slot::Triple(parts) => cannot_be(parts),
+        _ => false,
+    };
+    let is_verb = !matches!(predicate, Slot::Term(term) if !matches!(term, Term::NamedNode(_)));
+    !is_resource(subject) || !is_verb || nested
 }
 
 fn set(solution: &mut Solution, var: Var, value: Option<Rc<Term>>) {
