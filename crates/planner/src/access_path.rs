@@ -118,7 +118,7 @@ const fn preferred(pattern: &QuadPattern) -> [Permutation; 4] {
 }
 
 /// Few look-ups go where all quads of a node are together, many to the dense order of a predicate.
-const FEW_LOOKUPS: f64 = 256.0;
+pub const FEW_LOOKUPS: f64 = 256.0;
 
 /// The permutation to look a pattern up in when the variables `bound` are known: as many positions
 /// as possible are a prefix. `None` if no permutation begins with a known position.

@@ -23,6 +23,7 @@ mod query;
 pub mod statistics;
 mod variable_set;
 
+pub use crate::access_path::FEW_LOOKUPS;
 pub use crate::error::Error;
 pub use crate::explain::explain;
 pub use crate::nesting::{Size, Visit, check_nesting, query_size, stack_bytes, walk_into};

@@ -8,6 +8,7 @@ use stoa_terms::{Kind, TermId};
 
 use super::column::{Cell, Column, term_values};
 use super::evaluate::Evaluation;
+use super::integers;
 use super::members::Members;
 use super::node::Node;
 use crate::context::QueryContext;
@@ -99,6 +100,9 @@ fn compare_columns(
     right: &Column<'_>,
     errors: bool,
 ) -> Result<Vec<Option<bool>>> {
+    if let Some(result) = integers::compare(comparison, left, right, evaluation.rows()) {
+        return Ok(result);
+    }
     let context = evaluation.context;
     let mut result = vec![None; evaluation.rows()];
     // Rows that ids do not decide, and the ids whose values they need.

@@ -10,7 +10,7 @@ use stoa_terms::TermId;
 
 use super::column::{Cell, Column, FREE_BYTES, HeldTexts, Strings, Texts, fetch_texts};
 use super::node::Node;
-use super::{arithmetic, compare};
+use super::{arithmetic, compare, integers};
 use crate::batch::{Batch, gather};
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
@@ -99,6 +99,9 @@ impl<'a> Evaluation<'a> {
                 let [left, right] = &**parts;
                 let left = self.with_texts(left, Texts::Dictionary)?;
                 let right = self.with_texts(right, Texts::Dictionary)?;
+                if let Some(ids) = integers::calculate(*operator, &left, &right, self.rows()) {
+                    return Ok(Column::Ids(ids.into(), None));
+                }
                 Column::Values(self.each_row(|row| {
                     let left = left.cell(row, self.context).value()?;
                     let right = right.cell(row, self.context).value()?;

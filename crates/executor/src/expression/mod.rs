@@ -6,6 +6,7 @@ mod arithmetic;
 mod column;
 mod compare;
 mod evaluate;
+mod integers;
 mod members;
 mod node;
 #[cfg(test)]

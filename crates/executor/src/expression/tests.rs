@@ -447,3 +447,35 @@ fn aggregates_follow_the_specification() {
         );
     }
 }
+
+/// What is compared and calculated by columns of integers is the same as row by row, where one row of the column holds
+/// something else.
+#[test]
+fn columns_of_integers_are_as_their_rows() {
+    let numbers = [
+        "1",
+        "-7",
+        "0",
+        "36028797018963967",
+        "-36028797018963968",
+        "\"1\"^^xsd:byte",
+        "\"7\"^^xsd:unsignedInt",
+        "\"-7\"^^xsd:long",
+        "\"01\"^^xsd:integer",
+        "9223372036854775807",
+    ];
+    let shown = "(?a = ?b AS ?e) (?a != ?b AS ?n) (?a < ?b AS ?l) (?a <= ?b AS ?m) (?a > ?b AS ?g) (?a >= ?b AS ?h)
+        (?a + ?b AS ?p) (?a - ?b AS ?s) (?a * ?b AS ?t) (?a / ?b AS ?d) (SAMETERM(?a, ?b) AS ?i)
+        (?a + 1 AS ?q) (1 - ?a AS ?r) (?b > 0 AS ?u) (3 <= ?b AS ?v)";
+    for a in numbers {
+        for b in numbers {
+            let of =
+                |rows: &str| select(&format!("SELECT {shown} {{ VALUES (?a ?b) {{ {rows} }} }}"));
+            let pair = format!("({a} {b}) ");
+            let alone = of(&pair);
+            let among = of(&format!("{pair} (\"text\" 1.5) {pair}"));
+            assert_eq!(alone[0], among[0], "{a} {b}");
+            assert_eq!(alone[0], among[2], "{a} {b}");
+        }
+    }
+}

@@ -3,7 +3,8 @@
 //! The input is collected, then looked up in one go: the snapshot sorts the keys and gallops through
 //! the leaves. Where look-ups show no locality (one batch does not begin behind the end of the one
 //! before) more keys a batch mean fewer reads of the same leaf, so the batch doubles, from the usual
-//! size up to `QuerySettings::lookup_rows_max`, unless a LIMIT stands above.
+//! size up to `QuerySettings::lookup_rows_max`, unless a LIMIT stands above. Where more keys come than were expected,
+//! of a node and a predicate, those behind the first [`FEW_LOOKUPS`] are looked up in the dense order of the predicate.
 //!
 //! Input order: any. Output order: none, or that of the input if the plan says so; then the matches
 //! of a batch whose keys do not ascend are held until all are found.
@@ -13,9 +14,10 @@
 
 use std::sync::Arc;
 
+use stoa_planner::FEW_LOOKUPS;
 use stoa_planner::physical::{JoinKind, Operator as PlanOperator, PatternTerm, Plan, Variable};
 use stoa_quadstore::{Columns, Lookup, LookupRows, LookupSpec};
-use stoa_terms::TermId;
+use stoa_terms::{Permutation, TermId};
 
 use super::combiner::{Combiner, END, Pair, collect_variables};
 use super::pattern::{Layout, Residual, place_of};
@@ -30,7 +32,10 @@ use crate::profile::Counters;
 struct IndexNestedLoopJoin {
     input: Node,
     input_done: bool,
+    spec: LookupSpec,
     lookup: Lookup,
+    /// How many keys have come.
+    probes: f64,
     keys: Vec<Key>,
     residual: Residual,
     /// Places behind the key that hold variables of the input, with their columns.
@@ -126,6 +131,8 @@ pub(super) fn build(
     };
     Ok(Box::new(IndexNestedLoopJoin {
         lookup: context.snapshot().lookup(&spec)?,
+        spec,
+        probes: 0.0,
         combiner: Combiner::new(&plan.columns, &input.columns, &right, kind, context)?,
         state: State::Collecting(Batch::with_columns(input.columns.len())),
         input: builder.build(input, scope, Some(counters))?,
@@ -176,7 +183,26 @@ impl IndexNestedLoopJoin {
         self.start(left, context)
     }
 
+    /// Goes over to the dense order of a predicate once many keys have come.
+    fn choose(&mut self, rows: usize, context: &QueryContext) -> Result<()> {
+        self.probes += rows as f64;
+        if self.probes < FEW_LOOKUPS || self.spec.key_length != 2 {
+            return Ok(());
+        }
+        // Both begin with the same two positions.
+        let dense = match self.spec.permutation {
+            Permutation::Spog => Permutation::Psog,
+            Permutation::Opsg => Permutation::Posg,
+            _ => return Ok(()),
+        };
+        self.spec.permutation = dense;
+        self.keys.swap(0, 1);
+        self.lookup = context.snapshot().lookup(&self.spec)?;
+        Ok(())
+    }
+
     fn start(&mut self, left: Batch, context: &QueryContext) -> Result<Step> {
+        self.choose(left.rows, context)?;
         let constants: Vec<Option<Vec<TermId>>> = self
             .keys
             .iter()

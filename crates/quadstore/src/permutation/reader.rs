@@ -220,7 +220,9 @@ pub(crate) struct RowReader {
     current: Option<(Visit, usize, usize)>,
     /// The group at work and its index among the parts of the window.
     group: Option<(usize, Group)>,
-    spare: Vec<Vec<TermId>>,
+    spare: Vec<Vec<u64>>,
+    /// The key that was looked for last in the group at work, and its rows.
+    found: Option<(Row, usize, usize)>,
     selection: Vec<usize>,
     /// The triple returned last, for merging graphs.
     last: Option<(usize, [TermId; 3])>,
@@ -256,6 +258,7 @@ impl RowReader {
             current: None,
             group: None,
             spare: Vec::new(),
+            found: None,
             selection: Vec::new(),
             last: None,
             examined: None,
@@ -394,6 +397,7 @@ impl RowReader {
             };
             let group = Group::new(self.parts[visit.part].clone(), rows, spare)?;
             self.group = Some((visit.part, group));
+            self.found = None;
         }
         let Some((_, group)) = &mut self.group else {
             return Ok((0, 0));
@@ -402,6 +406,18 @@ impl RowReader {
             return Ok((0, 0));
         };
         let depth = self.intervals.depth;
+        if self.intervals.highs.is_empty() && !visit.whole.0 && !visit.whole.1 {
+            // Keys ascend, and the same one may come again.
+            let rows = match self.found {
+                Some((key, start, end)) if key == low => (start, end),
+                Some((_, _, from)) => {
+                    group.equal_rows(&low.map(TermId::from_bits)[..depth], from, rows)?
+                }
+                None => group.equal_rows(&low.map(TermId::from_bits)[..depth], 0, rows)?,
+            };
+            self.found = Some((low, rows.0, rows.1));
+            return Ok(rows);
+        }
         let start = if visit.whole.0 {
             0
         } else {
@@ -452,7 +468,7 @@ impl RowReader {
             }
             if let Some(graphs) = &self.filter.graphs
                 && group.constant(3).is_none()
-                && !graphs.contains(group.column(3)?[row])
+                && !graphs.contains(TermId::from_bits(group.column(3)?[row]))
             {
                 continue;
             }
@@ -461,7 +477,7 @@ impl RowReader {
                 for (place, value) in triple.iter_mut().enumerate() {
                     *value = match group.constant(place) {
                         Some(value) => value,
-                        None => group.column(place)?[row],
+                        None => TermId::from_bits(group.column(place)?[row]),
                     };
                 }
                 if self.last == Some((interval, triple)) {
@@ -487,7 +503,8 @@ impl RowReader {
                 column.resize(column.len() + rows, value);
             } else {
                 let values = group.column(place)?;
-                column.extend(self.selection.iter().map(|row| values[*row]));
+                let values = self.selection.iter().map(|row| values[*row]);
+                column.extend(values.map(TermId::from_bits));
             }
         }
         out.rows += rows;

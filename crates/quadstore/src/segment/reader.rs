@@ -138,11 +138,11 @@ enum Column {
     Constant(TermId),
     /// Value and end (exclusive) of each run.
     Runs(Vec<Run>),
-    Decoded(Vec<TermId>),
+    Decoded(Vec<u64>),
 }
 
-/// So many times a few values of a packed column are decoded alone; then all are, once.
-const PARTIAL_MAX: u8 = 4;
+/// So many times a packed column is asked for a few values, which are decoded alone; then all are, once.
+const ASKED_MAX: u8 = 4;
 /// So many values are few.
 const FEW: usize = 256;
 
@@ -153,14 +153,14 @@ pub(crate) struct Group {
     /// Where the streams of the columns begin, and where the last one ends.
     bounds: [usize; 5],
     columns: [Column; 4],
-    /// How often a few values of each column were decoded alone.
-    partial: [u8; 4],
-    spare: Vec<Vec<TermId>>,
+    /// How often each column was asked for a few values while it was packed.
+    asked: [u8; 4],
+    spare: Vec<Vec<u64>>,
 }
 
 impl Group {
     /// The group of `rows` rows (1 to 1,024) in `part`; `spare` gives memory to reuse.
-    pub(crate) fn new(part: Part, rows: usize, spare: Vec<Vec<TermId>>) -> Result<Self> {
+    pub(crate) fn new(part: Part, rows: usize, spare: Vec<Vec<u64>>) -> Result<Self> {
         debug_assert!((1..=GROUP_ROWS).contains(&rows));
         let mut bounds = [GROUP_HEADER_BYTES; 5];
         let lengths = part.first_chunk::<GROUP_HEADER_BYTES>();
@@ -191,13 +191,13 @@ impl Group {
             rows,
             bounds,
             columns,
-            partial: [0; 4],
+            asked: [0; 4],
             spare,
         })
     }
 
     /// Gives the memory of the decoded columns back.
-    pub(crate) fn into_spare(self) -> Vec<Vec<TermId>> {
+    pub(crate) fn into_spare(self) -> Vec<Vec<u64>> {
         let mut spare = self.spare;
         for column in self.columns {
             if let Column::Decoded(values) = column {
@@ -234,27 +234,19 @@ impl Group {
         Ok(())
     }
 
-    /// Decodes a few values of a column that is packed; false if all should be decoded.
-    fn few(&mut self, place: usize, start: usize, out: &mut [u64]) -> Result<bool> {
-        let packed = matches!(self.columns[place], Column::Packed);
-        if !packed || out.len() > FEW || self.partial[place] == PARTIAL_MAX {
-            return Ok(false);
-        }
-        self.partial[place] += 1;
-        decode_range(self.stream(place), self.rows, start, out)
-            .map_err(|found| self.malformed(found))?;
-        Ok(true)
+    /// Whether a few values are to be decoded alone; after some times all are to be decoded.
+    fn asks_few(&mut self, place: usize) -> bool {
+        let asked = &mut self.asked[place];
+        *asked = asked.saturating_add(1);
+        *asked <= ASKED_MAX && matches!(self.columns[place], Column::Packed)
     }
 
     /// All values of a column that is not constant.
-    pub(crate) fn column(&mut self, place: usize) -> Result<&[TermId]> {
+    pub(crate) fn column(&mut self, place: usize) -> Result<&[u64]> {
         if !matches!(self.columns[place], Column::Decoded(_)) {
-            let mut bits = [0_u64; GROUP_ROWS];
-            let bits = &mut bits[..self.rows];
-            decode(self.stream(place), bits).map_err(|found| self.malformed(found))?;
             let mut values = self.spare.pop().unwrap_or_default();
-            values.clear();
-            values.extend(bits.iter().map(|bits| TermId::from_bits(*bits)));
+            values.resize(self.rows, 0);
+            decode(self.stream(place), &mut values).map_err(|found| self.malformed(found))?;
             self.columns[place] = Column::Decoded(values);
         }
         match &self.columns[place] {
@@ -291,13 +283,15 @@ impl Group {
             }
             _ => {}
         }
-        let mut bits = [0_u64; FEW];
-        if let Some(bits) = bits.get_mut(..end - start)
-            && self.few(place, start, bits)?
-        {
+        if end - start <= FEW && self.asks_few(place) {
+            let mut bits = [0_u64; FEW];
+            let bits = &mut bits[..end - start];
+            decode_range(self.stream(place), self.rows, start, bits)
+                .map_err(|found| self.malformed(found))?;
             out.extend(bits.iter().map(|bits| TermId::from_bits(*bits)));
         } else {
-            out.extend_from_slice(&self.column(place)?[start..end]);
+            let values = &self.column(place)?[start..end];
+            out.extend(values.iter().map(|bits| TermId::from_bits(*bits)));
         }
         Ok(())
     }
@@ -311,15 +305,27 @@ impl Group {
         start: usize,
         end: usize,
     ) -> Result<usize> {
+        let (low, high) = self.equal_rows(key, start, end)?;
+        Ok(if after { high } else { low })
+    }
+
+    /// The rows between `start` and `end` whose first columns are `key`, 1 to 4 of them; if there are none, twice
+    /// the row before which they would stand. Soonest found where they are close to `start`.
+    pub(crate) fn equal_rows(
+        &mut self,
+        key: &[TermId],
+        start: usize,
+        end: usize,
+    ) -> Result<(usize, usize)> {
         let (mut low, mut high) = (start, end);
         for (place, wanted) in key.iter().enumerate() {
             // Rows between low and high equal the key in the columns before.
             (low, high) = self.equal(place, *wanted, low, high)?;
             if low == high {
-                return Ok(low);
+                break;
             }
         }
-        Ok(if after { high } else { low })
+        Ok((low, high))
     }
 
     /// The rows between `start` and `end`, where the column ascends, that hold `wanted`; if there
@@ -357,50 +363,70 @@ impl Group {
             }
             _ => {}
         }
-        let mut bits = [0_u64; FEW];
-        if let Some(bits) = bits.get_mut(..end - start)
-            && self.few(place, start, bits)?
-        {
-            let wanted = wanted.to_bits();
-            let least = bits.partition_point(|value| *value < wanted);
-            let most = bits.partition_point(|value| *value <= wanted);
-            return Ok((start + least, start + most));
+        let wanted = wanted.to_bits();
+        if let Some(rows) = self.equal_few(place, wanted, start, end)? {
+            return Ok(rows);
         }
-        let least = self.partition(place, start, end, |value| value < wanted)?;
-        let most = self.partition(place, least, end, |value| value <= wanted)?;
-        Ok((least, most))
+        let values = &self.column(place)?[start..end];
+        let least = gallop(values, |value| value < wanted);
+        let most = least + gallop(&values[least..], |value| value <= wanted);
+        Ok((start + least, start + most))
     }
 
-    fn partition(
+    /// As [`Self::equal`] in a packed column, a few values of which are decoded alone; `None` if all should be.
+    fn equal_few(
         &mut self,
         place: usize,
+        wanted: u64,
         start: usize,
         end: usize,
-        below: impl Fn(TermId) -> bool,
-    ) -> Result<usize> {
-        let (mut low, mut high) = (start, end);
-        while low < high {
-            let middle = low.midpoint(high);
-            if below(self.value(place, middle)?) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
+    ) -> Result<Option<(usize, usize)>> {
+        if !self.asks_few(place) {
+            return Ok(None);
         }
-        Ok(low)
+        let stream = self.stream(place);
+        let malformed = |found| self.malformed(found);
+        let value = |row| decode_one(stream, self.rows, row).map_err(malformed);
+        if value(start)?.is_some() {
+            let below = |row, is_below: &dyn Fn(u64) -> bool| Ok(value(row)?.is_some_and(is_below));
+            let least = partition(start, end, |row| below(row, &|value| value < wanted))?;
+            let most = partition(least, end, |row| below(row, &|value| value <= wanted))?;
+            return Ok(Some((least, most)));
+        }
+        let mut bits = [0_u64; FEW];
+        let Some(bits) = bits.get_mut(..end - start) else {
+            return Ok(None);
+        };
+        decode_range(stream, self.rows, start, bits).map_err(malformed)?;
+        let least = bits.partition_point(|value| *value < wanted);
+        let most = bits.partition_point(|value| *value <= wanted);
+        Ok(Some((start + least, start + most)))
     }
+}
 
-    /// The value of one row of a column that is not constant and has no runs.
-    fn value(&mut self, place: usize, row: usize) -> Result<TermId> {
-        if let Column::Decoded(values) = &self.columns[place] {
-            return Ok(values[row]);
-        }
-        let one = decode_one(self.stream(place), self.rows, row);
-        match one.map_err(|found| self.malformed(found))? {
-            Some(bits) => Ok(TermId::from_bits(bits)),
-            None => Ok(self.column(place)?[row]),
+/// The first row between two that is not `below`.
+fn partition(start: usize, end: usize, below: impl Fn(usize) -> Result<bool>) -> Result<usize> {
+    let (mut low, mut high) = (start, end);
+    while low < high {
+        let middle = low.midpoint(high);
+        if below(middle)? {
+            low = middle + 1;
+        } else {
+            high = middle;
         }
     }
+    Ok(low)
+}
+
+/// How many of the first values are `below`; found by steps that double, then by halves.
+fn gallop(values: &[u64], below: impl Fn(u64) -> bool) -> usize {
+    let mut step = 1;
+    while values.get(step - 1).is_some_and(|value| below(*value)) {
+        step *= 2;
+    }
+    let low = step / 2;
+    let high = (step - 1).min(values.len());
+    low + values[low..high].partition_point(|value| below(*value))
 }
 
 /// All rows of the segment whose header is `header`, of which there must be `rows`.
