@@ -69,8 +69,8 @@ pub(crate) use writer::{PartitionOptions, PartitionWriter};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Damaged(pub(crate) &'static str);
 
-/// The most that the cache of decoded blocks takes, in bytes, and its share of the memory budget.
-const CACHE_BYTES_MAX: u64 = 64 << 20;
+/// The cache of decoded blocks takes at most one part in so many of the memory budget. A decoded block takes some three
+/// times its bytes on disk, and to decode one costs as much as some hundred look-ups in it.
 const CACHE_SHARE: u64 = 16;
 
 /// So many neighbouring partitions of about the same size become one: two or three loads keep their
@@ -129,7 +129,7 @@ impl Dictionary {
     /// one. Reads one part.
     pub(crate) fn open(store: &Arc<Store>, root: &[u8]) -> Result<Self> {
         let budget = store.cache().budget();
-        let limit = (budget.limit() / CACHE_SHARE).min(CACHE_BYTES_MAX);
+        let limit = budget.limit() / CACHE_SHARE;
         let source = Source {
             store: Arc::clone(store),
             cache: BlockCache::new(budget, limit),
