@@ -102,7 +102,7 @@ impl<'a> LeafRanks<'a> {
 }
 
 /// Which distinct values are counted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) enum Distinct {
     /// Values of the first column.
     One,

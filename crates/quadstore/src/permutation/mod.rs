@@ -26,4 +26,4 @@ pub(crate) mod tests;
 
 pub(crate) use merge::{ChangeBatch, Changes, Effects, MergeOptions, TreeLimits, merge};
 pub(crate) use reader::{Intervals, RowFilter, RowReader};
-pub(crate) use tree::{Tree, TreeRoot};
+pub(crate) use tree::{Counted, Tree, TreeRoot};

@@ -6,6 +6,7 @@ use super::composed::Places;
 use super::ways::{graph_first, only_graph, pairs, stored_prefix};
 use super::{Snapshot, Visible};
 use crate::error::Result;
+use crate::permutation::Counted;
 use crate::permutation::Intervals;
 use crate::permutation::count::{Distinct, distinct, rows_between};
 use crate::read::{Columns, Count, QuadColumns, ScanSpec};
@@ -20,6 +21,11 @@ const PREDICATES_COUNTED: usize = 1024;
 /// many of the values that they have are looked for in the root.
 const DISTINCT_SAMPLED: usize = 1024;
 const DISTINCT_PROBED: usize = 16;
+
+/// Whether a tree begins with the predicate: of these there are few, and their counts are kept.
+const fn is_by_predicate(name: TreeName) -> bool {
+    matches!(name, TreeName::Psog | TreeName::Posg)
+}
 
 impl Snapshot {
     /// The number of rows that start with `prefix` (at most four ids) and whose next position lies
@@ -158,7 +164,13 @@ impl Snapshot {
             let Some((low, high)) = intervals.get(index) else {
                 break;
             };
-            rows += rows_between(store, tree, &low, &high, depth)?;
+            let count = || rows_between(store, tree, &low, &high, depth);
+            rows += match depth {
+                1 if is_by_predicate(name) && low[0] == high[0] => {
+                    tree.counted(low[0], Counted::Rows, count)?
+                }
+                _ => count()?,
+            };
             if !delta.is_empty() {
                 net += delta.net_rows(name, &low, &high);
             }
@@ -191,7 +203,12 @@ impl Snapshot {
         let Some((low, high)) = intervals.get(0) else {
             return Ok(0);
         };
-        let in_root = distinct(self.store(), tree, &low, &high, intervals.depth, what)?;
+        let depth = intervals.depth;
+        let count = || distinct(self.store(), tree, &low, &high, depth, what);
+        let in_root = match depth {
+            1 if is_by_predicate(name) => tree.counted(low[0], Counted::Distinct(what), count)?,
+            _ => count()?,
+        };
         if self.delta().is_empty() {
             return Ok(in_root);
         }
