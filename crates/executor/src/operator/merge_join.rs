@@ -8,7 +8,8 @@
 //! variables are compared; an unbound one is compatible with all.
 //!
 //! # Limits
-//! One group is held and reserved, and before it the partners of at most one batch of output.
+//! One group is held and reserved, and before it the partners of at most one batch of output. One call compares
+//! at most [`COMPARED_MAX`] pairs, so that a query whose groups are large can be ended.
 
 use std::sync::Arc;
 
@@ -22,6 +23,9 @@ use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::Counters;
+
+/// Pairs that one call compares: under a millisecond.
+const COMPARED_MAX: usize = 1 << 16;
 
 struct MergeJoin {
     left: Cursor,
@@ -121,8 +125,8 @@ impl Operator for MergeJoin {
                         return Ok(step);
                     }
                 }
-            } else {
-                self.pair(context.batch_rows());
+            } else if !self.pair(context.batch_rows()) {
+                return self.give(Step::Yield, context);
             }
             if self.left.at_end() || self.pairs.len() >= context.batch_rows() {
                 return self.give(Step::Yield, context);
@@ -166,14 +170,20 @@ impl MergeJoin {
         Ok(true)
     }
 
-    /// Pairs left rows of the group's key with the group, up to `rows_max` pairs.
-    fn pair(&mut self, rows_max: usize) {
+    /// Pairs left rows of the group's key with the group, up to `rows_max` pairs; `false` if it has compared as many
+    /// as one call may.
+    fn pair(&mut self, rows_max: usize) -> bool {
         let group = self.group.rows.rows();
+        let mut compared = 0;
         while self.left.current() == Some(self.group.key) && self.pairs.len() < rows_max {
             let row = self.left.row;
             let number = u32::try_from(row).unwrap_or(END);
             let first = self.next_partner;
             while self.next_partner < group.rows && self.pairs.len() < rows_max {
+                if compared == COMPARED_MAX {
+                    return false;
+                }
+                compared += 1;
                 let partner = self.next_partner;
                 let agrees = self.compared.iter().all(|(left, right)| {
                     let left = self.left.batch.get(*left, row);
@@ -188,7 +198,7 @@ impl MergeJoin {
             }
             if self.next_partner < group.rows {
                 debug_assert!(first < self.next_partner, "a full batch has room first");
-                return;
+                return true;
             }
             if self.combiner.needs_end() {
                 self.pairs.push((number, END));
@@ -196,6 +206,7 @@ impl MergeJoin {
             self.next_partner = self.group.start;
             self.left.row += 1;
         }
+        true
     }
 
     /// The rows of the pairs, or `otherwise` if there are none.

@@ -171,3 +171,24 @@ fn deep_plans_run_on_the_stack_of_a_worker() {
         .0;
     assert_eq!(rows.len(), 10);
 }
+
+#[test]
+fn a_merge_join_of_large_groups_gives_the_thread_back() {
+    let side = |shift: i64| {
+        let rows: Vec<Row> = (0..1_000)
+            .map(|n| vec![integer(0), integer(n + shift)])
+            .collect();
+        Box::new(values(&[0, 1], &rows))
+    };
+    let join = Operator::MergeJoin {
+        left: side(0),
+        right: side(999),
+        key: Variable(0),
+        kind: JoinKind::Inner,
+    };
+    let plan = query(plan(join, &[0, 1]));
+    let (rows, profile) = try_run(&plan, context(settings(1_024, 1 << 30))).unwrap();
+    assert_eq!(rows, [vec![integer(0), integer(999)]]);
+    let calls = profile.first().map_or(0, |join| join.calls);
+    assert!(calls > 1_000_000 >> 16, "{calls} calls for a million pairs");
+}
