@@ -185,6 +185,7 @@ const OPERATORS: &[&str] = &[
     "values",
     "outer_bindings",
     "index_scan",
+    "index_groups",
     "graph_scan",
     "index_nested_loop_join",
     "index_nested_loop_join left",

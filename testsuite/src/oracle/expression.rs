@@ -219,7 +219,21 @@ impl Evaluator<'_> {
                 }
                 self.number(function::numeric(a)?.calculate(name, &function::numeric(b)?)?)
             }
-            ("unary +", [a]) => self.number(function::numeric(a)?),
+            ("unary +", [a]) => {
+                let number = self.number(function::numeric(a)?);
+                match (&**a, &*number) {
+                    // XPath functions and operators 3.1, 4.2.7: "this operation performs no operation".
+                    (Term::Literal(written), Term::Literal(same))
+                        if written.datatype() == same.datatype() =>
+                    {
+                        self.seen
+                            .odd_literal
+                            .set(self.seen.odd_literal.get() || written != same);
+                        Rc::clone(a)
+                    }
+                    _ => number,
+                }
+            }
             ("unary -" | "ABS" | "CEIL" | "FLOOR" | "ROUND", [a]) => {
                 self.number(function::numeric(a)?.change(name)?)
             }

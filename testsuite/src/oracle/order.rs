@@ -12,6 +12,17 @@ use super::{Fault, Outcome};
 /// # Errors
 /// An expression error where it has no answer.
 pub fn equal(a: &Term, b: &Term) -> Outcome<bool> {
+    if let (Term::Triple(a), Term::Triple(b)) = (a, b) {
+        // SPARQL 1.2, operator mapping: `=` of each part, joined by `&&`, which an error on one side does not
+        // decide if the other one is false.
+        let subject = equal(&a.subject.clone().into(), &b.subject.clone().into());
+        let object = equal(&a.object, &b.object);
+        return match (subject, a.predicate == b.predicate, object) {
+            (Ok(false), ..) | (_, false, _) | (.., Ok(false)) => Ok(false),
+            (Err(fault), ..) | (.., Err(fault)) => Err(fault),
+            (Ok(true), true, Ok(true)) => Ok(true),
+        };
+    }
     let (Term::Literal(left), Term::Literal(right)) = (a, b) else {
         // RDFterm-equal (17.4.1.7) of terms that are not both literals.
         return Ok(a == b);
