@@ -7,8 +7,8 @@
 //! anything.
 //!
 //! # Concurrency
-//! Readers take no locks, but for a moment that of the predicates of graphs that were asked for, and
-//! do not wait for writers: what a snapshot refers to does not change, and storage keeps its extents
+//! Readers take no locks, but for a moment those of the predicates of graphs, of counts of a tree and of blocks that were
+//! asked for, and do not wait for writers: what a snapshot refers to does not change, and storage keeps its extents
 //! as long as the snapshot holds its root.
 
 mod composed;

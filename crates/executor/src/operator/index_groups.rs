@@ -8,16 +8,17 @@
 //! Input: none. Output order: ascending by the term.
 //!
 //! # Limits
-//! Where graphs hide rows the index cannot count, and all rows are read.
+//! Where graphs hide rows the index cannot count, and all rows are read; so they are where the order is put together
+//! from others, since each new scan would do that again.
 
 use std::sync::Arc;
 
 use stoa_planner::physical::{Operator as PlanOperator, PatternTerm, Plan};
-use stoa_quadstore::{Columns, QuadColumns, Scan, ScanSpec};
+use stoa_quadstore::{Columns, QuadColumns, Reading, Scan, ScanSpec};
 use stoa_terms::{IdRange, TermId};
 
-use super::Operator;
 use super::pattern::Layout;
+use super::{Operator, Scope};
 use crate::aggregate::integers;
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
@@ -38,8 +39,10 @@ struct IndexGroups {
     /// Whether each column is the key; the others are counts.
     columns: Vec<bool>,
     counts: bool,
-    /// The index can count a group, as far as is known.
+    /// The index can count a group, as far as is known, and go on behind it.
     skips: bool,
+    /// Somebody may want only the first groups.
+    is_limited: bool,
     /// The group that passes by, and how many of its rows have.
     current: Option<(TermId, u64)>,
     keys: Vec<TermId>,
@@ -49,7 +52,12 @@ struct IndexGroups {
     counters: Arc<Counters>,
 }
 
-pub(super) fn build(plan: &Plan, counters: &Arc<Counters>) -> Result<Box<dyn Operator>> {
+pub(super) fn build(
+    plan: &Plan,
+    scope: Scope<'_>,
+    context: &QueryContext,
+    counters: &Arc<Counters>,
+) -> Result<Box<dyn Operator>> {
     let PlanOperator::IndexGroups {
         pattern,
         permutation,
@@ -81,13 +89,17 @@ pub(super) fn build(plan: &Plan, counters: &Arc<Counters>) -> Result<Box<dyn Ope
         columns: place.map_or(Columns::NONE, |place| Columns::of(&[place])),
         with_graph: false,
     };
+    // What is asked here decides how, and is not the query's.
+    let snapshot = context.snapshot().unrecorded();
+    let reading = snapshot.reading(spec.permutation, &spec.prefix, &spec.graphs)?;
     Ok(Box::new(IndexGroups {
         spec,
         scan: None,
         key: place,
         columns: plan.columns.iter().map(|it| Some(*it) == *key).collect(),
         counts: !counts.is_empty(),
-        skips: true,
+        skips: !matches!(reading, Reading::Composed(_)),
+        is_limited: scope.limited,
         current: None,
         keys: Vec::new(),
         rows: Vec::new(),
@@ -106,7 +118,7 @@ impl Operator for IndexGroups {
             Some(place) => self.read_groups(place, context)?,
             None => self.read_all(context)?,
         }
-        let is_full = self.keys.len() >= context.batch_rows();
+        let is_full = self.is_limited || self.keys.len() >= context.batch_rows();
         if self.keys.is_empty() || !(is_full || self.is_done) {
             return Ok(Step::Yield);
         }
@@ -154,9 +166,18 @@ impl IndexGroups {
             match (&mut self.current, group.first()) {
                 (Some((key, before)), Some(next)) if key == next => *before += rows,
                 (current, Some(next)) => {
-                    if let Some((key, rows)) = current.replace((*next, rows)) {
-                        self.keys.push(key);
-                        self.rows.push(rows);
+                    let before = current.replace((*next, rows));
+                    match before.filter(|_| self.counts) {
+                        Some((key, rows)) => {
+                            self.keys.push(key);
+                            self.rows.push(rows);
+                        }
+                        // Without counts a group is known when it begins.
+                        None if !self.counts => {
+                            self.keys.push(*next);
+                            self.rows.push(0);
+                        }
+                        None => {}
                     }
                 }
                 (_, None) => {}
@@ -176,7 +197,8 @@ impl IndexGroups {
 
     /// The group that passes by is whole.
     fn close(&mut self) {
-        if let Some((key, rows)) = self.current.take() {
+        let group = self.current.take().filter(|_| self.counts);
+        if let Some((key, rows)) = group {
             self.keys.push(key);
             self.rows.push(rows);
         }

@@ -180,7 +180,9 @@ impl Builder<'_> {
             PlanOperator::Values(rows) => values::build(plan, rows, self.context),
             PlanOperator::OuterBindings => outer_bindings::build(plan, scope),
             PlanOperator::IndexScan { .. } => index_scan::build(plan, self.context, counters),
-            PlanOperator::IndexGroups { .. } => index_groups::build(plan, counters),
+            PlanOperator::IndexGroups { .. } => {
+                index_groups::build(plan, scope, self.context, counters)
+            }
             PlanOperator::GraphScan { graphs } => graph_scan::build(plan, graphs, self.context),
             PlanOperator::IndexNestedLoopJoin { .. } => {
                 index_nested_loop_join::build(plan, self, scope, counters)

@@ -1,7 +1,7 @@
 //! Decoded blocks that were used lately, shared by all readers of a database.
 //!
-//! The cache of storage keeps the compressed bytes; decoding costs some 10 us a block, so a second,
-//! small cache keeps what comes out. It counts against the memory budget and gives its bytes up when
+//! The cache of storage keeps the compressed bytes; decoding costs some 10 us a block, so a second
+//! cache keeps what comes out. It counts against the memory budget and gives its bytes up when
 //! a query needs them.
 //!
 //! # Concurrency

@@ -72,7 +72,7 @@ pub(crate) enum Counted {
     Distinct(Distinct),
 }
 
-/// How many counts of a tree are kept.
+/// How many counts of a tree are kept; when there are so many, all are forgotten.
 const COUNTS_MAX: usize = 4_096;
 
 impl Tree {
@@ -97,8 +97,12 @@ impl Tree {
             return Ok(*known);
         }
         let found = count()?;
-        let mut counts = counts();
-        if counts.len() < COUNTS_MAX {
+        // Of what does not occur there is no end.
+        if found > 0 {
+            let mut counts = counts();
+            if counts.len() >= COUNTS_MAX {
+                counts.clear();
+            }
             counts.insert((first, what), found);
         }
         Ok(found)

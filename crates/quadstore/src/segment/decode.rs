@@ -75,7 +75,19 @@ pub(crate) fn decode_one(
     count: usize,
     index: usize,
 ) -> Result<Option<u64>, Malformed> {
+    one_nested(stream, count, index, 1)
+}
+
+fn one_nested(
+    stream: &[u8],
+    count: usize,
+    index: usize,
+    depth: usize,
+) -> Result<Option<u64>, Malformed> {
     debug_assert!(index < count);
+    if depth > STREAM_DEPTH_MAX {
+        return Err("streams nested too deep");
+    }
     let mut bytes = Bytes(stream);
     match bytes.u8()? {
         TAG_CONSTANT => bytes.u64().map(Some),
@@ -94,7 +106,7 @@ pub(crate) fn decode_one(
             if code >= entries {
                 return Err("a code beyond its dictionary");
             }
-            decode_one(values, entries, code)
+            one_nested(values, entries, code, depth + 1)
         }
         _ => Ok(None),
     }

@@ -280,3 +280,21 @@ fn use_segment(store: &Store, header: PartRef, rows: u64) -> crate::Result<()> {
     }
     outcome.map(|_| ())
 }
+
+/// What no writer makes, and what a checksum does not tell from what one does.
+#[test]
+fn dictionaries_within_dictionaries_come_to_an_end() {
+    let mut stream = vec![TAG_CONSTANT];
+    stream.extend_from_slice(&7_u64.to_le_bytes());
+    while let Ok(length) = u16::try_from(stream.len()) {
+        let mut outer = vec![TAG_DICTIONARY, 1, 0];
+        outer.extend_from_slice(&length.to_le_bytes());
+        outer.append(&mut stream);
+        stream = outer;
+        if stream.len() == 9 + 5 {
+            assert_eq!(decode_one(&stream, 4, 1), Ok(Some(7)));
+        }
+    }
+    assert!(decode_one(&stream, 4, 1).is_err());
+    assert!(decode_range(&stream, 4, 1, &mut [0; 2]).is_err());
+}

@@ -65,7 +65,11 @@ impl Snapshot {
                 exact: all_exact,
             });
         }
-        let inside = self.quads_in(graphs)?.unwrap_or(all).min(all);
+        let inside = self.quads_in(graphs)?;
+        if let (Some(inside), Some(_), [], []) = (inside, graph, prefix, ranges) {
+            return exact(inside);
+        }
+        let inside = inside.unwrap_or(all).min(all);
         let small = match graph {
             Some(graph) => inside <= COUNTED_ROWS && self.has_few_subjects(graph, all)?,
             None => false,

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::sync::mpsc::error::SendError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::Service;
@@ -108,14 +109,15 @@ impl Reactor {
             .build()?;
         runtime.block_on(async move {
             let listener = tokio::net::TcpListener::from_std(listener)?;
+            let mut accepts_from = tokio::time::Instant::now();
             while !self.stop.load(Ordering::Relaxed) {
                 let now = tokio::time::Instant::now();
                 self.service.transactions.expire(now);
                 tokio::select! {
-                    accepted = listener.accept() => match accepted {
+                    accepted = listener.accept(), if now >= accepts_from => match accepted {
                         Ok((stream, _)) => self.place(stream),
-                        // Out of file descriptors, or a client that went away: others go on.
-                        Err(_) => tokio::time::sleep(SHUTDOWN_POLL).await,
+                        // Out of file descriptors, or a client that went away: not again at once.
+                        Err(_) => accepts_from = now + SHUTDOWN_POLL,
                     },
                     Some((stream, open)) = given.recv() => {
                         // One that is broken already has nobody to tell.
@@ -140,9 +142,15 @@ impl Reactor {
         let open = Open::count(&place.open);
         if number == self.number {
             self.serve(stream, open);
-        } else if let Ok(stream) = stream.into_std() {
-            // Who has ended takes none: the server stops.
-            drop(place.give.send((stream, open)));
+        } else if let Ok(stream) = stream.into_std()
+            && let Err(SendError((stream, _))) = place.give.send((stream, open))
+            && let Ok(stream) = tokio::net::TcpStream::from_std(stream)
+        {
+            // That one has ended, which takes a failure, and is to get none any more.
+            place.open.store(usize::MAX / 2, Ordering::Relaxed);
+            if let Some(own) = self.places.get(self.number) {
+                self.serve(stream, Open::count(&own.open));
+            }
         }
     }
 
