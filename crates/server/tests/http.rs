@@ -1,7 +1,7 @@
 //! The server over real sockets: the protocol, its errors, and clients that stop reading.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 
 use tempfile::TempDir;
@@ -152,6 +152,31 @@ fn a_short_answer_tells_its_length_and_a_long_one_comes_in_chunks() {
     let long = server.ask(QUERY, "SELECT * { ?s ?p ?o }");
     let (head, _) = long.split_once("\r\n\r\n").unwrap();
     assert!(head.contains("transfer-encoding: chunked"), "{head}");
+}
+
+/// Whichever thread takes a connection may give it to another one.
+#[test]
+fn connections_that_are_open_at_once_are_all_served() {
+    let (_, folder) = serve(2);
+    let server = Server::start(folder.path(), &["--threads", "3"]);
+    let connect = |_| TcpStream::connect(&server.address).unwrap();
+    let mut open: Vec<TcpStream> = (0..24).map(connect).collect();
+    let body = "ASK { ?s ?p ?o }";
+    let length = body.len();
+    for _ in 0..3 {
+        for stream in &mut open {
+            let head = format!("{QUERY}\r\nHost: here\r\nContent-Length: {length}\r\n\r\n");
+            stream
+                .write_all(format!("{head}{body}").as_bytes())
+                .unwrap();
+        }
+        for stream in &mut open {
+            let mut answer = [0; 1_024];
+            let read = stream.read(&mut answer).unwrap();
+            let answer = String::from_utf8_lossy(&answer[..read]);
+            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        }
+    }
 }
 
 #[test]

@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use stoa_planner::physical::{Operator as PlanOperator, PatternTerm, Plan};
+use stoa_planner::physical::{Operator as PlanOperator, Plan};
 use stoa_quadstore::{Columns, QuadColumns, Reading, Scan, ScanSpec};
 use stoa_terms::{IdRange, TermId};
 
@@ -70,11 +70,6 @@ pub(super) fn build(
         return Err(Error::Internal("no groups of an index"));
     };
     let layout = Layout::new(pattern, *permutation);
-    let prefix = layout.first(*prefix_length)?.into_iter();
-    let prefix = prefix.map(|term| match term {
-        PatternTerm::Constant(id) => Ok(id),
-        PatternTerm::Variable(_) => Err(Error::Internal("a prefix with a variable")),
-    });
     let behind = layout.variables(*prefix_length);
     let place = match key {
         None => None,
@@ -83,7 +78,7 @@ pub(super) fn build(
     };
     let spec = ScanSpec {
         permutation: *permutation,
-        prefix: prefix.collect::<Result<_>>()?,
+        prefix: layout.prefix(*prefix_length)?,
         ranges: ranges.clone(),
         graphs: pattern.graphs.clone(),
         columns: place.map_or(Columns::NONE, |place| Columns::of(&[place])),
@@ -149,39 +144,25 @@ impl IndexGroups {
     }
 
     fn finish(&mut self, rows: u64) {
-        self.keys.push(TermId::UNBOUND);
-        self.rows.push(rows);
+        self.put(TermId::UNBOUND, rows);
         self.is_done = true;
     }
 
     /// Reads on, and skips the last group if many of its rows have passed.
     fn read_groups(&mut self, place: usize, context: &QueryContext) -> Result<()> {
         let goes_on = self.read(context)?;
-        let column = self.buffer.columns.get(place);
-        for group in column
-            .map_or(&[][..], Vec::as_slice)
-            .chunk_by(|a, b| a == b)
-        {
+        let column = self.buffer.columns.get_mut(place);
+        let column = column.map(std::mem::take).unwrap_or_default();
+        for group in column.chunk_by(|a, b| a == b) {
+            let Some(key) = group.first() else { continue };
             let rows = group.len() as u64;
-            match (&mut self.current, group.first()) {
-                (Some((key, before)), Some(next)) if key == next => *before += rows,
-                (current, Some(next)) => {
-                    let before = current.replace((*next, rows));
-                    match before.filter(|_| self.counts) {
-                        Some((key, rows)) => {
-                            self.keys.push(key);
-                            self.rows.push(rows);
-                        }
-                        // Without counts a group is known when it begins.
-                        None if !self.counts => {
-                            self.keys.push(*next);
-                            self.rows.push(0);
-                        }
-                        None => {}
-                    }
-                }
-                (_, None) => {}
+            match &mut self.current {
+                Some((known, before)) if known == key => *before += rows,
+                _ => self.begin(*key, rows),
             }
+        }
+        if let Some(empty) = self.buffer.columns.get_mut(place) {
+            *empty = column;
         }
         if !goes_on {
             self.close();
@@ -195,13 +176,27 @@ impl IndexGroups {
         Ok(())
     }
 
+    /// Another group passes by.
+    fn begin(&mut self, key: TermId, rows: u64) {
+        self.close();
+        self.current = Some((key, rows));
+        if !self.counts {
+            // Known when it begins.
+            self.put(key, 0);
+        }
+    }
+
     /// The group that passes by is whole.
     fn close(&mut self) {
         let group = self.current.take().filter(|_| self.counts);
         if let Some((key, rows)) = group {
-            self.keys.push(key);
-            self.rows.push(rows);
+            self.put(key, rows);
         }
+    }
+
+    fn put(&mut self, key: TermId, rows: u64) {
+        self.keys.push(key);
+        self.rows.push(rows);
     }
 
     /// Counts the group that passes by, and goes on behind it.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use stoa_planner::physical::{Operator as PlanOperator, PatternTerm, Plan};
+use stoa_planner::physical::{Operator as PlanOperator, Plan};
 use stoa_quadstore::{Columns, QuadColumns, Scan, ScanSpec};
 
 use super::Operator;
@@ -38,14 +38,6 @@ pub(super) fn build(
         return Err(Error::Internal("not an index scan"));
     };
     let layout = Layout::new(pattern, *permutation);
-    let prefix = layout
-        .first(*prefix_length)?
-        .into_iter()
-        .map(|term| match term {
-            PatternTerm::Constant(id) => Ok(id),
-            PatternTerm::Variable(_) => Err(Error::Internal("a prefix with a variable")),
-        })
-        .collect::<Result<Vec<_>>>()?;
     let residual = Residual::new(&layout, *prefix_length);
     let variables = layout.variables(*prefix_length);
     let places = plan
@@ -60,7 +52,7 @@ pub(super) fn build(
         .collect::<Result<Vec<_>>>()?;
     let spec = ScanSpec {
         permutation: *permutation,
-        prefix,
+        prefix: layout.prefix(*prefix_length)?,
         ranges: ranges.clone(),
         graphs: pattern.graphs.clone(),
         columns: residual.columns(Columns::of(&places)),

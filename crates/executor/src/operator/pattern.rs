@@ -35,6 +35,16 @@ impl Layout {
             ))
     }
 
+    /// The constants in the first `length` places.
+    pub(super) fn prefix(&self, length: usize) -> Result<Vec<TermId>> {
+        let terms = self.first(length)?.into_iter();
+        let ids = terms.map(|term| match term {
+            PatternTerm::Constant(id) => Ok(id),
+            PatternTerm::Variable(_) => Err(Error::Internal("a prefix with a variable")),
+        });
+        ids.collect()
+    }
+
     /// Places from `start` on that hold constants, to be compared row by row.
     pub(super) fn constants(&self, start: usize) -> Vec<(usize, TermId)> {
         self.places(start)

@@ -408,12 +408,13 @@ impl RowReader {
         let depth = self.intervals.depth;
         if self.intervals.highs.is_empty() && !visit.whole.0 && !visit.whole.1 {
             // Keys ascend, and the same one may come again.
+            let key = low.map(TermId::from_bits);
             let rows = match self.found {
-                Some((key, start, end)) if key == low => (start, end),
-                Some((_, _, from)) => {
-                    group.equal_rows(&low.map(TermId::from_bits)[..depth], from, rows)?
+                Some((known, start, end)) if known == low => (start, end),
+                found => {
+                    let from = found.map_or(0, |(_, _, end)| end);
+                    group.equal_rows(&key[..depth], from, rows)?
                 }
-                None => group.equal_rows(&low.map(TermId::from_bits)[..depth], 0, rows)?,
             };
             self.found = Some((low, rows.0, rows.1));
             return Ok(rows);
