@@ -137,14 +137,38 @@ fn count(size: usize) -> Outcome<Rc<Term>> {
 }
 
 /// 18.5.1.3: Sum(S) = op:numeric-add(S1, Sum(S2..n)), and 0 for no values.
+///
+/// Open where the values have no one sum: a multiset has no order, and what is rounded between two
+/// additions differs by it.
 fn sum(evaluator: &Evaluator<'_>, list: &[Rc<Term>]) -> Outcome<Number> {
-    let mut total = Number::whole(0);
-    for value in list {
-        let Term::Literal(literal) = &**value else {
-            return Err(Fault::Error);
-        };
-        total = total.calculate("+", &number(literal).ok_or(Fault::Error)?)?;
+    let numbers = list
+        .iter()
+        .map(|value| match &**value {
+            Term::Literal(literal) => number(literal).ok_or(Fault::Error),
+            _ => Err(Fault::Error),
+        })
+        .collect::<Outcome<Vec<Number>>>()?;
+    let add = |total: Number, value: &Number| {
+        let total = total.calculate("+", value)?;
         evaluator.note_size(&total);
+        Ok(total)
+    };
+    let total = numbers.iter().try_fold(Number::whole(0), add)?;
+    if matches!(total, Number::Float(_) | Number::Double(_)) {
+        let same = super::text::normal(&total.term());
+        for first in 1..numbers.len() {
+            let (front, back) = numbers.split_at(first);
+            let mut rotated = back.iter().chain(front);
+            let mut reversed = rotated.clone().rev();
+            for other in [
+                rotated.try_fold(Number::whole(0), add)?,
+                reversed.try_fold(Number::whole(0), add)?,
+            ] {
+                if super::text::normal(&other.term()) != same {
+                    return Err(Fault::Open("sum that depends on the order"));
+                }
+            }
+        }
     }
     Ok(total)
 }

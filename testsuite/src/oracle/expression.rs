@@ -193,6 +193,13 @@ impl Evaluator<'_> {
         {
             self.seen.note("same terms without order");
         }
+        if let ("<" | "<=" | ">" | ">=", [a, b]) = (name, values)
+            && a != b
+            && is_boolean(a)
+            && is_boolean(b)
+        {
+            self.seen.note("order of booleans");
+        }
         if let ("=" | "!=" | "<" | "<=" | ">" | ">=", [a, b]) = (name, values)
             && is_time(a)
             && is_time(b)
@@ -217,7 +224,11 @@ impl Evaluator<'_> {
                     // 17.3.1: operators may be extended, and some engines calculate with dates.
                     return Err(Fault::Open("arithmetic of dates"));
                 }
-                self.number(function::numeric(a)?.calculate(name, &function::numeric(b)?)?)
+                let (a, b) = (function::numeric(a)?, function::numeric(b)?);
+                if name == "/" && a.is_false() {
+                    self.seen.note("zero divided");
+                }
+                self.number(a.calculate(name, &b)?)
             }
             ("unary +", [a]) => {
                 let number = self.number(function::numeric(a)?);
@@ -269,6 +280,10 @@ impl Evaluator<'_> {
 
 fn is_float(number: &Number) -> bool {
     matches!(number, Number::Float(_) | Number::Double(_))
+}
+
+fn is_boolean(term: &Term) -> bool {
+    matches!(term, Term::Literal(l) if matches!(value(l), Value::Boolean(_)))
 }
 
 fn is_time(term: &Term) -> bool {
