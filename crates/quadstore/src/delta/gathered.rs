@@ -298,7 +298,7 @@ impl Gathered {
 }
 
 /// What a new term takes in a batch, besides its key, and putting it in order.
-const TERM_BYTES: usize = size_of::<usize>() + 4 * size_of::<u32>();
+const TERM_BYTES: usize = size_of::<usize>() + 5 * size_of::<u32>();
 
 /// What a batch takes besides, however little is in it: nothing may fail any more once it is being made.
 const FIXED_BYTES: usize =

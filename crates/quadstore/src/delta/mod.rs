@@ -7,7 +7,8 @@
 //!
 //! - `side`: rows of one sign in all orders; `cursor`: what all batches come to in one order.
 //! - `graphs`: what graphs gained, and which exist though empty.
-//! - `terms`: new terms; the dictionary looks them up beside its partitions.
+//! - `terms`: new terms; the dictionary looks them up beside its partitions. `filter`: most batches have
+//!   none of those that are looked up.
 //! - `changes`: what somebody wants changed, and which of it has an effect.
 //! - `gathered`: one batch of many commits, which recovery reads from the log.
 //! - `checkpoint`: a delta becomes part of the trees and of the dictionary.
@@ -29,6 +30,7 @@
 mod changes;
 mod checkpoint;
 mod cursor;
+mod filter;
 mod gathered;
 mod graphs;
 mod side;
@@ -44,6 +46,7 @@ use stoa_terms::TermId;
 pub use changes::{Changes, EffectiveChanges, GraphChange, Probed};
 pub use checkpoint::CheckpointOptions;
 pub(crate) use cursor::DeltaCursor;
+pub(crate) use filter::KeyHash;
 pub(crate) use gathered::{Gathered, Sizes};
 pub(crate) use graphs::{GraphDelta, net_graphs};
 use side::Side;

@@ -7,7 +7,7 @@
 //! one. The dictionary reads both beside its partitions.
 //!
 //! # Limits
-//! The bytes of the keys and 8 bytes a term, 16 where batches were merged.
+//! The bytes of the keys and 10 bytes a term, 18 where batches were merged.
 
 #![expect(
     clippy::indexing_slicing,
@@ -21,6 +21,7 @@ use oxrdf::Term;
 use rapidhash::fast::RandomState;
 use stoa_terms::{Kind, TermId, key};
 
+use super::filter::{Filter, KeyHash};
 use crate::dictionary::{KINDS, triple_key, triple_parts};
 use crate::error::{Error, Result};
 use crate::snapshot::Snapshot;
@@ -38,6 +39,7 @@ pub(crate) struct KindTerms {
     /// with the keys.
     offsets: Box<[u32]>,
     places: Box<[u32]>,
+    filter: Filter,
 }
 
 impl KindTerms {
@@ -47,13 +49,15 @@ impl KindTerms {
         kind: Kind,
         first: u64,
         key_bytes: usize,
-        terms: impl Iterator<Item = (&'a [u8], u32)>,
+        terms: impl ExactSizeIterator<Item = (&'a [u8], u32)>,
     ) -> Result<Self> {
-        let (count, _) = terms.size_hint();
+        let count = terms.len();
         let mut bytes = Vec::with_capacity(key_bytes);
         let mut ends = Vec::with_capacity(count);
         let mut offsets = Vec::with_capacity(count);
+        let mut filter = Filter::for_keys(count);
         for (key, offset) in terms {
+            filter.insert(KeyHash::of(key));
             bytes.extend_from_slice(key);
             ends.push(bytes.len());
             offsets.push(offset);
@@ -75,6 +79,7 @@ impl KindTerms {
             ends: ends.into(),
             offsets: offsets.into(),
             places: places.into(),
+            filter,
         })
     }
 
@@ -86,16 +91,13 @@ impl KindTerms {
         let shift = u32::try_from(one.len());
         let shift = shift.map_err(|_| Error::Internal("more than 4 G terms in one batch"))?;
         let (mut a, mut b) = (0, 0);
-        let merged = std::iter::from_fn(|| {
-            let of_one = a < one.len() && (b == two.len() || one.key(a) < two.key(b));
-            if of_one {
+        let merged = (0..one.len() + two.len()).map(|_| {
+            if a < one.len() && (b == two.len() || one.key(a) < two.key(b)) {
                 a += 1;
-                Some((one.key(a - 1), one.offset(a - 1)))
-            } else if b < two.len() {
-                b += 1;
-                Some((two.key(b - 1), two.offset(b - 1).saturating_add(shift)))
+                (one.key(a - 1), one.offset(a - 1))
             } else {
-                None
+                b += 1;
+                (two.key(b - 1), two.offset(b - 1).saturating_add(shift))
             }
         });
         let key_bytes = one.bytes.len() + two.bytes.len();
@@ -171,8 +173,12 @@ impl KindTerms {
         start
     }
 
-    /// The id of a key that is not below those before the place `from`, which goes on to where it stands.
-    pub(crate) fn find_from(&self, from: &mut usize, key: &[u8]) -> Option<TermId> {
+    /// The id of a key that is not below those before the place `from`, which goes on to where it stands
+    /// if the key may be one of these.
+    pub(crate) fn find_from(&self, from: &mut usize, key: &[u8], hash: KeyHash) -> Option<TermId> {
+        if !self.filter.may_have(hash) {
+            return None;
+        }
         // In steps that double: keys that are looked up together are often neighbours.
         let (mut start, mut step) = (*from, 1);
         while let Some(place) = start.checked_add(step).filter(|place| *place < self.len())
@@ -192,6 +198,7 @@ impl KindTerms {
             + size_of_val(&*self.ends)
             + size_of_val(&*self.offsets)
             + size_of_val(&*self.places)
+            + self.filter.memory_bytes()
     }
 }
 

@@ -52,7 +52,7 @@ use std::sync::Arc;
 use stoa_storage::{Checkpoint, PartRef, Store};
 use stoa_terms::{Kind, TermId};
 
-use crate::delta::{KindTerms, Terms};
+use crate::delta::{KeyHash, KindTerms, Terms};
 use crate::error::{Error, Result};
 pub(crate) use array::ArrayWriter;
 use cache::BlockCache;
@@ -367,11 +367,16 @@ impl Dictionary {
         };
         let mut open: Vec<usize> = (0..keys.len()).collect();
         let newer = |terms: &&KindTerms| since < terms.end();
-        for terms in self.delta_of(kind).rev().filter(newer) {
+        let mut batches = self.delta_of(kind).rev().filter(newer).peekable();
+        let hashes: Vec<KeyHash> = match batches.peek() {
+            Some(_) => keys.iter().map(|key| KeyHash::of(key)).collect(),
+            None => Vec::new(),
+        };
+        for terms in batches {
             let mut from = 0;
             open.retain(|at| {
-                let found = keys.get(*at);
-                let found = found.and_then(|key| terms.find_from(&mut from, key));
+                let query = keys.get(*at).zip(hashes.get(*at));
+                let found = query.and_then(|(key, hash)| terms.find_from(&mut from, key, *hash));
                 if let Some(slot) = ids.get_mut(*at) {
                     *slot = found;
                 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::delta::{Delta, DeltaCursor, EffectiveChanges};
+use crate::delta::{Delta, DeltaCursor, EffectiveChanges, KeyHash};
 use crate::root::TreeName;
 
 const TREES: [TreeName; 6] = [
@@ -116,7 +116,7 @@ proptest! {
         for (id, key) in (0..next).flat_map(|first| terms(first, 1)) {
             let find = |delta: &Delta| {
                 let terms = delta.terms();
-                let mut found = terms.iter().filter_map(|terms| terms.of_kind(Kind::Iri)?.find_from(&mut 0, &key));
+                let mut found = terms.iter().filter_map(|terms| terms.of_kind(Kind::Iri)?.find_from(&mut 0, &key, KeyHash::of(&key)));
                 found.next()
             };
             prop_assert!(find(&one).is_some());
