@@ -375,26 +375,20 @@ fn plan(
         stoa_planner::Error::Stopped if !options.cancel.is_cancelled() => Error::Timeout,
         error => error.into(),
     })?;
-    let mut settings = QuerySettings::new(
-        runtime.memory().clone(),
-        clock,
-        date_time(runtime.clock().now()),
-        runtime.random(),
-    );
+    let mut settings = settings(runtime, clock, options);
     settings.deadline_ns = deadline_ns;
     // Coming down to where there is work takes time in a deep plan.
     settings.slice_ns += SLICE_NS_PER_OPERATOR * plan.root.depth() as u64;
     settings.services = services;
-    settings.cancel = options.cancel.flag();
     settings.base_iri.clone_from(&plan.base_iri);
-    if let Some(rows) = options.batch_rows {
-        settings.batch_rows = rows.max(1);
-        settings.lookup_rows_max = settings.batch_rows;
+    let stack_bytes = stoa_planner::stack_bytes(plan.root.depth() + size.expression_depth);
+    stack::check(stack_bytes)?;
+    // Helpers have stacks of the usual size.
+    if stack_bytes.is_none() {
+        settings.helpers = Some(runtime.helpers());
     }
     // What planning read is not the query's.
     let context = Arc::new(QueryContext::new(snapshot.counted(), settings));
-    let stack_bytes = stoa_planner::stack_bytes(plan.root.depth() + size.expression_depth);
-    stack::check(stack_bytes)?;
     let execution = Execution::new(&plan, Arc::clone(&context))?;
     let (kind, variables) = match execution.shape() {
         stoa_executor::Shape::Solutions(names) => (
@@ -412,6 +406,25 @@ fn plan(
         running: Some(Running { plan, execution }),
         context,
     })
+}
+
+/// What an execution is told by options and runtime.
+fn settings(runtime: &Runtime, clock: Arc<dyn Clock>, options: &QueryOptions) -> QuerySettings {
+    let mut settings = QuerySettings::new(
+        runtime.memory().clone(),
+        clock,
+        date_time(runtime.clock().now()),
+        runtime.random(),
+    );
+    settings.cancel = options.cancel.flag();
+    if let Some(rows) = options.batch_rows {
+        settings.batch_rows = rows.max(1);
+        settings.lookup_rows_max = settings.batch_rows;
+    }
+    if let Some(rows) = options.parallel_rows_min {
+        settings.parallel_rows_min = rows;
+    }
+    settings
 }
 
 /// Ends planning when nobody waits for it any more. Where others wait for this thread, what takes long to plan is

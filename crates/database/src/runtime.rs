@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use oxsdatatypes::DateTime;
+use stoa_executor::helpers::Helpers;
 use stoa_executor::service::ServiceClient;
 use stoa_quadstore::{CheckpointOptions, QuadStoreOptions};
 use stoa_storage::{Cache, Durability, LogOptions, MemoryBudget};
@@ -84,6 +85,7 @@ struct Shared {
     memory: MemoryBudget,
     cache: Arc<Cache>,
     threads: usize,
+    helpers: Arc<Helpers>,
     durability: Durability,
     io: IoCalls,
     clock: Arc<dyn Clock>,
@@ -113,11 +115,13 @@ impl Runtime {
         }
         let memory = MemoryBudget::new(memory_bytes);
         let cache_bytes = options.cache_bytes.unwrap_or(memory_bytes / 2);
+        let threads = options.threads.unwrap_or_else(cores).max(1);
         Ok(Self {
             shared: Arc::new(Shared {
                 cache: Cache::new(&memory, cache_bytes.min(memory_bytes)),
                 memory,
-                threads: options.threads.unwrap_or_else(cores).max(1),
+                threads,
+                helpers: Arc::new(Helpers::new(threads - 1)),
                 durability: options.durability,
                 io: options.io,
                 clock,
@@ -146,6 +150,11 @@ impl Runtime {
     #[must_use]
     pub fn threads(&self) -> usize {
         self.shared.threads
+    }
+
+    /// The threads that help long queries: one less than work at once.
+    pub(crate) fn helpers(&self) -> Arc<Helpers> {
+        Arc::clone(&self.shared.helpers)
     }
 
     /// The calls by which files of databases are read.

@@ -23,6 +23,7 @@ use stoa_terms::{Kind, TermId};
 
 use crate::batch::BATCH_ROWS;
 use crate::error::{Error, Result};
+use crate::helpers::Helpers;
 use crate::local_terms::{LocalKeys, LocalTerms};
 use crate::memory::{Memory, UNNAMED};
 use crate::service::ServiceClient;
@@ -59,6 +60,10 @@ pub struct QuerySettings {
     pub slice_ns: u64,
     /// What asks the endpoints of SERVICE; without it such queries are refused.
     pub services: Option<Arc<dyn ServiceClient>>,
+    /// The threads that help where much is to be done.
+    pub helpers: Option<Arc<Helpers>>,
+    /// How many rows the planner must expect of operators for helpers to be asked.
+    pub parallel_rows_min: u64,
 }
 
 impl QuerySettings {
@@ -77,6 +82,8 @@ impl QuerySettings {
             lookup_rows_max: LOOKUP_ROWS_MAX,
             slice_ns: SLICE_NS,
             services: None,
+            helpers: None,
+            parallel_rows_min: PARALLEL_ROWS_MIN,
         }
     }
 }
@@ -86,6 +93,9 @@ const NONBLOCKING_ROWS: usize = 256;
 
 /// The default of [`QuerySettings::slice_ns`].
 const SLICE_NS: u64 = 1_000_000;
+
+/// The default of [`QuerySettings::parallel_rows_min`]: some milliseconds of work.
+const PARALLEL_ROWS_MIN: u64 = 30_000;
 
 /// The default of [`QuerySettings::lookup_rows_max`].
 pub const LOOKUP_ROWS_MAX: usize = 512 * 1024;
@@ -109,8 +119,8 @@ pub struct QueryContext {
     settings: QuerySettings,
     /// When this was made, on the clock of the settings.
     begun_ns: u64,
-    local_terms: LocalTerms,
-    random_counter: AtomicU64,
+    local_terms: Arc<LocalTerms>,
+    random_counter: Arc<AtomicU64>,
     /// Of whoever runs the query.
     waker: Mutex<Waker>,
     /// Whether an operator could not go on and has left the waker somewhere.
@@ -128,8 +138,22 @@ impl QueryContext {
             begun_ns: settings.clock.now_ns(),
             snapshot,
             settings,
-            local_terms,
-            random_counter: AtomicU64::new(0),
+            local_terms: Arc::new(local_terms),
+            random_counter: Arc::default(),
+            waker: Mutex::new(Waker::noop().clone()),
+            is_waiting: AtomicBool::new(false),
+            slice_end_ns: AtomicU64::new(0),
+        }
+    }
+
+    /// The context of another thread that works on the same query: it shares all but the slices of time.
+    pub(crate) fn of_helper(&self) -> Self {
+        Self {
+            snapshot: self.snapshot.clone(),
+            settings: self.settings.clone(),
+            begun_ns: self.begun_ns,
+            local_terms: Arc::clone(&self.local_terms),
+            random_counter: Arc::clone(&self.random_counter),
             waker: Mutex::new(Waker::noop().clone()),
             is_waiting: AtomicBool::new(false),
             slice_end_ns: AtomicU64::new(0),

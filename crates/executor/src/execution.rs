@@ -65,10 +65,13 @@ impl Execution {
             context: &context,
             profile: &profile,
             next_number: 0,
+            built: None,
         };
         let scope = Scope {
             outer: None,
             limited: matches!(plan.form, QueryForm::Ask),
+            unordered: true,
+            in_morsel: false,
         };
         let root = builder.build(&plan.root, scope, None)?;
         let columns = &plan.root.columns;
@@ -139,7 +142,8 @@ impl Execution {
         reason = "three outcomes, and nothing follows an error: no iterator"
     )]
     pub fn next(&mut self) -> Result<Step> {
-        let waits = self.context.settings().services.is_some();
+        let settings = self.context.settings();
+        let waits = settings.services.is_some() || settings.helpers.is_some();
         let step = if waits {
             let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
             self.poll(&waker)?

@@ -14,6 +14,7 @@ pub mod error;
 pub mod execution;
 pub mod expression;
 mod function;
+pub mod helpers;
 mod local_terms;
 pub mod memory;
 mod operator;

@@ -74,10 +74,6 @@ pub(crate) fn hash_columns(columns: &[&[TermId]], rows: usize, out: &mut Vec<u64
 }
 
 /// Which of `2^bits` partitions a hash belongs to; `bits` is 1 to 16.
-#[cfg_attr(
-    not(test),
-    expect(dead_code, reason = "for aggregation by several workers")
-)]
 pub(crate) const fn partition(hash: u64, bits: u32) -> usize {
     (hash >> (u64::BITS - bits)) as usize
 }

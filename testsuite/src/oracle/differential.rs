@@ -131,15 +131,22 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
             "hash joins, batches of 3",
             options(Some(3), false, Some(ForcedJoin::Hash)),
         ),
-        _ => (
+        7 => (
             "index joins, batches of 3",
             options(Some(3), false, Some(ForcedJoin::IndexNestedLoop)),
+        ),
+        _ => (
+            "shared by threads",
+            QueryOptions {
+                parallel_rows_min: Some(0),
+                ..options(None, false, None)
+            },
         ),
     }
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 8;
+pub const CONFIGURATIONS: usize = 9;
 
 impl Bench {
     /// Loads data; a part of it as commits if `over_delta`.
@@ -147,7 +154,7 @@ impl Bench {
     /// # Errors
     /// If it cannot be loaded.
     pub fn new(data: Data, over_delta: bool) -> anyhow::Result<Self> {
-        let scratch = Scratch::with_threads(1);
+        let scratch = Scratch::with_threads(2);
         if over_delta {
             over_delta::load(
                 &scratch,

@@ -330,10 +330,12 @@ impl Inner {
             context,
             profile: &self.profile,
             next_number: self.number,
+            built: None,
         };
         let scope = Scope {
             outer: Some(&outer),
             limited: self.limited,
+            ..Scope::default()
         };
         builder.build(&self.plan, scope, Some(&self.counters))
     }

@@ -36,10 +36,7 @@ pub(super) fn build(
     context: &QueryContext,
 ) -> Result<Box<dyn Operator>> {
     let columns = &input.columns;
-    // By exactly these columns first, in any order: then equal solutions stand together.
-    let order = input.sorted_by.get(..columns.len()).unwrap_or_default();
-    let sorted = columns.iter().all(|column| order.contains(column));
-    if sorted && !columns.is_empty() {
+    if is_sorted(input) {
         return reduced::build(node, plan, input);
     }
     Ok(Box::new(Distinct {
@@ -47,6 +44,13 @@ pub(super) fn build(
         mapping: Mapping::new(columns, &plan.columns),
         seen: Seen::new(columns.len(), context.memory("distinct")),
     }))
+}
+
+/// Whether equal solutions stand together in the input: it is sorted by exactly its columns first, in any order.
+pub(super) fn is_sorted(input: &Plan) -> bool {
+    let columns = &input.columns;
+    let order = input.sorted_by.get(..columns.len()).unwrap_or_default();
+    !columns.is_empty() && columns.iter().all(|column| order.contains(column))
 }
 
 impl Operator for Distinct {

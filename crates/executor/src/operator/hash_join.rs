@@ -10,32 +10,38 @@
 //! # Limits
 //! The right side and its tables are reserved before they are built.
 
+mod build_side;
+
 use std::sync::Arc;
 
 use stoa_planner::physical::{JoinKind, Operator as PlanOperator, Plan, Variable};
 
+pub(crate) use build_side::{BuildSide, Collector};
+use build_side::{KeyColumns, bound_sets};
+
 use super::combiner::{Combiner, END, Pair};
-use super::row_store::RowStore;
-use super::{Builder, Node, Operator, Scope, required};
+use super::{Builder, Node, Operator, Scope};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::memory::Memory;
-use crate::profile::Counters;
+use crate::profile::{Counters, size};
 use crate::table::{JoinTable, NONE, hash_columns};
 
 struct HashJoin {
     left: Node,
-    right: Option<Node>,
-    build: RowStore,
-    parts: Vec<Part>,
+    right: Right,
+    /// For each part of the right side the tables that were asked for, by the variables shared with left rows.
+    tables: Vec<Vec<(u64, Arc<JoinTable>)>>,
     columns: KeyColumns,
     combiner: Combiner,
     /// MINUS: partners must share a bound variable of these.
     minus: Option<Counting>,
     probe: Option<Probe>,
-    table_memory: Memory,
-    table_bytes: u64,
+}
+
+enum Right {
+    Open(Collector),
+    Built(Arc<BuildSide>),
 }
 
 /// Which shared variables MINUS counts.
@@ -44,20 +50,6 @@ struct Counting {
     key: bool,
     /// The compatible variables.
     compatible: u64,
-}
-
-/// The key's columns on both sides.
-struct KeyColumns {
-    keys: Vec<(usize, usize)>,
-    compatible: Vec<(usize, usize)>,
-}
-
-/// Right rows that bind the same of the compatible variables.
-struct Part {
-    bound: u64,
-    rows: Vec<u32>,
-    /// By the variables shared with left rows.
-    tables: Vec<(u64, JoinTable)>,
 }
 
 /// A left batch that is being probed.
@@ -94,46 +86,42 @@ pub(super) fn build(
             "a join over more than 64 variables that may be unbound",
         ));
     }
-    let both = |variable: &Variable| {
-        Ok((
-            required(&left.columns, *variable)?,
-            required(&right.columns, *variable)?,
-        ))
-    };
-    let columns = KeyColumns {
-        keys: keys.iter().map(both).collect::<Result<_>>()?,
-        compatible: compatible.iter().map(both).collect::<Result<_>>()?,
-    };
+    let number = builder.next_number - 1;
+    let columns = KeyColumns::new(plan)?;
     let right_columns: Vec<_> = right.columns.iter().copied().map(Some).collect();
     let context = builder.context;
+    let combiner = Combiner::new(&plan.columns, &left.columns, &right_columns, kind, context)?;
+    let left = builder.build(left, scope, Some(counters))?;
+    let right = match builder.built.and_then(|built| built.get(&number)) {
+        Some(side) => {
+            builder.next_number += size(right);
+            Right::Built(Arc::clone(side))
+        }
+        None => Right::Open(Collector::new(plan, builder, scope, counters)?),
+    };
     Ok(Box::new(HashJoin {
-        combiner: Combiner::new(&plan.columns, &left.columns, &right_columns, kind, context)?,
-        left: builder.build(left, scope, Some(counters))?,
-        right: Some(builder.build(right, scope.unlimited(), Some(counters))?),
-        build: RowStore::new(right.columns.len(), context.memory("hash_join")),
-        parts: Vec::new(),
+        left,
+        right,
+        tables: Vec::new(),
         columns,
+        combiner,
         minus: Counting::new(kind, keys, compatible),
         probe: None,
-        table_memory: context.memory("hash_join"),
-        table_bytes: 0,
     }))
 }
 
 impl Operator for HashJoin {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
-        if let Some(right) = &mut self.right {
-            match right.next(context)? {
-                Step::Batch(batch) => self.build.append(&batch)?,
-                Step::Yield => (),
-                Step::Done => {
-                    self.right = None;
-                    self.split()?;
+        let build = match &mut self.right {
+            Right::Built(side) => Arc::clone(side),
+            Right::Open(collector) => {
+                if let Some(side) = collector.advance(context)? {
+                    self.right = Right::Built(Arc::new(side));
                 }
+                return Ok(Step::Yield);
             }
-            return Ok(Step::Yield);
-        }
-        if self.build.len() == 0 && self.combiner.drops_unmatched() {
+        };
+        if build.is_empty() && self.combiner.drops_unmatched() {
             self.left.stop();
             return Ok(Step::Done);
         }
@@ -149,11 +137,11 @@ impl Operator for HashJoin {
         };
         let mut pairs = Vec::with_capacity(context.batch_rows());
         while pairs.len() < context.batch_rows() && probe.row < probe.left.rows {
-            self.advance(&mut probe, &mut pairs, context)?;
+            self.advance(&build, &mut probe, &mut pairs, context)?;
         }
         let batch = self
             .combiner
-            .combine(&probe.left, &self.build.slices(), &pairs, context)?;
+            .combine(&probe.left, &build.slices(), &pairs, context)?;
         if probe.row < probe.left.rows {
             self.probe = Some(probe);
         }
@@ -166,50 +154,24 @@ impl Operator for HashJoin {
 }
 
 impl HashJoin {
-    /// Splits the right side by what its rows bind.
-    fn split(&mut self) -> Result<()> {
-        let rows = self.build.len();
-        self.table_bytes += (rows * size_of::<u32>() * 2) as u64;
-        self.table_memory.require(self.table_bytes)?;
-        let columns: Vec<_> = self
-            .columns
-            .compatible
-            .iter()
-            .map(|(_, right)| *right)
-            .collect();
-        if columns.is_empty() {
-            if rows > 0 {
-                self.parts
-                    .push(Part::new(0, (0_u32..).take(rows).collect()));
-            }
-            return Ok(());
-        }
-        for (row, bound) in (0_u32..).zip(bound_sets(self.build.rows(), &columns)) {
-            match self.parts.iter_mut().find(|part| part.bound == bound) {
-                Some(part) => part.rows.push(row),
-                None => self.parts.push(Part::new(bound, vec![row])),
-            }
-        }
-        Ok(())
-    }
-
     /// Adds pairs of the probe's row and part until the batch is full or the part is through.
     fn advance(
         &mut self,
+        build: &BuildSide,
         probe: &mut Probe,
         pairs: &mut Vec<Pair>,
         context: &QueryContext,
     ) -> Result<()> {
         let row = u32::try_from(probe.row)
             .map_err(|_| Error::Internal("a batch of more than 2^32 rows"))?;
-        let Some(part) = self.parts.get(probe.part) else {
+        let Some(bound) = build.bound(probe.part) else {
             if self.combiner.needs_end() {
                 pairs.push((row, END));
             }
             probe.next_row();
             return Ok(());
         };
-        let shared = part.bound & probe.bound.get(probe.row).copied().unwrap_or(0);
+        let shared = bound & probe.bound.get(probe.row).copied().unwrap_or(0);
         if let Some(minus) = &self.minus
             && !minus.key
             && shared & minus.compatible == 0
@@ -217,21 +179,14 @@ impl HashJoin {
             probe.next_part();
             return Ok(());
         }
-        let table = self.table(probe.part, shared, context)?;
+        let table = self.table(build, probe.part, shared, context)?;
         let mut place = match probe.place {
             Some(place) => place,
-            None => self.first(probe, table, shared),
-        };
-        let Some((_, table)) = self
-            .parts
-            .get(probe.part)
-            .and_then(|part| part.tables.get(table))
-        else {
-            return Err(Error::Internal("a join table that was not built"));
+            None => self.first(build, probe, &table, shared),
         };
         if place != NONE && self.combiner.needs_one() {
             pairs.push((row, table.row(place)));
-            probe.part = self.parts.len();
+            probe.part = build.parts();
             probe.place = None;
             return Ok(());
         }
@@ -247,37 +202,27 @@ impl HashJoin {
         Ok(())
     }
 
-    /// The number of the part's table over the keys and the shared variables, built if need be.
-    fn table(&mut self, part: usize, shared: u64, context: &QueryContext) -> Result<usize> {
-        let Some(part) = self.parts.get_mut(part) else {
-            return Err(Error::Internal("a part that does not exist"));
-        };
-        if let Some(table) = part.tables.iter().position(|(other, _)| *other == shared) {
-            return Ok(table);
+    /// The part's table over the keys and the shared variables, built if need be.
+    fn table(
+        &mut self,
+        build: &BuildSide,
+        part: usize,
+        shared: u64,
+        context: &QueryContext,
+    ) -> Result<Arc<JoinTable>> {
+        self.tables.resize_with(build.parts(), Vec::new);
+        let known = self.tables.get_mut(part);
+        let known = known.ok_or(Error::Internal("a part that does not exist"))?;
+        if let Some((_, table)) = known.iter().find(|(other, _)| *other == shared) {
+            return Ok(Arc::clone(table));
         }
-        self.table_bytes += JoinTable::bytes_for(part.rows.len());
-        self.table_memory.require(self.table_bytes)?;
-        let build = self.build.rows();
-        let key: Vec<_> = self
-            .columns
-            .key(shared)
-            .map(|(_, right)| build.column(right))
-            .collect();
-        let table = JoinTable::build(&key, part.rows.clone(), || context.check())?;
-        part.tables.push((shared, table));
-        Ok(part.tables.len() - 1)
+        let table = build.table(part, shared, &self.columns, context)?;
+        known.push((shared, Arc::clone(&table)));
+        Ok(table)
     }
 
     /// The first match of the probe's row.
-    fn first(&self, probe: &mut Probe, table: usize, shared: u64) -> u32 {
-        let Some((_, table)) = self
-            .parts
-            .get(probe.part)
-            .and_then(|part| part.tables.get(table))
-        else {
-            return NONE;
-        };
-        let build = self.build.rows();
+    fn first(&self, build: &BuildSide, probe: &mut Probe, table: &JoinTable, shared: u64) -> u32 {
         let (left, right): (Vec<_>, Vec<_>) = self
             .columns
             .key(shared)
@@ -317,28 +262,6 @@ impl Counting {
     }
 }
 
-impl KeyColumns {
-    /// The columns of the keys and of the shared ones among the compatible variables.
-    fn key(&self, shared: u64) -> impl Iterator<Item = (usize, usize)> {
-        let compatible = self.compatible.iter().enumerate();
-        let compatible = compatible.filter(move |(index, _)| shared & (1 << index) != 0);
-        self.keys
-            .iter()
-            .copied()
-            .chain(compatible.map(|(_, columns)| *columns))
-    }
-}
-
-impl Part {
-    const fn new(bound: u64, rows: Vec<u32>) -> Self {
-        Self {
-            bound,
-            rows,
-            tables: Vec::new(),
-        }
-    }
-}
-
 impl Probe {
     fn new(left: Batch, compatible: &[(usize, usize)]) -> Self {
         let columns: Vec<_> = compatible.iter().map(|(left, _)| *left).collect();
@@ -362,15 +285,4 @@ impl Probe {
         self.part += 1;
         self.place = None;
     }
-}
-
-/// For each row which of the columns are bound, the first one in the lowest bit.
-fn bound_sets(batch: &Batch, columns: &[usize]) -> Vec<u64> {
-    let mut sets = vec![0; batch.rows];
-    for (bit, column) in columns.iter().enumerate() {
-        for (set, id) in sets.iter_mut().zip(batch.column(*column)) {
-            *set |= u64::from(!id.is_unbound()) << bit;
-        }
-    }
-    sets
 }

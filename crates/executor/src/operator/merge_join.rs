@@ -63,6 +63,7 @@ pub(super) fn build(
     scope: Scope<'_>,
     counters: &Arc<Counters>,
 ) -> Result<Box<dyn Operator>> {
+    let scope = scope.ordered();
     let PlanOperator::MergeJoin {
         left,
         right,

@@ -13,6 +13,8 @@
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+use rapidhash::fast::RandomState;
 use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 
 use crate::batch::{Batch, Step};
@@ -26,6 +28,7 @@ mod distinct;
 mod extend;
 mod filter;
 mod graph_scan;
+mod groups;
 mod hash_aggregate;
 mod hash_join;
 mod index_groups;
@@ -33,6 +36,7 @@ mod index_nested_loop_join;
 mod index_scan;
 mod merge_join;
 mod outer_bindings;
+mod parallel;
 mod path_search;
 mod pattern;
 mod project;
@@ -50,6 +54,7 @@ mod unit;
 mod values;
 
 pub(crate) use distinct::Seen;
+use hash_join::BuildSide;
 
 /// Up to how many rows a LIMIT keeps those below it from reading ahead.
 const LIMITED_ROWS: u64 = 16 * 1024;
@@ -120,12 +125,16 @@ impl Node {
 }
 
 /// What an operator inherits from those above it.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Scope<'a> {
     /// The bindings of the surrounding apply.
     pub(crate) outer: Option<&'a OuterBatch>,
     /// Whether few rows may be asked for, so that reading ahead is a waste.
     pub(crate) limited: bool,
+    /// Whether nobody above needs the order of the solutions.
+    pub(crate) unordered: bool,
+    /// Whether the plan is run in morsels already.
+    pub(crate) in_morsel: bool,
 }
 
 /// The bindings that an apply hands to its inner plan.
@@ -134,12 +143,17 @@ pub(crate) struct OuterBatch {
     pub(crate) batch: Arc<Batch>,
 }
 
+/// Right sides of hash joins, by the number of the join.
+pub(crate) type BuiltSides = HashMap<usize, Arc<BuildSide>, RandomState>;
+
 /// Builds the operators of a plan.
 pub(crate) struct Builder<'a> {
     pub(crate) context: &'a QueryContext,
     pub(crate) profile: &'a Arc<Profile>,
     /// The number of the next operator.
     pub(crate) next_number: usize,
+    /// Those that are there already.
+    pub(crate) built: Option<&'a BuiltSides>,
 }
 
 impl Builder<'_> {
@@ -150,12 +164,24 @@ impl Builder<'_> {
         scope: Scope<'_>,
         consumer: Option<&Arc<Counters>>,
     ) -> Result<Node> {
+        let name = operator_name(&plan.operator);
+        if parallel::is_gather_worth(plan, scope, self.context) {
+            let operator = parallel::build_gather(plan, self, scope, consumer)
+                .map_err(|error| error.within(name))?;
+            // Those that it gathers from count what goes out.
+            return Ok(Node {
+                operator: Some(operator),
+                name,
+                columns: plan.columns.len(),
+                counters: Arc::default(),
+                consumer: None,
+            });
+        }
         let counters = self
             .profile
             .counters(self.next_number)
             .ok_or(Error::Internal("an operator that was not counted"))?;
         self.next_number += 1;
-        let name = operator_name(&plan.operator);
         let operator = self
             .operator(plan, scope, &counters)
             .map_err(|error| error.within(name))?;
@@ -198,46 +224,66 @@ impl Builder<'_> {
             }
             PlanOperator::Extend { .. } => extend::build(plan, self, scope, counters),
             PlanOperator::Union(inputs) => union::build(plan, inputs, self, scope, counters),
+            PlanOperator::HashAggregate { .. } | PlanOperator::Distinct(_)
+                if parallel::is_aggregate_worth(plan, scope, self.context) =>
+            {
+                parallel::build_aggregate(plan, self, scope, counters)
+            }
             PlanOperator::HashAggregate { .. } => {
                 hash_aggregate::build(plan, self, scope, counters)
             }
-            PlanOperator::Distinct(input) => {
-                let node = self.build(input, scope, Some(counters))?;
-                distinct::build(node, plan, input, self.context)
-            }
-            PlanOperator::Reduced(input) => {
-                let node = self.build(input, scope, Some(counters))?;
-                reduced::build(node, plan, input)
-            }
-            PlanOperator::Sort { input, keys } => {
-                let node = self.build(input, scope.unlimited(), Some(counters))?;
-                sort::build(node, plan, input, keys, self.context)
-            }
-            PlanOperator::TopK { input, keys, limit } => {
-                let node = self.build(input, scope.unlimited(), Some(counters))?;
-                top_k::build(node, plan, input, keys, *limit, self.context)
+            PlanOperator::Distinct(input)
+            | PlanOperator::Reduced(input)
+            | PlanOperator::Sort { input, .. }
+            | PlanOperator::TopK { input, .. }
+            | PlanOperator::Slice { input, .. }
+            | PlanOperator::Project(input) => self.modifier(plan, input, scope, counters),
+        }
+    }
+
+    /// Solution modifiers: what orders, cuts or tells solutions apart that one input gives.
+    fn modifier(
+        &mut self,
+        plan: &Plan,
+        input: &Plan,
+        scope: Scope<'_>,
+        counters: &Arc<Counters>,
+    ) -> Result<Box<dyn Operator>> {
+        let scope = match &plan.operator {
+            PlanOperator::Distinct(_) if distinct::is_sorted(input) => scope.ordered(),
+            PlanOperator::Distinct(_) => Scope {
+                unordered: true,
+                ..scope
+            },
+            PlanOperator::Reduced(_) => scope.ordered(),
+            PlanOperator::Sort { .. } | PlanOperator::TopK { .. } => scope.unordered(),
+            PlanOperator::Slice {
+                by, offset, limit, ..
+            } => match limit {
+                Some(_) if !by.is_empty() => scope.ordered().unlimited(),
+                Some(limit) if limit.saturating_add(*offset) <= LIMITED_ROWS => {
+                    scope.ordered().limited()
+                }
+                _ => scope.ordered(),
+            },
+            _ => scope,
+        };
+        let context = self.context;
+        let node = self.build(input, scope, Some(counters))?;
+        match &plan.operator {
+            PlanOperator::Distinct(_) => distinct::build(node, plan, input, context),
+            PlanOperator::Reduced(_) => reduced::build(node, plan, input),
+            PlanOperator::Sort { keys, .. } => sort::build(node, plan, input, keys, context),
+            PlanOperator::TopK { keys, limit, .. } => {
+                top_k::build(node, plan, input, keys, *limit, context)
             }
             PlanOperator::Slice {
-                input,
-                by,
-                offset,
-                limit,
-            } => {
-                let scope = match limit {
-                    Some(_) if !by.is_empty() => scope.unlimited(),
-                    Some(limit) if limit.saturating_add(*offset) <= LIMITED_ROWS => scope.limited(),
-                    _ => scope,
-                };
-                let node = self.build(input, scope, Some(counters))?;
-                match by.as_slice() {
-                    [] => slice::build(node, plan, input, *offset, *limit),
-                    by => slice::build_by(node, plan, input, by, *offset, *limit, self.context),
-                }
-            }
-            PlanOperator::Project(input) => {
-                let node = self.build(input, scope, Some(counters))?;
-                Ok(project::build(node, plan, input))
-            }
+                by, offset, limit, ..
+            } => match by.as_slice() {
+                [] => slice::build(node, plan, input, *offset, *limit),
+                by => slice::build_by(node, plan, input, by, *offset, *limit, context),
+            },
+            _ => Ok(project::build(node, plan, input)),
         }
     }
 }
@@ -247,6 +293,23 @@ impl Scope<'_> {
     pub(crate) const fn unlimited(self) -> Self {
         Self {
             limited: false,
+            ..self
+        }
+    }
+
+    /// Below an operator that reads its whole input in any case, in any order.
+    pub(crate) const fn unordered(self) -> Self {
+        Self {
+            limited: false,
+            unordered: true,
+            ..self
+        }
+    }
+
+    /// Below an operator that depends on the order of its input.
+    pub(crate) const fn ordered(self) -> Self {
+        Self {
+            unordered: false,
             ..self
         }
     }

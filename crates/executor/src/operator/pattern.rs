@@ -25,6 +25,11 @@ impl Layout {
         }
     }
 
+    /// The term at a place; `None` for a graph that is not asked for, and behind the last place.
+    pub(super) fn term(&self, place: usize) -> Option<PatternTerm> {
+        self.terms.get(place).copied().flatten()
+    }
+
     /// The terms in the first `length` places.
     pub(super) fn first(&self, length: usize) -> Result<Vec<PatternTerm>> {
         self.terms

@@ -6,6 +6,7 @@ mod index;
 mod joins;
 mod limits;
 mod order;
+mod parallel;
 mod paths;
 mod store;
 mod unary;

@@ -1,0 +1,423 @@
+//! Plans that several threads run: whoever runs the query takes one morsel after the other, and helpers do so
+//! beside it.
+//!
+//! ```text
+//! prepare   read the right sides of hash joins that all morsels share
+//! work      morsel -> operators of the plan -> sink
+//! ```
+//!
+//! - `morsels`: a plan in pieces.
+//! - `aggregate`: the sink is groups. `gather`: the sink is a queue of batches for the operator above.
+//!
+//! Output order: none. Which of equal groups' values came first differs from run to run, as do the last digits of
+//! sums of floats.
+//!
+//! # Concurrency
+//! One lock for who works on what; sinks have their own. A worker that may not go on since its sink is full is left
+//! for whoever has time. Morsels in work when the last one is taken are waited for, by leaving the waker. On a
+//! thread that must not block no help is asked for.
+
+mod aggregate;
+mod gather;
+pub(super) mod morsels;
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+pub(super) use aggregate::build as build_aggregate;
+pub(super) use gather::build as build_gather;
+use stoa_planner::physical::{Operator as PlanOperator, Plan};
+use stoa_storage::nonblocking;
+use stoa_terms::IdRange;
+
+use super::groups::Grouping;
+use super::hash_join::Collector;
+use super::{Builder, BuiltSides, Node, Scope};
+use crate::batch::{Batch, Step};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::helpers::Pieces;
+use crate::profile::{Counters, Profile, size};
+
+/// Morsels for each thread: some take longer than others.
+const MORSELS_PER_THREAD: usize = 8;
+
+/// Where what morsels give goes.
+trait Sink: Send + Sync + 'static {
+    /// What one worker keeps for itself.
+    type Lane: Send;
+
+    /// Whether what it was given is wanted before the end.
+    const STREAMS: bool;
+
+    fn lane(&self, context: &QueryContext) -> Result<Self::Lane>;
+
+    fn accept(&self, lane: &mut Self::Lane, batch: Batch, context: &QueryContext) -> Result<()>;
+
+    /// The morsel is over.
+    fn finish(&self, lane: &mut Self::Lane, context: &QueryContext) -> Result<()>;
+
+    /// Whether workers should wait.
+    fn is_full(&self) -> bool;
+}
+
+/// A plan that is run in morsels, as whoever runs the query has it.
+struct Shared<S: Sink> {
+    stage: Stage<S>,
+}
+
+enum Stage<S: Sink> {
+    /// Right sides of hash joins are read, each with the number of its join.
+    Preparing {
+        open: VecDeque<(usize, Collector)>,
+        work: Box<Work<S>>,
+    },
+    Working {
+        work: Arc<Work<S>>,
+        own: Option<Worker<S>>,
+        offered: bool,
+    },
+    Ended(Option<Arc<Work<S>>>),
+}
+
+/// What all that work on a plan share.
+struct Work<S: Sink> {
+    plan: Plan,
+    /// The number of the plan's first operator.
+    number: usize,
+    /// Of the operator that reads it.
+    consumer: Option<Arc<Counters>>,
+    profile: Arc<Profile>,
+    /// The context that those of helpers are made of.
+    context: QueryContext,
+    built: BuiltSides,
+    sink: S,
+    progress: Mutex<Progress<S>>,
+}
+
+struct Progress<S: Sink> {
+    /// Those that nobody has taken.
+    morsels: VecDeque<IdRange>,
+    /// Workers that were left in the middle of a morsel.
+    left: Vec<Worker<S>>,
+    /// Helpers that are at one.
+    helping: usize,
+    /// Why one of them ended; there is no sense in going on then.
+    failed: Option<Error>,
+    /// Of who waits for the helpers.
+    waker: Option<Waker>,
+    /// The query is gone.
+    stopped: bool,
+}
+
+/// One who runs a morsel.
+struct Worker<S: Sink> {
+    input: Node,
+    lane: S::Lane,
+}
+
+/// What there is to do for one who has time.
+enum Task<S: Sink> {
+    Begin(IdRange),
+    GoOn(Worker<S>),
+}
+
+/// How many threads work at once at most.
+fn threads(context: &QueryContext) -> usize {
+    let helpers = context.settings().helpers.as_ref();
+    1 + helpers.map_or(0, |helpers| helpers.threads())
+}
+
+/// Whether `plan` is worth several threads.
+fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
+    let is_whole = scope.outer.is_none() && !scope.limited && !scope.in_morsel;
+    is_whole
+        && threads(context) > 1
+        && morsels::has_rows(plan, context.settings().parallel_rows_min)
+        && morsels::variable(plan).is_some()
+}
+
+/// Whether an aggregate, or DISTINCT, is to be shared.
+pub(super) fn is_aggregate_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
+    Grouping::of(plan)
+        .is_some_and(|grouping| !grouping.needs_rows() && is_worth(grouping.input, scope, context))
+}
+
+/// Whether a plan is to be shared whose order nobody needs. What only reads gains nothing.
+pub(super) fn is_gather_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
+    scope.unordered && morsels::computes(plan) && is_worth(plan, scope, context)
+}
+
+impl<S: Sink> Shared<S> {
+    /// A plan whose first operator has the builder's next number.
+    fn new(
+        plan: &Plan,
+        sink: S,
+        builder: &mut Builder<'_>,
+        scope: Scope<'_>,
+        consumer: Option<&Arc<Counters>>,
+    ) -> Result<Self> {
+        let number = builder.next_number;
+        let mut open = VecDeque::new();
+        for (number, join) in morsels::hash_joins(plan, number) {
+            let PlanOperator::HashJoin { left, .. } = &join.operator else {
+                continue;
+            };
+            let counters = builder.profile.counters(number);
+            let counters = counters.ok_or(Error::Internal("an operator that was not counted"))?;
+            builder.next_number = number + 1 + size(left);
+            open.push_back((number, Collector::new(join, builder, scope, &counters)?));
+        }
+        builder.next_number = number + size(plan);
+        let work = Work {
+            plan: plan.clone(),
+            number,
+            consumer: consumer.map(Arc::clone),
+            profile: Arc::clone(builder.profile),
+            context: builder.context.of_helper(),
+            built: BuiltSides::default(),
+            sink,
+            progress: Mutex::new(Progress {
+                morsels: VecDeque::new(),
+                left: Vec::new(),
+                helping: 0,
+                failed: None,
+                waker: None,
+                stopped: false,
+            }),
+        };
+        Ok(Self {
+            stage: Stage::Preparing {
+                open,
+                work: Box::new(work),
+            },
+        })
+    }
+
+    /// Does some work; false when all is done.
+    fn advance(&mut self, context: &QueryContext) -> Result<bool> {
+        match &mut self.stage {
+            Stage::Preparing { open, work } => {
+                let Some((number, collector)) = open.front_mut() else {
+                    return self.begin(context);
+                };
+                if let Some(side) = collector.advance(context)? {
+                    work.built.insert(*number, Arc::new(side));
+                    open.pop_front();
+                }
+            }
+            Stage::Working { work, own, offered } => {
+                if !*offered && !nonblocking::is_on() {
+                    *offered = true;
+                    work.offer();
+                }
+                let worker = match own {
+                    Some(worker) => worker,
+                    None => {
+                        let task = work.progress().take();
+                        let Some(task) = task else {
+                            return self.end(context);
+                        };
+                        own.insert(work.worker(task, context)?)
+                    }
+                };
+                if worker.advance(work, context)? {
+                    *own = None;
+                }
+            }
+            Stage::Ended(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// From preparing to working.
+    fn begin(&mut self, context: &QueryContext) -> Result<bool> {
+        let stage = std::mem::replace(&mut self.stage, Stage::Ended(None));
+        if let Stage::Preparing { work, .. } = stage {
+            let pieces = MORSELS_PER_THREAD * threads(context);
+            let ranges = morsels::split(&work.plan, pieces, context.snapshot())?;
+            work.progress().morsels = ranges.into();
+            self.stage = Stage::Working {
+                work: Arc::new(*work),
+                own: None,
+                offered: false,
+            };
+        }
+        Ok(true)
+    }
+
+    /// From working to the end, once nobody works any more.
+    fn end(&mut self, context: &QueryContext) -> Result<bool> {
+        let Stage::Working { work, .. } = &self.stage else {
+            return Ok(false);
+        };
+        let mut progress = work.progress();
+        if let Some(error) = progress.failed.take() {
+            return Err(error);
+        }
+        if progress.helping > 0 {
+            progress.waker = Some(context.waker());
+            context.wait();
+            return Ok(true);
+        }
+        drop(progress);
+        self.stage = Stage::Ended(Some(Arc::clone(work)));
+        Ok(false)
+    }
+
+    fn sink(&self) -> &S {
+        match &self.stage {
+            Stage::Preparing { work, .. } => &work.sink,
+            Stage::Working { work, .. } => &work.sink,
+            Stage::Ended(work) => &work.as_ref().expect("work that was not replaced").sink,
+        }
+    }
+}
+
+impl<S: Sink> Drop for Shared<S> {
+    fn drop(&mut self) {
+        if let Stage::Working { work, .. } = &self.stage {
+            let mut progress = work.progress();
+            progress.stopped = true;
+            let left = std::mem::take(&mut progress.left);
+            drop(progress);
+            drop(left);
+        }
+    }
+}
+
+impl<S: Sink> Work<S> {
+    fn progress(&self) -> MutexGuard<'_, Progress<S>> {
+        lock(&self.progress)
+    }
+
+    /// Asks helpers to take what there is to do.
+    fn offer(self: &Arc<Self>) {
+        let progress = self.progress();
+        let others = progress.morsels.len() + progress.left.len();
+        drop(progress);
+        if let Some(helpers) = &self.context.settings().helpers {
+            let work: Arc<dyn Pieces> = Arc::<Self>::clone(self);
+            helpers.offer(&work, others);
+        }
+    }
+
+    /// One who does a task on the thread of `context`.
+    fn worker(&self, task: Task<S>, context: &QueryContext) -> Result<Worker<S>> {
+        let morsel = match task {
+            Task::GoOn(worker) => return Ok(worker),
+            Task::Begin(morsel) => morsel,
+        };
+        let mut builder = Builder {
+            context,
+            profile: &self.profile,
+            next_number: self.number,
+            built: Some(&self.built),
+        };
+        let plan = morsels::restricted(&self.plan, morsel);
+        let scope = Scope {
+            in_morsel: true,
+            ..Scope::default()
+        };
+        Ok(Worker {
+            input: builder.build(&plan, scope, self.consumer.as_ref())?,
+            lane: self.sink.lane(context)?,
+        })
+    }
+
+    /// Does a task; gives it back if the sink is full.
+    fn run(&self, task: Task<S>) -> Result<Option<Worker<S>>> {
+        let context = self.context.of_helper();
+        let mut worker = self.worker(task, &context)?;
+        loop {
+            context.begin_slice(Waker::noop());
+            if self.progress().stopped || worker.advance(self, &context)? {
+                return Ok(None);
+            }
+            if S::STREAMS {
+                self.wake();
+                if self.sink.is_full() {
+                    return Ok(Some(worker));
+                }
+            }
+        }
+    }
+
+    fn wake(&self) {
+        let waker = self.progress().waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<S: Sink> Pieces for Work<S> {
+    fn help(&self) -> bool {
+        let task = {
+            let mut progress = self.progress();
+            let task = progress.take();
+            progress.helping += usize::from(task.is_some());
+            task
+        };
+        let Some(task) = task else {
+            return false;
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(|| self.run(task)));
+        let outcome =
+            outcome.unwrap_or_else(|_| Err(Error::Internal("a helper of the query has panicked")));
+        let mut progress = self.progress();
+        progress.helping -= 1;
+        let mut more = !progress.morsels.is_empty();
+        match outcome {
+            Ok(None) => (),
+            Ok(Some(worker)) => {
+                more = false;
+                if !progress.stopped {
+                    progress.left.push(worker);
+                }
+            }
+            Err(error) => {
+                progress.failed.get_or_insert(error);
+            }
+        }
+        more &= progress.failed.is_none();
+        drop(progress);
+        self.wake();
+        more
+    }
+}
+
+impl<S: Sink> Progress<S> {
+    /// The next task, unless there is no sense in going on: first what was begun.
+    fn take(&mut self) -> Option<Task<S>> {
+        if self.stopped || self.failed.is_some() {
+            return None;
+        }
+        match self.left.pop() {
+            Some(worker) => Some(Task::GoOn(worker)),
+            None => self.morsels.pop_front().map(Task::Begin),
+        }
+    }
+}
+
+impl<S: Sink> Worker<S> {
+    /// Takes the next batch of the morsel; whether that was all.
+    fn advance(&mut self, work: &Work<S>, context: &QueryContext) -> Result<bool> {
+        match self.input.next(context)? {
+            Step::Batch(batch) => work.sink.accept(&mut self.lane, batch, context)?,
+            Step::Yield => (),
+            Step::Done => {
+                work.sink.finish(&mut self.lane, context)?;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Who panicked under a lock ends the query.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,303 @@
+//! Morsels: a plan in pieces that several threads can run, each with a range of one variable.
+//!
+//! A plan can be split by a variable if its solutions are those of the plan with the variable kept to a
+//! range, all ranges together. That holds of a scan whose first variable it is, of what works solution by
+//! solution above one, of a join whose left side can be split, and of a merge join if it is the key: there
+//! both sides are kept to the range. What stands on the right of a hash join is the same for all pieces and is
+//! read once.
+//!
+//! # References
+//! Leis, Boncz, Kemper, Neumann: Morsel-Driven Parallelism, SIGMOD 2014.
+
+use std::ops::RangeInclusive;
+
+use stoa_planner::physical::{Operator, PatternTerm, Plan, Variable};
+use stoa_quadstore::Snapshot;
+use stoa_terms::{IdRange, TermId};
+
+use crate::error::Result;
+use crate::operator::pattern::Layout;
+use crate::profile::size;
+
+/// Plans that are deeper are run as they are.
+const DEPTH_MAX: usize = 64;
+
+/// The variable that `plan` can be split by.
+pub(in crate::operator) fn variable(plan: &Plan) -> Option<Variable> {
+    variable_within(plan, DEPTH_MAX)
+}
+
+fn variable_within(plan: &Plan, depth: usize) -> Option<Variable> {
+    let depth = depth.checked_sub(1)?;
+    match &plan.operator {
+        Operator::IndexScan {
+            pattern,
+            permutation,
+            prefix_length,
+            ..
+        } => {
+            let first = Layout::new(pattern, *permutation).term(*prefix_length);
+            match first {
+                Some(PatternTerm::Variable(variable))
+                    if Some(variable) != pattern.graph_variable =>
+                {
+                    Some(variable)
+                }
+                _ => None,
+            }
+        }
+        Operator::MergeJoin {
+            left, right, key, ..
+        } => {
+            let both = [left, right].map(|side| variable_within(side, depth));
+            (both == [Some(*key); 2]).then_some(*key)
+        }
+        Operator::HashAggregate { input, keys, .. } => {
+            variable_within(input, depth).filter(|variable| keys.contains(variable))
+        }
+        Operator::Distinct(input) => {
+            variable_within(input, depth).filter(|variable| input.columns.contains(variable))
+        }
+        _ => variable_within(passed_through(plan)?, depth),
+    }
+}
+
+/// The input that an operator takes solution by solution, or the left side of a join.
+fn passed_through(plan: &Plan) -> Option<&Plan> {
+    match &plan.operator {
+        Operator::Filter { input, .. }
+        | Operator::Extend { input, .. }
+        | Operator::Project(input)
+        | Operator::IndexNestedLoopJoin { input, .. }
+        | Operator::Apply { input, .. } => Some(input),
+        Operator::HashJoin { left, .. } => Some(left),
+        _ => None,
+    }
+}
+
+/// The plan with the variable that it can be split by kept to `range`. It has as many operators, in the same
+/// places.
+pub(in crate::operator) fn restricted(plan: &Plan, range: IdRange) -> Plan {
+    let mut plan = plan.clone();
+    restrict(&mut plan, range);
+    plan
+}
+
+fn restrict(plan: &mut Plan, range: IdRange) {
+    match &mut plan.operator {
+        Operator::IndexScan { ranges, .. } => match within(ranges, range) {
+            within if within.is_empty() => plan.operator = Operator::Empty,
+            within => *ranges = within,
+        },
+        Operator::MergeJoin { left, right, .. } => {
+            restrict(left, range);
+            restrict(right, range);
+        }
+        Operator::HashAggregate { input, .. }
+        | Operator::Distinct(input)
+        | Operator::Filter { input, .. }
+        | Operator::Extend { input, .. }
+        | Operator::Project(input)
+        | Operator::IndexNestedLoopJoin { input, .. }
+        | Operator::Apply { input, .. } => restrict(input, range),
+        Operator::HashJoin { left, .. } => restrict(left, range),
+        _ => (),
+    }
+}
+
+/// What of `ranges`, where none at all means everything, lies in `range`.
+fn within(ranges: &[IdRange], range: IdRange) -> Vec<IdRange> {
+    if ranges.is_empty() {
+        return vec![range];
+    }
+    let common = ranges.iter().map(|other| IdRange {
+        first: other.first.max(range.first),
+        last: other.last.min(range.last),
+    });
+    common
+        .filter(|common| common.first <= common.last)
+        .collect()
+}
+
+/// The hash joins whose left side is split, with their numbers, if that of `plan` is `number`: the inner ones
+/// behind those around them.
+pub(super) fn hash_joins(plan: &Plan, number: usize) -> Vec<(usize, &Plan)> {
+    let mut found = Vec::new();
+    let mut open = vec![(plan, number)];
+    while let Some((plan, number)) = open.pop() {
+        match &plan.operator {
+            Operator::MergeJoin { left, right, .. } => {
+                open.push((left, number + 1));
+                open.push((right, number + 1 + size(left)));
+            }
+            Operator::HashAggregate { input, .. } | Operator::Distinct(input) => {
+                open.push((input, number + 1));
+            }
+            operator => {
+                if matches!(operator, Operator::HashJoin { .. }) {
+                    found.push((number, plan));
+                }
+                open.extend(passed_through(plan).map(|input| (input, number + 1)));
+            }
+        }
+    }
+    found
+}
+
+/// Whether a plan does more than read an index.
+pub(super) fn computes(plan: &Plan) -> bool {
+    match &plan.operator {
+        Operator::IndexScan { .. } => false,
+        Operator::Project(input) => computes(input),
+        _ => true,
+    }
+}
+
+/// Whether the planner expects so many solutions of all operators that are split together.
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+pub(super) fn has_rows(plan: &Plan, least: u64) -> bool {
+    let mut rows = 0.0;
+    let mut open = vec![plan];
+    while let Some(plan) = open.pop() {
+        rows += plan.estimated_rows;
+        match &plan.operator {
+            Operator::MergeJoin { left, right, .. } => open.extend([&**left, &**right]),
+            Operator::HashAggregate { input, .. } | Operator::Distinct(input) => open.push(input),
+            _ => open.extend(passed_through(plan)),
+        }
+    }
+    rows >= least as f64
+}
+
+/// Ranges that cover all ids, ascending, each with about as many rows of the largest scan that they restrict.
+///
+/// # Errors
+/// If the index cannot be read.
+pub(in crate::operator) fn split(
+    plan: &Plan,
+    pieces: usize,
+    snapshot: &Snapshot,
+) -> Result<Vec<IdRange>> {
+    // What is read in order to split says nothing of what a transaction depends on.
+    let snapshot = snapshot.unrecorded();
+    let mut largest: Option<(u64, Scan<'_>)> = None;
+    for scan in scans(plan)? {
+        let rows = scan.count(&snapshot, ALL)?;
+        if largest.as_ref().is_none_or(|(most, _)| rows > *most) {
+            largest = Some((rows, scan));
+        }
+    }
+    let Some((rows, scan)) = largest else {
+        return Ok(vec![ALL]);
+    };
+    let mut ranges = Vec::with_capacity(pieces);
+    let (mut rest, mut left) = (ALL, rows);
+    // Where the rows end, so that it is not found anew for each piece.
+    if let Some((last, _)) = scan.cut(&snapshot, ALL, rows..=rows)? {
+        rest.last = last;
+    }
+    for pieces in (2..=pieces as u64).rev() {
+        let wanted = (left / pieces).max(1);
+        let Some((last, counted)) = scan.cut(&snapshot, rest, wanted..=wanted + wanted / 8)? else {
+            break;
+        };
+        ranges.push(IdRange {
+            first: rest.first,
+            last,
+        });
+        rest.first = after(last);
+        left = left.saturating_sub(counted);
+    }
+    ranges.push(IdRange {
+        last: ALL.last,
+        ..rest
+    });
+    Ok(ranges)
+}
+
+/// All ids.
+const ALL: IdRange = IdRange {
+    first: TermId::from_bits(0),
+    last: TermId::from_bits(u64::MAX),
+};
+
+fn after(id: TermId) -> TermId {
+    TermId::from_bits(id.to_bits().saturating_add(1))
+}
+
+/// A scan that is restricted.
+struct Scan<'a> {
+    plan: &'a Plan,
+    prefix: Vec<TermId>,
+}
+
+fn scans(plan: &Plan) -> Result<Vec<Scan<'_>>> {
+    let mut found = Vec::new();
+    let mut open = vec![plan];
+    while let Some(plan) = open.pop() {
+        match &plan.operator {
+            Operator::IndexScan {
+                pattern,
+                permutation,
+                prefix_length,
+                ..
+            } => found.push(Scan {
+                plan,
+                prefix: Layout::new(pattern, *permutation).prefix(*prefix_length)?,
+            }),
+            Operator::MergeJoin { left, right, .. } => open.extend([&**left, &**right]),
+            Operator::HashAggregate { input, .. } | Operator::Distinct(input) => open.push(input),
+            _ => open.extend(passed_through(plan)),
+        }
+    }
+    Ok(found)
+}
+
+impl Scan<'_> {
+    /// How many rows it has in a range, or more where graphs hide some.
+    fn count(&self, snapshot: &Snapshot, range: IdRange) -> Result<u64> {
+        let Operator::IndexScan {
+            pattern,
+            permutation,
+            ranges,
+            ..
+        } = &self.plan.operator
+        else {
+            return Ok(0);
+        };
+        let ranges = within(ranges, range);
+        if ranges.is_empty() {
+            return Ok(0);
+        }
+        let count = snapshot.count(*permutation, &self.prefix, &ranges, &pattern.graphs)?;
+        Ok(count.rows)
+    }
+
+    /// The smallest id up to which a range has `wanted` rows or more, or one up to which it has about as many,
+    /// and how many it has there; `None` if it takes all of the range.
+    fn cut(
+        &self,
+        snapshot: &Snapshot,
+        range: IdRange,
+        wanted: RangeInclusive<u64>,
+    ) -> Result<Option<(TermId, u64)>> {
+        let (mut low, mut high) = (range.first.to_bits(), range.last.to_bits());
+        let mut found = None;
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let last = TermId::from_bits(middle);
+            let first = range.first;
+            let rows = self.count(snapshot, IdRange { first, last })?;
+            if rows < *wanted.start() {
+                low = middle + 1;
+                continue;
+            }
+            found = Some((last, rows));
+            if wanted.contains(&rows) && wanted.start() != wanted.end() {
+                break;
+            }
+            high = middle;
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,347 @@
+//! Aggregates that several threads share give what one thread gives.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use stoa_planner::expression::{Aggregate, AggregateFunction, Expression};
+use stoa_planner::physical::{JoinKind, Operator, PatternTerm, Plan, QuadPattern, Variable};
+use stoa_quadstore::Snapshot;
+use stoa_terms::{GraphSet, Permutation, TermId};
+
+use super::super::parallel::morsels;
+use super::harness::*;
+use super::store::*;
+use crate::helpers::Helpers;
+use crate::{Error, Execution, QueryContext, Step};
+
+fn predicate(snapshot: &Snapshot, number: u8) -> TermId {
+    let term = oxrdf::Term::from(iri(100 + number));
+    let id = snapshot.term_id(term.as_ref()).unwrap();
+    id.unwrap_or(integer(99))
+}
+
+/// `?subject p ?object`, by subjects or by objects.
+fn scan(snapshot: &Snapshot, number: u8, by_object: bool, [s, o]: [u32; 2]) -> Plan {
+    let pattern = QuadPattern {
+        triple: [
+            PatternTerm::Variable(Variable(s)),
+            PatternTerm::Constant(predicate(snapshot, number)),
+            PatternTerm::Variable(Variable(o)),
+        ],
+        graphs: GraphSet::All,
+        graph_variable: None,
+    };
+    let operator = Operator::IndexScan {
+        pattern,
+        permutation: match by_object {
+            true => Permutation::Posg,
+            false => Permutation::Psog,
+        },
+        prefix_length: 1,
+        ranges: Vec::new(),
+    };
+    let columns = if by_object { [o, s] } else { [s, o] };
+    plan(operator, &columns)
+}
+
+fn merge_join(left: Plan, right: Plan, key: u32, columns: &[u32]) -> Plan {
+    let operator = Operator::MergeJoin {
+        left: Box::new(left),
+        right: Box::new(right),
+        key: Variable(key),
+        kind: JoinKind::Inner,
+    };
+    plan(operator, columns)
+}
+
+fn hash_join(left: Plan, right: Plan, key: u32, kind: JoinKind, columns: &[u32]) -> Plan {
+    let operator = Operator::HashJoin {
+        left: Box::new(left),
+        right: Box::new(right),
+        keys: variables(&[key]),
+        compatible: Vec::new(),
+        kind,
+    };
+    plan(operator, columns)
+}
+
+fn count(argument: Option<u32>, distinct: bool, output: u32) -> Aggregate {
+    Aggregate {
+        function: AggregateFunction::Count,
+        argument: argument.map(|variable| Expression::Variable(Variable(variable))),
+        distinct,
+        output: Variable(output),
+    }
+}
+
+fn group(input: Plan, keys: &[u32], aggregates: Vec<Aggregate>) -> Plan {
+    let outputs = aggregates.iter().map(|aggregate| aggregate.output.0);
+    let columns: Vec<u32> = keys.iter().copied().chain(outputs).collect();
+    let operator = Operator::HashAggregate {
+        input: Box::new(input),
+        keys: variables(keys),
+        aggregates,
+    };
+    plan(operator, &columns)
+}
+
+/// Plans that can be split, over variables 0 to 3.
+#[expect(clippy::too_many_lines, reason = "a list of plans")]
+fn inputs(snapshot: &Snapshot) -> [Plan; 10] {
+    let scan = |number, by_object, ends| scan(snapshot, number, by_object, ends);
+    let star = || {
+        let (one, two) = (scan(0, false, [0, 1]), scan(1, false, [0, 2]));
+        merge_join(one, two, 0, &[0, 1, 2])
+    };
+    let left = JoinKind::Left { condition: None };
+    let numbers: Vec<Row> = (1..6).map(|number| vec![integer(number)]).collect();
+    let looked_up = Operator::IndexNestedLoopJoin {
+        input: Box::new(scan(0, true, [0, 1])),
+        pattern: QuadPattern {
+            triple: [
+                PatternTerm::Variable(Variable(0)),
+                PatternTerm::Constant(predicate(snapshot, 1)),
+                PatternTerm::Variable(Variable(2)),
+            ],
+            graphs: GraphSet::All,
+            graph_variable: None,
+        },
+        permutation: Permutation::Psog,
+        key_length: 2,
+        kind: JoinKind::Inner,
+    };
+    [
+        scan(0, false, [0, 1]),
+        scan(0, true, [0, 1]),
+        star(),
+        plan(looked_up, &[0, 1, 2]),
+        hash_join(
+            star(),
+            scan(2, true, [3, 1]),
+            1,
+            JoinKind::Inner,
+            &[0, 1, 2, 3],
+        ),
+        hash_join(star(), scan(2, true, [3, 1]), 1, left, &[0, 1, 2, 3]),
+        hash_join(
+            scan(0, true, [0, 1]),
+            values(&[1], &numbers),
+            1,
+            JoinKind::Anti,
+            &[0, 1],
+        ),
+        // A hash join on either side of a merge join, and one within the other.
+        merge_join(
+            hash_join(
+                scan(0, false, [0, 1]),
+                values(&[1], &numbers),
+                1,
+                JoinKind::Semi,
+                &[0, 1],
+            ),
+            hash_join(
+                hash_join(
+                    scan(1, false, [0, 2]),
+                    scan(2, false, [3, 2]),
+                    2,
+                    JoinKind::Inner,
+                    &[0, 2],
+                ),
+                scan(0, false, [0, 3]),
+                0,
+                JoinKind::Semi,
+                &[0, 2],
+            ),
+            0,
+            &[0, 1, 2],
+        ),
+        group(star(), &[0, 1], vec![count(Some(2), true, 3)]),
+        plan(
+            Operator::Distinct(Box::new(scan(0, false, [0, 1]))),
+            &[0, 1],
+        ),
+    ]
+}
+
+/// Aggregates, and others that need no order, over all of these.
+fn plans(snapshot: &Snapshot) -> Vec<Plan> {
+    let mut plans = Vec::new();
+    for input in inputs(snapshot) {
+        assert!(morsels::variable(&input).is_some(), "{input:?}");
+        let counts = || vec![count(None, false, 7), count(Some(1), true, 8)];
+        plans.push(group(input.clone(), &[], counts()));
+        plans.push(group(input.clone(), &[1], counts()));
+        plans.push(group(
+            input.clone(),
+            &[0, 1],
+            vec![count(Some(0), false, 7)],
+        ));
+        plans.push(input.clone());
+        let project = plan(Operator::Project(Box::new(input)), &[1]);
+        plans.push(plan(Operator::Distinct(Box::new(project)), &[1]));
+    }
+    plans
+}
+
+fn context_of(
+    snapshot: &Snapshot,
+    batch_rows: usize,
+    helpers: Option<&Arc<Helpers>>,
+) -> Arc<QueryContext> {
+    let mut settings = settings(batch_rows, 1 << 30);
+    settings.parallel_rows_min = 0;
+    settings.helpers = helpers.map(Arc::clone);
+    Arc::new(QueryContext::new(snapshot.clone(), settings))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn helpers_change_no_answer(
+        quads in proptest::collection::vec([0..12_u8, 0..3_u8, 0..12_u8, 0..2_u8], 1..80),
+    ) {
+        let snapshot = numbered(&quads);
+        let helpers = Arc::new(Helpers::new(2));
+        for plan in plans(&snapshot) {
+            let run = |batch_rows, helpers| {
+                let context = context_of(&snapshot, batch_rows, helpers);
+                let (rows, profile) = try_run(&query(plan.clone()), context).unwrap();
+                assert_eq!(profile[0].rows_out, rows.len() as u64);
+                sorted(rows)
+            };
+            let alone = run(1024, None);
+            prop_assert_eq!(&run(1024, Some(&helpers)), &alone, "{:?}", plan);
+            prop_assert_eq!(&run(3, Some(&helpers)), &alone, "{:?}", plan);
+        }
+    }
+
+    #[test]
+    fn morsels_are_the_whole(
+        quads in proptest::collection::vec([0..30_u8, 0..2_u8, 0..30_u8, 0..2_u8], 1..80),
+        pieces in 1..12_usize,
+        by_object: bool,
+    ) {
+        let snapshot = numbered(&quads);
+        let whole = scan(&snapshot, 0, by_object, [0, 1]);
+        let ranges = morsels::split(&whole, pieces, &snapshot).unwrap();
+        prop_assert!(ranges.len() <= pieces);
+        prop_assert_eq!(ranges[0].first.to_bits(), 0);
+        prop_assert_eq!(ranges.last().unwrap().last.to_bits(), u64::MAX);
+        for pair in ranges.windows(2) {
+            prop_assert_eq!(pair[0].last.to_bits() + 1, pair[1].first.to_bits());
+        }
+        let rows_of = |plan: &Plan| {
+            let context = context_on(&snapshot, 1024);
+            try_run(&query(plan.clone()), context).unwrap().0
+        };
+        let parts = ranges.iter().map(|range| rows_of(&morsels::restricted(&whole, *range)));
+        prop_assert_eq!(parts.flatten().collect::<Vec<_>>(), rows_of(&whole));
+    }
+}
+
+/// Many quads of one predicate, so that helpers have time to come.
+fn many() -> Snapshot {
+    let quads: Vec<Quad> = (0..20_000_i64)
+        .map(|number| {
+            let subject = oxrdf::NamedNode::new_unchecked(format!("http://example.com/s{number}"));
+            let object = oxrdf::Literal::from(number % 7);
+            ([subject.into(), iri(100).into(), object.into()], None)
+        })
+        .collect();
+    store(&quads)
+}
+
+#[test]
+fn morsels_are_of_about_one_size() {
+    let snapshot = many();
+    let whole = scan(&snapshot, 0, false, [0, 1]);
+    let ranges = morsels::split(&whole, 16, &snapshot).unwrap();
+    assert_eq!(ranges.len(), 16);
+    for range in ranges {
+        let part = query(morsels::restricted(&whole, range));
+        let (rows, _) = try_run(&part, context_on(&snapshot, 1024)).unwrap();
+        assert!((1_000..1_600).contains(&rows.len()), "{} rows", rows.len());
+    }
+}
+
+#[test]
+fn helpers_do_their_part() {
+    let snapshot = many();
+    let grouped = group(
+        scan(&snapshot, 0, false, [0, 1]),
+        &[1],
+        vec![count(Some(0), true, 7)],
+    );
+    let helpers = Arc::new(Helpers::new(2));
+    let mut settings = settings(1024, 1 << 30);
+    settings.slice_ns = 1;
+    settings.parallel_rows_min = 0;
+    settings.helpers = Some(helpers);
+    let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
+    let mut execution = Execution::new(&query(grouped.clone()), context).unwrap();
+    // Only as far as to the offer: nobody but helpers reads what comes then.
+    let rows_read = |execution: &Execution| execution.profile()[1].rows_out;
+    while rows_read(&execution) == 0 {
+        assert!(matches!(execution.next(), Ok(Step::Yield)));
+    }
+    let mut waited = 0;
+    while rows_read(&execution) < 18_000 {
+        waited += 1;
+        assert!(waited < 60_000, "no helper came in a minute");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    loop {
+        match execution.next().unwrap() {
+            Step::Batch(batch) => {
+                rows.extend((0..batch.rows).map(|row| vec![batch.get(0, row), batch.get(1, row)]))
+            }
+            Step::Yield => (),
+            Step::Done => break,
+        }
+    }
+    let alone = try_run(&query(grouped), context_of(&snapshot, 1024, None)).unwrap();
+    assert_eq!(sorted(rows), sorted(alone.0));
+}
+
+#[test]
+fn an_error_of_any_thread_ends_the_query() {
+    let snapshot = many();
+    let grouped = group(
+        scan(&snapshot, 0, false, [0, 1]),
+        &[1],
+        vec![count(Some(0), true, 7)],
+    );
+    let mut settings = settings(1024, 200 << 10);
+    settings.parallel_rows_min = 0;
+    settings.helpers = Some(Arc::new(Helpers::new(3)));
+    let context = Arc::new(QueryContext::new(snapshot, settings));
+    let error = try_run(&query(grouped), context).unwrap_err();
+    assert!(matches!(error, Error::MemoryExceeded { .. }), "{error:?}");
+}
+
+#[test]
+fn a_query_that_is_dropped_lets_its_helpers_go() {
+    let snapshot = many();
+    let grouped = group(
+        scan(&snapshot, 0, false, [0, 1]),
+        &[0],
+        vec![count(None, false, 7)],
+    );
+    let helpers = Arc::new(Helpers::new(2));
+    let mut settings = settings(16, 1 << 30);
+    settings.slice_ns = 1;
+    settings.parallel_rows_min = 0;
+    settings.helpers = Some(Arc::clone(&helpers));
+    let memory = settings.memory.clone();
+    let context = Arc::new(QueryContext::new(snapshot, settings));
+    let mut execution = Execution::new(&query(grouped), context).unwrap();
+    while execution.profile()[1].rows_out == 0 {
+        execution.next().unwrap();
+    }
+    drop(execution);
+    // Waits for the threads.
+    drop(Arc::into_inner(helpers));
+    assert_eq!(memory.used(), 0);
+}
