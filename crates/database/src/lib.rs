@@ -96,13 +96,16 @@ pub use options::{
 };
 pub use oxrdf;
 pub use patch::Patch;
-pub use query::{CancelHandle, Query, QueryKind, QueryResult, Solution, Solutions, Triples};
+pub use query::{
+    Analysis, CancelHandle, Query, QueryKind, QueryResult, Solution, Solutions, Triples,
+};
 pub use runtime::{Clock, Runtime, SystemClock, machine_memory_bytes};
 pub use state::State;
 pub use statements::{StatementGraphs, StatementPattern};
 pub use stoa_executor::pool::{
     PoolFull, PoolLimits, Progress as TaskProgress, Task, TaskStream, WorkerPool,
 };
+pub use stoa_executor::{Batch, Step};
 pub use stoa_storage::nonblocking;
 pub use transaction::{ChangeCounts, CommitSummary, Transaction, TransactionOptions};
 pub use update::{SubmittedUpdate, UpdateSummary};

@@ -166,6 +166,8 @@ pub struct QueryOptions {
     /// How many rows the planner must expect of operators that can be shared for several threads to share
     /// them; by default the executor's choice.
     pub parallel_rows_min: Option<u64>,
+    /// Whether the time of each operator is taken, for [`crate::Query::analysis`].
+    pub timed: bool,
     /// Turns off all rewriting and join ordering; for tests.
     pub naive: bool,
     /// The join method that is taken wherever it can be; for tests.
@@ -187,6 +189,7 @@ impl Default for QueryOptions {
             notes: true,
             batch_rows: None,
             parallel_rows_min: None,
+            timed: false,
             naive: false,
             force_join: None,
             cancel: CancelHandle::new(),

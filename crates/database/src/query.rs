@@ -4,6 +4,7 @@
 //! spargebra, planned with the counts of a snapshot, and run by the executor over the same snapshot.
 
 mod advice;
+mod analysis;
 mod backtracking;
 mod bindings;
 mod notes;
@@ -32,6 +33,7 @@ use stoa_planner::{PlannerOptions, QueryPlan, Stop};
 use stoa_quadstore::Snapshot;
 use stoa_storage::nonblocking;
 
+pub use analysis::Analysis;
 pub use solutions::{QueryResult, Solution, Solutions, Triples};
 pub(crate) use update::{Modify, Operation, Transfer, TransferKind, with_request};
 
@@ -105,6 +107,9 @@ pub struct Query {
     context: Arc<QueryContext>,
     /// The stack that this needs, where the usual one may not do.
     stack_bytes: Option<usize>,
+    planning: Duration,
+    /// How long it was at work, if it is timed.
+    running_ns: u64,
 }
 
 struct Running {
@@ -176,12 +181,36 @@ impl Query {
     /// The plan as a tree of text.
     #[must_use]
     pub fn explain(&self) -> String {
+        self.analysis().map_or_else(
+            |error| error.to_string(),
+            |analysis| {
+                Analysis {
+                    operators: None,
+                    ..analysis
+                }
+                .to_string()
+            },
+        )
+    }
+
+    /// The plan, with what its operators have done so far if [`QueryOptions::timed`] is on.
+    ///
+    /// # Errors
+    /// If there is no thread for a plan that is deep.
+    pub fn analysis(&self) -> Result<Analysis> {
         let Some(running) = &self.running else {
-            return String::new();
+            return Err(Error::Internal("a query that has ended".to_owned()));
         };
+        let timed = self.context.settings().timed;
         let plan = &running.plan;
         let explain = || Ok(stoa_planner::explain(plan));
-        stack::run(self.stack_bytes, explain).unwrap_or_default()
+        Ok(Analysis {
+            plan: stack::run(self.stack_bytes, explain)?,
+            operators: timed.then(|| running.execution.profile()),
+            planning: self.planning,
+            running: Duration::from_nanos(self.running_ns),
+            rows_read: self.rows_read(),
+        })
     }
 
     /// Works for some milliseconds at most; where it waits for another endpoint, this thread sleeps a
@@ -215,7 +244,14 @@ impl Query {
         let Some(running) = &mut self.running else {
             return Err(Error::Internal("a query that has ended".to_owned()));
         };
-        stack::run(self.stack_bytes, || step(&mut running.execution))
+        let settings = self.context.settings();
+        if !settings.timed {
+            return stack::run(self.stack_bytes, || step(&mut running.execution));
+        }
+        let begun_ns = settings.clock.now_ns();
+        let outcome = stack::run(self.stack_bytes, || step(&mut running.execution));
+        self.running_ns += settings.clock.now_ns().saturating_sub(begun_ns);
+        outcome
     }
 
     /// When its time is up, on the clock of [`Runtime::executor_clock`], in nanoseconds.
@@ -390,6 +426,7 @@ fn plan(
     // What planning read is not the query's.
     let context = Arc::new(QueryContext::new(snapshot.counted(), settings));
     let execution = Execution::new(&plan, Arc::clone(&context))?;
+    let planned_ns = context.settings().clock.now_ns();
     let (kind, variables) = match execution.shape() {
         stoa_executor::Shape::Solutions(names) => (
             QueryKind::Solutions,
@@ -405,6 +442,8 @@ fn plan(
         stack_bytes,
         running: Some(Running { plan, execution }),
         context,
+        planning: Duration::from_nanos(planned_ns.saturating_sub(started_ns)),
+        running_ns: 0,
     })
 }
 
@@ -417,6 +456,7 @@ fn settings(runtime: &Runtime, clock: Arc<dyn Clock>, options: &QueryOptions) ->
         runtime.random(),
     );
     settings.cancel = options.cancel.flag();
+    settings.timed = options.timed;
     if let Some(rows) = options.batch_rows {
         settings.batch_rows = rows.max(1);
         settings.lookup_rows_max = settings.batch_rows;

@@ -56,6 +56,8 @@ pub struct QuerySettings {
     /// How far the input of a vectored look-up may grow when larger batches promise better
     /// locality, in rows.
     pub lookup_rows_max: usize,
+    /// Whether the time of each operator is taken.
+    pub timed: bool,
     /// How long operators go on before they give the thread back, in nanoseconds.
     pub slice_ns: u64,
     /// What asks the endpoints of SERVICE; without it such queries are refused.
@@ -81,6 +83,7 @@ impl QuerySettings {
             batch_rows: BATCH_ROWS,
             lookup_rows_max: LOOKUP_ROWS_MAX,
             slice_ns: SLICE_NS,
+            timed: false,
             services: None,
             helpers: None,
             parallel_rows_min: PARALLEL_ROWS_MIN,

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use stoa_planner::physical::{Operator, Plan};
 
@@ -22,6 +23,8 @@ pub struct OperatorProfile {
     pub rows_out: u64,
     /// How often it was called.
     pub calls: u64,
+    /// How long it was at work with its inputs, on all threads together; zero if nobody asked for that.
+    pub time: Duration,
 }
 
 /// The counters of one operator.
@@ -30,6 +33,7 @@ pub(crate) struct Counters {
     rows_in: AtomicU64,
     rows_out: AtomicU64,
     calls: AtomicU64,
+    time_ns: AtomicU64,
 }
 
 impl Counters {
@@ -40,6 +44,10 @@ impl Counters {
     pub(crate) fn add_call(&self, rows_out: usize) {
         self.rows_out.fetch_add(rows_out as u64, Ordering::Relaxed);
         self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_time(&self, time_ns: u64) {
+        self.time_ns.fetch_add(time_ns, Ordering::Relaxed);
     }
 }
 
@@ -83,6 +91,7 @@ impl Profile {
                 rows_in: counters.rows_in.load(Ordering::Relaxed),
                 rows_out: counters.rows_out.load(Ordering::Relaxed),
                 calls: counters.calls.load(Ordering::Relaxed),
+                time: Duration::from_nanos(counters.time_ns.load(Ordering::Relaxed)),
             })
             .collect()
     }

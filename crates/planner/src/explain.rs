@@ -1,6 +1,6 @@
 //! EXPLAIN: a plan as a tree of text, one operator a line, inputs indented below it.
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use oxrdf::Term;
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId, inline};
@@ -16,17 +16,82 @@ use crate::physical::{
 };
 use crate::query::is_made_up;
 
-/// A plan as a tree of text: each operator with its arguments and expected rows.
+/// What a query gives, and its operators.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Explanation {
+    /// The form of the query with its variables, such as `select ?a ?b`.
+    pub form: String,
+    /// The operators, each before its inputs, the left one first.
+    pub operators: Vec<ExplainedOperator>,
+}
+
+/// An operator of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExplainedOperator {
+    /// How many stand above it.
+    pub depth: usize,
+    /// Its name and arguments.
+    pub text: String,
+    /// How many rows the planner expects.
+    pub estimated_rows: f64,
+    /// The variables, with `?`, that its solutions are sorted by.
+    pub sorted_by: Vec<String>,
+}
+
+/// Explains a plan.
 #[must_use]
-pub fn explain(plan: &QueryPlan) -> String {
+pub fn explain(plan: &QueryPlan) -> Explanation {
     let mut printer = Printer {
         names: &plan.variable_names,
         readings: &plan.readings,
         text: String::new(),
     };
     printer.form(&plan.form);
-    printer.tree(&plan.root);
-    printer.text
+    let form = std::mem::take(&mut printer.text);
+    let mut operators = Vec::new();
+    // Without recursion, since plans may be deep.
+    let mut stack = vec![(&plan.root, 0)];
+    while let Some((plan, depth)) = stack.pop() {
+        printer.operator(plan);
+        let text = std::mem::take(&mut printer.text);
+        let sorted_by = plan.sorted_by.iter().map(|variable| {
+            printer.list("", &[*variable]);
+            std::mem::take(&mut printer.text)
+        });
+        operators.push(ExplainedOperator {
+            depth,
+            text,
+            estimated_rows: plan.estimated_rows,
+            sorted_by: sorted_by.collect(),
+        });
+        let inputs = plan.inputs();
+        stack.extend(inputs.into_iter().rev().map(|input| (input, depth + 1)));
+    }
+    Explanation { form, operators }
+}
+
+/// A tree of text: each operator in a line of its own with its arguments and expected rows.
+impl fmt::Display for Explanation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.form)?;
+        self.operators
+            .iter()
+            .try_for_each(|operator| writeln!(f, "{operator}"))
+    }
+}
+
+/// Its line in the tree.
+impl fmt::Display for ExplainedOperator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for _ in 0..(self.depth + 1).min(60) {
+            f.write_str("  ")?;
+        }
+        write!(f, "{}  rows={}", self.text, rounded(self.estimated_rows))?;
+        if !self.sorted_by.is_empty() {
+            write!(f, " sorted {}", self.sorted_by.join(" "))?;
+        }
+        Ok(())
+    }
 }
 
 struct Printer<'a> {
@@ -57,29 +122,9 @@ impl<'a> Printer<'a> {
                 }
             }
         }
-        self.text.push('\n');
     }
 
-    /// Prints a tree without recursion, since plans may be deep.
-    fn tree(&mut self, root: &'a Plan) {
-        let mut stack = vec![(root, 1_usize)];
-        while let Some((plan, depth)) = stack.pop() {
-            for _ in 0..depth.min(60) {
-                self.text.push_str("  ");
-            }
-            self.operator(plan);
-            self.put(format_args!("  rows={}", rounded(plan.estimated_rows)));
-            if !plan.sorted_by.is_empty() {
-                self.text.push_str(" sorted");
-                self.list(" ", &plan.sorted_by);
-            }
-            self.text.push('\n');
-            let inputs = plan.inputs();
-            stack.extend(inputs.into_iter().rev().map(|input| (input, depth + 1)));
-        }
-    }
-
-    fn put(&mut self, arguments: std::fmt::Arguments<'_>) {
+    fn put(&mut self, arguments: fmt::Arguments<'_>) {
         // Writing to a string cannot fail.
         let _ = self.text.write_fmt(arguments);
     }

@@ -25,7 +25,7 @@ mod variable_set;
 
 pub use crate::access_path::FEW_LOOKUPS;
 pub use crate::error::Error;
-pub use crate::explain::explain;
+pub use crate::explain::{ExplainedOperator, Explanation, explain};
 pub use crate::nesting::{Size, Visit, check_nesting, query_size, stack_bytes, walk_into};
 pub use crate::physical::QueryPlan;
 pub use crate::query::plan;

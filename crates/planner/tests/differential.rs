@@ -492,7 +492,7 @@ fn plans_give_what_the_specification_says() {
                 interpret::run(&planned.root, &store, &[])
             }))
             .unwrap_or_else(|_| {
-                let plan = explain(&planned);
+                let plan = explain(&planned).to_string();
                 panic!("a promise is broken: case {case}, seed {seed}, {name}:\n{text}\n{plan}")
             });
             let actual = table(rows.into_iter().map(|row| {

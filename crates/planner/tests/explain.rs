@@ -154,7 +154,7 @@ fn explained(text: &str) -> String {
         .parse_query(&format!("{PREFIXES}{text}"))
         .expect("a valid query");
     match plan(&query, &options, &Catalogue::default()) {
-        Ok(plan) => explain(&plan),
+        Ok(plan) => explain(&plan).to_string(),
         Err(error) => format!("error: {error}\n"),
     }
 }

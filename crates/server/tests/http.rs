@@ -49,6 +49,42 @@ fn queries_are_answered_in_the_format_that_is_asked_for() {
 }
 
 #[test]
+fn plans_are_told_and_what_came_of_them() {
+    let (server, _folder) = serve(3);
+    let path =
+        |asked: &str| format!("GET /sparql?query=SELECT+*%7B%3Fs+%3Fp+%3Fo%7D&{asked} HTTP/1.1");
+    let plan = server.ask(&path("explain"), "");
+    assert!(
+        plan.contains("text/plain") && plan.contains("index_scan"),
+        "{plan}"
+    );
+    assert!(!plan.contains("actual="), "{plan}");
+    let analyzed = server.ask(&path("explain=analyze"), "");
+    assert!(analyzed.contains("actual=3 ms="), "{analyzed}");
+    let accept = "\r\nAccept: application/json";
+    let json = server.ask(&format!("{}{accept}", path("explain=analyze")), "");
+    assert!(
+        json.contains("application/json") && json.contains("\"rows\":3"),
+        "{json}"
+    );
+    let json = server.ask(&path("explain=plan&format=json"), "");
+    assert!(
+        json.contains("\"estimated_rows\":3.0") && !json.contains("\"rows\""),
+        "{json}"
+    );
+    let wrong = server.ask(&path("explain=plain"), "");
+    assert!(
+        wrong.starts_with("HTTP/1.1 400") && wrong.contains("plan or analyze"),
+        "{wrong}"
+    );
+    let late = server.ask(&path("explain=analyze&timeout=0.000000001"), "");
+    assert!(
+        late.starts_with("HTTP/1.1 503") || late.starts_with("HTTP/1.1 504"),
+        "{late}"
+    );
+}
+
+#[test]
 fn responses_say_how_long_they_took() {
     let (server, _folder) = serve(2);
     let update = "POST /sparql HTTP/1.1\r\nContent-Type: application/sparql-update";

@@ -152,6 +152,7 @@ fn options(help: &str) -> BTreeSet<String> {
     help.lines()
         .filter(|line| line.starts_with("  ") && line.trim_start().starts_with('-'))
         .filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")))
+        .filter_map(|word| word.split('[').next())
         .map(str::to_owned)
         .collect()
 }
@@ -415,6 +416,20 @@ fn the_options_of_query_and_dump() {
     assert_eq!(text(&relative.stdout), "o\r\no\r\n");
     let explained = query(folder, &["--explain", "ASK { ?s ?p ?o }"]);
     assert!(text(&explained.stdout).contains("index_scan"));
+    let some = "SELECT ?s { ?s ?p ?o } ORDER BY ?s LIMIT 2";
+    let union = ["--default-graph", "union"];
+    let analyzed = query(folder, &[&union[..], &["--explain=analyze", some]].concat());
+    let analyzed = text(&analyzed.stdout);
+    assert!(analyzed.contains("actual=2 ms="), "{analyzed}");
+    assert!(analyzed.contains(" 3001 rows read"), "{analyzed}");
+    let json = ["--explain=analyze", "--format", "json", some];
+    let json = query(folder, &[&union[..], &json].concat());
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!(json["operators"][0]["rows"], 2);
+    assert_eq!(json["rows_read"], 3001);
+    assert!(json["running_ms"].as_f64().unwrap() > 0.0);
+    let wrong = query(folder, &["--explain=plain", some]);
+    assert_failed(&wrong, 2, &["plain", "plan, analyze"]);
 
     let slow = query(
         folder,

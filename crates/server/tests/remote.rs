@@ -73,6 +73,7 @@ fn what_a_server_answers_is_what_a_folder_gives() {
             "ASK { <s> <p> ?o }",
         ],
         vec!["query", "--explain", select],
+        vec!["query", "--explain", "--format", "json", select],
         vec!["dump"],
         vec!["dump", "--at", "1"],
         vec!["log"],

@@ -79,6 +79,18 @@ pub(crate) struct Node {
 
 impl Node {
     pub(crate) fn next(&mut self, context: &QueryContext) -> Result<Step> {
+        if !context.settings().timed {
+            return self.advance(context);
+        }
+        let clock = &context.settings().clock;
+        let begun_ns = clock.now_ns();
+        let step = self.advance(context);
+        let spent_ns = clock.now_ns().saturating_sub(begun_ns);
+        self.counters.add_time(spent_ns);
+        step
+    }
+
+    fn advance(&mut self, context: &QueryContext) -> Result<Step> {
         let Some(operator) = &mut self.operator else {
             return Ok(Step::Done);
         };

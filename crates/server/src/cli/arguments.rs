@@ -338,9 +338,24 @@ pub(super) struct Query {
     pub(super) at: Option<Moment>,
     #[command(flatten)]
     pub(super) limits: QueryLimits,
-    /// Show the plan instead of running it
-    #[arg(long)]
-    pub(super) explain: bool,
+    /// Show the plan instead of the answer; with =analyze run the query, and show how many rows came of
+    /// each operator and how long it took with its inputs. As JSON with --format json
+    #[arg(
+        long,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "plan",
+        hide_possible_values = true
+    )]
+    pub(super) explain: Option<Explain>,
+}
+
+/// What is shown of a query instead of its answer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum Explain {
+    Plan,
+    Analyze,
 }
 
 #[derive(Args, Debug)]

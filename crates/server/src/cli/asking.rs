@@ -12,7 +12,7 @@ use hyper::header::HeaderMap;
 use serde_json::Value;
 use stoa_database::{DumpFormat, Error, Place, UpdateSummary};
 
-use super::arguments::{DefaultGraph, Diff, Dump, Log, Query, QueryLimits, Update};
+use super::arguments::{DefaultGraph, Diff, Dump, Explain, Log, Query, QueryLimits, Update};
 use super::history::{list_format, say_compared, say_listed};
 use super::output::say;
 use super::remote::Remote;
@@ -53,9 +53,10 @@ impl Remote<'_> {
         parameters.extend(arguments.at.map(|at| ("at", at.to_string())));
         let format = arguments.format.map(|format| format.to_string());
         parameters.extend(format.map(|format| ("format", format)));
-        if arguments.explain {
-            parameters.push(("explain", "true".to_owned()));
-        }
+        parameters.extend(arguments.explain.map(|explain| match explain {
+            Explain::Plan => ("explain", "plan".to_owned()),
+            Explain::Analyze => ("explain", "analyze".to_owned()),
+        }));
         // As for a folder: a table and Turtle for people, TSV and N-Triples for programs.
         let accept = match std::io::stdout().is_terminal() {
             true => "text/plain, text/turtle",

@@ -10,10 +10,10 @@ use anyhow::Context as _;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{
     CancelHandle, Database, GraphFormat, OpenOptions, QueryKind, QueryOptions, Runtime,
-    RuntimeOptions,
+    RuntimeOptions, Step,
 };
 
-use super::arguments::{DefaultGraph, Query};
+use super::arguments::{self, DefaultGraph, Explain};
 use super::commands::folder;
 use super::output::say;
 use super::remote::Remote;
@@ -22,7 +22,10 @@ use crate::memory::{exceeded, reservable};
 /// Output is handed to the operating system in pieces of about this size.
 const WRITE_BYTES: usize = 1 << 16;
 
-pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+pub(super) fn query(
+    arguments: arguments::Query,
+    interrupted: &Arc<AtomicBool>,
+) -> anyhow::Result<ExitCode> {
     let text = match (&arguments.query, &arguments.file) {
         (Some(text), _) => text.clone(),
         (None, Some(path)) => read_text(path, "a query")?,
@@ -47,6 +50,7 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
         timeout: arguments.limits.timeout,
         default_graph_union: arguments.limits.default_graph == DefaultGraph::Union,
         cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
+        timed: arguments.explain == Some(Explain::Analyze),
         ..QueryOptions::default()
     };
     let query = database
@@ -56,9 +60,12 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
         say(&note.to_string());
     }
     let mut stdout = std::io::stdout().lock();
-    if arguments.explain {
+    if let Some(explain) = arguments.explain {
+        let json = arguments.format == Some(ResultFormat::Solutions(SolutionsFormat::Json));
+        let shown = explained(query, explain, json);
+        let shown = shown.map_err(|error| with_memory(error, arguments.limits.memory))?;
         stdout
-            .write_all(query.explain().as_bytes())
+            .write_all(shown.as_bytes())
             .context("cannot write to standard output")?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -84,6 +91,20 @@ pub(super) fn query(arguments: Query, interrupted: &Arc<AtomicBool>) -> anyhow::
     }
     stdout.flush().context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The plan of a query, after running it if that is wanted.
+fn explained(
+    mut query: stoa_database::Query,
+    explain: Explain,
+    json: bool,
+) -> stoa_database::Result<String> {
+    while explain == Explain::Analyze && query.next()? != Step::Done {}
+    let analysis = query.analysis()?;
+    Ok(match json {
+        true => format!("{}\n", analysis.to_json()),
+        false => analysis.to_string(),
+    })
 }
 
 /// Names the memory that was given, if that is what an error is about.

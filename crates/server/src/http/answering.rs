@@ -12,7 +12,7 @@ use stoa_database::oxrdf::NamedNode;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{
     CancelHandle, Database, Dump, Error, GraphFormat, Note, Patch, Query, QueryKind, QueryOptions,
-    Task, TaskProgress, TaskStream, nonblocking,
+    Step, Task, TaskProgress, TaskStream, nonblocking,
 };
 
 use super::accept::negotiate;
@@ -21,7 +21,7 @@ use super::description::Description;
 use super::encoding::{Coding, ENCODED_BYTES_MIN, Encoder};
 use super::memento::Asked;
 use super::notes;
-use super::parameters::Parameters;
+use super::parameters::{Explain, Parameters};
 use super::problem::Problem;
 use super::rdf4j::OpenTransaction;
 use crate::memory::exceeded;
@@ -55,6 +55,8 @@ pub(super) enum Work {
     Patch(Box<Patch>),
     Commits(Box<CommitAnswer>),
     Description(Box<Description>),
+    /// A query that is run to tell what its operators do, and whether that is to be JSON.
+    Analyze(Box<Query>, bool),
     /// A text that is there as a whole.
     Text(String),
 }
@@ -83,8 +85,8 @@ pub(super) struct QueryRequest {
     pub(super) source: QuerySource,
     /// Which state is asked; not for one of a transaction.
     pub(super) asked: Asked,
-    /// Whether the plan is wanted instead of the answer.
-    pub(super) explain: bool,
+    /// What is wanted instead of the answer.
+    pub(super) explain: Option<Explain>,
     pub(super) text: String,
     pub(super) options: QueryOptions,
     pub(super) format: Option<ResultFormat>,
@@ -130,6 +132,42 @@ impl QueryRequest {
     }
 }
 
+impl QueryRequest {
+    /// What is to be done with a query that is planned, and what kind of document comes of it.
+    fn work(&self, query: Query) -> Result<(Work, &'static str), Problem> {
+        let Some(explain) = self.explain else {
+            let format = choose_format(query.kind(), self)?;
+            let content_type = match format {
+                ResultFormat::Solutions(format) => format.content_type(),
+                ResultFormat::Graph(format) => graph_content_type(format),
+            };
+            let answer = Answer::new(query, format)?;
+            return Ok((Work::Answer(Box::new(answer)), content_type));
+        };
+        let json = match self.format {
+            Some(format) => format == ResultFormat::Solutions(SolutionsFormat::Json),
+            None => negotiate(
+                self.accept.as_deref(),
+                &[
+                    ("text/plain", false),
+                    ("application/json", true),
+                    ("application/sparql-results+json", false),
+                ],
+            )
+            .unwrap_or(false),
+        };
+        let work = match (explain, json) {
+            (Explain::Analyze, _) => Work::Analyze(Box::new(query), json),
+            (Explain::Plan, true) => Work::Text(line(&query.analysis()?.to_json())),
+            (Explain::Plan, false) => Work::Text(query.explain()),
+        };
+        Ok(match json {
+            true => (work, "application/json"),
+            false => (work, "text/plain; charset=utf-8"),
+        })
+    }
+}
+
 impl Work {
     /// Whether the thread that has read the request may begin it.
     pub(super) fn may_begin(&self) -> bool {
@@ -171,6 +209,20 @@ impl AnswerTask {
             Work::Dump(dump) => Ok(more(dump.step(&mut self.plain)?)),
             Work::Patch(patch) => Ok(more(patch.step(&mut self.plain)?)),
             Work::Commits(commits) => Ok(more(commits.step(&mut self.plain)?)),
+            Work::Analyze(query, json) => {
+                match query.poll(waker)? {
+                    Poll::Ready(Step::Done) => {
+                        let analysis = query.analysis()?;
+                        self.work = Work::Text(match json {
+                            true => line(&analysis.to_json()),
+                            false => analysis.to_string(),
+                        });
+                    }
+                    Poll::Ready(_) => (),
+                    Poll::Pending => return Ok(TaskProgress::Asleep(query.deadline_ns())),
+                }
+                Ok(TaskProgress::More)
+            }
             Work::Text(text) => {
                 self.plain.extend_from_slice(text.as_bytes());
                 Ok(TaskProgress::Done)
@@ -195,19 +247,7 @@ impl AnswerTask {
                 for note in notes::header_values(&self.notes) {
                     headers.append(notes::STOA_NOTE, note);
                 }
-                let (work, content_type) = if request.explain {
-                    (Work::Text(query.explain()), "text/plain; charset=utf-8")
-                } else {
-                    let format = choose_format(query.kind(), request)?;
-                    let content_type = match format {
-                        ResultFormat::Solutions(format) => format.content_type(),
-                        ResultFormat::Graph(format) => graph_content_type(format),
-                    };
-                    (
-                        Work::Answer(Box::new(Answer::new(query, format)?)),
-                        content_type,
-                    )
-                };
+                let (work, content_type) = request.work(query)?;
                 let before = std::mem::replace(&mut self.work, work);
                 if let (Work::Prepare(request), true) = (before, nonblocking::is_on()) {
                     self.request = Some(request);
@@ -220,6 +260,10 @@ impl AnswerTask {
             }
         }
     }
+}
+
+fn line(text: &str) -> String {
+    format!("{text}\n")
 }
 
 const fn more(more: bool) -> TaskProgress {
@@ -366,6 +410,7 @@ pub(super) fn options(
             .unwrap_or(settings.default_graph_union),
         default_graphs: parameters.default_graphs.clone(),
         named_graphs: parameters.named_graphs.clone(),
+        timed: parameters.explain == Some(Explain::Analyze),
         cancel,
         ..QueryOptions::default()
     }

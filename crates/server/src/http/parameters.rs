@@ -37,14 +37,36 @@ pub(crate) struct Parameters {
     /// Whether what reads without a dataset of its own reads all graphs together; by default as the server
     /// was told.
     pub(crate) default_graph_union: Option<bool>,
-    /// Whether the plan of a query is wanted instead of its answer.
-    pub(crate) explain: bool,
+    /// What is wanted of a query instead of its answer.
+    pub(crate) explain: Option<Explain>,
     /// The graph that takes what an update adds to the default graph.
     pub(crate) insert_graphs: Vec<String>,
     /// The graphs from which goes what an update removes from the default graph.
     pub(crate) remove_graphs: Vec<String>,
     /// How much was sent, in bytes.
     pub(crate) bytes: usize,
+}
+
+/// What is told of a query.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Explain {
+    /// Its plan, without running it.
+    Plan,
+    /// Its plan, and what the operators did when it was run.
+    Analyze,
+}
+
+impl Explain {
+    fn of(value: &str) -> Result<Option<Self>, Problem> {
+        match value {
+            "false" => Ok(None),
+            "" | "true" | "plan" => Ok(Some(Self::Plan)),
+            "analyze" => Ok(Some(Self::Analyze)),
+            _ => Err(Problem::bad_request(
+                "the parameter explain is plan or analyze",
+            )),
+        }
+    }
 }
 
 impl Parameters {
@@ -97,7 +119,7 @@ impl Parameters {
                         }
                     });
                 }
-                "explain" => self.explain = value != "false",
+                "explain" => self.explain = Explain::of(&value)?,
                 "insert-graph-uri" => self.insert_graphs.push(value),
                 "remove-graph-uri" => self.remove_graphs.push(value),
                 "format" => self.format = Some(value),

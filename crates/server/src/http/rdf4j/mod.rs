@@ -236,7 +236,7 @@ async fn table(
     let work = Work::Prepare(Box::new(QueryRequest {
         source: QuerySource::Database(request.database.clone()),
         asked,
-        explain: false,
+        explain: None,
         is_short: query.len() <= SHORT_BYTES,
         text: query,
         options: QueryOptions {

@@ -1,0 +1,99 @@
+//! EXPLAIN and EXPLAIN ANALYZE: the plan of a query, and what its operators did.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+use stoa_executor::OperatorProfile;
+use stoa_planner::Explanation;
+
+/// The plan of a query, and what became of it as far as it was run.
+///
+/// [`Display`](fmt::Display) gives a tree of text, [`Analysis::to_json`] an object.
+#[derive(Clone, Debug)]
+pub struct Analysis {
+    pub(super) plan: Explanation,
+    /// What the operators did, in the order of the plan's; `None` if the query was not timed.
+    pub(super) operators: Option<Vec<OperatorProfile>>,
+    /// From the text to the plan.
+    pub planning: Duration,
+    /// How long the query was at work, waiting for a reader or for endpoints left out.
+    pub running: Duration,
+    /// Rows of the indexes that were examined.
+    pub rows_read: u64,
+}
+
+impl Analysis {
+    /// What an operator did; the time is that of its inputs, too, of all threads together.
+    fn done(&self, number: usize) -> Option<&OperatorProfile> {
+        self.operators.as_ref()?.get(number)
+    }
+
+    /// An object with `form`, `operators` in the order of the text, each with its `depth` and the
+    /// `operator` as it is printed, `estimated_rows`, `sorted_by`, and if the query was timed `rows`, `rows_in`,
+    /// `calls` and `ms`; and then `planning_ms`, `running_ms` and `rows_read` as well.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        let operators = self.plan.operators.iter().enumerate();
+        let operators = operators.map(|(number, operator)| {
+            let mut object = Map::from_iter([
+                ("depth".to_owned(), operator.depth.into()),
+                ("operator".to_owned(), operator.text.clone().into()),
+                ("estimated_rows".to_owned(), operator.estimated_rows.into()),
+                ("sorted_by".to_owned(), operator.sorted_by.clone().into()),
+            ]);
+            if let Some(done) = self.done(number) {
+                object.insert("rows".to_owned(), done.rows_out.into());
+                object.insert("rows_in".to_owned(), done.rows_in.into());
+                object.insert("calls".to_owned(), done.calls.into());
+                object.insert("ms".to_owned(), milliseconds(done.time).into());
+            }
+            Value::from(object)
+        });
+        let mut whole = Map::from_iter([
+            ("form".to_owned(), self.plan.form.clone().into()),
+            ("operators".to_owned(), operators.collect()),
+        ]);
+        if self.operators.is_some() {
+            let planning = milliseconds(self.planning);
+            whole.insert("planning_ms".to_owned(), planning.into());
+            let running = milliseconds(self.running);
+            whole.insert("running_ms".to_owned(), running.into());
+            whole.insert("rows_read".to_owned(), self.rows_read.into());
+        }
+        Value::from(whole).to_string()
+    }
+}
+
+impl fmt::Display for Analysis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.operators.is_none() {
+            return write!(f, "{}", self.plan);
+        }
+        writeln!(f, "{}", self.plan.form)?;
+        for (number, operator) in self.plan.operators.iter().enumerate() {
+            write!(f, "{operator}")?;
+            match self.done(number) {
+                Some(done) if done.calls > 0 => writeln!(
+                    f,
+                    "  actual={} ms={:.3}",
+                    done.rows_out,
+                    milliseconds(done.time)
+                )?,
+                _ => writeln!(f, "  never run")?,
+            }
+        }
+        writeln!(
+            f,
+            "planning {:.3} ms, running {:.3} ms, {} rows read",
+            milliseconds(self.planning),
+            milliseconds(self.running),
+            self.rows_read
+        )
+    }
+}
+
+/// To the microsecond.
+fn milliseconds(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e6).round() / 1e3
+}
