@@ -149,11 +149,15 @@ impl QueryContext {
         }
     }
 
-    /// The context of another thread that works on the same query: it shares all but the slices of time.
+    /// The context of another thread that works on the same query: it shares all but the slices of time, and has
+    /// no helpers itself.
     pub(crate) fn of_helper(&self) -> Self {
         Self {
             snapshot: self.snapshot.clone(),
-            settings: self.settings.clone(),
+            settings: QuerySettings {
+                helpers: None,
+                ..self.settings.clone()
+            },
             begun_ns: self.begun_ns,
             local_terms: Arc::clone(&self.local_terms),
             random_counter: Arc::clone(&self.random_counter),

@@ -9,7 +9,7 @@
 //! One lock, of the queue. Work that was offered is taken in turns, a piece each.
 //!
 //! # Limits
-//! Threads start with the first offer. At most [`OFFERS_PER_THREAD`] offers a thread are open.
+//! Work must not hold the helpers that it is offered to. Threads start with the first offer. At most [`OFFERS_PER_THREAD`] offers a thread are open.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -111,12 +111,9 @@ impl Drop for Helpers {
         queue.offers.clear();
         drop(queue);
         self.shared.offered.notify_all();
-        let own = std::thread::current().id();
         for thread in lock(&self.threads).drain(..) {
-            // A helper that had the last handle cannot wait for itself.
-            if thread.thread().id() != own {
-                thread.join().unwrap_or_default();
-            }
+            // A helper does not panic: pieces are caught.
+            thread.join().unwrap_or_default();
         }
     }
 }

@@ -47,7 +47,8 @@ impl<'a> Grouping<'a> {
                 columns,
                 name: "hash_aggregate",
             },
-            PlanOperator::Distinct(input) => Self {
+            // Of no columns there is one solution or none, and a group without keys is always there.
+            PlanOperator::Distinct(input) if !input.columns.is_empty() => Self {
                 input,
                 keys: &input.columns,
                 aggregates: &[],

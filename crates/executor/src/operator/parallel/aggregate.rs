@@ -87,7 +87,7 @@ impl Operator for ParallelAggregate {
         match self {
             Self::Working(shared) => {
                 if !shared.advance(context)? {
-                    *self = Self::Giving(shared.sink().end()?);
+                    *self = Self::Giving(shared.sink.end()?);
                 }
             }
             Self::Giving(parts) => {
@@ -211,6 +211,10 @@ impl Sink for Parts {
 
     fn finish(&self, lane: &mut Lane, context: &QueryContext) -> Result<()> {
         (0..self.groups.len()).try_for_each(|part| self.flush(lane, part, 0, context))
+    }
+
+    fn has_output(&self) -> bool {
+        false
     }
 
     fn is_full(&self) -> bool {

@@ -1,32 +1,35 @@
 //! Gather: the solutions of a plan that several threads run, in no order.
 //!
 //! # Limits
-//! [`QUEUE_ROWS`] rows wait for the operator above, and a batch of each thread. They are not reserved.
+//! [`QUEUE_BYTES`] wait for the operator above, and a batch of each thread; as much is reserved.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stoa_planner::physical::Plan;
+use stoa_terms::TermId;
 
-use super::{Builder, Scope, Shared, Sink, Stage, lock};
+use super::{Builder, Scope, Shared, Sink, Stage, lock, threads};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::Result;
+use crate::memory::Memory;
 use crate::operator::Operator;
 use crate::profile::Counters;
 
-/// With so many rows in the queue workers wait.
-const QUEUE_ROWS: usize = 64 * 1024;
+/// With so much in the queue workers wait.
+const QUEUE_BYTES: usize = if cfg!(test) { 8 << 10 } else { 2 << 20 };
 
 struct Gather {
     shared: Shared<Rows>,
 }
 
-#[derive(Default)]
 struct Rows {
     batches: Mutex<VecDeque<Batch>>,
-    rows: AtomicUsize,
+    bytes: AtomicUsize,
+    #[expect(dead_code, reason = "held for its drop")]
+    memory: Memory,
 }
 
 impl Sink for Rows {
@@ -39,7 +42,7 @@ impl Sink for Rows {
     }
 
     fn accept(&self, (): &mut (), batch: Batch, _: &QueryContext) -> Result<()> {
-        self.rows.fetch_add(batch.rows, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes(&batch), Ordering::Relaxed);
         lock(&self.batches).push_back(batch);
         Ok(())
     }
@@ -48,15 +51,23 @@ impl Sink for Rows {
         Ok(())
     }
 
-    fn is_full(&self) -> bool {
-        self.rows.load(Ordering::Relaxed) >= QUEUE_ROWS
+    fn has_output(&self) -> bool {
+        !lock(&self.batches).is_empty()
     }
+
+    fn is_full(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) >= QUEUE_BYTES
+    }
+}
+
+fn bytes(batch: &Batch) -> usize {
+    (batch.columns.len() * batch.rows + 1) * size_of::<TermId>()
 }
 
 impl Rows {
     fn take(&self) -> Option<Batch> {
         let batch = lock(&self.batches).pop_front()?;
-        self.rows.fetch_sub(batch.rows, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes(&batch), Ordering::Relaxed);
         Some(batch)
     }
 }
@@ -68,19 +79,28 @@ pub(in crate::operator) fn build(
     scope: Scope<'_>,
     consumer: Option<&std::sync::Arc<Counters>>,
 ) -> Result<Box<dyn Operator>> {
-    let shared = Shared::new(plan, Rows::default(), builder, scope, consumer)?;
+    let context = builder.context;
+    let batch = context.batch_rows() * plan.columns.len() * size_of::<TermId>();
+    let mut memory = context.memory("gather");
+    memory.require((QUEUE_BYTES + threads(context) * batch) as u64)?;
+    let rows = Rows {
+        batches: Mutex::default(),
+        bytes: AtomicUsize::new(0),
+        memory,
+    };
+    let shared = Shared::new(plan, rows, builder, scope, consumer)?;
     Ok(Box::new(Gather { shared }))
 }
 
 impl Operator for Gather {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
-        if let Some(batch) = self.shared.sink().take() {
+        if let Some(batch) = self.shared.sink.take() {
             self.call_back();
             return Ok(Step::Batch(batch));
         }
         Ok(match self.shared.advance(context)? {
             true => Step::Yield,
-            false => match self.shared.sink().take() {
+            false => match self.shared.sink.take() {
                 Some(batch) => Step::Batch(batch),
                 None => Step::Done,
             },
@@ -92,8 +112,8 @@ impl Gather {
     /// Asks helpers to come back that went since the queue was full.
     fn call_back(&mut self) {
         if let Stage::Working { work, offered, .. } = &mut self.shared.stage {
-            let rows = work.sink.rows.load(Ordering::Relaxed);
-            if *offered && rows < QUEUE_ROWS / 2 && !work.progress().left.is_empty() {
+            let bytes = work.sink.bytes.load(Ordering::Relaxed);
+            if *offered && bytes < QUEUE_BYTES / 2 && !work.progress().left.is_empty() {
                 // With the next step, on a thread that may.
                 *offered = false;
             }

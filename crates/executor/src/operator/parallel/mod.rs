@@ -59,12 +59,16 @@ trait Sink: Send + Sync + 'static {
     /// The morsel is over.
     fn finish(&self, lane: &mut Self::Lane, context: &QueryContext) -> Result<()>;
 
+    /// Whether there is something to take out.
+    fn has_output(&self) -> bool;
+
     /// Whether workers should wait.
     fn is_full(&self) -> bool;
 }
 
 /// A plan that is run in morsels, as whoever runs the query has it.
 struct Shared<S: Sink> {
+    sink: Arc<S>,
     stage: Stage<S>,
 }
 
@@ -79,7 +83,7 @@ enum Stage<S: Sink> {
         own: Option<Worker<S>>,
         offered: bool,
     },
-    Ended(Option<Arc<Work<S>>>),
+    Ended,
 }
 
 /// What all that work on a plan share.
@@ -93,7 +97,7 @@ struct Work<S: Sink> {
     /// The context that those of helpers are made of.
     context: QueryContext,
     built: BuiltSides,
-    sink: S,
+    sink: Arc<S>,
     progress: Mutex<Progress<S>>,
 }
 
@@ -171,6 +175,7 @@ impl<S: Sink> Shared<S> {
             open.push_back((number, Collector::new(join, builder, scope, &counters)?));
         }
         builder.next_number = number + size(plan);
+        let sink = Arc::new(sink);
         let work = Work {
             plan: plan.clone(),
             number,
@@ -178,7 +183,7 @@ impl<S: Sink> Shared<S> {
             profile: Arc::clone(builder.profile),
             context: builder.context.of_helper(),
             built: BuiltSides::default(),
-            sink,
+            sink: Arc::clone(&sink),
             progress: Mutex::new(Progress {
                 morsels: VecDeque::new(),
                 left: Vec::new(),
@@ -189,6 +194,7 @@ impl<S: Sink> Shared<S> {
             }),
         };
         Ok(Self {
+            sink,
             stage: Stage::Preparing {
                 open,
                 work: Box::new(work),
@@ -211,7 +217,7 @@ impl<S: Sink> Shared<S> {
             Stage::Working { work, own, offered } => {
                 if !*offered && !nonblocking::is_on() {
                     *offered = true;
-                    work.offer();
+                    work.offer(context);
                 }
                 let worker = match own {
                     Some(worker) => worker,
@@ -227,14 +233,14 @@ impl<S: Sink> Shared<S> {
                     *own = None;
                 }
             }
-            Stage::Ended(_) => return Ok(false),
+            Stage::Ended => return Ok(false),
         }
         Ok(true)
     }
 
     /// From preparing to working.
     fn begin(&mut self, context: &QueryContext) -> Result<bool> {
-        let stage = std::mem::replace(&mut self.stage, Stage::Ended(None));
+        let stage = std::mem::replace(&mut self.stage, Stage::Ended);
         if let Stage::Preparing { work, .. } = stage {
             let pieces = MORSELS_PER_THREAD * threads(context);
             let ranges = morsels::split(&work.plan, pieces, context.snapshot())?;
@@ -258,21 +264,17 @@ impl<S: Sink> Shared<S> {
             return Err(error);
         }
         if progress.helping > 0 {
+            // What comes after this look finds the waker.
+            if self.sink.has_output() {
+                return Ok(true);
+            }
             progress.waker = Some(context.waker());
             context.wait();
             return Ok(true);
         }
         drop(progress);
-        self.stage = Stage::Ended(Some(Arc::clone(work)));
+        self.stage = Stage::Ended;
         Ok(false)
-    }
-
-    fn sink(&self) -> &S {
-        match &self.stage {
-            Stage::Preparing { work, .. } => &work.sink,
-            Stage::Working { work, .. } => &work.sink,
-            Stage::Ended(work) => &work.as_ref().expect("work that was not replaced").sink,
-        }
     }
 }
 
@@ -294,11 +296,11 @@ impl<S: Sink> Work<S> {
     }
 
     /// Asks helpers to take what there is to do.
-    fn offer(self: &Arc<Self>) {
+    fn offer(self: &Arc<Self>, context: &QueryContext) {
         let progress = self.progress();
         let others = progress.morsels.len() + progress.left.len();
         drop(progress);
-        if let Some(helpers) = &self.context.settings().helpers {
+        if let Some(helpers) = &context.settings().helpers {
             let work: Arc<dyn Pieces> = Arc::<Self>::clone(self);
             helpers.offer(&work, others);
         }

@@ -342,6 +342,62 @@ fn a_query_that_is_dropped_lets_its_helpers_go() {
     }
     drop(execution);
     // Waits for the threads.
-    drop(Arc::into_inner(helpers));
+    drop(Arc::into_inner(helpers).unwrap());
     assert_eq!(memory.used(), 0);
+}
+
+#[test]
+fn distinct_of_no_columns_gives_nothing_for_nothing() {
+    let snapshot = many();
+    for (number, expected) in [(0, 1), (1, 0)] {
+        let input = plan(
+            Operator::Project(Box::new(scan(&snapshot, number, false, [0, 1]))),
+            &[],
+        );
+        let distinct = query(plan(Operator::Distinct(Box::new(input)), &[]));
+        let helpers = Arc::new(Helpers::new(1));
+        let context = context_of(&snapshot, 1024, Some(&helpers));
+        let (rows, _) = try_run(&distinct, context).unwrap();
+        assert_eq!(rows.len(), expected);
+    }
+}
+
+/// A reader that takes nothing for a while holds helpers up, and gets everything all the same.
+#[test]
+fn helpers_wait_for_a_slow_reader() {
+    let snapshot = many();
+    let condition = same_term(0, 0);
+    let filter = Operator::Filter {
+        input: Box::new(scan(&snapshot, 0, false, [0, 1])),
+        condition,
+    };
+    let filtered = query(plan(filter, &[0, 1]));
+    let helpers = Arc::new(Helpers::new(2));
+    let context = context_of(&snapshot, 64, Some(&helpers));
+    let mut execution = Execution::new(&filtered, context).unwrap();
+    let mut rows = 0;
+    let mut take = |execution: &mut Execution| match execution.next().unwrap() {
+        Step::Batch(batch) => {
+            rows += batch.rows;
+            true
+        }
+        Step::Yield => true,
+        Step::Done => false,
+    };
+    let given = |execution: &Execution| execution.profile()[0].rows_out;
+    while given(&execution) == 0 {
+        assert!(take(&mut execution));
+    }
+    // As long as helpers do something.
+    let (mut last, mut same) = (0, 0);
+    while same < 200 {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        let now = given(&execution);
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+    }
+    assert!(last < 2_000, "{last} rows wait");
+    while take(&mut execution) {}
+    assert_eq!(rows, 20_000);
+    assert_eq!(given(&execution), 20_000);
 }
