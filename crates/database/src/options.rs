@@ -236,9 +236,6 @@ pub struct UpdateOptions {
     pub message: Option<String>,
     /// How many solutions operators hand on at once; by default the executor's choice.
     pub batch_rows: Option<usize>,
-    /// How many rows the planner must expect of operators that can be shared for several threads to share
-    /// them; by default the executor's choice.
-    pub parallel_rows_min: Option<u64>,
     /// Turns off all rewriting and join ordering; for tests.
     pub naive: bool,
     /// The join method that is taken wherever it can be; for tests.

@@ -2,18 +2,18 @@
 //!
 //! Whoever runs a query does its work; what can be done in pieces beside it is offered here
 //! ([`Helpers::offer`]), and helpers take pieces as long as there are some. Nobody waits for a helper to
-//! come: where none is free, a query goes on alone, so that many queries share the machine as if there
-//! were no helpers.
+//! come: where none is free, a query goes on alone. Helpers are threads beside those that run queries; where
+//! all are busy, the system shares the processors among them.
 //!
 //! # Concurrency
-//! One lock, of the queue. Work that was offered is taken in turns, a piece each.
+//! One lock, of the queue. Work that was offered is taken in turns, a piece each. An offer keeps no work alive.
 //!
 //! # Limits
-//! Work must not hold the helpers that it is offered to. Threads start with the first offer. At most [`OFFERS_PER_THREAD`] offers a thread are open.
+//! Threads start with the first offer. At most [`OFFERS_PER_THREAD`] offers a thread are open.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 /// Further offers are turned down.
@@ -41,7 +41,8 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    offers: VecDeque<Arc<dyn Pieces>>,
+    /// Whose work is over takes its offers with it.
+    offers: VecDeque<Weak<dyn Pieces>>,
     closed: bool,
 }
 
@@ -76,15 +77,18 @@ impl Helpers {
         self.most
     }
 
-    /// Offers work to up to `count` threads at once.
-    pub fn offer(&self, work: &Arc<dyn Pieces>, count: usize) {
+    /// Offers work to up to `count` threads at once; gives how many offers were taken. Each of them ends when
+    /// [`Pieces::help`] says so.
+    pub fn offer(&self, work: &Arc<dyn Pieces>, count: usize) -> usize {
         self.start();
         let mut queue = lock(&self.shared.queue);
         let room = (self.most * OFFERS_PER_THREAD).saturating_sub(queue.offers.len());
-        for _ in 0..count.min(self.most).min(room) {
-            queue.offers.push_back(Arc::clone(work));
+        let taken = count.min(self.most).min(room);
+        for _ in 0..taken {
+            queue.offers.push_back(Arc::downgrade(work));
             self.shared.offered.notify_one();
         }
+        taken
     }
 
     /// Starts the threads if they are not there. Where the system gives none, there is less help.
@@ -111,27 +115,34 @@ impl Drop for Helpers {
         queue.offers.clear();
         drop(queue);
         self.shared.offered.notify_all();
+        let own = std::thread::current().id();
         for thread in lock(&self.threads).drain(..) {
-            // A helper does not panic: pieces are caught.
-            thread.join().unwrap_or_default();
+            // A helper that had the last handle cannot wait for itself.
+            if thread.thread().id() != own {
+                thread.join().unwrap_or_default();
+            }
         }
     }
 }
 
 impl Shared {
     fn serve(&self) {
-        while let Some(work) = self.next() {
+        while let Some(offer) = self.next() {
+            let Some(work) = offer.upgrade() else {
+                continue;
+            };
             let more = catch_unwind(AssertUnwindSafe(|| work.help()));
+            drop(work);
             if more.unwrap_or(false) {
                 let mut queue = lock(&self.queue);
                 if !queue.closed {
-                    queue.offers.push_back(work);
+                    queue.offers.push_back(offer);
                 }
             }
         }
     }
 
-    fn next(&self) -> Option<Arc<dyn Pieces>> {
+    fn next(&self) -> Option<Weak<dyn Pieces>> {
         let mut queue = lock(&self.queue);
         loop {
             if queue.closed {
@@ -176,16 +187,18 @@ mod tests {
     fn every_piece_is_done_and_threads_end() {
         let helpers = Helpers::new(2);
         let (done, told) = mpsc::channel();
-        for _ in 0..3 {
-            let work: Arc<dyn Pieces> = Arc::new(Count {
+        let works = [(); 3].map(|()| -> Arc<dyn Pieces> {
+            Arc::new(Count {
                 left: AtomicUsize::new(50),
                 done: Mutex::new(done.clone()),
-            });
-            helpers.offer(&work, 2);
+            })
+        });
+        for work in &works {
+            assert_eq!(helpers.offer(work, 2), 2);
         }
-        drop(done);
-        assert_eq!(told.iter().count(), 150);
+        assert_eq!(told.iter().take(150).count(), 150);
         drop(helpers);
+        assert_eq!(told.try_iter().count(), 0);
     }
 
     struct Panics;
@@ -199,22 +212,45 @@ mod tests {
     #[test]
     fn a_piece_that_panics_ends_no_thread() {
         let helpers = Helpers::new(1);
-        helpers.offer(&(Arc::new(Panics) as Arc<dyn Pieces>), 1);
+        let panics: Arc<dyn Pieces> = Arc::new(Panics);
+        helpers.offer(&panics, 1);
         let (done, told) = mpsc::channel();
         let work: Arc<dyn Pieces> = Arc::new(Count {
             left: AtomicUsize::new(1),
             done: Mutex::new(done),
         });
         helpers.offer(&work, 1);
-        drop(work);
-        assert_eq!(told.iter().count(), 1);
+        assert_eq!(told.iter().take(1).count(), 1);
+    }
+
+    /// Holds a thread until it is let go.
+    struct Waits(Arc<Mutex<()>>);
+
+    impl Pieces for Waits {
+        fn help(&self) -> bool {
+            drop(lock(&self.0));
+            false
+        }
+    }
+
+    #[test]
+    fn offers_are_turned_down_when_there_are_many() {
+        let helpers = Helpers::new(1);
+        let gate = Arc::new(Mutex::new(()));
+        let closed = lock(&gate);
+        let waits: Arc<dyn Pieces> = Arc::new(Waits(Arc::clone(&gate)));
+        let taken: usize = (0..10).map(|_| helpers.offer(&waits, 1)).sum();
+        // The thread may have taken one already.
+        assert!((OFFERS_PER_THREAD..=OFFERS_PER_THREAD + 1).contains(&taken));
+        drop(closed);
+        drop(helpers);
+        assert_eq!(Arc::weak_count(&waits), 0);
     }
 
     #[test]
     fn without_threads_offers_are_turned_down() {
         let helpers = Helpers::new(0);
         let work: Arc<dyn Pieces> = Arc::new(Panics);
-        helpers.offer(&work, 3);
-        assert_eq!(Arc::strong_count(&work), 1);
+        assert_eq!(helpers.offer(&work, 3), 0);
     }
 }

@@ -23,7 +23,8 @@ pub struct OperatorProfile {
     pub rows_out: u64,
     /// How often it was called.
     pub calls: u64,
-    /// How long it was at work with its inputs, on all threads together; zero if nobody asked for that.
+    /// How long it was at work with its inputs, on all threads that ran it; zero if nobody asked for that. Above
+    /// operators that several threads share it is that of one of them.
     pub time: Duration,
 }
 

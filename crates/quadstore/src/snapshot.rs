@@ -293,6 +293,12 @@ impl Snapshot {
         Self(Arc::clone(&self.0), Arc::clone(&self.1), Some(recorder))
     }
 
+    /// Whether what is read through this handle is taken down.
+    #[must_use]
+    pub fn is_recorded(&self) -> bool {
+        self.2.is_some()
+    }
+
     /// What takes down what is read through this handle.
     pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
         self.2.as_ref()

@@ -17,14 +17,16 @@ pub struct Analysis {
     pub(super) operators: Option<Vec<OperatorProfile>>,
     /// From the text to the plan.
     pub planning: Duration,
-    /// How long the query was at work, waiting for a reader or for endpoints left out.
+    /// How long the query was at work or waited in [`crate::Query::next`]; what passed between the calls of
+    /// [`crate::Query::poll`] is left out.
     pub running: Duration,
     /// Rows of the indexes that were examined.
     pub rows_read: u64,
 }
 
 impl Analysis {
-    /// What an operator did; the time is that of its inputs, too, of all threads together.
+    /// What an operator did; the time is that of its inputs, too, on all threads that ran it. What helpers run adds
+    /// up, so that inputs may show more than who reads them.
     fn done(&self, number: usize) -> Option<&OperatorProfile> {
         self.operators.as_ref()?.get(number)
     }

@@ -263,10 +263,6 @@ impl Builder<'_> {
     ) -> Result<Box<dyn Operator>> {
         let scope = match &plan.operator {
             PlanOperator::Distinct(_) if distinct::is_sorted(input) => scope.ordered(),
-            PlanOperator::Distinct(_) => Scope {
-                unordered: true,
-                ..scope
-            },
             PlanOperator::Reduced(_) => scope.ordered(),
             PlanOperator::Sort { .. } | PlanOperator::TopK { .. } => scope.unordered(),
             PlanOperator::Slice {

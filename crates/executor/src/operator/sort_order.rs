@@ -4,7 +4,7 @@
 //! ranks already; otherwise the distinct ids are ranked once (`ranking`). Values that are equal (`1`,
 //! `1.0`) have one rank, so that the next key decides, but for the last key, where ids follow at
 //! once. Rows that all keys leave equal are ordered by the ids of all their columns, so the order is
-//! total and the same in every run.
+//! total, and the same in every run but for terms that the query computes on several threads.
 //!
 //! # Limits
 //! All that is held is reserved. Ranking and sorting go on in steps of some milliseconds, between

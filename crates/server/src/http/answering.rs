@@ -159,7 +159,7 @@ impl QueryRequest {
         let work = match (explain, json) {
             (Explain::Analyze, _) => Work::Analyze(Box::new(query), json),
             (Explain::Plan, true) => Work::Text(line(&query.analysis()?.to_json())),
-            (Explain::Plan, false) => Work::Text(query.explain()),
+            (Explain::Plan, false) => Work::Text(query.analysis()?.to_string()),
         };
         Ok(match json {
             true => (work, "application/json"),

@@ -7,7 +7,7 @@
 //! A lock for each part, taken for a batch of rows.
 //!
 //! # Limits
-//! As the hash aggregate, and twice [`SCATTERED_ROWS`] rows for each part and thread.
+//! As the hash aggregate, and twice [`SCATTERED_ROWS`] rows for each thread, reserved.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, TryLockError};
@@ -19,6 +19,7 @@ use super::{Shared, Sink, lock, threads};
 use crate::batch::{Batch, Step, gather};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
+use crate::memory::Memory;
 use crate::operator::groups::{Arguments, Grouping, Groups};
 use crate::operator::{Builder, Operator, Scope};
 use crate::profile::Counters;
@@ -31,8 +32,9 @@ const PARTS_PER_THREAD: usize = 2;
 /// However many threads there are.
 const PARTS_MAX: usize = 256;
 
-/// So many rows of a part go into its groups at once if nobody else is at these, and twice as many in any case.
-const SCATTERED_ROWS: usize = 2048;
+/// So many rows of all parts together wait with one worker on average: those of a part go into its groups
+/// when they are its share if nobody else is at these, and twice as many in any case.
+const SCATTERED_ROWS: usize = 8192;
 
 enum ParallelAggregate {
     Working(Shared<Parts>),
@@ -47,6 +49,8 @@ struct Parts {
     bits: u32,
     /// Gone when they are given.
     groups: Vec<Mutex<Option<Groups>>>,
+    /// How many rows of a part go into its groups at once.
+    share: usize,
 }
 
 /// What one worker has not put into groups yet.
@@ -55,6 +59,8 @@ struct Lane {
     /// For each part the columns of keys and values.
     scattered: Vec<Batch>,
     hashes: Vec<u64>,
+    #[expect(dead_code, reason = "held for its drop")]
+    memory: Memory,
 }
 
 pub(in crate::operator) fn build(
@@ -77,6 +83,7 @@ pub(in crate::operator) fn build(
         plan: plan.clone(),
         bits,
         groups: (0..1_u32 << bits).map(part).collect::<Result<_>>()?,
+        share: SCATTERED_ROWS >> bits,
     };
     let shared = Shared::new(grouping.input, parts, builder, scope, Some(counters))?;
     Ok(Box::new(ParallelAggregate::Working(shared)))
@@ -149,8 +156,8 @@ impl Parts {
                 target.extend_from_slice(&gather(column, rows));
             }
             scattered.rows += rows.len();
-            if scattered.rows >= SCATTERED_ROWS {
-                self.flush(lane, part, 2 * SCATTERED_ROWS, context)?;
+            if scattered.rows >= self.share {
+                self.flush(lane, part, 2 * self.share, context)?;
             }
         }
         Ok(())
@@ -198,7 +205,10 @@ impl Sink for Parts {
         let grouping = self.grouping()?;
         let arguments = Arguments::new(grouping, context)?;
         let width = grouping.keys.len() + arguments.count();
+        let mut memory = context.memory(grouping.name);
+        memory.require((2 * SCATTERED_ROWS * width * size_of::<TermId>()) as u64)?;
         Ok(Lane {
+            memory,
             scattered: vec![Batch::with_columns(width); self.groups.len()],
             arguments,
             hashes: Vec::new(),

@@ -1,7 +1,7 @@
 //! Gather: the solutions of a plan that several threads run, in no order.
 //!
 //! # Limits
-//! [`QUEUE_BYTES`] wait for the operator above, and a batch of each thread; as much is reserved.
+//! [`QUEUE_BYTES`] wait for the operator above, and a batch of each thread; what waits is reserved.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use stoa_planner::physical::Plan;
 use stoa_terms::TermId;
 
-use super::{Builder, Scope, Shared, Sink, Stage, lock, threads};
+use super::{Builder, Scope, Shared, Sink, Stage, lock};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::Result;
@@ -26,9 +26,12 @@ struct Gather {
 }
 
 struct Rows {
-    batches: Mutex<VecDeque<Batch>>,
+    queue: Mutex<Queue>,
     bytes: AtomicUsize,
-    #[expect(dead_code, reason = "held for its drop")]
+}
+
+struct Queue {
+    batches: VecDeque<Batch>,
     memory: Memory,
 }
 
@@ -42,8 +45,11 @@ impl Sink for Rows {
     }
 
     fn accept(&self, (): &mut (), batch: Batch, _: &QueryContext) -> Result<()> {
-        self.bytes.fetch_add(bytes(&batch), Ordering::Relaxed);
-        lock(&self.batches).push_back(batch);
+        let added = bytes(&batch);
+        let held = self.bytes.fetch_add(added, Ordering::Relaxed) + added;
+        let mut queue = lock(&self.queue);
+        queue.memory.require(held as u64)?;
+        queue.batches.push_back(batch);
         Ok(())
     }
 
@@ -52,7 +58,7 @@ impl Sink for Rows {
     }
 
     fn has_output(&self) -> bool {
-        !lock(&self.batches).is_empty()
+        !lock(&self.queue).batches.is_empty()
     }
 
     fn is_full(&self) -> bool {
@@ -66,7 +72,7 @@ fn bytes(batch: &Batch) -> usize {
 
 impl Rows {
     fn take(&self) -> Option<Batch> {
-        let batch = lock(&self.batches).pop_front()?;
+        let batch = lock(&self.queue).batches.pop_front()?;
         self.bytes.fetch_sub(bytes(&batch), Ordering::Relaxed);
         Some(batch)
     }
@@ -79,14 +85,12 @@ pub(in crate::operator) fn build(
     scope: Scope<'_>,
     consumer: Option<&std::sync::Arc<Counters>>,
 ) -> Result<Box<dyn Operator>> {
-    let context = builder.context;
-    let batch = context.batch_rows() * plan.columns.len() * size_of::<TermId>();
-    let mut memory = context.memory("gather");
-    memory.require((QUEUE_BYTES + threads(context) * batch) as u64)?;
     let rows = Rows {
-        batches: Mutex::default(),
+        queue: Mutex::new(Queue {
+            batches: VecDeque::new(),
+            memory: builder.context.memory("gather"),
+        }),
         bytes: AtomicUsize::new(0),
-        memory,
     };
     let shared = Shared::new(plan, rows, builder, scope, consumer)?;
     Ok(Box::new(Gather { shared }))
@@ -95,7 +99,12 @@ pub(in crate::operator) fn build(
 impl Operator for Gather {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
         if let Some(batch) = self.shared.sink.take() {
-            self.call_back();
+            if self.shared.sink.bytes.load(Ordering::Relaxed) < QUEUE_BYTES / 2
+                && let Stage::Working { work, .. } = &self.shared.stage
+            {
+                // Some may have left when it was full.
+                work.offer(context);
+            }
             return Ok(Step::Batch(batch));
         }
         Ok(match self.shared.advance(context)? {
@@ -105,18 +114,5 @@ impl Operator for Gather {
                 None => Step::Done,
             },
         })
-    }
-}
-
-impl Gather {
-    /// Asks helpers to come back that went since the queue was full.
-    fn call_back(&mut self) {
-        if let Stage::Working { work, offered, .. } = &mut self.shared.stage {
-            let bytes = work.sink.bytes.load(Ordering::Relaxed);
-            if *offered && bytes < QUEUE_BYTES / 2 && !work.progress().left.is_empty() {
-                // With the next step, on a thread that may.
-                *offered = false;
-            }
-        }
     }
 }

@@ -14,8 +14,8 @@
 //!
 //! # Concurrency
 //! One lock for who works on what; sinks have their own. A worker that may not go on since its sink is full is left
-//! for whoever has time. Morsels in work when the last one is taken are waited for, by leaving the waker. On a
-//! thread that must not block no help is asked for.
+//! for whoever has time. Morsels in work when the last one is taken are waited for, by leaving the waker. A query that is
+//! dropped in the midst of a morsel leaves its helpers, with the snapshot, to notice that after a batch.
 
 mod aggregate;
 mod gather;
@@ -76,12 +76,12 @@ enum Stage<S: Sink> {
     /// Right sides of hash joins are read, each with the number of its join.
     Preparing {
         open: VecDeque<(usize, Collector)>,
+        built: BuiltSides,
         work: Box<Work<S>>,
     },
     Working {
         work: Arc<Work<S>>,
         own: Option<Worker<S>>,
-        offered: bool,
     },
     Ended,
 }
@@ -94,11 +94,18 @@ struct Work<S: Sink> {
     /// Of the operator that reads it.
     consumer: Option<Arc<Counters>>,
     profile: Arc<Profile>,
-    /// The context that those of helpers are made of.
-    context: QueryContext,
-    built: BuiltSides,
+    /// Gone when the query is over: helpers may hold this a little longer.
+    reading: Mutex<Option<Reading>>,
     sink: Arc<S>,
     progress: Mutex<Progress<S>>,
+}
+
+/// What morsels are read with.
+#[derive(Clone)]
+struct Reading {
+    /// What the contexts of helpers are made of.
+    context: Arc<QueryContext>,
+    built: Arc<BuiltSides>,
 }
 
 struct Progress<S: Sink> {
@@ -108,6 +115,8 @@ struct Progress<S: Sink> {
     left: Vec<Worker<S>>,
     /// Helpers that are at one.
     helping: usize,
+    /// Offers to helpers that have not ended.
+    offers: usize,
     /// Why one of them ended; there is no sense in going on then.
     failed: Option<Error>,
     /// Of who waits for the helpers.
@@ -137,7 +146,9 @@ fn threads(context: &QueryContext) -> usize {
 /// Whether `plan` is worth several threads.
 fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
     let is_whole = scope.outer.is_none() && !scope.limited && !scope.in_morsel;
+    // What a transaction reads is taken down by whole scans, not by ranges of ids that are cut anyhow.
     is_whole
+        && !context.snapshot().is_recorded()
         && threads(context) > 1
         && morsels::has_rows(plan, context.settings().parallel_rows_min)
         && morsels::variable(plan).is_some()
@@ -145,8 +156,15 @@ fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
 
 /// Whether an aggregate, or DISTINCT, is to be shared.
 pub(super) fn is_aggregate_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
-    Grouping::of(plan)
-        .is_some_and(|grouping| !grouping.needs_rows() && is_worth(grouping.input, scope, context))
+    // All of the input is read whatever is taken of the groups, but not so of DISTINCT.
+    let scope = match plan.operator {
+        PlanOperator::HashAggregate { .. } => scope.unlimited(),
+        _ => scope,
+    };
+    let is_ordered = !scope.unordered && !plan.sorted_by.is_empty();
+    Grouping::of(plan).is_some_and(|grouping| {
+        !is_ordered && !grouping.needs_rows() && is_worth(grouping.input, scope, context)
+    })
 }
 
 /// Whether a plan is to be shared whose order nobody needs. What only reads gains nothing.
@@ -181,13 +199,13 @@ impl<S: Sink> Shared<S> {
             number,
             consumer: consumer.map(Arc::clone),
             profile: Arc::clone(builder.profile),
-            context: builder.context.of_helper(),
-            built: BuiltSides::default(),
+            reading: Mutex::default(),
             sink: Arc::clone(&sink),
             progress: Mutex::new(Progress {
                 morsels: VecDeque::new(),
                 left: Vec::new(),
                 helping: 0,
+                offers: 0,
                 failed: None,
                 waker: None,
                 stopped: false,
@@ -197,6 +215,7 @@ impl<S: Sink> Shared<S> {
             sink,
             stage: Stage::Preparing {
                 open,
+                built: BuiltSides::default(),
                 work: Box::new(work),
             },
         })
@@ -205,23 +224,20 @@ impl<S: Sink> Shared<S> {
     /// Does some work; false when all is done.
     fn advance(&mut self, context: &QueryContext) -> Result<bool> {
         match &mut self.stage {
-            Stage::Preparing { open, work } => {
+            Stage::Preparing { open, built, .. } => {
                 let Some((number, collector)) = open.front_mut() else {
                     return self.begin(context);
                 };
                 if let Some(side) = collector.advance(context)? {
-                    work.built.insert(*number, Arc::new(side));
+                    built.insert(*number, Arc::new(side));
                     open.pop_front();
                 }
             }
-            Stage::Working { work, own, offered } => {
-                if !*offered && !nonblocking::is_on() {
-                    *offered = true;
-                    work.offer(context);
-                }
+            Stage::Working { work, own } => {
                 let worker = match own {
                     Some(worker) => worker,
                     None => {
+                        work.offer(context);
                         let task = work.progress().take();
                         let Some(task) = task else {
                             return self.end(context);
@@ -229,6 +245,9 @@ impl<S: Sink> Shared<S> {
                         own.insert(work.worker(task, context)?)
                     }
                 };
+                if let Some(error) = work.progress().failed.take() {
+                    return Err(error);
+                }
                 if worker.advance(work, context)? {
                     *own = None;
                 }
@@ -240,15 +259,20 @@ impl<S: Sink> Shared<S> {
 
     /// From preparing to working.
     fn begin(&mut self, context: &QueryContext) -> Result<bool> {
+        // What is worth several threads is not done where this one must not block.
+        nonblocking::check().map_err(stoa_quadstore::Error::from)?;
         let stage = std::mem::replace(&mut self.stage, Stage::Ended);
-        if let Stage::Preparing { work, .. } = stage {
+        if let Stage::Preparing { work, built, .. } = stage {
             let pieces = MORSELS_PER_THREAD * threads(context);
-            let ranges = morsels::split(&work.plan, pieces, context.snapshot())?;
+            let ranges = morsels::split(&work.plan, pieces, context)?;
             work.progress().morsels = ranges.into();
+            *lock(&work.reading) = Some(Reading {
+                context: Arc::new(context.of_helper()),
+                built: Arc::new(built),
+            });
             self.stage = Stage::Working {
                 work: Arc::new(*work),
                 own: None,
-                offered: false,
             };
         }
         Ok(true)
@@ -273,6 +297,7 @@ impl<S: Sink> Shared<S> {
             return Ok(true);
         }
         drop(progress);
+        lock(&work.reading).take();
         self.stage = Stage::Ended;
         Ok(false)
     }
@@ -286,6 +311,7 @@ impl<S: Sink> Drop for Shared<S> {
             let left = std::mem::take(&mut progress.left);
             drop(progress);
             drop(left);
+            lock(&work.reading).take();
         }
     }
 }
@@ -295,15 +321,29 @@ impl<S: Sink> Work<S> {
         lock(&self.progress)
     }
 
-    /// Asks helpers to take what there is to do.
+    /// Asks helpers to take what there is to do, as many as have not been asked yet; nobody where this thread must
+    /// not block.
     fn offer(self: &Arc<Self>, context: &QueryContext) {
-        let progress = self.progress();
-        let others = progress.morsels.len() + progress.left.len();
-        drop(progress);
-        if let Some(helpers) = &context.settings().helpers {
-            let work: Arc<dyn Pieces> = Arc::<Self>::clone(self);
-            helpers.offer(&work, others);
+        let Some(helpers) = &context.settings().helpers else {
+            return;
+        };
+        if nonblocking::is_on() {
+            return;
         }
+        let mut progress = self.progress();
+        // One task is for who asks.
+        let others = (progress.morsels.len() + progress.left.len()).saturating_sub(1);
+        let wanted = others.min(helpers.threads());
+        let more = wanted.saturating_sub(progress.offers);
+        if more > 0 {
+            let work: Arc<dyn Pieces> = Arc::<Self>::clone(self);
+            progress.offers += helpers.offer(&work, more);
+        }
+    }
+
+    fn reading(&self) -> Result<Reading> {
+        let reading = lock(&self.reading).clone();
+        reading.ok_or(Error::Internal("a plan that is over"))
     }
 
     /// One who does a task on the thread of `context`.
@@ -312,11 +352,12 @@ impl<S: Sink> Work<S> {
             Task::GoOn(worker) => return Ok(worker),
             Task::Begin(morsel) => morsel,
         };
+        let Reading { built, .. } = self.reading()?;
         let mut builder = Builder {
             context,
             profile: &self.profile,
             next_number: self.number,
-            built: Some(&self.built),
+            built: Some(&built),
         };
         let plan = morsels::restricted(&self.plan, morsel);
         let scope = Scope {
@@ -331,11 +372,11 @@ impl<S: Sink> Work<S> {
 
     /// Does a task; gives it back if the sink is full.
     fn run(&self, task: Task<S>) -> Result<Option<Worker<S>>> {
-        let context = self.context.of_helper();
+        let context = self.reading()?.context.of_helper();
         let mut worker = self.worker(task, &context)?;
         loop {
             context.begin_slice(Waker::noop());
-            if self.progress().stopped || worker.advance(self, &context)? {
+            if self.progress().is_over() || worker.advance(self, &context)? {
                 return Ok(None);
             }
             if S::STREAMS {
@@ -364,6 +405,7 @@ impl<S: Sink> Pieces for Work<S> {
             task
         };
         let Some(task) = task else {
+            self.progress().offers -= 1;
             return false;
         };
         let outcome = catch_unwind(AssertUnwindSafe(|| self.run(task)));
@@ -376,15 +418,19 @@ impl<S: Sink> Pieces for Work<S> {
             Ok(None) => (),
             Ok(Some(worker)) => {
                 more = false;
-                if !progress.stopped {
+                if !progress.is_over() {
                     progress.left.push(worker);
                 }
             }
+            // What comes when all is over is nobody's fault.
             Err(error) => {
-                progress.failed.get_or_insert(error);
+                if !progress.stopped {
+                    progress.failed.get_or_insert(error);
+                }
             }
         }
-        more &= progress.failed.is_none();
+        more &= !progress.is_over();
+        progress.offers -= usize::from(!more);
         drop(progress);
         self.wake();
         more
@@ -392,9 +438,14 @@ impl<S: Sink> Pieces for Work<S> {
 }
 
 impl<S: Sink> Progress<S> {
+    /// Whether there is no sense in going on.
+    fn is_over(&self) -> bool {
+        self.stopped || self.failed.is_some()
+    }
+
     /// The next task, unless there is no sense in going on: first what was begun.
     fn take(&mut self) -> Option<Task<S>> {
-        if self.stopped || self.failed.is_some() {
+        if self.is_over() {
             return None;
         }
         match self.left.pop() {

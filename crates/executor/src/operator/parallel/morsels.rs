@@ -15,9 +15,13 @@ use stoa_planner::physical::{Operator, PatternTerm, Plan, Variable};
 use stoa_quadstore::Snapshot;
 use stoa_terms::{IdRange, TermId};
 
+use crate::context::QueryContext;
 use crate::error::Result;
 use crate::operator::pattern::Layout;
 use crate::profile::size;
+
+/// Rows of the scan that is cut, for each morsel at least; each may be joined with many.
+const MORSEL_ROWS_MIN: u64 = if cfg!(test) { 1 } else { 64 };
 
 /// Plans that are deeper are run as they are.
 const DEPTH_MAX: usize = 64;
@@ -68,11 +72,24 @@ fn passed_through(plan: &Plan) -> Option<&Plan> {
         Operator::Filter { input, .. }
         | Operator::Extend { input, .. }
         | Operator::Project(input)
-        | Operator::IndexNestedLoopJoin { input, .. }
-        | Operator::Apply { input, .. } => Some(input),
+        | Operator::IndexNestedLoopJoin { input, .. } => Some(input),
+        // Endpoints are asked once for all, by one who can wait for them.
+        Operator::Apply { input, inner, .. } => (!asks_others(inner)).then_some(input),
         Operator::HashJoin { left, .. } => Some(left),
         _ => None,
     }
+}
+
+/// Whether a plan has SERVICE in it.
+fn asks_others(plan: &Plan) -> bool {
+    let mut open = vec![plan];
+    while let Some(plan) = open.pop() {
+        if matches!(plan.operator, Operator::Service { .. }) {
+            return true;
+        }
+        open.extend(plan.inputs());
+    }
+    false
 }
 
 /// The plan with the variable that it can be split by kept to `range`. It has as many operators, in the same
@@ -176,10 +193,10 @@ pub(super) fn has_rows(plan: &Plan, least: u64) -> bool {
 pub(in crate::operator) fn split(
     plan: &Plan,
     pieces: usize,
-    snapshot: &Snapshot,
+    context: &QueryContext,
 ) -> Result<Vec<IdRange>> {
-    // What is read in order to split says nothing of what a transaction depends on.
-    let snapshot = snapshot.unrecorded();
+    // What is read in order to split is not read for the query.
+    let snapshot = context.snapshot().counted();
     let mut largest: Option<(u64, Scan<'_>)> = None;
     for scan in scans(plan)? {
         let rows = scan.count(&snapshot, ALL)?;
@@ -190,6 +207,7 @@ pub(in crate::operator) fn split(
     let Some((rows, scan)) = largest else {
         return Ok(vec![ALL]);
     };
+    let pieces = pieces.min(usize::try_from(rows / MORSEL_ROWS_MIN).unwrap_or(pieces));
     let mut ranges = Vec::with_capacity(pieces);
     let (mut rest, mut left) = (ALL, rows);
     // Where the rows end, so that it is not found anew for each piece.
@@ -197,6 +215,7 @@ pub(in crate::operator) fn split(
         rest.last = last;
     }
     for pieces in (2..=pieces as u64).rev() {
+        context.check()?;
         let wanted = (left / pieces).max(1);
         let Some((last, counted)) = scan.cut(&snapshot, rest, wanted..=wanted + wanted / 8)? else {
             break;
