@@ -287,6 +287,10 @@ impl<S: Sink> Shared<S> {
         if let Some(error) = progress.failed.take() {
             return Err(error);
         }
+        // A helper may have left its worker since there was nothing to take.
+        if !progress.left.is_empty() {
+            return Ok(true);
+        }
         if progress.helping > 0 {
             // What comes after this look finds the waker.
             if self.sink.has_output() {

@@ -450,3 +450,19 @@ fn helpers_wait_for_a_slow_reader() {
     assert_eq!(rows, 20_000);
     assert_eq!(given(&execution), 20_000);
 }
+
+#[test]
+fn nothing_is_lost_when_helpers_leave_and_come_back() {
+    let snapshot = many();
+    let filter = Operator::Filter {
+        input: Box::new(scan(&snapshot, 0, false, [0, 1])),
+        condition: same_term(0, 0),
+    };
+    let filtered = query(plan(filter, &[0, 1]));
+    let helpers = Arc::new(Helpers::new(3));
+    for _ in 0..30 {
+        let context = context_of(&snapshot, 256, Some(&helpers));
+        let (rows, _) = try_run(&filtered, context).unwrap();
+        assert_eq!(rows.len(), 20_000);
+    }
+}
