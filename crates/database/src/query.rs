@@ -48,6 +48,10 @@ use token::Token;
 /// How much longer a query goes on at once for each operator on top of another one, in nanoseconds.
 const SLICE_NS_PER_OPERATOR: u64 = 5_000;
 
+/// Where there is less memory, a query has one thread: what each of several takes before it is counted is too
+/// much of it.
+const HELPED_BYTES_MIN: u64 = 192 << 20;
+
 /// Ends an operation from another thread. All clones belong together.
 #[derive(Clone, Debug, Default)]
 pub struct CancelHandle(Arc<AtomicBool>);
@@ -420,7 +424,7 @@ fn plan(
     let stack_bytes = stoa_planner::stack_bytes(plan.root.depth() + size.expression_depth);
     stack::check(stack_bytes)?;
     // Helpers have stacks of the usual size.
-    if stack_bytes.is_none() {
+    if stack_bytes.is_none() && runtime.memory_bytes() >= HELPED_BYTES_MIN {
         settings.helpers = Some(runtime.helpers());
     }
     // What planning read is not the query's.

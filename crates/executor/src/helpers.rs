@@ -9,7 +9,7 @@
 //! One lock, of the queue. Work that was offered is taken in turns, a piece each. An offer keeps no work alive.
 //!
 //! # Limits
-//! Threads start with the first offer. At most [`OFFERS_PER_THREAD`] offers a thread are open.
+//! Threads start with the first offer. At most four offers a thread are open.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
