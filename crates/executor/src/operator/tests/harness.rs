@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use oxrdf::{Literal, Term};
 use oxsdatatypes::DateTime;
 use proptest::prelude::*;
-use stoa_planner::expression::{Comparison, Constant, Expression};
+use stoa_planner::expression::{Aggregate, AggregateFunction, Comparison, Constant, Expression};
 use stoa_planner::physical::{Operator, Plan, QueryForm, QueryPlan, Variable};
 use stoa_quadstore::{QuadStore, Snapshot};
 use stoa_storage::{Cache, Identity, MemoryBudget, SimulatedDisk, Store};
@@ -108,6 +108,15 @@ pub(super) fn same_term(left: u32, right: u32) -> Expression {
         Box::new(Expression::Variable(Variable(left))),
         Box::new(Expression::Variable(Variable(right))),
     )
+}
+
+pub(super) fn count(argument: Option<u32>, distinct: bool, output: u32) -> Aggregate {
+    Aggregate {
+        function: AggregateFunction::Count,
+        argument: argument.map(|variable| Expression::Variable(Variable(variable))),
+        distinct,
+        output: Variable(output),
+    }
 }
 
 pub(super) fn query(root: Plan) -> QueryPlan {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use stoa_planner::expression::{Aggregate, AggregateFunction, Expression};
+use stoa_planner::expression::Aggregate;
 use stoa_planner::physical::{
     JoinKind, Operator, PatternTerm, Plan, QuadPattern, ServiceCall, ServiceEndpoint, Variable,
 };
@@ -65,15 +65,6 @@ fn hash_join(left: Plan, right: Plan, key: u32, kind: JoinKind, columns: &[u32])
         kind,
     };
     plan(operator, columns)
-}
-
-fn count(argument: Option<u32>, distinct: bool, output: u32) -> Aggregate {
-    Aggregate {
-        function: AggregateFunction::Count,
-        argument: argument.map(|variable| Expression::Variable(Variable(variable))),
-        distinct,
-        output: Variable(output),
-    }
 }
 
 fn group(input: Plan, keys: &[u32], aggregates: Vec<Aggregate>) -> Plan {

@@ -1,7 +1,7 @@
 //! Operators with one input, or none.
 
 use proptest::prelude::*;
-use stoa_planner::expression::{Aggregate, AggregateFunction, Expression};
+use stoa_planner::expression::Expression;
 use stoa_planner::physical::{Operator, Plan, SortKey, Variable};
 use stoa_terms::{Kind, TermId};
 
@@ -33,15 +33,6 @@ fn dedupe(rows: &[Row]) -> Vec<Row> {
         }
     }
     out
-}
-
-fn count(argument: Option<u32>, distinct: bool, output: u32) -> Aggregate {
-    Aggregate {
-        function: AggregateFunction::Count,
-        argument: argument.map(|variable| Expression::Variable(Variable(variable))),
-        distinct,
-        output: Variable(output),
-    }
 }
 
 proptest! {
