@@ -48,6 +48,11 @@ pub enum Error {
         /// The bytes that may be taken in all.
         limit_bytes: u64,
     },
+    /// What a query put on disk since memory did not hold it takes more than half of what would be free there.
+    TemporarySpace {
+        /// How much temporary files take, in bytes.
+        spilled_bytes: u64,
+    },
     /// The commit or the time that was asked for has not come yet, or is not kept any more.
     NoSuchCommit {
         /// Whether it was there.
@@ -222,6 +227,11 @@ impl fmt::Display for Error {
                 f,
                 "{operator} needs {requested_bytes} bytes more than there is room for in the \
                  {limit_bytes} bytes that --memory allows"
+            ),
+            Self::TemporarySpace { spilled_bytes } => write!(
+                f,
+                "temporary files take {spilled_bytes} bytes, more than are left on their disk; free some space \
+                 there, or raise --memory"
             ),
             Self::ServiceOff => f.write_str("SERVICE is off; allow it with --allow-service PREFIX"),
             Self::LoadOff => f.write_str("LOAD is off; allow it with --allow-load PREFIX"),
@@ -435,6 +445,7 @@ impl From<stoa_executor::Error> for Error {
                 requested_bytes,
                 limit_bytes,
             },
+            Executor::DiskExceeded { spilled_bytes } => Self::TemporarySpace { spilled_bytes },
             Executor::Quadstore(error) => error.into(),
             other => Self::Internal(other.to_string()),
         }

@@ -166,6 +166,9 @@ pub struct QueryOptions {
     /// How many rows the planner must expect of operators that can be shared for several threads to share
     /// them; by default the executor's choice.
     pub parallel_rows_min: Option<u64>,
+    /// How many bytes an operator holds before it goes on on disk, and how many rows at least; by default half of
+    /// the memory of the runtime, and a thousand rows.
+    pub spill_after: Option<(u64, usize)>,
     /// Whether the time of each operator is taken, for [`crate::Query::analysis`].
     pub timed: bool,
     /// Turns off all rewriting and join ordering; for tests.
@@ -189,6 +192,7 @@ impl Default for QueryOptions {
             notes: true,
             batch_rows: None,
             parallel_rows_min: None,
+            spill_after: None,
             timed: false,
             naive: false,
             force_join: None,

@@ -28,6 +28,7 @@ use oxrdf::{NamedNode, Variable};
 use spargebra::SparqlParser;
 use spargebra::algebra::QueryDataset;
 use stoa_executor::service::ServiceClient;
+use stoa_executor::spill::{self, Spill};
 use stoa_executor::{Clock, Execution, QueryContext, QuerySettings, Step};
 use stoa_planner::{PlannerOptions, QueryPlan, Stop};
 use stoa_quadstore::Snapshot;
@@ -214,6 +215,9 @@ impl Query {
             planning: self.planning,
             running: Duration::from_nanos(self.running_ns),
             rows_read: self.rows_read(),
+            memory_peak_bytes: self.context.meters().memory_peak_bytes(),
+            spilled_bytes: self.context.meters().spilled_bytes(),
+            threads: self.context.meters().threads_peak(),
         })
     }
 
@@ -223,7 +227,7 @@ impl Query {
     /// CONSTRUCT and DESCRIBE, without duplicates.
     ///
     /// # Errors
-    /// `Timeout`, `Cancelled`, `MemoryExceeded`, `Service`, and what the disk gives.
+    /// `Timeout`, `Cancelled`, `MemoryExceeded`, `TemporarySpace`, `Service`, and what the disk gives.
     #[expect(
         clippy::should_implement_trait,
         reason = "it is no iterator: it yields between batches"
@@ -423,6 +427,7 @@ fn plan(
     settings.base_iri.clone_from(&plan.base_iri);
     let stack_bytes = stoa_planner::stack_bytes(plan.root.depth() + size.expression_depth);
     stack::check(stack_bytes)?;
+    settings.spill = Some(spill(runtime, &snapshot, options));
     // Helpers have stacks of the usual size.
     if stack_bytes.is_none() && runtime.memory_bytes() >= HELPED_BYTES_MIN {
         settings.helpers = Some(runtime.helpers());
@@ -469,6 +474,17 @@ fn settings(runtime: &Runtime, clock: Arc<dyn Clock>, options: &QueryOptions) ->
         settings.parallel_rows_min = rows;
     }
     settings
+}
+
+/// When and where operators go on on disk.
+fn spill(runtime: &Runtime, snapshot: &Snapshot, options: &QueryOptions) -> Spill {
+    let usual = (runtime.memory_bytes() / 2, spill::ROWS_MIN);
+    let (after_bytes, rows_min) = options.spill_after.unwrap_or(usual);
+    Spill {
+        space: snapshot.temp_space(),
+        after_bytes,
+        rows_min: rows_min.max(1),
+    }
 }
 
 /// Ends planning when nobody waits for it any more. Where others wait for this thread, what takes long to plan is

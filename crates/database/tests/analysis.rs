@@ -56,7 +56,10 @@ fn operators_tell_what_they_did_if_they_are_timed() {
     assert!(told[1].contains("actual=1 ms="), "{after}");
     let scan = told.iter().find(|line| line.contains("index_scan"));
     assert!(scan.unwrap().contains("actual="), "{after}");
-    assert!(told.last().unwrap().ends_with("rows read"), "{after}");
+    let sums = told.last().unwrap();
+    assert!(sums.contains("rows read, threads 1, memory "), "{after}");
+    assert!(sums.ends_with("on disk 0 bytes"), "{after}");
+    assert!(after.memory_peak_bytes > 0, "{after}");
     assert!(after.rows_read >= 2 && !after.running.is_zero());
     let json = after.to_json();
     assert!(

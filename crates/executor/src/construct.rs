@@ -7,6 +7,8 @@
 //! # Limits
 //! The set of triples given is reserved.
 
+use std::sync::Arc;
+
 use oxrdf::Term;
 use stoa_planner::physical::{TemplateTerm, TriplePattern, Variable};
 use stoa_terms::{Kind, TermId};
@@ -48,7 +50,16 @@ impl Construct {
         Ok(Self {
             template,
             blank_nodes,
-            seen: Seen::new(3, context.memory("construct")),
+            seen: Seen::new(3, 3, "construct", context, &Arc::default()),
+        })
+    }
+
+    /// After all solutions: the next of the triples that were not told apart before.
+    pub(crate) fn rest(&mut self, context: &QueryContext) -> Result<Step> {
+        Ok(match self.seen.next_aside(context)? {
+            Some(batch) if batch.is_empty() => Step::Yield,
+            Some(batch) => Step::Batch(batch),
+            None => Step::Done,
         })
     }
 
@@ -70,7 +81,7 @@ impl Construct {
             let fits = fitting(&triples, context);
             triples.retain(&fits);
             if !pattern.iter().any(Part::is_new) {
-                self.seen.keep_new(&mut triples)?;
+                self.seen.keep_new(&mut triples, context)?;
             }
             out.append(&triples);
         }

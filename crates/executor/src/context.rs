@@ -26,7 +26,9 @@ use crate::error::{Error, Result};
 use crate::helpers::Helpers;
 use crate::local_terms::{LocalKeys, LocalTerms};
 use crate::memory::{Memory, UNNAMED};
+use crate::meters::Meters;
 use crate::service::ServiceClient;
+use crate::spill::Spill;
 
 /// A clock that only goes forward.
 pub trait Clock: Send + Sync {
@@ -66,6 +68,8 @@ pub struct QuerySettings {
     pub helpers: Option<Arc<Helpers>>,
     /// How many rows the planner must expect of operators for helpers to be asked.
     pub parallel_rows_min: u64,
+    /// Where operators put what they cannot hold; without it the query ends there.
+    pub spill: Option<Spill>,
 }
 
 impl QuerySettings {
@@ -87,6 +91,7 @@ impl QuerySettings {
             services: None,
             helpers: None,
             parallel_rows_min: PARALLEL_ROWS_MIN,
+            spill: None,
         }
     }
 }
@@ -122,6 +127,7 @@ pub struct QueryContext {
     settings: QuerySettings,
     /// When this was made, on the clock of the settings.
     begun_ns: u64,
+    meters: Arc<Meters>,
     local_terms: Arc<LocalTerms>,
     random_counter: Arc<AtomicU64>,
     /// Of whoever runs the query.
@@ -136,11 +142,13 @@ impl QueryContext {
     /// A context for one run of one query on `snapshot`.
     #[must_use]
     pub fn new(snapshot: Snapshot, settings: QuerySettings) -> Self {
-        let local_terms = LocalTerms::new(Memory::new(UNNAMED, &settings.memory));
+        let meters = Arc::default();
+        let local_terms = LocalTerms::new(Memory::new(UNNAMED, &settings.memory, &meters));
         Self {
             begun_ns: settings.clock.now_ns(),
             snapshot,
             settings,
+            meters,
             local_terms: Arc::new(local_terms),
             random_counter: Arc::default(),
             waker: Mutex::new(Waker::noop().clone()),
@@ -159,6 +167,7 @@ impl QueryContext {
                 ..self.settings.clone()
             },
             begun_ns: self.begun_ns,
+            meters: Arc::clone(&self.meters),
             local_terms: Arc::clone(&self.local_terms),
             random_counter: Arc::clone(&self.random_counter),
             waker: Mutex::new(Waker::noop().clone()),
@@ -274,7 +283,27 @@ impl QueryContext {
     /// An account of the memory that `operator` holds, empty at first.
     #[must_use]
     pub fn memory(&self, operator: &'static str) -> Memory {
-        Memory::new(operator, &self.settings.memory)
+        Memory::new(operator, &self.settings.memory, &self.meters)
+    }
+
+    /// What the query takes.
+    #[must_use]
+    pub const fn meters(&self) -> &Arc<Meters> {
+        &self.meters
+    }
+
+    /// Reserves `bytes` in all for an operator that holds `rows` rows; false if it is to put them on disk instead.
+    ///
+    /// # Errors
+    /// [`Error::MemoryExceeded`] where the budget has no room, and too little is held for the disk to be of use, or
+    /// there is none.
+    pub(crate) fn may_hold(&self, memory: &mut Memory, bytes: u64, rows: usize) -> Result<bool> {
+        match &self.settings.spill {
+            Some(spill) if rows >= spill.rows_min => {
+                Ok(bytes <= spill.after_bytes && memory.try_require(bytes))
+            }
+            _ => memory.require(bytes).map(|()| true),
+        }
     }
 
     /// 64 random bits: the next of the sequence that the seed determines.

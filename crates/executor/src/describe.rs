@@ -54,7 +54,7 @@ impl Describe {
                 columns: Columns::of(&[1, 2]),
                 with_graph: false,
             })?,
-            seen: Seen::new(1, context.memory("describe")),
+            seen: Seen::in_memory(1, "describe", context),
             frontier: Vec::new(),
             memory: context.memory("describe"),
             current: None,
@@ -66,19 +66,19 @@ impl Describe {
             None => Computed::Term(constant.term.clone()),
         });
         let ids = context.resolve(computed.collect())?;
-        describe.add(ids)?;
+        describe.add(ids, context)?;
         Ok(describe)
     }
 
     /// Notes resources that are to be described.
-    fn add(&mut self, mut ids: Vec<TermId>) -> Result<()> {
+    fn add(&mut self, mut ids: Vec<TermId>, context: &QueryContext) -> Result<()> {
         // What is no subject, or in no dictionary, has no triples.
         ids.retain(|id| matches!(id.kind(), Kind::Iri | Kind::BlankNode));
         if ids.is_empty() {
             return Ok(());
         }
         let mut batch = Batch::from_columns(vec![ids]);
-        self.seen.keep_new(&mut batch)?;
+        self.seen.keep_new(&mut batch, context)?;
         let bytes = (self.frontier.len() + batch.rows) * 2 * size_of::<TermId>();
         self.memory
             .require(u64::try_from(bytes).unwrap_or(u64::MAX))?;
@@ -95,7 +95,7 @@ impl Describe {
             match root.next(context)? {
                 Step::Batch(batch) => {
                     for column in &self.columns.clone() {
-                        self.add(batch.column(*column).to_vec())?;
+                        self.add(batch.column(*column).to_vec(), context)?;
                     }
                 }
                 Step::Yield => (),
@@ -125,7 +125,8 @@ impl Describe {
             .collect();
         let [_, predicates, objects, _] = std::mem::take(&mut self.rows.columns.columns);
         let nodes = objects.iter().copied();
-        self.add(nodes.filter(|id| id.kind() == Kind::BlankNode).collect())?;
+        let nodes = nodes.filter(|id| id.kind() == Kind::BlankNode);
+        self.add(nodes.collect(), context)?;
         if more {
             self.current = Some(subjects);
         }

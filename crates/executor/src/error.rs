@@ -35,6 +35,11 @@ pub enum Error {
         /// What the whole budget has.
         limit_bytes: u64,
     },
+    /// What queries put on disk takes more than half of what would be free there without it.
+    DiskExceeded {
+        /// How much that is, that of loads included.
+        spilled_bytes: u64,
+    },
     /// Reading failed: an I/O error or damage on disk.
     Quadstore(stoa_quadstore::Error),
     /// The writer of results failed.
@@ -67,6 +72,11 @@ impl fmt::Display for Error {
                 f,
                 "{operator} needs {requested_bytes} bytes more than there is room for in the \
                  {limit_bytes} bytes that --memory allows"
+            ),
+            Self::DiskExceeded { spilled_bytes } => write!(
+                f,
+                "temporary files take {spilled_bytes} bytes, more than are left on their disk; free some space \
+                 there, or raise --memory"
             ),
             Self::Quadstore(_) => f.write_str("reading the database failed"),
             Self::Sink(_) => f.write_str("writing the answer failed"),

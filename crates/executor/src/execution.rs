@@ -207,7 +207,8 @@ impl Execution {
             }),
             Form::Construct(construct) => match self.root.next(context)? {
                 Step::Batch(batch) => construct.instantiate(&batch, context),
-                other => Ok(other),
+                Step::Yield => Ok(Step::Yield),
+                Step::Done => construct.rest(context),
             },
             Form::Describe(describe) => describe.next(&mut self.root, context),
         }

@@ -17,10 +17,12 @@ mod function;
 pub mod helpers;
 mod local_terms;
 pub mod memory;
+pub mod meters;
 mod operator;
 pub mod pool;
 pub mod profile;
 pub mod service;
+pub mod spill;
 mod table;
 
 pub use batch::{BATCH_ROWS, Batch, Step};
@@ -28,4 +30,5 @@ pub use context::{Clock, Computed, QueryContext, QuerySettings};
 pub use error::{Error, Result};
 pub use execution::{Execution, Shape};
 pub use function::regex::{PatternError, check as check_pattern};
+pub use meters::Meters;
 pub use profile::OperatorProfile;

@@ -3,9 +3,12 @@
 //! # Limits
 //! Reservations grow in steps of 64 KB, so that counting costs nothing per batch.
 
+use std::sync::Arc;
+
 use stoa_storage::{MemoryBudget, Reservation};
 
 use crate::error::{Error, Result};
+use crate::meters::Meters;
 
 /// How many bytes are reserved beyond what is asked for.
 const STEP_BYTES: u64 = 64 * 1024;
@@ -19,16 +22,18 @@ pub(crate) const UNNAMED: &str = "computed terms";
 pub struct Memory {
     operator: &'static str,
     budget: MemoryBudget,
+    meters: Arc<Meters>,
     reservation: Option<Reservation>,
     reserved_bytes: u64,
 }
 
 impl Memory {
-    /// An empty account.
-    pub(crate) fn new(operator: &'static str, budget: &MemoryBudget) -> Self {
+    /// An empty account of a query.
+    pub(crate) fn new(operator: &'static str, budget: &MemoryBudget, meters: &Arc<Meters>) -> Self {
         Self {
             operator,
             budget: budget.clone(),
+            meters: Arc::clone(meters),
             reservation: None,
             reserved_bytes: 0,
         }
@@ -40,10 +45,22 @@ impl Memory {
     /// # Errors
     /// [`Error::MemoryExceeded`] if the budget has no room.
     pub fn require(&mut self, bytes: u64) -> Result<()> {
-        if bytes <= self.reserved_bytes {
-            return Ok(());
+        match self.try_require(bytes) {
+            true => Ok(()),
+            false => Err(Error::MemoryExceeded {
+                operator: self.operator,
+                requested_bytes: self.step_to(bytes),
+                limit_bytes: self.budget.limit(),
+            }),
         }
-        let more = (bytes - self.reserved_bytes).next_multiple_of(STEP_BYTES);
+    }
+
+    /// As [`require`](Self::require); whether the budget had room.
+    pub(crate) fn try_require(&mut self, bytes: u64) -> bool {
+        if bytes <= self.reserved_bytes {
+            return true;
+        }
+        let more = self.step_to(bytes);
         let granted = match &mut self.reservation {
             Some(reservation) => reservation.grow(more).is_ok(),
             None => match self.budget.try_reserve(more) {
@@ -54,15 +71,18 @@ impl Memory {
                 Err(_) => false,
             },
         };
-        if !granted {
-            return Err(Error::MemoryExceeded {
-                operator: self.operator,
-                requested_bytes: more,
-                limit_bytes: self.budget.limit(),
-            });
+        if granted {
+            self.reserved_bytes += more;
+            self.meters.add_memory(more);
         }
-        self.reserved_bytes += more;
-        Ok(())
+        granted
+    }
+
+    /// How many bytes more are reserved for `bytes` in all.
+    const fn step_to(&self, bytes: u64) -> u64 {
+        bytes
+            .saturating_sub(self.reserved_bytes)
+            .next_multiple_of(STEP_BYTES)
     }
 
     /// Gives back what goes beyond `bytes`.
@@ -72,6 +92,7 @@ impl Memory {
             && kept < self.reserved_bytes
         {
             reservation.shrink(self.reserved_bytes - kept);
+            self.meters.take_memory(self.reserved_bytes - kept);
             self.reserved_bytes = kept;
         }
     }
@@ -79,6 +100,7 @@ impl Memory {
     /// Gives everything back.
     pub fn release(&mut self) {
         self.reservation = None;
+        self.meters.take_memory(self.reserved_bytes);
         self.reserved_bytes = 0;
     }
 
@@ -86,5 +108,11 @@ impl Memory {
     #[must_use]
     pub const fn reserved_bytes(&self) -> u64 {
         self.reserved_bytes
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.release();
     }
 }

@@ -26,6 +26,8 @@ pub struct OperatorProfile {
     /// How long it was at work with its inputs, on all threads that ran it; zero if nobody asked for that. Above
     /// operators that several threads share it is that of one of them.
     pub time: Duration,
+    /// How many bytes it put into temporary files.
+    pub spilled_bytes: u64,
 }
 
 /// The counters of one operator.
@@ -35,6 +37,7 @@ pub(crate) struct Counters {
     rows_out: AtomicU64,
     calls: AtomicU64,
     time_ns: AtomicU64,
+    spilled_bytes: AtomicU64,
 }
 
 impl Counters {
@@ -45,6 +48,11 @@ impl Counters {
     pub(crate) fn add_call(&self, rows_out: usize) {
         self.rows_out.fetch_add(rows_out as u64, Ordering::Relaxed);
         self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_spilled(&self, bytes: usize) {
+        self.spilled_bytes
+            .fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn add_time(&self, time_ns: u64) {
@@ -93,6 +101,7 @@ impl Profile {
                 rows_out: counters.rows_out.load(Ordering::Relaxed),
                 calls: counters.calls.load(Ordering::Relaxed),
                 time: Duration::from_nanos(counters.time_ns.load(Ordering::Relaxed)),
+                spilled_bytes: counters.spilled_bytes.load(Ordering::Relaxed),
             })
             .collect()
     }

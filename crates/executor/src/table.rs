@@ -73,6 +73,11 @@ pub(crate) fn hash_columns(columns: &[&[TermId]], rows: usize, out: &mut Vec<u64
     }
 }
 
+/// Other bits of the same key: another hash for each level.
+pub(crate) const fn rehash(hash: u64, level: u32) -> u64 {
+    fold(hash ^ SECRET.wrapping_mul(level as u64 + 1), SECRET_LAST)
+}
+
 /// Which of `2^bits` partitions a hash belongs to; `bits` is 1 to 16.
 pub(crate) const fn partition(hash: u64, bits: u32) -> usize {
     (hash >> (u64::BITS - bits)) as usize

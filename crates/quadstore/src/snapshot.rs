@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use oxrdf::NamedNode;
-use stoa_storage::{Root, Store, nonblocking};
+use stoa_storage::{Root, Store, TempSpace, nonblocking};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use crate::delta::{Delta, DeltaCursor, GraphDelta};
@@ -358,6 +358,12 @@ impl Snapshot {
     /// The files below this snapshot.
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.0.base.store
+    }
+
+    /// Where temporary files are made beside the data.
+    #[must_use]
+    pub fn temp_space(&self) -> TempSpace {
+        self.store().temp_space()
     }
 
     /// The number of quads.

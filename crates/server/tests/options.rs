@@ -199,6 +199,10 @@ fn load_more(folder: &Path) {
 const SLOW: &str =
     "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i . ?j ?k ?l FILTER(?c < ?f) }";
 
+/// A query that computes more texts than 96 MB hold.
+const LARGE: &str =
+    "SELECT * { ?a ?b ?c . ?d ?e ?f BIND(CONCAT(STR(?a), STR(?d)) AS ?g) } ORDER BY ?g";
+
 fn query(folder: &Path, options: &[&str]) -> Output {
     stoa(folder, &[&["query", "--db", "db"], options].concat())
 }
@@ -436,16 +440,15 @@ fn the_options_of_query_and_dump() {
         &["--default-graph", "union", "--timeout", "50ms", SLOW],
     );
     assert_failed(&slow, 1, &["ran longer than --timeout allows"]);
-    let large = "SELECT * { ?a ?b ?c . ?d ?e ?f } ORDER BY ?c";
     let large = query(
         folder,
-        &["--default-graph", "union", "--memory", "96M", large],
+        &["--default-graph", "union", "--memory", "96M", LARGE],
     );
     assert_failed(
         &large,
         1,
         &[
-            "sort needs",
+            "extend needs",
             "--memory, which is 100663296 bytes (96M)",
             "31457280 bytes",
         ],
@@ -479,7 +482,6 @@ fn the_options_of_serve() {
     let folder = loaded();
     let folder = folder.path();
     load_more(folder);
-    let pairs = "SELECT * { ?a ?b ?c . ?d ?e ?f } ORDER BY ?c";
     let options = [
         "--threads",
         "3",
@@ -526,7 +528,7 @@ fn the_options_of_serve() {
             std::thread::yield_now();
         }
     };
-    let large = server.ask(QUERY, pairs);
+    let large = server.ask(QUERY, LARGE);
     assert!(
         large.starts_with("HTTP/1.1 503") && large.contains("100663296 bytes (96M)"),
         "{large}"

@@ -122,6 +122,9 @@ pub trait Disk: Send + Sync {
     /// Removes temporary files that processes which died have left.
     fn clear_temporary(&self) -> io::Result<()>;
 
+    /// How many bytes more files can take.
+    fn free_bytes(&self) -> io::Result<u64>;
+
     /// The I/O in use.
     fn io_info(&self) -> IoInfo;
 }

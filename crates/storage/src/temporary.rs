@@ -51,6 +51,15 @@ impl TempSpace {
         })
     }
 
+    /// Whether temporary files take at most half of what would be free without them: data and log must be able to
+    /// grow. Asks the disk.
+    pub fn leaves_room(&self) -> Result<bool> {
+        nonblocking::check()?;
+        let free = self.inner.disk.free_bytes();
+        let free = free.map_err(|error| Error::io(self.name(), "look at", 0, error))?;
+        Ok(self.bytes() <= free)
+    }
+
     /// The bytes in temporary files now.
     #[must_use]
     pub fn bytes(&self) -> u64 {

@@ -118,6 +118,10 @@ impl Disk for Gate {
         self.disk.clear_temporary()
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes()
+    }
+
     fn io_info(&self) -> IoInfo {
         self.disk.io_info()
     }

@@ -135,18 +135,33 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
             "index joins, batches of 3",
             options(Some(3), false, Some(ForcedJoin::IndexNestedLoop)),
         ),
-        _ => (
+        8 => (
             "shared by threads",
             QueryOptions {
                 parallel_rows_min: Some(0),
                 ..options(None, false, None)
             },
         ),
+        9 => (
+            "on disk, batches of 3",
+            QueryOptions {
+                spill_after: Some((0, 2)),
+                ..options(Some(3), false, None)
+            },
+        ),
+        _ => (
+            "shared by threads, hash joins, on disk",
+            QueryOptions {
+                parallel_rows_min: Some(0),
+                spill_after: Some((0, 5)),
+                ..options(None, false, Some(ForcedJoin::Hash))
+            },
+        ),
     }
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 9;
+pub const CONFIGURATIONS: usize = 11;
 
 impl Bench {
     /// Loads data; a part of it as commits if `over_delta`.

@@ -22,6 +22,12 @@ pub struct Analysis {
     pub running: Duration,
     /// Rows of the indexes that were examined.
     pub rows_read: u64,
+    /// The most memory that operators had reserved at one time, in bytes.
+    pub memory_peak_bytes: u64,
+    /// How many bytes operators put into temporary files.
+    pub spilled_bytes: u64,
+    /// How many threads were at work at one time at most.
+    pub threads: u64,
 }
 
 impl Analysis {
@@ -33,7 +39,7 @@ impl Analysis {
 
     /// An object with `form`, `operators` in the order of the text, each with its `depth` and the
     /// `operator` as it is printed, `estimated_rows`, `sorted_by`, and if the query was timed `rows`, `rows_in`,
-    /// `calls` and `ms`; and then `planning_ms`, `running_ms` and `rows_read` as well.
+    /// `calls`, `ms` and `spilled_bytes`; and then `planning_ms`, `running_ms`, `rows_read`, `memory_peak_bytes`, `spilled_bytes` and `threads` as well.
     #[must_use]
     pub fn to_json(&self) -> String {
         let operators = self.plan.operators.iter().enumerate();
@@ -49,6 +55,7 @@ impl Analysis {
                 object.insert("rows_in".to_owned(), done.rows_in.into());
                 object.insert("calls".to_owned(), done.calls.into());
                 object.insert("ms".to_owned(), milliseconds(done.time).into());
+                object.insert("spilled_bytes".to_owned(), done.spilled_bytes.into());
             }
             Value::from(object)
         });
@@ -62,6 +69,10 @@ impl Analysis {
             let running = milliseconds(self.running);
             whole.insert("running_ms".to_owned(), running.into());
             whole.insert("rows_read".to_owned(), self.rows_read.into());
+            let memory_peak = self.memory_peak_bytes;
+            whole.insert("memory_peak_bytes".to_owned(), memory_peak.into());
+            whole.insert("spilled_bytes".to_owned(), self.spilled_bytes.into());
+            whole.insert("threads".to_owned(), self.threads.into());
         }
         Value::from(whole).to_string()
     }
@@ -76,21 +87,26 @@ impl fmt::Display for Analysis {
         for (number, operator) in self.plan.operators.iter().enumerate() {
             write!(f, "{operator}")?;
             match self.done(number) {
-                Some(done) if done.calls > 0 => writeln!(
-                    f,
-                    "  actual={} ms={:.3}",
-                    done.rows_out,
-                    milliseconds(done.time)
-                )?,
+                Some(done) if done.calls > 0 => {
+                    let ms = milliseconds(done.time);
+                    write!(f, "  actual={} ms={ms:.3}", done.rows_out)?;
+                    match done.spilled_bytes {
+                        0 => writeln!(f)?,
+                        bytes => writeln!(f, " spilled={bytes}")?,
+                    }
+                }
                 _ => writeln!(f, "  never run")?,
             }
         }
         writeln!(
             f,
-            "planning {:.3} ms, running {:.3} ms, {} rows read",
+            "planning {:.3} ms, running {:.3} ms, {} rows read, threads {}, memory {} bytes, on disk {} bytes",
             milliseconds(self.planning),
             milliseconds(self.running),
-            self.rows_read
+            self.rows_read,
+            self.threads,
+            self.memory_peak_bytes,
+            self.spilled_bytes
         )
     }
 }

@@ -123,6 +123,27 @@ impl Combiner {
         }
     }
 
+    /// Begins with a batch of left rows of which it is known whether they have found a partner.
+    pub(crate) fn start_with(&mut self, matched: &[bool]) {
+        self.matched.clear();
+        self.matched.extend_from_slice(matched);
+    }
+
+    /// For each left row whether it has found a partner, where the join must say where these end.
+    pub(crate) fn matched(&self) -> &[bool] {
+        &self.matched
+    }
+
+    /// Adds a column of the left rows to the output, behind all others.
+    pub(crate) fn carry(&mut self, column: usize) {
+        self.sources.push(Source::Left(column));
+    }
+
+    /// How many columns the output has.
+    pub(crate) const fn output_width(&self) -> usize {
+        self.sources.len()
+    }
+
     /// Whether the join must say where the partners of a left row end.
     pub(crate) fn needs_end(&self) -> bool {
         self.kind != Kind::Inner

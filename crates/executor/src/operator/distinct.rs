@@ -5,44 +5,64 @@
 //! together and nothing is kept.
 //!
 //! # Limits
-//! One table of all distinct solutions, reserved before it grows.
+//! One table of all distinct solutions, reserved before it grows. What it has no room for goes to disk and comes out
+//! last, or where the order is needed is merged by the number of each row once all are told apart.
 
-use stoa_planner::physical::Plan;
+use std::sync::Arc;
 
-use super::{Mapping, Node, Operator, reduced};
+use stoa_planner::physical::{Operator as PlanOperator, Plan};
+
+use super::seen::Seen;
+use super::{Mapping, Node, Operator, Scope, reduced};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::memory::Memory;
-use crate::table::GroupTable;
+use crate::profile::Counters;
+use crate::spill::{ByNumber, Numbers, Runs, Sequences};
 
 struct Distinct {
     input: Node,
     mapping: Mapping,
     seen: Seen,
+    /// Numbers of the rows, if their order is needed.
+    numbers: Option<Numbers>,
+    stage: Stage,
+    counters: Arc<Counters>,
+    /// How many columns the input has.
+    width: usize,
 }
 
-/// A set of solutions.
-pub(crate) struct Seen {
-    table: GroupTable,
-    groups: Vec<u32>,
-    memory: Memory,
+enum Stage {
+    Streaming,
+    /// What was put aside is told apart; where the order is needed it is written once more.
+    Aside(Option<Sequences>),
+    Merging(Runs<ByNumber>),
 }
 
 pub(super) fn build(
     node: Node,
     plan: &Plan,
     input: &Plan,
+    scope: Scope<'_>,
     context: &QueryContext,
+    counters: &Arc<Counters>,
 ) -> Result<Box<dyn Operator>> {
     let columns = &input.columns;
     if is_sorted(input) {
         return reduced::build(node, plan, input);
     }
+    let is_ordered = !scope.unordered || has_order(input);
+    let numbers = (is_ordered && context.settings().spill.is_some()).then(Numbers::default);
+    let width = columns.len();
+    let seen_width = width + usize::from(numbers.is_some());
     Ok(Box::new(Distinct {
         input: node,
         mapping: Mapping::new(columns, &plan.columns),
-        seen: Seen::new(columns.len(), context.memory("distinct")),
+        seen: Seen::new(width, seen_width, "distinct", context, counters),
+        numbers,
+        stage: Stage::Streaming,
+        counters: Arc::clone(counters),
+        width,
     }))
 }
 
@@ -53,59 +73,74 @@ pub(super) fn is_sorted(input: &Plan) -> bool {
     !columns.is_empty() && columns.iter().all(|column| order.contains(column))
 }
 
-impl Operator for Distinct {
-    fn next(&mut self, context: &QueryContext) -> Result<Step> {
-        let mut batch = match self.input.next(context)? {
-            Step::Batch(batch) => batch,
-            other => return Ok(other),
-        };
-        self.seen.keep_new(&mut batch)?;
-        Ok(if batch.is_empty() {
-            Step::Yield
-        } else {
-            Step::Batch(self.mapping.apply(batch))
-        })
+/// Whether the order of the solutions is that of an ORDER BY.
+fn has_order(plan: &Plan) -> bool {
+    match &plan.operator {
+        PlanOperator::Sort { .. } | PlanOperator::TopK { .. } => true,
+        PlanOperator::Filter { input, .. }
+        | PlanOperator::Extend { input, .. }
+        | PlanOperator::Distinct(input)
+        | PlanOperator::Reduced(input)
+        | PlanOperator::Slice { input, .. }
+        | PlanOperator::Project(input) => has_order(input),
+        _ => false,
     }
 }
 
-impl Seen {
-    /// An empty set of solutions of `width` columns.
-    pub(crate) fn new(width: usize, memory: Memory) -> Self {
-        Self {
-            table: GroupTable::new(width),
-            groups: Vec::new(),
-            memory,
-        }
-    }
-
-    /// Keeps the rows that were not seen before, and notes them.
-    pub(crate) fn keep_new(&mut self, batch: &mut Batch) -> Result<()> {
-        let keep = {
-            let columns: Vec<_> = batch.columns.iter().map(Vec::as_slice).collect();
-            self.is_new(&columns, batch.rows)?
+impl Operator for Distinct {
+    fn next(&mut self, context: &QueryContext) -> Result<Step> {
+        let batch = match &mut self.stage {
+            Stage::Streaming => match self.input.next(context)? {
+                Step::Batch(mut batch) => {
+                    if let Some(numbers) = &mut self.numbers {
+                        batch.columns.push(numbers.next(batch.rows));
+                    }
+                    self.seen.keep_new(&mut batch, context)?;
+                    batch
+                }
+                Step::Done if self.seen.has_aside() => {
+                    let width = self.width + 1;
+                    let sequences = self.numbers.as_ref();
+                    let sequences = sequences
+                        .map(|_| Sequences::new(width, context, &self.counters))
+                        .transpose()?;
+                    self.stage = Stage::Aside(sequences);
+                    return Ok(Step::Yield);
+                }
+                other => return Ok(other),
+            },
+            Stage::Aside(sequences) => match (self.seen.next_aside(context)?, sequences) {
+                (Some(batch), Some(sequences)) => {
+                    if !batch.is_empty() {
+                        sequences.add(&batch, context)?;
+                    }
+                    return Ok(Step::Yield);
+                }
+                (Some(batch), None) => batch,
+                (None, sequences) => {
+                    let Some(sequences) = sequences.take() else {
+                        return Ok(Step::Done);
+                    };
+                    let memory = context.memory("distinct");
+                    self.stage = Stage::Merging(sequences.finish(memory, &self.counters)?);
+                    return Ok(Step::Yield);
+                }
+            },
+            Stage::Merging(runs) => match runs.next(context)? {
+                Step::Batch(batch) => batch,
+                other => return Ok(other),
+            },
         };
-        batch.retain(&keep);
-        Ok(())
+        Ok(self.given(batch))
     }
+}
 
-    /// For each row whether it was not seen before, and notes it.
-    pub(crate) fn is_new(
-        &mut self,
-        columns: &[&[stoa_terms::TermId]],
-        rows: usize,
-    ) -> Result<Vec<bool>> {
-        self.memory.require(self.table.bytes_with(rows))?;
-        let mut known = self.table.len();
-        self.table.insert(columns, rows, &mut self.groups)?;
-        // Groups are numbered as they come, so a row is new if its number is the next one.
-        Ok(self
-            .groups
-            .iter()
-            .map(|group| {
-                let new = *group as usize == known;
-                known += usize::from(new);
-                new
-            })
-            .collect())
+impl Distinct {
+    fn given(&self, mut batch: Batch) -> Step {
+        if batch.is_empty() {
+            return Step::Yield;
+        }
+        batch.columns.truncate(self.width);
+        Step::Batch(self.mapping.apply(batch))
     }
 }

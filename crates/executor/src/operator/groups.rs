@@ -3,22 +3,31 @@
 //! Groups are numbered as they are first seen; each aggregate keeps its states in columns. DISTINCT
 //! inside an aggregate is a set of (group, value) before the accumulator.
 //!
+//! Where memory does not hold all groups, those that are there stay and take their rows; rows of others are put
+//! aside, scattered to disk by the hash of their keys. Once the groups that are there are given, the parts are
+//! taken one after the other, each as the whole was.
+//!
 //! # Limits
-//! All groups are held and reserved. Results are made as they are given, a batch at a time.
+//! Groups and states are reserved. States that grow beyond memory by themselves, such as the texts of GROUP_CONCAT,
+//! end the query. Results are made as they are given, a batch at a time.
+
+use std::sync::Arc;
 
 use stoa_planner::expression::Aggregate;
 use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 use stoa_terms::TermId;
 
-use super::distinct::Seen;
 use super::required;
+use super::seen::Seen;
 use crate::aggregate::{Accumulator, accumulator};
-use crate::batch::Batch;
+use crate::batch::{Batch, Step, gather};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::expression::CompiledExpression;
 use crate::memory::Memory;
-use crate::table::GroupTable;
+use crate::profile::Counters;
+use crate::spill::{Partitions, RowReader, SpilledRows};
+use crate::table::{GroupTable, hash_columns};
 
 /// What a GROUP BY, or a DISTINCT, which is one without aggregates, says.
 #[derive(Clone, Copy)]
@@ -129,16 +138,47 @@ impl Arguments {
 
 /// See the module header.
 pub(super) struct Groups {
+    name: &'static str,
+    counters: Arc<Counters>,
+    layout: Layout,
     table: GroupTable,
     /// The group of each row of the last update.
     numbers: Vec<u32>,
+    hashes: Vec<u64>,
     aggregates: Vec<States>,
     sources: Vec<Source>,
     memory: Memory,
-    given: usize,
+    /// Bytes of states that were there before they were refused.
+    unreserved: u64,
+    stage: Stage,
+    /// How often the rows that come now were scattered.
+    level: u32,
+    aside: Option<Partitions>,
+    /// Parts that were not taken yet, each with how often its rows were scattered.
+    waiting: Vec<(u32, SpilledRows)>,
+}
+
+/// How a row stands on disk: its keys, then its values, then all of it where an aggregate tells solutions apart.
+struct Layout {
+    keys: usize,
+    /// For each aggregate whether it takes a value.
+    values: Vec<bool>,
+    whole: usize,
+}
+
+enum Stage {
+    /// Rows come from outside.
+    Taking,
+    /// Rows of a part are taken.
+    Reading(RowReader),
+    /// Values that DISTINCT of the aggregate with this number has put aside are taken.
+    Draining(usize),
+    /// All groups before this one were given.
+    Giving(usize),
 }
 
 struct States {
+    aggregate: Aggregate,
     /// What a group has seen already, for DISTINCT.
     seen: Option<Seen>,
     accumulator: Box<dyn Accumulator>,
@@ -152,19 +192,11 @@ enum Source {
 }
 
 impl Groups {
-    pub(super) fn new(grouping: Grouping<'_>, context: &QueryContext) -> Result<Self> {
-        let states = |aggregate: &Aggregate| {
-            let width = match aggregate.argument {
-                None => grouping.input.columns.len() + 1,
-                Some(_) => 2,
-            };
-            Ok(States {
-                seen: aggregate
-                    .distinct
-                    .then(|| Seen::new(width, context.memory(grouping.name))),
-                accumulator: accumulator(&aggregate.function)?,
-            })
-        };
+    pub(super) fn new(
+        grouping: Grouping<'_>,
+        context: &QueryContext,
+        counters: &Arc<Counters>,
+    ) -> Result<Self> {
         let source = |variable: &Variable| {
             let key = grouping.keys.iter().position(|key| key == variable);
             let mut aggregates = grouping.aggregates.iter();
@@ -175,17 +207,35 @@ impl Groups {
                 (None, None) => Err(Error::Internal("an aggregate gives an unknown variable")),
             }
         };
+        let has_value = |aggregate: &Aggregate| aggregate.argument.is_some();
+        let layout = Layout {
+            keys: grouping.keys.len(),
+            values: grouping.aggregates.iter().map(has_value).collect(),
+            whole: match grouping.needs_rows() {
+                true => grouping.input.columns.len(),
+                false => 0,
+            },
+        };
+        let states = |aggregate: &Aggregate| {
+            let width = 1 + aggregate.argument.as_ref().map_or(layout.whole, |_| 1);
+            States::new(aggregate, width, grouping.name, context, counters)
+        };
+        let aggregates = grouping.aggregates.iter().map(states);
         Ok(Self {
-            table: GroupTable::new(grouping.keys.len()),
+            name: grouping.name,
+            counters: Arc::clone(counters),
+            table: GroupTable::new(layout.keys),
             numbers: Vec::new(),
-            aggregates: grouping
-                .aggregates
-                .iter()
-                .map(states)
-                .collect::<Result<_>>()?,
+            hashes: Vec::new(),
+            aggregates: aggregates.collect::<Result<_>>()?,
             sources: grouping.columns.iter().map(source).collect::<Result<_>>()?,
             memory: context.memory(grouping.name),
-            given: 0,
+            layout,
+            unreserved: 0,
+            stage: Stage::Taking,
+            level: 0,
+            aside: None,
+            waiting: Vec::new(),
         })
     }
 
@@ -199,65 +249,192 @@ impl Groups {
         whole: &[&[TermId]],
         context: &QueryContext,
     ) -> Result<()> {
-        self.reserve(rows)?;
-        self.table.insert(keys, rows, &mut self.numbers)?;
+        if self.aside.is_none() && self.may_hold(rows, context)? {
+            self.table.insert(keys, rows, &mut self.numbers)?;
+            return self.update_states(rows, values, whole, context);
+        }
+        let known = self.put_aside(rows, keys, values, whole, context)?;
+        let of_known = |column: &Vec<TermId>| gather(column, &known);
+        let values: Vec<_> = values
+            .iter()
+            .map(|values| values.as_ref().map(of_known))
+            .collect();
+        let whole: Vec<_> = whole.iter().map(|column| gather(column, &known)).collect();
+        let whole: Vec<_> = whole.iter().map(Vec::as_slice).collect();
+        self.update_states(known.len(), &values, &whole, context)
+    }
+
+    /// Numbers the rows whose groups are there and gives them; the others are put aside.
+    fn put_aside(
+        &mut self,
+        rows: usize,
+        keys: &[&[TermId]],
+        values: &[Option<Vec<TermId>>],
+        whole: &[&[TermId]],
+        context: &QueryContext,
+    ) -> Result<Vec<u32>> {
+        let aside = match self.aside.take() {
+            Some(aside) => aside,
+            None => self.partitions(context)?,
+        };
+        let aside = self.aside.insert(aside);
+        let values = values.iter().flatten().map(Vec::as_slice);
+        let whole = whole.iter().take(self.layout.whole).copied();
+        let columns: Vec<_> = keys.iter().copied().chain(values).chain(whole).collect();
+        hash_columns(keys, rows, &mut self.hashes);
+        self.numbers.clear();
+        let mut known = Vec::new();
+        for (row, hash) in self.hashes.iter().enumerate() {
+            match self.table.find(keys, row, *hash) {
+                Some(group) => {
+                    self.numbers.push(group);
+                    known.extend(u32::try_from(row));
+                }
+                None => aside.add(&columns, row, *hash)?,
+            }
+        }
+        Ok(known)
+    }
+
+    fn partitions(&self, context: &QueryContext) -> Result<Partitions> {
+        let width = self.layout.width();
+        Partitions::new(width, self.level, self.name, context, &self.counters)
+    }
+
+    /// Takes values into the groups that were numbered last.
+    fn update_states(
+        &mut self,
+        rows: usize,
+        values: &[Option<Vec<TermId>>],
+        whole: &[&[TermId]],
+        context: &QueryContext,
+    ) -> Result<()> {
         let groups = self.table.len();
-        for (aggregate, values) in self.aggregates.iter_mut().zip(values) {
-            aggregate.accumulator.grow(groups);
+        for (states, values) in self.aggregates.iter_mut().zip(values) {
+            states.accumulator.grow(groups);
             match values {
-                Some(values) => aggregate.update(&self.numbers, values, &[values], context)?,
+                Some(values) => states.update(&self.numbers, values, &[values], context)?,
                 None => {
                     let values = vec![TermId::TRUE; rows];
-                    aggregate.update(&self.numbers, &values, whole, context)?;
+                    states.update(&self.numbers, &values, whole, context)?;
                 }
             }
         }
-        self.reserve(0)
+        self.reserve(context)
     }
 
-    /// Reserves what up to `rows` new groups take.
-    fn reserve(&mut self, rows: usize) -> Result<()> {
+    /// Whether up to `rows` new groups may be held.
+    fn may_hold(&mut self, rows: usize, context: &QueryContext) -> Result<bool> {
         // States lie in vectors that double.
-        self.memory
-            .require(self.table.bytes_with(rows) + 2 * self.states_bytes())
+        let bytes = self.table.bytes_with(rows) + 2 * self.states_bytes();
+        context.may_hold(&mut self.memory, bytes, self.table.len())
+    }
+
+    /// Reserves what is there; where there is no room no further groups are taken.
+    fn reserve(&mut self, context: &QueryContext) -> Result<()> {
+        let bytes = self.table.bytes_with(0) + 2 * self.states_bytes();
+        if self.aside.is_some() || context.settings().spill.is_none() {
+            return self.memory.require(bytes.saturating_sub(self.unreserved));
+        }
+        if !self.memory.try_require(bytes) {
+            self.unreserved = bytes - self.memory.reserved_bytes();
+            self.aside = Some(self.partitions(context)?);
+        }
+        Ok(())
     }
 
     fn states_bytes(&self) -> u64 {
         let states = self.aggregates.iter();
-        states.map(|aggregate| aggregate.accumulator.bytes()).sum()
+        states.map(|states| states.accumulator.bytes()).sum()
     }
 
     /// To be called after all rows: without keys there is one group, also of no rows.
-    pub(super) fn finish(&mut self, has_keys: bool) -> Result<()> {
-        if !has_keys {
+    pub(super) fn finish(&mut self, context: &QueryContext) -> Result<()> {
+        if self.layout.keys == 0 {
             self.table.insert(&[], 1, &mut self.numbers)?;
         }
-        for aggregate in &mut self.aggregates {
-            aggregate.accumulator.grow(self.table.len());
-            aggregate.seen = None;
+        for states in &mut self.aggregates {
+            states.accumulator.grow(self.table.len());
         }
-        self.reserve(0)
+        self.stage = Stage::Draining(0);
+        self.reserve(context)
     }
 
-    /// The results of the next groups, `None` after the last ones.
-    pub(super) fn give(&mut self, context: &QueryContext) -> Result<Option<Batch>> {
-        let end = self.table.len().min(self.given + context.batch_rows());
-        if end == self.given {
-            return Ok(None);
+    /// After [`finish`](Self::finish): the results of the next groups.
+    pub(super) fn next(&mut self, context: &QueryContext) -> Result<Step> {
+        match &mut self.stage {
+            Stage::Taking => return Err(Error::Internal("groups that are not complete")),
+            Stage::Reading(reader) => match reader.next()? {
+                Some(batch) => self.take_part(batch, context)?,
+                None => self.finish(context)?,
+            },
+            Stage::Draining(number) => match self.aggregates.get_mut(*number) {
+                Some(states) => {
+                    if !states.drain(context)? {
+                        *number += 1;
+                    }
+                    self.reserve(context)?;
+                }
+                None => self.stage = Stage::Giving(0),
+            },
+            Stage::Giving(given) => {
+                let start = *given;
+                let end = self.table.len().min(start + context.batch_rows());
+                if start < end {
+                    *given = end;
+                    return self.give(start..end, context).map(Step::Batch);
+                }
+                return self.begin_part(context);
+            }
         }
-        let groups = self.given..end;
-        let finish = |aggregate: &mut States| {
-            let results = aggregate.accumulator.finish(groups.clone(), context)?;
+        Ok(Step::Yield)
+    }
+
+    /// Takes rows as they stood on disk.
+    fn take_part(&mut self, batch: Batch, context: &QueryContext) -> Result<()> {
+        let Batch { columns, rows } = batch;
+        let mut columns = columns.into_iter();
+        let keys: Vec<_> = columns.by_ref().take(self.layout.keys).collect();
+        let mut value = |has_value: &bool| has_value.then(|| columns.next().unwrap_or_default());
+        let values: Vec<_> = self.layout.values.iter().map(&mut value).collect();
+        let whole: Vec<_> = columns.collect();
+        let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
+        let whole: Vec<_> = whole.iter().map(Vec::as_slice).collect();
+        self.update(rows, &keys, &values, &whole, context)
+    }
+
+    /// Goes on with the next part, after all groups were given.
+    fn begin_part(&mut self, context: &QueryContext) -> Result<Step> {
+        if let Some(aside) = self.aside.take() {
+            let level = self.level + 1;
+            let parts = aside.finish()?.into_iter();
+            let parts = parts.filter(|part| part.rows() > 0);
+            self.waiting.extend(parts.map(|part| (level, part)));
+        }
+        self.table = GroupTable::new(self.layout.keys);
+        let Some((level, part)) = self.waiting.pop() else {
+            return Ok(Step::Done);
+        };
+        for states in &mut self.aggregates {
+            states.begin_anew(context)?;
+        }
+        self.memory.release();
+        self.unreserved = 0;
+        self.level = level;
+        self.stage = Stage::Reading(RowReader::new(part));
+        Ok(Step::Yield)
+    }
+
+    fn give(&mut self, groups: std::ops::Range<usize>, context: &QueryContext) -> Result<Batch> {
+        let finish = |states: &mut States| {
+            let results = states.accumulator.finish(groups.clone(), context)?;
             match results.len() == groups.len() {
                 true => Ok(results),
                 false => Err(Error::Internal("an aggregate without a result for a group")),
             }
         };
-        let results = self
-            .aggregates
-            .iter_mut()
-            .map(finish)
-            .collect::<Result<Vec<_>>>()?;
+        let results = self.aggregates.iter_mut().map(finish);
+        let results = results.collect::<Result<Vec<_>>>()?;
         let columns = self.sources.iter().map(|source| match source {
             Source::Key(key) => self.table.key_column(*key, groups.clone()),
             Source::Aggregate(aggregate) => results.get(*aggregate).cloned().unwrap_or_default(),
@@ -266,15 +443,46 @@ impl Groups {
             columns: columns.collect(),
             rows: groups.len(),
         };
-        self.given = end;
         // Results are terms of the query now; what was kept for them may be given back.
         self.memory
             .shrink_to(self.table.bytes_with(0) + 2 * self.states_bytes());
-        Ok(Some(batch))
+        Ok(batch)
+    }
+}
+
+impl Layout {
+    fn width(&self) -> usize {
+        let values = self.values.iter().filter(|has_value| **has_value).count();
+        self.keys + values + self.whole
     }
 }
 
 impl States {
+    /// `width` is that of what DISTINCT tells apart, the group included.
+    fn new(
+        aggregate: &Aggregate,
+        width: usize,
+        operator: &'static str,
+        context: &QueryContext,
+        counters: &Arc<Counters>,
+    ) -> Result<Self> {
+        let seen = aggregate
+            .distinct
+            .then(|| Seen::new(width, width, operator, context, counters));
+        Ok(Self {
+            aggregate: aggregate.clone(),
+            seen,
+            accumulator: accumulator(&aggregate.function)?,
+        })
+    }
+
+    /// Forgets all groups.
+    fn begin_anew(&mut self, context: &QueryContext) -> Result<()> {
+        self.seen = self.seen.take().map(|seen| seen.empty(context));
+        self.accumulator = accumulator(&self.aggregate.function)?;
+        Ok(())
+    }
+
     /// Takes values into groups; `told_apart` is what DISTINCT goes by.
     fn update(
         &mut self,
@@ -292,12 +500,34 @@ impl States {
             .collect();
         let mut key: Vec<&[TermId]> = vec![&group_ids];
         key.extend(told_apart);
-        let new = seen.is_new(&key, values.len())?;
+        let new = seen.is_new(&key, values.len(), context)?;
         let rows = groups.iter().zip(values).zip(new);
         let (groups, values): (Vec<_>, Vec<_>) = rows
             .filter(|(_, new)| *new)
             .map(|((group, value), _)| (*group, *value))
             .unzip();
         self.accumulator.update(&groups, &values, context)
+    }
+
+    /// Takes some of what DISTINCT has put aside; false when there is no more.
+    fn drain(&mut self, context: &QueryContext) -> Result<bool> {
+        let Some(seen) = &mut self.seen else {
+            return Ok(false);
+        };
+        let Some(batch) = seen.next_aside(context)? else {
+            return Ok(false);
+        };
+        let mut columns = batch.columns.into_iter();
+        let groups = columns.next().unwrap_or_default();
+        let groups = groups.iter().map(|id| u32::try_from(id.to_bits()));
+        let groups: Vec<u32> = groups
+            .collect::<std::result::Result<_, _>>()
+            .map_err(|_| Error::Internal("a group that does not exist"))?;
+        let values = match self.aggregate.argument {
+            Some(_) => columns.next().unwrap_or_default(),
+            None => vec![TermId::TRUE; batch.rows],
+        };
+        self.accumulator.update(&groups, &values, context)?;
+        Ok(true)
     }
 }

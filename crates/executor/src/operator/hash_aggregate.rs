@@ -18,7 +18,6 @@ struct HashAggregate {
     input: Node,
     arguments: Arguments,
     groups: Groups,
-    has_keys: bool,
     input_done: bool,
 }
 
@@ -31,8 +30,7 @@ pub(super) fn build(
     let grouping = Grouping::of(plan).ok_or(Error::Internal("not an aggregate"))?;
     Ok(Box::new(HashAggregate {
         arguments: Arguments::new(grouping, builder.context)?,
-        groups: Groups::new(grouping, builder.context)?,
-        has_keys: !grouping.keys.is_empty(),
+        groups: Groups::new(grouping, builder.context, counters)?,
         input: builder.build(grouping.input, scope.unordered(), Some(counters))?,
         input_done: false,
     }))
@@ -46,15 +44,12 @@ impl Operator for HashAggregate {
                 Step::Yield => (),
                 Step::Done => {
                     self.input_done = true;
-                    self.groups.finish(self.has_keys)?;
+                    self.groups.finish(context)?;
                 }
             }
             return Ok(Step::Yield);
         }
-        Ok(match self.groups.give(context)? {
-            Some(batch) => Step::Batch(batch),
-            None => Step::Done,
-        })
+        self.groups.next(context)
     }
 }
 

@@ -42,6 +42,7 @@ mod pattern;
 mod project;
 mod reduced;
 mod row_store;
+mod seen;
 mod service;
 mod slice;
 mod sort;
@@ -53,8 +54,8 @@ mod union;
 mod unit;
 mod values;
 
-pub(crate) use distinct::Seen;
-use hash_join::BuildSide;
+use hash_join::RightSide;
+pub(crate) use seen::Seen;
 
 /// Up to how many rows a LIMIT keeps those below it from reading ahead.
 const LIMITED_ROWS: u64 = 16 * 1024;
@@ -156,7 +157,7 @@ pub(crate) struct OuterBatch {
 }
 
 /// Right sides of hash joins, by the number of the join.
-pub(crate) type BuiltSides = HashMap<usize, Arc<BuildSide>, RandomState>;
+pub(crate) type BuiltSides = HashMap<usize, RightSide, RandomState>;
 
 /// Builds the operators of a plan.
 pub(crate) struct Builder<'a> {
@@ -279,11 +280,15 @@ impl Builder<'_> {
         let context = self.context;
         let node = self.build(input, scope, Some(counters))?;
         match &plan.operator {
-            PlanOperator::Distinct(_) => distinct::build(node, plan, input, context),
+            PlanOperator::Distinct(_) => {
+                distinct::build(node, plan, input, scope, context, counters)
+            }
             PlanOperator::Reduced(_) => reduced::build(node, plan, input),
-            PlanOperator::Sort { keys, .. } => sort::build(node, plan, input, keys, context),
+            PlanOperator::Sort { keys, .. } => {
+                sort::build(node, plan, input, keys, context, counters)
+            }
             PlanOperator::TopK { keys, limit, .. } => {
-                top_k::build(node, plan, input, keys, *limit, context)
+                top_k::build(node, plan, input, keys, *limit, context, counters)
             }
             PlanOperator::Slice {
                 by, offset, limit, ..

@@ -71,6 +71,29 @@ impl RowStore {
         self.rows.rows = rows.len();
     }
 
+    /// How many bytes the rows take while so many further ones are added.
+    pub(crate) fn bytes_with(&self, more: usize) -> u64 {
+        let needed = self.rows.rows + more;
+        let width = self.rows.columns.len();
+        let ids = match needed <= self.capacity {
+            true => self.capacity * width,
+            false => self.grown(needed) * width + self.capacity,
+        };
+        (ids * size_of::<TermId>()) as u64
+    }
+
+    /// Takes all rows away, and gives the memory back.
+    pub(crate) fn release(&mut self) {
+        self.rows = Batch::with_columns(self.rows.columns.len());
+        self.capacity = 0;
+        self.memory.release();
+    }
+
+    /// The capacity for at least so many rows.
+    fn grown(&self, needed: usize) -> usize {
+        needed.max(self.capacity * 3 / 2).max(CAPACITY_MIN)
+    }
+
     /// Takes all rows away, keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.rows.clear();
@@ -86,12 +109,10 @@ impl RowStore {
         if needed <= self.capacity {
             return Ok(());
         }
-        let capacity = needed.max(self.capacity * 3 / 2).max(CAPACITY_MIN);
-        let width = self.rows.columns.len();
+        let capacity = self.grown(needed);
         // While one column is copied, its old and its new form are there.
-        let bytes = (capacity * width + self.capacity) * size_of::<TermId>();
-        self.memory
-            .require(u64::try_from(bytes).unwrap_or(u64::MAX))?;
+        let bytes = self.bytes_with(more);
+        self.memory.require(bytes)?;
         for column in &mut self.rows.columns {
             column.reserve_exact(capacity - column.len());
         }

@@ -12,14 +12,17 @@
 
 mod merge;
 mod ranking;
+mod run_order;
 mod run_sorter;
 
 use std::cmp::Ordering;
 
 use stoa_planner::expression::Expression;
 use stoa_planner::physical::{SortKey, Variable};
+use stoa_terms::{Kind, TermId};
 
 use self::ranking::Ranking;
+pub(super) use self::run_order::ByKeys;
 use self::run_sorter::RunSorter;
 use super::position;
 use super::row_store::RowStore;
@@ -96,6 +99,28 @@ impl Keys {
         self.columns.first().copied()
     }
 
+    /// How many bytes ranking and ordering take for a row, but for values that must be read.
+    pub(super) fn bytes_a_row(&self) -> usize {
+        8 + self.columns.len() * (8 + ranking::DISTINCT_BYTES)
+    }
+
+    /// How many ids among the keys have values that must be read.
+    pub(super) fn costly(&self, batch: &Batch, context: &QueryContext) -> usize {
+        let is_costly = |id: &&TermId| match context.kind(**id) {
+            Kind::NumericLiteral | Kind::TemporalLiteral | Kind::Literal | Kind::Triple => true,
+            _ => id.kind() == Kind::Local,
+        };
+        let columns = self.columns.iter().map(|(column, _)| batch.column(*column));
+        columns
+            .map(|ids| ids.iter().filter(is_costly).count())
+            .sum()
+    }
+
+    /// The order of rows in runs on disk.
+    pub(super) fn run_order(&self, memory: Memory) -> ByKeys {
+        ByKeys::new(&self.columns, memory)
+    }
+
     /// What ranks the rows of a store, to be ordered.
     pub(super) fn ranker(
         &self,
@@ -151,12 +176,13 @@ impl Ranker {
         Ok(self.ranks.len() == keys.columns.len())
     }
 
-    /// The rows, to be sorted by their ranks.
-    pub(super) fn ordered(self, rows: &RowStore) -> Ordered {
+    /// The rows, to be sorted by their ranks; called once.
+    pub(super) fn ordered(&mut self, rows: &RowStore, context: &QueryContext) -> Ordered {
+        let memory = context.memory(self.operator);
         Ordered {
-            ranks: self.ranks,
+            ranks: std::mem::take(&mut self.ranks),
             sorter: RunSorter::new(rows.len()),
-            _memory: self.memory,
+            _memory: std::mem::replace(&mut self.memory, memory),
         }
     }
 }

@@ -7,20 +7,22 @@
 //! is that of a sort and a slice.
 //!
 //! # Limits
-//! Memory for twice the limit is reserved as it is needed.
+//! Memory for twice the limit is reserved as it is needed. Where there is none, all rows are sorted on disk.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
 
 use stoa_planner::physical::{Plan, SortKey};
 use stoa_terms::TermId;
 use stoa_terms::value::order_inline;
 
-use std::cmp::Ordering;
-
-use super::row_store::RowStore;
+use super::sort::{Sort, SortedRows};
 use super::sort_order::{Keys, Ordered, Ranker};
 use super::{Mapping, Node, Operator};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::Result;
+use crate::profile::Counters;
 
 /// How many rows are taken in order at a time.
 const TAKE_ROWS: usize = 32 * 1024;
@@ -28,17 +30,25 @@ const TAKE_ROWS: usize = 32 * 1024;
 /// How many rows are collected before a cut at least.
 const CUT_ROWS_MIN: usize = 4096;
 
-struct TopK {
+enum TopK {
+    Cutting(Box<Cutting>),
+    /// Memory does not hold twice the limit: all rows are sorted, and so many are still to be given.
+    Sorting(Box<Sort>, usize),
+    Ended,
+}
+
+/// Rows up to the limit and beyond are held.
+struct Cutting {
     input: Node,
     input_done: bool,
     mapping: Mapping,
-    keys: Keys,
     limit: usize,
-    rows: RowStore,
+    rows: SortedRows,
     cut: Cut,
     /// The first key of the last row after a cut.
     bound: Option<TermId>,
     given: usize,
+    counters: Arc<Counters>,
 }
 
 /// How far a cut is.
@@ -50,6 +60,13 @@ enum Cut {
     Take(Ordered, Vec<u32>),
 }
 
+/// What a cutting came to.
+enum Outcome {
+    Step(Step),
+    /// There is no room for these rows.
+    Full(Batch),
+}
+
 pub(super) fn build(
     node: Node,
     plan: &Plan,
@@ -57,57 +74,83 @@ pub(super) fn build(
     keys: &[SortKey],
     limit: u64,
     context: &QueryContext,
+    counters: &Arc<Counters>,
 ) -> Result<Box<dyn Operator>> {
     let keys = Keys::new(keys, &input.columns, context)?;
-    Ok(Box::new(TopK {
+    Ok(Box::new(TopK::Cutting(Box::new(Cutting {
         input: node,
         input_done: false,
         mapping: Mapping::new(&input.columns, &plan.columns),
-        rows: RowStore::new(keys.width(), context.memory("top_k")),
-        keys,
+        rows: SortedRows::new(keys, "top_k", context),
         limit: usize::try_from(limit).unwrap_or(usize::MAX),
         cut: Cut::None,
         bound: None,
         given: 0,
-    }))
+        counters: Arc::clone(counters),
+    }))))
 }
 
 impl Operator for TopK {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
+        match self {
+            Self::Cutting(cutting) => match cutting.next(context)? {
+                Outcome::Step(step) => Ok(step),
+                Outcome::Full(batch) => {
+                    if let Self::Cutting(cutting) = std::mem::replace(self, Self::Ended) {
+                        let limit = cutting.limit;
+                        let sort = cutting.into_sort(batch, context)?;
+                        *self = Self::Sorting(Box::new(sort), limit);
+                    }
+                    Ok(Step::Yield)
+                }
+            },
+            Self::Sorting(_, 0) | Self::Ended => Ok(Step::Done),
+            Self::Sorting(sort, left) => {
+                let mut step = sort.next(context)?;
+                if let Step::Batch(batch) = &mut step {
+                    batch.truncate(*left);
+                    *left -= batch.rows;
+                }
+                Ok(step)
+            }
+        }
+    }
+}
+
+impl Cutting {
+    fn next(&mut self, context: &QueryContext) -> Result<Outcome> {
         if !matches!(self.cut, Cut::None) {
             self.go_on(context)?;
-            return Ok(Step::Yield);
+            return Ok(Outcome::Step(Step::Yield));
         }
         if !self.input_done {
             if self.limit == 0 {
                 self.input.stop();
             }
             match self.input.next(context)? {
-                Step::Batch(batch) => self.add(batch, context)?,
+                Step::Batch(batch) => return self.add(batch, context),
                 Step::Yield => (),
                 Step::Done => {
                     self.input_done = true;
                     self.cut(context)?;
                 }
             }
-            return Ok(Step::Yield);
+            return Ok(Outcome::Step(Step::Yield));
         }
-        let end = self.rows.len().min(self.given + context.batch_rows());
+        let end = self.rows.store.len().min(self.given + context.batch_rows());
         if end == self.given {
-            return Ok(Step::Done);
+            return Ok(Outcome::Step(Step::Done));
         }
-        let mut batch = Batch::with_columns(self.keys.width());
-        batch.append_range(self.rows.rows(), self.given, end);
+        let mut batch = Batch::with_columns(self.rows.keys.width());
+        batch.append_range(self.rows.store.rows(), self.given, end);
         self.given = end;
-        self.keys.strip(&mut batch);
-        Ok(Step::Batch(self.mapping.apply(batch)))
+        self.rows.keys.strip(&mut batch);
+        Ok(Outcome::Step(Step::Batch(self.mapping.apply(batch))))
     }
-}
 
-impl TopK {
-    fn add(&mut self, mut batch: Batch, context: &QueryContext) -> Result<()> {
-        self.keys.extend(&mut batch, context)?;
-        if let (Some(bound), Some((column, descending))) = (self.bound, self.keys.first()) {
+    fn add(&mut self, mut batch: Batch, context: &QueryContext) -> Result<Outcome> {
+        self.rows.keys.extend(&mut batch, context)?;
+        if let (Some(bound), Some((column, descending))) = (self.bound, self.rows.keys.first()) {
             let beyond = match descending {
                 true => Ordering::Less,
                 false => Ordering::Greater,
@@ -119,20 +162,37 @@ impl TopK {
                 .collect();
             batch.retain(&keep);
         }
-        self.rows.append(&batch)?;
+        if !self.rows.may_add(&batch, context)? {
+            return Ok(Outcome::Full(batch));
+        }
+        self.rows.add(&batch, context)?;
         let most = self
             .limit
             .saturating_mul(2)
             .max(self.limit.saturating_add(CUT_ROWS_MIN));
-        if self.rows.len() >= most {
+        if self.rows.store.len() >= most {
             self.cut(context)?;
         }
-        Ok(())
+        Ok(Outcome::Step(Step::Yield))
+    }
+
+    /// The sort of what is there, of `batch`, and of what is still to come.
+    fn into_sort(self, batch: Batch, context: &QueryContext) -> Result<Sort> {
+        let Self {
+            input,
+            mapping,
+            rows,
+            counters,
+            ..
+        } = self;
+        let mut sort = Sort::new(input, mapping, rows, "top_k", &counters);
+        sort.take(batch, context)?;
+        Ok(sort)
     }
 
     /// Begins to bring the rows into order, to keep those within the limit.
     fn cut(&mut self, context: &QueryContext) -> Result<()> {
-        self.cut = Cut::Rank(Box::new(self.keys.ranker(&self.rows, "top_k", context)?));
+        self.cut = Cut::Rank(Box::new(self.rows.ranker("top_k", context)?));
         Ok(())
     }
 
@@ -140,22 +200,22 @@ impl TopK {
     fn go_on(&mut self, context: &QueryContext) -> Result<()> {
         self.cut = match std::mem::replace(&mut self.cut, Cut::None) {
             Cut::None => Cut::None,
-            Cut::Rank(mut ranker) => match ranker.step(&self.keys, &self.rows, context)? {
-                true => Cut::Sort(ranker.ordered(&self.rows)),
-                false => Cut::Rank(ranker),
+            Cut::Rank(mut ranker) => match self.rows.rank(&mut ranker, context)? {
+                Some(ordered) => Cut::Sort(ordered),
+                None => Cut::Rank(ranker),
             },
-            Cut::Sort(mut ordered) => match ordered.sort_run(&self.rows) {
+            Cut::Sort(mut ordered) => match ordered.sort_run(&self.rows.store) {
                 true => Cut::Sort(ordered),
                 false => Cut::Take(ordered, Vec::new()),
             },
             Cut::Take(mut ordered, mut order) => {
                 let wanted = (self.limit - order.len()).min(TAKE_ROWS);
-                let some = ordered.take(&self.rows, wanted);
+                let some = ordered.take(&self.rows.store, wanted);
                 order.extend(&some);
                 if some.len() == wanted && order.len() < self.limit {
                     Cut::Take(ordered, order)
                 } else {
-                    self.keep(&order);
+                    self.keep(&order, context);
                     Cut::None
                 }
             }
@@ -163,12 +223,14 @@ impl TopK {
         Ok(())
     }
 
-    fn keep(&mut self, order: &[u32]) {
-        self.rows.keep(order);
-        if let (Some((column, _)), Some(last)) = (self.keys.first(), self.rows.len().checked_sub(1))
-            && self.rows.len() == self.limit
+    fn keep(&mut self, order: &[u32], context: &QueryContext) {
+        self.rows.keep(order, context);
+        let store = &self.rows.store;
+        if let (Some((column, _)), Some(last)) =
+            (self.rows.keys.first(), store.len().checked_sub(1))
+            && store.len() == self.limit
         {
-            self.bound = Some(self.rows.rows().get(column, last));
+            self.bound = Some(store.rows().get(column, last));
         }
     }
 }

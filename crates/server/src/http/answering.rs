@@ -534,6 +534,9 @@ impl From<Error> for Problem {
             Error::MemoryExceeded { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "memory", detail)
             }
+            Error::TemporarySpace { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "temporary-space", detail)
+            }
             Error::Cancelled => Self::new(StatusCode::SERVICE_UNAVAILABLE, "cancelled", detail),
             Error::Conflict { .. } => Self::new(StatusCode::CONFLICT, "conflict", detail),
             Error::SnapshotExpired { .. } => {

@@ -250,6 +250,10 @@ impl Disk for KeptLogs {
         Ok(())
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        Err(refused())
+    }
+
     fn io_info(&self) -> IoInfo {
         IoInfo {
             calls: "kept logs",

@@ -489,6 +489,10 @@ impl Disk for Restoring {
         self.target.clear_temporary()
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.target.free_bytes()
+    }
+
     fn io_info(&self) -> IoInfo {
         self.target.io_info()
     }

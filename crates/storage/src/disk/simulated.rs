@@ -407,6 +407,12 @@ impl Disk for SimulatedDisk {
         self.lock_state().check_alive()
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        let state = self.lock_state();
+        let capacity = state.faults.capacity_bytes.unwrap_or(u64::MAX);
+        Ok(capacity.saturating_sub(state.used_bytes()))
+    }
+
     fn io_info(&self) -> IoInfo {
         IoInfo {
             calls: "simulated",

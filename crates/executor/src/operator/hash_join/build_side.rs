@@ -1,10 +1,12 @@
-//! The right side of a hash join: its rows, and tables over them that are made when they are needed.
+//! The right side of a hash join: its rows, and tables over them that are made when they are needed; or its rows on
+//! disk, scattered by the hash of their keys, where memory does not hold both.
 //!
 //! # Concurrency
 //! Collected by one thread, then shared by all that probe it. A table is made under the lock of the tables, so
 //! that it is made once.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 use stoa_terms::TermId;
@@ -16,11 +18,18 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::profile::Counters;
-use crate::table::JoinTable;
+use crate::spill::{Partitions, SpilledRows};
+use crate::table::{JoinTable, hash_columns};
+
+/// What a row is taken to cost beside its ids: its place in a part, and in a table.
+const TABLE_BYTES: usize = 40;
+
+/// How many rows that were held go to disk in one go.
+const DUMP_ROWS: usize = 32 * 1024;
 
 /// The key's columns on both sides.
 pub(super) struct KeyColumns {
-    keys: Vec<(usize, usize)>,
+    pub(super) keys: Vec<(usize, usize)>,
     pub(super) compatible: Vec<(usize, usize)>,
 }
 
@@ -28,8 +37,29 @@ pub(super) struct KeyColumns {
 pub(crate) struct Collector {
     input: Node,
     rows: RowStore,
-    /// The columns that may be unbound.
+    /// The columns of the keys, and those that may be unbound.
+    keys: Vec<usize>,
     compatible: Vec<usize>,
+    counters: Arc<Counters>,
+    disk: Option<Disk>,
+}
+
+/// A right side that goes to disk.
+struct Disk {
+    parts: Partitions,
+    /// How many of the rows that were held are there.
+    dumped: usize,
+    /// What has come when there was no room any more.
+    rest: Option<Batch>,
+    hashes: Vec<u64>,
+}
+
+/// A right side that was read.
+#[derive(Clone)]
+pub(crate) enum RightSide {
+    Held(Arc<BuildSide>),
+    /// Parts by the hash of the keys, all rows in one if there are none; taken by the one who joins them.
+    OnDisk(Arc<Mutex<VecDeque<SpilledRows>>>),
 }
 
 /// See the module header.
@@ -63,33 +93,127 @@ impl Collector {
         let PlanOperator::HashJoin { right, .. } = &plan.operator else {
             return Err(Error::Internal("not a hash join"));
         };
-        let columns = KeyColumns::new(plan)?;
+        let KeyColumns { keys, compatible } = KeyColumns::new(plan)?;
+        let right_column = |(_, right): &(usize, usize)| *right;
         Ok(Self {
             input: builder.build(right, scope.unordered(), Some(counters))?,
             rows: RowStore::new(right.columns.len(), builder.context.memory("hash_join")),
-            compatible: columns.compatible.iter().map(|(_, right)| *right).collect(),
+            keys: keys.iter().map(right_column).collect(),
+            compatible: compatible.iter().map(right_column).collect(),
+            counters: Arc::clone(counters),
+            disk: None,
         })
     }
 
     /// Takes the next batch; the whole when there is none any more.
-    pub(crate) fn advance(&mut self, context: &QueryContext) -> Result<Option<BuildSide>> {
+    pub(crate) fn advance(&mut self, context: &QueryContext) -> Result<Option<RightSide>> {
+        if let Some(disk) = &mut self.disk
+            && let Some(rest) = disk.rest.take()
+        {
+            self.dump(rest)?;
+            return Ok(None);
+        }
         match self.input.next(context)? {
-            Step::Batch(batch) => self.rows.append(&batch)?,
+            Step::Batch(batch) => self.add(batch, context)?,
             Step::Yield => (),
-            Step::Done => {
-                let empty = RowStore::new(0, context.memory("hash_join"));
-                let rows = std::mem::replace(&mut self.rows, empty);
-                return BuildSide::new(rows, &self.compatible, context).map(Some);
-            }
+            Step::Done => return self.end(context).map(Some),
         }
         Ok(None)
     }
+
+    fn add(&mut self, batch: Batch, context: &QueryContext) -> Result<()> {
+        if let Some(disk) = &mut self.disk {
+            return disk.scatter(&batch, 0..batch.rows, &self.keys);
+        }
+        if may_add(&mut self.rows, &batch, context)? {
+            return self.rows.append(&batch);
+        }
+        let width = batch.columns.len();
+        self.disk = Some(Disk {
+            parts: Partitions::new(width, 0, "hash_join", context, &self.counters)?,
+            dumped: 0,
+            rest: Some(batch),
+            hashes: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// Puts some of the rows that were held on disk, and `rest` behind them.
+    fn dump(&mut self, rest: Batch) -> Result<()> {
+        let Some(disk) = &mut self.disk else {
+            return Ok(());
+        };
+        let end = self.rows.len().min(disk.dumped + DUMP_ROWS);
+        if disk.dumped < end {
+            disk.scatter(self.rows.rows(), disk.dumped..end, &self.keys)?;
+            disk.dumped = end;
+            disk.rest = Some(rest);
+            return Ok(());
+        }
+        self.rows.release();
+        disk.scatter(&rest, 0..rest.rows, &self.keys)
+    }
+
+    fn end(&mut self, context: &QueryContext) -> Result<RightSide> {
+        if let Some(disk) = self.disk.take() {
+            let parts = disk.parts.finish()?;
+            return Ok(RightSide::OnDisk(Arc::new(Mutex::new(parts.into()))));
+        }
+        let empty = RowStore::new(0, context.memory("hash_join"));
+        let rows = std::mem::replace(&mut self.rows, empty);
+        let side = BuildSide::new(rows, &self.compatible, context)?;
+        Ok(RightSide::Held(Arc::new(side)))
+    }
+}
+
+impl Disk {
+    fn scatter(
+        &mut self,
+        batch: &Batch,
+        rows: std::ops::Range<usize>,
+        keys: &[usize],
+    ) -> Result<()> {
+        let columns: Vec<_> = batch.columns.iter().map(Vec::as_slice).collect();
+        scatter(&mut self.parts, &columns, rows, keys, &mut self.hashes)
+    }
+}
+
+/// Adds rows to their parts, by the columns of their keys; `hashes` is overwritten.
+pub(super) fn scatter(
+    parts: &mut Partitions,
+    columns: &[&[TermId]],
+    rows: std::ops::Range<usize>,
+    keys: &[usize],
+    hashes: &mut Vec<u64>,
+) -> Result<()> {
+    let key = |key: &usize| columns.get(*key)?.get(rows.clone());
+    let keys: Vec<&[TermId]> = keys.iter().filter_map(key).collect();
+    hash_columns(&keys, rows.len(), hashes);
+    for (row, hash) in rows.zip(hashes.iter()) {
+        parts.add(columns, row, *hash)?;
+    }
+    Ok(())
+}
+
+/// Whether there is room for these rows, and for tables over all.
+pub(super) fn may_add(rows: &mut RowStore, batch: &Batch, context: &QueryContext) -> Result<bool> {
+    let held = rows.len();
+    let tables = (held + batch.rows) * TABLE_BYTES;
+    let bytes = rows.bytes_with(batch.rows) + tables as u64;
+    context.may_hold(rows.memory(), bytes, held)
 }
 
 impl BuildSide {
     /// Splits rows by which of these columns they bind.
-    fn new(rows: RowStore, compatible: &[usize], context: &QueryContext) -> Result<Self> {
+    pub(super) fn new(
+        mut rows: RowStore,
+        compatible: &[usize],
+        context: &QueryContext,
+    ) -> Result<Self> {
         let count = rows.len();
+        // Parts and tables have accounts of their own.
+        let held = rows.bytes_with(0);
+        rows.memory().shrink_to(held);
         let bytes = (count * size_of::<u32>() * 2) as u64;
         let mut memory = context.memory("hash_join");
         memory.require(bytes)?;
@@ -119,6 +243,11 @@ impl BuildSide {
                 memory,
             }),
         })
+    }
+
+    /// One without rows.
+    pub(super) fn empty(context: &QueryContext) -> Result<Self> {
+        Self::new(RowStore::new(0, context.memory("hash_join")), &[], context)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -151,7 +280,7 @@ impl BuildSide {
         context: &QueryContext,
     ) -> Result<Arc<JoinTable>> {
         // A thread that failed in here has added nothing.
-        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tables = lock(&self.tables);
         let made = tables.made.iter();
         let mut known = made.filter(|(of, over, _)| (*of, *over) == (part, shared));
         if let Some((.., table)) = known.next() {
@@ -206,6 +335,11 @@ impl KeyColumns {
             .copied()
             .chain(compatible.map(|(_, columns)| *columns))
     }
+}
+
+/// Who panicked under the lock ends the query.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// For each row which of the columns are bound, the first one in the lowest bit.

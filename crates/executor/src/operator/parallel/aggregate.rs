@@ -78,7 +78,7 @@ pub(in crate::operator) fn build(
             .next_power_of_two()
             .ilog2(),
     };
-    let part = |_| Groups::new(grouping, context).map(|groups| Mutex::new(Some(groups)));
+    let part = |_| Groups::new(grouping, context, counters).map(|groups| Mutex::new(Some(groups)));
     let parts = Parts {
         plan: plan.clone(),
         bits,
@@ -94,17 +94,17 @@ impl Operator for ParallelAggregate {
         match self {
             Self::Working(shared) => {
                 if !shared.advance(context)? {
-                    *self = Self::Giving(shared.sink.end()?);
+                    *self = Self::Giving(shared.sink.end(context)?);
                 }
             }
             Self::Giving(parts) => {
                 let Some(groups) = parts.front_mut() else {
                     return Ok(Step::Done);
                 };
-                if let Some(batch) = groups.give(context)? {
-                    return Ok(Step::Batch(batch));
+                match groups.next(context)? {
+                    Step::Done => drop(parts.pop_front()),
+                    other => return Ok(other),
                 }
-                parts.pop_front();
             }
         }
         Ok(Step::Yield)
@@ -117,12 +117,11 @@ impl Parts {
     }
 
     /// Takes the groups, which are complete.
-    fn end(&self) -> Result<VecDeque<Groups>> {
-        let has_keys = !self.grouping()?.keys.is_empty();
+    fn end(&self, context: &QueryContext) -> Result<VecDeque<Groups>> {
         let mut given = VecDeque::with_capacity(self.groups.len());
         for part in &self.groups {
             if let Some(mut groups) = lock(part).take() {
-                groups.finish(has_keys)?;
+                groups.finish(context)?;
                 given.push_back(groups);
             }
         }

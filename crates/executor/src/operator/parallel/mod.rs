@@ -33,12 +33,13 @@ use stoa_storage::nonblocking;
 use stoa_terms::IdRange;
 
 use super::groups::Grouping;
-use super::hash_join::Collector;
+use super::hash_join::{Collector, RightSide};
 use super::{Builder, BuiltSides, Node, Scope};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::helpers::Pieces;
+use crate::meters::Meters;
 use crate::profile::{Counters, Profile, size};
 
 /// Morsels for each thread: some take longer than others.
@@ -229,7 +230,7 @@ impl<S: Sink> Shared<S> {
                     return self.begin(context);
                 };
                 if let Some(side) = collector.advance(context)? {
-                    built.insert(*number, Arc::new(side));
+                    built.insert(*number, side);
                     open.pop_front();
                 }
             }
@@ -263,8 +264,15 @@ impl<S: Sink> Shared<S> {
         nonblocking::check().map_err(stoa_quadstore::Error::from)?;
         let stage = std::mem::replace(&mut self.stage, Stage::Ended);
         if let Stage::Preparing { work, built, .. } = stage {
-            let pieces = MORSELS_PER_THREAD * threads(context);
-            let ranges = morsels::split(&work.plan, pieces, context)?;
+            let is_on_disk = |side: &RightSide| matches!(side, RightSide::OnDisk(_));
+            let ranges = match built.values().any(is_on_disk) {
+                // What does not fit into memory is read once.
+                true => vec![morsels::WHOLE],
+                false => {
+                    let pieces = MORSELS_PER_THREAD * threads(context);
+                    morsels::split(&work.plan, pieces, context)?
+                }
+            };
             work.progress().morsels = ranges.into();
             *lock(&work.reading) = Some(Reading {
                 context: Arc::new(context.of_helper()),
@@ -366,6 +374,7 @@ impl<S: Sink> Work<S> {
         let plan = morsels::restricted(&self.plan, morsel);
         let scope = Scope {
             in_morsel: true,
+            unordered: true,
             ..Scope::default()
         };
         Ok(Worker {
@@ -377,6 +386,7 @@ impl<S: Sink> Work<S> {
     /// Does a task; gives it back if the sink is full.
     fn run(&self, task: Task<S>) -> Result<Option<Worker<S>>> {
         let context = self.reading()?.context.of_helper();
+        let _helping = Helping::new(&context);
         let mut worker = self.worker(task, &context)?;
         loop {
             context.begin_slice(Waker::noop());
@@ -471,6 +481,22 @@ impl<S: Sink> Worker<S> {
             }
         }
         Ok(false)
+    }
+}
+
+/// A helper at work, counted.
+struct Helping(Arc<Meters>);
+
+impl Helping {
+    fn new(context: &QueryContext) -> Self {
+        context.meters().add_helper();
+        Self(Arc::clone(context.meters()))
+    }
+}
+
+impl Drop for Helping {
+    fn drop(&mut self) {
+        self.0.take_helper();
     }
 }
 

@@ -26,6 +26,12 @@ const MORSEL_ROWS_MIN: u64 = if cfg!(test) { 1 } else { 64 };
 /// Plans that are deeper are run as they are.
 const DEPTH_MAX: usize = 64;
 
+/// The morsel of a plan that is not split.
+pub(in crate::operator) const WHOLE: IdRange = IdRange {
+    first: TermId::from_bits(0),
+    last: TermId::from_bits(u64::MAX),
+};
+
 /// The variable that `plan` can be split by.
 pub(in crate::operator) fn variable(plan: &Plan) -> Option<Variable> {
     variable_within(plan, DEPTH_MAX)

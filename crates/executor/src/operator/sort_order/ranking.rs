@@ -28,7 +28,7 @@ use crate::table::GroupTable;
 const VALUE_BYTES: usize = 96;
 
 /// What a distinct id costs: id, list, order and run, place in its list, rank.
-const DISTINCT_BYTES: usize = 40;
+pub(super) const DISTINCT_BYTES: usize = 40;
 
 /// How ids are ordered at first: by list, then by key where the query computed the term, else by id.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -100,7 +100,9 @@ impl Ranking {
         context: &QueryContext,
     ) -> Result<Option<Vec<u64>>> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Number if self.groups.is_empty() && bits_are_ranks(rows, self.last, context) => {
+            Stage::Number
+                if self.groups.is_empty() && bits_order(rows, self.last, context).is_some() =>
+            {
                 return Ok(Some(rows.iter().map(|id| id.to_bits()).collect()));
             }
             Stage::Number => self.number(rows, context)?,
@@ -400,19 +402,23 @@ fn id_at(ids: &[TermId], number: u32) -> TermId {
     ids.get(number as usize).copied().unwrap_or_default()
 }
 
-/// Whether the bits of the ids have the order of the terms, and where `last` is false ids of equal
-/// terms are equal.
-fn bits_are_ranks(ids: &[TermId], last: bool, context: &QueryContext) -> bool {
+/// Whether the bits of the ids have the order of the terms, and where `last` is false ids of equal terms are equal.
+/// Gives the kind of the ids, that of IRIs if there are blank nodes as well.
+pub(super) fn bits_order(ids: &[TermId], last: bool, context: &QueryContext) -> Option<Kind> {
     let is_node = |id: &TermId| id.is_unbound() || matches!(id.kind(), Kind::BlankNode | Kind::Iri);
     if ids.iter().all(is_node) {
+        if ids.iter().all(|id| id.kind() != Kind::Iri) {
+            return Some(Kind::BlankNode);
+        }
         // Blank nodes, then IRIs; these ascend if the dictionary has them in one go.
         let sections = context.snapshot().key_sections(Kind::Iri);
-        return ids.iter().all(|id| id.kind() != Kind::Iri)
-            || sections.len() <= 1 && sections.iter().all(|section| section.is_ordered);
+        let ascend = sections.len() <= 1 && sections.iter().all(|section| section.is_ordered);
+        return ascend.then_some(Kind::Iri);
     }
-    let bound = ids.iter().find(|id| !id.is_unbound());
-    let kind = bound.map_or(Kind::BlankNode, |id| id.kind());
-    last && ordered_by_id(kind) && ids.iter().all(|id| id.is_unbound() || id.kind() == kind)
+    let kind = ids.iter().find(|id| !id.is_unbound())?.kind();
+    let is_ordered =
+        last && ordered_by_id(kind) && ids.iter().all(|id| id.is_unbound() || id.kind() == kind);
+    is_ordered.then_some(kind)
 }
 
 /// Whether the order of ids of this kind is the order of their terms.
@@ -444,8 +450,13 @@ fn list_of(id: TermId, context: &QueryContext) -> List {
     }
 }
 
+/// What the value of a term with this key is taken to cost, in bytes.
+pub(super) const fn value_bytes(text: &[u8]) -> u64 {
+    (VALUE_BYTES + text.len()) as u64
+}
+
 /// The value of a term whose key is given.
-fn value(id: TermId, kind: Kind, text: &[u8], context: &QueryContext) -> Result<Value> {
+pub(super) fn value(id: TermId, kind: Kind, text: &[u8], context: &QueryContext) -> Result<Value> {
     let broken = || Error::Internal("a term without a value");
     match kind {
         Kind::BlankNode => Ok(Value::BlankNode(id.to_bits())),

@@ -12,6 +12,7 @@ use stoa_quadstore::{QuadStore, Snapshot};
 use stoa_storage::{Cache, Identity, MemoryBudget, SimulatedDisk, Store};
 use stoa_terms::{GraphSet, TermId, inline};
 
+use crate::spill::Spill;
 use crate::{Clock, Error, Execution, OperatorProfile, QueryContext, QuerySettings, Step};
 
 /// Sizes of batches that every test runs with.
@@ -43,8 +44,11 @@ pub(super) fn context(settings: QuerySettings) -> Arc<QueryContext> {
 
 /// A store without quads.
 fn empty_store() -> Snapshot {
+    store_on(Arc::new(SimulatedDisk::new(1)))
+}
+
+pub(super) fn store_on(disk: Arc<SimulatedDisk>) -> Snapshot {
     let cache = Cache::new(&MemoryBudget::unlimited(), 1 << 20);
-    let disk = Arc::new(SimulatedDisk::new(1));
     let store = Store::create(disk, cache, Identity::new(1)).unwrap();
     QuadStore::create(store).unwrap().snapshot()
 }
@@ -170,13 +174,66 @@ pub(super) fn run(root: &Plan, batch_rows: usize) -> Vec<Row> {
     try_run(&query(root.clone()), context).unwrap().0
 }
 
-/// The rows of a plan, which are the same in all batch sizes.
+/// The rows of a plan, which are the same in all batch sizes, and where operators put on disk all they can.
 pub(super) fn run_all(root: &Plan) -> Vec<Row> {
     let [first, rest @ ..] = BATCHES.map(|batch_rows| run(root, batch_rows));
     for other in rest {
         assert_eq!(first, other, "batches of another size");
     }
+    for batch_rows in BATCHES {
+        let spilled = run_spilling(root, batch_rows, 0).0;
+        assert_eq!(sorted(first.clone()), sorted(spilled), "from disk");
+        if !is_loose(root) {
+            let ordered = Operator::Slice {
+                by: Vec::new(),
+                input: Box::new(root.clone()),
+                offset: 0,
+                limit: None,
+            };
+            let ordered = Plan {
+                operator: ordered,
+                ..root.clone()
+            };
+            let spilled = run_spilling(&ordered, batch_rows, 0).0;
+            assert_eq!(first, spilled, "from disk in order");
+        }
+    }
     first
+}
+
+/// The rows of a plan whose operators hold so many bytes at most, but at least one row; what they did; and how much
+/// memory was reserved at most.
+pub(super) fn run_spilling(
+    root: &Plan,
+    batch_rows: usize,
+    after_bytes: u64,
+) -> (Vec<Row>, Vec<OperatorProfile>, u64) {
+    let snapshot = empty_store();
+    let settings = QuerySettings {
+        spill: Some(Spill {
+            space: snapshot.temp_space(),
+            after_bytes,
+            rows_min: 1,
+        }),
+        ..settings(batch_rows, 1 << 30)
+    };
+    let memory = settings.memory.clone();
+    let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
+    let (rows, profile) = try_run(&query(root.clone()), context).unwrap();
+    assert_eq!(memory.used(), 0, "memory is kept");
+    assert_eq!(snapshot.temp_space().bytes(), 0, "temporary files are kept");
+    (rows, profile, memory.peak())
+}
+
+/// Whether the order of the output is not that of the input in all: that of groups, and of the partners of one row
+/// where some bind what others do not.
+fn is_loose(plan: &Plan) -> bool {
+    let is_loose_itself = match &plan.operator {
+        Operator::HashAggregate { .. } => true,
+        Operator::HashJoin { compatible, .. } => !compatible.is_empty(),
+        _ => false,
+    };
+    is_loose_itself || plan.inputs().into_iter().any(is_loose)
 }
 
 pub(super) fn sorted(mut rows: Vec<Row>) -> Vec<Row> {

@@ -8,5 +8,6 @@ mod limits;
 mod order;
 mod parallel;
 mod paths;
+mod spilling;
 mod store;
 mod unary;

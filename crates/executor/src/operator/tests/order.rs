@@ -68,7 +68,13 @@ fn order(input: Plan, descending: bool, limit: Option<u64>) -> Plan {
 fn terms_of_all_runs_are_ordered() {
     let snapshot = runs(4000);
     assert!(snapshot.key_sections(stoa_terms::Kind::Literal).len() > 1);
-    let context = context_on(&snapshot, 1024);
+    for spill_after in [None, Some(40_000)] {
+        are_ordered(&context_spilling_on(&snapshot, 1024, spill_after));
+    }
+}
+
+/// All terms, those of the store and computed ones, are brought into their order.
+fn are_ordered(context: &Arc<QueryContext>) {
     let computed = (0..9000).map(|number| Computed::Term(some_term(number)));
     let mut ids = context.resolve(computed.collect()).unwrap();
     ids.push(TermId::UNBOUND);
@@ -92,7 +98,7 @@ fn terms_of_all_runs_are_ordered() {
     });
     for limit in [None, Some(3000)] {
         let plan = order(values(&[0], &rows), false, limit);
-        let (given, _) = try_run(&query(plan), Arc::clone(&context)).unwrap();
+        let (given, _) = try_run(&query(plan), Arc::clone(context)).unwrap();
         assert_eq!(given.len(), limit.map_or(ids.len(), |_| 3000));
         for (place, (row, (value, id))) in given.iter().zip(&expected).enumerate() {
             assert_eq!(row[0], *id, "at {place}: {value:?}");
@@ -102,9 +108,13 @@ fn terms_of_all_runs_are_ordered() {
 
 proptest! {
     #[test]
-    fn few_terms_are_ordered(numbers in proptest::collection::vec(0..4000_u32, 1..40), by_value: bool) {
+    fn few_terms_are_ordered(
+        numbers in proptest::collection::vec(0..4000_u32, 1..40),
+        by_value: bool,
+        spills: bool,
+    ) {
         let snapshot = runs(60);
-        let context = context_on(&snapshot, 3);
+        let context = context_spilling_on(&snapshot, 3, spills.then_some(0));
         let computed = numbers.iter().map(|number| {
             // Only those that are stored, or computed ones among them.
             Computed::Term(some_term(if by_value { *number } else { number % 60 * 2 }))

@@ -14,7 +14,8 @@ use stoa_storage::{Cache, Identity, MemoryBudget, SimulatedDisk, Store};
 use stoa_terms::{GraphSet, Kind, Permutation, TermId, inline, key};
 
 use super::harness::*;
-use crate::QueryContext;
+use crate::spill::Spill;
+use crate::{QueryContext, QuerySettings};
 
 struct Quiet;
 
@@ -121,10 +122,24 @@ pub(super) fn numbered(quads: &[[u8; 4]]) -> Snapshot {
 }
 
 pub(super) fn context_on(snapshot: &Snapshot, batch_rows: usize) -> Arc<QueryContext> {
-    Arc::new(QueryContext::new(
-        snapshot.clone(),
-        settings(batch_rows, 1 << 30),
-    ))
+    context_spilling_on(snapshot, batch_rows, None)
+}
+
+/// Operators hold so many bytes at most, but at least one row; `None` for all they have.
+pub(super) fn context_spilling_on(
+    snapshot: &Snapshot,
+    batch_rows: usize,
+    spill_after: Option<u64>,
+) -> Arc<QueryContext> {
+    let settings = QuerySettings {
+        spill: spill_after.map(|after_bytes| Spill {
+            space: snapshot.temp_space(),
+            after_bytes,
+            rows_min: 1,
+        }),
+        ..settings(batch_rows, 1 << 30)
+    };
+    Arc::new(QueryContext::new(snapshot.clone(), settings))
 }
 
 /// All quads in the order subject, predicate, object, graph.
