@@ -135,9 +135,24 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
             "index joins, batches of 3",
             options(Some(3), false, Some(ForcedJoin::IndexNestedLoop)),
         ),
-        _ => (
+        8 => (
             "shared by threads",
             QueryOptions {
+                parallel_rows_min: Some(0),
+                ..options(None, false, None)
+            },
+        ),
+        9 => (
+            "differences of aggregates, batches of 3",
+            QueryOptions {
+                force_difference: Some(true),
+                ..options(Some(3), false, None)
+            },
+        ),
+        _ => (
+            "differences of aggregates, shared by threads",
+            QueryOptions {
+                force_difference: Some(true),
                 parallel_rows_min: Some(0),
                 ..options(None, false, None)
             },
@@ -146,7 +161,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 9;
+pub const CONFIGURATIONS: usize = 11;
 
 impl Bench {
     /// Loads data; a part of it as commits if `over_delta`.
