@@ -58,6 +58,8 @@ pub struct Configuration {
     pub naive: bool,
     /// The join that is chosen wherever it can be.
     pub force_join: Option<ForcedJoin>,
+    /// Whether aggregates over NOT EXISTS are the difference of total and part wherever they can be, or nowhere.
+    pub force_difference: Option<bool>,
     /// Whether the database is opened again before each query.
     pub reopen: bool,
     /// Whether the data is loaded in three parts.
@@ -296,6 +298,7 @@ impl Case {
             batch_rows: configuration.batch_rows,
             naive: configuration.naive,
             force_join: configuration.force_join,
+            force_difference: configuration.force_difference,
             ..QueryOptions::default()
         };
         let actual = scratch

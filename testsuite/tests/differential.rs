@@ -211,6 +211,7 @@ const OPERATORS: &[&str] = &[
     "extend",
     "union",
     "hash_aggregate",
+    "aggregate_difference",
     "distinct",
     "reduced",
     "sort",

@@ -103,6 +103,19 @@ fn each_join_forced() {
 }
 
 #[test]
+fn differences_of_aggregates_forced_and_refused() {
+    for (name, forced) in [("differences", true), ("no differences", false)] {
+        let configuration = Configuration {
+            name,
+            force_difference: Some(forced),
+            ..Configuration::default()
+        };
+        let plans = run(&configuration).plans;
+        assert_eq!(plans.contains("aggregate_difference"), forced, "{name}");
+    }
+}
+
+#[test]
 fn opened_again_before_each_query() {
     let configuration = Configuration {
         name: "reopened",

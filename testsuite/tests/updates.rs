@@ -123,8 +123,8 @@ fn one_store(seed: u64, set: u64, tally: &mut Tally) -> Result<(), String> {
             }
         };
         let text = text(&operations);
-        // The last one shares what is read among threads, which transactions do not.
-        let (name, query) = configuration(random.below(CONFIGURATIONS - 1));
+        // The last three share what is read among threads, which transactions do not, or are about aggregates alone.
+        let (name, query) = configuration(random.below(CONFIGURATIONS - 3));
         let options = UpdateOptions {
             batch_rows: query.batch_rows,
             naive: query.naive,

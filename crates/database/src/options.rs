@@ -175,6 +175,9 @@ pub struct QueryOptions {
     pub naive: bool,
     /// The join method that is taken wherever it can be; for tests.
     pub force_join: Option<ForcedJoin>,
+    /// Whether aggregates over NOT EXISTS are the difference of total and part wherever they can be, or nowhere; by
+    /// default by cost; for tests.
+    pub force_difference: Option<bool>,
     /// Ends the query from another thread.
     pub cancel: CancelHandle,
 }
@@ -196,6 +199,7 @@ impl Default for QueryOptions {
             timed: false,
             naive: false,
             force_join: None,
+            force_difference: None,
             cancel: CancelHandle::new(),
         }
     }

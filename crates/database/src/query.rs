@@ -412,6 +412,7 @@ fn plan(
             dataset,
             optimize: !options.naive,
             force_join: options.force_join,
+            force_difference: options.force_difference,
         },
         &SnapshotStatistics::new(&snapshot),
     )

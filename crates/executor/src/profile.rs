@@ -132,6 +132,7 @@ pub(crate) const fn operator_name(operator: &Operator) -> &'static str {
         Operator::Extend { .. } => "extend",
         Operator::Union(_) => "union",
         Operator::HashAggregate { .. } => "hash_aggregate",
+        Operator::AggregateDifference { .. } => "aggregate_difference",
         Operator::Distinct(_) => "distinct",
         Operator::Reduced(_) => "reduced",
         Operator::Sort { .. } => "sort",

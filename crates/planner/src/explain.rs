@@ -271,6 +271,15 @@ impl<'a> Printer<'a> {
                     self.aggregate(aggregate);
                 }
             }
+            Operator::AggregateDifference {
+                keys, aggregates, ..
+            } => {
+                self.text.push_str("aggregate_difference");
+                self.list(" ", keys);
+                for aggregate in aggregates {
+                    self.aggregate(aggregate);
+                }
+            }
             Operator::Distinct(_) => self.text.push_str("distinct"),
             Operator::Reduced(_) => self.text.push_str("reduced"),
             Operator::Sort { keys, .. } => {

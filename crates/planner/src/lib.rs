@@ -67,6 +67,9 @@ pub struct PlannerOptions {
     pub stop: Option<Stop>,
     /// The join method that is taken wherever it can be; for tests.
     pub force_join: Option<ForcedJoin>,
+    /// Whether aggregates over NOT EXISTS are the difference of total and part wherever they can be, or nowhere; by
+    /// cost if `None`; for tests.
+    pub force_difference: Option<bool>,
 }
 
 impl Default for PlannerOptions {
@@ -77,6 +80,7 @@ impl Default for PlannerOptions {
             optimize: true,
             stop: None,
             force_join: None,
+            force_difference: None,
         }
     }
 }

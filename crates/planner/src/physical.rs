@@ -129,6 +129,12 @@ impl Plan {
             Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
                 vec![left, right]
             }
+            Operator::AggregateDifference {
+                groups,
+                total,
+                part,
+                ..
+            } => vec![groups, total, part],
             Operator::Union(inputs) => inputs.iter().collect(),
         }
     }
@@ -426,6 +432,21 @@ pub enum Operator {
         /// The variables grouped by.
         keys: Vec<Variable>,
         /// What is computed for each group.
+        aggregates: Vec<Aggregate>,
+    },
+    /// For each solution of `groups` the aggregates over the solutions of `total` without those that `part` has for it;
+    /// a group of which nothing is left is left out.
+    AggregateDifference {
+        /// The groups, all columns bound. Their order is kept.
+        groups: Box<Plan>,
+        /// What is aggregated, the same for all groups.
+        total: Box<Plan>,
+        /// Solutions of `total`, each with the `keys` of the groups that it does not belong to.
+        part: Box<Plan>,
+        /// Columns of `groups` and `part`, bound in both; at least one.
+        keys: Vec<Variable>,
+        /// Counts, sums and averages, not of distinct values; their arguments are over columns that
+        /// `total` and `part` have both.
         aggregates: Vec<Aggregate>,
     },
     /// Each solution once.

@@ -197,7 +197,8 @@ impl Generator {
         self.made += 1;
         let made = self.made;
         let group = self.group(depth);
-        match self.random.below(10) {
+        match self.random.below(13) {
+            10..=12 => self.over_not_exists(depth),
             // By all that is projected, so that it is certain what is cut off.
             6 | 7 => {
                 let limit = ["LIMIT 1", "LIMIT 2", "OFFSET 1 LIMIT 2", "OFFSET 1"];
@@ -218,6 +219,40 @@ impl Generator {
             ),
             _ => format!("{{ SELECT {a} WHERE {group} }}"),
         }
+    }
+
+    /// Aggregates over NOT EXISTS, most of which are the difference of total and part.
+    fn over_not_exists(&mut self, depth: u32) -> String {
+        let odd = |usual: &[&'static str], random: &mut Self| match random.random.below(6) {
+            0 => random.group(depth),
+            _ => random.random.one(usual).to_owned(),
+        };
+        let groups = [
+            "{ SELECT DISTINCT ?a WHERE { ?a <urn:p> ?x } }",
+            "{ SELECT DISTINCT ?a WHERE { ?x ?y ?a } }",
+            "VALUES ?a { <urn:a> <urn:b> 1 }",
+            "<urn:a> <urn:p> ?a",
+        ];
+        let total = [
+            "?b <urn:p> ?c .",
+            "?b <urn:q> ?c . ?c <urn:p> ?d FILTER(?d != ?b)",
+            "?b <urn:p> ?c OPTIONAL { ?c <urn:q> ?e }",
+        ];
+        let pattern = [
+            "{ ?b <urn:p> ?a }",
+            "{ ?a <urn:q> ?b }",
+            "{ ?a ?p ?x . ?x ?q ?b }",
+            "{ ?a <urn:p> ?c . ?b <urn:q> ?c }",
+        ];
+        let groups = odd(&groups, self);
+        let total = odd(&total, self);
+        let pattern = odd(&pattern, self);
+        let argument = self.random.one(&["?c", "?b = ?c", "?e", "?a", "?x", "1"]);
+        let made = self.made;
+        format!(
+            "{{ SELECT ?a (COUNT(*) AS ?made{made}) (COUNT({argument}) AS ?also{made}) \
+             WHERE {{ {groups} {total} FILTER NOT EXISTS {pattern} }} GROUP BY ?a }}"
+        )
     }
 
     fn query(&mut self) -> String {
@@ -402,6 +437,16 @@ fn operators(plan: &Plan, counts: &mut BTreeMap<String, usize>) {
                 operators(branch, counts);
             }
         }
+        Operator::AggregateDifference {
+            groups,
+            total,
+            part,
+            ..
+        } => {
+            for input in [groups, total, part] {
+                operators(input, counts);
+            }
+        }
         Operator::Filter { input, .. }
         | Operator::Extend { input, .. }
         | Operator::HashAggregate { input, .. }
@@ -432,6 +477,13 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
         ("hash", forced(ForcedJoin::Hash)),
         ("merge", forced(ForcedJoin::Merge)),
         ("lookup", forced(ForcedJoin::IndexNestedLoop)),
+        (
+            "difference",
+            PlannerOptions {
+                force_difference: Some(true),
+                ..PlannerOptions::default()
+            },
+        ),
         ("lying", PlannerOptions::default()),
         ("lying again", PlannerOptions::default()),
         ("lying merge", forced(ForcedJoin::Merge)),
@@ -527,6 +579,7 @@ fn plans_give_what_the_specification_says() {
         "MergeJoin",
         "HashJoin",
         "HashAggregate",
+        "AggregateDifference",
         "Sort",
         "TopK",
         "Union",

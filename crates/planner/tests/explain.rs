@@ -146,6 +146,8 @@ fn explained(text: &str) -> String {
             "merge" => options.force_join = Some(ForcedJoin::Merge),
             "hash" => options.force_join = Some(ForcedJoin::Hash),
             "lookup" => options.force_join = Some(ForcedJoin::IndexNestedLoop),
+            "difference" => options.force_difference = Some(true),
+            "refused" => options.force_difference = Some(false),
             "union" => options.default_graph_union = true,
             _ => {}
         }

@@ -143,6 +143,21 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
             },
         ),
         9 => (
+            "differences of aggregates, batches of 3",
+            QueryOptions {
+                force_difference: Some(true),
+                ..options(Some(3), false, None)
+            },
+        ),
+        10 => (
+            "differences of aggregates, shared by threads",
+            QueryOptions {
+                force_difference: Some(true),
+                parallel_rows_min: Some(0),
+                ..options(None, false, None)
+            },
+        ),
+        11 => (
             "on disk, batches of 3",
             QueryOptions {
                 spill_after: Some((0, 2)),
@@ -161,7 +176,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 11;
+pub const CONFIGURATIONS: usize = 13;
 
 impl Bench {
     /// Loads data; a part of it as commits if `over_delta`.

@@ -374,7 +374,7 @@ impl<'a> Evaluator<'a> {
             Slot::Term(_) | Slot::Triple(_) => Ok(Vec::new()),
             Slot::Var(var) | Slot::Blank(var) => {
                 self.seen.count("Graph variable");
-                if triples_are_lacking(inner) {
+                if triples_are_lacking(inner) || expressions_name(inner, *var) {
                     self.seen
                         .note("GRAPH with a variable around other than triples");
                 }
@@ -613,6 +613,33 @@ fn triples_are_lacking(pattern: &Algebra) -> bool {
             triples_are_lacking(a)
         }
         _ => true,
+    }
+}
+
+/// Whether a FILTER, OPTIONAL or BIND inside names a variable, which that of the GRAPH around is not for it.
+fn expressions_name(pattern: &Algebra, var: Var) -> bool {
+    match pattern {
+        Algebra::Join(a, b) | Algebra::Union(a, b) | Algebra::Minus(a, b) => {
+            expressions_name(a, var) || expressions_name(b, var)
+        }
+        Algebra::LeftJoin(a, b, condition) => {
+            condition.as_ref().is_some_and(|it| names(it, var))
+                || expressions_name(a, var)
+                || expressions_name(b, var)
+        }
+        Algebra::Filter(expression, a) | Algebra::Extend(a, _, expression) => {
+            names(expression, var) || expressions_name(a, var)
+        }
+        Algebra::Graph(_, a) => expressions_name(a, var),
+        _ => false,
+    }
+}
+
+fn names(expression: &Expr, var: Var) -> bool {
+    match expression {
+        Expr::Var(other) => *other == var,
+        Expr::Call(_, arguments) => arguments.iter().any(|argument| names(argument, var)),
+        Expr::Term(_) | Expr::Exists(..) | Expr::Aggregate(_) => false,
     }
 }
 

@@ -111,11 +111,12 @@ pub fn specified(a: Option<&Term>, b: Option<&Term>) -> Option<Ordering> {
         (Term::Literal(a), Term::Literal(b)) => {
             if let (Value::Number(a), Value::Number(b)) = (value(a), value(b)) {
                 let (left, right) = (f64::from(a.double()), f64::from(b.double()));
-                // Computed numbers may differ in their last digits.
+                // Computed numbers may differ in their last digits, so that either may be the larger one, and keys
+                // behind them need not be looked at.
                 if (left - right).is_finite()
                     && (left - right).abs() <= 1e-9 * left.abs().max(right.abs())
                 {
-                    return Some(Ordering::Equal);
+                    return a.compare(&b).filter(|order| order.is_eq());
                 }
                 return left.partial_cmp(&right);
             }

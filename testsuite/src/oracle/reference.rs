@@ -180,7 +180,7 @@ pub const DIFFERENCES: &[Difference] = &[
         name: "GRAPH with a variable around other than triples",
         sentence: "18.6: eval(D(G), Graph(var,P)) joins each eval(D(D[i]),P) with {var->IRI i}. \
                    spareval binds the variable where triples are read: it gives solutions of paths several \
-                   times, loses it where a subquery projects it away, shares it with MINUS, and gives solutions of VALUES though there is no named graph",
+                   times, loses it where a subquery projects it away, shares it with MINUS and expressions, and gives solutions of VALUES though there is no named graph",
         applies: |_, seen| seen.noted("GRAPH with a variable around other than triples"),
     },
     Difference {

@@ -7,6 +7,7 @@
 
 pub mod ast;
 pub mod data;
+mod difference;
 pub mod expression;
 pub mod print;
 pub mod query;

@@ -81,7 +81,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    fn new_variable(&mut self) -> Var {
+    pub(super) fn new_variable(&mut self) -> Var {
         self.fresh += 1;
         self.fresh
     }
@@ -360,7 +360,7 @@ impl<'a> Generator<'a> {
         (vars, rows)
     }
 
-    fn cell(&mut self) -> Option<Term> {
+    pub(super) fn cell(&mut self) -> Option<Term> {
         match self.random.below(10) {
             0 | 1 => None,
             2..=5 => Some(self.random.pick(&self.data.nodes).clone().into()),
@@ -401,6 +401,11 @@ impl<'a> Generator<'a> {
     }
 
     fn select(&mut self, depth: usize, top: bool) -> Select {
+        if depth > 0 && !self.in_exists && self.random.chance(6) {
+            let mut select = self.difference();
+            self.modifiers(&mut select, top);
+            return select;
+        }
         let before = self.avoid.take();
         let pattern = self.group(&[], depth);
         self.avoid = before;

@@ -4,12 +4,14 @@
 //! an accumulator sees ids only and keeps one state for each group, in columns.
 
 mod concat;
+mod difference;
 mod extreme;
 mod numeric;
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
+pub(crate) use difference::{Differences, subtract};
 use stoa_planner::expression::AggregateFunction;
 use stoa_terms::TermId;
 

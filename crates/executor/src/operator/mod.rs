@@ -22,6 +22,7 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::{Counters, Profile, operator_name};
 
+mod aggregate_difference;
 mod apply;
 mod combiner;
 mod distinct;
@@ -244,6 +245,9 @@ impl Builder<'_> {
             }
             PlanOperator::HashAggregate { .. } => {
                 hash_aggregate::build(plan, self, scope, counters)
+            }
+            PlanOperator::AggregateDifference { .. } => {
+                aggregate_difference::build(plan, self, scope, counters)
             }
             PlanOperator::Distinct(input)
             | PlanOperator::Reduced(input)

@@ -9,6 +9,7 @@
 //! 1. `certain` is a subset of `possible` (`debug_assert` in [`Node::new`]).
 //! 2. A variable that an expression names and that is not possible in its input is unbound there.
 
+mod aggregate_difference;
 mod build;
 mod dataset;
 mod exists;
@@ -20,6 +21,7 @@ mod seed;
 mod service;
 mod translate;
 
+pub(crate) use aggregate_difference::{AggregateDifference, aggregate_difference};
 pub(crate) use build::Builder;
 pub(crate) use exists::{existence_only, handed, is_safe, mentioned, retie, substitute};
 pub(crate) use expression::{expression_variables, is_volatile, unbound_marker, visit_expression};

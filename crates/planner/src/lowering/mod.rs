@@ -3,6 +3,7 @@
 //! Without `optimize` everything is done the plain way: patterns in written order, hash joins, no
 //! ranges; the executor then runs the algebra nearly as it stands.
 
+mod aggregate_difference;
 mod group;
 mod index_groups;
 mod large_group;
@@ -44,6 +45,7 @@ pub(crate) struct Lowering<'a> {
     pub(crate) cache: &'a Cache<'a>,
     build: Builder,
     forced: Option<ForcedJoin>,
+    forced_difference: Option<bool>,
     pub(crate) names: Vec<String>,
     /// Expected rows of the outer bindings that are in scope.
     outer_rows: f64,
@@ -67,6 +69,7 @@ impl<'a> Lowering<'a> {
                 optimize: options.optimize,
             },
             forced: options.force_join,
+            forced_difference: options.force_difference,
             names,
             outer_rows: 1.0,
             inside: 0,

@@ -18,6 +18,30 @@ impl Lowering<'_> {
         &mut self,
         input: Node,
         keys: Vec<Variable>,
+        aggregates: Vec<Aggregate>,
+        certain: &VariableSet,
+    ) -> Result<Planned, Error> {
+        let difference = self.aggregate_difference(&input, &keys, &aggregates, certain)?;
+        let Some(difference) = difference else {
+            return self.hash_aggregate(input, keys, aggregates, certain);
+        };
+        if self.forced_difference == Some(true) {
+            return Ok(difference);
+        }
+        self.choices += 1;
+        let plain = self.hash_aggregate(input, keys, aggregates, certain);
+        self.choices -= 1;
+        let plain = plain?;
+        Ok(match difference.cost < plain.cost {
+            true => difference,
+            false => plain,
+        })
+    }
+
+    fn hash_aggregate(
+        &mut self,
+        input: Node,
+        keys: Vec<Variable>,
         mut aggregates: Vec<Aggregate>,
         certain: &VariableSet,
     ) -> Result<Planned, Error> {
@@ -241,7 +265,7 @@ fn sorted(input: Planned, mut keys: Vec<SortKey>, kept: Option<u64>) -> Planned 
 }
 
 /// Adds a column that is never bound.
-fn unbound_column(input: Planned, variable: Variable) -> Planned {
+pub(super) fn unbound_column(input: Planned, variable: Variable) -> Planned {
     let mut columns = input.plan.columns.clone();
     columns.push(variable);
     let sorted = input.plan.sorted_by.clone();

@@ -117,6 +117,25 @@ pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
             }
             prune(input, &below);
         }
+        Operator::AggregateDifference {
+            groups,
+            total,
+            part,
+            keys,
+            aggregates,
+        } => {
+            aggregates.retain(|aggregate| needed.contains(aggregate.output));
+            let mut below = VariableSet::new();
+            for argument in aggregates.iter().filter_map(|a| a.argument.as_ref()) {
+                add_expression(argument, &mut below);
+            }
+            prune(total, &below);
+            below.extend(keys.iter().copied());
+            prune(part, &below);
+            let mut below = needed.clone();
+            below.extend(keys.iter().copied());
+            prune(groups, &below);
+        }
         Operator::Distinct(input) | Operator::Reduced(input) => {
             let below = input.columns.iter().copied().collect();
             prune(input, &below);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use oxrdf::{Literal, Term};
-use stoa_planner::expression::{AggregateFunction, Comparison, Expression};
+use stoa_planner::expression::{Aggregate, AggregateFunction, Comparison, Expression};
 use stoa_planner::physical::{JoinKind, Operator, PatternTerm, Plan, QuadPattern, Variable};
 use stoa_terms::{Permutation, Position, TermId};
 
@@ -354,26 +354,31 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
                             group.insert(*key, term.clone());
                         }
                     }
-                    for aggregate in aggregates {
-                        assert_eq!(aggregate.function, AggregateFunction::Count);
-                        let mut values: Vec<String> = rows
-                            .iter()
-                            .filter_map(|row| match &aggregate.argument {
-                                Some(argument) => evaluate(argument, &|v| row.get(&v).cloned())
-                                    .map(|term| term.to_string()),
-                                None => Some(format!("{row:?}")),
-                            })
-                            .collect();
-                        if aggregate.distinct {
-                            values.sort();
-                            values.dedup();
-                        }
-                        let count = i64::try_from(values.len()).expect("few rows");
-                        group.insert(aggregate.output, Literal::from(count).into());
-                    }
+                    count(aggregates, &rows, &mut group);
                     group
                 })
                 .collect()
+        }
+        Operator::AggregateDifference {
+            groups,
+            total,
+            part,
+            keys,
+            aggregates,
+        } => {
+            let total = run(total, store, outer);
+            let part = run(part, store, outer);
+            let mut result = Vec::new();
+            for mut group in run(groups, store, outer) {
+                let is_of = |row: &&Row| keys.iter().all(|key| row[key] == group[key]);
+                let part: Vec<Row> = part.iter().filter(is_of).cloned().collect();
+                assert!(part.len() <= total.len(), "a part is larger than its total");
+                if part.len() < total.len() {
+                    subtract(aggregates, &total, &part, &mut group);
+                    result.push(group);
+                }
+            }
+            result
         }
         Operator::Distinct(input) => {
             let mut result: Vec<Row> = Vec::new();
@@ -561,4 +566,40 @@ fn combine(row: &Row, mut partners: Vec<Row>, kind: &JoinKind, result: &mut Vec<
             result.push(row);
         }
     }
+}
+
+/// Puts the counts of some rows into a group.
+fn count(aggregates: &[Aggregate], rows: &[Row], group: &mut Row) {
+    for aggregate in aggregates {
+        let count = i64::try_from(counted(aggregate, rows)).expect("few rows");
+        group.insert(aggregate.output, Literal::from(count).into());
+    }
+}
+
+/// Puts the counts of rows without those of a part into a group.
+fn subtract(aggregates: &[Aggregate], rows: &[Row], part: &[Row], group: &mut Row) {
+    for aggregate in aggregates {
+        assert!(!aggregate.distinct);
+        let count = counted(aggregate, rows) - counted(aggregate, part);
+        let count = i64::try_from(count).expect("few rows");
+        group.insert(aggregate.output, Literal::from(count).into());
+    }
+}
+
+fn counted(aggregate: &Aggregate, rows: &[Row]) -> usize {
+    assert_eq!(aggregate.function, AggregateFunction::Count);
+    let mut values: Vec<String> = rows
+        .iter()
+        .filter_map(|row| match &aggregate.argument {
+            Some(argument) => {
+                evaluate(argument, &|v| row.get(&v).cloned()).map(|term| term.to_string())
+            }
+            None => Some(format!("{row:?}")),
+        })
+        .collect();
+    if aggregate.distinct {
+        values.sort();
+        values.dedup();
+    }
+    values.len()
 }

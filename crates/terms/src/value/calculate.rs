@@ -52,10 +52,10 @@ pub enum Rounding {
 }
 
 /// `digits * 10^-scale`
-struct Exact {
-    digits: BigInt,
-    scale: u32,
-    integer: bool,
+pub(super) struct Exact {
+    pub(super) digits: BigInt,
+    pub(super) scale: u32,
+    pub(super) integer: bool,
 }
 
 /// Calculates with two integers or decimals. `None` is an expression error: one is neither, a
@@ -137,7 +137,7 @@ pub fn integer_of(value: f64) -> Option<Value> {
     .into_value()
 }
 
-fn exact(value: &Value) -> Option<Exact> {
+pub(super) fn exact(value: &Value) -> Option<Exact> {
     Some(match value {
         Value::Integer(value) => Exact {
             digits: (*value).into(),
@@ -177,7 +177,7 @@ impl Exact {
     }
 
     /// The value in its narrowest form.
-    fn into_value(self) -> Option<Value> {
+    pub(super) fn into_value(self) -> Option<Value> {
         if self.integer
             && let Ok(value) = i64::try_from(&self.digits)
         {
@@ -200,7 +200,7 @@ impl Exact {
     }
 }
 
-fn power_of_ten(exponent: u32) -> BigInt {
+pub(super) fn power_of_ten(exponent: u32) -> BigInt {
     BigInt::from(10).pow(exponent)
 }
 

@@ -14,10 +14,12 @@
 
 mod calculate;
 mod exact;
+mod float_sum;
 mod inline;
 mod number;
 mod order;
 mod parse;
+mod sum;
 mod temporal;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -32,7 +34,9 @@ use crate::datatype::Datatype;
 
 pub use calculate::{DIGITS_MAX, ExactOperator, Rounding, calculate, integer_of, round};
 pub use exact::BigNumber;
+pub use float_sum::FloatSum;
 pub use inline::{compare_inline, equals_inline, order_inline};
+pub use sum::ExactSum;
 pub use temporal::Temporal;
 pub use write::{write_double, write_float};
 
