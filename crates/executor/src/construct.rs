@@ -56,6 +56,7 @@ impl Construct {
 
     /// After all solutions: the next of the triples that were not told apart before.
     pub(crate) fn rest(&mut self, context: &QueryContext) -> Result<Step> {
+        context.check()?;
         Ok(match self.seen.next_aside(context)? {
             Some(batch) if batch.is_empty() => Step::Yield,
             Some(batch) => Step::Batch(batch),

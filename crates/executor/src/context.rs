@@ -28,7 +28,7 @@ use crate::local_terms::{LocalKeys, LocalTerms};
 use crate::memory::{Memory, UNNAMED};
 use crate::meters::Meters;
 use crate::service::ServiceClient;
-use crate::spill::Spill;
+use crate::spill::{MARGIN_BYTES, Spill};
 
 /// A clock that only goes forward.
 pub trait Clock: Send + Sync {
@@ -47,6 +47,8 @@ pub struct QuerySettings {
     pub deadline_ns: Option<u64>,
     /// Set to end the query from outside.
     pub cancel: Arc<AtomicBool>,
+    /// As `cancel`, for what ends others with the query.
+    pub cancel_outer: Option<Arc<AtomicBool>>,
     /// What `NOW()` gives.
     pub now: DateTime,
     /// Base of relative references given to `IRI()`.
@@ -81,6 +83,7 @@ impl QuerySettings {
             clock,
             deadline_ns: None,
             cancel: Arc::new(AtomicBool::new(false)),
+            cancel_outer: None,
             now,
             base_iri: None,
             seed,
@@ -216,7 +219,9 @@ impl QueryContext {
     /// [`Error::Cancelled`], [`Error::DeadlineExceeded`]; that of storage where others have waited long enough for
     /// this thread.
     pub fn check(&self) -> Result<()> {
-        if self.settings.cancel.load(Ordering::Relaxed) {
+        let is_set = |flag: &Arc<AtomicBool>| flag.load(Ordering::Relaxed);
+        if is_set(&self.settings.cancel) || self.settings.cancel_outer.as_ref().is_some_and(is_set)
+        {
             return Err(Error::Cancelled);
         }
         if nonblocking::is_on() {
@@ -292,18 +297,25 @@ impl QueryContext {
         &self.meters
     }
 
-    /// Reserves `bytes` in all for an operator that holds `rows` rows; false if it is to put them on disk instead.
+    /// Reserves `bytes` in all, and a margin, for an operator that holds `rows` rows; false if it is to put them on
+    /// disk instead, for which it shrinks the account to what it holds.
     ///
     /// # Errors
     /// [`Error::MemoryExceeded`] where the budget has no room, and too little is held for the disk to be of use, or
     /// there is none.
     pub(crate) fn may_hold(&self, memory: &mut Memory, bytes: u64, rows: usize) -> Result<bool> {
-        match &self.settings.spill {
-            Some(spill) if rows >= spill.rows_min => {
-                Ok(bytes <= spill.after_bytes && memory.try_require(bytes))
-            }
-            _ => memory.require(bytes).map(|()| true),
+        let Some(spill) = self.settings.spill.as_ref() else {
+            return memory.require(bytes).map(|()| true);
+        };
+        if rows < spill.rows_min {
+            return memory.require(bytes).map(|()| true);
         }
+        // All operators together hold half of the budget, and beyond that each its share of as much again.
+        let holders = self.meters.holders().saturating_mul(memory.sharers());
+        let more = bytes.saturating_sub(memory.reserved_bytes());
+        let is_within = self.meters.memory_bytes().saturating_add(more) <= spill.after_bytes
+            || bytes <= spill.after_bytes / holders.max(1);
+        Ok(is_within && memory.try_require(bytes + MARGIN_BYTES))
     }
 
     /// 64 random bits: the next of the sequence that the seed determines.

@@ -60,6 +60,7 @@ impl Execution {
     pub fn new(plan: &QueryPlan, context: Arc<QueryContext>) -> Result<Self> {
         let mut memory = context.memory("the operators of the plan");
         memory.require(operator_bytes(&plan.root))?;
+        context.meters().set_holders(holders(&plan.root));
         let profile = Arc::new(Profile::new(&plan.root));
         let mut builder = Builder {
             context: &context,
@@ -213,6 +214,25 @@ impl Execution {
             Form::Describe(describe) => describe.next(&mut self.root, context),
         }
     }
+}
+
+/// How many operators of a plan hold what they read.
+fn holders(plan: &Plan) -> usize {
+    let mut count = 0;
+    let mut plans = vec![plan];
+    while let Some(plan) = plans.pop() {
+        count += usize::from(matches!(
+            plan.operator,
+            Operator::HashJoin { .. }
+                | Operator::HashAggregate { .. }
+                | Operator::AggregateDifference { .. }
+                | Operator::Distinct(_)
+                | Operator::Sort { .. }
+                | Operator::TopK { .. }
+        ));
+        plans.extend(plan.inputs());
+    }
+    count
 }
 
 /// About how much the operators of a plan take before they hold any rows.

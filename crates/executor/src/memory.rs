@@ -25,6 +25,8 @@ pub struct Memory {
     meters: Arc<Meters>,
     reservation: Option<Reservation>,
     reserved_bytes: u64,
+    /// How many accounts share what one operator may hold.
+    sharers: u64,
 }
 
 impl Memory {
@@ -36,7 +38,22 @@ impl Memory {
             meters: Arc::clone(meters),
             reservation: None,
             reserved_bytes: 0,
+            sharers: 1,
         }
+    }
+
+    /// One of so many accounts, at least 1, of the same operator.
+    pub(crate) fn among(self, sharers: usize) -> Self {
+        let sharers = u64::try_from(sharers).unwrap_or(u64::MAX);
+        // Neither field may be moved out of what gives memory back when it is dropped.
+        let mut one = self;
+        one.sharers = sharers.max(1);
+        one
+    }
+
+    /// How many accounts share what one operator may hold.
+    pub(crate) const fn sharers(&self) -> u64 {
+        self.sharers
     }
 
     /// Makes sure that at least `bytes` are reserved in all. Called before or right after the

@@ -10,6 +10,7 @@ pub struct Meters {
     spilled_bytes: AtomicU64,
     helpers: AtomicU64,
     helpers_peak: AtomicU64,
+    holders: AtomicU64,
 }
 
 impl Meters {
@@ -35,6 +36,15 @@ impl Meters {
     #[must_use]
     pub fn threads_peak(&self) -> u64 {
         1 + self.helpers_peak.load(Ordering::Relaxed)
+    }
+
+    /// How many operators of the plan hold rows or groups.
+    pub(crate) fn holders(&self) -> u64 {
+        self.holders.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_holders(&self, holders: usize) {
+        self.holders.store(holders as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn add_memory(&self, bytes: u64) {

@@ -2,7 +2,7 @@
 //!
 //! Temporary files have no name, hence go away with the process. They are neither cached nor
 //! checksummed: a caller that keeps more than scratch data checks it himself. Appends go straight to
-//! the disk, so callers hand in pieces of 32 KB and more.
+//! the operating system, so callers hand in pieces of some kilobytes.
 
 use crate::bytes::len_u64;
 use crate::disk::{Disk, File};

@@ -192,8 +192,10 @@ enum Source {
 }
 
 impl Groups {
+    /// No groups yet, all of an operator's or one of so many `parts` of them.
     pub(super) fn new(
         grouping: Grouping<'_>,
+        parts: usize,
         context: &QueryContext,
         counters: &Arc<Counters>,
     ) -> Result<Self> {
@@ -216,9 +218,16 @@ impl Groups {
                 false => 0,
             },
         };
+        let sets = grouping.aggregates.iter();
+        let sets = sets.filter(|aggregate| aggregate.distinct).count();
+        let accounts = parts * (1 + sets);
         let states = |aggregate: &Aggregate| {
             let width = 1 + aggregate.argument.as_ref().map_or(layout.whole, |_| 1);
-            States::new(aggregate, width, grouping.name, context, counters)
+            let states = States::new(aggregate, width, grouping.name, context, counters)?;
+            Ok(States {
+                seen: states.seen.map(|seen| seen.among(accounts)),
+                ..states
+            })
         };
         let aggregates = grouping.aggregates.iter().map(states);
         Ok(Self {
@@ -229,7 +238,7 @@ impl Groups {
             hashes: Vec::new(),
             aggregates: aggregates.collect::<Result<_>>()?,
             sources: grouping.columns.iter().map(source).collect::<Result<_>>()?,
-            memory: context.memory(grouping.name),
+            memory: context.memory(grouping.name).among(accounts),
             layout,
             unreserved: 0,
             stage: Stage::Taking,
@@ -259,7 +268,8 @@ impl Groups {
             .iter()
             .map(|values| values.as_ref().map(of_known))
             .collect();
-        let whole: Vec<_> = whole.iter().map(|column| gather(column, &known)).collect();
+        let whole = whole.iter().take(self.layout.whole);
+        let whole: Vec<_> = whole.map(|column| gather(column, &known)).collect();
         let whole: Vec<_> = whole.iter().map(Vec::as_slice).collect();
         self.update_states(known.len(), &values, &whole, context)
     }
@@ -296,7 +306,8 @@ impl Groups {
         Ok(known)
     }
 
-    fn partitions(&self, context: &QueryContext) -> Result<Partitions> {
+    fn partitions(&mut self, context: &QueryContext) -> Result<Partitions> {
+        self.memory.shrink_to(self.bytes());
         let width = self.layout.width();
         Partitions::new(width, self.level, self.name, context, &self.counters)
     }
@@ -332,15 +343,20 @@ impl Groups {
 
     /// Reserves what is there; where there is no room no further groups are taken.
     fn reserve(&mut self, context: &QueryContext) -> Result<()> {
-        let bytes = self.table.bytes_with(0) + 2 * self.states_bytes();
+        let bytes = self.bytes();
         if self.aside.is_some() || context.settings().spill.is_none() {
             return self.memory.require(bytes.saturating_sub(self.unreserved));
         }
         if !self.memory.try_require(bytes) {
-            self.unreserved = bytes - self.memory.reserved_bytes();
+            self.unreserved = bytes.saturating_sub(self.memory.reserved_bytes());
             self.aside = Some(self.partitions(context)?);
         }
         Ok(())
+    }
+
+    /// What is held.
+    fn bytes(&self) -> u64 {
+        self.table.bytes_with(0) + 2 * self.states_bytes()
     }
 
     fn states_bytes(&self) -> u64 {
@@ -444,8 +460,7 @@ impl Groups {
             rows: groups.len(),
         };
         // Results are terms of the query now; what was kept for them may be given back.
-        self.memory
-            .shrink_to(self.table.bytes_with(0) + 2 * self.states_bytes());
+        self.memory.shrink_to(self.bytes());
         Ok(batch)
     }
 }

@@ -30,7 +30,7 @@ pub(super) fn build(
     let grouping = Grouping::of(plan).ok_or(Error::Internal("not an aggregate"))?;
     Ok(Box::new(HashAggregate {
         arguments: Arguments::new(grouping, builder.context)?,
-        groups: Groups::new(grouping, builder.context, counters)?,
+        groups: Groups::new(grouping, 1, builder.context, counters)?,
         input: builder.build(grouping.input, scope.unordered(), Some(counters))?,
         input_done: false,
     }))

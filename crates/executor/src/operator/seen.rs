@@ -66,6 +66,14 @@ impl Seen {
         }
     }
 
+    /// One of so many of the same operator.
+    pub(crate) fn among(self, sharers: usize) -> Self {
+        Self {
+            memory: self.memory.among(sharers),
+            ..self
+        }
+    }
+
     /// As [`Seen::new`] with a key of all columns, for who must know at once: nothing is put aside.
     pub(crate) fn in_memory(width: usize, operator: &'static str, context: &QueryContext) -> Self {
         Self {
@@ -83,7 +91,8 @@ impl Seen {
             counters,
             ..
         } = self;
-        Self::new(*key_width, *width, operator, context, counters)
+        let sharers = usize::try_from(self.memory.sharers()).unwrap_or(usize::MAX);
+        Self::new(*key_width, *width, operator, context, counters).among(sharers)
     }
 
     /// Keeps the rows whose key was not seen before, and notes them. Some may be put aside.
@@ -122,13 +131,16 @@ impl Seen {
         }
         let aside = match &mut self.aside {
             Some(aside) => aside,
-            none => none.insert(Partitions::new(
-                self.width,
-                self.level,
-                self.operator,
-                context,
-                &self.counters,
-            )?),
+            none => {
+                self.memory.shrink_to(self.table.bytes_with(0));
+                none.insert(Partitions::new(
+                    self.width,
+                    self.level,
+                    self.operator,
+                    context,
+                    &self.counters,
+                )?)
+            }
         };
         hash_columns(key, rows, &mut self.hashes);
         for (row, hash) in self.hashes.iter().enumerate() {

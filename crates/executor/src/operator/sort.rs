@@ -37,6 +37,8 @@ pub(super) struct SortedRows {
     pub(super) store: RowStore,
     /// How many ids among the keys are compared by a value that must be read.
     costly: usize,
+    /// The order of all rows so far, also of those that are on disk.
+    order: ByKeys,
 }
 
 enum Stage {
@@ -52,7 +54,6 @@ enum Stage {
 /// What is on disk.
 struct Disk {
     file: Arc<SpillFile>,
-    order: ByKeys,
     runs: Vec<SpilledRows>,
     /// The run that is being written.
     run: RowWriter,
@@ -100,12 +101,12 @@ impl Sort {
 
     /// Takes rows with their computed keys, or begins to put on disk what is there.
     pub(super) fn take(&mut self, batch: Batch, context: &QueryContext) -> Result<()> {
-        if self.rows.may_add(&batch, context)? {
-            return self.rows.add(&batch, context);
+        if self.rows.try_add(&batch, context)? {
+            return Ok(());
         }
         let mut disk = match self.disk.take() {
             Some(disk) => disk,
-            None => Disk::new(&self.rows.keys, self.name, context, &self.counters)?,
+            None => Disk::new(&self.rows.keys, context, &self.counters)?,
         };
         disk.rest = Some(batch);
         self.disk = Some(disk);
@@ -147,8 +148,10 @@ impl Sort {
         self.rows.clear();
         if self.input_done {
             let memory = context.memory(self.name);
-            let Disk { order, runs, .. } = disk;
-            let runs = Runs::new(order, self.rows.keys.width(), runs, memory, &self.counters);
+            let next = self.rows.keys.run_order(context.memory(self.name));
+            let order = std::mem::replace(&mut self.rows.order, next);
+            let width = self.rows.keys.width();
+            let runs = Runs::new(order, width, disk.runs, memory, &self.counters);
             self.stage = Stage::Merging(Box::new(runs));
         } else {
             self.disk = Some(disk);
@@ -206,24 +209,26 @@ impl SortedRows {
     pub(super) fn new(keys: Keys, name: &'static str, context: &QueryContext) -> Self {
         Self {
             store: RowStore::new(keys.width(), context.memory(name)),
+            order: keys.run_order(context.memory(name)),
             keys,
             costly: 0,
         }
     }
 
-    /// Whether there is room for these rows, and for sorting them.
-    pub(super) fn may_add(&mut self, batch: &Batch, context: &QueryContext) -> Result<bool> {
+    /// Adds rows if there is room for them, and for sorting them.
+    pub(super) fn try_add(&mut self, batch: &Batch, context: &QueryContext) -> Result<bool> {
+        self.order.note(batch, context);
         let rows = self.store.len();
-        let sorting = (rows + batch.rows) * self.keys.bytes_a_row()
-            + (self.costly + self.keys.costly(batch, context)) * Self::COSTLY_BYTES;
+        let costly = self.costly + self.keys.costly(batch);
+        let a_row = self.keys.bytes_a_row(self.order.ranked());
+        let sorting = (rows + batch.rows) * a_row + costly * Self::COSTLY_BYTES;
         let bytes = self.store.bytes_with(batch.rows) + sorting as u64;
-        context.may_hold(self.store.memory(), bytes, rows)
-    }
-
-    /// Adds rows, after [`may_add`](Self::may_add) for the same.
-    pub(super) fn add(&mut self, batch: &Batch, context: &QueryContext) -> Result<()> {
-        self.costly += self.keys.costly(batch, context);
-        self.store.append(batch)
+        if !context.may_hold(self.store.memory(), bytes, rows)? {
+            return Ok(false);
+        }
+        self.costly = costly;
+        self.store.append(batch)?;
+        Ok(true)
     }
 
     /// What ranks the rows, in the place of what was reserved for that.
@@ -244,9 +249,9 @@ impl SortedRows {
     }
 
     /// Keeps the rows with these numbers, in their order.
-    pub(super) fn keep(&mut self, rows: &[u32], context: &QueryContext) {
+    pub(super) fn keep(&mut self, rows: &[u32]) {
         self.store.keep(rows);
-        self.costly = self.keys.costly(self.store.rows(), context);
+        self.costly = self.keys.costly(self.store.rows());
     }
 
     fn clear(&mut self) {
@@ -256,15 +261,9 @@ impl SortedRows {
 }
 
 impl Disk {
-    fn new(
-        keys: &Keys,
-        name: &'static str,
-        context: &QueryContext,
-        counters: &Arc<Counters>,
-    ) -> Result<Self> {
+    fn new(keys: &Keys, context: &QueryContext, counters: &Arc<Counters>) -> Result<Self> {
         let file = SpillFile::new(context, counters)?;
         Ok(Self {
-            order: keys.run_order(context.memory(name)),
             runs: Vec::new(),
             run: Runs::<ByKeys>::writer(&file, keys.width(), context),
             rest: None,
@@ -274,7 +273,6 @@ impl Disk {
 
     /// The run has all rows that are held.
     fn end_run(&mut self, rows: &SortedRows, context: &QueryContext) -> Result<()> {
-        self.order.note(rows.store.rows(), context);
         let next = Runs::<ByKeys>::writer(&self.file, rows.keys.width(), context);
         let run = std::mem::replace(&mut self.run, next);
         self.runs.push(run.finish()?);

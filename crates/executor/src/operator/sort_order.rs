@@ -99,16 +99,23 @@ impl Keys {
         self.columns.first().copied()
     }
 
-    /// How many bytes ranking and ordering take for a row, but for values that must be read.
-    pub(super) fn bytes_a_row(&self) -> usize {
-        8 + self.columns.len() * (8 + ranking::DISTINCT_BYTES)
+    /// How many bytes ranking and ordering take for a row where bits do not tell the order of so many keys, but for
+    /// values that must be read.
+    pub(super) fn bytes_a_row(&self, ranked: usize) -> usize {
+        16 + self.columns.len() * 8 + ranked * ranking::RANKED_BYTES
     }
 
     /// How many ids among the keys have values that must be read.
-    pub(super) fn costly(&self, batch: &Batch, context: &QueryContext) -> usize {
-        let is_costly = |id: &&TermId| match context.kind(**id) {
-            Kind::NumericLiteral | Kind::TemporalLiteral | Kind::Literal | Kind::Triple => true,
-            _ => id.kind() == Kind::Local,
+    pub(super) fn costly(&self, batch: &Batch) -> usize {
+        let is_costly = |id: &&TermId| {
+            matches!(
+                id.kind(),
+                Kind::NumericLiteral
+                    | Kind::TemporalLiteral
+                    | Kind::Literal
+                    | Kind::Triple
+                    | Kind::Local
+            )
         };
         let columns = self.columns.iter().map(|(column, _)| batch.column(*column));
         columns

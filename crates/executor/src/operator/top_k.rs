@@ -48,6 +48,8 @@ struct Cutting {
     /// The first key of the last row after a cut.
     bound: Option<TermId>,
     given: usize,
+    /// What has come when there was no room.
+    rest: Option<Batch>,
     counters: Arc<Counters>,
 }
 
@@ -86,6 +88,7 @@ pub(super) fn build(
         cut: Cut::None,
         bound: None,
         given: 0,
+        rest: None,
         counters: Arc::clone(counters),
     }))))
 }
@@ -123,12 +126,18 @@ impl Cutting {
             self.go_on(context)?;
             return Ok(Outcome::Step(Step::Yield));
         }
+        if let Some(rest) = self.rest.take() {
+            return self.add(rest, context);
+        }
         if !self.input_done {
             if self.limit == 0 {
                 self.input.stop();
             }
             match self.input.next(context)? {
-                Step::Batch(batch) => return self.add(batch, context),
+                Step::Batch(mut batch) => {
+                    self.rows.keys.extend(&mut batch, context)?;
+                    return self.add(batch, context);
+                }
                 Step::Yield => (),
                 Step::Done => {
                     self.input_done = true;
@@ -148,8 +157,8 @@ impl Cutting {
         Ok(Outcome::Step(Step::Batch(self.mapping.apply(batch))))
     }
 
+    /// Takes rows with their computed keys.
     fn add(&mut self, mut batch: Batch, context: &QueryContext) -> Result<Outcome> {
-        self.rows.keys.extend(&mut batch, context)?;
         if let (Some(bound), Some((column, descending))) = (self.bound, self.rows.keys.first()) {
             let beyond = match descending {
                 true => Ordering::Less,
@@ -162,10 +171,15 @@ impl Cutting {
                 .collect();
             batch.retain(&keep);
         }
-        if !self.rows.may_add(&batch, context)? {
-            return Ok(Outcome::Full(batch));
+        if !self.rows.try_add(&batch, context)? {
+            if self.rows.store.len() <= self.limit {
+                return Ok(Outcome::Full(batch));
+            }
+            // There is room where rows beyond the limit are.
+            self.rest = Some(batch);
+            self.cut(context)?;
+            return Ok(Outcome::Step(Step::Yield));
         }
-        self.rows.add(&batch, context)?;
         let most = self
             .limit
             .saturating_mul(2)
@@ -215,7 +229,7 @@ impl Cutting {
                 if some.len() == wanted && order.len() < self.limit {
                     Cut::Take(ordered, order)
                 } else {
-                    self.keep(&order, context);
+                    self.keep(&order);
                     Cut::None
                 }
             }
@@ -223,8 +237,8 @@ impl Cutting {
         Ok(())
     }
 
-    fn keep(&mut self, order: &[u32], context: &QueryContext) {
-        self.rows.keep(order, context);
+    fn keep(&mut self, order: &[u32]) {
+        self.rows.keep(order);
         let store = &self.rows.store;
         if let (Some((column, _)), Some(last)) =
             (self.rows.keys.first(), store.len().checked_sub(1))

@@ -26,7 +26,8 @@ const ASK_BYTES: u64 = 256 << 10;
 
 /// A temporary file that takes blocks of many streams.
 pub(crate) struct SpillFile {
-    file: RwLock<TempFile>,
+    /// The file, and bytes on their way there.
+    file: RwLock<(TempFile, Vec<u8>)>,
     space: TempSpace,
     /// Of the operator, and of the query.
     counters: Arc<Counters>,
@@ -46,7 +47,6 @@ pub(crate) struct RowWriter {
     stream: SpilledRows,
     pending: Batch,
     block_rows: usize,
-    bytes: Vec<u8>,
 }
 
 /// Reads a stream from its beginning.
@@ -78,34 +78,42 @@ impl SpillFile {
         let spill = context.settings().spill.as_ref();
         let spill = spill.ok_or(Error::Internal("rows without a place on disk"))?;
         let file = spill.space.file().map_err(of_storage)?;
+        check_room(&spill.space)?;
         Ok(Arc::new(Self {
-            file: RwLock::new(file),
+            file: RwLock::new((file, Vec::new())),
             space: spill.space.clone(),
             counters: Arc::clone(counters),
             meters: Arc::clone(context.meters()),
         }))
     }
 
-    fn append(&self, bytes: &[u8]) -> Result<u64> {
+    fn append(&self, batch: &Batch) -> Result<Block> {
         // Who failed in here has added nothing.
-        let mut file = self.file.write().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.file.write().unwrap_or_else(PoisonError::into_inner);
+        let (file, bytes) = &mut *guard;
+        bytes.clear();
+        for column in &batch.columns {
+            pack(column, bytes);
+        }
         let before = file.len();
-        let offset = file.append(bytes).map_err(of_storage)?;
-        if before / ASK_BYTES != file.len() / ASK_BYTES
-            && !self.space.leaves_room().map_err(of_storage)?
-        {
-            return Err(Error::DiskExceeded {
-                spilled_bytes: self.space.bytes(),
-            });
+        let too_long = |_| Error::Internal("a block of rows is too long");
+        let block = Block {
+            offset: file.append(bytes).map_err(of_storage)?,
+            bytes: u32::try_from(bytes.len()).map_err(too_long)?,
+            rows: u32::try_from(batch.rows).map_err(too_long)?,
+            checksum: crc32c(bytes),
+        };
+        if before / ASK_BYTES != file.len() / ASK_BYTES {
+            check_room(&self.space)?;
         }
         self.counters.add_spilled(bytes.len());
         self.meters.add_spilled(bytes.len());
-        Ok(offset)
+        Ok(block)
     }
 
     fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
         let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
-        file.read_at(bytes, offset).map_err(of_storage)
+        file.0.read_at(bytes, offset).map_err(of_storage)
     }
 }
 
@@ -128,7 +136,6 @@ impl RowWriter {
             },
             pending: Batch::with_columns(width),
             block_rows: block_rows(width, context),
-            bytes: Vec::new(),
         }
     }
 
@@ -185,17 +192,7 @@ impl RowWriter {
         if self.pending.is_empty() {
             return Ok(());
         }
-        self.bytes.clear();
-        for column in &self.pending.columns {
-            pack(column, &mut self.bytes);
-        }
-        let too_long = |_| Error::Internal("a block of rows is too long");
-        let block = Block {
-            offset: self.stream.file.append(&self.bytes)?,
-            bytes: u32::try_from(self.bytes.len()).map_err(too_long)?,
-            rows: u32::try_from(self.pending.rows).map_err(too_long)?,
-            checksum: crc32c(&self.bytes),
-        };
+        let block = self.stream.file.append(&self.pending)?;
         self.stream.rows += u64::from(block.rows);
         self.stream.blocks.push(block);
         self.pending.clear();
@@ -225,14 +222,15 @@ impl RowReader {
         };
         self.bytes.resize(block.bytes as usize, 0);
         self.stream.file.read(&mut self.bytes, block.offset)?;
-        if crc32c(&self.bytes) != block.checksum {
-            return Err(damaged());
+        let found = crc32c(&self.bytes);
+        if found != block.checksum {
+            return Err(damaged(block, found));
         }
         let rows = block.rows as usize;
         let mut rest = self.bytes.as_slice();
         let mut columns = Vec::with_capacity(self.stream.width);
         for _ in 0..self.stream.width {
-            columns.push(unpack(&mut rest, rows).ok_or_else(damaged)?);
+            columns.push(unpack(&mut rest, rows).ok_or_else(|| damaged(block, found))?);
         }
         self.next += 1;
         Ok(Some(Batch { columns, rows }))
@@ -243,12 +241,28 @@ fn of_storage(error: stoa_storage::Error) -> Error {
     Error::Quadstore(error.into())
 }
 
-fn damaged() -> Error {
+fn damaged(block: &Block, found: u32) -> Error {
+    let Block {
+        offset,
+        bytes,
+        checksum,
+        ..
+    } = block;
     Error::Quadstore(stoa_quadstore::Error::Corruption {
         structure: "rows in a temporary file",
-        expected: "what was written".to_owned(),
-        found: "other bytes".to_owned(),
+        expected: format!("checksum {checksum:08x} of {bytes} bytes at {offset}"),
+        found: format!("checksum {found:08x}"),
     })
+}
+
+/// Fails if temporary files take too much of the disk.
+fn check_room(space: &TempSpace) -> Result<()> {
+    match space.leaves_room().map_err(of_storage)? {
+        true => Ok(()),
+        false => Err(Error::DiskExceeded {
+            spilled_bytes: space.bytes(),
+        }),
+    }
 }
 
 /// Adds a column to a block.

@@ -34,5 +34,8 @@ pub struct Spill {
     pub rows_min: usize,
 }
 
+/// What an operator reserves beyond what it holds, so that there is room to write when there is none to hold more.
+pub(crate) const MARGIN_BYTES: u64 = 128 << 10;
+
 /// The usual [`Spill::rows_min`]: with less nothing would come of working through what is on disk.
 pub const ROWS_MIN: usize = 1024;

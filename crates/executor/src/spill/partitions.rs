@@ -17,6 +17,9 @@ use crate::table::{partition, rehash};
 /// The logarithm of the number of parts.
 const BITS: u32 = 4;
 
+/// The shortest blocks, in rows.
+const BLOCK_ROWS_MIN: usize = 64;
+
 /// Rows in parts, being written.
 pub(crate) struct Partitions {
     parts: Vec<RowWriter>,
@@ -37,10 +40,15 @@ impl Partitions {
         counters: &Arc<Counters>,
     ) -> Result<Self> {
         let mut memory = context.memory(operator);
-        let rows = block_rows(width, context) << BITS;
-        memory.require((rows * width * size_of::<TermId>()) as u64)?;
+        // Where memory is scarce, which is why rows come here, blocks are short.
+        let mut rows = block_rows(width, context);
+        let bytes = |rows: usize| ((rows << BITS) * width * size_of::<TermId>()) as u64;
+        while rows > BLOCK_ROWS_MIN && !memory.try_require(bytes(rows)) {
+            rows /= 2;
+        }
+        memory.require(bytes(rows))?;
         let file = SpillFile::new(context, counters)?;
-        let part = |_| RowWriter::new(&file, width, context);
+        let part = |_| RowWriter::new(&file, width, context).with_blocks(rows);
         Ok(Self {
             parts: (0..1 << BITS).map(part).collect(),
             level,

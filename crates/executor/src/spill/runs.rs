@@ -20,8 +20,11 @@ use crate::profile::Counters;
 /// How many runs are read at once at most.
 const FAN_IN: usize = 16;
 
+/// How many runs are read at once at least.
+const HEADS_MIN: usize = 2;
+
 /// How many rows of a run are read at once at most.
-const BLOCK_ROWS: usize = 256;
+const BLOCK_ROWS: usize = 128;
 
 /// The order of runs.
 pub(crate) trait RunOrder: Send {
@@ -44,8 +47,8 @@ pub(crate) struct Runs<O: RunOrder> {
     order: O,
     width: usize,
     /// Runs in their order: those that were merged from others, then those that were not.
-    merged: VecDeque<SpilledRows>,
-    waiting: VecDeque<SpilledRows>,
+    merged: VecDeque<Arc<SpilledRows>>,
+    waiting: VecDeque<Arc<SpilledRows>>,
     merge: Option<Merge<O>>,
     memory: Memory,
     counters: Arc<Counters>,
@@ -81,7 +84,7 @@ impl<O: RunOrder> Runs<O> {
             order,
             width,
             merged: VecDeque::new(),
-            waiting: runs.into(),
+            waiting: runs.into_iter().map(Arc::new).collect(),
             merge: None,
             memory,
             counters: Arc::clone(counters),
@@ -109,7 +112,7 @@ impl<O: RunOrder> Runs<O> {
         };
         if batch.is_empty() {
             let merged = merge.into.take().map(RowWriter::finish).transpose()?;
-            self.merged.extend(merged);
+            self.merged.extend(merged.map(Arc::new));
         } else {
             writer.append(batch.columns.iter().map(Vec::as_slice), batch.rows)?;
             self.merge = Some(merge);
@@ -124,32 +127,37 @@ impl<O: RunOrder> Runs<O> {
             self.merged.append(&mut self.waiting);
             std::mem::swap(&mut self.merged, &mut self.waiting);
         }
-        let count = self.waiting.len().min(FAN_IN);
-        let into = match is_last {
-            true => None,
-            false => {
-                let file = SpillFile::new(context, &self.counters)?;
-                Some(Self::writer(&file, self.width, context))
-            }
-        };
         let mut merge = Merge {
-            heads: Vec::with_capacity(count),
+            heads: Vec::new(),
             queue: Vec::new(),
-            into,
+            into: None,
         };
-        for run in self.waiting.drain(..count) {
-            let mut reader = RowReader::new(run);
-            if let Some(batch) = reader.next()? {
-                let (keys, key_bytes) = self.order.keys(&batch, context)?;
-                merge.heads.push(Head {
-                    reader,
-                    batch,
-                    keys,
-                    key_bytes,
-                    row: 0,
-                });
-                self.memory.require(merge.bytes())?;
+        while merge.heads.len() < FAN_IN
+            && let Some(run) = self.waiting.pop_front()
+        {
+            let mut reader = RowReader::shared(&run);
+            let Some(batch) = reader.next()? else {
+                continue;
+            };
+            let (keys, key_bytes) = self.order.keys(&batch, context)?;
+            merge.heads.push(Head {
+                reader,
+                batch,
+                keys,
+                key_bytes,
+                row: 0,
+            });
+            if merge.heads.len() > HEADS_MIN && !self.memory.try_require(merge.bytes()) {
+                // Fewer at a time, then.
+                merge.heads.pop();
+                self.waiting.push_front(run);
+                break;
             }
+            self.memory.require(merge.bytes())?;
+        }
+        if !is_last || !self.waiting.is_empty() {
+            let file = SpillFile::new(context, &self.counters)?;
+            merge.into = Some(Self::writer(&file, self.width, context));
         }
         let mut queue: Vec<usize> = (0..merge.heads.len()).collect();
         queue.sort_unstable_by(|a, b| merge.compare(&self.order, *b, *a));

@@ -129,6 +129,8 @@ impl Collector {
             return self.rows.append(&batch);
         }
         let width = batch.columns.len();
+        let held = self.rows.bytes_with(0);
+        self.rows.memory().shrink_to(held);
         self.disk = Some(Disk {
             parts: Partitions::new(width, 0, "hash_join", context, &self.counters)?,
             dumped: 0,

@@ -131,6 +131,7 @@ impl Grace {
                 pair: Some(pair), ..
             } => {
                 let Some(batch) = pair.next(prober, context)? else {
+                    prober.let_go();
                     self.end_pair()?;
                     return Ok(Step::Yield);
                 };
@@ -232,6 +233,7 @@ impl Pair {
         if slice.is_last {
             return Ok(None);
         }
+        prober.let_go();
         self.slice = None;
         Ok(Some(Batch::default()))
     }

@@ -85,9 +85,13 @@ impl Prober {
     }
 
     /// Goes on with another right side, of which it is said whether it is the last one for its left rows.
-    pub(super) fn turn_to(&mut self, is_last: bool) {
-        self.tables.clear();
+    pub(super) const fn turn_to(&mut self, is_last: bool) {
         self.is_last = is_last;
+    }
+
+    /// Lets go of the right side, with whose account its tables go.
+    pub(super) fn let_go(&mut self) {
+        self.tables.clear();
     }
 
     /// Whether what is known of left rows from one right side must be told at the next one.

@@ -78,7 +78,10 @@ pub(in crate::operator) fn build(
             .next_power_of_two()
             .ilog2(),
     };
-    let part = |_| Groups::new(grouping, context, counters).map(|groups| Mutex::new(Some(groups)));
+    let part = |_| {
+        let groups = Groups::new(grouping, 1 << bits, context, counters)?;
+        Ok(Mutex::new(Some(groups)))
+    };
     let parts = Parts {
         plan: plan.clone(),
         bits,

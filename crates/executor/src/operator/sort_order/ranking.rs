@@ -28,7 +28,10 @@ use crate::table::GroupTable;
 const VALUE_BYTES: usize = 96;
 
 /// What a distinct id costs: id, list, order and run, place in its list, rank.
-pub(super) const DISTINCT_BYTES: usize = 40;
+const DISTINCT_BYTES: usize = 40;
+
+/// What ranking takes for a row at most, if all ids differ: the above, and the table that numbers them.
+pub(super) const RANKED_BYTES: usize = DISTINCT_BYTES + 64;
 
 /// How ids are ordered at first: by list, then by key where the query computed the term, else by id.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

@@ -54,7 +54,13 @@ impl ByKeys {
         }
     }
 
-    /// Notes the rows of a run, all at once.
+    /// How many keys have an order that bits do not tell.
+    pub(in crate::operator) fn ranked(&self) -> usize {
+        let keys = self.keys.iter();
+        keys.filter(|key| key.bits == Bits::No).count()
+    }
+
+    /// Notes rows that belong to runs.
     pub(in crate::operator) fn note(&mut self, rows: &Batch, context: &QueryContext) {
         let count = self.keys.len();
         for (number, key) in self.keys.iter_mut().enumerate() {

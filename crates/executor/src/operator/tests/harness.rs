@@ -181,7 +181,7 @@ pub(super) fn run_all(root: &Plan) -> Vec<Row> {
         assert_eq!(first, other, "batches of another size");
     }
     for batch_rows in BATCHES {
-        let spilled = run_spilling(root, batch_rows, 0).0;
+        let spilled = run_spilling(root, batch_rows, (0, 1 << 30)).0;
         assert_eq!(sorted(first.clone()), sorted(spilled), "from disk");
         if !is_loose(root) {
             let ordered = Operator::Slice {
@@ -194,19 +194,19 @@ pub(super) fn run_all(root: &Plan) -> Vec<Row> {
                 operator: ordered,
                 ..root.clone()
             };
-            let spilled = run_spilling(&ordered, batch_rows, 0).0;
+            let spilled = run_spilling(&ordered, batch_rows, (0, 1 << 30)).0;
             assert_eq!(first, spilled, "from disk in order");
         }
     }
     first
 }
 
-/// The rows of a plan whose operators hold so many bytes at most, but at least one row; what they did; and how much
-/// memory was reserved at most.
+/// The rows of a plan whose operators hold so many bytes at most, but at least one row, within a budget; what they
+/// did; and how much memory was reserved at most.
 pub(super) fn run_spilling(
     root: &Plan,
     batch_rows: usize,
-    after_bytes: u64,
+    (after_bytes, budget): (u64, u64),
 ) -> (Vec<Row>, Vec<OperatorProfile>, u64) {
     let snapshot = empty_store();
     let settings = QuerySettings {
@@ -215,7 +215,7 @@ pub(super) fn run_spilling(
             after_bytes,
             rows_min: 1,
         }),
-        ..settings(batch_rows, 1 << 30)
+        ..settings(batch_rows, budget)
     };
     let memory = settings.memory.clone();
     let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
