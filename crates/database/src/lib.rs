@@ -69,6 +69,7 @@ mod patch;
 mod query;
 mod repeat;
 pub mod results;
+mod running;
 mod runtime;
 mod state;
 mod statements;
@@ -99,6 +100,7 @@ pub use patch::Patch;
 pub use query::{
     Analysis, CancelHandle, Query, QueryKind, QueryResult, Solution, Solutions, Triples,
 };
+pub use running::{RunningQuery, Taken};
 pub use runtime::{Clock, Runtime, SystemClock, machine_memory_bytes};
 pub use state::State;
 pub use statements::{StatementGraphs, StatementPattern};

@@ -42,6 +42,7 @@ use crate::error::{Error, Result};
 use crate::limits::QUERY_BYTES_MAX;
 use crate::note::Note;
 use crate::options::QueryOptions;
+use crate::running::Listed;
 use crate::runtime::{Runtime, date_time};
 use crate::statistics::SnapshotStatistics;
 use token::Token;
@@ -55,7 +56,11 @@ const HELPED_BYTES_MIN: u64 = 192 << 20;
 
 /// Ends an operation from another thread. All clones belong together.
 #[derive(Clone, Debug, Default)]
-pub struct CancelHandle(Arc<AtomicBool>);
+pub struct CancelHandle {
+    own: Arc<AtomicBool>,
+    /// That of who handed it on.
+    outer: Option<Arc<AtomicBool>>,
+}
 
 impl CancelHandle {
     /// A handle that has not been cancelled.
@@ -67,24 +72,37 @@ impl CancelHandle {
     /// A handle over a flag that something else sets, such as a signal handler.
     #[must_use]
     pub fn from_flag(flag: Arc<AtomicBool>) -> Self {
-        Self(flag)
+        Self {
+            own: flag,
+            outer: None,
+        }
+    }
+
+    /// A handle for one operation, which ends with this one, but not this one with it.
+    pub(crate) fn child(&self) -> Self {
+        Self {
+            own: Arc::default(),
+            outer: Some(Arc::clone(&self.own)),
+        }
     }
 
     /// Makes the operation end with `Error::Cancelled` soon; safe to call again.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.own.store(true, Ordering::Relaxed);
     }
 
     /// Whether [`CancelHandle::cancel`] was called.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        let flags = [Some(&self.own), self.outer.as_ref()];
+        let mut flags = flags.into_iter().flatten();
+        flags.any(|flag| flag.load(Ordering::Relaxed))
     }
 
     /// The flag itself, for a signal handler.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.own)
     }
 }
 
@@ -115,6 +133,8 @@ pub struct Query {
     planning: Duration,
     /// How long it was at work, if it is timed.
     running_ns: u64,
+    /// Its place among what is running; none for the pattern of an update.
+    listed: Option<Listed>,
 }
 
 struct Running {
@@ -307,6 +327,8 @@ pub(crate) fn prepare(
         });
     }
     let started_ns = runtime.executor_clock().now_ns();
+    let cancel = options.cancel.child();
+    let listed = Listed::new(runtime, text, false, &cancel);
     let nesting = stoa_planner::check_nesting(text)?;
     let text = Text {
         text,
@@ -324,12 +346,16 @@ pub(crate) fn prepare(
                 size,
                 services,
                 started_ns,
+                cancel,
             };
             plan(runtime, snapshot, &text, asked, options)
         };
         stack::run(stoa_planner::stack_bytes(size.elements), plan)
     };
-    stack::run(stoa_planner::stack_bytes(levels), prepare)
+    let mut query = stack::run(stoa_planner::stack_bytes(levels), prepare)?;
+    listed.runs_in(&query.context);
+    query.listed = Some(listed);
+    Ok(query)
 }
 
 /// Plans a query that was parsed already, with `services` to ask endpoints with. Of the options, `base`
@@ -353,6 +379,7 @@ pub(crate) fn prepare_parsed(
             size,
             services,
             started_ns,
+            cancel: options.cancel.clone(),
         };
         plan(runtime, snapshot, &text, asked, options)
     };
@@ -371,6 +398,7 @@ struct Asked<'a> {
     size: stoa_planner::Size,
     services: Option<Arc<dyn ServiceClient>>,
     started_ns: u64,
+    cancel: CancelHandle,
 }
 
 fn plan(
@@ -382,6 +410,7 @@ fn plan(
         size,
         services,
         started_ns,
+        cancel,
     }: Asked<'_>,
     options: &QueryOptions,
 ) -> Result<Query> {
@@ -402,12 +431,7 @@ fn plan(
     let plan = stoa_planner::plan(
         parsed,
         &PlannerOptions {
-            stop: Some(stop(
-                &clock,
-                options.cancel.clone(),
-                started_ns,
-                deadline_ns,
-            )),
+            stop: Some(stop(&clock, cancel.clone(), started_ns, deadline_ns)),
             default_graph_union: options.default_graph_union,
             dataset,
             optimize: !options.naive,
@@ -417,10 +441,10 @@ fn plan(
         &SnapshotStatistics::new(&snapshot),
     )
     .map_err(|error| match error {
-        stoa_planner::Error::Stopped if !options.cancel.is_cancelled() => Error::Timeout,
+        stoa_planner::Error::Stopped if !cancel.is_cancelled() => Error::Timeout,
         error => error.into(),
     })?;
-    let mut settings = settings(runtime, clock, options);
+    let mut settings = settings(runtime, clock, options, &cancel);
     settings.deadline_ns = deadline_ns;
     // Coming down to where there is work takes time in a deep plan.
     settings.slice_ns += SLICE_NS_PER_OPERATOR * plan.root.depth() as u64;
@@ -454,18 +478,25 @@ fn plan(
         context,
         planning: Duration::from_nanos(planned_ns.saturating_sub(started_ns)),
         running_ns: 0,
+        listed: None,
     })
 }
 
 /// What an execution is told by options and runtime.
-fn settings(runtime: &Runtime, clock: Arc<dyn Clock>, options: &QueryOptions) -> QuerySettings {
+fn settings(
+    runtime: &Runtime,
+    clock: Arc<dyn Clock>,
+    options: &QueryOptions,
+    cancel: &CancelHandle,
+) -> QuerySettings {
     let mut settings = QuerySettings::new(
         runtime.memory().clone(),
         clock,
         date_time(runtime.clock().now()),
         runtime.random(),
     );
-    settings.cancel = options.cancel.flag();
+    settings.cancel = cancel.flag();
+    settings.cancel_outer.clone_from(&cancel.outer);
     settings.timed = options.timed;
     if let Some(rows) = options.batch_rows {
         settings.batch_rows = rows.max(1);

@@ -14,6 +14,7 @@ use stoa_storage::{Cache, Durability, LogOptions, MemoryBudget};
 use crate::error::{Error, Result};
 use crate::federation::{Federation, Fetch};
 use crate::options::{IoCalls, RuntimeOptions};
+use crate::running::RunningQueries;
 
 /// A source of time. Passed in so that a run can be replayed.
 pub trait Clock: fmt::Debug + Send + Sync {
@@ -92,6 +93,7 @@ struct Shared {
     seed: AtomicU64,
     services: Option<Arc<dyn ServiceClient>>,
     load: Option<Arc<dyn Fetch>>,
+    running: RunningQueries,
 }
 
 impl Runtime {
@@ -130,6 +132,7 @@ impl Runtime {
                     .fetch
                     .map(|fetch| Arc::new(Federation { fetch }) as Arc<dyn ServiceClient>),
                 load: options.load,
+                running: RunningQueries::default(),
             }),
         })
     }
@@ -196,6 +199,10 @@ impl Runtime {
             archive: None,
             limits: None,
         }
+    }
+
+    pub(crate) fn running_queries(&self) -> &RunningQueries {
+        &self.shared.running
     }
 
     pub(crate) fn memory(&self) -> &MemoryBudget {

@@ -1,5 +1,5 @@
 //! The server over real sockets: the protocol, its errors, and clients that stop reading.
-#![expect(clippy::unwrap_used, reason = "a test")]
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -291,4 +291,61 @@ fn clients_that_stop_reading_do_not_grow_memory() {
     // They have been left where they stopped, not cut off.
     let mut more = vec![0; 16 << 20];
     stopped.pop().unwrap().read_exact(&mut more).unwrap();
+}
+
+/// What `/status` says is running, as soon as there is something with a plan.
+fn running(server: &Server, head: &str) -> serde_json::Value {
+    loop {
+        let status = server.ask(head, "");
+        let (_, body) = status.split_once("\r\n\r\n").unwrap();
+        let status: serde_json::Value = serde_json::from_str(body).unwrap();
+        if status["queries"][0]["rowsRead"].is_u64() {
+            return status;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn running_queries_are_listed_and_ended() {
+    const SECRET: &str = "0123456789abcdef";
+    let (server, folder) = serve(3_000);
+    let status = server.ask("GET /status HTTP/1.1", "");
+    assert!(status.contains("\"queries\":[]"), "{status}");
+    drop(server);
+    std::fs::write(folder.path().join("token"), SECRET).unwrap();
+    let server = Server::start(folder.path(), &["--token", "token"]);
+
+    // Takes hours.
+    let slow =
+        "SELECT (COUNT(*) AS ?n) { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i FILTER(?c < ?f && ?f < ?i) }";
+    let mut answer = server.send(QUERY, slow);
+    let stranger = running(&server, "GET /status HTTP/1.1");
+    assert!(stranger["queries"][0]["text"].is_null(), "{stranger}");
+    let token = format!("\r\nAuthorization: Bearer {SECRET}");
+    let told = running(&server, &format!("GET /status HTTP/1.1{token}"));
+    let query = &told["queries"][0];
+    assert_eq!(query["text"], slow);
+    assert_eq!(query["kind"], "query");
+    assert!(query["threads"].as_u64() >= Some(1), "{told}");
+
+    let end = format!("DELETE /status/queries/{} HTTP/1.1", query["id"]);
+    assert!(server.ask(&end, "").starts_with("HTTP/1.1 401"));
+    let ended = server.ask(&format!("{end}{token}"), "");
+    assert!(ended.starts_with("HTTP/1.1 204"), "{ended}");
+    let mut text = String::new();
+    answer.read_to_string(&mut text).unwrap();
+    assert!(
+        text.starts_with("HTTP/1.1 503") && text.contains("cancelled"),
+        "{text}"
+    );
+    let status = server.ask("GET /status HTTP/1.1", "");
+    assert!(status.contains("\"queries\":[]"), "{status}");
+    for number in [query["id"].to_string(), "x".to_owned(), String::new()] {
+        let end = format!("DELETE /status/queries/{number} HTTP/1.1{token}");
+        let none = server.ask(&end, "");
+        assert!(none.starts_with("HTTP/1.1 404"), "{none}");
+    }
+    let get = server.ask("GET /status/queries/1 HTTP/1.1", "");
+    assert!(get.starts_with("HTTP/1.1 405"), "{get}");
 }

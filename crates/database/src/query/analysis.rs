@@ -39,7 +39,8 @@ impl Analysis {
 
     /// An object with `form`, `operators` in the order of the text, each with its `depth` and the
     /// `operator` as it is printed, `estimated_rows`, `sorted_by`, and if the query was timed `rows`, `rows_in`,
-    /// `calls`, `ms` and `spilled_bytes`; and then `planning_ms`, `running_ms`, `rows_read`, `memory_peak_bytes`, `spilled_bytes` and `threads` as well.
+    /// `calls`, `ms` and `spilled_bytes`; and then `planning_ms`, `running_ms`, `rows_read`, `memory_peak_bytes`,
+    /// `spilled_bytes` and `threads`.
     #[must_use]
     pub fn to_json(&self) -> String {
         let operators = self.plan.operators.iter().enumerate();

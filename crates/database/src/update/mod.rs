@@ -32,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::load::{Input, load_into};
 use crate::options::{DocumentOptions, UpdateOptions};
 use crate::query::{Operation, with_request};
+use crate::running::Listed;
 use crate::transaction::{CommitSummary, Transaction};
 use kept::Kept;
 use load_alone::LoadAlone;
@@ -146,6 +147,7 @@ impl Database {
         }
         let runtime = self.runtime();
         let started = runtime.clock().monotonic();
+        let _listed = Listed::new(runtime, text, true, &options.cancel);
         with_request(
             text,
             options.base.as_deref(),

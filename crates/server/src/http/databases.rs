@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use stoa_database::Database;
+use stoa_database::{Database, Runtime};
 
 use super::rdf4j::{Part, ROOT};
 
@@ -70,6 +70,8 @@ pub(super) enum Resource<'a> {
     List,
     Health,
     Status,
+    /// Something that is running, by its number.
+    RunningQuery(&'a str),
     /// The same address with a slash at its end.
     AddSlash,
 }
@@ -84,6 +86,9 @@ impl Databases {
             "/status" => return Some((None, Resource::Status)),
             "/" if self.root.is_none() => return Some((None, Resource::List)),
             _ => {}
+        }
+        if let Some(number) = path.strip_prefix("/status/queries/") {
+            return Some((None, Resource::RunningQuery(number)));
         }
         if let Some(repository) = path.strip_prefix("/repositories/") {
             return self.repository(repository);
@@ -111,6 +116,12 @@ impl Databases {
         };
         let part = Part::of(rest)?;
         Some((Some(database?), Resource::Repository { name, part }))
+    }
+
+    /// What all databases share; none if there is no database.
+    pub(super) fn runtime(&self) -> Option<&Runtime> {
+        let mut all = self.root.iter().chain(self.named.values());
+        all.next().map(Database::runtime)
     }
 
     /// Where queries go, for messages.

@@ -28,7 +28,7 @@ use super::memento::refuse_at;
 use super::problem::Problem;
 use super::rdf4j;
 use super::sparql::sparql;
-use super::status::status;
+use super::status::{self, status};
 use super::store::{change, store};
 use super::timing;
 
@@ -100,6 +100,7 @@ async fn route(
         }
         Resource::Store { .. } => "GET, HEAD, PUT, POST, DELETE, OPTIONS",
         Resource::Repository { part, .. } => part.allow(),
+        Resource::RunningQuery(_) => "DELETE, OPTIONS",
         _ => "GET, HEAD, OPTIONS",
     };
     let method = request.method().clone();
@@ -150,7 +151,18 @@ async fn route(
         (Resource::Protocol, _) => Ok(rdf4j::protocol()),
         (Resource::AddSlash, _) => redirect(&format!("{path}/")),
         (Resource::Health, _) => Ok(whole("text/plain; charset=utf-8", "ok\n")),
-        (Resource::Status, _) => Ok(whole("application/json", status(&service.databases))),
+        (Resource::Status, _) => {
+            let may_write = service.settings.writers.check(request.headers()).is_ok();
+            let status = status(&service.databases, may_write);
+            Ok(whole("application/json", status))
+        }
+        (Resource::RunningQuery(number), _) => {
+            service.settings.writers.check(request.headers())?;
+            status::end(&service.databases, number)?;
+            let mut response = whole("text/plain; charset=utf-8", "");
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            Ok(response)
+        }
         (Resource::List, _) => Ok(whole("text/html; charset=utf-8", list(service))),
         (
             Resource::Page

@@ -1,13 +1,15 @@
 //! `/status`: for each database its last commit, what is not in a checkpoint, the log, and what is kept for
-//! readers of earlier commits.
+//! readers of earlier commits; and the queries and updates that are running, which `DELETE` ends.
 
+use hyper::StatusCode;
 use serde_json::{Value, json};
-use stoa_database::Database;
+use stoa_database::{Database, RunningQuery, Runtime};
 
 use super::databases::Databases;
+use super::problem::Problem;
 
-/// The document, as JSON.
-pub(super) fn status(databases: &Databases) -> String {
+/// The document, as JSON. The texts of what is running are told to those only who may write.
+pub(super) fn status(databases: &Databases, may_write: bool) -> String {
     let root = databases
         .root
         .iter()
@@ -18,7 +20,43 @@ pub(super) fn status(databases: &Databases) -> String {
         .chain(named)
         .map(|(address, database)| of_database(&address, database))
         .collect();
-    format!("{}\n", json!({ "databases": all }))
+    let running = databases.runtime().map(Runtime::queries);
+    let running = running.unwrap_or_default().into_iter();
+    let running: Vec<Value> = running.map(|query| of_query(query, may_write)).collect();
+    format!("{}\n", json!({ "databases": all, "queries": running }))
+}
+
+/// Ends a query or an update, by the number that `/status` gives it.
+pub(super) fn end(databases: &Databases, number: &str) -> Result<(), Problem> {
+    let known = number.parse().ok().zip(databases.runtime());
+    match known.is_some_and(|(id, runtime)| runtime.end_query(id)) {
+        true => Ok(()),
+        false => Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "no-such-query",
+            format!("no query {number} is running; /status lists those that are"),
+        )),
+    }
+}
+
+fn of_query(query: RunningQuery, may_write: bool) -> Value {
+    let kind = match query.is_update {
+        true => "update",
+        false => "query",
+    };
+    let text = may_write.then_some(query.text);
+    let taken = query.taken;
+    json!({
+        "id": query.id,
+        "kind": kind,
+        "text": text,
+        "seconds": query.running.as_secs_f64(),
+        "rowsRead": taken.map(|taken| taken.rows_read),
+        "memoryBytes": taken.map(|taken| taken.memory_bytes),
+        "memoryPeakBytes": taken.map(|taken| taken.memory_peak_bytes),
+        "spilledBytes": taken.map(|taken| taken.spilled_bytes),
+        "threads": taken.map(|taken| taken.threads),
+    })
 }
 
 fn of_database(address: &str, database: &Database) -> Value {

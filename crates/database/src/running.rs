@@ -1,0 +1,182 @@
+//! Queries and updates that are running: what a runtime tells of them, and how one is ended from outside.
+//!
+//! # Concurrency
+//! One lock around the list, taken when a query begins and ends, and for as long as the list is copied.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use stoa_executor::QueryContext;
+
+use crate::query::CancelHandle;
+use crate::runtime::Runtime;
+
+/// So many bytes of a text are kept at most.
+const TEXT_BYTES_MAX: usize = 2_000;
+
+/// A query or an update that is running, or waits for who takes its answer.
+#[derive(Clone, Debug)]
+pub struct RunningQuery {
+    /// By which [`Runtime::end_query`] knows it; numbers ascend, and none comes twice in a process.
+    pub id: u64,
+    /// The text, cut off after 2,000 bytes.
+    pub text: String,
+    /// Whether it is an update.
+    pub is_update: bool,
+    /// How long ago it was asked.
+    pub running: Duration,
+    /// What it takes; `None` for an update, or as long as it is being planned.
+    pub taken: Option<Taken>,
+}
+
+/// What a running query takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Taken {
+    /// Rows of the indexes that were examined.
+    pub rows_read: u64,
+    /// The memory that operators have reserved now, in bytes.
+    pub memory_bytes: u64,
+    /// The most memory that they had reserved at one time, in bytes.
+    pub memory_peak_bytes: u64,
+    /// How many bytes went into temporary files.
+    pub spilled_bytes: u64,
+    /// How many threads were at work at one time at most.
+    pub threads: u64,
+}
+
+/// The list of a runtime.
+#[derive(Default)]
+pub(crate) struct RunningQueries {
+    list: Mutex<List>,
+}
+
+#[derive(Default)]
+struct List {
+    last_id: u64,
+    entries: BTreeMap<u64, Arc<Entry>>,
+}
+
+struct Entry {
+    text: String,
+    is_update: bool,
+    /// On the clock of the runtime.
+    begun: Duration,
+    cancel: CancelHandle,
+    context: OnceLock<Weak<QueryContext>>,
+}
+
+/// Keeps a query in the list.
+pub(crate) struct Listed {
+    runtime: Runtime,
+    id: u64,
+    entry: Arc<Entry>,
+}
+
+impl Listed {
+    /// A query or an update that begins now.
+    pub(crate) fn new(
+        runtime: &Runtime,
+        text: &str,
+        is_update: bool,
+        cancel: &CancelHandle,
+    ) -> Self {
+        let text = text.get(..text.floor_char_boundary(TEXT_BYTES_MAX));
+        let entry = Arc::new(Entry {
+            text: text.unwrap_or_default().to_owned(),
+            is_update,
+            begun: runtime.clock().monotonic(),
+            cancel: cancel.clone(),
+            context: OnceLock::new(),
+        });
+        let mut list = runtime.running_queries().lock();
+        list.last_id += 1;
+        let id = list.last_id;
+        list.entries.insert(id, Arc::clone(&entry));
+        drop(list);
+        Self {
+            runtime: runtime.clone(),
+            id,
+            entry,
+        }
+    }
+
+    /// It is planned, and runs in this context.
+    pub(crate) fn runs_in(&self, context: &Arc<QueryContext>) {
+        let set = self.entry.context.set(Arc::downgrade(context));
+        debug_assert!(set.is_ok(), "a query runs in one context");
+    }
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        let mut list = self.runtime.running_queries().lock();
+        list.entries.remove(&self.id);
+    }
+}
+
+impl RunningQueries {
+    fn lock(&self) -> MutexGuard<'_, List> {
+        // Nothing panics while the list is not whole.
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Runtime {
+    /// The queries and updates of all databases that are running, the oldest first.
+    ///
+    /// ```
+    /// # use stoa_database::*;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// # let writing = OpenOptions { access: Access::Exclusive, create: true };
+    /// # let database = Database::open(&runtime, folder.path().join("db"), &writing)?;
+    /// let mut query = database.prepare("SELECT * { ?s ?p ?o }", &QueryOptions::default())?;
+    /// let running = runtime.queries();
+    /// assert_eq!(running[0].text, "SELECT * { ?s ?p ?o }");
+    /// assert!(runtime.end_query(running[0].id));
+    /// assert!(matches!(query.next(), Err(Error::Cancelled)));
+    /// drop(query);
+    /// assert!(runtime.queries().is_empty());
+    /// # Ok::<_, Error>(())
+    /// ```
+    #[must_use]
+    pub fn queries(&self) -> Vec<RunningQuery> {
+        let entries = self.running_queries().lock().entries.clone();
+        let now = self.clock().monotonic();
+        let all = entries.iter().map(|(id, entry)| RunningQuery {
+            id: *id,
+            text: entry.text.clone(),
+            is_update: entry.is_update,
+            running: now.saturating_sub(entry.begun),
+            taken: entry.context.get().and_then(Weak::upgrade).map(taken),
+        });
+        all.collect()
+    }
+
+    /// Makes a query or an update end with `Cancelled` soon; false if none of this number is running. An update is ended
+    /// by the cancel handle of its options, which stays cancelled; one whose commit is decided is not ended any more.
+    #[must_use]
+    pub fn end_query(&self, id: u64) -> bool {
+        let entry = self.running_queries().lock().entries.get(&id).cloned();
+        entry.is_some_and(|entry| {
+            entry.cancel.cancel();
+            true
+        })
+    }
+}
+
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "the context is held for a moment only"
+)]
+fn taken(context: Arc<QueryContext>) -> Taken {
+    let meters = context.meters();
+    Taken {
+        rows_read: context.snapshot().rows_read(),
+        memory_bytes: meters.memory_bytes(),
+        memory_peak_bytes: meters.memory_peak_bytes(),
+        spilled_bytes: meters.spilled_bytes(),
+        threads: meters.threads_peak(),
+    }
+}
