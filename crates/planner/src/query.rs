@@ -10,7 +10,7 @@ use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern as Source};
 use crate::cardinality::Cache;
 use crate::error::Error;
 use crate::expression::Constant;
-use crate::logical::{Node, Op, narrow_graphs, translate};
+use crate::logical::{Builder, Node, Op, imply_joins, narrow_graphs, translate};
 use crate::lowering::{Lowering, Planned, prune};
 use crate::nesting::{check_algebra, pattern_of};
 use crate::physical::{
@@ -67,6 +67,7 @@ pub fn plan(
         }
     };
     if options.optimize {
+        imply_joins(Builder { optimize: true }, &mut root);
         narrow_graphs(&mut root, &cache)?;
     }
     let mut lowering = Lowering::new(&cache, options, logical.names);
