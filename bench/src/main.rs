@@ -34,6 +34,12 @@ Example:
   stoa-bench cold --products 28482 --files target/rivals/stoa/database \\
     --stop 'bench/rivals/stoa.sh stop target/rivals/stoa' --start 'bench/rivals/stoa.sh start target/rivals/stoa'")]
     Cold(run::cold::Arguments),
+    /// How far the planner's estimates are from what operators give, over all queries on BSBM; exit code 1 if a query failed or
+    /// a target is missed
+    #[command(after_help = "\
+Example:
+  stoa-bench estimates http://127.0.0.1:7878/sparql --products 2848 --output estimates.jsonl")]
+    Estimates(run::estimates::Arguments),
     /// Write the report of a comparison: a document and plots
     #[command(after_help = "\
 Example:
@@ -142,6 +148,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::ExploreRows(arguments) => rows::explore_rows(&arguments)?,
         Command::CompareSamples(arguments) => samples::compare(&arguments)?,
         Command::Cold(arguments) => run::cold::cold(&arguments)?,
+        Command::Estimates(arguments) => run::estimates::estimates(&arguments)?,
         Command::Run(arguments) => match (arguments.other, arguments.mix) {
             (Some(Other::Operators(arguments)), _) => run::run_operators(&arguments)?,
             (Some(Other::TpccRdf(arguments)), _) => run::run_tpcc(&arguments)?,

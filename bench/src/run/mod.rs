@@ -5,6 +5,7 @@ mod check;
 mod clients;
 pub(crate) mod cold;
 mod endpoint;
+pub(crate) mod estimates;
 mod inserts;
 mod meter;
 mod operators;

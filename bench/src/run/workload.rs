@@ -278,6 +278,14 @@ impl Workload {
             .count() as u64
     }
 
+    /// A query of a template by itself, whether it is in the mix or not; each number gives another one.
+    pub(crate) fn alone(&self, template: &Template, number: u64) -> String {
+        let mut random = bsbm::Pools::random(self.seed, number);
+        // `new` has seen that each kind can be drawn.
+        let values = self.pools.values(template, None, &mut random);
+        substituted(template.text, &values.unwrap_or_default())
+    }
+
     /// The queries and updates of mix `number`, in order. Update transactions are dealt to the mixes in order, too.
     pub(crate) fn mix(&self, number: u64) -> Vec<Instance> {
         let mut block = number.saturating_mul(self.blocks_of_a_mix());

@@ -12,7 +12,7 @@ mod tests;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -151,14 +151,42 @@ fn queries(arguments: &Arguments) -> anyhow::Result<Set> {
     if let Some(path) = arguments.queries.as_ref().filter(|path| path.exists()) {
         return Set::load(path);
     }
-    let endpoint = Endpoint::new(&arguments.url, Connection::Keep, None);
-    let asker = Asker(&endpoint);
-    let profile = Profile::ask(&asker).context("asking for the statistics of the data")?;
-    let set = Builder::set(&asker, &profile).context("making queries")?;
+    let set = made(&arguments.url)?;
     if let Some(path) = &arguments.queries {
         set.save(path)?;
     }
     Ok(set)
+}
+
+/// Names and texts of the queries of a file; without one those that are frozen for BSBM with so many products; if there are
+/// none, such as are made from the endpoint's data.
+///
+/// # Errors
+/// When the file is damaged, or the endpoint does not answer.
+pub(super) fn texts(
+    url: &str,
+    products: u64,
+    file: Option<&Path>,
+) -> anyhow::Result<Vec<(String, String)>> {
+    let set = match file {
+        Some(path) => Set::load(path)?,
+        None => match Set::frozen(products)? {
+            Some(set) => set,
+            None => made(url)?,
+        },
+    };
+    let entries = set.entries.into_iter();
+    Ok(entries
+        .filter_map(|entry| Some((entry.name, entry.query.ok()?)))
+        .collect())
+}
+
+/// Makes queries from the endpoint's data.
+fn made(url: &str) -> anyhow::Result<Set> {
+    let endpoint = Endpoint::new(url, Connection::Keep, None);
+    let asker = Asker(&endpoint);
+    let profile = Profile::ask(&asker).context("asking for the statistics of the data")?;
+    Builder::set(&asker, &profile).context("making queries")
 }
 
 impl From<Verdict> for State {

@@ -121,19 +121,36 @@ impl Set {
     pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
         let text =
             fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        let file: Value = serde_json::from_str(&text)
-            .with_context(|| format!("{} is no set of queries", path.display()))?;
+        Self::parse(&text, &path.display().to_string())
+    }
+
+    /// The set that is frozen for BSBM with so many products, if there is one.
+    ///
+    /// # Errors
+    /// When it is damaged.
+    pub(super) fn frozen(products: u64) -> anyhow::Result<Option<Self>> {
+        let text = match products {
+            2_848 => include_str!("../../../queries/operators/bsbm-2848.json"),
+            28_482 => include_str!("../../../queries/operators/bsbm-28482.json"),
+            284_826 => include_str!("../../../queries/operators/bsbm-284826.json"),
+            _ => return Ok(None),
+        };
+        Self::parse(text, "the frozen set").map(Some)
+    }
+
+    /// Reads what was saved under `name`.
+    fn parse(text: &str, name: &str) -> anyhow::Result<Self> {
+        let file: Value =
+            serde_json::from_str(text).with_context(|| format!("{name} is no set of queries"))?;
         let entries = file.pointer("/set/queries").and_then(Value::as_array);
         let entries: Option<Vec<Entry>> =
             entries.and_then(|entries| entries.iter().map(Entry::from_json).collect());
         let set = entries.zip(file.pointer("/set/triples").and_then(Value::as_u64));
-        let (entries, triples) =
-            set.with_context(|| format!("{} is no set of queries", path.display()))?;
+        let (entries, triples) = set.with_context(|| format!("{name} is no set of queries"))?;
         let set = Self { triples, entries };
         if file.get("hash").and_then(Value::as_str) != Some(&set.hash()) {
             bail!(
-                "{} was changed since it was saved: its hash is {}",
-                path.display(),
+                "{name} was changed since it was saved: its hash is {}",
                 set.hash()
             );
         }
