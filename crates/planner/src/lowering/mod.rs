@@ -4,6 +4,7 @@
 //! ranges; the executor then runs the algebra nearly as it stands.
 
 mod aggregate_difference;
+mod different;
 mod group;
 mod index_groups;
 mod large_group;

@@ -63,7 +63,8 @@ impl Lowering<'_> {
         let rows = if keys.is_empty() {
             1.0
         } else {
-            (in_rows * 0.3).max(in_rows.min(1.0))
+            let different = self.different(&input.plan, &keys)?;
+            different.unwrap_or((in_rows * 0.3).max(in_rows.min(1.0)))
         };
         let mut columns = keys.clone();
         columns.extend(aggregates.iter().map(|aggregate| aggregate.output));
@@ -96,7 +97,8 @@ impl Lowering<'_> {
                 .take(columns.len())
                 .all(|variable| columns.contains(variable));
         let in_rows = input.plan.estimated_rows;
-        let rows = if in_order { in_rows } else { in_rows * 0.5 };
+        let rows = self.different(&input.plan, &columns)?;
+        let rows = rows.unwrap_or(if in_order { in_rows } else { in_rows * 0.5 });
         let (operator, cost) = if in_order {
             (Operator::Reduced(Box::new(input.plan)), cost::OUTPUT_ROW)
         } else {

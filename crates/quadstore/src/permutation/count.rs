@@ -16,6 +16,7 @@ use super::node::{Child, Node};
 use super::tree::{LeafCursor, Tree, child_node};
 use crate::error::{Error, Result};
 use crate::segment::Row;
+use crate::segment::format::GROUP_ROWS;
 use crate::segment::reader::{Group, Header};
 
 /// The number of rows between `low` and `high`, of which the first `depth` columns count: behind
@@ -77,27 +78,77 @@ impl<'a> LeafRanks<'a> {
         if self.leaf.last < [key[0], key[1]] {
             return Ok(self.leaf.rows);
         }
-        let header = match &mut self.header {
-            Some(header) => header,
-            None => {
-                let part = self.store.read_one(&self.leaf.part)?;
-                self.header.insert(Header::new(part)?)
-            }
-        };
-        let index = header.group_before(key);
-        let rows = header.group_rows(index);
-        let group = match &mut self.group {
-            Some((open, group)) if *open == index => group,
-            slot => {
-                let part = self.store.read_one(&header.group(index))?;
-                let group = Group::new(part, rows, Vec::new())?;
-                &mut slot.insert((index, group)).1
-            }
-        };
+        let index = self.header()?.group_before(key);
+        let (group, rows) = self.group(index)?;
         let key = key.map(TermId::from_bits);
         let found = group.search(&key[..depth], after, 0, rows)?;
-        let before = index * crate::segment::format::GROUP_ROWS;
+        let before = index * GROUP_ROWS;
         u64::try_from(before + found).map_err(|_| Error::Internal("more rows than a segment has"))
+    }
+
+    /// The distinct values of the rows from `start` to `end`.
+    fn distinct(&mut self, start: u64, end: u64, what: Distinct) -> Result<u64> {
+        let outside = |_| Error::Internal("more rows than a segment has");
+        let mut row = usize::try_from(start).map_err(outside)?;
+        let end = usize::try_from(end).map_err(outside)?;
+        let mut sum = 0;
+        let mut last: Option<[u64; 2]> = None;
+        let mut values = [Vec::new(), Vec::new()];
+        while row < end {
+            let index = row / GROUP_ROWS;
+            let (group, rows) = self.group(index)?;
+            let first = row - index * GROUP_ROWS;
+            let behind = rows.min(end - index * GROUP_ROWS);
+            for (place, values) in values.iter_mut().enumerate() {
+                values.clear();
+                match (group.constant(place), what) {
+                    (Some(value), _) => values.resize(behind - first, value.to_bits()),
+                    (None, Distinct::One) if place == 1 => values.resize(behind - first, 0),
+                    (None, _) => {
+                        let column = group.column(place)?;
+                        values.extend_from_slice(column.get(first..behind).unwrap_or_default());
+                    }
+                }
+            }
+            let [one, two] = &values;
+            for (one, two) in one.iter().zip(two) {
+                let value = match what {
+                    Distinct::One => [*one, 0],
+                    Distinct::Two => [*one, *two],
+                };
+                sum += u64::from(last != Some(value));
+                last = Some(value);
+            }
+            row = index * GROUP_ROWS + behind.max(first + 1);
+        }
+        Ok(sum)
+    }
+
+    fn header(&mut self) -> Result<&Header> {
+        match &mut self.header {
+            Some(header) => Ok(header),
+            none => {
+                let part = self.store.read_one(&self.leaf.part)?;
+                Ok(none.insert(Header::new(part)?))
+            }
+        }
+    }
+
+    /// A group, and how many rows it has.
+    fn group(&mut self, index: usize) -> Result<(&mut Group, usize)> {
+        let header = self.header()?;
+        let (rows, part) = (header.group_rows(index), header.group(index));
+        match &mut self.group {
+            Some((open, _)) if *open == index => {}
+            slot => {
+                let part = self.store.read_one(&part)?;
+                *slot = Some((index, Group::new(part, rows, Vec::new())?));
+            }
+        }
+        match &mut self.group {
+            Some((_, group)) => Ok((group, rows)),
+            None => Err(Error::Internal("a group was read and is not there")),
+        }
     }
 }
 
@@ -120,7 +171,40 @@ pub(crate) fn distinct(
     depth: usize,
     what: Distinct,
 ) -> Result<u64> {
-    distinct_in(store, &tree.above, low, high, depth, what)
+    distinct_in(
+        store,
+        &tree.above,
+        low,
+        high,
+        depth,
+        &|leaf| share(store, leaf, low, high, depth, what),
+        what,
+    )
+}
+
+/// As [`distinct`], but what leaves hold in part is counted, for which their rows are read.
+pub(crate) fn counted_distinct(
+    store: &Store,
+    tree: &Tree,
+    low: &Row,
+    high: &Row,
+    depth: usize,
+    what: Distinct,
+) -> Result<u64> {
+    distinct_in(
+        store,
+        &tree.above,
+        low,
+        high,
+        depth,
+        &|leaf| {
+            let mut ranks = LeafRanks::new(store, leaf.clone());
+            let start = ranks.rank(low, depth, false)?;
+            let end = ranks.rank(high, depth, true)?;
+            ranks.distinct(start, end, what)
+        },
+        what,
+    )
 }
 
 fn distinct_in(
@@ -129,6 +213,7 @@ fn distinct_in(
     low: &Row,
     high: &Row,
     depth: usize,
+    of_part: &dyn Fn(&Child) -> Result<u64>,
     what: Distinct,
 ) -> Result<u64> {
     let mut sum = 0_u64;
@@ -147,9 +232,9 @@ fn distinct_in(
             }
         } else if node.level > 1 {
             let below = child_node(store, node, index)?;
-            distinct_in(store, &below, low, high, depth, what)?
+            distinct_in(store, &below, low, high, depth, of_part, what)?
         } else {
-            share(store, child, low, high, depth, what)?
+            of_part(child)?
         };
         if here == 0 {
             continue;

@@ -8,7 +8,7 @@ use super::{Snapshot, Visible};
 use crate::error::Result;
 use crate::permutation::Counted;
 use crate::permutation::Intervals;
-use crate::permutation::count::{Distinct, distinct, rows_between};
+use crate::permutation::count::{Distinct, counted_distinct, distinct, rows_between};
 use crate::read::{Columns, Count, QuadColumns, ScanSpec};
 use crate::root::TreeName;
 use crate::segment::Row;
@@ -208,10 +208,12 @@ impl Snapshot {
             return Ok(0);
         };
         let depth = intervals.depth;
-        let count = || distinct(self.store(), tree, &low, &high, depth, what);
+        let store = self.store();
         let in_root = match depth {
-            1 if is_by_predicate(name) => tree.counted(low[0], Counted::Distinct(what), count)?,
-            _ => count()?,
+            1 if is_by_predicate(name) => tree.counted(low[0], Counted::Distinct(what), || {
+                counted_distinct(store, tree, &low, &high, depth, what)
+            })?,
+            _ => distinct(store, tree, &low, &high, depth, what)?,
         };
         if self.delta().is_empty() {
             return Ok(in_root);

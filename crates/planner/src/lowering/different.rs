@@ -1,0 +1,127 @@
+//! How many different solutions there are: what groupings and DISTINCT expect.
+//!
+//! Each variable ranges over what the patterns that bind it have at its place, the least of these. The rows are taken
+//! to be drawn from all combinations, so that few rows of many combinations are nearly all different.
+
+use stoa_terms::Position;
+
+use super::Lowering;
+use crate::error::Error;
+use crate::expression::{Expression, Function};
+use crate::physical::{Operator, PatternTerm, Plan, QuadPattern, Variable};
+
+/// How many values a function has whose values are few: languages, datatypes.
+const FEW: f64 = 12.0;
+
+/// How deep a plan is looked into, and how many columns are.
+const DEPTH_MAX: usize = 64;
+const COLUMNS_MAX: usize = 8;
+
+impl Lowering<'_> {
+    /// How many different solutions of `columns` the rows of a plan have; `None` if nothing tells.
+    pub(super) fn different(
+        &self,
+        plan: &Plan,
+        columns: &[Variable],
+    ) -> Result<Option<f64>, Error> {
+        if columns.len() > COLUMNS_MAX {
+            return Ok(None);
+        }
+        let mut combinations = 1.0_f64;
+        for &column in columns {
+            match self.values(plan, column, DEPTH_MAX)? {
+                Some(values) => combinations *= values.max(1.0),
+                None => return Ok(None),
+            }
+        }
+        let rows = plan.estimated_rows;
+        let drawn = combinations * -(-rows / combinations).exp_m1();
+        // Where there are far more combinations than rows the difference is lost.
+        Ok(Some(drawn.clamp(rows.min(1.0), rows.max(rows.min(1.0)))))
+    }
+
+    /// How many values a variable has in a plan.
+    fn values(&self, plan: &Plan, variable: Variable, depth: usize) -> Result<Option<f64>, Error> {
+        let Some(depth) = depth.checked_sub(1) else {
+            return Ok(None);
+        };
+        if !plan.columns.contains(&variable) {
+            return Ok(None);
+        }
+        match &plan.operator {
+            Operator::Extend {
+                variable: extended,
+                expression,
+                ..
+            } if *extended == variable => Ok(few(expression)),
+            Operator::Values(_) | Operator::IndexGroups { .. } => Ok(Some(plan.estimated_rows)),
+            Operator::Union(branches) => {
+                let mut sum = 0.0;
+                for branch in branches {
+                    match self.values(branch, variable, depth)? {
+                        Some(values) => sum += values,
+                        None if branch.columns.contains(&variable) => return Ok(None),
+                        None => {}
+                    }
+                }
+                Ok(Some(sum))
+            }
+            operator => {
+                let mut least = match operator {
+                    Operator::IndexScan { pattern, .. }
+                    | Operator::IndexNestedLoopJoin { pattern, .. } => {
+                        self.pattern_values(pattern, variable)?
+                    }
+                    // One row at most for each combination.
+                    Operator::HashAggregate { .. } | Operator::Distinct(_) => {
+                        Some(plan.estimated_rows)
+                    }
+                    _ => None,
+                };
+                for input in plan.inputs() {
+                    let values = self.values(input, variable, depth)?;
+                    least = match (least, values) {
+                        (Some(least), Some(values)) => Some(least.min(values)),
+                        (least, values) => least.or(values),
+                    };
+                }
+                Ok(least)
+            }
+        }
+    }
+
+    /// How many values a variable has in a pattern, if it is there.
+    fn pattern_values(
+        &self,
+        pattern: &QuadPattern,
+        variable: Variable,
+    ) -> Result<Option<f64>, Error> {
+        let [subject, predicate, object] = &pattern.triple;
+        let graph = pattern.graph_variable.map(PatternTerm::Variable);
+        let places = [
+            (Position::Subject, Some(subject)),
+            (Position::Predicate, Some(predicate)),
+            (Position::Object, Some(object)),
+            (Position::Graph, graph.as_ref()),
+        ];
+        let mut places = places.into_iter();
+        let found = places.find(|(_, term)| match term {
+            Some(PatternTerm::Variable(other)) => *other == variable,
+            _ => false,
+        });
+        let Some((position, _)) = found else {
+            return Ok(None);
+        };
+        let rows = self.cache.pattern_rows(pattern)?;
+        let values = self.cache.pattern_distinct(pattern, position, rows)?;
+        Ok(Some(values))
+    }
+}
+
+/// How many values an expression has, if these are few.
+fn few(expression: &Expression) -> Option<f64> {
+    match expression {
+        Expression::Call(Function::Lang | Function::Datatype, _) => Some(FEW),
+        _ => None,
+    }
+}
