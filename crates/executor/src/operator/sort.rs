@@ -37,7 +37,7 @@ pub(super) struct SortedRows {
     pub(super) store: RowStore,
     /// How many ids among the keys are compared by a value that must be read.
     costly: usize,
-    /// The order of all rows so far, also of those that are on disk.
+    /// The order of all rows that are on disk, and of those that were looked at.
     order: ByKeys,
 }
 
@@ -144,6 +144,7 @@ impl Sort {
 
     /// After a run: goes on with the input, or merges all runs.
     fn end_run(&mut self, mut disk: Disk, context: &QueryContext) -> Result<()> {
+        self.rows.order.note(self.rows.store.rows(), context);
         disk.end_run(&self.rows, context)?;
         self.rows.clear();
         if self.input_done {
@@ -206,6 +207,9 @@ impl SortedRows {
     /// What a value that must be read is taken to cost, in bytes.
     const COSTLY_BYTES: usize = 160;
 
+    /// Some megabytes at most, whatever they are.
+    const FEW_ROWS: usize = 8 * 1024;
+
     pub(super) fn new(keys: Keys, name: &'static str, context: &QueryContext) -> Self {
         Self {
             store: RowStore::new(keys.width(), context.memory(name)),
@@ -217,10 +221,16 @@ impl SortedRows {
 
     /// Adds rows if there is room for them, and for sorting them.
     pub(super) fn try_add(&mut self, batch: &Batch, context: &QueryContext) -> Result<bool> {
-        self.order.note(batch, context);
         let rows = self.store.len();
-        let costly = self.costly + self.keys.costly(batch);
-        let a_row = self.keys.bytes_a_row(self.order.ranked());
+        // Of few rows it is not looked at what they are going to take.
+        let (ranked, costly) = match rows < Self::FEW_ROWS {
+            true => (self.keys.count(), self.costly),
+            false => {
+                self.order.note(batch, context);
+                (self.order.ranked(), self.costly + self.keys.costly(batch))
+            }
+        };
+        let a_row = self.keys.bytes_a_row(ranked);
         let sorting = (rows + batch.rows) * a_row + costly * Self::COSTLY_BYTES;
         let bytes = self.store.bytes_with(batch.rows) + sorting as u64;
         if !context.may_hold(self.store.memory(), bytes, rows)? {

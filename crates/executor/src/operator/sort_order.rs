@@ -73,6 +73,11 @@ impl Keys {
         })
     }
 
+    /// How many keys there are.
+    pub(super) const fn count(&self) -> usize {
+        self.columns.len()
+    }
+
     /// How many columns rows have with their computed keys.
     pub(super) fn width(&self) -> usize {
         self.input_width + self.computed.len()
