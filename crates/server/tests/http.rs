@@ -349,3 +349,34 @@ fn running_queries_are_listed_and_ended() {
     let get = server.ask("GET /status/queries/1 HTTP/1.1", "");
     assert!(get.starts_with("HTTP/1.1 405"), "{get}");
 }
+
+#[test]
+fn a_running_update_is_ended() {
+    let (server, _folder) = serve(3_000);
+    // Takes hours.
+    let slow = "INSERT { ?a <http://a/q> ?f } WHERE { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i FILTER(?c < ?f && ?f < ?i) }";
+    let mut answer = server.send(
+        "POST /sparql HTTP/1.1\r\nContent-Type: application/sparql-update",
+        slow,
+    );
+    let id = loop {
+        let status = server.ask("GET /status HTTP/1.1", "");
+        let (_, body) = status.split_once("\r\n\r\n").unwrap();
+        let status: serde_json::Value = serde_json::from_str(body).unwrap();
+        if status["queries"][0]["kind"] == "update" {
+            assert_eq!(status["queries"][0]["text"], slow);
+            break status["queries"][0]["id"].clone();
+        }
+        std::thread::yield_now();
+    };
+    let ended = server.ask(&format!("DELETE /status/queries/{id} HTTP/1.1"), "");
+    assert!(ended.starts_with("HTTP/1.1 204"), "{ended}");
+    let mut text = String::new();
+    answer.read_to_string(&mut text).unwrap();
+    assert!(
+        text.starts_with("HTTP/1.1 503") && text.contains("cancelled"),
+        "{text}"
+    );
+    let ask = server.ask(QUERY, "ASK { ?s <http://a/q> ?o }");
+    assert!(ask.contains("\"boolean\":false"), "{ask}");
+}

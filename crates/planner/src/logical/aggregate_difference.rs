@@ -287,32 +287,7 @@ fn is_repeatable(node: &Node) -> bool {
         if !is_stable {
             return false;
         }
-        match &node.op {
-            Op::PathSearch(search) => open.extend(&search.input),
-            Op::Join(items) | Op::Union(items) => open.extend(items),
-            Op::LeftJoin {
-                left, right, marks, ..
-            } => {
-                open.extend([&**left, &**right]);
-                open.extend(marks.iter().map(|(_, pattern)| pattern));
-            }
-            Op::Minus { left, right, .. } => open.extend([&**left, &**right]),
-            Op::Exists { input, pattern, .. } => open.extend([&**input, &**pattern]),
-            Op::Filter { input, .. }
-            | Op::Extend { input, .. }
-            | Op::Group { input, .. }
-            | Op::Distinct(input)
-            | Op::Reduced(input)
-            | Op::Sort { input, .. }
-            | Op::Slice { input, .. }
-            | Op::Project { input, .. } => open.push(input),
-            Op::Empty
-            | Op::Pattern(_)
-            | Op::Values { .. }
-            | Op::GraphScan { .. }
-            | Op::OuterBindings(_)
-            | Op::Service(_) => {}
-        }
+        open.extend(node.parts());
     }
     true
 }

@@ -161,6 +161,36 @@ impl Node {
         }
     }
 
+    /// What it is made of: inputs, and patterns of EXISTS.
+    pub(crate) fn parts(&self) -> Vec<&Self> {
+        match &self.op {
+            Op::Empty
+            | Op::Pattern(_)
+            | Op::Service(_)
+            | Op::Values { .. }
+            | Op::GraphScan { .. }
+            | Op::OuterBindings(_) => Vec::new(),
+            Op::PathSearch(search) => search.input.iter().collect(),
+            Op::Join(items) | Op::Union(items) => items.iter().collect(),
+            Op::LeftJoin {
+                left, right, marks, ..
+            } => {
+                let patterns = marks.iter().map(|(_, pattern)| pattern);
+                [&**left, &**right].into_iter().chain(patterns).collect()
+            }
+            Op::Minus { left, right, .. } => vec![left, right],
+            Op::Exists { input, pattern, .. } => vec![input, pattern],
+            Op::Filter { input, .. }
+            | Op::Extend { input, .. }
+            | Op::Group { input, .. }
+            | Op::Distinct(input)
+            | Op::Reduced(input)
+            | Op::Sort { input, .. }
+            | Op::Slice { input, .. }
+            | Op::Project { input, .. } => vec![input],
+        }
+    }
+
     pub(crate) const fn empty() -> Self {
         Self {
             op: Op::Empty,

@@ -58,32 +58,10 @@ impl<'a> Translator<'a> {
 pub(crate) fn asks_others(node: &Node) -> bool {
     let mut open = vec![node];
     while let Some(node) = open.pop() {
-        match &node.op {
-            Op::Service(_) => return true,
-            Op::Empty
-            | Op::Pattern(_)
-            | Op::Values { .. }
-            | Op::GraphScan { .. }
-            | Op::OuterBindings(_) => {}
-            Op::PathSearch(search) => open.extend(&search.input),
-            Op::Join(items) | Op::Union(items) => open.extend(items),
-            Op::LeftJoin {
-                left, right, marks, ..
-            } => {
-                open.extend([&**left, &**right]);
-                open.extend(marks.iter().map(|(_, pattern)| pattern));
-            }
-            Op::Minus { left, right, .. } => open.extend([&**left, &**right]),
-            Op::Exists { input, pattern, .. } => open.extend([&**input, &**pattern]),
-            Op::Filter { input, .. }
-            | Op::Extend { input, .. }
-            | Op::Group { input, .. }
-            | Op::Distinct(input)
-            | Op::Reduced(input)
-            | Op::Sort { input, .. }
-            | Op::Slice { input, .. }
-            | Op::Project { input, .. } => open.push(input),
+        if matches!(node.op, Op::Service(_)) {
+            return true;
         }
+        open.extend(node.parts());
     }
     false
 }
