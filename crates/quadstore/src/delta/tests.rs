@@ -235,6 +235,7 @@ proptest! {
             check_scans(&snapshot, &model.quads, probe);
             let (_, length, graphs, with_graph, batch) = probe;
             let length = (*length).max(1);
+            let keys: Vec<_> = keys.iter().copied().map(quad).collect();
             check_lookups(&snapshot, &model.quads, &keys, (length, graphs, *with_graph, *batch));
         }
         fixture.quads.checkpoint(&checkpoint_options()).unwrap();

@@ -6,6 +6,7 @@
 //!
 //! - `node`: entries of children and inner nodes, their bytes.
 //! - `tree`: the root of a tree, inner nodes in memory, descents.
+//! - `intervals`: which rows are wanted.
 //! - `reader`: rows in key intervals, for scans and look-ups.
 //! - `count`: exact numbers of rows, estimates of distinct values.
 //! - `merge`, `build`: sorted changes into a new tree; the one write primitive.
@@ -16,6 +17,7 @@
 mod build;
 pub(crate) mod count;
 pub(crate) mod format;
+mod intervals;
 pub(crate) mod merge;
 pub(crate) mod node;
 pub(crate) mod reader;
@@ -24,6 +26,7 @@ pub(crate) mod tree;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use intervals::Intervals;
 pub(crate) use merge::{ChangeBatch, Changes, Effects, MergeOptions, TreeLimits, merge};
-pub(crate) use reader::{Intervals, RowFilter, RowReader};
+pub(crate) use reader::{RowFilter, RowReader};
 pub(crate) use tree::{Counted, Tree, TreeRoot};

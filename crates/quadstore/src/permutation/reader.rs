@@ -18,134 +18,28 @@
     reason = "rows of a group are counted by the group; visits index the window that made them"
 )]
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use stoa_storage::{Part, PartRef, Store};
-use stoa_terms::{GraphSet, IdRange, TermId};
+use stoa_storage::{Part, Store};
+use stoa_terms::{GraphSet, TermId};
 
 mod overlaid;
+mod window;
 
 use overlaid::Overlaid;
+use window::{Leaf, Plan};
 
-use super::node::Child;
+use super::intervals::Intervals;
 use super::tree::{LeafCursor, Tree};
 use crate::delta::DeltaCursor;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::read::{Columns, QuadColumns};
-use crate::segment::Row;
-use crate::segment::reader::{Group, Header};
+use crate::segment::reader::{Group, Match};
 
-/// Leaves of a window of look-ups.
-const WINDOW_LEAVES: usize = 64;
-/// Visits of a window: a key in a group.
-const WINDOW_VISITS: usize = 8192;
-/// Leaves that a scan reads ahead at most.
-const READ_AHEAD_LEAVES: usize = 8;
 /// Rows that one call may examine in vain.
 const STEP_ROWS: usize = 65_536;
-
-/// Intervals of rows, given by their leading columns.
-pub(crate) struct Intervals {
-    /// How many leading columns count.
-    pub(crate) depth: usize,
-    /// The lowest row of each interval, 0 behind `depth`; in ascending order. Two intervals are
-    /// disjoint or equal.
-    pub(crate) lows: Vec<Row>,
-    /// The largest value of column `depth - 1` of each interval; empty if it equals the lowest.
-    pub(crate) highs: Vec<u64>,
-}
-
-impl Intervals {
-    /// No interval.
-    pub(crate) const NONE: Self = Self {
-        depth: 0,
-        lows: Vec::new(),
-        highs: Vec::new(),
-    };
-
-    /// The rows that start with `prefix`, at most four ids, and whose next column lies in one of
-    /// `ranges`, which ascend and are disjoint; no ranges mean all.
-    pub(crate) fn new(prefix: &[TermId], ranges: &[IdRange]) -> Result<Self> {
-        let mut low = [0; 4];
-        let Some(place) = low.get_mut(..prefix.len()) else {
-            return Err(Error::Internal("a prefix of more than four ids"));
-        };
-        for (place, id) in place.iter_mut().zip(prefix) {
-            *place = id.to_bits();
-        }
-        if ranges.is_empty() {
-            return Ok(Self {
-                depth: prefix.len(),
-                lows: vec![low],
-                highs: Vec::new(),
-            });
-        }
-        let disjoint = ranges.is_sorted_by(|one, next| one.last < next.first);
-        if prefix.len() == 4 || !disjoint || ranges.iter().any(|range| range.last < range.first) {
-            return Err(Error::Internal(
-                "ranges that overlap, are empty, or have no column",
-            ));
-        }
-        let lows = ranges.iter().map(|range| {
-            low[prefix.len()] = range.first.to_bits();
-            low
-        });
-        Ok(Self {
-            depth: prefix.len() + 1,
-            lows: lows.collect(),
-            highs: ranges.iter().map(|range| range.last.to_bits()).collect(),
-        })
-    }
-
-    /// Makes each key an interval, in ascending order; `order` becomes the index of each in `keys`,
-    /// which are given by columns.
-    pub(crate) fn take_keys(&mut self, keys: &[&[TermId]], order: &mut Vec<u32>) {
-        self.depth = keys.len();
-        self.highs.clear();
-        self.lows.clear();
-        order.clear();
-        let count = keys.first().map_or(0, |column| column.len());
-        let key = |index: usize| {
-            let mut low = [0; 4];
-            for (place, column) in low.iter_mut().zip(keys) {
-                *place = column[index].to_bits();
-            }
-            low
-        };
-        self.lows.extend((0..count).map(key));
-        order.extend((0..).take(count));
-        if self.lows.is_sorted() {
-            return;
-        }
-        if let [column] = keys {
-            let mut pairs: Vec<_> = column.iter().zip(0_u32..).collect();
-            pairs.sort_unstable();
-            for ((low, place), (id, index)) in self.lows.iter_mut().zip(order).zip(pairs) {
-                low[0] = id.to_bits();
-                *place = index;
-            }
-        } else {
-            let mut pairs: Vec<_> = self.lows.iter().copied().zip(0_u32..).collect();
-            pairs.sort_unstable();
-            for ((low, place), (key, index)) in self.lows.iter_mut().zip(order).zip(pairs) {
-                *low = key;
-                *place = index;
-            }
-        }
-    }
-
-    /// The lowest and the highest row of interval `index`.
-    pub(crate) fn get(&self, index: usize) -> Option<(Row, Row)> {
-        let low = *self.lows.get(index)?;
-        let mut high = low;
-        high[self.depth..].fill(u64::MAX);
-        if let Some(last) = self.highs.get(index) {
-            high[self.depth - 1] = *last;
-        }
-        Some((low, high))
-    }
-}
 
 /// Which rows of a quad tree pass.
 pub(crate) struct RowFilter {
@@ -168,16 +62,10 @@ impl RowFilter {
     }
 }
 
-/// A leaf of a window.
-struct Leaf {
-    header: Header,
-    /// The first row of the leaf after it, if that is known; for what lies over the tree.
-    next_first: Option<Row>,
-}
-
-/// A row group that an interval touches.
+/// A row group that intervals touch.
 struct Visit {
-    interval: usize,
+    /// One interval, or several keys that lie in no other group.
+    intervals: Range<usize>,
     /// Index of the leaf in the window.
     leaf: usize,
     group: usize,
@@ -185,21 +73,6 @@ struct Visit {
     part: usize,
     /// Whether the group starts, and ends, inside of the interval.
     whole: (bool, bool),
-}
-
-/// A part of a leaf's visit before its header was read.
-struct LeafVisit {
-    interval: usize,
-    leaf: usize,
-    next_first: Option<Row>,
-}
-
-/// Where the planning of windows stands.
-enum Plan {
-    /// The next interval has not been looked for.
-    Seek,
-    /// The leaf under the cursor belongs to the next interval and was not taken yet.
-    Continue,
 }
 
 /// Reads the rows of intervals.
@@ -216,13 +89,14 @@ pub(crate) struct RowReader {
     leaves: Vec<Leaf>,
     parts: Vec<Part>,
     visits: std::vec::IntoIter<Visit>,
-    /// The visit at work, with the rows of its group that are left.
-    current: Option<(Visit, usize, usize)>,
+    /// The visit at work.
+    current: Option<Visit>,
+    /// What the visit at work found, and the first of it that is left.
+    matches: Vec<Match>,
+    next_match: usize,
     /// The group at work and its index among the parts of the window.
     group: Option<(usize, Group)>,
     spare: Vec<Vec<u64>>,
-    /// The key that was looked for last in the group at work, and its rows.
-    found: Option<(Row, usize, usize)>,
     selection: Vec<usize>,
     /// The triple returned last, for merging graphs.
     last: Option<(usize, [TermId; 3])>,
@@ -256,9 +130,10 @@ impl RowReader {
             parts: Vec::new(),
             visits: Vec::new().into_iter(),
             current: None,
+            matches: Vec::new(),
+            next_match: 0,
             group: None,
             spare: Vec::new(),
-            found: None,
             selection: Vec::new(),
             last: None,
             examined: None,
@@ -288,6 +163,8 @@ impl RowReader {
         self.read_ahead = 1;
         self.visits = Vec::new().into_iter();
         self.current = None;
+        self.matches.clear();
+        self.next_match = 0;
         self.last = None;
         if let Some(overlaid) = &mut self.overlaid {
             overlaid.restart();
@@ -317,42 +194,84 @@ impl RowReader {
         let mut steps = STEP_ROWS;
         let rows_at_start = out.rows;
         while out.rows < max_rows && steps > 0 {
-            let Some((visit, start, end)) = self.current_visit()? else {
+            let Some(found) = self.current_match()? else {
                 return Ok(out.rows > rows_at_start);
             };
-            let (interval, part) = (visit.interval, visit.part);
             let left = max_rows - out.rows;
-            let rows_before = out.rows;
-            let taken = self.take(interval, part, (start, end), left, out)?;
+            let taken = if self.filter.passes_all() {
+                self.take_matches(left, out, index.as_deref_mut())?
+            } else {
+                let rows_before = out.rows;
+                let taken = self.take(found, left, out)?;
+                if let Some(index) = index.as_deref_mut() {
+                    let interval = u32::try_from(found.interval).unwrap_or(u32::MAX);
+                    index.resize(index.len() + out.rows - rows_before, interval);
+                }
+                self.pass(found.start + taken);
+                taken
+            };
             steps = steps.saturating_sub(taken.max(1));
-            if let Some(index) = index.as_deref_mut() {
-                let interval = u32::try_from(interval).unwrap_or(u32::MAX);
-                index.resize(index.len() + out.rows - rows_before, interval);
-            }
-            if let Some((_, at, _)) = &mut self.current {
-                *at = start + taken;
-            }
         }
         Ok(true)
     }
 
-    /// Appends rows of a group that pass, at most `most`; returns how many were examined.
-    #[inline]
-    fn take(
+    /// Appends rows of the matches that are left, at most `most` rows; returns how many.
+    fn take_matches(
         &mut self,
-        interval: usize,
-        part: usize,
-        (start, end): (usize, usize),
         most: usize,
         out: &mut QuadColumns,
+        index: Option<&mut Vec<u32>>,
     ) -> Result<usize> {
+        let Some((_, group)) = &mut self.group else {
+            return Ok(0);
+        };
+        let left = self.matches.get_mut(self.next_match..).unwrap_or_default();
+        let (mut count, mut rows) = (0, 0);
+        for found in &*left {
+            if rows + found.rows() > most {
+                break;
+            }
+            rows += found.rows();
+            count += 1;
+        }
+        let mut part = [left[0]];
+        let matches = if count == 0 {
+            // Of a match with more rows than are wanted, the first.
+            rows = most;
+            part[0].end = part[0].start + rows;
+            left[0].start += rows;
+            &part
+        } else {
+            self.next_match += count;
+            &left[..count]
+        };
+        for (place, column) in out.columns.iter_mut().enumerate() {
+            if self.columns.contains(place) {
+                group.copy_matches(place, matches, rows, column)?;
+            }
+        }
+        out.rows += rows;
+        if let Some(index) = index {
+            for found in matches {
+                let interval = u32::try_from(found.interval).unwrap_or(u32::MAX);
+                index.resize(index.len() + found.rows(), interval);
+            }
+        }
+        if let Some(examined) = &self.examined {
+            examined.fetch_add(rows as u64, Ordering::Relaxed);
+        }
+        Ok(rows)
+    }
+
+    /// Appends rows of a match that pass, at most `most`; returns how many were examined.
+    fn take(&mut self, found: Match, most: usize, out: &mut QuadColumns) -> Result<usize> {
         let taken = if self.filter.passes_all() {
-            let taken = most.min(end - start);
-            self.copy(part, start, start + taken, out)?;
+            let taken = most.min(found.rows());
+            self.copy(found.start, found.start + taken, out)?;
             taken
         } else {
-            let taken = self.select(interval, part, start, end, most)?;
-            self.gather(part, out)?;
+            let taken = self.select(found, most)?;
+            self.gather(out)?;
             taken
         };
         if let Some(examined) = &self.examined {
@@ -361,34 +280,38 @@ impl RowReader {
         Ok(taken)
     }
 
-    /// The visit at work and its rows that are left; at least one.
-    fn current_visit(&mut self) -> Result<Option<(&Visit, usize, usize)>> {
+    /// The match at work: what is left of it.
+    fn current_match(&mut self) -> Result<Option<Match>> {
         loop {
-            if let Some((_, start, end)) = self.current
-                && start < end
-            {
-                break;
+            if let Some(found) = self.matches.get(self.next_match) {
+                return Ok(Some(*found));
             }
+            self.matches.clear();
+            self.next_match = 0;
             match self.visits.next() {
                 Some(visit) => {
-                    let (start, end) = self.range(&visit)?;
-                    self.current = Some((visit, start, end));
+                    self.find(&visit)?;
+                    self.current = Some(visit);
                 }
                 None if self.plan_window()? => {}
                 None => {
                     self.current = None;
-                    break;
+                    return Ok(None);
                 }
             }
         }
-        Ok(self
-            .current
-            .as_ref()
-            .map(|(visit, start, end)| (visit, *start, *end)))
     }
 
-    /// Opens the group of a visit and finds the rows of its interval.
-    fn range(&mut self, visit: &Visit) -> Result<(usize, usize)> {
+    /// Goes on with row `at` of the match at work.
+    fn pass(&mut self, at: usize) {
+        if let Some(found) = self.matches.get_mut(self.next_match) {
+            found.start = at;
+            self.next_match += usize::from(at == found.end);
+        }
+    }
+
+    /// Opens the group of a visit and finds the rows of its intervals.
+    fn find(&mut self, visit: &Visit) -> Result<()> {
         let rows = self.leaves[visit.leaf].header.group_rows(visit.group);
         if !matches!(&self.group, Some((part, _)) if *part == visit.part) {
             let spare = match self.group.take() {
@@ -397,28 +320,18 @@ impl RowReader {
             };
             let group = Group::new(self.parts[visit.part].clone(), rows, spare)?;
             self.group = Some((visit.part, group));
-            self.found = None;
         }
         let Some((_, group)) = &mut self.group else {
-            return Ok((0, 0));
+            return Ok(());
         };
-        let Some((low, high)) = self.intervals.get(visit.interval) else {
-            return Ok((0, 0));
-        };
-        let depth = self.intervals.depth;
+        let (interval, depth) = (visit.intervals.start, self.intervals.depth);
         if self.intervals.highs.is_empty() && !visit.whole.0 && !visit.whole.1 {
-            // Keys ascend, and the same one may come again.
-            let key = low.map(TermId::from_bits);
-            let rows = match self.found {
-                Some((known, start, end)) if known == low => (start, end),
-                found => {
-                    let from = found.map_or(0, |(_, _, end)| end);
-                    group.equal_rows(&key[..depth], from, rows)?
-                }
-            };
-            self.found = Some((low, rows.0, rows.1));
-            return Ok(rows);
+            let keys = &self.intervals.lows[visit.intervals.clone()];
+            return group.match_keys(depth, keys, interval, &mut self.matches);
         }
+        let Some((low, high)) = self.intervals.get(interval) else {
+            return Ok(());
+        };
         let start = if visit.whole.0 {
             0
         } else {
@@ -429,11 +342,18 @@ impl RowReader {
         } else {
             group.search(&high.map(TermId::from_bits)[..depth], true, start, rows)?
         };
-        Ok((start, end))
+        if start < end {
+            self.matches.push(Match {
+                interval,
+                start,
+                end,
+            });
+        }
+        Ok(())
     }
 
-    fn copy(&mut self, part: usize, start: usize, end: usize, out: &mut QuadColumns) -> Result<()> {
-        let Some((_, group)) = self.group.as_mut().filter(|(open, _)| *open == part) else {
+    fn copy(&mut self, start: usize, end: usize, out: &mut QuadColumns) -> Result<()> {
+        let Some((_, group)) = &mut self.group else {
             return Ok(());
         };
         for (place, column) in out.columns.iter_mut().enumerate() {
@@ -445,17 +365,15 @@ impl RowReader {
         Ok(())
     }
 
-    /// Puts the rows that pass, at most `most`, into `selection`; returns how many were examined.
-    fn select(
-        &mut self,
-        interval: usize,
-        part: usize,
-        start: usize,
-        end: usize,
-        most: usize,
-    ) -> Result<usize> {
+    /// Puts the rows of a match that pass, at most `most`, into `selection`; returns how many were examined.
+    fn select(&mut self, found: Match, most: usize) -> Result<usize> {
+        let Match {
+            interval,
+            start,
+            end,
+        } = found;
         self.selection.clear();
-        let Some((_, group)) = self.group.as_mut().filter(|(open, _)| *open == part) else {
+        let Some((_, group)) = &mut self.group else {
             return Ok(end - start);
         };
         if let (Some(graphs), Some(graph)) = (&self.filter.graphs, group.constant(3))
@@ -491,8 +409,8 @@ impl RowReader {
         Ok(end - start)
     }
 
-    fn gather(&mut self, part: usize, out: &mut QuadColumns) -> Result<()> {
-        let Some((_, group)) = self.group.as_mut().filter(|(open, _)| *open == part) else {
+    fn gather(&mut self, out: &mut QuadColumns) -> Result<()> {
+        let Some((_, group)) = &mut self.group else {
             return Ok(());
         };
         let rows = self.selection.len();
@@ -511,130 +429,4 @@ impl RowReader {
         out.rows += rows;
         Ok(())
     }
-
-    /// Finds and reads what the next intervals need; `false` if all are done.
-    fn plan_window(&mut self) -> Result<bool> {
-        if let Some((_, group)) = self.group.take() {
-            self.spare = group.into_spare();
-        }
-        self.parts.clear();
-        self.leaves.clear();
-        let (headers, visits) = self.plan_leaves()?;
-        if visits.is_empty() {
-            return Ok(false);
-        }
-        for header in self.store.read(&headers)? {
-            let header = Header::new(header)?;
-            self.leaves.push(Leaf {
-                header,
-                next_first: None,
-            });
-        }
-        if self.is_overlaid {
-            for visit in &visits {
-                self.leaves[visit.leaf].next_first = visit.next_first;
-            }
-        }
-        let (parts, visits) = self.plan_groups(&visits);
-        self.parts = self.store.read(&parts)?;
-        self.visits = visits.into_iter();
-        Ok(true)
-    }
-
-    fn plan_leaves(&mut self) -> Result<(Vec<PartRef>, Vec<LeafVisit>)> {
-        let mut headers: Vec<PartRef> = Vec::new();
-        let mut visits = Vec::new();
-        let mut ahead = 0;
-        while let Some((low, high)) = self.intervals.get(self.next_interval) {
-            if headers.len() >= WINDOW_LEAVES || visits.len() >= WINDOW_VISITS {
-                break;
-            }
-            if matches!(self.plan, Plan::Seek) {
-                self.cursor.seek(&self.store, &self.tree, &low)?;
-                self.plan = Plan::Continue;
-            }
-            let Some(leaf) = self.cursor.leaf() else {
-                self.finish_interval();
-                continue;
-            };
-            if leaf.first > high {
-                self.finish_interval();
-                continue;
-            }
-            if !ends_before(leaf, &low) {
-                if headers.last() != Some(&leaf.part) {
-                    headers.push(leaf.part);
-                }
-                visits.push(LeafVisit {
-                    interval: self.next_interval,
-                    leaf: headers.len() - 1,
-                    next_first: self.cursor.next_first(),
-                });
-            }
-            if self.cursor.next_first().is_some_and(|first| first > high) {
-                self.finish_interval();
-                continue;
-            }
-            if !self.cursor.advance(&self.store)? {
-                self.cursor = LeafCursor::new();
-                self.finish_interval();
-                continue;
-            }
-            // Reading on within one interval.
-            let inside = self.cursor.leaf().is_some_and(|leaf| leaf.first <= high);
-            if inside && !visits.is_empty() {
-                ahead += 1;
-                if ahead >= self.read_ahead {
-                    self.read_ahead = (self.read_ahead * 2).min(READ_AHEAD_LEAVES);
-                    break;
-                }
-            }
-        }
-        Ok((headers, visits))
-    }
-
-    fn finish_interval(&mut self) {
-        self.next_interval += 1;
-        self.plan = Plan::Seek;
-    }
-
-    fn plan_groups(&self, leaf_visits: &[LeafVisit]) -> (Vec<PartRef>, Vec<Visit>) {
-        let mut parts: Vec<PartRef> = Vec::new();
-        let mut visits = Vec::with_capacity(leaf_visits.len());
-        for leaf_visit in leaf_visits {
-            let Some((low, high)) = self.intervals.get(leaf_visit.interval) else {
-                continue;
-            };
-            let header = &self.leaves[leaf_visit.leaf].header;
-            let start = header.group_before(&low);
-            for group in start..header.groups() {
-                let first = header.first_key(group);
-                if first > high {
-                    break;
-                }
-                let next = if group + 1 < header.groups() {
-                    Some(header.first_key(group + 1))
-                } else {
-                    leaf_visit.next_first
-                };
-                let part = header.group(group);
-                if parts.last() != Some(&part) {
-                    parts.push(part);
-                }
-                visits.push(Visit {
-                    interval: leaf_visit.interval,
-                    leaf: leaf_visit.leaf,
-                    group,
-                    part: parts.len() - 1,
-                    whole: (first >= low, next.is_some_and(|next| next <= high)),
-                });
-            }
-        }
-        (parts, visits)
-    }
-}
-
-/// Whether all rows of a leaf are known to be below `low`.
-fn ends_before(leaf: &Child, low: &Row) -> bool {
-    leaf.last < [low[0], low[1]]
 }

@@ -328,7 +328,7 @@ fn check_distinct(
 pub(crate) fn check_lookups(
     snapshot: &Snapshot,
     model: &BTreeSet<Quad>,
-    keys: &[Small],
+    keys: &[Quad],
     (key_length, graphs, with_graph, batch): (usize, &GraphSet, bool, usize),
 ) {
     for permutation in Permutation::ALL {
@@ -341,10 +341,7 @@ pub(crate) fn check_lookups(
         };
         let mut lookup = snapshot.lookup(&spec).unwrap();
         for keys in [keys, &keys[keys.len() / 2..]] {
-            let rows: Vec<_> = keys
-                .iter()
-                .map(|key| permutation.permute(quad(*key)))
-                .collect();
+            let rows: Vec<_> = keys.iter().map(|key| permutation.permute(*key)).collect();
             let columns: Vec<Vec<_>> = (0..key_length)
                 .map(|place| rows.iter().map(|row| row[place]).collect())
                 .collect();
@@ -547,7 +544,60 @@ proptest! {
         fixture.apply(&changes);
         apply_to_model(&mut model, &changes);
         let snapshot = fixture.quads.snapshot();
+        let keys: Vec<_> = keys.into_iter().map(quad).collect();
         check_lookups(&snapshot, &model, &keys, (key_length, &graphs, with_graph, batch));
+    }
+}
+
+/// Leaves of several groups, and so many keys that many of them, and some of them again, lie in one group.
+#[test]
+fn many_keys_equal_the_model() {
+    let limits = TreeLimits {
+        segment_rows: 3_000,
+        ..TreeLimits::default()
+    };
+    let fixture = Fixture::new(limits);
+    let mut state = 7_u64;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut some = move || {
+        let id = |number: u64| TermId::from_bits((2 << 60) | number);
+        // One predicate holds more than a leaf; some subjects and objects have many rows, which cross groups.
+        let predicate = id(1_000_000 + random(8).saturating_sub(4));
+        let subject = match random(6) {
+            0 => id(700),
+            _ => id(random(1_500)),
+        };
+        let object = match random(5) {
+            0 => id(2_000_000),
+            _ => TermId::from_bits((3 << 60) | random(900)),
+        };
+        let graph = match random(40) {
+            0 => id(3_000_000),
+            _ => TermId::DEFAULT_GRAPH,
+        };
+        [subject, predicate, object, graph]
+    };
+    let changes: Vec<_> = (0..9_000).map(|_| (some(), false)).collect();
+    let mut model = BTreeSet::new();
+    apply_to_model(&mut model, &changes);
+    fixture.apply(&changes);
+    let snapshot = fixture.quads.snapshot();
+    for key_length in 1..=3 {
+        let mut keys: Vec<_> = (0..60).map(|_| some()).collect();
+        keys.extend((0..200).map(|index| changes[index * 3].0));
+        keys.extend_from_within(..40);
+        for (graphs, batch) in [
+            (GraphSet::All, 1_000),
+            (GraphSet::Default, 77),
+            (GraphSet::All, 1),
+        ] {
+            check_lookups(&snapshot, &model, &keys, (key_length, &graphs, true, batch));
+        }
     }
 }
 

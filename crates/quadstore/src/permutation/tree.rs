@@ -150,10 +150,10 @@ impl LeafCursor {
         node.children.get(*index)
     }
 
-    /// The first row of the next leaf if the node of this one knows it.
+    /// The first row of the next leaf; `None` if there is none.
     pub(crate) fn next_first(&self) -> Option<Row> {
-        let (node, index) = self.path.last()?;
-        node.children.get(index + 1).map(|child| child.first)
+        let mut levels = self.path.iter().rev();
+        levels.find_map(|(node, index)| Some(node.children.get(index + 1)?.first))
     }
 
     /// The rows in the leaves before this one.

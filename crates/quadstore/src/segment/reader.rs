@@ -16,6 +16,10 @@ use std::cmp::Ordering;
 use stoa_storage::{Part, PartRef, Store};
 use stoa_terms::TermId;
 
+mod matching;
+
+pub(crate) use matching::Match;
+
 use super::Row;
 use super::decode::{Run, constant, decode, decode_one, decode_range, decode_runs};
 use super::format::{
@@ -368,8 +372,8 @@ impl Group {
             return Ok(rows);
         }
         let values = &self.column(place)?[start..end];
-        let least = gallop(values, |value| value < wanted);
-        let most = least + gallop(&values[least..], |value| value <= wanted);
+        let least = gallop(values, |value| *value < wanted);
+        let most = least + gallop(&values[least..], |value| *value <= wanted);
         Ok((start + least, start + most))
     }
 
@@ -419,14 +423,14 @@ fn partition(start: usize, end: usize, below: impl Fn(usize) -> Result<bool>) ->
 }
 
 /// How many of the first values are `below`; found by steps that double, then by halves.
-fn gallop(values: &[u64], below: impl Fn(u64) -> bool) -> usize {
+pub(crate) fn gallop<T>(values: &[T], below: impl Fn(&T) -> bool) -> usize {
     let mut step = 1;
-    while values.get(step - 1).is_some_and(|value| below(*value)) {
+    while values.get(step - 1).is_some_and(&below) {
         step *= 2;
     }
     let low = step / 2;
     let high = (step - 1).min(values.len());
-    low + values[low..high].partition_point(|value| below(*value))
+    low + values[low..high].partition_point(below)
 }
 
 /// All rows of the segment whose header is `header`, of which there must be `rows`.

@@ -13,7 +13,7 @@ use super::encode::encode;
 use super::format::{
     GROUP_ROWS, TAG_CONSTANT, TAG_DELTA, TAG_DICTIONARY, TAG_PACKED, TAG_RUNS, TAG_SPLIT,
 };
-use super::reader::{Group, Header, read_rows};
+use super::reader::{Group, Header, Match, read_rows};
 use super::writer::encode_segment;
 
 /// Columns of the shapes that permutations have, and of any other.
@@ -263,6 +263,20 @@ fn use_segment(store: &Store, header: PartRef, rows: u64) -> crate::Result<()> {
         header.group_before(&header.first_key(index));
         let part = store.read_one(&header.group(index))?;
         let rows = header.group_rows(index);
+        for depth in 1..=4 {
+            let mut group = Group::new(part.clone(), rows, Vec::new())?;
+            let mut keys = vec![header.first_key(index); 9];
+            for (key, more) in keys.iter_mut().zip(0..) {
+                key[depth - 1] = key[depth - 1].saturating_add(more);
+            }
+            let (mut matches, mut out) = (Vec::new(), Vec::new());
+            group.match_keys(depth, &keys, 3, &mut matches)?;
+            let found = matches.iter().map(Match::rows).sum();
+            for place in 0..4 {
+                group.copy_matches(place, &matches, found, &mut out)?;
+            }
+            assert_eq!(out.len(), 4 * found);
+        }
         let mut group = Group::new(part.clone(), rows, Vec::new())?;
         let key = header.first_key(index).map(TermId::from_bits);
         for depth in 1..=4 {

@@ -9,6 +9,7 @@ use crate::delta::DeltaCursor;
 use crate::error::Result;
 use crate::read::QuadColumns;
 use crate::segment::Row;
+use crate::segment::reader::Match;
 use std::sync::atomic::Ordering;
 use stoa_terms::TermId;
 
@@ -64,10 +65,9 @@ impl RowReader {
         let mut steps = STEP_ROWS;
         let rows_at_start = out.rows;
         while out.rows < max_rows && steps > 0 {
-            let visit = self.current_visit()?;
-            let visit = visit.map(|(visit, start, end)| (visit.interval, visit.part, start, end));
-            let of_tree = visit.map_or(self.intervals.lows.len(), |(interval, ..)| interval);
-            if over.interval == of_tree && visit.is_none() {
+            let found = self.current_match()?;
+            let of_tree = found.map_or(self.intervals.lows.len(), |found| found.interval);
+            if over.interval == of_tree && found.is_none() {
                 return Ok(out.rows > rows_at_start);
             }
             if !over.is_open
@@ -78,10 +78,8 @@ impl RowReader {
             }
             let (interval, rows_before) = (over.interval, out.rows);
             let left = max_rows - out.rows;
-            let taken = match visit {
-                Some((_, part, start, end)) if interval == of_tree => {
-                    self.step(over, part, (start, end), left, out)?
-                }
+            let taken = match found {
+                Some(found) if interval == of_tree => self.step(over, found, left, out)?,
                 // The tree has no more rows of the interval.
                 _ => match over.changes.peek() {
                     Some((row, removed)) => {
@@ -104,32 +102,36 @@ impl RowReader {
         Ok(true)
     }
 
-    /// Takes rows of the visit at work up to the next change, or that change; returns how many rows
+    /// Takes rows of the match at work up to the next change, or that change; returns how many rows
     /// were examined.
     fn step(
         &mut self,
         over: &mut Overlaid,
-        part: usize,
-        (start, end): (usize, usize),
+        found: Match,
         most: usize,
         out: &mut QuadColumns,
     ) -> Result<usize> {
-        let interval = over.interval;
+        let Match {
+            interval,
+            start,
+            end,
+        } = found;
         let (stop, exists) = match (over.changes.peek(), over.place) {
             (None, _) => (end, false),
             (Some(_), Some(place)) => place,
             (Some((row, _)), None) => *over.place.insert(self.place_of(&row, start, end)?),
         };
         if start < stop {
-            let taken = self.take(interval, part, (start, stop), most, out)?;
-            self.pass(over, start + taken, end);
+            let until_change = Match { end: stop, ..found };
+            let taken = self.take(until_change, most, out)?;
+            self.pass_overlaid(over, start + taken, end);
             return Ok(taken);
         }
         let Some((row, removed)) = over.changes.peek() else {
             return Ok(1);
         };
         if removed && exists {
-            self.pass(over, start + 1, end);
+            self.pass_overlaid(over, start + 1, end);
         } else if !exists {
             self.emit(interval, &row, removed, out);
         }
@@ -137,28 +139,20 @@ impl RowReader {
         Ok(1)
     }
 
-    /// Goes on with row `at` of the visit at work, which ends with `end`.
-    fn pass(&mut self, over: &mut Overlaid, at: usize, end: usize) {
-        if let Some((_, next, _)) = &mut self.current {
-            *next = at;
-        }
+    /// Goes on with row `at` of the match at work, which ends with `end`.
+    fn pass_overlaid(&mut self, over: &mut Overlaid, at: usize, end: usize) {
+        self.pass(at);
         if at == end {
             over.place = None;
         }
     }
 
-    /// Before which of the rows `start` to `end` of the group at work a row stands, and whether it is
+    /// Before which of the rows `start` to `end` of the match at work a row stands, and whether it is
     /// that one.
     fn place_of(&mut self, row: &Row, start: usize, end: usize) -> Result<(usize, bool)> {
-        let next_first = self.current.as_ref().and_then(|(visit, ..)| {
-            let leaf = &self.leaves[visit.leaf];
-            if visit.group + 1 < leaf.header.groups() {
-                Some(leaf.header.first_key(visit.group + 1))
-            } else {
-                leaf.next_first
-            }
-        });
-        if next_first.is_some_and(|next| next <= *row) {
+        let behind = self.current.as_ref();
+        let behind = behind.and_then(|visit| self.leaves[visit.leaf].behind(visit.group));
+        if behind.is_some_and(|next| next <= *row) {
             return Ok((end, false));
         }
         let Some((_, group)) = &mut self.group else {

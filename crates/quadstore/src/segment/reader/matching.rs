@@ -1,0 +1,161 @@
+//! Rows of many keys in one group, by one pass over keys and rows.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "rows are counted by the group; columns by the key's depth, which is at most four"
+)]
+
+use stoa_terms::TermId;
+
+use super::{Column, Group, gallop};
+use crate::error::Result;
+use crate::segment::Row;
+
+/// So many keys in a group, or fewer, are looked for one by one, since that decodes a few values only.
+const KEYS_FEW: usize = 4;
+
+/// Rows of a group that an interval holds; at least one.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Match {
+    pub(crate) interval: usize,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+impl Match {
+    /// How many rows they are.
+    pub(crate) const fn rows(&self) -> usize {
+        self.end - self.start
+    }
+}
+
+impl Group {
+    /// Finds the rows whose first `depth` columns (1 to 4) are one of `keys`, which ascend; one may come several
+    /// times. The first of them is interval `first`. Appends what it finds to `matches`, in the order of the keys.
+    pub(crate) fn match_keys(
+        &mut self,
+        depth: usize,
+        keys: &[Row],
+        first: usize,
+        matches: &mut Vec<Match>,
+    ) -> Result<()> {
+        let Some(place) = self.varying(depth, keys) else {
+            return self.match_each(depth, keys, first, matches);
+        };
+        if !matches!(self.columns[place], Column::Constant(_)) {
+            self.open(place)?;
+        }
+        let rows = self.rows;
+        let keys = keys.iter().map(|key| key[place]).zip(first..);
+        match &self.columns[place] {
+            Column::Constant(value) => {
+                let equal = keys.filter(|(key, _)| *key == value.to_bits());
+                matches.extend(equal.map(|(_, interval)| Match {
+                    interval,
+                    start: 0,
+                    end: rows,
+                }));
+            }
+            Column::Runs(runs) => {
+                let mut from = 0;
+                for (key, interval) in keys {
+                    from += gallop(&runs[from..], |run| run.0 < key);
+                    let until = from + gallop(&runs[from..], |run| run.0 <= key);
+                    if until > from {
+                        matches.push(Match {
+                            interval,
+                            start: from.checked_sub(1).map_or(0, |before| runs[before].1),
+                            end: runs[until - 1].1,
+                        });
+                    }
+                }
+            }
+            Column::Packed | Column::Decoded(_) => {
+                let values = self.column(place)?;
+                let mut from = 0;
+                for (key, interval) in keys {
+                    from += gallop(&values[from..], |value| *value < key);
+                    let end = from + gallop(&values[from..], |value| *value <= key);
+                    if end > from {
+                        matches.push(Match {
+                            interval,
+                            start: from,
+                            end,
+                        });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The last column of the keys, if they are many and agree with each other and all rows in those before it.
+    fn varying(&self, depth: usize, keys: &[Row]) -> Option<usize> {
+        let (Some(least), Some(most)) = (keys.first(), keys.last()) else {
+            return None;
+        };
+        let place = depth.checked_sub(1)?;
+        let agree = |place: usize| {
+            let constant = self.constant(place).map(TermId::to_bits);
+            least[place] == most[place] && constant == Some(least[place])
+        };
+        (keys.len() > KEYS_FEW && (0..place).all(agree)).then_some(place)
+    }
+
+    fn match_each(
+        &mut self,
+        depth: usize,
+        keys: &[Row],
+        first: usize,
+        matches: &mut Vec<Match>,
+    ) -> Result<()> {
+        let (mut from, mut last): (usize, Option<(&Row, usize, usize)>) = (0, None);
+        for (key, interval) in keys.iter().zip(first..) {
+            let (start, end) = match last {
+                Some((known, start, end)) if known == key => (start, end),
+                _ => self.equal_rows(&key.map(TermId::from_bits)[..depth], from, self.rows)?,
+            };
+            (from, last) = (end, Some((key, start, end)));
+            if start < end {
+                matches.push(Match {
+                    interval,
+                    start,
+                    end,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends the values of the rows of `matches`, which are `rows` together.
+    pub(crate) fn copy_matches(
+        &mut self,
+        place: usize,
+        matches: &[Match],
+        rows: usize,
+        out: &mut Vec<TermId>,
+    ) -> Result<()> {
+        if let Some(value) = self.constant(place) {
+            out.resize(out.len() + rows, value);
+            return Ok(());
+        }
+        if matches.len() <= KEYS_FEW {
+            for found in matches {
+                self.copy(place, found.start, found.end, out)?;
+            }
+            return Ok(());
+        }
+        let values = self.column(place)?;
+        if rows == matches.len() {
+            let values = matches.iter().map(|found| values[found.start]);
+            out.extend(values.map(TermId::from_bits));
+            return Ok(());
+        }
+        out.reserve(rows);
+        for found in matches {
+            let values = values[found.start..found.end].iter();
+            out.extend(values.map(|bits| TermId::from_bits(*bits)));
+        }
+        Ok(())
+    }
+}
