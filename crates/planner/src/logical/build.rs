@@ -8,7 +8,7 @@
 //! Perez, Arenas, Gutierrez: Semantics and complexity of SPARQL (2009), on reordering OPTIONAL;
 //! here with variables that may be unbound.
 
-use super::{ExistsKind, Mark, Node, Op, expression_variables, is_volatile};
+use super::{ExistsKind, Mark, Node, Op, expression_variables, inline, is_volatile};
 use crate::expression::{Aggregate, Expression};
 use crate::physical::{SortKey, Variable};
 use crate::variable_set::VariableSet;
@@ -398,8 +398,18 @@ impl Builder {
                 collapse(node, |op| matches!(op, Op::Exists { input, .. } if input.is_empty()))
             }
             Op::Extend {
-                input, variable, ..
-            } if !variables.contains(*variable) => {
+                input,
+                variable,
+                expression,
+            } => {
+                let condition = if variables.contains(*variable) {
+                    let Some(below) = inline::below(&condition, *variable, expression, input) else {
+                        return (node, Some(condition));
+                    };
+                    below
+                } else {
+                    condition
+                };
                 self.push_into(input, condition);
                 collapse(node, |op| matches!(op, Op::Extend { input, .. } if input.is_empty()))
             }

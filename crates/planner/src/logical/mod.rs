@@ -14,6 +14,7 @@ mod build;
 mod dataset;
 mod exists;
 mod expression;
+mod inline;
 mod narrow;
 mod optional;
 mod path;
@@ -26,6 +27,7 @@ pub(crate) use aggregate_difference::{AggregateDifference, aggregate_difference}
 pub(crate) use build::Builder;
 pub(crate) use exists::{existence_only, handed, is_safe, mentioned, retie, substitute};
 pub(crate) use expression::{expression_variables, is_volatile, unbound_marker, visit_expression};
+pub(crate) use inline::inlined;
 pub(crate) use narrow::narrow_graphs;
 pub(crate) use optional::imply_joins;
 pub(crate) use path::PathSearch;

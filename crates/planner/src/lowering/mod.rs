@@ -7,6 +7,7 @@ mod aggregate_difference;
 mod different;
 mod group;
 mod index_groups;
+mod inline;
 mod large_group;
 mod left_join;
 mod modifiers;

@@ -1,5 +1,7 @@
-//! Takes columns out of a plan that nothing above uses, so that they are not decoded and carried.
+//! Takes columns out of a plan that nothing above uses, so that they are not decoded and carried, and
+//! expressions of BIND to the one place that uses them.
 
+use super::inline::inline;
 use crate::expression::Expression;
 use crate::logical::{endpoint_variable, path_variables, visit_expression};
 use crate::physical::{JoinKind, Operator, PatternTerm, Plan, Variable};
@@ -171,6 +173,7 @@ pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
         .take_while(|variable| columns.contains(variable))
         .count();
     plan.sorted_by.truncate(known);
+    inline(plan);
 }
 
 fn prune_sides(left: &mut Plan, right: &mut Plan, kind: &JoinKind, needed: &VariableSet) {
@@ -207,7 +210,7 @@ fn add_expression(expression: &Expression, into: &mut VariableSet) {
     });
 }
 
-const fn unit() -> Plan {
+pub(super) const fn unit() -> Plan {
     Plan {
         operator: Operator::Unit,
         columns: Vec::new(),
