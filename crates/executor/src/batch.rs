@@ -89,6 +89,15 @@ impl Batch {
             .expect("rows are counted up to the batch's length")
     }
 
+    /// The ids, one row after another.
+    pub fn row_by_row(&self) -> impl Iterator<Item = TermId> + '_ {
+        let row = |row: usize| {
+            let ids = self.columns.iter();
+            ids.filter_map(move |column| column.get(row).copied())
+        };
+        (0..self.rows).flat_map(row)
+    }
+
     /// Adds a row, given column by column; surplus values are ignored.
     pub fn push_row(&mut self, row: &[TermId]) {
         debug_assert_eq!(row.len(), self.columns.len(), "a value for each column");

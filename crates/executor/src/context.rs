@@ -162,7 +162,8 @@ impl QueryContext {
 
     /// The context of another thread that works on the same query: it shares all but the slices of time, and has
     /// no helpers itself.
-    pub(crate) fn of_helper(&self) -> Self {
+    #[must_use]
+    pub fn of_helper(&self) -> Self {
         Self {
             snapshot: self.snapshot.clone(),
             settings: QuerySettings {

@@ -146,8 +146,7 @@ impl Execution {
         let settings = self.context.settings();
         let waits = settings.services.is_some() || settings.helpers.is_some();
         let step = if waits {
-            let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-            self.poll(&waker)?
+            self.poll(&thread_waker())?
         } else {
             self.poll(Waker::noop())?
         };
@@ -155,7 +154,7 @@ impl Execution {
             Poll::Ready(step) => step,
             Poll::Pending => {
                 nonblocking::check().map_err(stoa_quadstore::Error::from)?;
-                std::thread::park_timeout(NAP);
+                nap();
                 Step::Yield
             }
         })
@@ -254,6 +253,17 @@ fn operator_bytes(plan: &Plan) -> u64 {
         open.extend(plan.inputs());
     }
     bytes as u64
+}
+
+/// What wakes this thread from a [`nap`].
+#[must_use]
+pub fn thread_waker() -> Waker {
+    Waker::from(Arc::new(Unpark(std::thread::current())))
+}
+
+/// Sleeps for a moment, or until this thread's waker is called.
+pub fn nap() {
+    std::thread::park_timeout(NAP);
 }
 
 /// Wakes a thread that sleeps.

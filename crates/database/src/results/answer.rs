@@ -2,18 +2,23 @@
 //!
 //! An [`Answer`] owns its query. Each step runs the query for one batch, decodes the batch's terms
 //! with one look-up, and appends what the format makes of them, so an answer can be left and taken
-//! up again between any two batches.
+//! up again between any two batches. A long answer, once a good part of it was written so, is written by several
+//! threads ([`super::ahead`]).
 
+use super::ahead::{Ahead, Form, Next};
 use super::format::{ResultFormat, SolutionsFormat};
 use super::graph::GraphWriter;
 use super::solutions::{SolutionsWriter, write_boolean};
 use super::term::TermViews;
 use crate::error::{Error, Result};
 use crate::query::{Query, QueryKind};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use stoa_executor::execution::{nap, thread_waker};
 use stoa_executor::pool::Progress;
 use stoa_executor::{Batch, Step};
+use stoa_storage::nonblocking;
 
 /// The answer to one query, being written.
 pub struct Answer {
@@ -21,6 +26,13 @@ pub struct Answer {
     writer: Writer,
     views: TermViews,
     started: bool,
+    /// How many rows were written before anyone helped.
+    rows: u64,
+    ahead: Option<Ahead>,
+    /// Whether nobody is to help.
+    is_alone: bool,
+    /// The query has given all of its batches.
+    is_over: bool,
 }
 
 enum Writer {
@@ -67,6 +79,10 @@ impl Answer {
             writer,
             views: TermViews::default(),
             started: false,
+            rows: 0,
+            ahead: None,
+            is_alone: false,
+            is_over: false,
         })
     }
 
@@ -82,6 +98,13 @@ impl Answer {
     /// What ends a query: `Timeout`, `Cancelled`, `MemoryExceeded`, damage on disk. What was
     /// appended before is then no complete document.
     pub fn step(&mut self, out: &mut Vec<u8>) -> Result<bool> {
+        if self.ahead.is_some() {
+            let progress = self.poll_ahead(out, &thread_waker())?;
+            if matches!(progress, Progress::Asleep(_)) {
+                nap();
+            }
+            return Ok(!matches!(progress, Progress::Done));
+        }
         let step = self.query.next()?;
         self.write(step, out)
     }
@@ -92,6 +115,9 @@ impl Answer {
     /// # Errors
     /// As [`Answer::step`].
     pub fn poll(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<Progress> {
+        if self.ahead.is_some() {
+            return self.poll_ahead(out, waker);
+        }
         Ok(match self.query.poll(waker)? {
             Poll::Pending => Progress::Asleep(self.query.deadline_ns()),
             Poll::Ready(step) => match self.write(step, out)? {
@@ -99,6 +125,65 @@ impl Answer {
                 false => Progress::Done,
             },
         })
+    }
+
+    /// As [`Answer::poll`], where several threads write.
+    fn poll_ahead(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<Progress> {
+        let Some(ahead) = &mut self.ahead else {
+            return Ok(Progress::More);
+        };
+        match ahead.next(!self.is_over, waker)? {
+            Next::Bytes(bytes) => {
+                // What was written for nobody else need not be copied.
+                match out.is_empty() {
+                    true => *out = bytes,
+                    false => out.extend_from_slice(&bytes),
+                }
+                Ok(Progress::More)
+            }
+            Next::Wait => Ok(Progress::Asleep(self.query.deadline_ns())),
+            Next::Empty => {
+                if let Writer::Solutions(writer) = &mut self.writer {
+                    writer.add_rows(ahead.rows() - self.rows);
+                }
+                self.ahead = None;
+                self.write(Step::Done, out)?;
+                Ok(Progress::Done)
+            }
+            Next::Room => match self.query.poll(waker)? {
+                // What waits is written meanwhile.
+                Poll::Pending => match ahead.write_one(waker) {
+                    true => Ok(Progress::More),
+                    false => Ok(Progress::Asleep(self.query.deadline_ns())),
+                },
+                Poll::Ready(Step::Yield) => Ok(Progress::More),
+                Poll::Ready(Step::Batch(batch)) => {
+                    ahead.push(batch);
+                    Ok(Progress::More)
+                }
+                Poll::Ready(Step::Done) => {
+                    self.is_over = true;
+                    Ok(Progress::More)
+                }
+            },
+        }
+    }
+
+    /// Goes over to several threads, if the answer is long and its rows can be written apart from each other.
+    fn consider_help(&mut self) {
+        if self.is_alone || self.rows < self.query.context().settings().parallel_rows_min {
+            return;
+        }
+        let form = match &self.writer {
+            Writer::Solutions(writer) => writer.form().map(Form::Solutions),
+            Writer::Graph(writer) => writer.lines().map(Form::Lines),
+            Writer::Boolean(_) => None,
+        };
+        // A thread that must not block has others to wait for it.
+        if !nonblocking::is_on() {
+            self.ahead = form.and_then(|form| Ahead::new(form, self.query.context(), self.rows));
+            self.is_alone = self.ahead.is_none();
+        }
     }
 
     fn write(&mut self, step: Step, out: &mut Vec<u8>) -> Result<bool> {
@@ -125,7 +210,7 @@ impl Answer {
     }
 
     fn batch(&mut self, batch: &Batch, out: &mut Vec<u8>) -> Result<bool> {
-        let context = std::sync::Arc::clone(self.query.context());
+        let context = Arc::clone(self.query.context());
         match &mut self.writer {
             Writer::Boolean(_) if batch.rows == 0 => {}
             Writer::Boolean(format) => {
@@ -133,35 +218,34 @@ impl Answer {
                 return Ok(false);
             }
             Writer::Solutions(writer) => {
-                self.views.load(row_by_row(batch), &*context)?;
+                self.views.load(batch.row_by_row(), &*context)?;
                 writer.rows_of(&self.views, batch.rows, out)?;
             }
             Writer::Graph(writer) => {
-                self.views.load(row_by_row(batch), &*context)?;
-                for row in 0..batch.rows {
-                    let at = row * 3;
-                    let terms = (
-                        self.views.get(at)?,
-                        self.views.get(at + 1)?,
-                        self.views.get(at + 2)?,
-                    );
-                    let (Some(subject), Some(predicate), Some(object)) = terms else {
-                        return Err(Error::Internal("a triple with an unbound term".to_owned()));
-                    };
-                    writer.quad([&subject, &predicate, &object], None, out)?;
-                }
+                self.views.load(batch.row_by_row(), &*context)?;
+                triples(writer, &self.views, batch.rows, out)?;
             }
         }
+        self.rows += batch.rows as u64;
+        self.consider_help();
         Ok(true)
     }
 }
 
-/// The ids of a batch, one row after another.
-fn row_by_row(batch: &Batch) -> impl Iterator<Item = stoa_terms::TermId> + '_ {
-    (0..batch.rows).flat_map(move |row| {
-        batch
-            .columns
-            .iter()
-            .filter_map(move |column| column.get(row).copied())
-    })
+/// Writes `rows` triples whose terms lie in `views` row by row.
+pub(super) fn triples(
+    writer: &mut GraphWriter,
+    views: &TermViews,
+    rows: usize,
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    for row in 0..rows {
+        let at = row * 3;
+        let terms = (views.get(at)?, views.get(at + 1)?, views.get(at + 2)?);
+        let (Some(subject), Some(predicate), Some(object)) = terms else {
+            return Err(Error::Internal("a triple with an unbound term".to_owned()));
+        };
+        writer.quad([&subject, &predicate, &object], None, out)?;
+    }
+    Ok(())
 }

@@ -60,6 +60,12 @@ impl GraphWriter {
         }
     }
 
+    /// The format, if each triple is a line of its own.
+    pub(super) fn lines(&self) -> Option<GraphFormat> {
+        let is_line = matches!(self.format, GraphFormat::NTriples | GraphFormat::NQuads);
+        is_line.then_some(self.format)
+    }
+
     /// Writes one quad; `graph` is `None` for the default graph. Formats of triples leave the graph
     /// out.
     ///

@@ -13,6 +13,7 @@
 //! SPARQL 1.1 Query Results JSON, XML, CSV and TSV formats, and their SPARQL 1.2 versions;
 //! RDF 1.2 N-Triples, N-Quads, Turtle, TriG.
 
+mod ahead;
 mod answer;
 mod binary;
 pub(crate) mod escape;

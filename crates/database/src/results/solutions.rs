@@ -1,5 +1,7 @@
 //! Solutions of SELECT and the answer of ASK as JSON, XML, CSV and TSV; solutions in other forms by siblings.
 
+use std::sync::Arc;
+
 use oxrdf::BaseDirection;
 
 use super::binary;
@@ -11,12 +13,17 @@ use crate::error::{Error, Result};
 
 /// Writes the solutions of one SELECT.
 pub struct SolutionsWriter {
+    form: Arc<SolutionForm>,
+    rows: u64,
+    table: Table,
+}
+
+/// How a solution is written, whatever was before it.
+pub(super) struct SolutionForm {
     format: SolutionsFormat,
     variables: Vec<String>,
     /// `"name":` of each variable, escaped once (JSON), or `<binding name="name">` (XML).
     labels: Vec<Vec<u8>>,
-    rows: u64,
-    table: Table,
 }
 
 impl SolutionsWriter {
@@ -39,13 +46,27 @@ impl SolutionsWriter {
             })
             .collect();
         let table = Table::new(&variables);
-        Self {
+        let form = SolutionForm {
             format,
             variables,
             labels,
+        };
+        Self {
+            form: Arc::new(form),
             rows: 0,
             table,
         }
+    }
+
+    /// How solutions behind the first one are written, where that does not depend on those before.
+    pub(super) fn form(&self) -> Option<Arc<SolutionForm>> {
+        let is_apart = self.rows > 0 && self.form.format != SolutionsFormat::Table;
+        is_apart.then(|| Arc::clone(&self.form))
+    }
+
+    /// Counts solutions that were written by their form.
+    pub(super) fn add_rows(&mut self, rows: u64) {
+        self.rows += rows;
     }
 
     /// How many solutions were written.
@@ -59,10 +80,10 @@ impl SolutionsWriter {
     /// # Errors
     /// [`crate::Error::Unsupported`] if the binary format cannot hold a name.
     pub fn start(&mut self, out: &mut Vec<u8>) -> Result<()> {
-        match self.format {
+        match self.form.format {
             SolutionsFormat::Json => {
                 out.extend_from_slice(b"{\"head\":{\"vars\":[");
-                for (index, name) in self.variables.iter().enumerate() {
+                for (index, name) in self.form.variables.iter().enumerate() {
                     if index > 0 {
                         out.push(b',');
                     }
@@ -72,7 +93,7 @@ impl SolutionsWriter {
             }
             SolutionsFormat::Xml => {
                 out.extend_from_slice(XML_START);
-                for name in &self.variables {
+                for name in &self.form.variables {
                     out.extend_from_slice(b"<variable name=\"");
                     xml_name(name, out);
                     out.extend_from_slice(b"\"/>");
@@ -91,13 +112,13 @@ impl SolutionsWriter {
                 out.push(b'\n');
             }
             SolutionsFormat::Table => {}
-            SolutionsFormat::Binary => binary::start(&self.variables, out)?,
+            SolutionsFormat::Binary => binary::start(&self.form.variables, out)?,
         }
         Ok(())
     }
 
     fn separated(&self, out: &mut Vec<u8>, by: &[u8], write: impl Fn(&str, &mut Vec<u8>)) {
-        for (index, name) in self.variables.iter().enumerate() {
+        for (index, name) in self.form.variables.iter().enumerate() {
             if index > 0 {
                 out.extend_from_slice(by);
             }
@@ -111,11 +132,44 @@ impl SolutionsWriter {
     /// [`crate::Error::Internal`] if a term cannot be decoded, [`crate::Error::Unsupported`] if XML
     /// cannot hold a term, as it has a control character, or the binary format, as it is too long.
     pub fn rows_of(&mut self, views: &TermViews, rows: usize, out: &mut Vec<u8>) -> Result<()> {
-        for row in 0..rows {
+        if self.form.format == SolutionsFormat::Table {
+            for row in 0..rows {
+                self.table
+                    .row(views, row * self.form.variables.len(), out)?;
+            }
+        } else {
+            self.form.rows_of(views, rows, self.rows, out)?;
+        }
+        self.rows += rows as u64;
+        Ok(())
+    }
+
+    /// Writes what comes after the last solution.
+    pub fn finish(&mut self, out: &mut Vec<u8>) {
+        match self.form.format {
+            SolutionsFormat::Json => out.extend_from_slice(b"\n]}}\n"),
+            SolutionsFormat::Xml => out.extend_from_slice(b"</results>\n</sparql>\n"),
+            SolutionsFormat::Csv | SolutionsFormat::Tsv => {}
+            SolutionsFormat::Table => self.table.finish(out),
+            SolutionsFormat::Binary => binary::finish(out),
+        }
+    }
+}
+
+impl SolutionForm {
+    /// As [`SolutionsWriter::rows_of`] behind so many solutions, but not as a table.
+    pub(super) fn rows_of(
+        &self,
+        views: &TermViews,
+        rows: usize,
+        before: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        for (row, number) in (0..rows).zip(before..) {
             let at = row * self.variables.len();
             match self.format {
-                SolutionsFormat::Json => self.json_row(views, at, out)?,
-                SolutionsFormat::Xml => self.xml_row(views, at, out)?,
+                SolutionsFormat::Json => self.json_row(views, at, number, out)?,
+                SolutionsFormat::Xml => self.xml_row(views, at, number, out)?,
                 SolutionsFormat::Csv => {
                     for column in 0..self.variables.len() {
                         if column > 0 {
@@ -138,19 +192,20 @@ impl SolutionsWriter {
                     }
                     out.push(b'\n');
                 }
-                SolutionsFormat::Table => self.table.row(views, at, out)?,
+                SolutionsFormat::Table => {
+                    return Err(Error::Internal("a row of a table by itself".to_owned()));
+                }
                 SolutionsFormat::Binary => {
                     let columns = 0..self.variables.len();
                     binary::row(columns.map(|column| views.get(at + column)), out)?;
                 }
             }
-            self.rows += 1;
         }
         Ok(())
     }
 
-    fn json_row(&self, views: &TermViews, at: usize, out: &mut Vec<u8>) -> Result<()> {
-        out.extend_from_slice(if self.rows == 0 { b"\n{" } else { b",\n{" });
+    fn json_row(&self, views: &TermViews, at: usize, number: u64, out: &mut Vec<u8>) -> Result<()> {
+        out.extend_from_slice(if number == 0 { b"\n{" } else { b",\n{" });
         let mut first = true;
         for (column, label) in self.labels.iter().enumerate() {
             if let Some(term) = views.get(at + column)? {
@@ -166,12 +221,12 @@ impl SolutionsWriter {
         Ok(())
     }
 
-    fn xml_row(&self, views: &TermViews, at: usize, out: &mut Vec<u8>) -> Result<()> {
+    fn xml_row(&self, views: &TermViews, at: usize, number: u64, out: &mut Vec<u8>) -> Result<()> {
         out.extend_from_slice(b"<result>");
         for (column, label) in self.labels.iter().enumerate() {
             if let Some(term) = views.get(at + column)? {
                 out.extend_from_slice(label);
-                xml_term(&term, out).map_err(|c| self.not_xml(column, c))?;
+                xml_term(&term, out).map_err(|c| self.not_xml(column, number, c))?;
                 out.extend_from_slice(b"</binding>");
             }
         }
@@ -181,23 +236,12 @@ impl SolutionsWriter {
 
     /// The error of a term that XML cannot hold.
     #[cold]
-    fn not_xml(&self, column: usize, c: char) -> Error {
+    fn not_xml(&self, column: usize, number: u64, c: char) -> Error {
         let name = self.variables.get(column).map_or("", String::as_str);
-        let (row, code) = (self.rows + 1, u32::from(c));
+        let (row, code) = (number + 1, u32::from(c));
         Error::Unsupported(format!(
             "XML cannot express ?{name} of solution {row}: it has no character U+{code:04X}; take json, csv or tsv"
         ))
-    }
-
-    /// Writes what comes after the last solution.
-    pub fn finish(&mut self, out: &mut Vec<u8>) {
-        match self.format {
-            SolutionsFormat::Json => out.extend_from_slice(b"\n]}}\n"),
-            SolutionsFormat::Xml => out.extend_from_slice(b"</results>\n</sparql>\n"),
-            SolutionsFormat::Csv | SolutionsFormat::Tsv => {}
-            SolutionsFormat::Table => self.table.finish(out),
-            SolutionsFormat::Binary => binary::finish(out),
-        }
     }
 }
 

@@ -11,13 +11,13 @@
 //! Everything is reserved from the memory budget; an answer that finds no room fails.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Wake, Waker};
-use std::thread::Thread;
+use std::task::Poll;
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use oxrdf::Term;
 use rapidhash::fast::RandomState;
+use stoa_executor::execution::{nap, thread_waker};
 use stoa_executor::service::{
     AnswerReader, AnswerWriter, ServiceClient, ServiceRequest, Solutions, answer,
 };
@@ -26,9 +26,6 @@ use stoa_storage::Reservation;
 use crate::error::{Error, Result};
 use crate::federation::{Document, GoOn, weight};
 use crate::runtime::Runtime;
-
-/// How long a thread sleeps at most before it looks again.
-const NAP: Duration = Duration::from_millis(20);
 
 /// What was got for one request.
 pub(super) struct Kept {
@@ -187,7 +184,7 @@ fn repeat(answer: &Answer, writer: AnswerWriter) {
 
 /// Hands an answer on while it comes, and keeps it, unless nobody wanted all of it.
 fn hand_on(kept: &Kept, question: Question, mut reader: AnswerReader, writer: AnswerWriter) {
-    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let waker = thread_waker();
     let interest = writer.interest();
     let Ok(mut reservation) = kept.runtime.memory().try_reserve(0) else {
         return;
@@ -198,7 +195,7 @@ fn hand_on(kept: &Kept, question: Question, mut reader: AnswerReader, writer: An
             return;
         }
         match reader.poll(&waker) {
-            Poll::Pending => std::thread::park_timeout(NAP),
+            Poll::Pending => nap(),
             Poll::Ready(Ok(Some(solutions))) => {
                 let terms = solutions.iter().flatten().flatten();
                 let bytes = terms.map(weight).sum::<usize>()
@@ -226,13 +223,4 @@ fn hand_on(kept: &Kept, question: Question, mut reader: AnswerReader, writer: An
     // First: whoever reads the end may begin the next run.
     kept.keep(question, answer);
     writer.finish(outcome);
-}
-
-/// Wakes a thread that sleeps.
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
-    }
 }

@@ -1,0 +1,268 @@
+//! A long answer, written by several threads.
+//!
+//! Whoever runs the query hands its batches in, in order, and takes their bytes out in the same order. Between the two,
+//! batches are decoded and written by helpers, and by the one who runs the query when enough wait.
+//!
+//! # Concurrency
+//! One lock, of the list of pieces, held for no longer than one of them changes hands. Who finds nothing to do leaves the
+//! waker, which the next piece that is ready calls. When the answer is dropped, helpers end after the piece they are at.
+//!
+//! # Limits
+//! Two pieces a thread are held, and what they take is reserved; where there is no room, one.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use stoa_executor::helpers::{Helpers, Pieces};
+use stoa_executor::memory::Memory;
+use stoa_executor::{Batch, QueryContext};
+
+use super::answer::triples;
+use super::graph::GraphWriter;
+use super::solutions::SolutionForm;
+use super::term::TermViews;
+use crate::error::{Error, Result};
+use crate::format::GraphFormat;
+
+/// Pieces for each thread.
+const PIECES_PER_THREAD: usize = 2;
+/// What a piece is taken to need at first.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// What is written by several threads.
+pub(super) enum Form {
+    Solutions(Arc<SolutionForm>),
+    /// One line a triple.
+    Lines(GraphFormat),
+}
+
+/// The writing of the batches that come next.
+pub(super) struct Ahead {
+    work: Arc<Work>,
+    helpers: Arc<Helpers>,
+    /// Rows of the answer before the next piece.
+    rows: u64,
+    /// For the pieces: as many bytes for each as the largest one took.
+    memory: Memory,
+    largest: usize,
+}
+
+struct Work {
+    form: Form,
+    context: Arc<QueryContext>,
+    pieces: Mutex<Queue>,
+}
+
+struct Queue {
+    /// In the order of the answer; the first has this number.
+    pieces: VecDeque<Piece>,
+    first: u64,
+    /// Offers to helpers that have not ended.
+    offers: usize,
+    /// Of who waits for the first piece.
+    waker: Option<Waker>,
+    /// The answer is gone.
+    stopped: bool,
+}
+
+enum Piece {
+    /// To be written, behind so many rows.
+    Batch(Batch, u64),
+    /// Being written.
+    Taken,
+    Written(Result<Vec<u8>>),
+}
+
+/// What there is for who runs the query.
+pub(super) enum Next {
+    /// The bytes that come next.
+    Bytes(Vec<u8>),
+    /// There is room for a further batch.
+    Room,
+    /// Nothing, before the waker is called.
+    Wait,
+    /// All that was handed in has been taken out.
+    Empty,
+}
+
+impl Ahead {
+    /// For an answer of which `rows` rows were written. `context` is that of a query that has helpers; `None` if it has
+    /// none.
+    pub(super) fn new(form: Form, context: &Arc<QueryContext>, rows: u64) -> Option<Self> {
+        let helpers = context.settings().helpers.clone()?;
+        if helpers.threads() == 0 {
+            return None;
+        }
+        let work = Work {
+            form,
+            context: Arc::new(context.of_helper()),
+            pieces: Mutex::new(Queue {
+                pieces: VecDeque::new(),
+                first: 0,
+                offers: 0,
+                waker: None,
+                stopped: false,
+            }),
+        };
+        Some(Self {
+            work: Arc::new(work),
+            helpers,
+            rows,
+            memory: context.memory("answer"),
+            largest: PIECE_BYTES,
+        })
+    }
+
+    /// Hands a batch in.
+    pub(super) fn push(&mut self, batch: Batch) {
+        let before = self.rows;
+        self.rows += batch.rows as u64;
+        let mut queue = self.work.queue();
+        queue.pieces.push_back(Piece::Batch(batch, before));
+        let missing = self.helpers.threads().saturating_sub(queue.offers);
+        if missing > 0 {
+            queue.offers += 1;
+            drop(queue);
+            let work: Arc<dyn Pieces> = Arc::<Work>::clone(&self.work);
+            if self.helpers.offer(&work, 1) == 0 {
+                self.work.queue().offers -= 1;
+            }
+        }
+    }
+
+    /// What comes next; a batch that waits is written on this thread where there is nothing else to do. `more` says
+    /// whether there may be further batches.
+    ///
+    /// # Errors
+    /// Why a batch could not be written.
+    pub(super) fn next(&mut self, more: bool, waker: &Waker) -> Result<Next> {
+        let mut queue = self.work.queue();
+        queue.waker = None;
+        if let Some(Piece::Written(_)) = queue.pieces.front()
+            && let Some(Piece::Written(written)) = queue.pieces.pop_front()
+        {
+            queue.first += 1;
+            drop(queue);
+            let bytes = written?;
+            self.largest = self.largest.max(bytes.capacity());
+            return Ok(Next::Bytes(bytes));
+        }
+        let (pieces, most) = (
+            queue.pieces.len(),
+            PIECES_PER_THREAD * (1 + self.helpers.threads()),
+        );
+        let wanted = (pieces + 1) * self.largest;
+        if more && (pieces == 0 || pieces < most && self.memory.require(wanted as u64).is_ok()) {
+            return Ok(Next::Room);
+        }
+        if queue.pieces.is_empty() {
+            return Ok(Next::Empty);
+        }
+        if let Some((number, batch, before)) = queue.take() {
+            drop(queue);
+            self.work.write(number, &batch, before);
+            return self.next(more, waker);
+        }
+        queue.waker = Some(waker.clone());
+        Ok(Next::Wait)
+    }
+
+    /// Writes a batch that waits on this thread. False if there is nothing to do before the waker is called.
+    pub(super) fn write_one(&self, waker: &Waker) -> bool {
+        let mut queue = self.work.queue();
+        if let Some((number, batch, before)) = queue.take() {
+            drop(queue);
+            self.work.write(number, &batch, before);
+            return true;
+        }
+        queue.waker = Some(waker.clone());
+        matches!(queue.pieces.front(), Some(Piece::Written(_)))
+    }
+
+    /// How many rows were handed in, with those before.
+    pub(super) const fn rows(&self) -> u64 {
+        self.rows
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        let mut queue = self.work.queue();
+        queue.stopped = true;
+        queue.pieces.clear();
+    }
+}
+
+impl Queue {
+    /// The first batch that nobody writes, with its number.
+    fn take(&mut self) -> Option<(u64, Batch, u64)> {
+        let mut pieces = (self.first..).zip(&mut self.pieces);
+        let (number, piece) = pieces.find(|(_, piece)| matches!(piece, Piece::Batch(..)))?;
+        match std::mem::replace(piece, Piece::Taken) {
+            Piece::Batch(batch, before) => Some((number, batch, before)),
+            _ => None,
+        }
+    }
+}
+
+impl Work {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        // Nothing is done under the lock that can panic half-way.
+        self.pieces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes a batch that was taken.
+    fn write(&self, number: u64, batch: &Batch, before: u64) {
+        let written = catch_unwind(AssertUnwindSafe(|| self.written(batch, before)));
+        let written = written.unwrap_or_else(|_| {
+            let what = "a thread that wrote an answer has panicked";
+            Err(Error::Internal(what.to_owned()))
+        });
+        let mut queue = self.queue();
+        let place = number.checked_sub(queue.first).map(usize::try_from);
+        if let Some(Ok(place)) = place
+            && let Some(piece) = queue.pieces.get_mut(place)
+        {
+            *piece = Piece::Written(written);
+        }
+        let waker = queue.waker.take();
+        drop(queue);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn written(&self, batch: &Batch, before: u64) -> Result<Vec<u8>> {
+        let (mut views, mut out) = (TermViews::default(), Vec::new());
+        match &self.form {
+            Form::Solutions(form) => {
+                views.load(batch.row_by_row(), &*self.context)?;
+                form.rows_of(&views, batch.rows, before, &mut out)?;
+            }
+            Form::Lines(format) => {
+                views.load(batch.row_by_row(), &*self.context)?;
+                triples(&mut GraphWriter::new(*format), &views, batch.rows, &mut out)?;
+            }
+        }
+        Ok(out)
+    }
+}
+
+impl Pieces for Work {
+    fn help(&self) -> bool {
+        let mut queue = self.queue();
+        let task = match queue.stopped {
+            true => None,
+            false => queue.take(),
+        };
+        let Some((number, batch, before)) = task else {
+            queue.offers -= 1;
+            return false;
+        };
+        drop(queue);
+        self.write(number, &batch, before);
+        true
+    }
+}

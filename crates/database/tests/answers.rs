@@ -1,0 +1,165 @@
+//! Long answers, written by several threads: the same bytes, in the same order, with the same errors.
+#![expect(clippy::unwrap_used, reason = "a test")]
+
+use std::fmt::Write as _;
+use std::task::Waker;
+
+use stoa_database::results::{Answer, ResultFormat};
+use stoa_database::{
+    Access, CancelHandle, Database, Error, Input, LoadOptions, OpenOptions, QueryOptions, Runtime,
+    RuntimeOptions,
+};
+use stoa_executor::pool::Progress;
+use tempfile::TempDir;
+
+/// Has `rows` subjects with a text each, that of number `odd` with a character that XML has no way to write.
+fn database(threads: usize, rows: usize, odd: Option<usize>) -> (Database, TempDir) {
+    let folder = TempDir::new().unwrap();
+    let runtime = Runtime::new(RuntimeOptions {
+        memory_bytes: Some(1 << 30),
+        threads: Some(threads),
+        ..RuntimeOptions::default()
+    });
+    let writing = OpenOptions {
+        access: Access::Exclusive,
+        create: true,
+    };
+    let database = Database::open(&runtime.unwrap(), folder.path().join("db"), &writing).unwrap();
+    let mut data = String::new();
+    for row in 0..rows {
+        let odd = if odd == Some(row) { "\\u0001" } else { "" };
+        let text = format!("text \\\"{row}\\\" & <{odd}>").repeat(row % 5);
+        writeln!(data, "<http://a/{row:05}> <http://a/p> \"{text}\"@en .").unwrap();
+        writeln!(data, "<http://a/{row:05}> <http://a/n> {row} .").unwrap();
+    }
+    let options = LoadOptions {
+        inputs: vec![Input::from_bytes("x.ttl", data.into_bytes())],
+        ..LoadOptions::default()
+    };
+    database.load(options, &()).unwrap();
+    (database, folder)
+}
+
+/// Helped after so many rows.
+fn helped(after: u64) -> QueryOptions {
+    QueryOptions {
+        parallel_rows_min: Some(after),
+        batch_rows: Some(7),
+        ..QueryOptions::default()
+    }
+}
+
+fn answer(database: &Database, text: &str, format: &str, options: &QueryOptions) -> Answer {
+    let query = database.prepare(text, options).unwrap();
+    Answer::new(query, ResultFormat::from_name(format).unwrap()).unwrap()
+}
+
+fn by_steps(mut answer: Answer) -> (Vec<u8>, Option<Error>) {
+    let mut out = Vec::new();
+    loop {
+        match answer.step(&mut out) {
+            Ok(true) => (),
+            Ok(false) => return (out, None),
+            Err(error) => return (out, Some(error)),
+        }
+    }
+}
+
+/// As a server does it: bytes are taken out as they come, and where there is nothing to do the thread waits to be woken.
+fn by_polls(mut answer: Answer) -> (Vec<u8>, Option<Error>) {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(std::sync::Arc::new(Unpark(std::thread::current())));
+    let mut whole = Vec::new();
+    loop {
+        let mut out = Vec::new();
+        let progress = answer.poll(&mut out, &waker);
+        whole.append(&mut out);
+        match progress {
+            Ok(Progress::More) => (),
+            Ok(Progress::Asleep(_)) => std::thread::park(),
+            Ok(Progress::Done) => return (whole, None),
+            Err(error) => return (whole, Some(error)),
+        }
+    }
+}
+
+const SOLUTIONS: &str =
+    "SELECT ?s ?t ?n ?none { ?s <http://a/p> ?t ; <http://a/n> ?n } ORDER BY ?n";
+
+#[test]
+fn helpers_change_nothing() {
+    let (database, _folder) = database(4, 1_000, None);
+    let triples =
+        "CONSTRUCT { ?s <http://a/q> ?t } { ?s <http://a/p> ?t ; <http://a/n> ?n } ORDER BY ?n";
+    for (text, formats) in [
+        (SOLUTIONS, &["json", "xml", "csv", "tsv", "table"][..]),
+        (triples, &["nt", "ttl", "rdf"]),
+    ] {
+        for format in formats {
+            let (alone, error) = by_steps(answer(&database, text, format, &helped(u64::MAX)));
+            assert!(error.is_none() && alone.len() > 10_000, "{format}");
+            for after in [0, 1, 500, 990, 1_000] {
+                let answer = || answer(&database, text, format, &helped(after));
+                assert!(by_steps(answer()).0 == alone, "{format} after {after}");
+                assert!(
+                    by_polls(answer()).0 == alone,
+                    "{format} after {after}, polled"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn errors_are_those_of_one_thread() {
+    let (database, _folder) = database(4, 1_000, Some(703));
+    let answer = |after| answer(&database, SOLUTIONS, "xml", &helped(after));
+    let (alone, error) = by_steps(answer(u64::MAX));
+    let message = error.unwrap().to_string();
+    assert!(
+        message.contains("of solution 704: it has no character U+0001"),
+        "{message}"
+    );
+    let (steps, error) = by_steps(answer(1));
+    assert_eq!(error.unwrap().to_string(), message);
+    // Whole pieces come, or none of them.
+    assert!(alone.starts_with(&steps) && !steps.is_empty());
+    let (polls, error) = by_polls(answer(1));
+    assert_eq!(error.unwrap().to_string(), message);
+    assert!(alone.starts_with(&polls));
+}
+
+#[test]
+fn an_answer_ends_in_the_midst() {
+    let (database, _folder) = database(4, 1_000, None);
+    for steps in [3, 10, 100] {
+        let mut answer = answer(&database, SOLUTIONS, "json", &helped(1));
+        for _ in 0..steps {
+            assert!(answer.step(&mut Vec::new()).unwrap());
+        }
+    }
+    let cancel = CancelHandle::new();
+    let options = QueryOptions {
+        cancel: cancel.clone(),
+        ..helped(1)
+    };
+    let endless = "SELECT * { ?a ?b ?c . ?d ?e ?f . ?g ?h ?i }";
+    let mut answer = answer(&database, endless, "tsv", &options);
+    let mut out = Vec::new();
+    while out.len() < 200_000 {
+        assert!(answer.step(&mut out).unwrap());
+    }
+    cancel.cancel();
+    let error = loop {
+        match answer.step(&mut out) {
+            Ok(more) => assert!(more),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::Cancelled), "{error}");
+}
