@@ -314,6 +314,29 @@ impl JoinTable {
         self.slots[self.slot(key, probe, row, hash)]
     }
 
+    /// As [`Self::first`] for a key of one column.
+    pub(crate) fn first_of_one(
+        &self,
+        key: &[TermId],
+        probe: &[TermId],
+        row: usize,
+        hash: u64,
+    ) -> u32 {
+        let mask = self.slots.len() - 1;
+        let mut slot = hash as usize & mask;
+        loop {
+            let place = self.slots[slot];
+            if place == EMPTY {
+                return NONE;
+            }
+            let place = place as usize;
+            if self.hashes[place] == hash && key[self.rows[place] as usize] == probe[row] {
+                return place as u32;
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
     /// The place that follows `place` in its chain, or [`NONE`].
     pub(crate) fn next(&self, place: u32) -> u32 {
         self.next[place as usize]

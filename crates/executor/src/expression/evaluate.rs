@@ -344,6 +344,9 @@ impl<'a> Evaluation<'a> {
             .iter()
             .map(|argument| self.with_texts(argument, texts))
             .collect::<Result<Vec<_>>>()?;
+        if let Some(ids) = integers::of_dates(function, &columns) {
+            return Ok(Column::Ids(ids.into(), None));
+        }
         Ok(match implementation {
             Implementation::String(call) => {
                 let mut strings = Strings::new(self.context);

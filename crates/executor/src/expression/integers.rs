@@ -1,12 +1,14 @@
-//! Comparisons and arithmetic of columns that hold inline integers alone, of `xsd:integer` or a type derived from it.
+//! Comparisons and arithmetic of columns that hold inline integers alone, of `xsd:integer` or a type derived from it, and
+//! the integers of columns that hold inline dates alone.
 //!
 //! Everything else, and what leaves their range, is left to the kernels that know all types.
 
-use stoa_planner::expression::{ArithmeticOperator, Comparison};
+use stoa_planner::expression::{ArithmeticOperator, Comparison, Function};
 use stoa_terms::inline::{encode_i64, integer_value};
 use stoa_terms::{Kind, TermId};
 
 use super::column::Column;
+use crate::function::date;
 
 /// The ids of a column of integers.
 pub(super) enum Integers<'a> {
@@ -87,4 +89,15 @@ pub(super) fn calculate(
     let (left, right) = (Integers::of(left)?, Integers::of(right)?);
     let results = left.pairs(&right, rows, |a, b| encode_i64(calculate(a, b)?));
     results.into_iter().collect()
+}
+
+/// YEAR and the like of a column of inline dates or times; `None` for other functions and columns, or if one row holds
+/// what has no such field.
+pub(super) fn of_dates(function: Function, columns: &[Column<'_>]) -> Option<Vec<TermId>> {
+    let field = date::field_of(function)?;
+    let [Column::Ids(ids, _)] = columns else {
+        return None;
+    };
+    let fields = ids.iter().map(|id| encode_i64(date::field(*id, field)?));
+    fields.collect()
 }

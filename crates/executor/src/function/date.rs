@@ -1,8 +1,9 @@
 //! Functions on dates and times.
 
 use oxsdatatypes::TimezoneOffset;
-use stoa_terms::inline;
+use stoa_planner::expression::Function;
 use stoa_terms::value::{Temporal, Value};
+use stoa_terms::{Kind, TermId, inline};
 
 use crate::context::QueryContext;
 use crate::expression::{Cell, Tag};
@@ -11,12 +12,31 @@ pub(super) fn now(_: &[Cell<'_>], context: &QueryContext) -> Option<Value> {
     Some(Value::Temporal(Temporal::DateTime(context.now())))
 }
 
-/// One of the fields of `inline::date_time_fields` straight from an inline dateTime.
-fn inline_field(cells: &[Cell<'_>], field: usize) -> Option<i64> {
+/// One of the fields of `inline::date_time_fields` straight from an inline dateTime, or date.
+pub(crate) fn field(id: TermId, field: usize) -> Option<i64> {
+    match id.kind() {
+        Kind::Date | Kind::DateZoned => inline::date_fields(id)?.get(field).copied(),
+        _ => inline::date_time_fields(id)?.0.get(field).copied(),
+    }
+}
+
+/// Which of these fields a function gives.
+pub(crate) const fn field_of(function: Function) -> Option<usize> {
+    match function {
+        Function::Year => Some(0),
+        Function::Month => Some(1),
+        Function::Day => Some(2),
+        Function::Hours => Some(3),
+        Function::Minutes => Some(4),
+        _ => None,
+    }
+}
+
+fn inline_field(cells: &[Cell<'_>], number: usize) -> Option<i64> {
     let Cell::Id { id, .. } = cells.first()? else {
         return None;
     };
-    inline::date_time_fields(*id)?.0.get(field).copied()
+    field(*id, number)
 }
 
 fn temporal(cells: &[Cell<'_>]) -> Option<Temporal> {

@@ -5,7 +5,7 @@
 //! SPARQL 1.1 section 17.4, SPARQL 1.2 section 17.4, XPath functions and operators 3.1.
 
 mod cast;
-mod date;
+pub(crate) mod date;
 pub(crate) mod derived;
 mod hash;
 mod number;

@@ -28,7 +28,7 @@ use crate::{Kind, TermId};
 pub use number::{InlineNumber, decimal_parts, integer_value, number_value};
 pub(crate) use number::{bound_of_scaled, integer_bound};
 pub(crate) use temporal::{date_bounds, date_instant, date_time_bounds};
-pub use temporal::{date_time_fields, instant};
+pub use temporal::{date_fields, date_time_fields, instant};
 
 /// The id of a literal, if it can be inline. Does not allocate.
 #[must_use]

@@ -333,6 +333,22 @@ pub fn date_time_fields(id: TermId) -> Option<([i64; 6], Option<i64>)> {
     Some((fields, east))
 }
 
+/// Year, month and day, as written, of an inline `xsd:date`; `None` of any other id.
+#[must_use]
+pub fn date_fields(id: TermId) -> Option<[i64; 3]> {
+    let east = match id.kind() {
+        Kind::Date => 0,
+        Kind::DateZoned => zone_minutes(id.payload() & ZONE_MASK)?,
+        _ => return None,
+    };
+    if date_datatype(id) != Some(Datatype::Date) {
+        return None;
+    }
+    let days = (instant(id) + east).div_euclid(DAY_MINUTES);
+    let (year, month, day) = date_of_days(days);
+    Some([year, month, day])
+}
+
 fn push_two(value: i64, out: &mut Vec<u8>) {
     out.extend_from_slice(&[b'0' + (value / 10) as u8, b'0' + (value % 10) as u8]);
 }

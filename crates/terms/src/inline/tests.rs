@@ -293,3 +293,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn fields_of_dates_are_as_written() {
+    for (text, fields) in [
+        ("2008-02-29", [2008, 2, 29]),
+        ("1969-12-31", [1969, 12, 31]),
+        ("-0044-03-15", [-44, 3, 15]),
+        ("0000-01-01", [0, 1, 1]),
+        ("123456-07-08", [123_456, 7, 8]),
+        ("2020-01-01+14:00", [2020, 1, 1]),
+        ("2020-01-01-14:00", [2020, 1, 1]),
+        ("1970-01-01Z", [1970, 1, 1]),
+        ("2024-12-31-00:00", [2024, 12, 31]),
+    ] {
+        let id = encode(text, Datatype::Date).unwrap();
+        assert_eq!(date_fields(id), Some(fields), "{text}");
+    }
+    for (text, datatype) in [
+        ("2008", Datatype::GYear),
+        ("12:00:00", Datatype::Time),
+        ("--02-29", Datatype::GMonthDay),
+        ("2008-01-01T00:00:00", Datatype::DateTime),
+    ] {
+        assert_eq!(date_fields(encode(text, datatype).unwrap()), None, "{text}");
+    }
+}

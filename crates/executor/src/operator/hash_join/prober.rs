@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use stoa_planner::physical::{JoinKind, Operator as PlanOperator, Plan, Variable};
 
+use stoa_terms::TermId;
+
 use super::super::combiner::{Combiner, END, Pair};
 use super::build_side::{BuildSide, KeyColumns, bound_sets};
 use crate::batch::Batch;
@@ -127,6 +129,9 @@ impl Prober {
             return Err(Error::Internal("no left rows to probe with"));
         };
         let mut pairs = Vec::with_capacity(context.batch_rows());
+        if self.columns.compatible.is_empty() && build.parts() == 1 {
+            self.probe_by_keys(build, &mut probe, &mut pairs, context)?;
+        }
         while pairs.len() < context.batch_rows() && probe.row < probe.left.rows {
             self.advance(build, &mut probe, &mut pairs, context)?;
         }
@@ -137,6 +142,71 @@ impl Prober {
             self.probe = Some(probe);
         }
         Ok(batch)
+    }
+
+    /// As [`Self::advance`] until the batch is full or all rows are through, where all that is shared is bound on both
+    /// sides, as is the rule.
+    fn probe_by_keys(
+        &mut self,
+        build: &BuildSide,
+        probe: &mut Probe,
+        pairs: &mut Vec<Pair>,
+        context: &QueryContext,
+    ) -> Result<()> {
+        if self.minus.as_ref().is_some_and(|minus| !minus.key) {
+            return Ok(());
+        }
+        let table = self.table(build, 0, 0, context)?;
+        let columns = self.columns.key(0);
+        let (left, right): (Vec<_>, Vec<_>) = columns
+            .map(|(left, right)| (probe.left.column(left), build.column(right)))
+            .unzip();
+        let key = Key::of(&left, &right);
+        if probe.hashes.is_empty() {
+            let mut hashes = Vec::new();
+            hash_columns(&left, probe.left.rows, &mut hashes);
+            probe.hashes.push((0, hashes));
+        }
+        let hashes = probe.hashes.first().map_or(&[][..], |(_, hashes)| hashes);
+        let ends = self.is_last && self.combiner.needs_end();
+        let (most, one) = (context.batch_rows(), self.combiner.needs_one());
+        for (row, hash) in hashes.iter().enumerate().skip(probe.row) {
+            if pairs.len() >= most {
+                break;
+            }
+            let number = u32::try_from(row)
+                .map_err(|_| Error::Internal("a batch of more than 2^32 rows"))?;
+            let is_through = probe.part > 0;
+            let mut place = match probe.place.take() {
+                Some(place) => place,
+                None if is_through => NONE,
+                None => match &key {
+                    Key::One(left, right) => table.first_of_one(right, left, row, *hash),
+                    Key::Several => table.first(&right, &left, row, *hash),
+                },
+            };
+            while place != NONE && pairs.len() < most {
+                pairs.push((number, table.row(place)));
+                place = match one {
+                    true => NONE,
+                    false => table.next(place),
+                };
+            }
+            if place != NONE {
+                probe.place = Some(place);
+                break;
+            }
+            if ends && pairs.len() >= most {
+                // Its end comes with the next batch.
+                probe.part = 1;
+                break;
+            }
+            if ends {
+                pairs.push((number, END));
+            }
+            (probe.row, probe.part) = (row + 1, 0);
+        }
+        Ok(())
     }
 
     /// Adds pairs of the probe's row and part until the batch is full or the part is through.
@@ -227,6 +297,21 @@ impl Prober {
         match hash {
             Some(hash) => table.first(&right, &left, probe.row, *hash),
             None => NONE,
+        }
+    }
+}
+
+/// The columns of a key.
+enum Key<'a> {
+    One(&'a [TermId], &'a [TermId]),
+    Several,
+}
+
+impl<'a> Key<'a> {
+    fn of(left: &[&'a [TermId]], right: &[&'a [TermId]]) -> Self {
+        match (left, right) {
+            ([left], [right]) => Self::One(left, right),
+            _ => Self::Several,
         }
     }
 }
