@@ -86,14 +86,14 @@ impl Answer {
         self.write(step, out)
     }
 
-    /// As [`Answer::step`], but never waits for other endpoints: asleep if there is nothing to do
+    /// As [`Answer::step`], but never waits: asleep if there is nothing to do
     /// before `waker` is called.
     ///
     /// # Errors
     /// As [`Answer::step`].
     pub fn poll(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<Progress> {
         Ok(match self.query.poll(waker)? {
-            Poll::Pending => Progress::Asleep(self.query.deadline_ns()),
+            Poll::Pending => Progress::Asleep(self.query.wake_ns()),
             Poll::Ready(step) => match self.write(step, out)? {
                 true => Progress::More,
                 false => Progress::Done,
