@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use crate::history::time_text;
 use crate::limits::EXCERPT_CHARACTERS_MAX;
@@ -47,6 +48,16 @@ pub enum Error {
         requested_bytes: u64,
         /// The bytes that may be taken in all.
         limit_bytes: u64,
+    },
+    /// Other queries had the memory that a query needs to begin for as long as it may wait
+    /// ([`crate::RuntimeOptions::memory_wait`]), or too many wait already. It may be tried again.
+    NotAdmitted {
+        /// How many bytes it needs to begin.
+        requested_bytes: u64,
+        /// How long it has waited.
+        waited: Duration,
+        /// How many others wait.
+        waiting: usize,
     },
     /// What a query put on disk since memory did not hold it takes more than half of what would be free there.
     TemporarySpace {
@@ -227,6 +238,16 @@ impl fmt::Display for Error {
                 f,
                 "{operator} needs {requested_bytes} bytes more than there is room for in the \
                  {limit_bytes} bytes that --memory allows"
+            ),
+            Self::NotAdmitted {
+                requested_bytes,
+                waited,
+                waiting,
+            } => write!(
+                f,
+                "other queries hold the {requested_bytes} bytes that this one needs to begin; it waited {} ms, and \
+                 {waiting} others wait: try again later, or raise --memory or --memory-wait",
+                waited.as_millis()
             ),
             Self::TemporarySpace { spilled_bytes } => write!(
                 f,
@@ -444,6 +465,15 @@ impl From<stoa_executor::Error> for Error {
                 operator: operator.to_owned(),
                 requested_bytes,
                 limit_bytes,
+            },
+            Executor::NotAdmitted {
+                requested_bytes,
+                waited_ns,
+                waiting,
+            } => Self::NotAdmitted {
+                requested_bytes,
+                waited: Duration::from_nanos(waited_ns),
+                waiting,
             },
             Executor::DiskExceeded { spilled_bytes } => Self::TemporarySpace { spilled_bytes },
             Executor::Quadstore(error) => error.into(),

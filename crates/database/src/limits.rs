@@ -1,5 +1,7 @@
 //! Every constant limit of this crate.
 
+use std::time::Duration;
+
 /// How deeply the text of a query may nest brackets.
 pub const QUERY_NESTING_MAX: usize = stoa_planner::NESTING_MAX;
 
@@ -42,6 +44,12 @@ pub const SERVICE_BATCH_SOLUTIONS: usize = 1_024;
 
 /// About how many bytes of them at most, but for a single solution.
 pub const SERVICE_BATCH_BYTES: usize = 64 << 10;
+
+/// How long a query or an update waits for other queries to give memory back, by default.
+pub const MEMORY_WAIT: Duration = Duration::from_secs(30);
+
+/// How many wait for that at once; further ones fail.
+pub const MEMORY_WAITING_MAX: usize = stoa_executor::admission::WAITING_MAX;
 
 /// The longest piece of a line that is repeated in a message, in characters.
 pub const EXCERPT_CHARACTERS_MAX: usize = 120;

@@ -25,6 +25,9 @@ pub struct RuntimeOptions {
     pub memory_bytes: Option<u64>,
     /// The part of it that caches pages of databases, in bytes; by default half of it.
     pub cache_bytes: Option<u64>,
+    /// How long a query, or an operation of an update, waits for memory that other queries hold before it fails with
+    /// `NotAdmitted`; by default [`MEMORY_WAIT`](crate::limits::MEMORY_WAIT). It counts against its time-out, too.
+    pub memory_wait: Option<Duration>,
     /// The calls by which files of databases are read; by default `io_uring` where the kernel allows it.
     pub io: IoCalls,
     /// How many threads work at once; by default as many as the machine has cores.

@@ -138,7 +138,7 @@ pub struct Query {
 }
 
 struct Running {
-    plan: QueryPlan,
+    plan: Arc<QueryPlan>,
     execution: Execution,
 }
 
@@ -237,17 +237,18 @@ impl Query {
             rows_read: self.rows_read(),
             memory_peak_bytes: self.context.meters().memory_peak_bytes(),
             spilled_bytes: self.context.meters().spilled_bytes(),
+            waited: Duration::from_nanos(self.context.meters().waited_ns()),
             threads: self.context.meters().threads_peak(),
         })
     }
 
-    /// Works for some milliseconds at most; where it waits for another endpoint, this thread sleeps a
-    /// moment. A batch has a column for each of
+    /// Works for some milliseconds at most; where it waits for another endpoint, or for memory that other queries
+    /// hold, this thread sleeps a moment. A batch has a column for each of
     /// [`Query::variables`]; a single one, true or false, for ASK; subject, predicate and object for
     /// CONSTRUCT and DESCRIBE, without duplicates.
     ///
     /// # Errors
-    /// `Timeout`, `Cancelled`, `MemoryExceeded`, `TemporarySpace`, `Service`, and what the disk gives.
+    /// `Timeout`, `Cancelled`, `MemoryExceeded`, `NotAdmitted`, `TemporarySpace`, `Service`, and what the disk gives.
     #[expect(
         clippy::should_implement_trait,
         reason = "it is no iterator: it yields between batches"
@@ -256,8 +257,8 @@ impl Query {
         self.advance(|execution| Ok(execution.next()?))
     }
 
-    /// As [`Query::next`], but never waits for other endpoints: pending if there is nothing to do
-    /// before `waker` is called or [`Query::deadline_ns`] has passed.
+    /// As [`Query::next`], but never waits: pending if there is nothing to do before `waker` is called or
+    /// [`Query::wake_ns`] has passed.
     ///
     /// # Errors
     /// As [`Query::next`].
@@ -282,10 +283,11 @@ impl Query {
         outcome
     }
 
-    /// When its time is up, on the clock of [`Runtime::executor_clock`], in nanoseconds.
+    /// When [`Query::poll`] is to be called again after it was pending, though nobody called the waker, on the clock of
+    /// [`Runtime::executor_clock`], in nanoseconds.
     #[must_use]
-    pub fn deadline_ns(&self) -> Option<u64> {
-        self.context.settings().deadline_ns
+    pub fn wake_ns(&self) -> Option<u64> {
+        self.running.as_ref()?.execution.wake_ns()
     }
 
     /// Runs it, for those who want terms.
@@ -453,12 +455,14 @@ fn plan(
     let stack_bytes = stoa_planner::stack_bytes(plan.root.depth() + size.expression_depth);
     stack::check(stack_bytes)?;
     settings.spill = Some(spill(runtime, &snapshot, options));
+    settings.admission = Some(runtime.admission());
     // Helpers have stacks of the usual size.
     if stack_bytes.is_none() && runtime.memory_bytes() >= HELPED_BYTES_MIN {
         settings.helpers = Some(runtime.helpers());
     }
     // What planning read is not the query's.
     let context = Arc::new(QueryContext::new(snapshot.counted(), settings));
+    let plan = Arc::new(plan);
     let execution = Execution::new(&plan, Arc::clone(&context))?;
     let planned_ns = context.settings().clock.now_ns();
     let (kind, variables) = match execution.shape() {

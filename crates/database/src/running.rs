@@ -26,6 +26,8 @@ pub struct RunningQuery {
     pub is_update: bool,
     /// How long ago it was asked.
     pub running: Duration,
+    /// Whether it waits for memory that others hold.
+    pub is_waiting: bool,
     /// What it takes; `None` for an update, or as long as it is being planned.
     pub taken: Option<Taken>,
 }
@@ -144,11 +146,13 @@ impl Runtime {
     pub fn queries(&self) -> Vec<RunningQuery> {
         let entries = self.running_queries().lock().entries.clone();
         let now = self.clock().monotonic();
+        let admission = self.admission();
         let all = entries.iter().map(|(id, entry)| RunningQuery {
             id: *id,
             text: entry.text.clone(),
             is_update: entry.is_update,
             running: now.saturating_sub(entry.begun),
+            is_waiting: admission.is_waiting(&entry.cancel.flag()),
             taken: entry.context.get().and_then(Weak::upgrade).map(taken),
         });
         all.collect()

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use oxsdatatypes::DateTime;
+use stoa_executor::Admission;
 use stoa_executor::helpers::Helpers;
 use stoa_executor::service::ServiceClient;
 use stoa_quadstore::{CheckpointOptions, QuadStoreOptions};
@@ -13,6 +14,7 @@ use stoa_storage::{Cache, Durability, LogOptions, MemoryBudget};
 
 use crate::error::{Error, Result};
 use crate::federation::{Federation, Fetch};
+use crate::limits::MEMORY_WAIT;
 use crate::options::{IoCalls, RuntimeOptions};
 use crate::running::RunningQueries;
 
@@ -84,6 +86,7 @@ pub struct Runtime {
 
 struct Shared {
     memory: MemoryBudget,
+    admission: Arc<Admission>,
     cache: Arc<Cache>,
     threads: usize,
     helpers: Arc<Helpers>,
@@ -118,8 +121,11 @@ impl Runtime {
         let memory = MemoryBudget::new(memory_bytes);
         let cache_bytes = options.cache_bytes.unwrap_or(memory_bytes / 2);
         let threads = options.threads.unwrap_or_else(cores).max(1);
+        let wait = options.memory_wait.unwrap_or(MEMORY_WAIT);
+        let wait_ns = u64::try_from(wait.as_nanos()).unwrap_or(u64::MAX);
         Ok(Self {
             shared: Arc::new(Shared {
+                admission: Arc::new(Admission::new(&memory, wait_ns)),
                 cache: Cache::new(&memory, cache_bytes.min(memory_bytes)),
                 memory,
                 threads,
@@ -207,6 +213,17 @@ impl Runtime {
 
     pub(crate) fn memory(&self) -> &MemoryBudget {
         &self.shared.memory
+    }
+
+    /// How many queries and updates wait for memory that others hold.
+    #[must_use]
+    pub fn queries_waiting(&self) -> usize {
+        self.shared.admission.waiting()
+    }
+
+    /// Where queries wait for that.
+    pub(crate) fn admission(&self) -> Arc<Admission> {
+        Arc::clone(&self.shared.admission)
     }
 
     /// What asks the endpoints of SERVICE.

@@ -21,11 +21,12 @@ use stoa_quadstore::{Snapshot, TermTexts};
 use stoa_storage::{MemoryBudget, nonblocking};
 use stoa_terms::{Kind, TermId};
 
+use crate::admission::Admission;
 use crate::batch::BATCH_ROWS;
 use crate::error::{Error, Result};
 use crate::helpers::Helpers;
 use crate::local_terms::{LocalKeys, LocalTerms};
-use crate::memory::{Memory, UNNAMED};
+use crate::memory::{Accounts, Memory, UNNAMED};
 use crate::meters::Meters;
 use crate::service::ServiceClient;
 use crate::spill::{MARGIN_BYTES, Spill};
@@ -72,6 +73,8 @@ pub struct QuerySettings {
     pub parallel_rows_min: u64,
     /// Where operators put what they cannot hold; without it the query ends there.
     pub spill: Option<Spill>,
+    /// Where the query waits until there is memory for it; without it, it begins in any case.
+    pub admission: Option<Arc<Admission>>,
 }
 
 impl QuerySettings {
@@ -95,6 +98,7 @@ impl QuerySettings {
             helpers: None,
             parallel_rows_min: PARALLEL_ROWS_MIN,
             spill: None,
+            admission: None,
         }
     }
 }
@@ -131,6 +135,7 @@ pub struct QueryContext {
     /// When this was made, on the clock of the settings.
     begun_ns: u64,
     meters: Arc<Meters>,
+    accounts: Arc<Accounts>,
     local_terms: Arc<LocalTerms>,
     random_counter: Arc<AtomicU64>,
     /// Of whoever runs the query.
@@ -146,12 +151,15 @@ impl QueryContext {
     #[must_use]
     pub fn new(snapshot: Snapshot, settings: QuerySettings) -> Self {
         let meters = Arc::default();
-        let local_terms = LocalTerms::new(Memory::new(UNNAMED, &settings.memory, &meters));
+        let accounts = Accounts::new(&settings.memory, settings.admission.clone(), &meters);
+        let accounts = Arc::new(accounts);
+        let local_terms = LocalTerms::new(Memory::new(UNNAMED, &accounts).beside_the_grant());
         Self {
             begun_ns: settings.clock.now_ns(),
             snapshot,
             settings,
             meters,
+            accounts,
             local_terms: Arc::new(local_terms),
             random_counter: Arc::default(),
             waker: Mutex::new(Waker::noop().clone()),
@@ -172,6 +180,7 @@ impl QueryContext {
             },
             begun_ns: self.begun_ns,
             meters: Arc::clone(&self.meters),
+            accounts: Arc::clone(&self.accounts),
             local_terms: Arc::clone(&self.local_terms),
             random_counter: Arc::clone(&self.random_counter),
             waker: Mutex::new(Waker::noop().clone()),
@@ -289,7 +298,12 @@ impl QueryContext {
     /// An account of the memory that `operator` holds, empty at first.
     #[must_use]
     pub fn memory(&self, operator: &'static str) -> Memory {
-        Memory::new(operator, &self.settings.memory, &self.meters)
+        Memory::new(operator, &self.accounts)
+    }
+
+    /// What all of these accounts share.
+    pub(crate) fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 
     /// What the query takes.

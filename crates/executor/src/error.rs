@@ -35,6 +35,16 @@ pub enum Error {
         /// What the whole budget has.
         limit_bytes: u64,
     },
+    /// Other queries had the memory that this one needs to begin for as long as it may wait, or too many wait
+    /// already.
+    NotAdmitted {
+        /// How many bytes it needs to begin.
+        requested_bytes: u64,
+        /// How long it has waited, in nanoseconds.
+        waited_ns: u64,
+        /// How many others wait.
+        waiting: usize,
+    },
     /// What queries put on disk takes more than half of what would be free there without it.
     DiskExceeded {
         /// How much that is, that of loads included.
@@ -72,6 +82,16 @@ impl fmt::Display for Error {
                 f,
                 "{operator} needs {requested_bytes} bytes more than there is room for in the \
                  {limit_bytes} bytes that --memory allows"
+            ),
+            Self::NotAdmitted {
+                requested_bytes,
+                waited_ns,
+                waiting,
+            } => write!(
+                f,
+                "other queries hold the {requested_bytes} bytes that this one needs to begin; it waited {} ms, and \
+                 {waiting} others wait: try again later, or raise --memory or --memory-wait",
+                waited_ns / 1_000_000
             ),
             Self::DiskExceeded { spilled_bytes } => write!(
                 f,

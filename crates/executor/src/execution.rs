@@ -5,15 +5,17 @@ use std::task::{Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
 
-use stoa_planner::physical::{Operator, Plan, QueryForm, QueryPlan};
+use stoa_planner::physical::{QueryForm, QueryPlan};
 use stoa_storage::nonblocking;
 use stoa_terms::TermId;
 
+use crate::admission::{Ticket, Turn};
 use crate::batch::{Batch, Step};
 use crate::construct::Construct;
 use crate::context::QueryContext;
+use crate::demand::Demand;
 use crate::describe::Describe;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::operator::{Builder, Mapping, Node, Scope};
 use crate::profile::{OperatorProfile, Profile};
@@ -21,6 +23,10 @@ use crate::profile::{OperatorProfile, Profile};
 /// How long a thread that runs a query on its own sleeps at most before it looks whether the query
 /// was cancelled or its time is up.
 const NAP: Duration = Duration::from_millis(20);
+
+/// How long a query that waits for its turn is left alone at most before it is looked whether it was cancelled, in
+/// nanoseconds.
+const LOOK_NS: u64 = 100_000_000;
 
 /// What the batches of an execution are.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -33,14 +39,31 @@ pub enum Shape {
     Triples,
 }
 
-/// A running query.
+/// A running query, or one that waits for its turn (`admission`).
 pub struct Execution {
     context: Arc<QueryContext>,
     profile: Arc<Profile>,
     shape: Shape,
+    stage: Stage,
+}
+
+enum Stage {
+    /// The operators are not there yet.
+    Waiting(Box<Waiting>),
+    Running(Box<Running>),
+    Done,
+}
+
+struct Waiting {
+    plan: Arc<QueryPlan>,
+    demand: Demand,
+    /// Its place in the queue, and since when it has that, once it was polled.
+    ticket: Option<(Ticket, u64)>,
+}
+
+struct Running {
     root: Node,
     form: Form,
-    done: bool,
     /// For the operators themselves.
     _memory: Memory,
 }
@@ -53,65 +76,34 @@ enum Form {
 }
 
 impl Execution {
-    /// Starts a plan; reads little but what its constants and named graphs need.
+    /// Starts a plan; reads little but what its constants and named graphs need. Where there is no memory for it yet,
+    /// it waits for its turn from the first [`poll`](Self::poll) on.
     ///
     /// # Errors
     /// If the plan asks for what is not built yet, or the database cannot be read.
-    pub fn new(plan: &QueryPlan, context: Arc<QueryContext>) -> Result<Self> {
-        let mut memory = context.memory("the operators of the plan");
-        memory.require(operator_bytes(&plan.root))?;
-        context.meters().set_holders(holders(&plan.root));
+    pub fn new(plan: &Arc<QueryPlan>, context: Arc<QueryContext>) -> Result<Self> {
+        let demand = Demand::of(&plan.root, context.settings());
         let profile = Arc::new(Profile::new(&plan.root));
-        let mut builder = Builder {
-            context: &context,
-            profile: &profile,
-            next_number: 0,
-            built: None,
-        };
-        let scope = Scope {
-            outer: None,
-            limited: matches!(plan.form, QueryForm::Ask),
-            unordered: true,
-            in_morsel: false,
-        };
-        let root = builder.build(&plan.root, scope, None)?;
-        let columns = &plan.root.columns;
-        let (shape, form) = match &plan.form {
-            QueryForm::Select(variables) => {
-                let name = |index: u32| plan.variable_names.get(index as usize);
-                let names = variables.iter().map(|variable| name(variable.0).cloned());
-                (
-                    Shape::Solutions(names.map(Option::unwrap_or_default).collect()),
-                    Form::Select(Mapping::new(columns, variables)),
-                )
+        let accounts = context.accounts();
+        let admitted = accounts.admission().map(|admission| {
+            let admitted = admission.enter(demand.grant_bytes);
+            admitted.map(|admitted| accounts.begin(admitted)).is_some()
+        });
+        let stage = match admitted {
+            None | Some(true) => {
+                Stage::Running(Box::new(Running::new(plan, &demand, &profile, &context)?))
             }
-            QueryForm::Ask => (Shape::Boolean, Form::Ask),
-            QueryForm::Construct(template) => (
-                Shape::Triples,
-                Form::Construct(Box::new(Construct::new(template, columns, &context)?)),
-            ),
-            QueryForm::Describe {
-                variables,
-                constants,
-            } => (
-                Shape::Triples,
-                Form::Describe(Box::new(Describe::new(
-                    variables,
-                    constants,
-                    columns,
-                    &plan.default_graphs,
-                    &context,
-                )?)),
-            ),
+            Some(false) => Stage::Waiting(Box::new(Waiting {
+                plan: Arc::clone(plan),
+                demand,
+                ticket: None,
+            })),
         };
         Ok(Self {
+            shape: shape(plan),
             context,
             profile,
-            shape,
-            root,
-            form,
-            done: false,
-            _memory: memory,
+            stage,
         })
     }
 
@@ -144,7 +136,9 @@ impl Execution {
     )]
     pub fn next(&mut self) -> Result<Step> {
         let settings = self.context.settings();
-        let waits = settings.services.is_some() || settings.helpers.is_some();
+        let waits = settings.services.is_some()
+            || settings.helpers.is_some()
+            || matches!(self.stage, Stage::Waiting(_));
         let step = if waits {
             self.poll(&thread_waker())?
         } else {
@@ -161,19 +155,16 @@ impl Execution {
     }
 
     /// As [`next`](Self::next), but never waits: pending if there is nothing to do before `waker` is
-    /// called or the deadline has passed.
+    /// called or [`wake_ns`](Self::wake_ns) has passed.
     ///
     /// # Errors
     /// As [`next`](Self::next).
     pub fn poll(&mut self, waker: &Waker) -> Result<Poll<Step>> {
-        if self.done {
-            return Ok(Poll::Ready(Step::Done));
-        }
         self.context.begin_slice(waker);
-        let step = self.advance();
+        let step = self.advance(waker);
         if !matches!(step, Ok(Step::Batch(_) | Step::Yield)) {
-            self.done = true;
-            self.root.stop();
+            self.stage = Stage::Done;
+            self.context.accounts().end_grant();
         }
         let step = step?;
         if matches!(step, Step::Yield) && self.context.is_waiting() {
@@ -182,17 +173,133 @@ impl Execution {
         Ok(Poll::Ready(step))
     }
 
-    fn advance(&mut self) -> Result<Step> {
+    /// When [`poll`](Self::poll) is to be called again after it was pending, though nobody called the waker, on the
+    /// clock of the settings; `None` for never.
+    #[must_use]
+    pub fn wake_ns(&self) -> Option<u64> {
+        let settings = self.context.settings();
+        let look_ns = match self.stage {
+            Stage::Waiting(_) => Some(settings.clock.now_ns().saturating_add(LOOK_NS)),
+            _ => None,
+        };
+        let both = [look_ns, settings.deadline_ns];
+        both.into_iter().flatten().min()
+    }
+
+    fn advance(&mut self, waker: &Waker) -> Result<Step> {
+        if let Stage::Waiting(waiting) = &mut self.stage {
+            if !waiting.is_over(waker, &self.context)? {
+                return Ok(Step::Yield);
+            }
+            let (plan, demand) = (&waiting.plan, &waiting.demand);
+            let running = Running::new(plan, demand, &self.profile, &self.context)?;
+            self.stage = Stage::Running(Box::new(running));
+        }
+        match &mut self.stage {
+            Stage::Running(running) => running.advance(&self.context),
+            _ => Ok(Step::Done),
+        }
+    }
+}
+
+/// What the batches of a plan are.
+fn shape(plan: &QueryPlan) -> Shape {
+    match &plan.form {
+        QueryForm::Select(variables) => {
+            let name = |index: u32| plan.variable_names.get(index as usize);
+            let names = variables.iter().map(|variable| name(variable.0).cloned());
+            Shape::Solutions(names.map(Option::unwrap_or_default).collect())
+        }
+        QueryForm::Ask => Shape::Boolean,
+        QueryForm::Construct(_) | QueryForm::Describe { .. } => Shape::Triples,
+    }
+}
+
+impl Waiting {
+    /// Whether the query is admitted now. If not, `waker` is called when it is.
+    fn is_over(&mut self, waker: &Waker, context: &QueryContext) -> Result<bool> {
+        context.check()?;
+        let accounts = context.accounts();
+        let admission = accounts.admission();
+        let admission = admission.ok_or(Error::Internal("a query that waits for nothing"))?;
+        let now_ns = context.settings().clock.now_ns();
+        let bytes = self.demand.grant_bytes;
+        let is_refused = |waited_ns: u64| Error::NotAdmitted {
+            requested_bytes: bytes,
+            waited_ns,
+            waiting: admission.waiting().saturating_sub(1),
+        };
+        let (ticket, since_ns) = match self.ticket.take() {
+            Some(place) => place,
+            None => {
+                let ticket = Ticket::new(admission, bytes, &context.settings().cancel);
+                (ticket.ok_or_else(|| is_refused(0))?, now_ns)
+            }
+        };
+        let waited_ns = now_ns.saturating_sub(since_ns);
+        let turn = ticket.poll(waker);
+        context.meters().set_waited(waited_ns);
+        match turn {
+            Turn::Admitted(admitted) => {
+                accounts.begin(admitted);
+                Ok(true)
+            }
+            Turn::Waiting if waited_ns < admission.wait_ns_max() => {
+                self.ticket = Some((ticket, since_ns));
+                context.wait();
+                Ok(false)
+            }
+            Turn::Waiting => Err(is_refused(waited_ns)),
+            Turn::Never => Err(Error::MemoryExceeded {
+                operator: "the operators of the plan",
+                requested_bytes: bytes,
+                limit_bytes: context.settings().memory.limit(),
+            }),
+        }
+    }
+}
+
+impl Running {
+    fn new(
+        plan: &QueryPlan,
+        demand: &Demand,
+        profile: &Arc<Profile>,
+        context: &Arc<QueryContext>,
+    ) -> Result<Self> {
+        let mut memory = context.memory("the operators of the plan");
+        memory.require(demand.operator_bytes)?;
+        context.meters().set_holders(demand.holders);
+        let mut builder = Builder {
+            context,
+            profile,
+            next_number: 0,
+            built: None,
+        };
+        let scope = Scope {
+            outer: None,
+            limited: matches!(plan.form, QueryForm::Ask),
+            unordered: true,
+            in_morsel: false,
+        };
+        let root = builder.build(&plan.root, scope, None)?;
+        Ok(Self {
+            root,
+            form: Form::new(plan, context)?,
+            _memory: memory,
+        })
+    }
+
+    fn advance(&mut self, context: &QueryContext) -> Result<Step> {
         let name = match &self.form {
             Form::Select(_) | Form::Ask => "the query",
             Form::Construct(_) => "construct",
             Form::Describe(_) => "describe",
         };
-        self.advance_form().map_err(|error| error.within(name))
+        self.advance_form(context)
+            .map_err(|error| error.within(name))
     }
 
-    fn advance_form(&mut self) -> Result<Step> {
-        let context = &*self.context;
+    fn advance_form(&mut self, context: &QueryContext) -> Result<Step> {
         match &mut self.form {
             Form::Select(mapping) => Ok(match self.root.next(context)? {
                 Step::Batch(batch) => Step::Batch(mapping.apply(batch)),
@@ -215,44 +322,27 @@ impl Execution {
     }
 }
 
-/// How many operators of a plan hold what they read.
-fn holders(plan: &Plan) -> usize {
-    let mut count = 0;
-    let mut plans = vec![plan];
-    while let Some(plan) = plans.pop() {
-        count += usize::from(matches!(
-            plan.operator,
-            Operator::HashJoin { .. }
-                | Operator::HashAggregate { .. }
-                | Operator::AggregateDifference { .. }
-                | Operator::Distinct(_)
-                | Operator::Sort { .. }
-                | Operator::TopK { .. }
-        ));
-        plans.extend(plan.inputs());
+impl Form {
+    fn new(plan: &QueryPlan, context: &Arc<QueryContext>) -> Result<Self> {
+        let columns = &plan.root.columns;
+        Ok(match &plan.form {
+            QueryForm::Select(variables) => Self::Select(Mapping::new(columns, variables)),
+            QueryForm::Ask => Self::Ask,
+            QueryForm::Construct(template) => {
+                Self::Construct(Box::new(Construct::new(template, columns, context)?))
+            }
+            QueryForm::Describe {
+                variables,
+                constants,
+            } => Self::Describe(Box::new(Describe::new(
+                variables,
+                constants,
+                columns,
+                &plan.default_graphs,
+                context,
+            )?)),
+        })
     }
-    count
-}
-
-/// About how much the operators of a plan take before they hold any rows.
-fn operator_bytes(plan: &Plan) -> u64 {
-    const OPERATOR_BYTES: usize = 1 << 10;
-    const COLUMN_BYTES: usize = 24;
-    let mut bytes = 0;
-    let mut open = vec![plan];
-    while let Some(plan) = open.pop() {
-        bytes += OPERATOR_BYTES;
-        // Others hand columns on as they come.
-        if let Operator::IndexNestedLoopJoin { .. }
-        | Operator::MergeJoin { .. }
-        | Operator::HashJoin { .. }
-        | Operator::Apply { .. } = plan.operator
-        {
-            bytes += plan.columns.len() * COLUMN_BYTES;
-        }
-        open.extend(plan.inputs());
-    }
-    bytes as u64
 }
 
 /// What wakes this thread from a [`nap`].

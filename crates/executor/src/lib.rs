@@ -5,10 +5,12 @@
 
 #![deny(unsafe_code)]
 
+pub mod admission;
 pub mod aggregate;
 pub mod batch;
 mod construct;
 pub mod context;
+mod demand;
 mod describe;
 pub mod error;
 pub mod execution;
@@ -25,6 +27,7 @@ pub mod service;
 pub mod spill;
 mod table;
 
+pub use admission::Admission;
 pub use batch::{BATCH_ROWS, Batch, Step};
 pub use context::{Clock, Computed, QueryContext, QuerySettings};
 pub use error::{Error, Result};

@@ -1,12 +1,16 @@
 //! Accounts of memory: what each operator holds, reserved from the budget that all queries share.
 //!
+//! A query that was admitted (`admission`) has a grant beside: bytes that were reserved before it began. What an
+//! operator must have comes out of it where the budget has no room; what an operator can do without does not.
+//!
 //! # Limits
 //! Reservations grow in steps of 64 KB, so that counting costs nothing per batch.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use stoa_storage::{MemoryBudget, Reservation};
 
+use crate::admission::{Admission, Admitted};
 use crate::error::{Error, Result};
 use crate::meters::Meters;
 
@@ -18,33 +22,102 @@ const STEP_BYTES: u64 = 64 * 1024;
 /// (`Error::within`).
 pub(crate) const UNNAMED: &str = "computed terms";
 
+/// What all accounts of one query share.
+pub(crate) struct Accounts {
+    budget: MemoryBudget,
+    meters: Arc<Meters>,
+    admission: Option<Arc<Admission>>,
+    /// Set once the query is admitted. Dropped after all that its accounts had reserved.
+    admitted: Mutex<Option<Admitted>>,
+}
+
 /// The memory that one operator holds. Given back when dropped.
 pub struct Memory {
     operator: &'static str,
-    budget: MemoryBudget,
-    meters: Arc<Meters>,
+    accounts: Arc<Accounts>,
     reservation: Option<Reservation>,
     reserved_bytes: u64,
+    /// How much of it comes out of the grant.
+    granted_bytes: u64,
     /// How many accounts share what one operator may hold.
-    sharers: u64,
+    sharers: u32,
+    /// Whether it draws on the grant.
+    draws: bool,
+}
+
+impl Accounts {
+    /// Those of a query that is not admitted yet, or without `admission` never is.
+    pub(crate) fn new(
+        budget: &MemoryBudget,
+        admission: Option<Arc<Admission>>,
+        meters: &Arc<Meters>,
+    ) -> Self {
+        Self {
+            budget: budget.clone(),
+            meters: Arc::clone(meters),
+            admission,
+            admitted: Mutex::new(None),
+        }
+    }
+
+    pub(crate) const fn admission(&self) -> Option<&Arc<Admission>> {
+        self.admission.as_ref()
+    }
+
+    /// The query begins.
+    pub(crate) fn begin(&self, admitted: Admitted) {
+        *self.admitted() = Some(admitted);
+    }
+
+    /// Gives back what is left of the grant.
+    pub(crate) fn end_grant(&self) {
+        if let Some(admitted) = &mut *self.admitted() {
+            admitted.end_grant();
+        }
+    }
+
+    fn admitted(&self) -> MutexGuard<'_, Option<Admitted>> {
+        // Nothing panics while it is held.
+        self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes bytes out of the grant.
+    fn draw(&self, bytes: u64) -> Option<Reservation> {
+        self.admitted().as_mut()?.draw(bytes)
+    }
+
+    /// Puts bytes back into the grant.
+    fn restore(&self, bytes: Reservation) {
+        if let Some(admitted) = &mut *self.admitted() {
+            admitted.restore(bytes);
+        }
+    }
 }
 
 impl Memory {
     /// An empty account of a query.
-    pub(crate) fn new(operator: &'static str, budget: &MemoryBudget, meters: &Arc<Meters>) -> Self {
+    pub(crate) fn new(operator: &'static str, accounts: &Arc<Accounts>) -> Self {
         Self {
             operator,
-            budget: budget.clone(),
-            meters: Arc::clone(meters),
+            accounts: Arc::clone(accounts),
             reservation: None,
             reserved_bytes: 0,
+            granted_bytes: 0,
             sharers: 1,
+            draws: true,
         }
+    }
+
+    /// One for what grows as long as rows come, which would leave nothing of the grant to others.
+    pub(crate) fn beside_the_grant(self) -> Self {
+        let mut one = self;
+        one.draws = false;
+        one
     }
 
     /// One of so many accounts, at least 1, of the same operator.
     pub(crate) fn among(self, sharers: usize) -> Self {
-        let sharers = u64::try_from(sharers).unwrap_or(u64::MAX);
+        let sharers = u32::try_from(sharers).unwrap_or(u32::MAX);
         // Neither field may be moved out of what gives memory back when it is dropped.
         let mut one = self;
         one.sharers = sharers.max(1);
@@ -52,35 +125,50 @@ impl Memory {
     }
 
     /// How many accounts share what one operator may hold.
-    pub(crate) const fn sharers(&self) -> u64 {
-        self.sharers
+    pub(crate) fn sharers(&self) -> u64 {
+        self.sharers.into()
     }
 
-    /// Makes sure that at least `bytes` are reserved in all. Called before or right after the
-    /// memory is taken; one batch may be taken before it is counted.
+    /// Makes sure that at least `bytes` are reserved in all, out of the grant where there is no other room. Called
+    /// before or right after the memory is taken; one batch may be taken before it is counted.
     ///
     /// # Errors
-    /// [`Error::MemoryExceeded`] if the budget has no room.
+    /// [`Error::MemoryExceeded`] if neither budget nor grant has room.
     pub fn require(&mut self, bytes: u64) -> Result<()> {
-        match self.try_require(bytes) {
+        match self.take(bytes) {
             true => Ok(()),
             false => Err(Error::MemoryExceeded {
                 operator: self.operator,
                 requested_bytes: self.step_to(bytes),
-                limit_bytes: self.budget.limit(),
+                limit_bytes: self.accounts.budget.limit(),
             }),
         }
     }
 
-    /// As [`require`](Self::require); whether the budget had room.
+    /// As [`require`](Self::require); whether there was room.
+    pub(crate) fn take(&mut self, bytes: u64) -> bool {
+        bytes <= self.reserved_bytes || self.grow(self.step_to(bytes), 0) || self.draw(bytes)
+    }
+
+    /// As [`require`](Self::require) for who can do with less: whether the budget had room, and nobody has more claim
+    /// to it.
     pub(crate) fn try_require(&mut self, bytes: u64) -> bool {
         if bytes <= self.reserved_bytes {
             return true;
         }
         let more = self.step_to(bytes);
-        let granted = match &mut self.reservation {
-            Some(reservation) => reservation.grow(more).is_ok(),
-            None => match self.budget.try_reserve(more) {
+        let Some(admission) = &self.accounts.admission else {
+            return self.grow(more, 0);
+        };
+        let held = self.accounts.meters.memory_bytes();
+        admission.may_hold(held.saturating_add(more)) && self.grow(more, admission.spare_bytes())
+    }
+
+    /// Reserves more where so many bytes are free beyond that.
+    fn grow(&mut self, more: u64, leave: u64) -> bool {
+        let grown = match &mut self.reservation {
+            Some(reservation) => reservation.grow_leaving(more, leave).is_ok(),
+            None => match self.accounts.budget.try_reserve_leaving(more, leave) {
                 Ok(reservation) => {
                     self.reservation = Some(reservation);
                     true
@@ -88,11 +176,28 @@ impl Memory {
                 Err(_) => false,
             },
         };
-        if granted {
+        if grown {
             self.reserved_bytes += more;
-            self.meters.add_memory(more);
+            self.accounts.meters.add_memory(more);
         }
-        granted
+        grown
+    }
+
+    /// Takes what is missing out of the grant.
+    fn draw(&mut self, bytes: u64) -> bool {
+        let more = bytes - self.reserved_bytes;
+        let drawn = self.draws.then(|| self.accounts.draw(more)).flatten();
+        let Some(drawn) = drawn else {
+            return false;
+        };
+        match &mut self.reservation {
+            Some(reservation) => reservation.join(drawn),
+            None => self.reservation = Some(drawn),
+        }
+        self.reserved_bytes += more;
+        self.granted_bytes += more;
+        self.accounts.meters.add_memory(more);
+        true
     }
 
     /// How many bytes more are reserved for `bytes` in all.
@@ -104,21 +209,35 @@ impl Memory {
 
     /// Gives back what goes beyond `bytes`.
     pub fn shrink_to(&mut self, bytes: u64) {
-        let kept = bytes.next_multiple_of(STEP_BYTES);
-        if let Some(reservation) = &mut self.reservation
-            && kept < self.reserved_bytes
-        {
-            reservation.shrink(self.reserved_bytes - kept);
-            self.meters.take_memory(self.reserved_bytes - kept);
-            self.reserved_bytes = kept;
-        }
+        self.keep(bytes.next_multiple_of(STEP_BYTES));
     }
 
     /// Gives everything back.
     pub fn release(&mut self) {
+        self.keep(0);
         self.reservation = None;
-        self.meters.take_memory(self.reserved_bytes);
-        self.reserved_bytes = 0;
+    }
+
+    /// Gives back what goes beyond `kept` bytes, at last what comes out of the grant.
+    fn keep(&mut self, kept: u64) {
+        let Some(reservation) = &mut self.reservation else {
+            return;
+        };
+        let freed = self.reserved_bytes.saturating_sub(kept);
+        if freed == 0 {
+            return;
+        }
+        let shared = freed.min(self.reserved_bytes - self.granted_bytes);
+        reservation.shrink(shared);
+        if freed > shared {
+            self.granted_bytes -= freed - shared;
+            self.accounts.restore(reservation.split(freed - shared));
+        }
+        self.reserved_bytes -= freed;
+        self.accounts.meters.take_memory(freed);
+        if let Some(admission) = &self.accounts.admission {
+            admission.freed();
+        }
     }
 
     /// How many bytes are reserved.
@@ -131,5 +250,69 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         self.release();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_be_comes_out_of_the_grant() {
+        let budget = MemoryBudget::new(16 << 20);
+        let admission = Arc::new(Admission::new(&budget, 0));
+        let accounts = Arc::new(Accounts::new(
+            &budget,
+            Some(Arc::clone(&admission)),
+            &Arc::default(),
+        ));
+        accounts.begin(admission.enter(1 << 20).unwrap());
+        assert_eq!(budget.used(), 1 << 20);
+        let rest = budget.try_reserve(15 << 20).unwrap();
+        let (mut one, mut other) = (
+            Memory::new("one", &accounts),
+            Memory::new("other", &accounts),
+        );
+        assert!(!one.try_require(1));
+        let mut third = Memory::new("third", &accounts).beside_the_grant();
+        assert!(third.require(1).is_err());
+        one.require(700_000).unwrap();
+        assert!(other.require(700_000).is_err());
+        one.shrink_to(1 << 17);
+        other.require(700_000).unwrap();
+        assert_eq!(
+            one.reserved_bytes() + other.reserved_bytes(),
+            700_000 + (1 << 17)
+        );
+
+        // The budget first, where it has room; it gets back what it gave.
+        drop(rest);
+        one.require(1 << 20).unwrap();
+        assert_eq!(one.granted_bytes, 1 << 17);
+        one.release();
+        other.release();
+        assert_eq!(budget.used(), 1 << 20);
+        other.require(1).unwrap();
+        accounts.end_grant();
+        assert_eq!(budget.used(), STEP_BYTES);
+        drop((one, other, third, accounts));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_need_not_be_leaves_some_to_others() {
+        let budget = MemoryBudget::new(16 << 20);
+        let admission = Arc::new(Admission::new(&budget, 0));
+        let accounts = Accounts::new(&budget, Some(admission), &Arc::default());
+        let accounts = Arc::new(accounts);
+        let (mut one, mut other) = (
+            Memory::new("one", &accounts),
+            Memory::new("other", &accounts),
+        );
+        assert!(!one.try_require(16 << 20));
+        assert!(one.try_require(15 << 20));
+        assert!(!other.try_require(1 << 16));
+        assert!(other.take(1 << 20));
+        assert!(!other.take(2 << 20));
     }
 }

@@ -1,4 +1,4 @@
-//! What one query takes while it runs: memory, temporary files, threads.
+//! What one query takes while it runs: memory, temporary files, threads, and how long it waited before.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,6 +11,7 @@ pub struct Meters {
     helpers: AtomicU64,
     helpers_peak: AtomicU64,
     holders: AtomicU64,
+    waited_ns: AtomicU64,
 }
 
 impl Meters {
@@ -36,6 +37,17 @@ impl Meters {
     #[must_use]
     pub fn threads_peak(&self) -> u64 {
         1 + self.helpers_peak.load(Ordering::Relaxed)
+    }
+
+    /// How long the query has waited for its turn, in nanoseconds.
+    #[must_use]
+    pub fn waited_ns(&self) -> u64 {
+        self.waited_ns.load(Ordering::Relaxed)
+    }
+
+    /// It has waited so long.
+    pub(crate) fn set_waited(&self, waited_ns: u64) {
+        self.waited_ns.store(waited_ns, Ordering::Relaxed);
     }
 
     /// How many operators of the plan hold rows or groups.

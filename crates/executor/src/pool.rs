@@ -570,15 +570,17 @@ impl<T: Task> Job<T> {
         Some(self)
     }
 
-    fn end(mut self, outcome: Result<(), T::Error>) -> After<T> {
-        let mut state = lock(&self.stream.state);
-        if outcome.is_ok() && !self.out.is_empty() {
-            let chunk = std::mem::take(&mut self.out);
-            state.bytes += chunk.len();
-            state.chunks.push_back(chunk);
+    fn end(self, outcome: Result<(), T::Error>) -> After<T> {
+        let Self { task, stream, out } = self;
+        // Who sees the end finds free what the task held.
+        drop(task);
+        let mut state = lock(&stream.state);
+        if outcome.is_ok() && !out.is_empty() {
+            state.bytes += out.len();
+            state.chunks.push_back(out);
         }
         state.outcome = Some(outcome);
-        self.stream.wake(state);
+        stream.wake(state);
         After::Ended
     }
 }

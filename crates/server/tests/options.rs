@@ -92,6 +92,7 @@ const SHOWN: [(&str, &[&str]); 13] = [
             "--head-timeout",
             "--io",
             "--memory",
+            "--memory-wait",
             "--retain",
             "--threads",
             "--timeout",

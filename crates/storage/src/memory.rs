@@ -81,8 +81,17 @@ impl MemoryBudget {
 
     /// Reserves `bytes`, taking them from caches if need be.
     pub fn try_reserve(&self, bytes: u64) -> Result<Reservation, BudgetExceeded> {
+        self.try_reserve_leaving(bytes, 0)
+    }
+
+    /// As [`try_reserve`](Self::try_reserve), where so many bytes must be free beyond these.
+    pub fn try_reserve_leaving(
+        &self,
+        bytes: u64,
+        leave: u64,
+    ) -> Result<Reservation, BudgetExceeded> {
         let mut reservation = self.nothing();
-        reservation.grow(bytes)?;
+        reservation.grow_leaving(bytes, leave)?;
         Ok(reservation)
     }
 
@@ -128,7 +137,7 @@ impl MemoryBudget {
 
     /// Takes `bytes` if they are free.
     pub(crate) fn try_charge(&self, bytes: u64) -> Option<Charge> {
-        self.take(bytes).then(|| Charge {
+        self.take(bytes, 0).then(|| Charge {
             budget: self.clone(),
             bytes,
         })
@@ -144,13 +153,13 @@ impl MemoryBudget {
         }
     }
 
-    fn take(&self, bytes: u64) -> bool {
+    fn take(&self, bytes: u64, leave: u64) -> bool {
         let taken = self
             .inner
             .used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
                 used.checked_add(bytes)
-                    .filter(|sum| *sum <= self.inner.limit)
+                    .filter(|sum| sum.saturating_add(leave) <= self.inner.limit)
             });
         match taken {
             Ok(before) => {
@@ -161,8 +170,8 @@ impl MemoryBudget {
         }
     }
 
-    fn take_or_reclaim(&self, bytes: u64) -> Result<(), BudgetExceeded> {
-        if self.take(bytes) {
+    fn take_or_reclaim(&self, bytes: u64, leave: u64) -> Result<(), BudgetExceeded> {
+        if self.take(bytes, leave) {
             return Ok(());
         }
         let reclaimers: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
@@ -171,6 +180,7 @@ impl MemoryBudget {
             let missing = self
                 .used()
                 .saturating_add(bytes)
+                .saturating_add(leave)
                 .saturating_sub(self.inner.limit);
             let mut given = 0;
             for reclaimer in &reclaimers {
@@ -178,7 +188,7 @@ impl MemoryBudget {
                     given += reclaimer.reclaim(missing - given);
                 }
             }
-            if self.take(bytes) {
+            if self.take(bytes, leave) {
                 return Ok(());
             }
             if given == 0 {
@@ -237,9 +247,24 @@ pub struct Reservation {
 impl Reservation {
     /// Reserves `bytes` more; on an error the reservation stays as it was.
     pub fn grow(&mut self, bytes: u64) -> Result<(), BudgetExceeded> {
-        self.charge.budget.take_or_reclaim(bytes)?;
+        self.grow_leaving(bytes, 0)
+    }
+
+    /// As [`grow`](Self::grow), where so many bytes must be free beyond these.
+    pub fn grow_leaving(&mut self, bytes: u64, leave: u64) -> Result<(), BudgetExceeded> {
+        self.charge.budget.take_or_reclaim(bytes, leave)?;
         self.charge.bytes += bytes;
         Ok(())
+    }
+
+    /// Takes `bytes` out, at most all, as a reservation of their own.
+    #[must_use]
+    pub fn split(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.charge.bytes);
+        self.charge.bytes -= bytes;
+        let mut other = self.charge.budget.nothing();
+        other.charge.bytes = bytes;
+        other
     }
 
     /// Takes over what another reservation of the same budget holds.

@@ -26,6 +26,8 @@ pub struct Analysis {
     pub memory_peak_bytes: u64,
     /// How many bytes operators put into temporary files.
     pub spilled_bytes: u64,
+    /// How long the query waited for memory that others held before it began.
+    pub waited: Duration,
     /// How many threads were at work at one time at most.
     pub threads: u64,
 }
@@ -39,8 +41,8 @@ impl Analysis {
 
     /// An object with `form`, `operators` in the order of the text, each with its `depth` and the
     /// `operator` as it is printed, `estimated_rows`, `sorted_by`, and if the query was timed `rows`, `rows_in`,
-    /// `calls`, `ms` and `spilled_bytes`; and then `planning_ms`, `running_ms`, `rows_read`, `memory_peak_bytes`,
-    /// `spilled_bytes` and `threads`.
+    /// `calls`, `ms` and `spilled_bytes`; and then `planning_ms`, `waited_ms`, `running_ms`, `rows_read`,
+    /// `memory_peak_bytes`, `spilled_bytes` and `threads`.
     #[must_use]
     pub fn to_json(&self) -> String {
         let operators = self.plan.operators.iter().enumerate();
@@ -67,6 +69,7 @@ impl Analysis {
         if self.operators.is_some() {
             let planning = milliseconds(self.planning);
             whole.insert("planning_ms".to_owned(), planning.into());
+            whole.insert("waited_ms".to_owned(), milliseconds(self.waited).into());
             let running = milliseconds(self.running);
             whole.insert("running_ms".to_owned(), running.into());
             whole.insert("rows_read".to_owned(), self.rows_read.into());
@@ -108,7 +111,11 @@ impl fmt::Display for Analysis {
             self.threads,
             self.memory_peak_bytes,
             self.spilled_bytes
-        )
+        )?;
+        match self.waited {
+            Duration::ZERO => Ok(()),
+            waited => writeln!(f, "waited {:.3} ms for memory", milliseconds(waited)),
+        }
     }
 }
 

@@ -109,7 +109,7 @@ impl Answer {
         self.write(step, out)
     }
 
-    /// As [`Answer::step`], but never waits for other endpoints: asleep if there is nothing to do
+    /// As [`Answer::step`], but never waits: asleep if there is nothing to do
     /// before `waker` is called.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Answer {
             return self.poll_ahead(out, waker);
         }
         Ok(match self.query.poll(waker)? {
-            Poll::Pending => Progress::Asleep(self.query.deadline_ns()),
+            Poll::Pending => Progress::Asleep(self.query.wake_ns()),
             Poll::Ready(step) => match self.write(step, out)? {
                 true => Progress::More,
                 false => Progress::Done,
@@ -141,7 +141,7 @@ impl Answer {
                 }
                 Ok(Progress::More)
             }
-            Next::Wait => Ok(Progress::Asleep(self.query.deadline_ns())),
+            Next::Wait => Ok(Progress::Asleep(self.query.wake_ns())),
             Next::Empty => {
                 if let Writer::Solutions(writer) = &mut self.writer {
                     writer.add_rows(ahead.rows() - self.rows);
@@ -154,7 +154,7 @@ impl Answer {
                 // What waits is written meanwhile.
                 Poll::Pending => match ahead.write_one(waker) {
                     true => Ok(Progress::More),
-                    false => Ok(Progress::Asleep(self.query.deadline_ns())),
+                    false => Ok(Progress::Asleep(self.query.wake_ns())),
                 },
                 Poll::Ready(Step::Yield) => Ok(Progress::More),
                 Poll::Ready(Step::Batch(batch)) => {

@@ -76,7 +76,7 @@ pub(crate) fn select(query: &str) -> Vec<Vec<String>> {
         .unwrap_or_else(|error| panic!("{query}: {error}"));
     let plan = stoa_planner::plan(&parsed, &PlannerOptions::default(), &Nothing).unwrap();
     let context = context();
-    let mut execution = Execution::new(&plan, Arc::clone(&context)).unwrap();
+    let mut execution = Execution::new(&plan.into(), Arc::clone(&context)).unwrap();
     let mut solutions = Vec::new();
     loop {
         match execution.next().unwrap() {

@@ -166,7 +166,7 @@ impl Apply {
         if left.is_empty() && self.input_done {
             return Ok(Step::Done);
         }
-        if left.rows < self.rows && !self.input_done {
+        if left.rows < self.rows && !self.input_done && self.may_grow(&left, context) {
             self.state = State::Collecting(left);
             return Ok(Step::Yield);
         }
@@ -174,6 +174,12 @@ impl Apply {
         let run = self.start(left, context)?;
         self.state = State::Running(Box::new(run));
         Ok(Step::Yield)
+    }
+
+    /// Whether there is room for another batch beside what was collected.
+    fn may_grow(&mut self, left: &Batch, context: &QueryContext) -> bool {
+        let batch = left.columns.len() * context.batch_rows() * size_of::<stoa_terms::TermId>();
+        left.is_empty() || self.memory.try_require(3 * (left.bytes() + batch as u64))
     }
 
     /// Numbers the bindings of a batch and builds the inner plan for them.

@@ -347,7 +347,7 @@ impl Groups {
         if self.aside.is_some() || context.settings().spill.is_none() {
             return self.memory.require(bytes.saturating_sub(self.unreserved));
         }
-        if !self.memory.try_require(bytes) {
+        if !self.memory.take(bytes) {
             self.unreserved = bytes.saturating_sub(self.memory.reserved_bytes());
             self.aside = Some(self.partitions(context)?);
         }

@@ -180,11 +180,17 @@ impl IndexNestedLoopJoin {
         if left.is_empty() && self.input_done {
             return Ok(Step::Done);
         }
-        if left.rows < self.sizer.rows && !self.input_done {
+        if left.rows < self.sizer.rows && !self.input_done && self.may_grow(&left, context) {
             self.state = State::Collecting(left);
             return Ok(Step::Yield);
         }
         self.start(left, context)
+    }
+
+    /// Whether there is room for another batch beside what was collected.
+    fn may_grow(&mut self, left: &Batch, context: &QueryContext) -> bool {
+        let batch = left.columns.len() * context.batch_rows() * size_of::<TermId>();
+        left.is_empty() || self.memory.try_require(2 * (left.bytes() + batch as u64))
     }
 
     /// Goes over to the dense order of a predicate once many keys have come.

@@ -292,7 +292,7 @@ impl PathSearch {
         if left.is_empty() && self.input_done {
             return Ok(Step::Done);
         }
-        if left.rows < self.rows && !self.input_done {
+        if left.rows < self.rows && !self.input_done && self.may_grow(&left, context) {
             self.state = State::Collecting(left);
             return Ok(Step::Yield);
         }
@@ -306,6 +306,12 @@ impl PathSearch {
             emitter: Emitter::default(),
         }));
         Ok(Step::Yield)
+    }
+
+    /// Whether there is room for another batch beside what was collected.
+    fn may_grow(&mut self, left: &Batch, context: &QueryContext) -> bool {
+        let batch = left.columns.len() * context.batch_rows() * size_of::<stoa_terms::TermId>();
+        left.is_empty() || self.memory.try_require(8 * (left.bytes() + batch as u64))
     }
 
     /// Searches for a while; says whether the batch is done.

@@ -498,6 +498,9 @@ pub(super) struct Serve {
     /// Threads that run queries; by default one for each core
     #[arg(long, value_name = "N", env = "STOA_THREADS", value_parser = parse_threads)]
     pub(super) threads: Option<usize>,
+    /// Let a query that has to hold much wait so long for memory that others have; then it gets 503
+    #[arg(long, value_name = "TIME", env = "STOA_MEMORY_WAIT", value_parser = parse_duration, default_value = "30s")]
+    pub(super) memory_wait: Duration,
     /// Cut off a client that takes nothing of its answer for this time
     #[arg(long, value_name = "TIME", env = "STOA_CLIENT_TIMEOUT", value_parser = parse_duration, default_value = "60s")]
     pub(super) client_timeout: Duration,

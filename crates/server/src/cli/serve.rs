@@ -41,6 +41,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         memory_bytes: Some(reservable(memory)?),
         threads: arguments.threads,
         durability: arguments.durability,
+        memory_wait: Some(arguments.memory_wait),
         fetch: arguments
             .limits
             .fetch()

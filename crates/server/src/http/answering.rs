@@ -219,7 +219,7 @@ impl AnswerTask {
                         });
                     }
                     Poll::Ready(_) => (),
-                    Poll::Pending => return Ok(TaskProgress::Asleep(query.deadline_ns())),
+                    Poll::Pending => return Ok(TaskProgress::Asleep(query.wake_ns())),
                 }
                 Ok(TaskProgress::More)
             }
@@ -481,6 +481,7 @@ impl Drop for AnswerBody {
 
 impl From<Error> for Problem {
     fn from(error: Error) -> Self {
+        const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
         let detail = detail(&error);
         match &error {
             Error::Syntax(syntax) => {
@@ -531,12 +532,9 @@ impl From<Error> for Problem {
             Error::NoSuchGraph { .. } => Self::new(StatusCode::NOT_FOUND, "no-such-graph", detail),
             Error::GraphExists { .. } => Self::new(StatusCode::CONFLICT, "graph-exists", detail),
             Error::Timeout => Self::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", detail),
-            Error::MemoryExceeded { .. } => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "memory", detail)
-            }
-            Error::TemporarySpace { .. } => {
-                Self::new(StatusCode::SERVICE_UNAVAILABLE, "temporary-space", detail)
-            }
+            Error::MemoryExceeded { .. } => Self::new(BUSY, "memory", detail),
+            Error::NotAdmitted { .. } => Self::new(BUSY, "memory-wait", detail),
+            Error::TemporarySpace { .. } => Self::new(BUSY, "temporary-space", detail),
             Error::Cancelled => Self::new(StatusCode::SERVICE_UNAVAILABLE, "cancelled", detail),
             Error::Conflict { .. } => Self::new(StatusCode::CONFLICT, "conflict", detail),
             Error::SnapshotExpired { .. } => {

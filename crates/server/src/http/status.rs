@@ -1,5 +1,5 @@
 //! `/status`: for each database its last commit, what is not in a checkpoint, the log, and what is kept for
-//! readers of earlier commits; and the queries and updates that are running, which `DELETE` ends.
+//! readers of earlier commits; and the queries and updates that are running or wait for memory, which `DELETE` ends.
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -20,10 +20,14 @@ pub(super) fn status(databases: &Databases, may_write: bool) -> String {
         .chain(named)
         .map(|(address, database)| of_database(&address, database))
         .collect();
+    let waiting = databases.runtime().map_or(0, Runtime::queries_waiting);
     let running = databases.runtime().map(Runtime::queries);
     let running = running.unwrap_or_default().into_iter();
     let running: Vec<Value> = running.map(|query| of_query(query, may_write)).collect();
-    format!("{}\n", json!({ "databases": all, "queries": running }))
+    format!(
+        "{}\n",
+        json!({ "databases": all, "queries": running, "waiting": waiting })
+    )
 }
 
 /// Ends a query or an update, by the number that `/status` gives it.
@@ -49,6 +53,7 @@ fn of_query(query: RunningQuery, may_write: bool) -> Value {
     json!({
         "id": query.id,
         "kind": kind,
+        "state": if query.is_waiting { "waiting" } else { "running" },
         "text": text,
         "seconds": query.running.as_secs_f64(),
         "rowsRead": taken.map(|taken| taken.rows_read),

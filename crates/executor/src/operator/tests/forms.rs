@@ -115,7 +115,8 @@ fn construct(
         ..query(root)
     };
     let context = context_on(snapshot, batch_rows);
-    let mut execution = crate::Execution::new(&query, std::sync::Arc::clone(&context)).unwrap();
+    let mut execution =
+        crate::Execution::new(&query.into(), std::sync::Arc::clone(&context)).unwrap();
     let mut triples = Vec::new();
     loop {
         match execution.next().unwrap() {

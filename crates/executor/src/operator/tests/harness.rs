@@ -141,7 +141,7 @@ pub(super) fn try_run(
     context: Arc<QueryContext>,
 ) -> Result<(Vec<Row>, Vec<OperatorProfile>), Error> {
     let batch_rows = context.batch_rows();
-    let mut execution = Execution::new(plan, context)?;
+    let mut execution = Execution::new(&plan.clone().into(), context)?;
     let mut rows = Vec::new();
     loop {
         match execution.next()? {

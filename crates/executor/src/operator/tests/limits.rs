@@ -18,7 +18,7 @@ fn a_cancelled_query_ends_at_the_next_batch() {
     let settings = settings(3, 1 << 30);
     let cancel = std::sync::Arc::clone(&settings.cancel);
     let plan = query(values(&[0], &numbers(100)));
-    let mut execution = Execution::new(&plan, context(settings)).unwrap();
+    let mut execution = Execution::new(&plan.into(), context(settings)).unwrap();
     assert!(matches!(execution.next(), Ok(Step::Batch(_))));
     cancel.store(true, Ordering::Relaxed);
     assert!(matches!(execution.next(), Err(Error::Cancelled)));

@@ -1,5 +1,6 @@
 //! Operators against naive models, on random rows, with batches of 1, 3 and 1,024 rows.
 
+mod admission;
 mod difference;
 mod forms;
 mod harness;

@@ -272,7 +272,7 @@ fn helpers_do_their_part() {
     settings.parallel_rows_min = 0;
     settings.helpers = Some(helpers);
     let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
-    let mut execution = Execution::new(&query(grouped.clone()), context).unwrap();
+    let mut execution = Execution::new(&query(grouped.clone()).into(), context).unwrap();
     // Only as far as to the offer: nobody but helpers reads what comes then.
     let rows_read = |execution: &Execution| execution.profile()[1].rows_out;
     while rows_read(&execution) == 0 {
@@ -329,7 +329,7 @@ fn a_query_that_is_dropped_lets_its_helpers_go() {
     settings.helpers = Some(Arc::clone(&helpers));
     let memory = settings.memory.clone();
     let context = Arc::new(QueryContext::new(snapshot, settings));
-    let mut execution = Execution::new(&query(grouped), context).unwrap();
+    let mut execution = Execution::new(&query(grouped).into(), context).unwrap();
     while execution.profile()[1].rows_out == 0 {
         execution.next().unwrap();
     }
@@ -413,7 +413,7 @@ fn helpers_wait_for_a_slow_reader() {
     let filtered = query(plan(filter, &[0, 1]));
     let helpers = Arc::new(Helpers::new(2));
     let context = context_of(&snapshot, 64, Some(&helpers));
-    let mut execution = Execution::new(&filtered, context).unwrap();
+    let mut execution = Execution::new(&filtered.into(), context).unwrap();
     let mut rows = 0;
     let mut take = |execution: &mut Execution| match execution.next().unwrap() {
         Step::Batch(batch) => {

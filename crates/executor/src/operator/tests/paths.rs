@@ -435,7 +435,7 @@ fn memory_is_reserved_and_cancellation_seen() {
     let cancel = Arc::clone(&settings.cancel);
     let memory = settings.memory.clone();
     let context = Arc::new(QueryContext::new(snapshot, settings));
-    let mut execution = Execution::new(&plan, context).unwrap();
+    let mut execution = Execution::new(&plan.into(), context).unwrap();
     while !matches!(execution.next().unwrap(), Step::Batch(_)) {}
     cancel.store(true, Ordering::Relaxed);
     assert!(matches!(execution.next(), Err(Error::Cancelled)));

@@ -28,7 +28,7 @@ fn input(columns: [u32; 2], distinct: i64) -> Plan {
     values(&columns, &rows)
 }
 
-fn key(variable: u32, descending: bool) -> SortKey {
+pub(super) fn key(variable: u32, descending: bool) -> SortKey {
     SortKey {
         expression: Expression::Variable(Variable(variable)),
         descending,
@@ -68,7 +68,7 @@ fn in_order(root: Plan) -> Plan {
 }
 
 /// What goes to disk, with its name and whether the order of its output is given.
-fn cases() -> Vec<(&'static str, bool, Plan)> {
+pub(super) fn cases() -> Vec<(&'static str, bool, Plan)> {
     let sort = |limit: Option<u64>| {
         let input = Box::new(input([0, 1], ROWS));
         let keys = vec![key(1, true), key(0, false)];
