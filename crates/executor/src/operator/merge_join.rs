@@ -1,7 +1,8 @@
 //! Merge join of two inputs that are sorted by the join variable.
 //!
-//! The right rows of one key, the group, are held while the left rows of that key pass by. Keys
-//! without a partner are skipped by binary search within batches.
+//! Keys whose right rows lie within the batch at hand, as is the rule, are paired as they stand. The right rows of
+//! another key, the group, are held while the left rows of that key pass by. Keys without a partner are skipped by binary
+//! search within batches.
 //!
 //! Input order: both sides sorted by the key, ascending by id, never unbound (debug-asserted).
 //! Output order: that of the left side; partners in the order of the right side. Further shared
@@ -11,6 +12,7 @@
 //! One group is held and reserved, and before it the partners of at most one batch of output. One call compares
 //! at most [`COMPARED_MAX`] pairs, so that a query whose groups are large can be ended.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use stoa_planner::physical::{Operator as PlanOperator, Plan};
@@ -37,6 +39,8 @@ struct MergeJoin {
     /// Which row of the group the current left row comes to next.
     next_partner: usize,
     pairs: Vec<Pair>,
+    /// Whether the right rows of the pairs are those of the batch at hand, and not of the group.
+    is_direct: bool,
 }
 
 /// A place in a sorted input.
@@ -95,6 +99,7 @@ pub(super) fn build(
         compared,
         next_partner: 0,
         pairs: Vec::new(),
+        is_direct: false,
     }))
 }
 
@@ -107,6 +112,14 @@ impl Operator for MergeJoin {
                     Refill::Yield => return Ok(Step::Yield),
                     Refill::Done => return Ok(Step::Done),
                 }
+            }
+            // The pairs of a group that is done go out, so that the next ones can point to the batch at hand.
+            let is_done = !self.pairs.is_empty() && self.left.current() != Some(self.group.key);
+            if is_done && self.compared.is_empty() && self.group.complete {
+                return self.give(Step::Yield, context);
+            }
+            if self.pair_directly(context.batch_rows()) && !self.pairs.is_empty() {
+                return self.give(Step::Yield, context);
             }
             let Some(key) = self.left.current() else {
                 continue;
@@ -137,6 +150,49 @@ impl Operator for MergeJoin {
 }
 
 impl MergeJoin {
+    /// Pairs rows of both batches at hand, as long as the right rows of a key end within theirs, up to about `rows_max`
+    /// pairs. False if it did nothing, since a group is at work.
+    fn pair_directly(&mut self, rows_max: usize) -> bool {
+        let is_new = self.left.current() != Some(self.group.key) && self.group.complete;
+        if !self.compared.is_empty() || !is_new {
+            return false;
+        }
+        let (left, right) = (self.left.keys(), self.right.keys());
+        let (mut l, mut r) = (self.left.row, self.right.row);
+        let (drops, ends) = (self.combiner.drops_unmatched(), self.combiner.needs_end());
+        while let (Some(key), Some(other)) = (left.get(l), right.get(r)) {
+            if self.pairs.len() >= rows_max {
+                break;
+            }
+            match key.cmp(other) {
+                Ordering::Less if drops => l += gallop(left, l, |id| id < *other),
+                Ordering::Less => {
+                    self.pairs.push((row_number(l), END));
+                    l += 1;
+                }
+                Ordering::Greater => r += gallop(right, r, |id| id < *key),
+                Ordering::Equal => {
+                    let partners = gallop(right, r, |id| id <= *key);
+                    // What may go on in the next batch, or is more than one batch of output, is left to the group.
+                    if r + partners == right.len() || partners > rows_max - self.pairs.len() {
+                        break;
+                    }
+                    let pairs =
+                        (r..r + partners).map(|partner| (row_number(l), row_number(partner)));
+                    self.pairs.extend(pairs);
+                    if ends {
+                        self.pairs.push((row_number(l), END));
+                    }
+                    l += 1;
+                }
+            }
+        }
+        let has_moved = l > self.left.row || r > self.right.row;
+        (self.left.row, self.right.row) = (l, r);
+        self.is_direct = !self.pairs.is_empty();
+        has_moved
+    }
+
     /// Collects the right rows of `key`; false if the right side has nothing yet.
     fn gather_group(&mut self, key: TermId, context: &QueryContext) -> Result<bool> {
         if self.group.key != key {
@@ -215,16 +271,43 @@ impl MergeJoin {
         if self.pairs.is_empty() {
             return Ok(otherwise);
         }
-        let right = self.group.rows.slices();
+        let right = match self.is_direct {
+            true => self.right.batch.columns.iter().map(Vec::as_slice).collect(),
+            false => self.group.rows.slices(),
+        };
         let batch = self
             .combiner
             .combine(&self.left.batch, &right, &self.pairs, context)?;
         self.pairs.clear();
+        self.is_direct = false;
         Ok(match batch.is_empty() {
             true => Step::Yield,
             false => Step::Batch(batch),
         })
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "batches have fewer rows than 2^32"
+)]
+const fn row_number(row: usize) -> u32 {
+    row as u32
+}
+
+/// How many keys from `start` on, at least the first, are `before`, by steps that double.
+fn gallop(keys: &[TermId], start: usize, before: impl Fn(TermId) -> bool) -> usize {
+    let rest = keys.get(start..).unwrap_or_default();
+    let mut step = 1;
+    while rest.get(step).is_some_and(|id| before(*id)) {
+        step *= 2;
+    }
+    let reach = rest.get(..step.min(rest.len())).unwrap_or_default();
+    let near = reach.partition_point(|id| before(*id));
+    if near < reach.len() || reach.len() == rest.len() {
+        return near;
+    }
+    rest.partition_point(|id| before(*id))
 }
 
 enum Refill {
@@ -247,6 +330,12 @@ impl Cursor {
 
     const fn at_end(&self) -> bool {
         self.row >= self.batch.rows
+    }
+
+    /// The keys of the batch.
+    fn keys(&self) -> &[TermId] {
+        let keys = self.batch.columns.get(self.key);
+        keys.map_or(&[][..], Vec::as_slice)
     }
 
     /// The key of the current row.
@@ -293,22 +382,7 @@ impl Cursor {
 
     /// Gallops over rows whose keys are `before`.
     fn skip(&mut self, before: impl Fn(TermId) -> bool) {
-        let rest = self
-            .batch
-            .columns
-            .get(self.key)
-            .map_or(&[][..], |keys| keys.get(self.row..).unwrap_or_default());
-        let mut step = 1;
-        while rest.get(step).is_some_and(|id| before(*id)) {
-            step *= 2;
-        }
-        let reach = rest.get(..step.min(rest.len())).unwrap_or_default();
-        let near = reach.partition_point(|id| before(*id));
-        self.row += if near < reach.len() {
-            near
-        } else {
-            rest.partition_point(|id| before(*id))
-        };
+        self.row += gallop(self.keys(), self.row, before);
     }
 
     fn stop(&mut self) {
