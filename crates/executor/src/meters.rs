@@ -73,12 +73,12 @@ impl Meters {
     }
 
     /// A helper begins.
-    pub(crate) fn add_helper(&self) {
+    pub fn add_helper(&self) {
         add(&self.helpers, &self.helpers_peak, 1);
     }
 
     /// A helper ends.
-    pub(crate) fn take_helper(&self) {
+    pub fn take_helper(&self) {
         self.helpers.fetch_sub(1, Ordering::Relaxed);
     }
 }

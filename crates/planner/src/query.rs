@@ -67,7 +67,7 @@ pub fn plan(
         }
     };
     if options.optimize {
-        imply_joins(Builder { optimize: true }, &mut root);
+        imply_joins(Builder::plain(true), &mut root);
         narrow_graphs(&mut root, &cache)?;
     }
     let mut lowering = Lowering::new(&cache, options, logical.names);

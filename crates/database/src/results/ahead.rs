@@ -8,7 +8,8 @@
 //! waker, which the next piece that is ready calls. When the answer is dropped, helpers end after the piece they are at.
 //!
 //! # Limits
-//! Two pieces a thread are held, and what they take is reserved; where there is no room, one.
+//! Two pieces a thread are held, and two in all before the first is out. What is written is reserved, and for what is not yet
+//! as much as the last piece took, for its texts once more; where there is no room, there is one piece.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,9 +45,9 @@ pub(super) struct Ahead {
     helpers: Arc<Helpers>,
     /// Rows of the answer before the next piece.
     rows: u64,
-    /// For the pieces: as many bytes for each as the largest one took.
     memory: Memory,
-    largest: usize,
+    /// What a piece is expected to take, by the last one that came out; 0 before the first.
+    expected: usize,
 }
 
 struct Work {
@@ -111,7 +112,7 @@ impl Ahead {
             helpers,
             rows,
             memory: context.memory("answer"),
-            largest: PIECE_BYTES,
+            expected: 0,
         })
     }
 
@@ -144,16 +145,20 @@ impl Ahead {
             && let Some(Piece::Written(written)) = queue.pieces.pop_front()
         {
             queue.first += 1;
-            drop(queue);
             let bytes = written?;
-            self.largest = self.largest.max(bytes.capacity());
+            self.expected = (2 * bytes.capacity()).max(PIECE_BYTES);
+            let held = queue.bytes(self.expected);
+            drop(queue);
+            self.memory.shrink_to(held as u64);
             return Ok(Next::Bytes(bytes));
         }
-        let (pieces, most) = (
-            queue.pieces.len(),
-            PIECES_PER_THREAD * (1 + self.helpers.threads()),
-        );
-        let wanted = (pieces + 1) * self.largest;
+        let pieces = queue.pieces.len();
+        let most = match self.expected {
+            0 => 2,
+            _ => PIECES_PER_THREAD * (1 + self.helpers.threads()),
+        };
+        let expected = self.expected.max(PIECE_BYTES);
+        let wanted = queue.bytes(expected) + expected;
         if more && (pieces == 0 || pieces < most && self.memory.require(wanted as u64).is_ok()) {
             return Ok(Next::Room);
         }
@@ -167,6 +172,17 @@ impl Ahead {
         }
         queue.waker = Some(waker.clone());
         Ok(Next::Wait)
+    }
+
+    /// Writes the batch that comes next on this thread, unless somebody does.
+    pub(super) fn write_first(&self) {
+        let mut queue = self.work.queue();
+        if let Some(Piece::Batch(..)) = queue.pieces.front()
+            && let Some((number, batch, before)) = queue.take()
+        {
+            drop(queue);
+            self.work.write(number, &batch, before);
+        }
     }
 
     /// Writes a batch that waits on this thread. False if there is nothing to do before the waker is called.
@@ -196,6 +212,15 @@ impl Drop for Ahead {
 }
 
 impl Queue {
+    /// What the pieces take, with so much for each that is not written.
+    fn bytes(&self, expected: usize) -> usize {
+        let bytes = |piece: &Piece| match piece {
+            Piece::Written(written) => written.as_ref().map_or(0, Vec::capacity),
+            Piece::Batch(..) | Piece::Taken => expected,
+        };
+        self.pieces.iter().map(bytes).sum()
+    }
+
     /// The first batch that nobody writes, with its number.
     fn take(&mut self) -> Option<(u64, Batch, u64)> {
         let mut pieces = (self.first..).zip(&mut self.pieces);
@@ -262,7 +287,10 @@ impl Pieces for Work {
             return false;
         };
         drop(queue);
+        let meters = self.context.meters();
+        meters.add_helper();
         self.write(number, &batch, before);
+        meters.take_helper();
         true
     }
 }

@@ -33,6 +33,8 @@ pub struct Answer {
     is_alone: bool,
     /// The query has given all of its batches.
     is_over: bool,
+    /// Why it ended; told once what came before is out.
+    failed: Option<Error>,
 }
 
 enum Writer {
@@ -83,6 +85,7 @@ impl Answer {
             ahead: None,
             is_alone: false,
             is_over: false,
+            failed: None,
         })
     }
 
@@ -132,6 +135,9 @@ impl Answer {
         let Some(ahead) = &mut self.ahead else {
             return Ok(Progress::More);
         };
+        if self.is_over && self.failed.is_none() {
+            self.query.context().check()?;
+        }
         match ahead.next(!self.is_over, waker)? {
             Next::Bytes(bytes) => {
                 // What was written for nobody else need not be copied.
@@ -139,34 +145,40 @@ impl Answer {
                     true => *out = bytes,
                     false => out.extend_from_slice(&bytes),
                 }
-                Ok(Progress::More)
             }
-            Next::Wait => Ok(Progress::Asleep(self.query.wake_ns())),
+            Next::Wait => {
+                self.query.context().check()?;
+                return Ok(Progress::Asleep(self.query.wake_ns()));
+            }
             Next::Empty => {
                 if let Writer::Solutions(writer) = &mut self.writer {
                     writer.add_rows(ahead.rows() - self.rows);
                 }
                 self.ahead = None;
-                self.write(Step::Done, out)?;
-                Ok(Progress::Done)
-            }
-            Next::Room => match self.query.poll(waker)? {
-                // What waits is written meanwhile.
-                Poll::Pending => match ahead.write_one(waker) {
-                    true => Ok(Progress::More),
-                    false => Ok(Progress::Asleep(self.query.wake_ns())),
-                },
-                Poll::Ready(Step::Yield) => Ok(Progress::More),
-                Poll::Ready(Step::Batch(batch)) => {
-                    ahead.push(batch);
-                    Ok(Progress::More)
+                if let Some(error) = self.failed.take() {
+                    return Err(error);
                 }
-                Poll::Ready(Step::Done) => {
+                self.write(Step::Done, out)?;
+                return Ok(Progress::Done);
+            }
+            Next::Room => match self.query.poll(waker) {
+                // What waits is written meanwhile.
+                Ok(Poll::Pending) => {
+                    if !ahead.write_one(waker) {
+                        return Ok(Progress::Asleep(self.query.wake_ns()));
+                    }
+                }
+                // It may be long until the next batch.
+                Ok(Poll::Ready(Step::Yield)) => ahead.write_first(),
+                Ok(Poll::Ready(Step::Batch(batch))) => ahead.push(batch),
+                Ok(Poll::Ready(Step::Done)) => self.is_over = true,
+                Err(error) => {
                     self.is_over = true;
-                    Ok(Progress::More)
+                    self.failed = Some(error);
                 }
             },
         }
+        Ok(Progress::More)
     }
 
     /// Goes over to several threads, if the answer is long and its rows can be written apart from each other.

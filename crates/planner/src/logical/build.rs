@@ -17,9 +17,20 @@ use crate::variable_set::VariableSet;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Builder {
     pub(crate) optimize: bool,
+    /// Whether conditions go down through BIND of their variables. Not in patterns of EXISTS, where such a variable may
+    /// have a value from outside.
+    pub(crate) through_bind: bool,
 }
 
 impl Builder {
+    /// One that leaves conditions above BIND.
+    pub(crate) const fn plain(optimize: bool) -> Self {
+        Self {
+            optimize,
+            through_bind: false,
+        }
+    }
+
     /// Join of all `nodes`.
     pub(crate) fn join(self, nodes: Vec<Node>) -> Node {
         let mut items = Vec::with_capacity(nodes.len());
@@ -403,10 +414,11 @@ impl Builder {
                 expression,
             } => {
                 let condition = if variables.contains(*variable) {
-                    let Some(below) = inline::below(&condition, *variable, expression, input) else {
-                        return (node, Some(condition));
-                    };
-                    below
+                    let below = || inline::below(&condition, *variable, expression, input);
+                    match self.through_bind.then(below).flatten() {
+                        Some(below) => below,
+                        None => return (node, Some(condition)),
+                    }
                 } else {
                     condition
                 };

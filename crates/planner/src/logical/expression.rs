@@ -76,7 +76,7 @@ impl<'a> Translator<'a> {
         marks: &mut Vec<Mark>,
     ) -> Result<Expression, Error> {
         let solution = self.solution.take();
-        let node = self.pattern(pattern)?;
+        let node = self.of_exists(pattern)?;
         self.solution = solution;
         let mark = self.fresh_variable();
         marks.push((mark, node));

@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use stoa_terms::{Kind, TermId};
 
-    const BUILD: Builder = Builder { optimize: true };
+    const BUILD: Builder = Builder::plain(true);
 
     fn ids(numbers: &[u64]) -> Vec<TermId> {
         numbers.iter().map(|n| TermId::new(Kind::Iri, *n)).collect()
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn without_optimizing_paths_stay_as_written() {
-        let plain = Builder { optimize: false };
+        let plain = Builder::plain(false);
         let inner = plain.closure(of(&[1]), false, true);
         let outer = plain.closure(inner.clone(), true, false);
         assert!(matches!(outer, PathStep::Closure { step, .. } if *step == inner));

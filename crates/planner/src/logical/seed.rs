@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn distinct_keeps_solutions_that_bind_nothing() {
-        let build = Builder { optimize: true };
+        let build = Builder::plain(true);
         let variable = Variable(0);
         let row = vec![Some(Constant {
             term: oxrdf::Literal::from(1).into(),

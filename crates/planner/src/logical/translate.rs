@@ -84,6 +84,7 @@ pub(crate) fn translate(
         cache,
         build: Builder {
             optimize: options.optimize,
+            through_bind: options.optimize,
         },
         names: Vec::new(),
         scope: Scope::default(),
@@ -460,7 +461,7 @@ impl<'a> Translator<'a> {
         let mut exists = Vec::new();
         for conjunct in conjuncts(condition) {
             if let Some((pattern, kind)) = exists_of(conjunct) {
-                exists.push((self.pattern(pattern)?, kind));
+                exists.push((self.of_exists(pattern)?, kind));
                 continue;
             }
             let before = marks.len();
@@ -480,6 +481,14 @@ impl<'a> Translator<'a> {
         }
         let node = self.build.mark(node, marks);
         Ok(self.build.filter(node, marked))
+    }
+
+    /// A pattern of EXISTS, which sees bindings from outside.
+    pub(super) fn of_exists(&mut self, pattern: &'a GraphPattern) -> Result<Node, Error> {
+        let outside = std::mem::replace(&mut self.build.through_bind, false);
+        let node = self.pattern(pattern);
+        self.build.through_bind = outside;
+        node
     }
 
     #[inline(never)]

@@ -67,9 +67,7 @@ impl<'a> Lowering<'a> {
     pub(crate) fn new(cache: &'a Cache<'a>, options: &PlannerOptions, names: Vec<String>) -> Self {
         Self {
             cache,
-            build: Builder {
-                optimize: options.optimize,
-            },
+            build: Builder::plain(options.optimize),
             forced: options.force_join,
             forced_difference: options.force_difference,
             names,

@@ -204,7 +204,7 @@ impl Lowering<'_> {
 /// `Distinct(Project(Sort))` as `Sort(Distinct(Project))` where the order is one of what is
 /// projected, so that only the first solutions need to be kept.
 fn sort_last(node: Node) -> Node {
-    let build = Builder { optimize: true };
+    let build = Builder::plain(true);
     let Op::Distinct(projected) = node.op else {
         return node;
     };

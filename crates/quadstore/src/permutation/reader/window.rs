@@ -11,8 +11,8 @@ use stoa_storage::PartRef;
 
 /// Leaves of a window of look-ups.
 const WINDOW_LEAVES: usize = 64;
-/// Visits of leaves in a window.
-const WINDOW_VISITS: usize = 8192;
+/// Intervals of a window, each counted for each leaf that it lies in.
+const WINDOW_INTERVALS: usize = if cfg!(test) { 64 } else { 8192 };
 /// Leaves that a scan reads ahead at most.
 const READ_AHEAD_LEAVES: usize = 8;
 
@@ -83,14 +83,14 @@ impl RowReader {
     fn plan_leaves(&mut self) -> Result<(Vec<PartRef>, Vec<LeafVisit>)> {
         let mut headers: Vec<PartRef> = Vec::new();
         let mut visits = Vec::new();
-        let mut ahead = 0;
+        let (mut ahead, mut taken) = (0, 0);
         while let Some((low, high)) = self.intervals.get(self.next_interval) {
-            if headers.len() >= WINDOW_LEAVES || visits.len() >= WINDOW_VISITS {
+            if headers.len() >= WINDOW_LEAVES || taken >= WINDOW_INTERVALS {
                 break;
             }
             // What an interval goes on with belongs to it alone: the same key may come again, and begin before.
             let most = match self.plan {
-                Plan::Seek => usize::MAX,
+                Plan::Seek => WINDOW_INTERVALS - taken,
                 Plan::Continue => 1,
             };
             if matches!(self.plan, Plan::Seek) {
@@ -112,6 +112,7 @@ impl RowReader {
                 if headers.last() != Some(&leaf.part) {
                     headers.push(leaf.part);
                 }
+                taken += inside.max(1);
                 visits.push(LeafVisit {
                     intervals: self.next_interval..self.next_interval + inside.max(1),
                     leaf: headers.len() - 1,
