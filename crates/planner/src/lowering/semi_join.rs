@@ -27,11 +27,53 @@ impl Lowering<'_> {
         pattern: Node,
         kind: ExistsKind,
     ) -> Result<Planned, Error> {
+        let pattern = existence_only(pattern);
+        let turned = match kind {
+            ExistsKind::Semi => self.turned(&input, &pattern)?,
+            ExistsKind::Anti | ExistsKind::Mark(_) => None,
+        };
+        self.choices += u32::from(turned.is_some());
+        let tested = self.tested(input, pattern, kind);
+        self.choices -= u32::from(turned.is_some());
+        let tested = tested?;
+        Ok(match turned {
+            Some(turned) if turned.cost < tested.cost => turned,
+            _ => tested,
+        })
+    }
+
+    /// EXISTS as a join with the different bindings that the pattern has of what is shared, which are the left side where
+    /// they are few. `None` where it may not be, or too many choices enclose this one.
+    #[inline(never)]
+    fn turned(&mut self, input: &Node, pattern: &Node) -> Result<Option<Planned>, Error> {
+        let shared = input.possible.intersection(&pattern.possible);
+        let is_fixed = shared.is_subset(&input.certain) && shared.is_subset(&pattern.certain);
+        if !self.build.optimize
+            || self.forced.is_some()
+            || self.choices >= CHOICES_MAX
+            || shared.is_empty()
+            || !is_fixed
+            || !is_safe(pattern, &mentioned(pattern).intersection(&input.possible))
+            || self.is_tied(pattern)
+        {
+            return Ok(None);
+        }
+        let build = self.build;
+        let bindings = build.project(pattern.clone(), shared.iter().collect());
+        let joined = build.join(vec![build.distinct(bindings), input.clone()]);
+        self.choices += 1;
+        let turned = self.lower(joined);
+        self.choices -= 1;
+        turned.map(Some)
+    }
+
+    /// EXISTS as a test of each solution.
+    #[inline(never)]
+    fn tested(&mut self, input: Node, pattern: Node, kind: ExistsKind) -> Result<Planned, Error> {
         let input = self.lower(input)?;
         if input.plan.operator == Operator::Empty {
             return Ok(input);
         }
-        let pattern = existence_only(pattern);
         let kind = match kind {
             ExistsKind::Semi => JoinKind::Semi,
             ExistsKind::Anti => JoinKind::Anti,
