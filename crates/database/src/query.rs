@@ -418,18 +418,11 @@ fn plan(
 ) -> Result<Query> {
     let clock = runtime.executor_clock();
     let dataset = dataset(options)?;
-    let notes = if options.notes {
-        notes::notes(
-            text.text,
-            &text.tokens,
-            parsed,
-            &snapshot.unrecorded(),
-            options,
-        )?
-    } else {
-        Vec::new()
-    };
     let deadline_ns = options.timeout.map(|timeout| deadline(started_ns, timeout));
+    let statistics = match options.notes {
+        true => SnapshotStatistics::keeping(&snapshot),
+        false => SnapshotStatistics::new(&snapshot),
+    };
     let plan = stoa_planner::plan(
         parsed,
         &PlannerOptions {
@@ -440,12 +433,17 @@ fn plan(
             force_join: options.force_join,
             force_difference: options.force_difference,
         },
-        &SnapshotStatistics::new(&snapshot),
+        &statistics,
     )
     .map_err(|error| match error {
         stoa_planner::Error::Stopped if !cancel.is_cancelled() => Error::Timeout,
         error => error.into(),
     })?;
+    let notes = if options.notes {
+        notes::notes(text.text, &text.tokens, parsed, &statistics, options)?
+    } else {
+        Vec::new()
+    };
     let mut settings = settings(runtime, clock, options, &cancel);
     settings.deadline_ns = deadline_ns;
     // Coming down to where there is work takes time in a deep plan.

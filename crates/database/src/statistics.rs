@@ -1,9 +1,15 @@
-//! The planner's view of a snapshot.
+//! The planner's view of a snapshot, and what it was told, for the notes on a query.
 
+use std::cell::RefCell;
+
+use hashbrown::HashMap;
 use oxrdf::Term;
+use rapidhash::fast::RandomState;
 use stoa_planner::{Reading, Statistics, StatisticsError};
 use stoa_quadstore::Snapshot;
 use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
+
+use crate::error::Result;
 
 /// Answers the planner from a snapshot. Which terms there are decides what a query gives, so that is
 /// recorded where the snapshot records; counts only decide how, and are not, but for the one of an empty
@@ -11,6 +17,15 @@ use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
 pub(crate) struct SnapshotStatistics<'a> {
     snapshot: &'a Snapshot,
     counted: Snapshot,
+    /// What was asked, if it is kept.
+    known: Option<RefCell<Known>>,
+}
+
+#[derive(Default)]
+struct Known {
+    ids: HashMap<Term, Option<TermId>, RandomState>,
+    /// How many quads match, in the graphs that were asked for last.
+    counts: HashMap<[Option<TermId>; 3], u64, RandomState>,
 }
 
 impl<'a> SnapshotStatistics<'a> {
@@ -18,29 +33,80 @@ impl<'a> SnapshotStatistics<'a> {
         Self {
             snapshot,
             counted: snapshot.unrecorded(),
+            known: None,
         }
+    }
+
+    /// One that keeps what it has answered.
+    pub(crate) fn keeping(snapshot: &'a Snapshot) -> Self {
+        Self {
+            known: Some(RefCell::default()),
+            ..Self::new(snapshot)
+        }
+    }
+
+    /// The snapshot, unrecorded.
+    pub(crate) const fn unrecorded(&self) -> &Snapshot {
+        &self.counted
+    }
+
+    /// The id of a term; nothing is recorded.
+    pub(crate) fn id(&self, term: &Term) -> Result<Option<TermId>> {
+        let known = self.known.as_ref();
+        match known.and_then(|known| known.borrow().ids.get(term).copied()) {
+            Some(id) => Ok(id),
+            None => Ok(self.counted.term_id(term.as_ref())?),
+        }
+    }
+
+    /// About how many quads match, in some graphs; nothing is recorded.
+    pub(crate) fn about(&self, triple: [Option<TermId>; 3]) -> Result<u64> {
+        let known = self.known.as_ref();
+        if let Some(rows) = known.and_then(|known| known.borrow().counts.get(&triple).copied()) {
+            return Ok(rows);
+        }
+        let (permutation, prefix) = prefix(triple, None);
+        let count = self
+            .counted
+            .count(permutation, &prefix, &[], &GraphSet::All)?;
+        Ok(count.rows)
     }
 }
 
 impl Statistics for SnapshotStatistics<'_> {
-    fn term_id(&self, term: &Term) -> Result<Option<TermId>, StatisticsError> {
-        Ok(self.snapshot.term_id(term.as_ref())?)
+    fn term_id(&self, term: &Term) -> std::result::Result<Option<TermId>, StatisticsError> {
+        let id = self.snapshot.term_id(term.as_ref())?;
+        if let Some(known) = &self.known {
+            known.borrow_mut().ids.insert(term.clone(), id);
+        }
+        Ok(id)
     }
 
-    fn term_ids(&self, terms: &[Term]) -> Result<Vec<Option<TermId>>, StatisticsError> {
-        Ok(self.snapshot.term_ids(terms)?)
+    fn term_ids(
+        &self,
+        terms: &[Term],
+    ) -> std::result::Result<Vec<Option<TermId>>, StatisticsError> {
+        let ids = self.snapshot.term_ids(terms)?;
+        if let Some(known) = &self.known {
+            let pairs = terms.iter().cloned().zip(ids.iter().copied());
+            known.borrow_mut().ids.extend(pairs);
+        }
+        Ok(ids)
     }
 
     fn count(
         &self,
         triple: [Option<TermId>; 3],
         graphs: &GraphSet,
-    ) -> Result<u64, StatisticsError> {
+    ) -> std::result::Result<u64, StatisticsError> {
         let (permutation, prefix) = prefix(triple, None);
         let rows = self.counted.count(permutation, &prefix, &[], graphs)?.rows;
         if rows == 0 && triple == [None; 3] {
             // That a graph is empty is taken as a fact, not as an estimate.
             self.snapshot.count(permutation, &prefix, &[], graphs)?;
+        }
+        if let Some(known) = &self.known {
+            known.borrow_mut().counts.insert(triple, rows);
         }
         Ok(rows)
     }
@@ -51,7 +117,7 @@ impl Statistics for SnapshotStatistics<'_> {
         position: Position,
         ranges: &[IdRange],
         graphs: &GraphSet,
-    ) -> Result<u64, StatisticsError> {
+    ) -> std::result::Result<u64, StatisticsError> {
         let (permutation, prefix) = prefix(triple, Some(position));
         let next = permutation.order().get(prefix.len()).copied();
         let ranges = if next == Some(position) { ranges } else { &[] };
@@ -66,7 +132,7 @@ impl Statistics for SnapshotStatistics<'_> {
         triple: [Option<TermId>; 3],
         position: Position,
         graphs: &GraphSet,
-    ) -> Result<u64, StatisticsError> {
+    ) -> std::result::Result<u64, StatisticsError> {
         let (permutation, prefix) = prefix(triple, Some(position));
         let place = permutation.order().iter().position(|p| *p == position);
         let rows = self.count(triple, graphs)?;
@@ -85,7 +151,7 @@ impl Statistics for SnapshotStatistics<'_> {
         permutation: Permutation,
         prefix: &[TermId],
         graphs: &GraphSet,
-    ) -> Result<Reading, StatisticsError> {
+    ) -> std::result::Result<Reading, StatisticsError> {
         use stoa_quadstore::Reading as Stored;
         Ok(match self.counted.reading(permutation, prefix, graphs)? {
             Stored::Stored(tree) => Reading::Stored(tree),

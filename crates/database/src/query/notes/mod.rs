@@ -2,7 +2,7 @@
 //!
 //! Variables are told by the tokens of the text ([`scope`]), predicates, graphs and products by the
 //! algebra, whose IRIs and variables are then looked for in the text ([`names`]). Of the data a note
-//! wants a few counts only, and only for the constants of the query.
+//! wants a few counts only, and only for the constants of the query; planning has asked for most of them.
 
 mod names;
 mod patterns;
@@ -26,6 +26,7 @@ use crate::error::Result;
 use crate::limits::{NOTED_BYTES_MAX, NOTES_MAX};
 use crate::note::{Note, NoteKind, Place};
 use crate::options::QueryOptions;
+use crate::statistics::SnapshotStatistics;
 use names::Names;
 use predicates::Candidates;
 use scope::Unbound;
@@ -36,9 +37,10 @@ pub(super) fn notes(
     text: &str,
     tokens: &[Token],
     query: &Query,
-    snapshot: &Snapshot,
+    statistics: &SnapshotStatistics<'_>,
     options: &QueryOptions,
 ) -> Result<Vec<Note>> {
+    let snapshot = statistics.unrecorded();
     if text.len() > NOTED_BYTES_MAX {
         return Ok(Vec::new());
     }
@@ -54,7 +56,7 @@ pub(super) fn notes(
     } else {
         notes.extend(default_graph(query, snapshot, options)?);
         let names = Names::new(text, tokens, options.base.as_deref());
-        unknown_predicates(text, &named.predicates, snapshot, &names, &mut notes)?;
+        unknown_predicates(text, &named.predicates, statistics, &names, &mut notes)?;
         unknown_graphs(
             text,
             query,
@@ -65,7 +67,7 @@ pub(super) fn notes(
             &mut notes,
         )?;
         if !matches!(query, Query::Ask { .. }) {
-            unconnected(text, tokens, query, snapshot, &mut notes)?;
+            unconnected(text, tokens, query, statistics, &mut notes)?;
         }
     }
     patterns::wrong(text, tokens, query, &mut notes);
@@ -171,12 +173,12 @@ const fn pattern_of(query: &Query) -> &GraphPattern {
 fn unknown_predicates(
     text: &str,
     predicates: &[NamedNodeRef<'_>],
-    snapshot: &Snapshot,
+    statistics: &SnapshotStatistics<'_>,
     names: &Names<'_>,
     notes: &mut Vec<Note>,
 ) -> Result<()> {
-    let mut candidates = Candidates::new(snapshot);
-    for predicate in predicates::unknown(predicates, snapshot)? {
+    let mut candidates = Candidates::new(statistics.unrecorded());
+    for predicate in predicates::unknown(predicates, statistics)? {
         // What the text does not name stands for something else in it, such as a list.
         let Some(token) = names.predicate(predicate.as_str()) else {
             continue;
@@ -246,10 +248,10 @@ fn unconnected(
     text: &str,
     tokens: &[Token],
     query: &Query,
-    snapshot: &Snapshot,
+    statistics: &SnapshotStatistics<'_>,
     notes: &mut Vec<Note>,
 ) -> Result<()> {
-    for product in product::products(pattern_of(query), snapshot)? {
+    for product in product::products(pattern_of(query), statistics)? {
         let first = |name: &str| {
             let mut tokens = tokens.iter().copied();
             tokens.find(|token| token.of(text).strip_prefix(['?', '$']) == Some(name))

@@ -1,6 +1,6 @@
 //! Predicates that do not occur in the data, and what may have been meant.
 //!
-//! A predicate that occurs costs one look-up in the dictionary and one count. Only for one that does
+//! A predicate that occurs costs a count; planning has looked its id up. Only for one that does
 //! not the same name is looked up in other namespaces, and compared with the predicates of the data
 //! unless these are many.
 
@@ -17,16 +17,17 @@ use super::super::similar::Name;
 use super::names::Names;
 use crate::error::Result;
 use crate::limits::PREDICATES_COMPARED_MAX;
+use crate::statistics::SnapshotStatistics;
 
 /// Those of some predicates that no quad has.
 pub(super) fn unknown<'q>(
     predicates: &[NamedNodeRef<'q>],
-    snapshot: &Snapshot,
+    statistics: &SnapshotStatistics<'_>,
 ) -> Result<Vec<NamedNodeRef<'q>>> {
-    let terms: Vec<Term> = predicates.iter().map(|p| p.into_owned().into()).collect();
     let mut unknown = Vec::new();
-    for (predicate, id) in predicates.iter().zip(snapshot.term_ids(&terms)?) {
-        if !occurs(id, snapshot)? {
+    for predicate in predicates {
+        let id = statistics.id(&predicate.into_owned().into())?;
+        if !occurs(id, statistics.unrecorded())? {
             unknown.push(*predicate);
         }
     }

@@ -11,11 +11,9 @@ use oxrdf::Term;
 use rapidhash::fast::RandomState;
 use spargebra::algebra::{AggregateExpression, Expression, GraphPattern, OrderExpression};
 use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern};
-use stoa_planner::{Statistics as _, Visit, walk_into};
-use stoa_quadstore::Snapshot;
-use stoa_terms::GraphSet;
+use stoa_planner::{Visit, walk_into};
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::limits::PRODUCT_NOTED_MIN;
 use crate::statistics::SnapshotStatistics;
 
@@ -29,14 +27,14 @@ pub(super) struct Product<'q> {
 /// The first product of each group, subqueries included.
 pub(super) fn products<'q>(
     pattern: &'q GraphPattern,
-    snapshot: &Snapshot,
+    statistics: &SnapshotStatistics<'_>,
 ) -> Result<Vec<Product<'q>>> {
     let mut open = vec![pattern];
     let mut products = Vec::new();
     while let Some(pattern) = open.pop() {
         let mut group = Group::default();
         group.collect(pattern, &mut open);
-        products.extend(group.product(snapshot)?);
+        products.extend(group.product(statistics)?);
     }
     Ok(products)
 }
@@ -217,7 +215,7 @@ impl<'q> Group<'q> {
     }
 
     /// The first two parts that multiply to much.
-    fn product(mut self, snapshot: &Snapshot) -> Result<Option<Product<'q>>> {
+    fn product(mut self, statistics: &SnapshotStatistics<'_>) -> Result<Option<Product<'q>>> {
         let patterns = std::mem::take(&mut self.patterns);
         let roots: Vec<usize> = patterns.iter().map(|(_, n)| self.root(*n)).collect();
         if roots.windows(2).all(|pair| pair.first() == pair.last()) {
@@ -226,7 +224,7 @@ impl<'q> Group<'q> {
         // How many quads the most selective pattern of each part has.
         let mut parts: BTreeMap<usize, u64> = BTreeMap::new();
         for ((triple, _), root) in patterns.iter().zip(roots) {
-            let rows = count(triple, snapshot)?;
+            let rows = count(triple, statistics)?;
             let least = parts.entry(root).or_insert(rows);
             *least = rows.min(*least);
         }
@@ -295,9 +293,8 @@ fn variables(expression: &Expression) -> impl Iterator<Item = Key<'_>> {
     found.into_iter()
 }
 
-/// The quads that a pattern matches in any graph; at least, if it has triple terms with variables.
-fn count(triple: &TriplePattern, snapshot: &Snapshot) -> Result<u64> {
-    let statistics = SnapshotStatistics::new(snapshot);
+/// About how many quads a pattern matches; at least, if it has triple terms with variables.
+fn count(triple: &TriplePattern, statistics: &SnapshotStatistics<'_>) -> Result<u64> {
     let constant = |term: &TermPattern| match term {
         TermPattern::NamedNode(name) => Some(Term::from(name.clone())),
         TermPattern::Literal(literal) => Some(Term::from(literal.clone())),
@@ -315,13 +312,11 @@ fn count(triple: &TriplePattern, snapshot: &Snapshot) -> Result<u64> {
     ];
     for (place, term) in ids.iter_mut().zip(terms) {
         if let Some(term) = term {
-            let Some(id) = snapshot.term_id(term.as_ref())? else {
+            let Some(id) = statistics.id(&term)? else {
                 return Ok(0);
             };
             *place = Some(id);
         }
     }
-    statistics
-        .count(ids, &GraphSet::All)
-        .map_err(|error| Error::from(stoa_planner::Error::Statistics(error)))
+    statistics.about(ids)
 }
