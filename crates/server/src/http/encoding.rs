@@ -13,6 +13,8 @@ use super::accept::quality;
 /// Answers shorter than this are sent as they are: the head of the response is longer.
 pub(super) const ENCODED_BYTES_MIN: usize = 1 << 10;
 
+/// So much is handed on without being copied.
+const MOVED_BYTES: usize = 32 << 10;
 /// Encoders hold back at most this much of what they were given before it is flushed out.
 const FLUSH_BYTES: usize = 64 << 10;
 
@@ -124,7 +126,10 @@ impl Encoder {
     /// Never for reasons of the data.
     pub(super) fn push(&mut self, plain: &mut Vec<u8>, out: &mut Vec<u8>) -> io::Result<()> {
         if matches!(self.inner, Inner::Identity) {
-            out.append(plain);
+            match out.is_empty() && plain.len() >= MOVED_BYTES {
+                true => std::mem::swap(out, plain),
+                false => out.append(plain),
+            }
             return Ok(());
         }
         let is_idle = plain.is_empty();
