@@ -25,7 +25,7 @@ pub struct RuntimeOptions {
     pub memory_bytes: Option<u64>,
     /// The part of it that caches pages of databases, in bytes; by default half of it.
     pub cache_bytes: Option<u64>,
-    /// How long a query, or an operation of an update, waits for memory that other queries hold before it fails with
+    /// How long a query, or an update with all its operations, waits for memory that others hold before it fails with
     /// `NotAdmitted`; by default [`MEMORY_WAIT`](crate::limits::MEMORY_WAIT). It counts against its time-out, too.
     pub memory_wait: Option<Duration>,
     /// The calls by which files of databases are read; by default `io_uring` where the kernel allows it.

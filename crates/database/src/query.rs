@@ -20,7 +20,7 @@ mod update;
 mod update_advice;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
@@ -349,6 +349,7 @@ pub(crate) fn prepare(
                 services,
                 started_ns,
                 cancel,
+                waited_ns: Arc::default(),
             };
             plan(runtime, snapshot, &text, asked, options)
         };
@@ -360,14 +361,15 @@ pub(crate) fn prepare(
     Ok(query)
 }
 
-/// Plans a query that was parsed already, with `services` to ask endpoints with. Of the options, `base`
-/// and `notes` have no meaning here.
+/// Plans a query that was parsed already, with `services` to ask endpoints with, for a request whose queries have
+/// `waited_ns` for memory. Of the options, `base` and `notes` have no meaning here.
 pub(crate) fn prepare_parsed(
     runtime: &Runtime,
     snapshot: Snapshot,
     parsed: &spargebra::Query,
     options: &QueryOptions,
     services: Option<Arc<dyn ServiceClient>>,
+    waited_ns: &Arc<AtomicU64>,
 ) -> Result<Query> {
     let started_ns = runtime.executor_clock().now_ns();
     let size = stoa_planner::query_size(parsed)?;
@@ -382,6 +384,7 @@ pub(crate) fn prepare_parsed(
             services,
             started_ns,
             cancel: options.cancel.clone(),
+            waited_ns: Arc::clone(waited_ns),
         };
         plan(runtime, snapshot, &text, asked, options)
     };
@@ -401,6 +404,7 @@ struct Asked<'a> {
     services: Option<Arc<dyn ServiceClient>>,
     started_ns: u64,
     cancel: CancelHandle,
+    waited_ns: Arc<AtomicU64>,
 }
 
 fn plan(
@@ -413,6 +417,7 @@ fn plan(
         services,
         started_ns,
         cancel,
+        waited_ns,
     }: Asked<'_>,
     options: &QueryOptions,
 ) -> Result<Query> {
@@ -454,6 +459,7 @@ fn plan(
     stack::check(stack_bytes)?;
     settings.spill = Some(spill(runtime, &snapshot, options));
     settings.admission = Some(runtime.admission());
+    settings.waited_ns = waited_ns;
     // Helpers have stacks of the usual size.
     if stack_bytes.is_none() && runtime.memory_bytes() >= HELPED_BYTES_MIN {
         settings.helpers = Some(runtime.helpers());

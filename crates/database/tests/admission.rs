@@ -7,13 +7,19 @@
 )]
 
 use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use stoa_database::{
-    Access, CancelHandle, Database, Error, Input, LoadOptions, OpenOptions, Query, QueryOptions,
-    QueryResult, Result, Runtime, RuntimeOptions, Step, TransactionOptions, UpdateOptions,
+    Access, CancelHandle, Clock, Database, Error, Input, LoadOptions, OpenOptions, Query,
+    QueryOptions, QueryResult, Result, Runtime, RuntimeOptions, Step, TransactionOptions,
+    UpdateOptions,
 };
+
+/// So often is looked whether queries wait: for half a minute or so.
+const LOOKS_MAX: usize = 50_000_000;
 
 /// Subjects of the data.
 const SUBJECTS: usize = 4_000;
@@ -24,13 +30,32 @@ struct Store {
     _folder: tempfile::TempDir,
 }
 
-/// With as little memory as there may be.
+/// Goes on when it is told to.
+#[derive(Debug, Default)]
+struct Minutes(AtomicU64);
+
+impl Clock for Minutes {
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(60 * self.0.load(Ordering::Relaxed))
+    }
+
+    fn now(&self) -> Duration {
+        self.monotonic()
+    }
+}
+
 fn store(wait: Duration) -> Store {
+    store_with(wait, None)
+}
+
+/// With as little memory as there may be.
+fn store_with(wait: Duration, clock: Option<Arc<dyn Clock>>) -> Store {
     let folder = tempfile::tempdir().unwrap();
     let runtime = Runtime::new(RuntimeOptions {
         memory_bytes: Some(16 << 20),
         threads: Some(2),
         memory_wait: Some(wait),
+        clock,
         ..RuntimeOptions::default()
     })
     .unwrap();
@@ -80,7 +105,12 @@ impl Store {
 
     /// So many that grants have their half of the memory.
     fn fill(&self) -> Vec<Query> {
-        let queries = (0..4).map(|_| self.prepare(&wide())).collect();
+        let begin = |_| {
+            let mut query = self.prepare(&wide());
+            assert!(query.poll(Waker::noop()).unwrap().is_ready());
+            query
+        };
+        let queries = (0..4).map(begin).collect();
         assert_eq!(self.runtime.queries_waiting(), 0);
         queries
     }
@@ -96,10 +126,18 @@ impl Store {
     }
 
     fn until_waiting(&self, count: usize) {
-        while self.runtime.queries_waiting() != count {
-            std::thread::yield_now();
-        }
+        until(|| self.runtime.queries_waiting() == count);
     }
+}
+
+fn until(is_so: impl Fn() -> bool) {
+    for _ in 0..LOOKS_MAX {
+        if is_so() {
+            return;
+        }
+        std::thread::yield_now();
+    }
+    panic!("what is waited for does not come");
 }
 
 fn count(result: QueryResult) -> Result<usize> {
@@ -189,6 +227,17 @@ fn what_holds_nothing_does_not_wait() {
     assert!(waiting.poll(Waker::noop()).unwrap().is_pending());
     drop(first);
     assert!(waiting.poll(Waker::noop()).unwrap().is_ready());
+}
+
+#[test]
+fn what_was_prepared_keeps_nobody() {
+    let store = store(Duration::from_millis(1));
+    let idle: Vec<_> = (0..8).map(|_| store.prepare(&wide())).collect();
+    let found = ask(&store.database, &wide(), &QueryOptions::default());
+    assert_eq!(found.unwrap(), SUBJECTS / 40);
+    for query in idle {
+        assert_eq!(count(query.run().unwrap()).unwrap(), SUBJECTS / 40);
+    }
 }
 
 #[test]
@@ -312,6 +361,48 @@ fn an_update_waits_no_longer_than_a_query() {
         .database
         .update(&text, &UpdateOptions::default())
         .unwrap();
+}
+
+#[test]
+fn the_operations_of_an_update_wait_no_longer_together() {
+    let clock = Arc::new(Minutes::default());
+    let store = store_with(
+        Duration::from_secs(3600),
+        Some(Arc::<Minutes>::clone(&clock)),
+    );
+    let first = store.fill();
+    let operation = format!(
+        "INSERT {{ ?s <http://a/found> true }} WHERE {{ {{ {} LIMIT 1000000 }} }}",
+        wide()
+    );
+    let text = format!("{operation} ; {operation}");
+    let before = store.database.commit();
+    let is_waiting = |query: &mut Query| query.poll(Waker::noop()).unwrap().is_pending();
+    let updated = std::thread::scope(|scope| {
+        let update = || store.database.update(&text, &UpdateOptions::default());
+        let update = scope.spawn(update);
+        store.until_waiting(1);
+        // They come between the first operation and the second one.
+        let mut others: Vec<_> = (0..4).map(|_| store.prepare(&wide())).collect();
+        assert!(others.iter_mut().all(is_waiting));
+        clock.0.fetch_add(40, Ordering::Relaxed);
+        drop(first);
+        let waits = |is_update| {
+            let queries = store.runtime.queries();
+            let mut queries = queries.iter();
+            queries.any(|query| query.is_update == is_update && query.is_waiting)
+        };
+        until(|| waits(true) && !waits(false));
+        clock.0.fetch_add(40, Ordering::Relaxed);
+        until(|| update.is_finished());
+        drop(others);
+        update.join().unwrap()
+    });
+    let Err(Error::NotAdmitted { waited, .. }) = updated else {
+        panic!("{updated:?}");
+    };
+    assert_eq!(waited, Duration::from_secs(80 * 60));
+    assert_eq!(store.database.commit(), before);
 }
 
 #[test]

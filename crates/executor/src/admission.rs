@@ -17,9 +17,10 @@
 //!    than they must.
 //!
 //! # Concurrency
-//! One lock, of the queue. The budget is asked under it, and with it caches, which never come back here. Wakers are
-//! called after it. What gives memory back without knowing of the queue, such as a load, wakes nobody: who waits looks
-//! again now and then.
+//! One lock, of the queue. The budget is asked under it, and with it caches, which never come back here, and only where
+//! they can give enough. Wakers are called after it. A thread that must not block, and gives memory back, leaves the
+//! queue to whoever has its lock. What gives memory back without knowing of the queue, such as a load, wakes nobody: who
+//! waits looks again now and then.
 //!
 //! # Limits
 //! [`WAITING_MAX`] queries wait at once.
@@ -29,7 +30,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use stoa_storage::{MemoryBudget, Reservation};
+use stoa_storage::{MemoryBudget, Reservation, nonblocking};
 
 /// Further queries do not wait, but fail.
 pub const WAITING_MAX: usize = 1_000;
@@ -47,11 +48,16 @@ pub struct Admission {
     budget: MemoryBudget,
     wait_ns_max: u64,
     /// Queries that have begun and hold something still.
-    running: AtomicUsize,
+    running: Line,
     /// The length of the queue.
-    waiting: AtomicUsize,
+    waiting: Line,
     queue: Mutex<Queue>,
 }
+
+/// A count on a cache line of its own: each query changes the one, and asks the other all the time.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Line(AtomicUsize);
 
 #[derive(Debug, Default)]
 struct Queue {
@@ -75,9 +81,10 @@ struct Waiter {
 #[derive(Debug)]
 pub(crate) struct Admitted {
     admission: Arc<Admission>,
-    /// `None` after [`end_grant`](Self::end_grant).
+    /// `None` if there never was one, and after [`end`](Self::end).
     left: Option<Reservation>,
     granted_bytes: u64,
+    has_ended: bool,
 }
 
 /// A place in the queue.
@@ -92,7 +99,7 @@ pub(crate) struct Ticket {
 pub(crate) enum Turn {
     Admitted(Admitted),
     Waiting,
-    /// It is the first, and nobody runs who could give memory back.
+    /// It wants more than there ever is.
     Never,
 }
 
@@ -103,8 +110,8 @@ impl Admission {
         Self {
             budget: budget.clone(),
             wait_ns_max,
-            running: AtomicUsize::new(0),
-            waiting: AtomicUsize::new(0),
+            running: Line::default(),
+            waiting: Line::default(),
             queue: Mutex::default(),
         }
     }
@@ -112,7 +119,7 @@ impl Admission {
     /// How many queries wait.
     #[must_use]
     pub fn waiting(&self) -> usize {
-        self.waiting.load(Ordering::Relaxed)
+        self.waiting.0.load(Ordering::Relaxed)
     }
 
     /// Whether a query waits that this flag ends.
@@ -132,6 +139,11 @@ impl Admission {
         self.budget.limit() / GRANT_PART
     }
 
+    /// How much there is for one whom nobody keeps from it.
+    fn bytes_max(&self) -> u64 {
+        self.budget.limit() - self.spare_bytes()
+    }
+
     /// How much of the budget stays free for what must be.
     pub(crate) fn spare_bytes(&self) -> u64 {
         self.budget.limit() / SPARE_PART
@@ -141,7 +153,7 @@ impl Admission {
     /// half of the budget among all.
     pub(crate) fn may_hold(&self, bytes: u64) -> bool {
         let waiting = self.waiting();
-        let all = self.running.load(Ordering::Relaxed) + waiting;
+        let all = self.running.0.load(Ordering::Relaxed) + waiting;
         waiting == 0 || bytes <= self.budget.limit() / 2 / all as u64
     }
 
@@ -160,7 +172,13 @@ impl Admission {
     /// Memory was given back.
     pub(crate) fn freed(self: &Arc<Self>) {
         if self.waiting() > 0 {
-            let mut queue = self.lock();
+            let queue = match nonblocking::is_on() {
+                true => nonblocking::tried(self.queue.try_lock()),
+                false => Some(self.lock()),
+            };
+            let Some(mut queue) = queue else {
+                return;
+            };
             let woken = self.advance(&mut queue);
             drop(queue);
             woken.into_iter().for_each(Waker::wake);
@@ -174,7 +192,7 @@ impl Admission {
             && let Some(admitted) = self.grant(queue, bytes)
             && let Some(first) = queue.waiting.pop_front()
         {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.waiting.0.fetch_sub(1, Ordering::Relaxed);
             queue.granted.push((first.number, admitted));
             woken.push(first.waker);
         }
@@ -193,11 +211,12 @@ impl Admission {
     }
 
     fn admitted(self: &Arc<Self>, left: Option<Reservation>, granted_bytes: u64) -> Admitted {
-        self.running.fetch_add(1, Ordering::Relaxed);
+        self.running.0.fetch_add(1, Ordering::Relaxed);
         Admitted {
             admission: Arc::clone(self),
             left,
             granted_bytes,
+            has_ended: false,
         }
     }
 
@@ -221,20 +240,22 @@ impl Admitted {
         }
     }
 
-    /// Gives back what is left of the grant.
-    pub(crate) fn end_grant(&mut self) {
+    /// The query runs no more: gives back what is left of the grant.
+    pub(crate) fn end(&mut self) {
+        if std::mem::replace(&mut self.has_ended, true) {
+            return;
+        }
         if self.left.take().is_some() {
             self.admission.lock().granted_bytes -= self.granted_bytes;
-            self.admission.freed();
         }
+        self.admission.running.0.fetch_sub(1, Ordering::Relaxed);
+        self.admission.freed();
     }
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.end_grant();
-        self.admission.running.fetch_sub(1, Ordering::Release);
-        self.admission.freed();
+        self.end();
     }
 }
 
@@ -257,7 +278,7 @@ impl Ticket {
             cancel: Arc::clone(cancel),
             waker: Waker::noop().clone(),
         });
-        admission.waiting.fetch_add(1, Ordering::Relaxed);
+        admission.waiting.0.fetch_add(1, Ordering::Relaxed);
         drop(queue);
         Some(Self {
             admission: Arc::clone(admission),
@@ -268,23 +289,23 @@ impl Ticket {
     /// Whether its turn has come; if not, `waker` is called when it has.
     pub(crate) fn poll(&self, waker: &Waker) -> Turn {
         let mut queue = self.admission.lock();
-        let running = || self.admission.running.load(Ordering::Acquire);
-        // Looked at before as well: who ended meanwhile has given back what was not there yet.
-        let before = running();
         let woken = self.admission.advance(&mut queue);
         let turn = match self.granted(&mut queue) {
             Some(admitted) => Turn::Admitted(admitted),
-            None => match queue.waiting.front() {
-                Some(first) if first.number == self.number && before + running() == 0 => {
-                    Turn::Never
+            None => {
+                let mut all = queue.waiting.iter_mut();
+                let own = all.find(|other| other.number == self.number);
+                match own {
+                    Some(own) if own.bytes > self.admission.bytes_max() => Turn::Never,
+                    own => {
+                        if let Some(own) = own {
+                            own.waker.clone_from(waker);
+                        }
+                        Turn::Waiting
+                    }
                 }
-                _ => Turn::Waiting,
-            },
+            }
         };
-        let mut all = queue.waiting.iter_mut();
-        if let Some(own) = all.find(|other| other.number == self.number) {
-            own.waker.clone_from(waker);
-        }
         drop(queue);
         woken.into_iter().for_each(Waker::wake);
         turn
@@ -304,7 +325,7 @@ impl Drop for Ticket {
         let mut all = queue.waiting.iter();
         if let Some(place) = all.position(|other| other.number == self.number) {
             queue.waiting.remove(place);
-            self.admission.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.admission.waiting.0.fetch_sub(1, Ordering::Relaxed);
         }
         drop(queue);
         drop(granted);

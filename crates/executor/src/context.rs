@@ -75,6 +75,9 @@ pub struct QuerySettings {
     pub spill: Option<Spill>,
     /// Where the query waits until there is memory for it; without it, it begins in any case.
     pub admission: Option<Arc<Admission>>,
+    /// How long the request that the query belongs to has waited there before, in nanoseconds: all its queries
+    /// together wait no longer than one.
+    pub waited_ns: Arc<AtomicU64>,
 }
 
 impl QuerySettings {
@@ -99,6 +102,7 @@ impl QuerySettings {
             parallel_rows_min: PARALLEL_ROWS_MIN,
             spill: None,
             admission: None,
+            waited_ns: Arc::default(),
         }
     }
 }

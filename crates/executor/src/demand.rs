@@ -4,10 +4,11 @@
 //! those that stream have in work. Whether they do is tested (`operator/tests/admission.rs`): each operator finishes
 //! with its grant alone.
 
-use stoa_planner::physical::{Operator, Plan};
+use stoa_planner::physical::{Operator, Plan, QueryForm, QueryPlan, TemplateTerm};
 use stoa_terms::TermId;
 
 use crate::context::QuerySettings;
+use crate::operator::may_be_shared;
 use crate::spill::MARGIN_BYTES;
 
 /// What a row that is held takes beside its ids: its place in a table, its rank.
@@ -31,16 +32,19 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    pub(crate) fn of(root: &Plan, settings: &QuerySettings) -> Self {
+    pub(crate) fn of(plan: &QueryPlan, settings: &QuerySettings) -> Self {
         const OPERATOR_BYTES: usize = 1 << 10;
         const COLUMN_BYTES: usize = 24;
         let batch_rows = settings.batch_rows;
-        let rows_min = settings.spill.as_ref().map_or(0, |spill| spill.rows_min);
-        let held_rows = batch_rows.saturating_add(rows_min);
-        let threads = settings.helpers.as_ref();
-        let threads = threads.map_or(1, |helpers| 1 + helpers.threads());
+        let first = FirstRows::new(settings);
+        let batches = |width: usize| 4 * batch_rows.saturating_mul(width) * size_of::<TermId>();
         let (mut operators, mut held, mut streamed, mut holders) = (0, 0_u64, 0_u64, 0);
-        let mut open = vec![root];
+        if tells_apart(&plan.form) {
+            holders += 1;
+            held += first.bytes(row_bytes(3), 1);
+            streamed += (STREAM_BYTES + batches(3)) as u64;
+        }
+        let mut open = vec![&plan.root];
         while let Some(plan) = open.pop() {
             operators += OPERATOR_BYTES;
             let inputs = plan.inputs();
@@ -54,17 +58,10 @@ impl Demand {
             }
             let inputs_width = inputs.iter().map(|input| input.columns.len());
             let width = inputs_width.chain([plan.columns.len()]).max().unwrap_or(0);
-            let kept = kept(plan, width, threads);
+            let kept = first.kept(plan, width);
             holders += usize::from(kept.is_some());
-            if let Some((row_bytes, times)) = kept {
-                let rows = (held_rows.saturating_mul(row_bytes)) as u64;
-                held = held.saturating_add(
-                    rows.saturating_add(MARGIN_BYTES)
-                        .saturating_mul(times as u64),
-                );
-            }
-            let batches = 4 * batch_rows.saturating_mul(width) * size_of::<TermId>();
-            streamed += (STREAM_BYTES + batches) as u64;
+            held = held.saturating_add(kept.unwrap_or(0));
+            streamed += (STREAM_BYTES + batches(width)) as u64;
             open.extend(inputs);
         }
         let most = settings.admission.as_ref();
@@ -81,20 +78,77 @@ impl Demand {
     }
 }
 
-/// What an operator takes for a row that it holds, and how many times; `None` if it holds none. Groups of several
-/// threads are in several parts.
-fn kept(plan: &Plan, width: usize, threads: usize) -> Option<(usize, usize)> {
-    let ids = |columns: usize| ROW_BYTES + 3 * columns * size_of::<TermId>();
-    Some(match &plan.operator {
-        Operator::Sort { keys, .. } | Operator::TopK { keys, .. } => {
-            (ids(width + keys.len()) + keys.len() * KEY_BYTES, 1)
+/// What operators hold at least.
+struct FirstRows {
+    /// How many rows an operator holds in any case, and a batch more.
+    rows: usize,
+    threads: usize,
+    parallel_rows_min: u64,
+}
+
+impl FirstRows {
+    fn new(settings: &QuerySettings) -> Self {
+        let rows_min = settings.spill.as_ref().map_or(0, |spill| spill.rows_min);
+        let threads = settings.helpers.as_ref();
+        Self {
+            rows: settings.batch_rows.saturating_add(rows_min),
+            threads: threads.map_or(1, |helpers| 1 + helpers.threads()),
+            parallel_rows_min: settings.parallel_rows_min,
         }
-        Operator::HashAggregate { aggregates, .. } => {
-            let sets = aggregates.iter().filter(|aggregate| aggregate.distinct);
-            (ids(width + aggregates.len()), threads + sets.count())
-        }
-        Operator::Distinct(_) | Operator::AggregateDifference { .. } => (ids(width), threads),
-        Operator::HashJoin { .. } => (2 * ids(width), 1),
-        _ => return None,
+    }
+
+    /// So many tables of rows, with their margins.
+    fn bytes(&self, row_bytes: usize, times: usize) -> u64 {
+        let rows = self.rows.saturating_mul(row_bytes) as u64;
+        rows.saturating_add(MARGIN_BYTES)
+            .saturating_mul(times as u64)
+    }
+
+    /// What an operator needs for the rows that it holds; `None` if it holds none. What several threads share is in
+    /// several parts.
+    fn kept(&self, plan: &Plan, width: usize) -> Option<u64> {
+        let parts = || match may_be_shared(plan, self.parallel_rows_min) {
+            true => self.threads,
+            false => 1,
+        };
+        Some(match &plan.operator {
+            Operator::Sort { keys, .. } | Operator::TopK { keys, .. } => {
+                self.bytes(row_bytes(width + keys.len()) + keys.len() * KEY_BYTES, 1)
+            }
+            Operator::HashAggregate {
+                keys, aggregates, ..
+            } => {
+                let sets = aggregates.iter().filter(|aggregate| aggregate.distinct);
+                let of_sets = self.bytes(row_bytes(width + aggregates.len()), sets.count());
+                let of_groups = match keys.is_empty() {
+                    // There is one.
+                    true => MARGIN_BYTES.saturating_mul(parts() as u64),
+                    false => self.bytes(row_bytes(width + aggregates.len()), parts()),
+                };
+                of_sets.saturating_add(of_groups)
+            }
+            Operator::Distinct(_) | Operator::AggregateDifference { .. } => {
+                self.bytes(row_bytes(width), parts())
+            }
+            Operator::HashJoin { .. } => self.bytes(2 * row_bytes(width), 1),
+            _ => return None,
+        })
+    }
+}
+
+/// What an operator takes for a row that it holds.
+const fn row_bytes(columns: usize) -> usize {
+    ROW_BYTES + 3 * columns * size_of::<TermId>()
+}
+
+/// Whether the triples of an answer are told apart: those that may come again, as without a new blank node.
+fn tells_apart(form: &QueryForm) -> bool {
+    let QueryForm::Construct(template) = form else {
+        return false;
+    };
+    let mut patterns = template.iter();
+    patterns.any(|pattern| {
+        let mut terms = pattern.terms.iter();
+        !terms.any(|term| matches!(term, TemplateTerm::BlankNode(_)))
     })
 }

@@ -35,7 +35,7 @@ pub enum Error {
         /// What the whole budget has.
         limit_bytes: u64,
     },
-    /// Other queries had the memory that this one needs to begin for as long as it may wait, or too many wait
+    /// Others had the memory that this query needs to begin for as long as it may wait, or too many wait
     /// already.
     NotAdmitted {
         /// How many bytes it needs to begin.
@@ -89,7 +89,7 @@ impl fmt::Display for Error {
                 waiting,
             } => write!(
                 f,
-                "other queries hold the {requested_bytes} bytes that this one needs to begin; it waited {} ms, and \
+                "others hold the {requested_bytes} bytes that this query needs to begin; it waited {} ms, and \
                  {waiting} others wait: try again later, or raise --memory or --memory-wait",
                 waited_ns / 1_000_000
             ),

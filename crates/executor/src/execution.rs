@@ -1,6 +1,7 @@
 //! Execution: a running query, from the root of its plan to batches of the answer.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Duration;
@@ -57,7 +58,7 @@ enum Stage {
 struct Waiting {
     plan: Arc<QueryPlan>,
     demand: Demand,
-    /// Its place in the queue, and since when it has that, once it was polled.
+    /// Its place in the queue, and since when it has that, once it was polled and found no memory.
     ticket: Option<(Ticket, u64)>,
 }
 
@@ -76,28 +77,28 @@ enum Form {
 }
 
 impl Execution {
-    /// Starts a plan; reads little but what its constants and named graphs need. Where there is no memory for it yet,
-    /// it waits for its turn from the first [`poll`](Self::poll) on.
+    /// Starts a plan; reads little but what its constants and named graphs need. One whose operators hold rows begins,
+    /// or waits for its turn, with the first [`poll`](Self::poll), which then gives these errors.
     ///
     /// # Errors
     /// If the plan asks for what is not built yet, or the database cannot be read.
     pub fn new(plan: &Arc<QueryPlan>, context: Arc<QueryContext>) -> Result<Self> {
-        let demand = Demand::of(&plan.root, context.settings());
+        let demand = Demand::of(plan, context.settings());
         let profile = Arc::new(Profile::new(&plan.root));
         let accounts = context.accounts();
-        let admitted = accounts.admission().map(|admission| {
-            let admitted = admission.enter(demand.grant_bytes);
-            admitted.map(|admitted| accounts.begin(admitted)).is_some()
-        });
-        let stage = match admitted {
-            None | Some(true) => {
-                Stage::Running(Box::new(Running::new(plan, &demand, &profile, &context)?))
-            }
-            Some(false) => Stage::Waiting(Box::new(Waiting {
+        let stage = match accounts.admission() {
+            Some(_) if demand.grant_bytes > 0 => Stage::Waiting(Box::new(Waiting {
                 plan: Arc::clone(plan),
                 demand,
                 ticket: None,
             })),
+            admission => {
+                let admitted = admission.and_then(|admission| admission.enter(0));
+                admitted
+                    .into_iter()
+                    .for_each(|admitted| accounts.begin(admitted));
+                Stage::Running(Box::new(Running::new(plan, &demand, &profile, &context)?))
+            }
         };
         Ok(Self {
             shape: shape(plan),
@@ -164,7 +165,7 @@ impl Execution {
         let step = self.advance(waker);
         if !matches!(step, Ok(Step::Batch(_) | Step::Yield)) {
             self.stage = Stage::Done;
-            self.context.accounts().end_grant();
+            self.context.accounts().end();
         }
         let step = step?;
         if matches!(step, Step::Yield) && self.context.is_waiting() {
@@ -224,32 +225,43 @@ impl Waiting {
         let admission = admission.ok_or(Error::Internal("a query that waits for nothing"))?;
         let now_ns = context.settings().clock.now_ns();
         let bytes = self.demand.grant_bytes;
-        let is_refused = |waited_ns: u64| Error::NotAdmitted {
+        let before = &context.settings().waited_ns;
+        let before_ns = before.load(Ordering::Relaxed);
+        let refused = |waited_ns: u64, waiting| Error::NotAdmitted {
             requested_bytes: bytes,
-            waited_ns,
-            waiting: admission.waiting().saturating_sub(1),
+            waited_ns: before_ns.saturating_add(waited_ns),
+            waiting,
         };
         let (ticket, since_ns) = match self.ticket.take() {
             Some(place) => place,
             None => {
+                if let Some(admitted) = admission.enter(bytes) {
+                    accounts.begin(admitted);
+                    return Ok(true);
+                }
                 let ticket = Ticket::new(admission, bytes, &context.settings().cancel);
-                (ticket.ok_or_else(|| is_refused(0))?, now_ns)
+                (
+                    ticket.ok_or_else(|| refused(0, admission.waiting()))?,
+                    now_ns,
+                )
             }
         };
         let waited_ns = now_ns.saturating_sub(since_ns);
+        let left_ns = admission.wait_ns_max().saturating_sub(before_ns);
         let turn = ticket.poll(waker);
         context.meters().set_waited(waited_ns);
         match turn {
             Turn::Admitted(admitted) => {
+                before.fetch_add(waited_ns, Ordering::Relaxed);
                 accounts.begin(admitted);
                 Ok(true)
             }
-            Turn::Waiting if waited_ns < admission.wait_ns_max() => {
+            Turn::Waiting if waited_ns < left_ns => {
                 self.ticket = Some((ticket, since_ns));
                 context.wait();
                 Ok(false)
             }
-            Turn::Waiting => Err(is_refused(waited_ns)),
+            Turn::Waiting => Err(refused(waited_ns, admission.waiting().saturating_sub(1))),
             Turn::Never => Err(Error::MemoryExceeded {
                 operator: "the operators of the plan",
                 requested_bytes: bytes,

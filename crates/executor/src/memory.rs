@@ -14,8 +14,8 @@ use crate::admission::{Admission, Admitted};
 use crate::error::{Error, Result};
 use crate::meters::Meters;
 
-/// How many bytes are reserved beyond what is asked for.
-const STEP_BYTES: u64 = 64 * 1024;
+/// How many bytes are reserved beyond what is asked for; with less it is not worth asking.
+pub(crate) const STEP_BYTES: u64 = 64 * 1024;
 
 /// Whose account it is where the operator is not known: that of an expression, and of the terms that
 /// it computed. The operator that ran the expression puts its own name into the error
@@ -69,10 +69,10 @@ impl Accounts {
         *self.admitted() = Some(admitted);
     }
 
-    /// Gives back what is left of the grant.
-    pub(crate) fn end_grant(&self) {
+    /// The query runs no more: gives back what is left of the grant.
+    pub(crate) fn end(&self) {
         if let Some(admitted) = &mut *self.admitted() {
-            admitted.end_grant();
+            admitted.end();
         }
     }
 
@@ -212,6 +212,37 @@ impl Memory {
         self.keep(bytes.next_multiple_of(STEP_BYTES));
     }
 
+    /// Hands what goes beyond `bytes` over to another account of the same operator, so that nobody who waits for memory
+    /// comes between.
+    pub(crate) fn split_off(&mut self, bytes: u64) -> Self {
+        let mut other = Self::new(self.operator, &self.accounts);
+        other.draws = self.draws;
+        let kept = bytes.next_multiple_of(STEP_BYTES);
+        let moved = self.reserved_bytes.saturating_sub(kept);
+        if let Some(reservation) = &mut self.reservation {
+            let shared = moved.min(self.reserved_bytes - self.granted_bytes);
+            other.reservation = Some(reservation.split(moved));
+            other.reserved_bytes = moved;
+            other.granted_bytes = moved - shared;
+            self.reserved_bytes -= moved;
+            self.granted_bytes -= moved - shared;
+        }
+        other
+    }
+
+    /// Takes over what another account of the same query holds.
+    pub(crate) fn join(&mut self, mut other: Self) {
+        let Some(taken) = other.reservation.take() else {
+            return;
+        };
+        match &mut self.reservation {
+            Some(reservation) => reservation.join(taken),
+            None => self.reservation = Some(taken),
+        }
+        self.reserved_bytes += other.reserved_bytes;
+        self.granted_bytes += other.granted_bytes;
+    }
+
     /// Gives everything back.
     pub fn release(&mut self) {
         self.keep(0);
@@ -293,9 +324,32 @@ mod tests {
         other.release();
         assert_eq!(budget.used(), 1 << 20);
         other.require(1).unwrap();
-        accounts.end_grant();
+        accounts.end();
         assert_eq!(budget.used(), STEP_BYTES);
         drop((one, other, third, accounts));
+        assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn what_is_handed_over_is_never_free() {
+        let budget = MemoryBudget::new(16 << 20);
+        let admission = Arc::new(Admission::new(&budget, 0));
+        let accounts = Accounts::new(&budget, Some(Arc::clone(&admission)), &Arc::default());
+        let accounts = Arc::new(accounts);
+        accounts.begin(admission.enter(1 << 20).unwrap());
+        let mut rows = Memory::new("rows", &accounts);
+        rows.require(4 << 20).unwrap();
+        let rest = budget.try_reserve(budget.limit() - budget.used()).unwrap();
+        rows.require(5 << 20).unwrap();
+        let mut table = rows.split_off(1 << 20);
+        let held = |one: &Memory| (one.reserved_bytes(), one.granted_bytes);
+        assert_eq!(held(&rows), (1 << 20, 1 << 20));
+        assert_eq!(held(&table), (4 << 20, 0));
+        assert!(budget.try_reserve(1).is_err());
+        table.require(4 << 20).unwrap();
+        table.join(rows);
+        assert_eq!(held(&table), (5 << 20, 1 << 20));
+        drop((rest, table, accounts));
         assert_eq!(budget.used(), 0);
     }
 

@@ -1,5 +1,10 @@
 //! Queries over HTTP that find no memory to begin wait for their turn, and keep nobody else from an answer.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 use std::fmt::Write as _;
 use std::io::Read as _;
@@ -12,6 +17,9 @@ use support::{QUERY, Server, output};
 mod support;
 
 const TRIPLES: usize = 2_000;
+
+/// So often is looked whether queries wait: for half a minute or so.
+const LOOKS_MAX: usize = 50_000;
 
 /// How many subjects have another one.
 const FEW: usize = 20;
@@ -58,7 +66,7 @@ fn fill(server: &Server) -> Vec<TcpStream> {
 }
 
 fn until_waiting(server: &Server, count: u64) -> serde_json::Value {
-    loop {
+    for _ in 0..LOOKS_MAX {
         let status = server.ask("GET /status HTTP/1.1", "");
         let (_, body) = status.split_once("\r\n\r\n").unwrap();
         let status: serde_json::Value = serde_json::from_str(body).unwrap();
@@ -67,6 +75,7 @@ fn until_waiting(server: &Server, count: u64) -> serde_json::Value {
         }
         std::thread::yield_now();
     }
+    panic!("there are never {count} that wait");
 }
 
 fn rest(mut stream: TcpStream) -> String {

@@ -172,13 +172,15 @@ impl Cache {
             && let Some(charge) = self.budget.try_charge(cost)
         {
             let part = Part::new(reference, bytes, charge);
+            // Counted before it is there, so that never more is there than is counted.
+            self.bytes.fetch_add(cost, Ordering::Relaxed);
             let (part, change) = lock(self.shard(&key)).insert(key, part);
             match change {
-                shard::Change::Added => {
-                    self.bytes.fetch_add(cost, Ordering::Relaxed);
-                }
+                shard::Change::Added => {}
                 // Same place and length, so the same cost.
-                shard::Change::Replaced | shard::Change::Kept => {}
+                shard::Change::Replaced | shard::Change::Kept => {
+                    self.bytes.fetch_sub(cost, Ordering::Relaxed);
+                }
             }
             return part;
         }
@@ -276,6 +278,10 @@ impl Reclaim for Cache {
     fn reclaim(&self, bytes: u64) -> u64 {
         let start = self.next_shard.fetch_add(1, Ordering::Relaxed);
         self.evict(bytes, start % self.shards.len())
+    }
+
+    fn held(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
     }
 }
 

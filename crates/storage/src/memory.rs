@@ -2,7 +2,8 @@
 //!
 //! Every byte of note is either a [`Reservation`] of somebody's working memory or a charge of a
 //! cache. A reservation that finds no room asks the registered caches to give up bytes and then
-//! fails; a cache that finds no room evicts its own entries.
+//! fails; a cache that finds no room evicts its own entries. Where caches could not give enough they are not asked, so
+//! that one who tries again and again does not empty them for nothing.
 //!
 //! # Invariants
 //! 1. Reservations never take the budget beyond its limit. Reads may, by the parts that are pinned
@@ -34,6 +35,9 @@ struct Inner {
 pub trait Reclaim: Send + Sync {
     /// Gives up at least `bytes` if it can; returns how many bytes were given up.
     fn reclaim(&self, bytes: u64) -> u64;
+
+    /// About how many bytes it holds, and could give up at most.
+    fn held(&self) -> u64;
 }
 
 /// A reservation was refused.
@@ -41,7 +45,7 @@ pub trait Reclaim: Send + Sync {
 pub struct BudgetExceeded {
     /// The bytes that were asked for.
     pub requested: u64,
-    /// The bytes in use by others, after caches gave up theirs.
+    /// The bytes in use by others, after caches gave up theirs where that could have been enough.
     pub used: u64,
     /// The limit.
     pub limit: u64,
@@ -175,6 +179,12 @@ impl MemoryBudget {
             return Ok(());
         }
         let reclaimers: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
+        let held = reclaimers.iter().map(|reclaimer| reclaimer.held());
+        let held = held.fold(0, u64::saturating_add);
+        let others = self.used().saturating_sub(held);
+        if others.saturating_add(bytes).saturating_add(leave) > self.inner.limit {
+            return Err(self.exceeded(bytes));
+        }
         // A reader can fill the room again before it is taken; a few rounds settle it.
         for _ in 0..4 {
             let missing = self
@@ -195,11 +205,15 @@ impl MemoryBudget {
                 break;
             }
         }
-        Err(BudgetExceeded {
-            requested: bytes,
+        Err(self.exceeded(bytes))
+    }
+
+    fn exceeded(&self, requested: u64) -> BudgetExceeded {
+        BudgetExceeded {
+            requested,
             used: self.used(),
             limit: self.inner.limit,
-        })
+        }
     }
 
     fn give_back(&self, bytes: u64) {
@@ -294,5 +308,49 @@ impl Reservation {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.charge.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A cache that gives up all or nothing, and counts how often it was asked.
+    struct Held {
+        bytes: Mutex<Reservation>,
+        asked: AtomicU64,
+    }
+
+    impl Reclaim for Held {
+        fn reclaim(&self, _bytes: u64) -> u64 {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            let mut own = self.bytes.lock().unwrap();
+            let bytes = own.bytes();
+            own.shrink(bytes);
+            bytes
+        }
+
+        fn held(&self) -> u64 {
+            self.bytes.lock().unwrap().bytes()
+        }
+    }
+
+    #[test]
+    fn caches_are_not_emptied_for_nothing() {
+        let budget = MemoryBudget::new(100);
+        let cache = Arc::new(Held {
+            bytes: Mutex::new(budget.try_reserve(40).unwrap()),
+            asked: AtomicU64::new(0),
+        });
+        let weak: Weak<Held> = Arc::downgrade(&cache);
+        budget.register(weak);
+        let _others = budget.try_reserve(50).unwrap();
+        assert!(budget.try_reserve(51).is_err());
+        let refused = budget.try_reserve_leaving(45, 6).unwrap_err();
+        assert_eq!((refused.used, refused.requested), (90, 45));
+        assert_eq!(cache.asked.load(Ordering::Relaxed), 0);
+        let _own = budget.try_reserve_leaving(45, 5).unwrap();
+        assert_eq!(cache.asked.load(Ordering::Relaxed), 1);
+        assert_eq!(budget.used(), 95);
     }
 }

@@ -1,5 +1,5 @@
 //! What an update got from elsewhere: answers of SERVICE and documents of LOAD, kept so that a request that is
-//! repeated does not ask again.
+//! repeated does not ask again; and how long it has waited for memory.
 //!
 //! A repetition asks in the same order as the run before it, unless the data has changed what it asks; a
 //! question that was not asked before goes out.
@@ -10,6 +10,7 @@
 //! # Limits
 //! Everything is reserved from the memory budget; an answer that finds no room fails.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use crate::runtime::Runtime;
 pub(super) struct Kept {
     runtime: Runtime,
     client: Option<Arc<dyn ServiceClient>>,
+    waited_ns: Arc<AtomicU64>,
     state: Mutex<State>,
 }
 
@@ -66,8 +68,15 @@ impl Kept {
         Arc::new(Self {
             runtime: runtime.clone(),
             client: runtime.services(),
+            waited_ns: Arc::default(),
             state: Mutex::default(),
         })
+    }
+
+    /// How long the operations of all runs have waited for memory. It is not more for a request of many operations, or
+    /// one that is repeated: others may wait for it to commit.
+    pub(super) const fn waited_ns(&self) -> &Arc<AtomicU64> {
+        &self.waited_ns
     }
 
     /// Begins another run.

@@ -112,8 +112,8 @@ impl Database {
     ///
     /// # Errors
     /// `Syntax`, `Unsupported`, `LimitExceeded`, `InvalidOption` before it runs; `NoSuchGraph`, `GraphExists`,
-    /// `LoadOff`, `Load`, `ServiceOff`, `Service`, `Data`, `Timeout`, `Cancelled`, `MemoryExceeded` while it does;
-    /// `ReadOnly`, `RefusesWrites`, and what the disk gives.
+    /// `LoadOff`, `Load`, `ServiceOff`, `Service`, `Data`, `Timeout`, `Cancelled`, `MemoryExceeded`, `NotAdmitted` while it
+    /// does; `ReadOnly`, `RefusesWrites`, and what the disk gives.
     pub fn update(&self, text: &str, options: &UpdateOptions) -> Result<UpdateSummary> {
         self.submit_update(text, options)?.wait()
     }

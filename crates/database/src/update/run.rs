@@ -130,8 +130,15 @@ impl Run<'_> {
         let options = self.query_options();
         let view = self.transaction.snapshot();
         let services = self.kept.services();
-        let mut query =
-            query::prepare_parsed(self.runtime, view, &modify.query, &options, services)?;
+        let waited_ns = self.kept.waited_ns();
+        let mut query = query::prepare_parsed(
+            self.runtime,
+            view,
+            &modify.query,
+            &options,
+            services,
+            waited_ns,
+        )?;
         let context = Arc::clone(query.context());
         let mut ids = Ids::new(self.transaction);
         let (delete, insert) = self.targets.templates(modify);

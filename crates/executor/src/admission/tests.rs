@@ -24,12 +24,13 @@ fn queue(bytes: u64) -> (MemoryBudget, Arc<Admission>) {
 }
 
 fn ticket(admission: &Arc<Admission>, bytes: u64) -> (Ticket, Arc<Calls>) {
-    let (ticket, calls) = (
-        Ticket::new(admission, bytes, &Arc::default()).unwrap(),
-        Arc::default(),
-    );
+    let (ticket, calls) = (ticket_of(admission, bytes), Arc::default());
     assert!(matches!(look(&ticket, &calls), Turn::Waiting));
     (ticket, calls)
+}
+
+fn ticket_of(admission: &Arc<Admission>, bytes: u64) -> Ticket {
+    Ticket::new(admission, bytes, &Arc::default()).unwrap()
 }
 
 fn look(ticket: &Ticket, calls: &Arc<Calls>) -> Turn {
@@ -90,18 +91,35 @@ fn who_leaves_lets_the_next_one_in() {
 }
 
 #[test]
-fn nobody_waits_for_nobody() {
+fn nobody_waits_for_more_than_there_is() {
     let (budget, admission) = queue(64 * MB);
-    let running = admission.enter(0).unwrap();
-    let first = ticket(&admission, 65 * MB);
-    let second = ticket(&admission, 65 * MB);
-    drop(running);
-    assert!(matches!(look(&second.0, &second.1), Turn::Waiting));
-    assert!(matches!(look(&first.0, &first.1), Turn::Never));
+    let _running = admission.enter(0).unwrap();
+    let first = ticket_of(&admission, 60 * MB + 1);
+    assert!(matches!(look(&first, &Arc::default()), Turn::Never));
     drop(first);
-    assert!(matches!(look(&second.0, &second.1), Turn::Never));
-    drop(second);
+    // What is no query ends as well, sooner or later.
+    let load = budget.try_reserve(1).unwrap();
+    let (second, woken) = ticket(&admission, 60 * MB);
+    drop(load);
+    assert!(matches!(look(&second, &woken), Turn::Admitted(_)));
     assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn what_has_ended_counts_no_more() {
+    let (budget, admission) = queue(64 * MB);
+    let mut ended = admission.enter(8 * MB).unwrap();
+    let others = budget.try_reserve(53 * MB).unwrap();
+    let (first, woken) = ticket(&admission, 4 * MB);
+    assert!(!admission.may_hold(16 * MB + 1));
+    ended.end();
+    assert_eq!(calls(&woken), 1);
+    assert!(matches!(look(&first, &woken), Turn::Admitted(_)));
+    let _waiting = ticket(&admission, 60 * MB);
+    // None runs, and one waits.
+    assert!(admission.may_hold(32 * MB));
+    drop((ended, others));
+    assert!(admission.may_hold(32 * MB));
 }
 
 #[test]
@@ -132,7 +150,7 @@ fn the_queue_has_an_end() {
     let (_, admission) = queue(64 * MB);
     let running = admission.enter(8 * MB).unwrap();
     let tickets: Vec<_> = (0..WAITING_MAX)
-        .map(|_| ticket(&admission, 64 * MB))
+        .map(|_| ticket(&admission, 60 * MB))
         .collect();
     assert!(Ticket::new(&admission, 1, &Arc::default()).is_none());
     drop(tickets);

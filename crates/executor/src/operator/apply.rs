@@ -21,7 +21,7 @@ use super::{Builder, Node, Operator, OuterBatch, Scope, required};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::memory::Memory;
+use crate::memory::{Memory, STEP_BYTES};
 use crate::profile::{Counters, Profile, size};
 use crate::table::{GroupTable, NONE, hash_columns};
 
@@ -179,7 +179,8 @@ impl Apply {
     /// Whether there is room for another batch beside what was collected.
     fn may_grow(&mut self, left: &Batch, context: &QueryContext) -> bool {
         let batch = left.columns.len() * context.batch_rows() * size_of::<stoa_terms::TermId>();
-        left.is_empty() || self.memory.try_require(3 * (left.bytes() + batch as u64))
+        let bytes = left.bytes() + batch as u64;
+        left.is_empty() || bytes < STEP_BYTES || self.memory.try_require(3 * bytes)
     }
 
     /// Numbers the bindings of a batch and builds the inner plan for them.

@@ -138,7 +138,6 @@ impl Arguments {
 
 /// See the module header.
 pub(super) struct Groups {
-    name: &'static str,
     counters: Arc<Counters>,
     layout: Layout,
     table: GroupTable,
@@ -231,7 +230,6 @@ impl Groups {
         };
         let aggregates = grouping.aggregates.iter().map(states);
         Ok(Self {
-            name: grouping.name,
             counters: Arc::clone(counters),
             table: GroupTable::new(layout.keys),
             numbers: Vec::new(),
@@ -307,9 +305,9 @@ impl Groups {
     }
 
     fn partitions(&mut self, context: &QueryContext) -> Result<Partitions> {
-        self.memory.shrink_to(self.bytes());
+        let writing = self.memory.split_off(self.bytes());
         let width = self.layout.width();
-        Partitions::new(width, self.level, self.name, context, &self.counters)
+        Partitions::new(width, self.level, writing, context, &self.counters)
     }
 
     /// Takes values into the groups that were numbered last.

@@ -27,7 +27,7 @@ use super::{Builder, Node, Operator, Scope, position, required};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::memory::Memory;
+use crate::memory::{Memory, STEP_BYTES};
 use crate::profile::Counters;
 
 /// Fewer keys are looked up where all quads of a node are together. Very few in tests, whose inputs are small.
@@ -190,7 +190,8 @@ impl IndexNestedLoopJoin {
     /// Whether there is room for another batch beside what was collected.
     fn may_grow(&mut self, left: &Batch, context: &QueryContext) -> bool {
         let batch = left.columns.len() * context.batch_rows() * size_of::<TermId>();
-        left.is_empty() || self.memory.try_require(2 * (left.bytes() + batch as u64))
+        let bytes = left.bytes() + batch as u64;
+        left.is_empty() || bytes < STEP_BYTES || self.memory.try_require(2 * bytes)
     }
 
     /// Goes over to the dense order of a predicate once many keys have come.

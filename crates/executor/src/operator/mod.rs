@@ -56,6 +56,7 @@ mod unit;
 mod values;
 
 use hash_join::RightSide;
+pub(crate) use parallel::may_be_shared;
 pub(crate) use seen::Seen;
 
 /// Up to how many rows a LIMIT keeps those below it from reading ahead.

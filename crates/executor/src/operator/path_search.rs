@@ -30,7 +30,7 @@ use super::{Builder, Node, Operator, Scope, position};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::memory::Memory;
+use crate::memory::{Memory, STEP_BYTES};
 use crate::profile::Counters;
 
 mod bindings;
@@ -311,7 +311,8 @@ impl PathSearch {
     /// Whether there is room for another batch beside what was collected.
     fn may_grow(&mut self, left: &Batch, context: &QueryContext) -> bool {
         let batch = left.columns.len() * context.batch_rows() * size_of::<stoa_terms::TermId>();
-        left.is_empty() || self.memory.try_require(8 * (left.bytes() + batch as u64))
+        let bytes = left.bytes() + batch as u64;
+        left.is_empty() || bytes < STEP_BYTES || self.memory.try_require(8 * bytes)
     }
 
     /// Searches for a while; says whether the batch is done.

@@ -132,11 +132,11 @@ impl Seen {
         let aside = match &mut self.aside {
             Some(aside) => aside,
             none => {
-                self.memory.shrink_to(self.table.bytes_with(0));
+                let writing = self.memory.split_off(self.table.bytes_with(0));
                 none.insert(Partitions::new(
                     self.width,
                     self.level,
-                    self.operator,
+                    writing,
                     context,
                     &self.counters,
                 )?)

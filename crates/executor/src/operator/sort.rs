@@ -110,7 +110,7 @@ impl Sort {
         };
         disk.rest = Some(batch);
         self.disk = Some(disk);
-        self.stage = Stage::Ranking(Box::new(self.rows.ranker(self.name, context)?));
+        self.stage = Stage::Ranking(Box::new(self.rows.ranker()?));
         Ok(())
     }
 
@@ -127,7 +127,7 @@ impl Sort {
             Step::Yield => (),
             Step::Done => {
                 self.input_done = true;
-                self.stage = Stage::Ranking(Box::new(self.rows.ranker(self.name, context)?));
+                self.stage = Stage::Ranking(Box::new(self.rows.ranker()?));
             }
         }
         Ok(())
@@ -241,11 +241,11 @@ impl SortedRows {
         Ok(true)
     }
 
-    /// What ranks the rows, in the place of what was reserved for that.
-    pub(super) fn ranker(&mut self, name: &'static str, context: &QueryContext) -> Result<Ranker> {
+    /// What ranks the rows, with what was reserved for that.
+    pub(super) fn ranker(&mut self) -> Result<Ranker> {
         let bytes = self.store.bytes_with(0);
-        self.store.memory().shrink_to(bytes);
-        self.keys.ranker(&self.store, name, context)
+        let ranking = self.store.memory().split_off(bytes);
+        self.keys.ranker(&self.store, ranking)
     }
 
     /// Ranks for a while; the rows, to be sorted, once that is done.
@@ -255,7 +255,7 @@ impl SortedRows {
         context: &QueryContext,
     ) -> Result<Option<Ordered>> {
         let is_done = ranker.step(&self.keys, &self.store, context)?;
-        Ok(is_done.then(|| ranker.ordered(&self.store, context)))
+        Ok(is_done.then(|| ranker.ordered(&self.store)))
     }
 
     /// Keeps the rows with these numbers, in their order.

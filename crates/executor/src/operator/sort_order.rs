@@ -133,19 +133,13 @@ impl Keys {
         ByKeys::new(&self.columns, memory)
     }
 
-    /// What ranks the rows of a store, to be ordered.
-    pub(super) fn ranker(
-        &self,
-        rows: &RowStore,
-        operator: &'static str,
-        context: &QueryContext,
-    ) -> Result<Ranker> {
-        let mut memory = context.memory(operator);
+    /// What ranks the rows of a store, to be ordered; `memory` holds what was reserved for that.
+    pub(super) fn ranker(&self, rows: &RowStore, mut memory: Memory) -> Result<Ranker> {
         // Ranks, the order, and its runs.
-        let bytes = rows.len() * (self.columns.len() * 8 + 8);
-        memory.require(bytes as u64)?;
+        let bytes = (rows.len() * (self.columns.len() * 8 + 8)) as u64;
+        memory.require(bytes)?;
         Ok(Ranker {
-            operator,
+            bytes,
             ranks: Vec::with_capacity(self.columns.len()),
             current: None,
             memory,
@@ -155,9 +149,11 @@ impl Keys {
 
 /// The ranks of rows by one key after the other.
 pub(super) struct Ranker {
-    operator: &'static str,
     ranks: Vec<Vec<u64>>,
     current: Option<Ranking>,
+    /// What ranks and order take.
+    bytes: u64,
+    /// As much at least; the rest is for the one that ranks now, which gives it back.
     memory: Memory,
 }
 
@@ -175,7 +171,7 @@ impl Ranker {
         let last = self.ranks.len() + 1 == keys.columns.len();
         let ranking = self
             .current
-            .get_or_insert_with(|| Ranking::new(last, self.operator, context));
+            .get_or_insert_with(|| Ranking::new(last, self.memory.split_off(self.bytes)));
         if let Some(mut ranks) = ranking.step(rows.rows().column(*column), context)? {
             if *descending {
                 for rank in &mut ranks {
@@ -183,18 +179,20 @@ impl Ranker {
                 }
             }
             self.ranks.push(ranks);
-            self.current = None;
+            if let Some(ranking) = self.current.take() {
+                self.memory.join(ranking.into_memory());
+            }
         }
         Ok(self.ranks.len() == keys.columns.len())
     }
 
     /// The rows, to be sorted by their ranks; called once.
-    pub(super) fn ordered(&mut self, rows: &RowStore, context: &QueryContext) -> Ordered {
-        let memory = context.memory(self.operator);
+    pub(super) fn ordered(&mut self, rows: &RowStore) -> Ordered {
+        let spare = self.memory.split_off(self.bytes);
         Ordered {
             ranks: std::mem::take(&mut self.ranks),
             sorter: RunSorter::new(rows.len()),
-            _memory: std::mem::replace(&mut self.memory, memory),
+            _memory: std::mem::replace(&mut self.memory, spare),
         }
     }
 }

@@ -141,7 +141,7 @@ impl Cutting {
                 Step::Yield => (),
                 Step::Done => {
                     self.input_done = true;
-                    self.cut(context)?;
+                    self.cut()?;
                 }
             }
             return Ok(Outcome::Step(Step::Yield));
@@ -177,7 +177,7 @@ impl Cutting {
             }
             // There is room where rows beyond the limit are.
             self.rest = Some(batch);
-            self.cut(context)?;
+            self.cut()?;
             return Ok(Outcome::Step(Step::Yield));
         }
         let most = self
@@ -185,7 +185,7 @@ impl Cutting {
             .saturating_mul(2)
             .max(self.limit.saturating_add(CUT_ROWS_MIN));
         if self.rows.store.len() >= most {
-            self.cut(context)?;
+            self.cut()?;
         }
         Ok(Outcome::Step(Step::Yield))
     }
@@ -205,8 +205,8 @@ impl Cutting {
     }
 
     /// Begins to bring the rows into order, to keep those within the limit.
-    fn cut(&mut self, context: &QueryContext) -> Result<()> {
-        self.cut = Cut::Rank(Box::new(self.rows.ranker("top_k", context)?));
+    fn cut(&mut self) -> Result<()> {
+        self.cut = Cut::Rank(Box::new(self.rows.ranker()?));
         Ok(())
     }
 

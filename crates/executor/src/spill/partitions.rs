@@ -31,15 +31,14 @@ pub(crate) struct Partitions {
 
 impl Partitions {
     /// Empty parts of rows of `width` columns. `level` is 0 for the first scattering of rows, one more for each
-    /// further one.
+    /// further one. `memory` may hold something already.
     pub(crate) fn new(
         width: usize,
         level: u32,
-        operator: &'static str,
+        mut memory: Memory,
         context: &QueryContext,
         counters: &Arc<Counters>,
     ) -> Result<Self> {
-        let mut memory = context.memory(operator);
         // Where memory is scarce, which is why rows come here, blocks are short.
         let mut rows = block_rows(width, context);
         let bytes = |rows: usize| ((rows << BITS) * width * size_of::<TermId>()) as u64;
@@ -47,6 +46,7 @@ impl Partitions {
             rows /= 2;
         }
         memory.require(bytes(rows))?;
+        memory.shrink_to(bytes(rows));
         let file = SpillFile::new(context, counters)?;
         let part = |_| RowWriter::new(&file, width, context).with_blocks(rows);
         Ok(Self {

@@ -180,6 +180,15 @@ impl Shard {
 }
 
 impl Reclaim for BlockCache {
+    fn held(&self) -> u64 {
+        // As below, a shard that is in use now is passed by.
+        let shards = self.shards.iter().filter_map(|shard| shard.try_lock().ok());
+        let reserved = |shard: std::sync::MutexGuard<'_, Shard>| {
+            shard.reservation.as_ref().map_or(0, Reservation::bytes)
+        };
+        shards.map(reserved).sum()
+    }
+
     fn reclaim(&self, bytes: u64) -> u64 {
         let mut given = 0;
         for shard in &self.shards {

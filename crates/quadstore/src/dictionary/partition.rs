@@ -225,6 +225,14 @@ impl Reclaim for ModelSlot {
             .take()
             .map_or(0, |(_, reservation)| reservation.bytes())
     }
+
+    fn held(&self) -> u64 {
+        let Ok(loaded) = self.loaded.try_read() else {
+            return 0;
+        };
+        let loaded = loaded.as_ref();
+        loaded.map_or(0, |(_, reservation)| reservation.bytes())
+    }
 }
 
 /// The store that a partition lies in, and the cache of decoded blocks.

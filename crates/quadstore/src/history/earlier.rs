@@ -129,6 +129,11 @@ impl Reclaim for Earlier {
         drop(states);
         gone.iter().map(Kept::bytes).sum()
     }
+
+    fn held(&self) -> u64 {
+        let states = try_lock(&self.0);
+        states.map_or(0, |states| states.list.iter().map(Kept::bytes).sum())
+    }
 }
 
 impl QuadStore {

@@ -130,9 +130,9 @@ impl Collector {
         }
         let width = batch.columns.len();
         let held = self.rows.bytes_with(0);
-        self.rows.memory().shrink_to(held);
+        let writing = self.rows.memory().split_off(held);
         self.disk = Some(Disk {
-            parts: Partitions::new(width, 0, "hash_join", context, &self.counters)?,
+            parts: Partitions::new(width, 0, writing, context, &self.counters)?,
             dumped: 0,
             rest: Some(batch),
             hashes: Vec::new(),
@@ -163,7 +163,7 @@ impl Collector {
         }
         let empty = RowStore::new(0, context.memory("hash_join"));
         let rows = std::mem::replace(&mut self.rows, empty);
-        let side = BuildSide::new(rows, &self.compatible, context)?;
+        let side = BuildSide::new(rows, &self.compatible)?;
         Ok(RightSide::Held(Arc::new(side)))
     }
 }
@@ -207,17 +207,12 @@ pub(super) fn may_add(rows: &mut RowStore, batch: &Batch, context: &QueryContext
 
 impl BuildSide {
     /// Splits rows by which of these columns they bind.
-    pub(super) fn new(
-        mut rows: RowStore,
-        compatible: &[usize],
-        context: &QueryContext,
-    ) -> Result<Self> {
+    pub(super) fn new(mut rows: RowStore, compatible: &[usize]) -> Result<Self> {
         let count = rows.len();
-        // Parts and tables have accounts of their own.
+        // Parts and tables have an account of their own, with what was reserved for them.
         let held = rows.bytes_with(0);
-        rows.memory().shrink_to(held);
         let bytes = (count * size_of::<u32>() * 2) as u64;
-        let mut memory = context.memory("hash_join");
+        let mut memory = rows.memory().split_off(held);
         memory.require(bytes)?;
         let mut parts: Vec<Part> = Vec::new();
         if compatible.is_empty() {
@@ -249,7 +244,7 @@ impl BuildSide {
 
     /// One without rows.
     pub(super) fn empty(context: &QueryContext) -> Result<Self> {
-        Self::new(RowStore::new(0, context.memory("hash_join")), &[], context)
+        Self::new(RowStore::new(0, context.memory("hash_join")), &[])
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -299,6 +294,10 @@ impl BuildSide {
         let table = Arc::new(JoinTable::build(&key, rows, || context.check())?);
         tables.bytes = bytes;
         tables.made.push((part, shared, Arc::clone(&table)));
+        // Further ones are seldom: where rows have several tables each.
+        if tables.made.len() >= self.parts.len() {
+            tables.memory.shrink_to(bytes);
+        }
         Ok(table)
     }
 }

@@ -101,7 +101,7 @@ impl Grace {
             counters: Arc::clone(counters),
             ordered,
             stage: Stage::Scattering {
-                parts: Partitions::new(width, 0, "hash_join", context, counters)?,
+                parts: Partitions::new(width, 0, context.memory("hash_join"), context, counters)?,
                 hashes: Vec::new(),
             },
         })
@@ -257,7 +257,7 @@ impl Pair {
         let compatible: Vec<_> = compatible.map(|(_, right)| *right).collect();
         prober.turn_to(is_last);
         self.slice = Some(Slice {
-            side: BuildSide::new(rows, &compatible, context)?,
+            side: BuildSide::new(rows, &compatible)?,
             is_last,
             reader: RowReader::shared(&self.left),
             done: 0,

@@ -155,6 +155,12 @@ fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
         && morsels::variable(plan).is_some()
 }
 
+/// Whether so much is expected of an aggregate, of DISTINCT, or of what they read that they may be shared.
+pub(crate) fn may_be_shared(plan: &Plan, rows_min: u64) -> bool {
+    let mut all = plan.inputs().into_iter().chain([plan]);
+    all.any(|plan| morsels::has_rows(plan, rows_min))
+}
+
 /// Whether an aggregate, or DISTINCT, is to be shared.
 pub(super) fn is_aggregate_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
     // All of the input is read whatever is taken of the groups, but not so of DISTINCT.

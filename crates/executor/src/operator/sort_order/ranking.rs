@@ -79,11 +79,11 @@ enum Stage {
 }
 
 impl Ranking {
-    pub(super) fn new(last: bool, operator: &'static str, context: &QueryContext) -> Self {
+    pub(super) fn new(last: bool, memory: Memory) -> Self {
         Self {
             last,
             stage: Stage::Number,
-            memory: context.memory(operator),
+            memory,
             table: GroupTable::new(1),
             groups: Vec::new(),
             ids: Vec::new(),
@@ -93,6 +93,11 @@ impl Ranking {
             strings: Vec::new(),
             values: Values::default(),
         }
+    }
+
+    /// What it had, once it is done.
+    pub(super) fn into_memory(self) -> Memory {
+        self.memory
     }
 
     /// Goes on for a while; gives the ranks of `rows`, the same at each call, when they are known.
@@ -195,9 +200,9 @@ impl Ranking {
         let start = self.groups.len();
         let end = rows.len().min(start + RUN_ROWS);
         let some = rows.get(start..end).unwrap_or_default();
-        let groups = rows.len() * size_of::<u32>();
-        self.memory
-            .require(self.table.bytes_with(some.len()) + groups as u64)?;
+        let groups = (rows.len() * size_of::<u32>()) as u64;
+        let numbered = self.table.bytes_with(some.len()) + groups;
+        self.memory.require(numbered)?;
         self.groups.reserve_exact(rows.len() - start);
         let mut numbers = Vec::new();
         self.table.insert(&[some], some.len(), &mut numbers)?;
@@ -207,7 +212,7 @@ impl Ranking {
         }
         let count = self.table.len();
         self.memory
-            .require(self.memory.reserved_bytes() + (count * DISTINCT_BYTES) as u64)?;
+            .require(numbered + (count * DISTINCT_BYTES) as u64)?;
         self.ids = self.table.key_column(0, 0..count);
         self.table = GroupTable::new(1);
         self.lists.reserve_exact(count);
@@ -216,7 +221,6 @@ impl Ranking {
             self.lists.push(list);
         }
         self.order.reserve_exact(count);
-        self.memory.shrink_to(self.held_bytes());
         Ok(Stage::Sort(RunSorter::new(count)))
     }
 
