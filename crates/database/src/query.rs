@@ -39,7 +39,7 @@ pub use solutions::{QueryResult, Solution, Solutions, Triples};
 pub(crate) use update::{Modify, Operation, Transfer, TransferKind, with_request};
 
 use crate::error::{Error, Result};
-use crate::limits::QUERY_BYTES_MAX;
+use crate::limits::{NOTED_BYTES_MAX, QUERY_BYTES_MAX};
 use crate::note::Note;
 use crate::options::QueryOptions;
 use crate::running::Listed;
@@ -424,7 +424,7 @@ fn plan(
     let clock = runtime.executor_clock();
     let dataset = dataset(options)?;
     let deadline_ns = options.timeout.map(|timeout| deadline(started_ns, timeout));
-    let statistics = match options.notes {
+    let statistics = match options.notes && text.text.len() <= NOTED_BYTES_MAX {
         true => SnapshotStatistics::keeping(&snapshot),
         false => SnapshotStatistics::new(&snapshot),
     };

@@ -24,7 +24,7 @@ pub(crate) struct SnapshotStatistics<'a> {
 #[derive(Default)]
 struct Known {
     ids: HashMap<Term, Option<TermId>, RandomState>,
-    /// How many quads match, in the graphs that were asked for last.
+    /// How many quads match, in those graphs where there are most.
     counts: HashMap<[Option<TermId>; 3], u64, RandomState>,
 }
 
@@ -48,6 +48,18 @@ impl<'a> SnapshotStatistics<'a> {
     /// The snapshot, unrecorded.
     pub(crate) const fn unrecorded(&self) -> &Snapshot {
         &self.counted
+    }
+
+    /// The ids of terms; nothing is recorded.
+    pub(crate) fn ids(&self, terms: &[Term]) -> Result<Vec<Option<TermId>>> {
+        if let Some(known) = &self.known {
+            let known = known.borrow();
+            let ids = terms.iter().map(|term| known.ids.get(term).copied());
+            if let Some(ids) = ids.collect() {
+                return Ok(ids);
+            }
+        }
+        Ok(self.counted.term_ids(terms)?)
     }
 
     /// The id of a term; nothing is recorded.
@@ -106,7 +118,9 @@ impl Statistics for SnapshotStatistics<'_> {
             self.snapshot.count(permutation, &prefix, &[], graphs)?;
         }
         if let Some(known) = &self.known {
-            known.borrow_mut().counts.insert(triple, rows);
+            let mut known = known.borrow_mut();
+            let most = known.counts.entry(triple).or_default();
+            *most = rows.max(*most);
         }
         Ok(rows)
     }

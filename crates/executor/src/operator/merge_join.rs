@@ -1,7 +1,8 @@
 //! Merge join of two inputs that are sorted by the join variable.
 //!
 //! Keys whose right rows lie within the batch at hand, as is the rule, are paired as they stand. The right rows of
-//! another key, the group, are held while the left rows of that key pass by. Keys without a partner are skipped by binary
+//! another key, the group, are held while the left rows of that key pass by, and their pairs go out in a batch of their own,
+//! so batches are at least as many as those of the right side. Keys without a partner are skipped by binary
 //! search within batches.
 //!
 //! Input order: both sides sorted by the key, ascending by id, never unbound (debug-asserted).
@@ -122,7 +123,8 @@ impl Operator for MergeJoin {
                 return self.give(Step::Yield, context);
             }
             let Some(key) = self.left.current() else {
-                continue;
+                // All of the batch was skipped.
+                return Ok(Step::Yield);
             };
             if (self.group.key != key || !self.group.complete)
                 && !self.gather_group(key, context)?
@@ -186,6 +188,14 @@ impl MergeJoin {
                     l += 1;
                 }
             }
+        }
+        if self.right.done && r >= right.len() && !drops {
+            // None of the left rows that are left has a partner.
+            let room = rows_max.saturating_sub(self.pairs.len());
+            let end = left.len().min(l + room);
+            self.pairs
+                .extend((l..end).map(|row| (row_number(row), END)));
+            l = end;
         }
         let has_moved = l > self.left.row || r > self.right.row;
         (self.left.row, self.right.row) = (l, r);

@@ -55,6 +55,8 @@ pub(crate) struct Lowering<'a> {
     inside: u32,
     /// How many choices between whole plans enclose the current one; each doubles the work.
     choices: u32,
+    /// Whether this is within an EXISTS that is tried as a join.
+    is_turned: bool,
 }
 
 /// No cost is larger, so that sums of costs are numbers.
@@ -74,6 +76,7 @@ impl<'a> Lowering<'a> {
             outer_rows: 1.0,
             inside: 0,
             choices: 0,
+            is_turned: false,
         }
     }
 

@@ -28,43 +28,44 @@ impl Lowering<'_> {
         kind: ExistsKind,
     ) -> Result<Planned, Error> {
         let pattern = existence_only(pattern);
-        let turned = match kind {
-            ExistsKind::Semi => self.turned(&input, &pattern)?,
+        let joined = match kind {
+            ExistsKind::Semi => self.turned(&input, &pattern),
             ExistsKind::Anti | ExistsKind::Mark(_) => None,
         };
-        self.choices += u32::from(turned.is_some());
-        let tested = self.tested(input, pattern, kind);
-        self.choices -= u32::from(turned.is_some());
-        let tested = tested?;
-        Ok(match turned {
-            Some(turned) if turned.cost < tested.cost => turned,
-            _ => tested,
+        let tested = self.tested(input, pattern, kind)?;
+        let Some(joined) = joined.filter(|_| tested.cost >= CHEAP_NS) else {
+            return Ok(tested);
+        };
+        self.is_turned = true;
+        let turned = self.lower(joined);
+        self.is_turned = false;
+        let turned = turned?;
+        Ok(match turned.cost < tested.cost {
+            true => turned,
+            false => tested,
         })
     }
 
-    /// EXISTS as a join with the different bindings that the pattern has of what is shared, which are the left side where
-    /// they are few. `None` where it may not be, or too many choices enclose this one.
-    #[inline(never)]
-    fn turned(&mut self, input: &Node, pattern: &Node) -> Result<Option<Planned>, Error> {
+    /// EXISTS as a join with the different bindings that the pattern has of the one variable that is shared, which is the
+    /// left side where these are few. `None` where it may not be, or within such a join.
+    fn turned(&self, input: &Node, pattern: &Node) -> Option<Node> {
         let shared = input.possible.intersection(&pattern.possible);
         let is_fixed = shared.is_subset(&input.certain) && shared.is_subset(&pattern.certain);
-        if !self.build.optimize
-            || self.forced.is_some()
-            || self.choices >= CHOICES_MAX
-            || shared.is_empty()
-            || !is_fixed
-            || !is_safe(pattern, &mentioned(pattern).intersection(&input.possible))
-            || self.is_tied(pattern)
-        {
-            return Ok(None);
-        }
-        let build = self.build;
-        let bindings = build.project(pattern.clone(), shared.iter().collect());
-        let joined = build.join(vec![build.distinct(bindings), input.clone()]);
-        self.choices += 1;
-        let turned = self.lower(joined);
-        self.choices -= 1;
-        turned.map(Some)
+        let may_be = self.build.optimize
+            && self.forced.is_none()
+            && !self.is_turned
+            && is_fixed
+            && is_safe(pattern, &mentioned(pattern).intersection(&input.possible))
+            && !self.is_tied(pattern);
+        let mut variables = shared.iter();
+        let (Some(variable), None) = (variables.next(), variables.next()) else {
+            return None;
+        };
+        may_be.then(|| {
+            let build = self.build;
+            let bindings = build.project(pattern.clone(), vec![variable]);
+            build.join(vec![build.distinct(bindings), input.clone()])
+        })
     }
 
     /// EXISTS as a test of each solution.

@@ -1,8 +1,8 @@
 //! Predicates that do not occur in the data, and what may have been meant.
 //!
-//! A predicate that occurs costs a count; planning has looked its id up. Only for one that does
-//! not the same name is looked up in other namespaces, and compared with the predicates of the data
-//! unless these are many.
+//! A predicate that occurs costs a count, and a look-up if planning has not made it. Only for one that
+//! does not the same name is looked up in other namespaces, and compared with the predicates of the
+//! data unless these are many.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ pub(super) fn unknown<'q>(
     predicates: &[NamedNodeRef<'q>],
     statistics: &SnapshotStatistics<'_>,
 ) -> Result<Vec<NamedNodeRef<'q>>> {
+    let terms: Vec<Term> = predicates.iter().map(|p| p.into_owned().into()).collect();
     let mut unknown = Vec::new();
-    for predicate in predicates {
-        let id = statistics.id(&predicate.into_owned().into())?;
+    for (predicate, id) in predicates.iter().zip(statistics.ids(&terms)?) {
         if !occurs(id, statistics.unrecorded())? {
             unknown.push(*predicate);
         }

@@ -177,22 +177,40 @@ proptest! {
         right in rows(3, &[1], 6, 40),
     ) {
         let (left, right) = (by_key(&left, 0), by_key(&right, 1));
-        for kind in kinds().into_iter().take(3) {
-            let expected = naive(&kind, (&LEFT, &left), (&RIGHT, &right), &output(&kind), (2, 3));
-            let join = plan(
-                Operator::MergeJoin {
-                    left: Box::new(values(&LEFT, &left)),
-                    right: Box::new(values(&RIGHT, &right)),
-                    key: Variable(0),
-                    kind: kind.clone(),
-                },
-                &output(&kind),
-            );
-            // Both keep the order of both sides.
-            prop_assert_eq!(&run_all(&join), &expected, "{:?}", kind);
-            let (left, right) = (values(&LEFT, &left), values(&RIGHT, &right));
-            let hashed = run_all(&hash_join(left, right, &[0], &[1], &kind));
-            prop_assert_eq!(sorted(hashed), sorted(expected), "{:?}", kind);
+        // With a further shared variable, and with the key alone.
+        for (columns, compatible) in [(RIGHT, &[1][..]), ([4, 0, 3], &[])] {
+            for kind in kinds().into_iter().take(3) {
+                let expected = naive(&kind, (&LEFT, &left), (&columns, &right), &output(&kind), (2, 3));
+                let join = plan(
+                    Operator::MergeJoin {
+                        left: Box::new(values(&LEFT, &left)),
+                        right: Box::new(values(&columns, &right)),
+                        key: Variable(0),
+                        kind: kind.clone(),
+                    },
+                    &output(&kind),
+                );
+                // Both keep the order of both sides.
+                prop_assert_eq!(&run_all(&join), &expected, "{:?}", kind);
+                let (left, right) = (values(&LEFT, &left), values(&columns, &right));
+                let hashed = run_all(&hash_join(left, right, &[0], compatible, &kind));
+                prop_assert_eq!(sorted(hashed), sorted(expected), "{:?}", kind);
+            }
+        }
+    }
+
+    #[test]
+    fn hash_join_of_bound_keys_follows_the_definition(
+        left in rows(3, &[0, 1], 4, 40),
+        right in rows(3, &[0, 1], 4, 40),
+    ) {
+        for (columns, keys) in [([4, 0, 3], &[0][..]), (RIGHT, &[0, 1]), (RIGHT, &[1, 0])] {
+            for kind in kinds() {
+                let output = output(&kind);
+                let expected = naive(&kind, (&LEFT, &left), (&columns, &right), &output, (2, 3));
+                let join = hash_join(values(&LEFT, &left), values(&columns, &right), keys, &[], &kind);
+                prop_assert_eq!(sorted(run_all(&join)), sorted(expected), "{:?} {:?}", kind, keys);
+            }
         }
     }
 
