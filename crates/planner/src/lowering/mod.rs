@@ -57,6 +57,8 @@ pub(crate) struct Lowering<'a> {
     choices: u32,
     /// Whether this is within an EXISTS that is tried as a join.
     is_turned: bool,
+    /// How many EXISTS may still be tried as joins.
+    turns: u32,
 }
 
 /// No cost is larger, so that sums of costs are numbers.
@@ -64,6 +66,8 @@ const COST_MAX: f64 = 1e200;
 
 /// How deep choices between whole plans are nested; below, a rule of thumb decides.
 const CHOICES_MAX: u32 = 3;
+/// How many EXISTS of a query are tried as joins, the outer ones first; each has its group planned again.
+const TURNS_MAX: u32 = 8;
 
 impl<'a> Lowering<'a> {
     pub(crate) fn new(cache: &'a Cache<'a>, options: &PlannerOptions, names: Vec<String>) -> Self {
@@ -77,6 +81,7 @@ impl<'a> Lowering<'a> {
             inside: 0,
             choices: 0,
             is_turned: false,
+            turns: TURNS_MAX,
         }
     }
 

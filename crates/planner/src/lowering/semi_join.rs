@@ -47,13 +47,16 @@ impl Lowering<'_> {
     }
 
     /// EXISTS as a join with the different bindings that the pattern has of the one variable that is shared, which is the
-    /// left side where these are few. `None` where it may not be, or within such a join.
-    fn turned(&self, input: &Node, pattern: &Node) -> Option<Node> {
+    /// left side where these are few. `None` where it may not be, within such a join,
+    /// and once the query has had its trials.
+    fn turned(&mut self, input: &Node, pattern: &Node) -> Option<Node> {
+        if self.is_turned || self.turns == 0 {
+            return None;
+        }
         let shared = input.possible.intersection(&pattern.possible);
         let is_fixed = shared.is_subset(&input.certain) && shared.is_subset(&pattern.certain);
         let may_be = self.build.optimize
             && self.forced.is_none()
-            && !self.is_turned
             && is_fixed
             && is_safe(pattern, &mentioned(pattern).intersection(&input.possible))
             && !self.is_tied(pattern);
@@ -61,11 +64,13 @@ impl Lowering<'_> {
         let (Some(variable), None) = (variables.next(), variables.next()) else {
             return None;
         };
-        may_be.then(|| {
-            let build = self.build;
-            let bindings = build.project(pattern.clone(), vec![variable]);
-            build.join(vec![build.distinct(bindings), input.clone()])
-        })
+        if !may_be {
+            return None;
+        }
+        self.turns -= 1;
+        let build = self.build;
+        let bindings = build.project(pattern.clone(), vec![variable]);
+        Some(build.join(vec![build.distinct(bindings), input.clone()]))
     }
 
     /// EXISTS as a test of each solution.
