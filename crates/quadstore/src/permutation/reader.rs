@@ -2,16 +2,17 @@
 //!
 //! Work goes in *windows*. For a window the leaves of the next intervals are found in the inner
 //! nodes, their headers are read in one batch, then the row groups that can hold wanted rows in a
-//! second one. A scan of many leaves begins with small windows, so that a reader that stops early
+//! second one (`window`). Keys that end in one group are one visit of it, and are matched with its rows
+//! together. A scan of many leaves begins with small windows, so that a reader that stops early
 //! has not read far ahead, and doubles them.
 //!
 //! Where a delta lies over the tree, its changes are put between the rows of each group
 //! (`overlaid`); where it does not, nothing of that is run.
 //!
 //! # Limits
-//! A window pins at most `WINDOW_LEAVES` segments, about 4 MB; one that reads on from leaf to leaf
-//! at most `READ_AHEAD_LEAVES`. One call examines at most `STEP_ROWS` rows more than it returns, so
-//! that the caller can look at its deadline.
+//! A window pins at most `WINDOW_LEAVES` segments, about 4 MB, and takes at most `WINDOW_INTERVALS`
+//! intervals; one that reads on from leaf to leaf pins at most `READ_AHEAD_LEAVES`. One call examines at
+//! most `STEP_ROWS` rows more than it returns, so that the caller can look at its deadline.
 
 #![expect(
     clippy::indexing_slicing,
