@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
-use stoa_testsuite::oracle::differential::{Bench, CONFIGURATIONS, Tally, Verdict, smaller};
+use stoa_testsuite::oracle::differential::{
+    Bench, CONFIGURATIONS, REUSED, REUSED_PLAN, Tally, Verdict, smaller,
+};
 use stoa_testsuite::oracle::reference::DIFFERENCES;
 use stoa_testsuite::random::Random;
 use stoa_testsuite::random::data::Data;
@@ -180,6 +182,7 @@ const CASTS: &[&str] = &[
 /// What plans must have held; joins with their kinds. An `apply` that joins is planned for costly parts
 /// only, which small data does not have.
 const OPERATORS: &[&str] = &[
+    REUSED_PLAN,
     "unit",
     "empty",
     "values",
@@ -477,10 +480,11 @@ fn one_set(seed: u64, set: u64, tally: &mut Tally) -> Option<String> {
     while tally.passed < CASES_PER_DATA {
         let query = Generator::new(&mut random, &data).query();
         let naive = 1 + random.below(2);
-        let other = 3 + random.below(CONFIGURATIONS - 3);
+        let other = 3 + random.below(CONFIGURATIONS - 4);
+        // The one before all others, so that no plan is there yet.
         // Empty answers are cheap to find; a quarter of them is enough.
         let empty_allowed = tally.empty * 4 < tally.passed;
-        match bench.check(&query, &[0, naive, other], empty_allowed, tally) {
+        match bench.check(&query, &[REUSED, 0, naive, other], empty_allowed, tally) {
             Verdict::Passed => {}
             Verdict::Skipped(reason) => *tally.skipped.entry(reason).or_default() += 1,
             Verdict::Failed(who, said) => {

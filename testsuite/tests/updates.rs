@@ -123,8 +123,9 @@ fn one_store(seed: u64, set: u64, tally: &mut Tally) -> Result<(), String> {
             }
         };
         let text = text(&operations);
-        // The last three share what is read among threads, which transactions do not, or are about aggregates alone.
-        let (name, query) = configuration(random.below(CONFIGURATIONS - 3));
+        // The last four share what is read among threads, which transactions do not, are about aggregates alone, or use
+        // plans again.
+        let (name, query) = configuration(random.below(CONFIGURATIONS - 4));
         let options = UpdateOptions {
             batch_rows: query.batch_rows,
             naive: query.naive,

@@ -17,7 +17,7 @@ use crate::info::{CheckSummary, Info, LogInfo};
 use crate::keeper::Keeper;
 use crate::load::{self, LoadSummary, Progress};
 use crate::options::{Access, DumpFormat, LoadOptions, OpenOptions, QueryOptions};
-use crate::query::{CancelHandle, Query, QueryResult};
+use crate::query::{CancelHandle, PlanCounts, Plans, Query, QueryResult};
 use crate::repeat::Turns;
 use crate::runtime::Runtime;
 use crate::state::State;
@@ -74,6 +74,7 @@ struct Shared {
     #[expect(dead_code, reason = "held for its drop")]
     keeper: Option<Keeper>,
     turns: Turns,
+    plans: Arc<Plans>,
 }
 
 /// What [`Database::checkpoint`] did.
@@ -169,6 +170,7 @@ impl Database {
                 is_new,
                 keeper,
                 turns: Turns::default(),
+                plans: Arc::new(Plans::new(runtime.memory())),
             }),
         })
     }
@@ -192,8 +194,14 @@ impl Database {
     }
 
     /// The state as it is now.
-    fn now(&self) -> State {
-        State::of(&self.shared.runtime, self.shared.store.snapshot())
+    pub(crate) fn now(&self) -> State {
+        State::of(&self.shared.runtime, self.shared.store.snapshot()).with_plans(&self.shared.plans)
+    }
+
+    /// How often plans of earlier queries were used again, and what is kept of them.
+    #[must_use]
+    pub fn plan_counts(&self) -> PlanCounts {
+        self.shared.plans.counts()
     }
 
     /// What those who commit transactions meet at.

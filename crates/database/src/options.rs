@@ -172,6 +172,9 @@ pub struct QueryOptions {
     /// How many bytes an operator holds before it goes on on disk, and how many rows at least; by default half of
     /// the memory of the runtime, and a thousand rows.
     pub spill_after: Option<(u64, usize)>,
+    /// Whether the plan of an earlier query may be taken that differs in constants only, and this one's be kept for
+    /// later ones; on by default.
+    pub plans: bool,
     /// Whether the time of each operator is taken, for [`crate::Query::analysis`].
     pub timed: bool,
     /// Turns off all rewriting and join ordering; for tests.
@@ -199,6 +202,7 @@ impl Default for QueryOptions {
             batch_rows: None,
             parallel_rows_min: None,
             spill_after: None,
+            plans: true,
             timed: false,
             naive: false,
             force_join: None,

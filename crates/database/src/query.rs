@@ -8,8 +8,11 @@ mod analysis;
 mod backtracking;
 mod bindings;
 mod notes;
+mod parameters;
+mod plans;
 mod prefixes;
 mod rewrite;
+mod shape;
 mod similar;
 mod solutions;
 mod stack;
@@ -35,6 +38,8 @@ use stoa_quadstore::Snapshot;
 use stoa_storage::nonblocking;
 
 pub use analysis::Analysis;
+pub use plans::PlanCounts;
+pub(crate) use plans::Plans;
 pub use solutions::{QueryResult, Solution, Solutions, Triples};
 pub(crate) use update::{Modify, Operation, Transfer, TransferKind, with_request};
 
@@ -45,6 +50,7 @@ use crate::options::QueryOptions;
 use crate::running::Listed;
 use crate::runtime::{Runtime, date_time};
 use crate::statistics::SnapshotStatistics;
+use shape::Shape;
 use token::Token;
 
 /// How much longer a query goes on at once for each operator on top of another one, in nanoseconds.
@@ -131,6 +137,8 @@ pub struct Query {
     /// The stack that this needs, where the usual one may not do.
     stack_bytes: Option<usize>,
     planning: Duration,
+    /// Whether its plan was made for an earlier query of its shape.
+    is_reused: bool,
     /// How long it was at work, if it is timed.
     running_ns: u64,
     /// Its place among what is running; none for the pattern of an update.
@@ -157,6 +165,13 @@ impl Drop for Query {
 }
 
 impl Query {
+    /// With its place among what is running.
+    fn listed(mut self, listed: Listed) -> Self {
+        listed.runs_in(&self.context);
+        self.listed = Some(listed);
+        self
+    }
+
     /// What kind of answer it has.
     #[must_use]
     pub fn kind(&self) -> QueryKind {
@@ -233,6 +248,7 @@ impl Query {
             plan: stack::run(self.stack_bytes, explain)?,
             operators: timed.then(|| running.execution.profile()),
             planning: self.planning,
+            is_reused: self.is_reused,
             running: Duration::from_nanos(self.running_ns),
             rows_read: self.rows_read(),
             memory_peak_bytes: self.context.meters().memory_peak_bytes(),
@@ -312,11 +328,12 @@ impl Query {
     }
 }
 
-/// Parses and plans. Parser, planner and operators recurse, so a deeply nested or large query gets
-/// stacks of its own.
+/// Parses and plans, or takes a plan that was made for a query of the same shape out of `plans`. Parser, planner and
+/// operators recurse, so a deeply nested or large query gets stacks of its own.
 pub(crate) fn prepare(
     runtime: &Runtime,
     snapshot: Snapshot,
+    plans: Option<&Plans>,
     text: &str,
     options: &QueryOptions,
 ) -> Result<Query> {
@@ -331,34 +348,47 @@ pub(crate) fn prepare(
     let started_ns = runtime.executor_clock().now_ns();
     let cancel = options.cancel.child();
     let listed = Listed::new(runtime, text, false, &cancel);
-    let nesting = stoa_planner::check_nesting(text)?;
     let text = Text {
         text,
         tokens: token::tokens(text),
     };
-    let levels = nesting + stack::chained(&text)?;
+    let asked = Asked {
+        services: runtime.services(),
+        started_ns,
+        cancel,
+        waited_ns: Arc::default(),
+    };
+    let plans = plans.filter(|_| options.plans && !snapshot.is_recorded());
+    let plans = plans.and_then(|plans| {
+        let shape = shape::shape(text.text, &text.tokens, options)?;
+        Some((plans, shape))
+    });
+    if let Some((plans, shape)) = &plans
+        && let Some(plan) = plans.find(shape, &snapshot)?
+    {
+        let mut query = start(runtime, snapshot, plan, None, asked, options)?;
+        query.is_reused = true;
+        return Ok(query.listed(listed));
+    }
+    let levels = stoa_planner::check_nesting(text.text)? + stack::chained(&text)?;
     let prepare = || {
         let mut parsed = parse(text.text, &text.tokens, options.base.as_deref())?;
         bindings::bind(&mut parsed, &options.bindings)?;
         let size = stoa_planner::query_size(&parsed)?;
-        let services = runtime.services();
         let plan = || {
-            let asked = Asked {
-                parsed: &parsed,
-                size,
-                services,
-                started_ns,
-                cancel,
-                waited_ns: Arc::default(),
-            };
-            plan(runtime, snapshot, &text, asked, options)
+            plan(
+                runtime,
+                snapshot,
+                (&text, &parsed, size),
+                plans,
+                asked,
+                options,
+            )
         };
         stack::run(stoa_planner::stack_bytes(size.elements), plan)
     };
-    let mut query = stack::run(stoa_planner::stack_bytes(levels), prepare)?;
-    listed.runs_in(&query.context);
-    query.listed = Some(listed);
-    Ok(query)
+    let query = stack::run(stoa_planner::stack_bytes(levels), prepare)?;
+    Ok(query.listed(listed))
 }
 
 /// Plans a query that was parsed already, with `services` to ask endpoints with, for a request whose queries have
@@ -379,14 +409,19 @@ pub(crate) fn prepare_parsed(
     };
     let plan = || {
         let asked = Asked {
-            parsed,
-            size,
             services,
             started_ns,
             cancel: options.cancel.clone(),
             waited_ns: Arc::clone(waited_ns),
         };
-        plan(runtime, snapshot, &text, asked, options)
+        plan(
+            runtime,
+            snapshot,
+            (&text, parsed, size),
+            None,
+            asked,
+            options,
+        )
     };
     stack::run(stoa_planner::stack_bytes(size.elements), plan)
 }
@@ -397,41 +432,42 @@ struct Text<'a> {
     tokens: Vec<Token>,
 }
 
-/// A query as it is parsed.
-struct Asked<'a> {
-    parsed: &'a spargebra::Query,
-    size: stoa_planner::Size,
+/// What goes with a query that was asked.
+struct Asked {
     services: Option<Arc<dyn ServiceClient>>,
     started_ns: u64,
     cancel: CancelHandle,
     waited_ns: Arc<AtomicU64>,
 }
 
+impl Asked {
+    /// When it ends, on the clock of the executor.
+    fn deadline_ns(&self, options: &QueryOptions) -> Option<u64> {
+        let timeout = options.timeout?;
+        Some(deadline(self.started_ns, timeout))
+    }
+}
+
 fn plan(
     runtime: &Runtime,
     snapshot: Snapshot,
-    text: &Text<'_>,
-    Asked {
-        parsed,
-        size,
-        services,
-        started_ns,
-        cancel,
-        waited_ns,
-    }: Asked<'_>,
+    (text, parsed, size): (&Text<'_>, &spargebra::Query, stoa_planner::Size),
+    plans: Option<(&Plans, Shape)>,
+    asked: Asked,
     options: &QueryOptions,
 ) -> Result<Query> {
     let clock = runtime.executor_clock();
     let dataset = dataset(options)?;
-    let deadline_ns = options.timeout.map(|timeout| deadline(started_ns, timeout));
-    let statistics = match options.notes && text.text.len() <= NOTED_BYTES_MAX {
+    let (cancel, deadline_ns) = (&asked.cancel, asked.deadline_ns(options));
+    let is_noted = options.notes && text.text.len() <= NOTED_BYTES_MAX;
+    let statistics = match is_noted || plans.is_some() {
         true => SnapshotStatistics::keeping(&snapshot),
         false => SnapshotStatistics::new(&snapshot),
     };
     let plan = stoa_planner::plan(
         parsed,
         &PlannerOptions {
-            stop: Some(stop(&clock, cancel.clone(), started_ns, deadline_ns)),
+            stop: Some(stop(&clock, cancel.clone(), asked.started_ns, deadline_ns)),
             default_graph_union: options.default_graph_union,
             dataset,
             optimize: !options.naive,
@@ -449,13 +485,45 @@ fn plan(
     } else {
         Vec::new()
     };
-    let mut settings = settings(runtime, clock, options, &cancel);
+    // What is odd is told of each text, and what needs a stack of its own is made for each.
+    let is_small = stoa_planner::stack_bytes(plan.root.depth() + size.expression_depth).is_none();
+    if let Some((plans, shape)) = plans
+        && notes.is_empty()
+        && is_small
+    {
+        plans.keep(shape, parsed, &plan, &statistics)?;
+    }
+    drop(statistics);
+    let mut query = start(runtime, snapshot, plan, Some(size), asked, options)?;
+    query.notes = notes;
+    Ok(query)
+}
+
+/// Makes a plan ready to run. Without a size it is of a query that is known to be small.
+fn start(
+    runtime: &Runtime,
+    snapshot: Snapshot,
+    plan: QueryPlan,
+    size: Option<stoa_planner::Size>,
+    asked: Asked,
+    options: &QueryOptions,
+) -> Result<Query> {
+    let deadline_ns = asked.deadline_ns(options);
+    let Asked {
+        services,
+        started_ns,
+        cancel,
+        waited_ns,
+    } = asked;
+    let mut settings = settings(runtime, runtime.executor_clock(), options, &cancel);
     settings.deadline_ns = deadline_ns;
     // Coming down to where there is work takes time in a deep plan.
-    settings.slice_ns += SLICE_NS_PER_OPERATOR * plan.root.depth() as u64;
+    let depth = plan.root.depth();
+    settings.slice_ns += SLICE_NS_PER_OPERATOR * depth as u64;
     settings.services = services;
     settings.base_iri.clone_from(&plan.base_iri);
-    let stack_bytes = stoa_planner::stack_bytes(plan.root.depth() + size.expression_depth);
+    let stack_bytes =
+        size.and_then(|size| stoa_planner::stack_bytes(depth + size.expression_depth));
     stack::check(stack_bytes)?;
     settings.spill = Some(spill(runtime, &snapshot, options));
     settings.admission = Some(runtime.admission());
@@ -480,11 +548,12 @@ fn plan(
     Ok(Query {
         kind,
         variables,
-        notes,
+        notes: Vec::new(),
         stack_bytes,
         running: Some(Running { plan, execution }),
         context,
         planning: Duration::from_nanos(planned_ns.saturating_sub(started_ns)),
+        is_reused: false,
         running_ns: 0,
         listed: None,
     })

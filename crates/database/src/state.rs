@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use oxrdf::NamedNode;
@@ -14,7 +15,7 @@ use crate::format::GraphFormat;
 use crate::history;
 use crate::moment::Moment;
 use crate::options::{DumpFormat, QueryOptions};
-use crate::query::{self, CancelHandle, Query, QueryResult};
+use crate::query::{self, CancelHandle, Plans, Query, QueryResult};
 use crate::runtime::Runtime;
 use crate::statements::{self, StatementGraphs, StatementPattern};
 
@@ -23,6 +24,7 @@ use crate::statements::{self, StatementGraphs, StatementPattern};
 pub struct State {
     runtime: Runtime,
     snapshot: Snapshot,
+    plans: Option<Arc<Plans>>,
 }
 
 impl fmt::Debug for State {
@@ -66,11 +68,13 @@ impl Database {
         cancel: &CancelHandle,
     ) -> Result<State> {
         let (store, runtime) = (self.store(), self.runtime());
-        let snapshot = match at {
-            None => store.snapshot(),
-            Some(at) => history::snapshot(store, at, timeout, cancel, &*runtime.clock())?,
-        };
-        Ok(State::of(runtime, snapshot))
+        match at {
+            None => Ok(self.now()),
+            Some(at) => {
+                let snapshot = history::snapshot(store, at, timeout, cancel, &*runtime.clock())?;
+                Ok(State::of(runtime, snapshot))
+            }
+        }
     }
 }
 
@@ -80,6 +84,15 @@ impl State {
         Self {
             runtime: runtime.clone(),
             snapshot,
+            plans: None,
+        }
+    }
+
+    /// The same, with plans that may be used again.
+    pub(crate) fn with_plans(self, plans: &Arc<Plans>) -> Self {
+        Self {
+            plans: Some(Arc::clone(plans)),
+            ..self
         }
     }
 
@@ -102,7 +115,8 @@ impl State {
     /// # Errors
     /// As [`Database::prepare`].
     pub fn prepare(&self, text: &str, options: &QueryOptions) -> Result<Query> {
-        query::prepare(&self.runtime, self.snapshot.clone(), text, options)
+        let plans = self.plans.as_deref();
+        query::prepare(&self.runtime, self.snapshot.clone(), plans, text, options)
     }
 
     /// As [`Database::dump`].

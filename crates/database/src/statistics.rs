@@ -1,4 +1,4 @@
-//! The planner's view of a snapshot, and what it was told, for the notes on a query.
+//! The planner's view of a snapshot, and what it was told, for the notes on a query and for who uses the plan again.
 
 use std::cell::RefCell;
 
@@ -26,6 +26,39 @@ struct Known {
     ids: HashMap<Term, Option<TermId>, RandomState>,
     /// How many quads match, in those graphs where there are most.
     counts: HashMap<[Option<TermId>; 3], u64, RandomState>,
+    /// Each count that was asked for.
+    counted: Vec<Counted>,
+}
+
+/// A number that a plan relies on.
+#[derive(Clone, Debug)]
+pub(crate) struct Counted {
+    /// What was counted.
+    pub(crate) question: Question,
+    /// The number.
+    pub(crate) answer: u64,
+}
+
+/// What may be counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    /// Subject, predicate and object, `None` for any.
+    pub(crate) triple: [Option<TermId>; 3],
+    /// In which graphs.
+    pub(crate) graphs: GraphSet,
+    /// What of the matches.
+    pub(crate) of: Of,
+}
+
+/// What of some quads is counted.
+#[derive(Clone, Debug)]
+pub(crate) enum Of {
+    /// All of them.
+    Quads,
+    /// Those with a term at the position that lies in one of the ranges.
+    Ranges(Position, Vec<IdRange>),
+    /// The different terms at the position.
+    Distinct(Position),
 }
 
 impl<'a> SnapshotStatistics<'a> {
@@ -42,6 +75,37 @@ impl<'a> SnapshotStatistics<'a> {
         Self {
             known: Some(RefCell::default()),
             ..Self::new(snapshot)
+        }
+    }
+
+    /// The numbers that were asked for, if they are kept.
+    pub(crate) fn take_counted(&self) -> Vec<Counted> {
+        let known = self.known.as_ref();
+        known.map_or_else(Vec::new, |known| {
+            std::mem::take(&mut known.borrow_mut().counted)
+        })
+    }
+
+    /// The answer to a question, as it is now.
+    pub(crate) fn answer(
+        &self,
+        Question { triple, graphs, of }: &Question,
+    ) -> std::result::Result<u64, StatisticsError> {
+        match of {
+            Of::Quads => self.count(*triple, graphs),
+            Of::Ranges(position, ranges) => self.count_ranges(*triple, *position, ranges, graphs),
+            Of::Distinct(position) => self.distinct(*triple, *position, graphs),
+        }
+    }
+
+    fn keep(&self, triple: [Option<TermId>; 3], graphs: &GraphSet, of: Of, answer: u64) {
+        if let Some(known) = &self.known {
+            let graphs = graphs.clone();
+            let question = Question { triple, graphs, of };
+            known
+                .borrow_mut()
+                .counted
+                .push(Counted { question, answer });
         }
     }
 
@@ -81,6 +145,7 @@ impl<'a> SnapshotStatistics<'a> {
         let count = self
             .counted
             .count(permutation, &prefix, &[], &GraphSet::All)?;
+        self.keep(triple, &GraphSet::All, Of::Quads, count.rows);
         Ok(count.rows)
     }
 }
@@ -122,6 +187,7 @@ impl Statistics for SnapshotStatistics<'_> {
             let most = known.counts.entry(triple).or_default();
             *most = rows.max(*most);
         }
+        self.keep(triple, graphs, Of::Quads, rows);
         Ok(rows)
     }
 
@@ -134,11 +200,11 @@ impl Statistics for SnapshotStatistics<'_> {
     ) -> std::result::Result<u64, StatisticsError> {
         let (permutation, prefix) = prefix(triple, Some(position));
         let next = permutation.order().get(prefix.len()).copied();
-        let ranges = if next == Some(position) { ranges } else { &[] };
-        Ok(self
-            .counted
-            .count(permutation, &prefix, ranges, graphs)?
-            .rows)
+        let counted = if next == Some(position) { ranges } else { &[] };
+        let count = self.counted.count(permutation, &prefix, counted, graphs)?;
+        let of = Of::Ranges(position, ranges.to_vec());
+        self.keep(triple, graphs, of, count.rows);
+        Ok(count.rows)
     }
 
     fn distinct(
@@ -157,7 +223,9 @@ impl Statistics for SnapshotStatistics<'_> {
             // Behind another free position: at most one for each row.
             _ => rows,
         };
-        Ok(distinct.min(rows))
+        let distinct = distinct.min(rows);
+        self.keep(triple, graphs, Of::Distinct(position), distinct);
+        Ok(distinct)
     }
 
     fn reading(

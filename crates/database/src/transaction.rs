@@ -177,7 +177,7 @@ impl Transaction {
     /// # Errors
     /// As [`Database::prepare`].
     pub fn prepare(&self, text: &str, options: &QueryOptions) -> Result<Query> {
-        query::prepare(self.runtime(), self.view(), text, options)
+        query::prepare(self.runtime(), self.view(), None, text, options)
     }
 
     /// Adds quads. A blank node with a label as answers show it, `b` and its number, is that node; any

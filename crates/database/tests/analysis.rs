@@ -23,6 +23,7 @@ fn operators_tell_what_they_did_if_they_are_timed() {
     let run = |timed| {
         let options = QueryOptions {
             timed,
+            plans: false,
             ..QueryOptions::default()
         };
         let mut query = database.prepare(text, &options).unwrap();

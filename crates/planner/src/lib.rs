@@ -10,6 +10,7 @@
 
 mod access_path;
 mod cardinality;
+mod constants;
 mod cost;
 pub mod error;
 mod explain;
@@ -24,11 +25,12 @@ pub mod statistics;
 mod variable_set;
 
 pub use crate::access_path::FEW_LOOKUPS;
+pub use crate::constants::Replacement;
 pub use crate::error::Error;
 pub use crate::explain::{ExplainedOperator, Explanation, explain};
 pub use crate::nesting::{Size, Visit, check_nesting, query_size, stack_bytes, walk_into};
 pub use crate::physical::QueryPlan;
-pub use crate::query::plan;
+pub use crate::query::{is_made_up, plan};
 pub use crate::statistics::{Reading, Statistics, StatisticsError};
 
 use std::fmt;

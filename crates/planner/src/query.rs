@@ -191,8 +191,9 @@ fn described(pattern: &GraphPattern) -> Vec<(&str, &NamedNode)> {
     found
 }
 
-/// Whether the parser made a name up: 128 random bits in hexadecimal.
-pub(crate) fn is_made_up(name: &str) -> bool {
+/// Whether the parser made the name of a variable up: 128 random bits in hexadecimal.
+#[must_use]
+pub fn is_made_up(name: &str) -> bool {
     name.len() > 24
         && name
             .bytes()

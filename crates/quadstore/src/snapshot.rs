@@ -189,7 +189,8 @@ impl Snapshot {
     }
 
     /// Which numbering of terms this is: ids of another one mean other terms.
-    pub(crate) fn numbering(&self) -> u64 {
+    #[must_use]
+    pub fn numbering(&self) -> u64 {
         self.0.base.payload.numbering
     }
 

@@ -106,6 +106,16 @@ pub enum GraphSet {
 }
 
 impl GraphSet {
+    /// Whether the set is written down with the id of a graph, as one that belongs to it or as one that does not.
+    #[must_use]
+    pub fn is_named_by(&self, graph: TermId) -> bool {
+        match self {
+            Self::One(one) => graph == *one,
+            Self::Some(some) | Self::AllBut(some) => some.contains(&graph),
+            Self::Default | Self::All | Self::Named => false,
+        }
+    }
+
     /// Whether quads of `graph` belong to the set.
     #[must_use]
     pub fn contains(&self, graph: TermId) -> bool {

@@ -69,6 +69,9 @@ impl Tally {
     }
 
     fn operators_of(&mut self, plan: &str) {
+        if plan.contains("planned for an earlier query") {
+            *self.operators.entry(REUSED_PLAN.to_owned()).or_default() += 1;
+        }
         for line in plan.lines().skip(1) {
             let mut words = line.split_whitespace();
             let Some(operator) = words.next() else {
@@ -115,6 +118,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         batch_rows,
         naive,
         force_join,
+        plans: false,
         ..QueryOptions::default()
     };
     match number {
@@ -164,6 +168,10 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
                 ..options(Some(3), false, None)
             },
         ),
+        REUSED => (
+            "the plan of a query with other constants",
+            QueryOptions::default(),
+        ),
         _ => (
             "shared by threads, hash joins, on disk",
             QueryOptions {
@@ -176,7 +184,13 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 13;
+pub const CONFIGURATIONS: usize = 14;
+
+/// The configuration that takes the plan of another query if there is one.
+pub const REUSED: usize = CONFIGURATIONS - 1;
+
+/// What is counted for a plan that was.
+pub const REUSED_PLAN: &str = "plan of another query";
 
 impl Bench {
     /// Loads data; a part of it as commits if `over_delta`.
@@ -284,6 +298,32 @@ impl Bench {
         }
     }
 
+    /// The text with another term of the data in the place of one constant, for some of its constants.
+    fn with_other_constants(&self, text: &str) -> Vec<String> {
+        let mut terms = Vec::new();
+        for quad in &self.data.quads {
+            if let NamedOrBlankNode::NamedNode(subject) = &quad.subject {
+                terms.push(subject.to_string());
+            }
+            if matches!(quad.object, Term::NamedNode(_) | Term::Literal(_)) {
+                terms.push(quad.object.to_string());
+            }
+        }
+        terms.sort();
+        terms.dedup();
+        let used: Vec<&String> = terms.iter().filter(|term| text.contains(*term)).collect();
+        let texts = used.iter().enumerate().filter_map(|(number, term)| {
+            let is_iri = term.starts_with('<');
+            let others = terms
+                .iter()
+                .filter(|other| other.starts_with('<') == is_iri);
+            let mut others = others.filter(|other| !text.contains(*other));
+            let other = others.nth(number * 3)?;
+            Some(text.replace(*term, other))
+        });
+        texts.take(4).collect()
+    }
+
     /// Runs a case; `empty_allowed` says whether one with an empty answer counts.
     pub fn check(
         &self,
@@ -323,6 +363,12 @@ impl Bench {
         }
         for number in configurations {
             let (name, options) = configuration(*number);
+            if *number == REUSED {
+                // Who asks first decides on the plan, whatever comes of it.
+                for other in self.with_other_constants(&text) {
+                    drop(self.scratch.database().prepare(&other, &options));
+                }
+            }
             let (answer, plan) = match self.ask(&text, &options) {
                 Ok(answer) => answer,
                 Err(error) => return Verdict::Failed("stoa", format!("{name}: {error:#}")),

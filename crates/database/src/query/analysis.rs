@@ -17,6 +17,8 @@ pub struct Analysis {
     pub(super) operators: Option<Vec<OperatorProfile>>,
     /// From the text to the plan.
     pub planning: Duration,
+    /// Whether the plan was made for an earlier query of the same shape, whose rows it estimates.
+    pub is_reused: bool,
     /// How long the query was at work or waited in [`crate::Query::next`]; what passed between the calls of
     /// [`crate::Query::poll`] is left out.
     pub running: Duration,
@@ -39,7 +41,15 @@ impl Analysis {
         self.operators.as_ref()?.get(number)
     }
 
-    /// An object with `form`, `operators` in the order of the text, each with its `depth` and the
+    /// Tells if the plan is another query's.
+    fn origin(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_reused {
+            true => writeln!(f, "planned for an earlier query of this shape"),
+            false => Ok(()),
+        }
+    }
+
+    /// An object with `form`, `reused`, `operators` in the order of the text, each with its `depth` and the
     /// `operator` as it is printed, `estimated_rows`, `sorted_by`, and if the query was timed `rows`, `rows_in`,
     /// `calls`, `ms` and `spilled_bytes`; and then `planning_ms`, `waited_ms`, `running_ms`, `rows_read`,
     /// `memory_peak_bytes`, `spilled_bytes` and `threads`.
@@ -65,6 +75,7 @@ impl Analysis {
         let mut whole = Map::from_iter([
             ("form".to_owned(), self.plan.form.clone().into()),
             ("operators".to_owned(), operators.collect()),
+            ("reused".to_owned(), self.is_reused.into()),
         ]);
         if self.operators.is_some() {
             let planning = milliseconds(self.planning);
@@ -85,7 +96,8 @@ impl Analysis {
 impl fmt::Display for Analysis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.operators.is_none() {
-            return write!(f, "{}", self.plan);
+            write!(f, "{}", self.plan)?;
+            return self.origin(f);
         }
         writeln!(f, "{}", self.plan.form)?;
         for (number, operator) in self.plan.operators.iter().enumerate() {
@@ -102,6 +114,7 @@ impl fmt::Display for Analysis {
                 _ => writeln!(f, "  never run")?,
             }
         }
+        self.origin(f)?;
         writeln!(
             f,
             "planning {:.3} ms, running {:.3} ms, {} rows read, threads {}, memory {} bytes, on disk {} bytes",

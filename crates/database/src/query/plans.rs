@@ -1,0 +1,463 @@
+//! Plans that are used again: by the shape of the query, for other constants, as long as what they rely on holds.
+//!
+//! A plan is right for other constants if the planner had looked at none of them but for their ids: those are
+//! parameters ([`super::parameters`], [`QueryPlan::is_shaped_by`]), and all others must be the same. It is good for
+//! them if the counts that it was made with are about the same: those with a parameter in them are asked for again each
+//! time, all of them once for each commit. Where they are not, the query is planned as if nothing was kept, and that
+//! plan is kept beside.
+//!
+//! # Concurrency
+//! One lock around the table, for as long as a shape is looked up or a plan is put in.
+//!
+//! # Limits
+//! So many bytes are kept, reserved from the budget, and so many plans of one shape; the least recently used shapes go.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+use oxrdf::Term;
+use rapidhash::fast::RandomState;
+use spargebra::Query;
+use stoa_planner::expression::Constant;
+use stoa_planner::{QueryPlan, Replacement};
+use stoa_quadstore::Snapshot;
+use stoa_storage::{MemoryBudget, Reservation};
+use stoa_terms::TermId;
+
+use super::parameters::{Freedom, parameters};
+use super::shape::{Shape, Written};
+use crate::error::Result;
+use crate::statistics::{Counted, Of, Question, SnapshotStatistics};
+
+/// How many bytes are kept at most, about.
+const BYTES_MAX: usize = 8 << 20;
+/// How many plans are kept of one shape, for other fixed constants or other counts.
+const PLANS_MAX: usize = 6;
+/// How deep a plan may be to be kept: what is deeper needs stacks of its own.
+const DEPTH_MAX: usize = 50;
+/// A count is about the same if neither is more than so many times the other,
+const FACTOR: u64 = 4;
+/// or both are at most so much.
+const FEW: u64 = 32;
+/// What an operator, with its lists, and a count take, in bytes, about.
+const OPERATOR_BYTES: usize = 600;
+const COUNT_BYTES: usize = 100;
+/// A shape whose plans were of no use for so many texts in a row is left alone.
+const MISSES_MAX: u32 = 64;
+
+/// The plans of a database.
+pub(crate) struct Plans {
+    table: Mutex<Table>,
+    used: AtomicU64,
+    made: AtomicU64,
+}
+
+struct Table {
+    shapes: HashMap<Vec<u8>, Kept, RandomState>,
+    bytes: usize,
+    reserved: Reservation,
+    /// Counts look-ups.
+    now: u64,
+}
+
+#[derive(Default)]
+struct Kept {
+    plans: Vec<Arc<Kind>>,
+    bytes: usize,
+    used: u64,
+    /// How many look-ups in a row found nothing.
+    misses: u32,
+}
+
+/// A plan and what it relies on.
+struct Kind {
+    numbering: u64,
+    has_graph_first: bool,
+    /// The last commit for which all counts were looked at.
+    commit: AtomicU64,
+    /// The constants of the shape, by their numbers.
+    slots: Vec<Slot>,
+    /// Of those that must be the same the ones that were no terms of the data.
+    missing: Vec<Term>,
+    /// Each with whether a parameter is in it.
+    counts: Vec<(Counted, bool)>,
+    plan: QueryPlan,
+}
+
+enum Slot {
+    /// It must be the same.
+    Fixed(Written),
+    /// It may be another.
+    Parameter(Written, Constant),
+}
+
+/// How often plans were found and how often made, and what is kept.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct PlanCounts {
+    /// Queries that were run by a plan that was there.
+    pub reused: u64,
+    /// Queries that were planned, though they have a shape.
+    pub planned: u64,
+    /// Shapes of which plans are kept.
+    pub shapes: usize,
+    /// What that takes, about, in bytes.
+    pub bytes: usize,
+}
+
+impl Plans {
+    /// None yet.
+    pub(crate) fn new(memory: &MemoryBudget) -> Self {
+        Self {
+            table: Mutex::new(Table {
+                shapes: HashMap::default(),
+                bytes: 0,
+                reserved: memory.nothing(),
+                now: 0,
+            }),
+            used: AtomicU64::new(0),
+            made: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        // Nothing panics while the table is not whole.
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What there is.
+    pub(crate) fn counts(&self) -> PlanCounts {
+        let table = self.lock();
+        PlanCounts {
+            reused: self.used.load(Ordering::Relaxed),
+            planned: self.made.load(Ordering::Relaxed),
+            shapes: table.shapes.len(),
+            bytes: table.bytes,
+        }
+    }
+
+    /// A plan for a query of this shape over a snapshot, if one is there that is right and good for it.
+    ///
+    /// # Errors
+    /// What the disk gives.
+    pub(super) fn find(&self, shape: &Shape, snapshot: &Snapshot) -> Result<Option<QueryPlan>> {
+        let found = self.lock().find(&shape.key);
+        for kind in &found {
+            if let Some(plan) = kind.plan_for(shape, snapshot)? {
+                self.used.fetch_add(1, Ordering::Relaxed);
+                self.lock().found(&shape.key);
+                return Ok(Some(plan));
+            }
+        }
+        self.made.fetch_add(1, Ordering::Relaxed);
+        Ok(None)
+    }
+
+    /// Keeps a plan that was made with `statistics`.
+    pub(super) fn keep(
+        &self,
+        shape: Shape,
+        query: &Query,
+        plan: &QueryPlan,
+        statistics: &SnapshotStatistics<'_>,
+    ) -> Result<()> {
+        if plan.root.depth() > DEPTH_MAX {
+            return Ok(());
+        }
+        let Shape { key, constants } = shape;
+        let kind = Kind::new(constants, query, plan, statistics)?;
+        self.lock().keep(key, kind);
+        Ok(())
+    }
+}
+
+impl Table {
+    fn find(&mut self, key: &[u8]) -> Vec<Arc<Kind>> {
+        self.now += 1;
+        let Some(kept) = self.shapes.get_mut(key) else {
+            return Vec::new();
+        };
+        kept.used = self.now;
+        kept.misses = kept.misses.saturating_add(1);
+        if kept.misses > MISSES_MAX && !kept.misses.is_multiple_of(MISSES_MAX) {
+            return Vec::new();
+        }
+        kept.plans.clone()
+    }
+
+    fn found(&mut self, key: &[u8]) {
+        if let Some(kept) = self.shapes.get_mut(key) {
+            kept.misses = 0;
+        }
+    }
+
+    fn keep(&mut self, key: Vec<u8>, kind: Kind) {
+        let known = self.shapes.get(&key);
+        let is_useless = known.is_some_and(|kept| kept.misses >= MISSES_MAX);
+        let key_bytes = match known {
+            Some(_) => 0,
+            None => key.len() + size_of::<Kept>(),
+        };
+        let bytes = kind.bytes() + key_bytes;
+        if is_useless || bytes > BYTES_MAX / 8 {
+            return;
+        }
+        self.make_room(bytes);
+        let more = u64::try_from(bytes).unwrap_or(u64::MAX);
+        if self.reserved.grow(more).is_err() {
+            return;
+        }
+        self.bytes += bytes;
+        let now = self.now;
+        let kept = self.shapes.entry(key).or_insert_with(|| Kept {
+            used: now,
+            ..Kept::default()
+        });
+        kept.bytes += bytes;
+        kept.plans.push(Arc::new(kind));
+        if kept.plans.len() > PLANS_MAX {
+            let oldest = kept.plans.remove(0).bytes();
+            kept.bytes = kept.bytes.saturating_sub(oldest);
+            self.free(oldest);
+        }
+    }
+
+    fn free(&mut self, bytes: usize) {
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.reserved
+            .shrink(u64::try_from(bytes).unwrap_or(u64::MAX));
+    }
+
+    /// Lets those go that were not used for longest, a quarter at once.
+    fn make_room(&mut self, bytes: usize) {
+        if self.bytes + bytes <= BYTES_MAX {
+            return;
+        }
+        let mut used: Vec<u64> = self.shapes.values().map(|kept| kept.used).collect();
+        used.sort_unstable();
+        let oldest = used.get(used.len() / 4).copied().unwrap_or(u64::MAX);
+        let mut freed = 0;
+        self.shapes.retain(|_, kept| {
+            let stays = kept.used > oldest;
+            freed += if stays { 0 } else { kept.bytes };
+            stays
+        });
+        self.free(freed);
+    }
+}
+
+impl Kind {
+    fn new(
+        constants: Vec<Written>,
+        query: &Query,
+        plan: &QueryPlan,
+        statistics: &SnapshotStatistics<'_>,
+    ) -> Result<Self> {
+        let snapshot = statistics.unrecorded();
+        let terms: Vec<Option<Term>> = constants.iter().map(Written::term).collect();
+        let counted = statistics.take_counted();
+        let free = parameters(query, &terms);
+        let mut known = Vec::with_capacity(terms.len());
+        for term in terms {
+            known.push(match term {
+                Some(term) => Some(Constant {
+                    id: statistics.id(&term)?,
+                    term,
+                }),
+                None => None,
+            });
+        }
+        let compared = |(constant, freedom): (&'_ Option<Constant>, &Freedom)| {
+            let constant = constant.clone()?;
+            (*freedom == Freedom::Value).then_some(constant)
+        };
+        let compared: Vec<Constant> = known.iter().zip(&free).filter_map(compared).collect();
+        let are_values_free = are_values_free(plan, &counted, &compared);
+        let is_shaped = |id| plan.is_shaped_by(id) || counted.iter().any(|c| shapes(c, id));
+        let (mut slots, mut missing) = (Vec::with_capacity(known.len()), Vec::new());
+        for ((written, constant), freedom) in constants.into_iter().zip(known).zip(free) {
+            let is_free = constant.as_ref().is_some_and(|constant| match freedom {
+                Freedom::Fixed => false,
+                Freedom::Value => are_values_free && !constant.is_made_by_planner(),
+                Freedom::Term => {
+                    !constant.is_made_by_planner() && !constant.id.is_some_and(is_shaped)
+                }
+            });
+            slots.push(match constant {
+                Some(constant) if is_free => Slot::Parameter(written, constant),
+                constant => {
+                    let absent = constant.filter(|constant| constant.id.is_none());
+                    missing.extend(absent.map(|constant| constant.term));
+                    Slot::Fixed(written)
+                }
+            });
+        }
+        let is_parameter = |id: &TermId| {
+            slots.iter().any(|slot| match slot {
+                Slot::Parameter(_, constant) => constant.id == Some(*id),
+                Slot::Fixed(_) => false,
+            })
+        };
+        let counts = counted.into_iter().map(|counted| {
+            let mut terms = counted.question.triple.iter().flatten();
+            let is_of_value = match &counted.question.of {
+                Of::Ranges(_, ranges) => compared.iter().any(|one| one.has_ranges(ranges)),
+                Of::Quads | Of::Distinct(_) => false,
+            };
+            let has_parameter = is_of_value || terms.any(is_parameter);
+            (counted, has_parameter)
+        });
+        Ok(Self {
+            numbering: snapshot.numbering(),
+            has_graph_first: snapshot.has_graph_first(),
+            commit: AtomicU64::new(snapshot.commit()),
+            counts: counts.collect(),
+            slots,
+            missing,
+            plan: plan.clone(),
+        })
+    }
+
+    fn bytes(&self) -> usize {
+        let mut operators = 0;
+        let mut open = vec![&self.plan.root];
+        while let Some(plan) = open.pop() {
+            operators += 1;
+            open.extend(plan.inputs());
+        }
+        let slots = self.slots.iter().map(|slot| match slot {
+            Slot::Fixed(written) => written.bytes(),
+            Slot::Parameter(written, _) => 2 * written.bytes() + size_of::<Constant>(),
+        });
+        operators * OPERATOR_BYTES + self.counts.len() * COUNT_BYTES + slots.sum::<usize>()
+    }
+
+    /// The plan with the constants of a shape, if it is right and good for these.
+    fn plan_for(&self, shape: &Shape, snapshot: &Snapshot) -> Result<Option<QueryPlan>> {
+        let is_same = self.numbering == snapshot.numbering()
+            && self.has_graph_first == snapshot.has_graph_first()
+            && self.slots.len() == shape.constants.len();
+        let mut pairs = self.slots.iter().zip(&shape.constants);
+        let fixed = pairs.all(|(slot, written)| match slot {
+            Slot::Fixed(fixed) => fixed == written,
+            Slot::Parameter(..) => true,
+        });
+        if !is_same || !fixed {
+            return Ok(None);
+        }
+        let Some(replacements) = self.replacements(shape, snapshot)? else {
+            return Ok(None);
+        };
+        match self.is_good(&replacements, snapshot)? {
+            true => Ok(self.plan.with_constants(&replacements)),
+            false => Ok(None),
+        }
+    }
+
+    /// What takes the place of what; none if that would be another plan.
+    fn replacements(&self, shape: &Shape, snapshot: &Snapshot) -> Result<Option<Vec<Replacement>>> {
+        let mut from = Vec::new();
+        let mut terms = Vec::new();
+        for (slot, written) in self.slots.iter().zip(&shape.constants) {
+            let Slot::Parameter(known, constant) = slot else {
+                continue;
+            };
+            if known == written && constant.id.is_some() {
+                continue;
+            }
+            let Some(term) = written.term() else {
+                return Ok(None);
+            };
+            from.push(constant);
+            terms.push(term);
+        }
+        let ids = snapshot.term_ids(&terms)?;
+        let mut replacements = Vec::with_capacity(terms.len());
+        for ((from, term), id) in from.into_iter().zip(terms).zip(ids) {
+            if from.id.map(TermId::kind) != id.map(TermId::kind) {
+                return Ok(None);
+            }
+            replacements.push(Replacement {
+                from: from.clone(),
+                to: Constant { term, id },
+            });
+        }
+        Ok(Some(replacements))
+    }
+
+    /// Whether what the plan relies on is about as it was.
+    fn is_good(&self, replacements: &[Replacement], snapshot: &Snapshot) -> Result<bool> {
+        let is_known = self.commit.load(Ordering::Relaxed) == snapshot.commit();
+        if replacements.is_empty() && is_known {
+            return Ok(true);
+        }
+        let replaced: Vec<Option<TermId>> = replacements.iter().map(|r| r.from.id).collect();
+        if !is_known
+            && snapshot
+                .term_ids(&self.missing)?
+                .iter()
+                .any(|id| id.is_some())
+        {
+            return Ok(false);
+        }
+        let statistics = SnapshotStatistics::new(snapshot);
+        for (Counted { question, answer }, has_parameter) in &self.counts {
+            if is_known && !has_parameter {
+                continue;
+            }
+            let mut question = Question::clone(question);
+            for id in question.triple.iter_mut().filter(|id| id.is_some()) {
+                if let Some(at) = replaced.iter().position(|from| from == id)
+                    && let Some(replacement) = replacements.get(at)
+                {
+                    *id = replacement.to.id;
+                }
+            }
+            if let Of::Ranges(_, ranges) = &mut question.of
+                && let Some(other) = replacements.iter().find_map(|r| r.ranges(ranges))
+            {
+                *ranges = other;
+            }
+            let now = statistics.answer(&question);
+            let now = now.map_err(stoa_planner::Error::Statistics)?;
+            // That a graph is empty is taken as a fact.
+            let is_fact = question.triple == [None; 3];
+            if !is_about(*answer, now) || (is_fact && (*answer == 0) != (now == 0)) {
+                return Ok(false);
+            }
+        }
+        if !is_known {
+            self.commit.store(snapshot.commit(), Ordering::Relaxed);
+        }
+        Ok(true)
+    }
+}
+
+/// Whether all ranges that a plan has, or was chosen with, are those of one comparison with one of these literals: then
+/// they can be told for other literals.
+fn are_values_free(plan: &QueryPlan, counted: &[Counted], compared: &[Constant]) -> bool {
+    let asked = counted.iter().filter_map(|one| match &one.question.of {
+        Of::Ranges(_, ranges) => Some(ranges.as_slice()),
+        Of::Quads | Of::Distinct(_) => None,
+    });
+    let mut all = plan.ranges().into_iter().chain(asked);
+    all.all(|ranges| {
+        let of = compared.iter().filter(|one| one.has_ranges(ranges));
+        of.count() == 1
+    })
+}
+
+/// Whether two counts lead to much the same costs.
+fn is_about(one: u64, other: u64) -> bool {
+    let (least, most) = (one.min(other), one.max(other));
+    most <= FEW || most <= least.saturating_mul(FACTOR)
+}
+
+/// Whether a term decided what was counted, in another way than as a term of the pattern.
+fn shapes(Counted { question, .. }: &Counted, id: TermId) -> bool {
+    let in_ranges = match &question.of {
+        Of::Ranges(_, ranges) => ranges.iter().any(|r| r.first <= id && id <= r.last),
+        Of::Quads | Of::Distinct(_) => false,
+    };
+    in_ranges || question.graphs.is_named_by(id)
+}

@@ -1,0 +1,479 @@
+//! Plans that are used again: which texts share one, and that answers are those of the text.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use stoa_database::{
+    Access, CompactOptions, Database, Input, LoadOptions, OpenOptions, QueryOptions, QueryResult,
+    Runtime, RuntimeOptions, UpdateOptions,
+};
+
+const PROLOGUE: &str = "PREFIX : <http://a/> PREFIX other: <http://b/>\n";
+
+struct Fixture {
+    database: Database,
+    _folder: tempfile::TempDir,
+}
+
+impl Fixture {
+    fn new(turtle: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let runtime = Runtime::new(RuntimeOptions {
+            memory_bytes: Some(256 << 20),
+            ..RuntimeOptions::default()
+        })
+        .unwrap();
+        let writing = OpenOptions {
+            access: Access::Exclusive,
+            create: true,
+        };
+        let database = Database::open(&runtime, folder.path().join("db"), &writing).unwrap();
+        let fixture = Self {
+            database,
+            _folder: folder,
+        };
+        fixture.load(turtle);
+        fixture
+    }
+
+    fn load(&self, turtle: &str) {
+        let text = format!("{PROLOGUE}{turtle}");
+        let inputs = vec![Input::from_bytes("x.trig", text)];
+        let options = LoadOptions {
+            inputs,
+            ..LoadOptions::default()
+        };
+        self.database.load(options, &()).unwrap();
+    }
+
+    fn update(&self, text: &str) {
+        let text = format!("{PROLOGUE}{text}");
+        self.database
+            .update(&text, &UpdateOptions::default())
+            .unwrap();
+    }
+
+    /// The answer as sorted lines, and whether the plan was an earlier one's.
+    fn ask(&self, text: &str) -> (String, bool) {
+        self.ask_with(text, &QueryOptions::default())
+    }
+
+    fn ask_with(&self, text: &str, options: &QueryOptions) -> (String, bool) {
+        let text = format!("{PROLOGUE}{text}");
+        let query = self.database.prepare(&text, options).unwrap();
+        let is_reused = query.analysis().unwrap().is_reused;
+        assert_eq!(
+            query.explain().contains("planned for an earlier query"),
+            is_reused
+        );
+        let mut lines: Vec<String> = match query.run().unwrap() {
+            QueryResult::Boolean(answer) => vec![answer.to_string()],
+            QueryResult::Solutions(solutions) => solutions
+                .map(|solution| {
+                    let solution = solution.unwrap();
+                    let values = solution.values().iter();
+                    let values =
+                        values.map(|term| term.as_ref().map_or("-".to_owned(), |t| t.to_string()));
+                    values.collect::<Vec<_>>().join(" ")
+                })
+                .collect(),
+            QueryResult::Graph(triples) => {
+                triples.map(|triple| triple.unwrap().to_string()).collect()
+            }
+        };
+        lines.sort();
+        let short = |line: String| line.replace("http://a/", "").replace("http://b/", "b:");
+        (
+            lines.into_iter().map(short).collect::<Vec<_>>().join(", "),
+            is_reused,
+        )
+    }
+
+    /// Asks the first text, then the others, which are answered by its plan.
+    fn shared<const N: usize>(&self, texts: [(&str, &str); N]) {
+        for (number, (text, expected)) in texts.iter().enumerate() {
+            let (answer, is_reused) = self.ask(text);
+            assert_eq!(answer, *expected, "{text}");
+            assert_eq!(is_reused, number > 0, "{text}");
+            self.alone(text, expected);
+        }
+    }
+
+    /// As the one before, for texts that are planned each on its own.
+    fn apart<const N: usize>(&self, texts: [(&str, &str); N]) {
+        for (text, expected) in texts {
+            let (answer, is_reused) = self.ask(text);
+            assert_eq!(answer, expected, "{text}");
+            assert!(!is_reused, "{text}");
+            self.alone(text, expected);
+        }
+    }
+
+    /// The answer without plans of others.
+    fn alone(&self, text: &str, expected: &str) {
+        let options = QueryOptions {
+            plans: false,
+            ..QueryOptions::default()
+        };
+        assert_eq!(
+            self.ask_with(text, &options),
+            (expected.to_owned(), false),
+            "{text}"
+        );
+    }
+}
+
+fn people() -> Fixture {
+    Fixture::new(
+        ":ann :knows :bob , :cid ; :name \"Ann\" , \"Anna\"@en ; :age 30 .
+         :bob :knows :ann ; :name \"Bob\" ; :age 40 .
+         :cid :knows :cid ; :name \"Cid\" ; :likes other:tea .
+         :g1 { :ann :in :rome } :g2 { :bob :in :oslo }",
+    )
+}
+
+#[test]
+fn subjects_and_objects_are_parameters() {
+    let people = people();
+    people.shared([
+        ("SELECT ?x { :ann :knows ?x }", "<bob>, <cid>"),
+        ("SELECT ?x { :bob :knows ?x }", "<ann>"),
+        (
+            "SELECT ?x { <http://a/cid> :knows ?x } # <http://c/>",
+            "<cid>",
+        ),
+        ("SELECT  ?x\n{ other:tea :knows ?x }", ""),
+    ]);
+    // What no data holds has a plan of its own, which is used again while that is so.
+    people.shared([
+        ("SELECT ?y { :nobody :age ?y }", ""),
+        ("SELECT ?y { :nothing :age ?y }", ""),
+    ]);
+    people.shared([
+        ("SELECT ?x { ?x :name \"Ann\" }", "<ann>"),
+        ("SELECT ?x { ?x :name 'Bob' }", "<bob>"),
+        ("SELECT ?x { ?x :name \"\"\"Cid\"\"\" }", "<cid>"),
+    ]);
+    people.shared([
+        ("ASK { :ann :knows :bob }", "true"),
+        ("ASK { :bob :knows :cid }", "false"),
+    ]);
+}
+
+#[test]
+fn terms_that_were_the_same_stay_the_same() {
+    let people = people();
+    people.apart([
+        ("SELECT ?x { :ann :knows ?x . ?x :knows :ann }", "<bob>"),
+        ("SELECT ?x { :ann :knows ?x . ?x :knows :cid }", "<cid>"),
+    ]);
+    people.shared([
+        ("SELECT ?a { ?a :knows :bob , :cid }", "<ann>"),
+        ("SELECT ?a { ?a :knows :cid , :ann }", ""),
+    ]);
+    people.apart([(
+        "SELECT ?a { ?a :knows :cid , <http://a/cid> }",
+        "<ann>, <cid>",
+    )]);
+}
+
+#[test]
+fn constants_elsewhere_belong_to_the_plan() {
+    let people = people();
+    people.apart([
+        ("SELECT ?x { :ann :name ?x }", "\"Ann\", \"Anna\"@en"),
+        (
+            "SELECT ?x { :ann :age ?x }",
+            "\"30\"^^<http://www.w3.org/2001/XMLSchema#integer>",
+        ),
+        ("SELECT ?x { GRAPH :g1 { ?x :in ?y } }", "<ann>"),
+        ("SELECT ?x { GRAPH :g2 { ?x :in ?y } }", "<bob>"),
+        (
+            "SELECT ?x { VALUES ?x { :ann :bob } ?x :age ?y }",
+            "<ann>, <bob>",
+        ),
+        ("SELECT ?x { VALUES ?x { :cid :bob } ?x :age ?y }", "<bob>"),
+        (
+            "SELECT ?x { ?y :name ?x FILTER(STRSTARTS(?x, \"A\")) }",
+            "\"Ann\", \"Anna\"@en",
+        ),
+        (
+            "SELECT ?x { ?y :name ?x FILTER(STRSTARTS(?x, \"B\")) }",
+            "\"Bob\"",
+        ),
+        ("SELECT ?z { ?z :knows ?x FILTER(?x = :ann) }", "<bob>"),
+        ("SELECT ?z { ?z :knows ?x FILTER(?x = :bob) }", "<ann>"),
+        (
+            "SELECT ?z { GRAPH ?g { ?z :in ?y } FILTER(?g = :g1) }",
+            "<ann>",
+        ),
+        (
+            "SELECT ?z { GRAPH ?g { ?z :in ?y } FILTER(?g = :g2) }",
+            "<bob>",
+        ),
+        (
+            "SELECT ?x { :ann (:knows|:age)+ ?x FILTER(isIRI(?x)) }",
+            "<ann>, <bob>, <cid>",
+        ),
+        ("SELECT ?x { :ann (:name|:age)+ ?x FILTER(isIRI(?x)) }", ""),
+        ("SELECT ?x FROM :g1 { ?x :in ?y }", "<ann>"),
+        ("SELECT ?x FROM :g2 { ?x :in ?y }", "<bob>"),
+        (
+            "SELECT (GROUP_CONCAT(?x; separator=\"-\") AS ?c) { ?y :name \"Bob\" . ?y :name ?x }",
+            "\"Bob\"",
+        ),
+        (
+            "SELECT (GROUP_CONCAT(?x; separator=\"Bob\") AS ?c) { ?y :name \"Bob\" . ?y :name ?x }",
+            "\"Bob\"",
+        ),
+    ]);
+    // A term that is a predicate in one place and a subject in another is no parameter.
+    people.load(":knows :name \"knowing\" . :likes :name \"liking\" .");
+    people.apart([
+        (
+            "SELECT ?n { :knows :name ?n . ?x :knows :bob }",
+            "\"knowing\"",
+        ),
+        ("SELECT ?n { :likes :name ?n . ?x :likes :bob }", ""),
+    ]);
+}
+
+#[test]
+fn what_is_compared_described_and_constructed_is_a_parameter() {
+    let people = people();
+    people.shared([
+        ("SELECT ?x { :ann :knows ?x FILTER(?x != :bob) }", "<cid>"),
+        ("SELECT ?x { :ann :knows ?x FILTER(?x != :cid) }", "<bob>"),
+        ("SELECT ?x { :bob :knows ?x FILTER(?x != :cid) }", "<ann>"),
+    ]);
+    people.shared([
+        (
+            "DESCRIBE :bob",
+            "<bob> <age> \"40\"^^<http://www.w3.org/2001/XMLSchema#integer>, <bob> <knows> <ann>, \
+             <bob> <name> \"Bob\"",
+        ),
+        (
+            "DESCRIBE :cid",
+            "<cid> <knows> <cid>, <cid> <likes> <b:tea>, <cid> <name> \"Cid\"",
+        ),
+    ]);
+    people.shared([
+        (
+            "CONSTRUCT { :ann :met ?x } { :ann :knows ?x }",
+            "<ann> <met> <bob>, <ann> <met> <cid>",
+        ),
+        (
+            "CONSTRUCT { :bob :met ?x } { :bob :knows ?x }",
+            "<bob> <met> <ann>",
+        ),
+    ]);
+    people.shared([
+        ("SELECT ?x { :ann :knows* ?x }", "<ann>, <bob>, <cid>"),
+        ("SELECT ?x { :cid :knows* ?x }", "<cid>"),
+        ("SELECT ?x { other:tea :knows* ?x }", "<b:tea>"),
+    ]);
+}
+
+#[test]
+fn literals_that_are_compared_are_parameters() {
+    let people = people();
+    people.shared([
+        ("SELECT ?x { ?x :age ?a FILTER(?a > 30) }", "<bob>"),
+        ("SELECT ?x { ?x :age ?a FILTER(?a > 20) }", "<ann>, <bob>"),
+        ("SELECT ?x { ?x :age ?a FILTER(?a > 40) }", ""),
+    ]);
+    people.shared([
+        ("SELECT ?x { ?x :age ?a FILTER(30 = ?a) }", "<ann>"),
+        ("SELECT ?x { ?x :age ?a FILTER(40 = ?a) }", "<bob>"),
+    ]);
+    people.shared([
+        ("SELECT ?x { ?x :name ?a FILTER(?a = \"Bob\") }", "<bob>"),
+        ("SELECT ?x { ?x :name ?a FILTER(?a = \"Ann\") }", "<ann>"),
+    ]);
+    people.shared([
+        (
+            "SELECT ?x { ?x :age ?a FILTER(?a > 10 && ?a != 30) }",
+            "<bob>",
+        ),
+        (
+            "SELECT ?x { ?x :age ?a FILTER(?a > 20 && ?a != 40) }",
+            "<ann>",
+        ),
+    ]);
+    // Two literals together are one range.
+    people.apart([
+        (
+            "SELECT ?x { ?x :age ?a FILTER(?a > 10 && ?a < 35) }",
+            "<ann>",
+        ),
+        (
+            "SELECT ?x { ?x :age ?a FILTER(?a > 35 && ?a < 45) }",
+            "<bob>",
+        ),
+        // Zero is what a plan may have of its own.
+        ("SELECT ?x { ?x :age ?a FILTER(0 < ?a) }", "<ann>, <bob>"),
+        ("SELECT ?x { ?x :age ?a FILTER(35 < ?a) }", "<bob>"),
+        // Of another type.
+        ("SELECT ?x { ?x :age ?a FILTER(35.0 < ?a) }", "<bob>"),
+        // An operand of a function.
+        ("SELECT ?x { ?x :age ?a FILTER(?a + 5 > 39) }", "<bob>"),
+        (
+            "SELECT ?x { ?x :age ?a FILTER(?a + 10 > 39) }",
+            "<ann>, <bob>",
+        ),
+    ]);
+}
+
+#[test]
+fn ranges_are_those_of_the_literal() {
+    let mut data = String::new();
+    for number in 0..5_000 {
+        data += &format!(":thing{number} :weight {number} ; :note \"n{number}\" . ");
+    }
+    let data = Fixture::new(&data);
+    let query = |from: u32| {
+        let text = format!(
+            "SELECT (COUNT(*) AS ?n) {{ ?x :weight ?w . ?x :note ?y FILTER(?w >= {from}) }}"
+        );
+        let (answer, is_reused) = data.ask(&text);
+        let plan = data
+            .database
+            .prepare(&format!("{PROLOGUE}{text}"), &QueryOptions::default());
+        let is_ranged = plan.unwrap().explain().contains("?w in ");
+        (answer, is_reused, is_ranged)
+    };
+    let integer = |n: u32| format!("\"{n}\"^^<http://www.w3.org/2001/XMLSchema#integer>");
+    assert_eq!(query(4_900), (integer(100), false, true));
+    assert_eq!(query(4_800), (integer(200), true, true));
+    // Of so many a range is not worth it.
+    assert_eq!(query(1_000), (integer(4_000), false, false));
+    assert_eq!(query(4_850), (integer(150), true, true));
+}
+
+#[test]
+fn numbers_elsewhere_and_signs_belong_to_the_shape() {
+    let people = people();
+    people.apart([
+        ("SELECT ?x { :ann :knows ?x } ORDER BY ?x LIMIT 1", "<bob>"),
+        (
+            "SELECT ?x { :ann :knows ?x } ORDER BY ?x LIMIT 2",
+            "<bob>, <cid>",
+        ),
+        ("SELECT ?x { :ann :knows ?x } ORDER BY ?x OFFSET 1", "<cid>"),
+        ("SELECT ?x { :ann :knows ?x } ORDER BY ?x OFFSET 2", ""),
+        ("SELECT ?x { ?x :age ?a FILTER(?a > -5) }", "<ann>, <bob>"),
+        ("SELECT ?x { ?x :age ?a FILTER(?a > +35) }", "<bob>"),
+    ]);
+}
+
+#[test]
+fn what_is_no_sparql_is_refused_whatever_was_asked_before() {
+    let people = people();
+    people.ask("SELECT ?x { :ann :knows ?x }");
+    people.ask("SELECT ?x { ?x :name 'Bob' }");
+    people.ask("SELECT ?x { ?x :name 'Bob'@en }");
+    people.ask("SELECT ?x { ?x :name 'Bob'^^:type }");
+    for text in [
+        "SELECT ?x { :-ann :knows ?x }",
+        "SELECT ?x { nobody:ann :knows ?x }",
+        "SELECT ?x { <relative> :knows ?x }",
+        "SELECT ?x { <http://a/%zz> :knows ?x }",
+        "SELECT ?x { ?x :name '''Bob' }",
+        "SELECT ?x { ?x :name 'Bob'@ }",
+        "SELECT ?x { ?x :name 'Bob'@toolongforalanguage }",
+        "SELECT ?x { ?x :name 'Bob'^^<type> }",
+    ] {
+        let text = format!("{PROLOGUE}{text}");
+        let options = QueryOptions::default();
+        assert!(people.database.prepare(&text, &options).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn a_plan_ends_with_what_it_relies_on() {
+    let people = people();
+    let (ann, nobody) = (
+        "SELECT ?x { :ann :knows ?x }",
+        "SELECT ?x { :nobody :knows ?x }",
+    );
+    people.shared([
+        (ann, "<bob>, <cid>"),
+        ("SELECT ?x { :bob :knows ?x }", "<ann>"),
+    ]);
+    assert_eq!(people.ask(nobody), (String::new(), false));
+    assert_eq!(people.ask(nobody), (String::new(), true));
+    // It is a term of the data now.
+    people.update("INSERT DATA { :nobody :knows :ann }");
+    assert_eq!(people.ask(nobody).0, "<ann>");
+    assert_eq!(people.ask(ann), ("<bob>, <cid>".to_owned(), true));
+    // A predicate that the data did not have.
+    let hates = "SELECT ?x { :ann :hates ?x }";
+    people.alone(hates, "");
+    people.ask(hates);
+    people.update("INSERT DATA { :ann :hates :cid }");
+    assert_eq!(people.ask(hates), ("<cid>".to_owned(), false));
+    // Ids mean other terms after a compaction.
+    people.update("DELETE DATA { :ann :knows :bob }");
+    people.database.compact(&CompactOptions::default()).unwrap();
+    assert_eq!(people.ask(ann), ("<cid>".to_owned(), false));
+    assert_eq!(
+        people.ask("SELECT ?x { :bob :knows ?x }"),
+        ("<ann>".to_owned(), true)
+    );
+}
+
+#[test]
+fn what_has_other_counts_is_planned_anew() {
+    let mut data = String::from(":rare :tag :one . ");
+    for number in 0..2_000 {
+        data += &format!(":thing{number} :tag :many ; :part :whole{} . ", number % 7);
+    }
+    let data = Fixture::new(&data);
+    let query = |tag: &str, whole: &str| {
+        data.ask(&format!(
+            "SELECT (COUNT(*) AS ?n) {{ ?x :tag :{tag} ; :part :{whole} }}"
+        ))
+    };
+    let integer = |n: u32| format!("\"{n}\"^^<http://www.w3.org/2001/XMLSchema#integer>");
+    assert_eq!(query("many", "whole1"), (integer(286), false));
+    assert_eq!(query("many", "whole2"), (integer(286), true));
+    assert_eq!(query("one", "whole1"), (integer(0), false));
+    assert_eq!(query("many", "whole3"), (integer(286), true));
+    assert_eq!(query("one", "whole4"), (integer(0), true));
+}
+
+#[test]
+fn options_are_part_of_the_shape() {
+    let people = people();
+    let text = "SELECT ?x { ?x :in ?y }";
+    let union = QueryOptions {
+        default_graph_union: true,
+        ..QueryOptions::default()
+    };
+    let one = QueryOptions {
+        default_graphs: vec!["http://a/g1".to_owned()],
+        ..QueryOptions::default()
+    };
+    for _ in 0..2 {
+        assert_eq!(people.ask(text).0, "");
+        assert_eq!(people.ask_with(text, &union).0, "<ann>, <bob>");
+        assert_eq!(people.ask_with(text, &one).0, "<ann>");
+    }
+}
+
+#[test]
+fn little_is_kept_and_it_is_counted() {
+    let people = people();
+    for number in 0..3_000 {
+        let padding = "x".repeat(3_000);
+        people.ask(&format!(
+            "SELECT ?v{number}{padding} {{ :ann :knows ?v{number}{padding} }}"
+        ));
+    }
+    let counts = people.database.plan_counts();
+    assert_eq!((counts.reused, counts.planned), (0, 3_000));
+    assert!(counts.bytes <= 8 << 20, "{counts:?}");
+    assert!(counts.shapes > 100 && counts.shapes < 2_000, "{counts:?}");
+    people.ask("SELECT ?x { :ann :knows ?x }");
+    people.ask("SELECT ?x { :bob :knows ?x }");
+    assert_eq!(people.database.plan_counts().reused, 1);
+}

@@ -1,0 +1,352 @@
+//! A plan with other constants in the place of some: how one plan serves many queries that differ in constants only.
+//!
+//! What a constant decided at planning must be known to who replaces it: [`QueryPlan::is_shaped_by`] tells whether a
+//! term's id stands where it is more than an operand (ranges of ids, sets of graphs, predicates of paths). Ranges that
+//! a comparison with a literal stands for are computed anew for another literal ([`Replacement::ranges`]), where they
+//! are those of one comparison alone.
+
+use oxrdf::{Literal, Term};
+use stoa_terms::{IdRange, TermId};
+
+use crate::access_path::literal_ranges;
+use crate::expression::{Comparison, Constant, Expression};
+use crate::physical::{
+    JoinKind, Operator, PathStep, PatternTerm, Plan, PredicateSet, QuadPattern, QueryForm,
+    QueryPlan, TemplateTerm, TriplePattern,
+};
+
+/// The comparisons that stand for ranges of ids.
+const RANGED: [Comparison; 5] = [
+    Comparison::Equal,
+    Comparison::Less,
+    Comparison::LessOrEqual,
+    Comparison::Greater,
+    Comparison::GreaterOrEqual,
+];
+
+/// One term in the place of another. Either both have ids or neither has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replacement {
+    /// What stands in the plan; not [`Constant::is_made_by_planner`].
+    pub from: Constant,
+    /// What stands there afterwards.
+    pub to: Constant,
+}
+
+impl Replacement {
+    /// The ranges that a comparison of a variable with the new literal stands for, if that with the old one stands for
+    /// these; empty where it is never true.
+    #[must_use]
+    pub fn ranges(&self, ranges: &[IdRange]) -> Option<Vec<IdRange>> {
+        let (Term::Literal(from), Term::Literal(to)) = (&self.from.term, &self.to.term) else {
+            return None;
+        };
+        let mut all = RANGED.into_iter();
+        let comparison =
+            all.find(|one| literal_ranges(*one, from.as_ref()).is_some_and(|r| r == ranges))?;
+        literal_ranges(comparison, to.as_ref())
+    }
+}
+
+impl Constant {
+    /// Whether the term is one that plans have without that a query names it: what aggregates of nothing are, and
+    /// `false`.
+    #[must_use]
+    pub fn is_made_by_planner(&self) -> bool {
+        match &self.term {
+            Term::Literal(literal) => {
+                *literal == Literal::from(0)
+                    || *literal == Literal::from(false)
+                    || literal.value().is_empty()
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether ranges may be what a comparison of a variable with the literal stands for.
+    #[must_use]
+    pub fn has_ranges(&self, ranges: &[IdRange]) -> bool {
+        match &self.term {
+            Term::Literal(literal) => RANGED
+                .into_iter()
+                .any(|one| literal_ranges(one, literal.as_ref()).is_some_and(|r| r == ranges)),
+            _ => false,
+        }
+    }
+}
+
+impl QueryPlan {
+    /// The same plan with other terms in patterns, in VALUES, in templates, in expressions and in DESCRIBE, and with
+    /// the ranges that go with them; none if one of those has become empty.
+    ///
+    /// The plan is right for the query with those terms if the planner would have looked at none of them: they must
+    /// stand for nothing but operands in the text, be different terms where they were different, and shape nothing
+    /// ([`Self::is_shaped_by`]).
+    #[must_use]
+    pub fn with_constants(&self, replacements: &[Replacement]) -> Option<Self> {
+        let mut plan = self.clone();
+        if replacements.is_empty() {
+            return Some(plan);
+        }
+        let with = With(replacements);
+        match &mut plan.form {
+            QueryForm::Construct(template) => template.iter_mut().for_each(|t| with.triple(t)),
+            QueryForm::Describe { constants, .. } => {
+                constants.iter_mut().for_each(|c| with.constant(c));
+            }
+            QueryForm::Select(_) | QueryForm::Ask => {}
+        }
+        for (_, prefix, _, _) in &mut plan.readings {
+            prefix.iter_mut().for_each(|id| with.id(id));
+        }
+        let mut open = vec![&mut plan.root];
+        while let Some(plan) = open.pop() {
+            with.ranges(&mut plan.operator)?;
+            with.operator(&mut plan.operator);
+            open.extend(plan.inputs_mut());
+        }
+        Some(plan)
+    }
+
+    /// The ranges of ids that its scans are kept to.
+    #[must_use]
+    pub fn ranges(&self) -> Vec<&[IdRange]> {
+        let mut found = Vec::new();
+        let mut open = vec![&self.root];
+        while let Some(plan) = open.pop() {
+            if let Operator::IndexScan { ranges, .. } | Operator::IndexGroups { ranges, .. } =
+                &plan.operator
+                && !ranges.is_empty()
+            {
+                found.push(ranges.as_slice());
+            }
+            open.extend(plan.inputs());
+        }
+        found
+    }
+
+    /// Whether a term decided what the plan looks like: its id lies in a range, names a graph, or is a predicate of
+    /// a path.
+    #[must_use]
+    pub fn is_shaped_by(&self, id: TermId) -> bool {
+        let mut open = vec![&self.root];
+        while let Some(plan) = open.pop() {
+            let shaped = match &plan.operator {
+                Operator::IndexScan {
+                    pattern, ranges, ..
+                }
+                | Operator::IndexGroups {
+                    pattern, ranges, ..
+                } => lies_in(ranges, id) || pattern.graphs.is_named_by(id),
+                Operator::IndexNestedLoopJoin { pattern, .. } => pattern.graphs.is_named_by(id),
+                Operator::GraphScan { graphs } => graphs.is_named_by(id),
+                Operator::PathSearch { pattern, .. } => {
+                    pattern.graphs.is_named_by(id) || follows(&pattern.step, id)
+                }
+                _ => false,
+            };
+            if shaped {
+                return true;
+            }
+            open.extend(plan.inputs());
+        }
+        self.default_graphs.is_named_by(id)
+    }
+}
+
+/// Whether an id lies in one of some ranges.
+fn lies_in(ranges: &[IdRange], id: TermId) -> bool {
+    ranges
+        .iter()
+        .any(|range| range.first <= id && id <= range.last)
+}
+
+fn follows(step: &PathStep, id: TermId) -> bool {
+    let mut open = vec![step];
+    while let Some(step) = open.pop() {
+        match step {
+            PathStep::Edge { predicates, .. } => {
+                let (PredicateSet::Of(ids) | PredicateSet::AllBut(ids)) = predicates;
+                if ids.contains(&id) {
+                    return true;
+                }
+            }
+            PathStep::Sequence(steps) | PathStep::Alternative(steps) => open.extend(steps),
+            PathStep::Closure { step, .. } => open.push(step),
+        }
+    }
+    false
+}
+
+impl Plan {
+    /// The inputs of the operator, in the order of [`Plan::inputs`].
+    fn inputs_mut(&mut self) -> Vec<&mut Self> {
+        match &mut self.operator {
+            Operator::Unit
+            | Operator::Empty
+            | Operator::Values(_)
+            | Operator::OuterBindings
+            | Operator::IndexScan { .. }
+            | Operator::IndexGroups { .. }
+            | Operator::GraphScan { .. } => Vec::new(),
+            Operator::PathSearch { input, .. } => input.as_deref_mut().into_iter().collect(),
+            Operator::IndexNestedLoopJoin { input, .. }
+            | Operator::Service { input, .. }
+            | Operator::Filter { input, .. }
+            | Operator::Extend { input, .. }
+            | Operator::HashAggregate { input, .. }
+            | Operator::Distinct(input)
+            | Operator::Reduced(input)
+            | Operator::Sort { input, .. }
+            | Operator::TopK { input, .. }
+            | Operator::Slice { input, .. }
+            | Operator::Project(input) => vec![input],
+            Operator::Apply { input, inner, .. } => vec![input, inner],
+            Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
+                vec![left, right]
+            }
+            Operator::AggregateDifference {
+                groups,
+                total,
+                part,
+                ..
+            } => vec![groups, total, part],
+            Operator::Union(inputs) => inputs.iter_mut().collect(),
+        }
+    }
+}
+
+struct With<'a>(&'a [Replacement]);
+
+impl With<'_> {
+    fn id(&self, id: &mut TermId) {
+        let mut all = self.0.iter();
+        if let Some(found) = all.find(|one| one.from.id == Some(*id))
+            && let Some(to) = found.to.id
+        {
+            *id = to;
+        }
+    }
+
+    fn term(&self, term: &mut Term) {
+        if let Some(found) = self.0.iter().find(|one| one.from.term == *term) {
+            term.clone_from(&found.to.term);
+        }
+    }
+
+    fn constant(&self, constant: &mut Constant) {
+        let mut all = self.0.iter();
+        if let Some(found) = all.find(|one| one.from.term == constant.term) {
+            constant.clone_from(&found.to);
+        }
+    }
+
+    fn quad(&self, pattern: &mut QuadPattern) {
+        pattern.triple.iter_mut().for_each(|term| self.end(term));
+    }
+
+    fn end(&self, term: &mut PatternTerm) {
+        if let PatternTerm::Constant(id) = term {
+            self.id(id);
+        }
+    }
+
+    fn triple(&self, triple: &mut TriplePattern) {
+        for term in &mut triple.terms {
+            match term {
+                TemplateTerm::Constant(term) => self.term(term),
+                TemplateTerm::Triple(inner) => self.triple(inner),
+                TemplateTerm::Variable(_) | TemplateTerm::BlankNode(_) => {}
+            }
+        }
+    }
+
+    fn ranges(&self, operator: &mut Operator) -> Option<()> {
+        if let Operator::IndexScan { ranges, .. } | Operator::IndexGroups { ranges, .. } = operator
+            && !ranges.is_empty()
+            && let Some(other) = self.0.iter().find_map(|one| one.ranges(ranges))
+        {
+            *ranges = other;
+            return (!ranges.is_empty()).then_some(());
+        }
+        Some(())
+    }
+
+    fn operator(&self, operator: &mut Operator) {
+        match operator {
+            Operator::Values(rows) => {
+                let cells = rows.iter_mut().flatten().flatten();
+                cells.for_each(|constant| self.constant(constant));
+            }
+            Operator::IndexScan { pattern, .. } | Operator::IndexGroups { pattern, .. } => {
+                self.quad(pattern);
+            }
+            Operator::IndexNestedLoopJoin { pattern, kind, .. } => {
+                self.quad(pattern);
+                self.condition(kind);
+            }
+            Operator::PathSearch { pattern, .. } => {
+                self.end(&mut pattern.subject);
+                self.end(&mut pattern.object);
+            }
+            Operator::Apply { kind, .. }
+            | Operator::MergeJoin { kind, .. }
+            | Operator::HashJoin { kind, .. } => self.condition(kind),
+            Operator::Filter { condition, .. } => self.expression(condition),
+            Operator::Extend { expression, .. } => self.expression(expression),
+            Operator::HashAggregate { aggregates, .. }
+            | Operator::AggregateDifference { aggregates, .. } => {
+                let arguments = aggregates.iter_mut().filter_map(|a| a.argument.as_mut());
+                arguments.for_each(|argument| self.expression(argument));
+            }
+            Operator::Sort { keys, .. } | Operator::TopK { keys, .. } => {
+                keys.iter_mut()
+                    .for_each(|key| self.expression(&mut key.expression));
+            }
+            Operator::Unit
+            | Operator::Empty
+            | Operator::OuterBindings
+            | Operator::GraphScan { .. }
+            | Operator::Service { .. }
+            | Operator::Union(_)
+            | Operator::Distinct(_)
+            | Operator::Reduced(_)
+            | Operator::Slice { .. }
+            | Operator::Project(_) => {}
+        }
+    }
+
+    fn condition(&self, kind: &mut JoinKind) {
+        if let JoinKind::Left {
+            condition: Some(condition),
+        } = kind
+        {
+            self.expression(condition);
+        }
+    }
+
+    fn expression(&self, expression: &mut Expression) {
+        let mut open = vec![expression];
+        while let Some(expression) = open.pop() {
+            match expression {
+                Expression::Constant(constant) => self.constant(constant),
+                Expression::Variable(_) | Expression::Bound(_) => {}
+                Expression::Not(inner) | Expression::Plus(inner) | Expression::Minus(inner) => {
+                    open.push(inner);
+                }
+                Expression::And(list)
+                | Expression::Or(list)
+                | Expression::Coalesce(list)
+                | Expression::Call(_, list) => open.extend(list),
+                Expression::Compare(_, left, right) | Expression::Arithmetic(_, left, right) => {
+                    open.extend([&mut **left, &mut **right]);
+                }
+                Expression::In(needle, list) => {
+                    open.push(needle);
+                    open.extend(list);
+                }
+                Expression::If(a, b, c) => open.extend([&mut **a, &mut **b, &mut **c]),
+            }
+        }
+    }
+}
