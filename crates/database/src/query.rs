@@ -363,10 +363,15 @@ pub(crate) fn prepare(
         let shape = shape::shape(text.text, &text.tokens, options)?;
         Some((plans, shape))
     });
+    let is_noted = options.notes && text.text.len() <= NOTED_BYTES_MAX;
+    let statistics = match is_noted || plans.is_some() {
+        true => SnapshotStatistics::keeping(&snapshot),
+        false => SnapshotStatistics::new(&snapshot),
+    };
     if let Some((plans, shape)) = &plans
-        && let Some(plan) = plans.find(shape, &snapshot)?
+        && let Some(plan) = plans.find(shape, &statistics)?
     {
-        let mut query = start(runtime, snapshot, plan, None, asked, options)?;
+        let mut query = start(runtime, &snapshot, plan, None, asked, options)?;
         query.is_reused = true;
         return Ok(query.listed(listed));
     }
@@ -375,16 +380,8 @@ pub(crate) fn prepare(
         let mut parsed = parse(text.text, &text.tokens, options.base.as_deref())?;
         bindings::bind(&mut parsed, &options.bindings)?;
         let size = stoa_planner::query_size(&parsed)?;
-        let plan = || {
-            plan(
-                runtime,
-                snapshot,
-                (&text, &parsed, size),
-                plans,
-                asked,
-                options,
-            )
-        };
+        let asked = (plans, asked);
+        let plan = || plan(runtime, statistics, (&text, &parsed, size), asked, options);
         stack::run(stoa_planner::stack_bytes(size.elements), plan)
     };
     let query = stack::run(stoa_planner::stack_bytes(levels), prepare)?;
@@ -407,22 +404,15 @@ pub(crate) fn prepare_parsed(
         text: "",
         tokens: Vec::new(),
     };
-    let plan = || {
-        let asked = Asked {
-            services,
-            started_ns,
-            cancel: options.cancel.clone(),
-            waited_ns: Arc::clone(waited_ns),
-        };
-        plan(
-            runtime,
-            snapshot,
-            (&text, parsed, size),
-            None,
-            asked,
-            options,
-        )
+    let asked = Asked {
+        services,
+        started_ns,
+        cancel: options.cancel.clone(),
+        waited_ns: Arc::clone(waited_ns),
     };
+    let statistics = SnapshotStatistics::new(&snapshot);
+    let asked = (None, asked);
+    let plan = || plan(runtime, statistics, (&text, parsed, size), asked, options);
     stack::run(stoa_planner::stack_bytes(size.elements), plan)
 }
 
@@ -450,20 +440,14 @@ impl Asked {
 
 fn plan(
     runtime: &Runtime,
-    snapshot: Snapshot,
+    statistics: SnapshotStatistics<'_>,
     (text, parsed, size): (&Text<'_>, &spargebra::Query, stoa_planner::Size),
-    plans: Option<(&Plans, Shape)>,
-    asked: Asked,
+    (plans, asked): (Option<(&Plans, Shape)>, Asked),
     options: &QueryOptions,
 ) -> Result<Query> {
     let clock = runtime.executor_clock();
     let dataset = dataset(options)?;
     let (cancel, deadline_ns) = (&asked.cancel, asked.deadline_ns(options));
-    let is_noted = options.notes && text.text.len() <= NOTED_BYTES_MAX;
-    let statistics = match is_noted || plans.is_some() {
-        true => SnapshotStatistics::keeping(&snapshot),
-        false => SnapshotStatistics::new(&snapshot),
-    };
     let plan = stoa_planner::plan(
         parsed,
         &PlannerOptions {
@@ -493,7 +477,7 @@ fn plan(
     {
         plans.keep(shape, parsed, &plan, &statistics)?;
     }
-    drop(statistics);
+    let snapshot = statistics.snapshot();
     let mut query = start(runtime, snapshot, plan, Some(size), asked, options)?;
     query.notes = notes;
     Ok(query)
@@ -502,7 +486,7 @@ fn plan(
 /// Makes a plan ready to run. Without a size it is of a query that is known to be small.
 fn start(
     runtime: &Runtime,
-    snapshot: Snapshot,
+    snapshot: &Snapshot,
     plan: QueryPlan,
     size: Option<stoa_planner::Size>,
     asked: Asked,
@@ -525,7 +509,7 @@ fn start(
     let stack_bytes =
         size.and_then(|size| stoa_planner::stack_bytes(depth + size.expression_depth));
     stack::check(stack_bytes)?;
-    settings.spill = Some(spill(runtime, &snapshot, options));
+    settings.spill = Some(spill(runtime, snapshot, options));
     settings.admission = Some(runtime.admission());
     settings.waited_ns = waited_ns;
     // Helpers have stacks of the usual size.

@@ -26,6 +26,8 @@ struct Known {
     ids: HashMap<Term, Option<TermId>, RandomState>,
     /// How many quads match, in those graphs where there are most.
     counts: HashMap<[Option<TermId>; 3], u64, RandomState>,
+    /// How many match in some graphs.
+    exact: HashMap<([Option<TermId>; 3], GraphSet), u64, RandomState>,
     /// Each count that was asked for.
     counted: Vec<Counted>,
 }
@@ -98,6 +100,16 @@ impl<'a> SnapshotStatistics<'a> {
         }
     }
 
+    fn count_quads(&self, triple: [Option<TermId>; 3], graphs: &GraphSet) -> Result<u64> {
+        let (permutation, prefix) = prefix(triple, None);
+        let rows = self.counted.count(permutation, &prefix, &[], graphs)?.rows;
+        if rows == 0 && triple == [None; 3] {
+            // That a graph is empty is taken as a fact, not as an estimate.
+            self.snapshot.count(permutation, &prefix, &[], graphs)?;
+        }
+        Ok(rows)
+    }
+
     fn keep(&self, triple: [Option<TermId>; 3], graphs: &GraphSet, of: Of, answer: u64) {
         if let Some(known) = &self.known {
             let graphs = graphs.clone();
@@ -107,6 +119,11 @@ impl<'a> SnapshotStatistics<'a> {
                 .counted
                 .push(Counted { question, answer });
         }
+    }
+
+    /// The snapshot that is asked.
+    pub(crate) const fn snapshot(&self) -> &Snapshot {
+        self.snapshot
     }
 
     /// The snapshot, unrecorded.
@@ -163,6 +180,13 @@ impl Statistics for SnapshotStatistics<'_> {
         &self,
         terms: &[Term],
     ) -> std::result::Result<Vec<Option<TermId>>, StatisticsError> {
+        if let Some(known) = &self.known {
+            let known = known.borrow();
+            let ids = terms.iter().map(|term| known.ids.get(term).copied());
+            if let Some(ids) = ids.collect() {
+                return Ok(ids);
+            }
+        }
         let ids = self.snapshot.term_ids(terms)?;
         if let Some(known) = &self.known {
             let pairs = terms.iter().cloned().zip(ids.iter().copied());
@@ -176,14 +200,15 @@ impl Statistics for SnapshotStatistics<'_> {
         triple: [Option<TermId>; 3],
         graphs: &GraphSet,
     ) -> std::result::Result<u64, StatisticsError> {
-        let (permutation, prefix) = prefix(triple, None);
-        let rows = self.counted.count(permutation, &prefix, &[], graphs)?.rows;
-        if rows == 0 && triple == [None; 3] {
-            // That a graph is empty is taken as a fact, not as an estimate.
-            self.snapshot.count(permutation, &prefix, &[], graphs)?;
-        }
-        if let Some(known) = &self.known {
+        let known = self.known.as_ref();
+        let question = (triple, graphs.clone());
+        let rows = match known.and_then(|known| known.borrow().exact.get(&question).copied()) {
+            Some(rows) => rows,
+            None => self.count_quads(triple, graphs)?,
+        };
+        if let Some(known) = known {
             let mut known = known.borrow_mut();
+            known.exact.insert(question, rows);
             let most = known.counts.entry(triple).or_default();
             *most = rows.max(*most);
         }

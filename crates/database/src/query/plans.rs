@@ -20,8 +20,7 @@ use oxrdf::Term;
 use rapidhash::fast::RandomState;
 use spargebra::Query;
 use stoa_planner::expression::Constant;
-use stoa_planner::{QueryPlan, Replacement};
-use stoa_quadstore::Snapshot;
+use stoa_planner::{QueryPlan, Replacement, Statistics as _};
 use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::TermId;
 
@@ -136,14 +135,21 @@ impl Plans {
         }
     }
 
-    /// A plan for a query of this shape over a snapshot, if one is there that is right and good for it.
+    /// A plan for a query of this shape over a snapshot, if one is there that is right and good for it. What was
+    /// counted to know that is kept in `statistics` for who has to plan it.
     ///
     /// # Errors
     /// What the disk gives.
-    pub(super) fn find(&self, shape: &Shape, snapshot: &Snapshot) -> Result<Option<QueryPlan>> {
+    pub(super) fn find(
+        &self,
+        shape: &Shape,
+        statistics: &SnapshotStatistics<'_>,
+    ) -> Result<Option<QueryPlan>> {
         let found = self.lock().find(&shape.key);
         for kind in &found {
-            if let Some(plan) = kind.plan_for(shape, snapshot)? {
+            let plan = kind.plan_for(shape, statistics)?;
+            drop(statistics.take_counted());
+            if let Some(plan) = plan {
                 self.used.fetch_add(1, Ordering::Relaxed);
                 self.lock().found(&shape.key);
                 return Ok(Some(plan));
@@ -333,7 +339,12 @@ impl Kind {
     }
 
     /// The plan with the constants of a shape, if it is right and good for these.
-    fn plan_for(&self, shape: &Shape, snapshot: &Snapshot) -> Result<Option<QueryPlan>> {
+    fn plan_for(
+        &self,
+        shape: &Shape,
+        statistics: &SnapshotStatistics<'_>,
+    ) -> Result<Option<QueryPlan>> {
+        let snapshot = statistics.snapshot();
         let is_same = self.numbering == snapshot.numbering()
             && self.has_graph_first == snapshot.has_graph_first()
             && self.slots.len() == shape.constants.len();
@@ -345,17 +356,21 @@ impl Kind {
         if !is_same || !fixed {
             return Ok(None);
         }
-        let Some(replacements) = self.replacements(shape, snapshot)? else {
+        let Some(replacements) = self.replacements(shape, statistics)? else {
             return Ok(None);
         };
-        match self.is_good(&replacements, snapshot)? {
+        match self.is_good(&replacements, statistics)? {
             true => Ok(self.plan.with_constants(&replacements)),
             false => Ok(None),
         }
     }
 
     /// What takes the place of what; none if that would be another plan.
-    fn replacements(&self, shape: &Shape, snapshot: &Snapshot) -> Result<Option<Vec<Replacement>>> {
+    fn replacements(
+        &self,
+        shape: &Shape,
+        statistics: &SnapshotStatistics<'_>,
+    ) -> Result<Option<Vec<Replacement>>> {
         let mut from = Vec::new();
         let mut terms = Vec::new();
         for (slot, written) in self.slots.iter().zip(&shape.constants) {
@@ -371,7 +386,8 @@ impl Kind {
             from.push(constant);
             terms.push(term);
         }
-        let ids = snapshot.term_ids(&terms)?;
+        let ids = statistics.term_ids(&terms);
+        let ids = ids.map_err(stoa_planner::Error::Statistics)?;
         let mut replacements = Vec::with_capacity(terms.len());
         for ((from, term), id) in from.into_iter().zip(terms).zip(ids) {
             if from.id.map(TermId::kind) != id.map(TermId::kind) {
@@ -386,7 +402,12 @@ impl Kind {
     }
 
     /// Whether what the plan relies on is about as it was.
-    fn is_good(&self, replacements: &[Replacement], snapshot: &Snapshot) -> Result<bool> {
+    fn is_good(
+        &self,
+        replacements: &[Replacement],
+        statistics: &SnapshotStatistics<'_>,
+    ) -> Result<bool> {
+        let snapshot = statistics.snapshot();
         let is_known = self.commit.load(Ordering::Relaxed) == snapshot.commit();
         if replacements.is_empty() && is_known {
             return Ok(true);
@@ -400,7 +421,6 @@ impl Kind {
         {
             return Ok(false);
         }
-        let statistics = SnapshotStatistics::new(snapshot);
         for (Counted { question, answer }, has_parameter) in &self.counts {
             if is_known && !has_parameter {
                 continue;
