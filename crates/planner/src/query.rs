@@ -11,7 +11,7 @@ use crate::cardinality::Cache;
 use crate::error::Error;
 use crate::expression::Constant;
 use crate::logical::{Builder, Node, Op, imply_joins, narrow_graphs, translate};
-use crate::lowering::{Lowering, Planned, prune};
+use crate::lowering::{Lowering, Planned, prune, without_repeats};
 use crate::nesting::{check_algebra, pattern_of};
 use crate::physical::{
     Operator, Plan, QueryForm, QueryPlan, TemplateTerm, TriplePattern, Variable,
@@ -76,6 +76,7 @@ pub fn plan(
     let mut root = finish(planned, &form);
     if options.optimize {
         prune(&mut root, &wanted(&form));
+        without_repeats(&mut root, &form);
     }
     let readings = cache.into_readings().into_iter();
     let readings = readings

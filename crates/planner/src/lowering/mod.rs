@@ -11,12 +11,14 @@ mod inline;
 mod large_group;
 mod left_join;
 mod modifiers;
+mod once;
 mod part;
 mod path_search;
 mod prune;
 mod semi_join;
 mod service;
 
+pub(crate) use once::without_repeats;
 pub(crate) use path_search::PathFigures;
 pub(crate) use prune::prune;
 
