@@ -475,7 +475,8 @@ fn plan(
         && notes.is_empty()
         && is_small
     {
-        plans.keep(shape, parsed, &plan, &statistics)?;
+        let parse = |text: &str| parse(text, &token::tokens(text), options.base.as_deref());
+        plans.keep(shape, (text.text, parsed), &plan, &statistics, parse)?;
     }
     let snapshot = statistics.snapshot();
     let mut query = start(runtime, snapshot, plan, Some(size), asked, options)?;

@@ -88,6 +88,16 @@ impl<'a> SnapshotStatistics<'a> {
         })
     }
 
+    /// The terms that were asked for and are not there, if that is kept.
+    pub(crate) fn absent(&self) -> Vec<Term> {
+        let Some(known) = &self.known else {
+            return Vec::new();
+        };
+        let known = known.borrow();
+        let absent = known.ids.iter().filter(|(_, id)| id.is_none());
+        absent.map(|(term, _)| term.clone()).collect()
+    }
+
     /// The answer to a question, as it is now.
     pub(crate) fn answer(
         &self,

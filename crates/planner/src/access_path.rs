@@ -3,7 +3,7 @@
 
 use std::cmp::Reverse;
 
-use oxrdf::{LiteralRef, Term};
+use oxrdf::Term;
 use stoa_terms::range::{Comparison as RangeComparison, comparison_ranges};
 use stoa_terms::value::Value;
 use stoa_terms::{IdRange, Kind, Permutation, Position, TermId};
@@ -253,25 +253,6 @@ fn kinds(function: Function) -> Option<Vec<IdRange>> {
     })
 }
 
-/// The ranges that a comparison with a literal stands for; none for one that is not about order or equality.
-pub(crate) fn literal_ranges(
-    comparison: Comparison,
-    literal: LiteralRef<'_>,
-) -> Option<Vec<IdRange>> {
-    let range = match comparison {
-        Comparison::Equal => RangeComparison::Equal,
-        Comparison::Less => RangeComparison::Less,
-        Comparison::LessOrEqual => RangeComparison::LessOrEqual,
-        Comparison::Greater => RangeComparison::Greater,
-        Comparison::GreaterOrEqual => RangeComparison::GreaterOrEqual,
-        Comparison::NotEqual | Comparison::SameTerm => return None,
-    };
-    Some(normal(comparison_ranges(
-        range,
-        &Value::from_literal(literal),
-    )))
-}
-
 fn compared(comparison: Comparison, variable: Variable, constant: &Constant) -> Option<Ranges> {
     let identity = || Ranges {
         variable,
@@ -285,11 +266,23 @@ fn compared(comparison: Comparison, variable: Variable, constant: &Constant) -> 
             .collect(),
         exact: true,
     };
-    match (&constant.term, comparison) {
-        (_, Comparison::SameTerm) | (Term::NamedNode(_), Comparison::Equal) => Some(identity()),
-        (Term::Literal(literal), _) => Some(Ranges {
+    let range = match comparison {
+        Comparison::SameTerm => return Some(identity()),
+        Comparison::NotEqual => return None,
+        Comparison::Equal => RangeComparison::Equal,
+        Comparison::Less => RangeComparison::Less,
+        Comparison::LessOrEqual => RangeComparison::LessOrEqual,
+        Comparison::Greater => RangeComparison::Greater,
+        Comparison::GreaterOrEqual => RangeComparison::GreaterOrEqual,
+    };
+    match &constant.term {
+        Term::NamedNode(_) if comparison == Comparison::Equal => Some(identity()),
+        Term::Literal(literal) => Some(Ranges {
             variable,
-            ranges: literal_ranges(comparison, literal.as_ref())?,
+            ranges: normal(comparison_ranges(
+                range,
+                &Value::from_literal(literal.as_ref()),
+            )),
             exact: false,
         }),
         _ => None,

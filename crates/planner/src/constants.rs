@@ -1,28 +1,16 @@
 //! A plan with other constants in the place of some: how one plan serves many queries that differ in constants only.
 //!
 //! What a constant decided at planning must be known to who replaces it: [`QueryPlan::is_shaped_by`] tells whether a
-//! term's id stands where it is more than an operand (ranges of ids, sets of graphs, predicates of paths). Ranges that
-//! a comparison with a literal stands for are computed anew for another literal ([`Replacement::ranges`]), where they
-//! are those of one comparison alone.
+//! term's id stands where it is more than an operand (ranges of ids, sets of graphs, predicates of paths).
 
 use oxrdf::{Literal, Term};
 use stoa_terms::{IdRange, TermId};
 
-use crate::access_path::literal_ranges;
-use crate::expression::{Comparison, Constant, Expression};
+use crate::expression::{Constant, Expression};
 use crate::physical::{
     JoinKind, Operator, PathStep, PatternTerm, Plan, PredicateSet, QuadPattern, QueryForm,
     QueryPlan, TemplateTerm, TriplePattern,
 };
-
-/// The comparisons that stand for ranges of ids.
-const RANGED: [Comparison; 5] = [
-    Comparison::Equal,
-    Comparison::Less,
-    Comparison::LessOrEqual,
-    Comparison::Greater,
-    Comparison::GreaterOrEqual,
-];
 
 /// One term in the place of another. Either both have ids or neither has.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,24 +21,9 @@ pub struct Replacement {
     pub to: Constant,
 }
 
-impl Replacement {
-    /// The ranges that a comparison of a variable with the new literal stands for, if that with the old one stands for
-    /// these; empty where it is never true.
-    #[must_use]
-    pub fn ranges(&self, ranges: &[IdRange]) -> Option<Vec<IdRange>> {
-        let (Term::Literal(from), Term::Literal(to)) = (&self.from.term, &self.to.term) else {
-            return None;
-        };
-        let mut all = RANGED.into_iter();
-        let comparison =
-            all.find(|one| literal_ranges(*one, from.as_ref()).is_some_and(|r| r == ranges))?;
-        literal_ranges(comparison, to.as_ref())
-    }
-}
-
 impl Constant {
-    /// Whether the term is one that plans have without that a query names it: what aggregates of nothing are, and
-    /// `false`.
+    /// Whether the term is one that plans may have without that a query names it: what aggregates of nothing are,
+    /// `false`, and markers.
     #[must_use]
     pub fn is_made_by_planner(&self) -> bool {
         match &self.term {
@@ -59,34 +32,23 @@ impl Constant {
                     || *literal == Literal::from(false)
                     || literal.value().is_empty()
             }
-            _ => false,
-        }
-    }
-
-    /// Whether ranges may be what a comparison of a variable with the literal stands for.
-    #[must_use]
-    pub fn has_ranges(&self, ranges: &[IdRange]) -> bool {
-        match &self.term {
-            Term::Literal(literal) => RANGED
-                .into_iter()
-                .any(|one| literal_ranges(one, literal.as_ref()).is_some_and(|r| r == ranges)),
+            Term::NamedNode(iri) => iri.as_str().starts_with("urn:stoa:"),
             _ => false,
         }
     }
 }
 
 impl QueryPlan {
-    /// The same plan with other terms in patterns, in VALUES, in templates, in expressions and in DESCRIBE, and with
-    /// the ranges that go with them; none if one of those has become empty.
+    /// The same plan with other terms in patterns, in VALUES, in templates, in expressions and in DESCRIBE.
     ///
     /// The plan is right for the query with those terms if the planner would have looked at none of them: they must
     /// stand for nothing but operands in the text, be different terms where they were different, and shape nothing
     /// ([`Self::is_shaped_by`]).
     #[must_use]
-    pub fn with_constants(&self, replacements: &[Replacement]) -> Option<Self> {
+    pub fn with_constants(&self, replacements: &[Replacement]) -> Self {
         let mut plan = self.clone();
         if replacements.is_empty() {
-            return Some(plan);
+            return plan;
         }
         let with = With(replacements);
         match &mut plan.form {
@@ -101,28 +63,10 @@ impl QueryPlan {
         }
         let mut open = vec![&mut plan.root];
         while let Some(plan) = open.pop() {
-            with.ranges(&mut plan.operator)?;
             with.operator(&mut plan.operator);
             open.extend(plan.inputs_mut());
         }
-        Some(plan)
-    }
-
-    /// The ranges of ids that its scans are kept to.
-    #[must_use]
-    pub fn ranges(&self) -> Vec<&[IdRange]> {
-        let mut found = Vec::new();
-        let mut open = vec![&self.root];
-        while let Some(plan) = open.pop() {
-            if let Operator::IndexScan { ranges, .. } | Operator::IndexGroups { ranges, .. } =
-                &plan.operator
-                && !ranges.is_empty()
-            {
-                found.push(ranges.as_slice());
-            }
-            open.extend(plan.inputs());
-        }
-        found
+        plan
     }
 
     /// Whether a term decided what the plan looks like: its id lies in a range, names a graph, or is a predicate of
@@ -259,17 +203,6 @@ impl With<'_> {
                 TemplateTerm::Variable(_) | TemplateTerm::BlankNode(_) => {}
             }
         }
-    }
-
-    fn ranges(&self, operator: &mut Operator) -> Option<()> {
-        if let Operator::IndexScan { ranges, .. } | Operator::IndexGroups { ranges, .. } = operator
-            && !ranges.is_empty()
-            && let Some(other) = self.0.iter().find_map(|one| one.ranges(ranges))
-        {
-            *ranges = other;
-            return (!ranges.is_empty()).then_some(());
-        }
-        Some(())
     }
 
     fn operator(&self, operator: &mut Operator) {

@@ -1,10 +1,11 @@
 //! Which constants of a query may be others under the same plan: those that stand in patterns and templates as
-//! subjects and objects, those that are compared with a variable, and IRIs that DESCRIBE names.
+//! subjects and objects, IRIs that a variable is compared with for equality, and IRIs that DESCRIBE names.
 //!
 //! All else in the algebra that is a term, or is made of one, belongs to the plan: predicates, graphs, VALUES, operands
-//! of functions.
+//! of functions. That a term comes from the constants of the text alone, and from no other word of it, is found by
+//! parsing the text once more with other terms in their places.
 
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use oxrdf::{Literal, Term};
 use rapidhash::fast::RandomState;
 use spargebra::Query;
@@ -18,66 +19,69 @@ use stoa_planner::{Visit, is_made_up, walk_into};
 /// The terms of a query by where they stand.
 #[derive(Default)]
 struct Places<'q> {
-    /// Where others may stand as well.
-    free: HashSet<Term, RandomState>,
+    /// Where others may stand as well, with how often.
+    free: HashMap<Term, usize, RandomState>,
     /// Where they belong to the plan.
     fixed: HashSet<Term, RandomState>,
-    /// Literals that are compared with a variable by their value.
-    compared: HashSet<Term, RandomState>,
     /// Operands that were seen with their operator.
     seen: Vec<&'q Expression>,
 }
 
-/// Whether a constant may be another under the same plan.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Freedom {
-    /// It may not, or the query has no such term.
-    Fixed,
-    /// It is told from others by its identity alone.
-    Term,
-    /// It is a literal whose value is compared with that of a variable, which may be a range of ids.
-    Value,
-}
-
-/// What each of some terms is in a query.
-pub(super) fn parameters(query: &Query, terms: &[Option<Term>]) -> Vec<Freedom> {
-    let mut places = Places::default();
-    let (Query::Select {
-        dataset, pattern, ..
-    }
-    | Query::Construct {
-        dataset, pattern, ..
-    }
-    | Query::Describe {
-        dataset, pattern, ..
-    }
-    | Query::Ask {
-        dataset, pattern, ..
-    }) = query;
-    if let Query::Construct { template, .. } = query {
-        template.iter().for_each(|triple| places.triple(triple));
-    }
-    places.dataset(dataset.as_ref());
-    walk_into(Visit::Pattern(pattern), |item, _| match item {
-        Visit::Pattern(pattern) => {
-            places.pattern(pattern);
-            true
+/// For each constant of a text whether others may stand in its place. `query` is what the text says, `probe` what it
+/// says with other terms in the places of all constants; a constant without a term stays.
+pub(super) fn parameters(
+    (query, terms): (&Query, &[Option<Term>]),
+    (probe, others): (&Query, &[Option<Term>]),
+) -> Vec<bool> {
+    let (places, probed) = (Places::of(query), Places::of(probe));
+    let pairs = terms.iter().zip(others).map(|pair| match pair {
+        (Some(term), Some(other)) => {
+            let is_free = places.free.contains_key(term) && !places.fixed.contains(term);
+            let moves = places.free.get(term) == probed.free.get(other);
+            is_free && moves && !probed.has(term) && !probed.fixed.contains(other)
         }
-        Visit::Expression(expression) => places.expression(expression),
+        _ => false,
     });
-    let freedom = |term: &Term| match term {
-        term if places.fixed.contains(term) => Freedom::Fixed,
-        term if places.compared.contains(term) => Freedom::Value,
-        term if places.free.contains(term) => Freedom::Term,
-        _ => Freedom::Fixed,
-    };
-    let terms = terms.iter();
-    terms
-        .map(|term| term.as_ref().map_or(Freedom::Fixed, freedom))
-        .collect()
+    pairs.collect()
 }
 
 impl<'q> Places<'q> {
+    fn of(query: &'q Query) -> Self {
+        let mut places = Self::default();
+        let (Query::Select {
+            dataset, pattern, ..
+        }
+        | Query::Construct {
+            dataset, pattern, ..
+        }
+        | Query::Describe {
+            dataset, pattern, ..
+        }
+        | Query::Ask {
+            dataset, pattern, ..
+        }) = query;
+        if let Query::Construct { template, .. } = query {
+            template.iter().for_each(|triple| places.triple(triple));
+        }
+        places.dataset(dataset.as_ref());
+        walk_into(Visit::Pattern(pattern), |item, _| match item {
+            Visit::Pattern(pattern) => {
+                places.pattern(pattern);
+                true
+            }
+            Visit::Expression(expression) => places.expression(expression),
+        });
+        places
+    }
+
+    fn has(&self, term: &Term) -> bool {
+        self.free.contains_key(term) || self.fixed.contains(term)
+    }
+
+    fn free(&mut self, term: impl Into<Term>) {
+        *self.free.entry(term.into()).or_default() += 1;
+    }
+
     fn fix(&mut self, term: impl Into<Term>) {
         self.fixed.insert(term.into());
     }
@@ -104,12 +108,8 @@ impl<'q> Places<'q> {
 
     fn end(&mut self, term: &TermPattern) {
         match term {
-            TermPattern::NamedNode(iri) => {
-                self.free.insert(iri.clone().into());
-            }
-            TermPattern::Literal(literal) => {
-                self.free.insert(literal.clone().into());
-            }
+            TermPattern::NamedNode(iri) => self.free(iri.clone()),
+            TermPattern::Literal(literal) => self.free(literal.clone()),
             TermPattern::Variable(_) | TermPattern::BlankNode(_) => {}
             TermPattern::Triple(triple) => self.inner_triple(triple),
         }
@@ -140,8 +140,18 @@ impl<'q> Places<'q> {
                 path,
                 object,
             } => {
-                self.end(subject);
-                self.end(object);
+                // Whether two ends are one term decides on the plan.
+                let is_known = |end: &TermPattern| {
+                    matches!(end, TermPattern::NamedNode(_) | TermPattern::Literal(_))
+                };
+                let are_known = is_known(subject) && is_known(object);
+                for end in [subject, object] {
+                    match end {
+                        TermPattern::NamedNode(iri) if are_known => self.fix(iri.clone()),
+                        TermPattern::Literal(literal) if are_known => self.fix(literal.clone()),
+                        end => self.end(end),
+                    }
+                }
                 self.path(path);
             }
             P::Graph { name, .. } | P::Service { name, .. } => self.name(name),
@@ -157,7 +167,7 @@ impl<'q> Places<'q> {
                 if let Expression::NamedNode(iri) = expression
                     && is_made_up(variable.as_str())
                 {
-                    self.free.insert(iri.clone().into());
+                    self.free(iri.clone());
                     self.seen.push(expression);
                 }
             }
@@ -237,18 +247,6 @@ impl<'q> Places<'q> {
         seen.any(|seen| std::ptr::eq(*seen, expression))
     }
 
-    /// Takes a comparison of a variable and a literal, if it is one.
-    fn comparison(&mut self, left: &Expression, right: &Expression) -> bool {
-        use Expression as E;
-        let ((E::Variable(_), E::Literal(literal)) | (E::Literal(literal), E::Variable(_))) =
-            (left, right)
-        else {
-            return false;
-        };
-        self.compared.insert(literal.clone().into());
-        true
-    }
-
     /// Whether operands are looked at on their own.
     fn expression(&mut self, expression: &'q Expression) -> bool {
         use Expression as E;
@@ -257,16 +255,10 @@ impl<'q> Places<'q> {
                 if let (E::Variable(_), E::NamedNode(iri)) | (E::NamedNode(iri), E::Variable(_)) =
                     (&**left, &**right)
                 {
-                    self.free.insert(iri.clone().into());
+                    self.free(iri.clone());
                     return false;
                 }
-                let is_value = matches!(expression, E::Equal(..));
-                return !(is_value && self.comparison(left, right));
             }
-            E::Less(left, right)
-            | E::LessOrEqual(left, right)
-            | E::Greater(left, right)
-            | E::GreaterOrEqual(left, right) => return !self.comparison(left, right),
             E::NamedNode(iri) if !self.is_seen(expression) => self.fix(iri.clone()),
             E::Literal(literal) => self.fix(literal.clone()),
             E::FunctionCall(Function::Custom(name), _) => self.fix(name.clone()),

@@ -24,7 +24,7 @@ use stoa_planner::{QueryPlan, Replacement, Statistics as _};
 use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::TermId;
 
-use super::parameters::{Freedom, parameters};
+use super::parameters::parameters;
 use super::shape::{Shape, Written};
 use crate::error::Result;
 use crate::statistics::{Counted, Of, Question, SnapshotStatistics};
@@ -42,6 +42,8 @@ const FEW: u64 = 32;
 /// What an operator, with its lists, and a count take, in bytes, about.
 const OPERATOR_BYTES: usize = 600;
 const COUNT_BYTES: usize = 100;
+/// What a token becomes in a plan, in bytes, at most about: a constant with its text.
+const TOKEN_BYTES: usize = 100;
 /// A shape whose plans were of no use for so many texts in a row is left alone.
 const MISSES_MAX: u32 = 64;
 
@@ -77,11 +79,13 @@ struct Kind {
     commit: AtomicU64,
     /// The constants of the shape, by their numbers.
     slots: Vec<Slot>,
-    /// Of those that must be the same the ones that were no terms of the data.
+    /// Terms of the query that the data did not have, but for parameters.
     missing: Vec<Term>,
     /// Each with whether a parameter is in it.
     counts: Vec<(Counted, bool)>,
     plan: QueryPlan,
+    /// What it takes, about.
+    bytes: usize,
 }
 
 enum Slot {
@@ -159,20 +163,28 @@ impl Plans {
         Ok(None)
     }
 
-    /// Keeps a plan that was made with `statistics`.
+    /// Keeps a plan that was made with `statistics`; `parse` parses texts like that of the query.
     pub(super) fn keep(
         &self,
         shape: Shape,
-        query: &Query,
+        (text, query): (&str, &Query),
         plan: &QueryPlan,
         statistics: &SnapshotStatistics<'_>,
+        parse: impl FnOnce(&str) -> Result<Query>,
     ) -> Result<()> {
-        if plan.root.depth() > DEPTH_MAX {
+        if plan.root.depth() > DEPTH_MAX || self.lock().is_useless(&shape.key) {
             return Ok(());
         }
-        let Shape { key, constants } = shape;
-        let kind = Kind::new(constants, query, plan, statistics)?;
-        self.lock().keep(key, kind);
+        let (probe, others) = shape.probe(text);
+        // What cannot be parsed with other constants has none that may be others.
+        let Ok(probed) = parse(&probe) else {
+            return Ok(());
+        };
+        let terms = |all: &[Written]| all.iter().map(Written::term).collect::<Vec<_>>();
+        let (terms, others) = (terms(&shape.constants), terms(&others));
+        let free = parameters((query, &terms), (&probed, &others));
+        let kind = Kind::new(&shape, (terms, free), plan, statistics)?;
+        self.lock().keep(shape.key, kind);
         Ok(())
     }
 }
@@ -197,18 +209,20 @@ impl Table {
         }
     }
 
+    /// Whether plans of a shape were of no use so far.
+    fn is_useless(&self, key: &[u8]) -> bool {
+        let known = self.shapes.get(key);
+        known.is_some_and(|kept| kept.misses >= MISSES_MAX)
+    }
+
     fn keep(&mut self, key: Vec<u8>, kind: Kind) {
-        let known = self.shapes.get(&key);
-        let is_useless = known.is_some_and(|kept| kept.misses >= MISSES_MAX);
-        let key_bytes = match known {
-            Some(_) => 0,
-            None => key.len() + size_of::<Kept>(),
-        };
-        let bytes = kind.bytes() + key_bytes;
-        if is_useless || bytes > BYTES_MAX / 8 {
+        let most = kind.bytes + key.len() + size_of::<Kept>();
+        if most > BYTES_MAX / 8 {
             return;
         }
-        self.make_room(bytes);
+        self.make_room(most);
+        let is_new = !self.shapes.contains_key(&key);
+        let bytes = if is_new { most } else { kind.bytes };
         let more = u64::try_from(bytes).unwrap_or(u64::MAX);
         if self.reserved.grow(more).is_err() {
             return;
@@ -222,7 +236,7 @@ impl Table {
         kept.bytes += bytes;
         kept.plans.push(Arc::new(kind));
         if kept.plans.len() > PLANS_MAX {
-            let oldest = kept.plans.remove(0).bytes();
+            let oldest = kept.plans.remove(0).bytes;
             kept.bytes = kept.bytes.saturating_sub(oldest);
             self.free(oldest);
         }
@@ -234,17 +248,29 @@ impl Table {
             .shrink(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
-    /// Lets those go that were not used for longest, a quarter at once.
+    /// Where there is too much, lets those go that were not used for longest, until a quarter is free.
     fn make_room(&mut self, bytes: usize) {
         if self.bytes + bytes <= BYTES_MAX {
             return;
         }
-        let mut used: Vec<u64> = self.shapes.values().map(|kept| kept.used).collect();
-        used.sort_unstable();
-        let oldest = used.get(used.len() / 4).copied().unwrap_or(u64::MAX);
+        let mut kept: Vec<(u64, usize)> = self
+            .shapes
+            .values()
+            .map(|kept| (kept.used, kept.bytes))
+            .collect();
+        kept.sort_unstable();
+        let mut left = self.bytes + bytes;
+        let mut last = 0;
+        for (used, bytes) in kept {
+            if left <= BYTES_MAX / 4 * 3 {
+                break;
+            }
+            left = left.saturating_sub(bytes);
+            last = used;
+        }
         let mut freed = 0;
         self.shapes.retain(|_, kept| {
-            let stays = kept.used > oldest;
+            let stays = kept.used > last;
             freed += if stays { 0 } else { kept.bytes };
             stays
         });
@@ -253,49 +279,37 @@ impl Table {
 }
 
 impl Kind {
+    /// `terms` are those of the shape's constants, with whether others may stand in their places.
     fn new(
-        constants: Vec<Written>,
-        query: &Query,
+        shape: &Shape,
+        (terms, free): (Vec<Option<Term>>, Vec<bool>),
         plan: &QueryPlan,
         statistics: &SnapshotStatistics<'_>,
     ) -> Result<Self> {
-        let snapshot = statistics.unrecorded();
-        let terms: Vec<Option<Term>> = constants.iter().map(Written::term).collect();
+        let snapshot = statistics.snapshot();
         let counted = statistics.take_counted();
-        let free = parameters(query, &terms);
-        let mut known = Vec::with_capacity(terms.len());
-        for term in terms {
-            known.push(match term {
+        let is_shaped = |id| plan.is_shaped_by(id) || counted.iter().any(|c| shapes(c, id));
+        let mut missing = statistics.absent();
+        let mut slots = Vec::with_capacity(terms.len());
+        for (number, written) in shape.constants.iter().enumerate() {
+            let term = terms.get(number).cloned().flatten();
+            let is_free = free.get(number) == Some(&true);
+            let constant = match term.filter(|_| is_free) {
                 Some(term) => Some(Constant {
                     id: statistics.id(&term)?,
                     term,
                 }),
                 None => None,
+            };
+            let parameter = constant.filter(|constant| {
+                !constant.is_made_by_planner() && !constant.id.is_some_and(is_shaped)
             });
-        }
-        let compared = |(constant, freedom): (&'_ Option<Constant>, &Freedom)| {
-            let constant = constant.clone()?;
-            (*freedom == Freedom::Value).then_some(constant)
-        };
-        let compared: Vec<Constant> = known.iter().zip(&free).filter_map(compared).collect();
-        let are_values_free = are_values_free(plan, &counted, &compared);
-        let is_shaped = |id| plan.is_shaped_by(id) || counted.iter().any(|c| shapes(c, id));
-        let (mut slots, mut missing) = (Vec::with_capacity(known.len()), Vec::new());
-        for ((written, constant), freedom) in constants.into_iter().zip(known).zip(free) {
-            let is_free = constant.as_ref().is_some_and(|constant| match freedom {
-                Freedom::Fixed => false,
-                Freedom::Value => are_values_free && !constant.is_made_by_planner(),
-                Freedom::Term => {
-                    !constant.is_made_by_planner() && !constant.id.is_some_and(is_shaped)
+            slots.push(match parameter {
+                Some(constant) => {
+                    missing.retain(|term| *term != constant.term);
+                    Slot::Parameter(written.clone(), constant)
                 }
-            });
-            slots.push(match constant {
-                Some(constant) if is_free => Slot::Parameter(written, constant),
-                constant => {
-                    let absent = constant.filter(|constant| constant.id.is_none());
-                    missing.extend(absent.map(|constant| constant.term));
-                    Slot::Fixed(written)
-                }
+                None => Slot::Fixed(written.clone()),
             });
         }
         let is_parameter = |id: &TermId| {
@@ -306,14 +320,10 @@ impl Kind {
         };
         let counts = counted.into_iter().map(|counted| {
             let mut terms = counted.question.triple.iter().flatten();
-            let is_of_value = match &counted.question.of {
-                Of::Ranges(_, ranges) => compared.iter().any(|one| one.has_ranges(ranges)),
-                Of::Quads | Of::Distinct(_) => false,
-            };
-            let has_parameter = is_of_value || terms.any(is_parameter);
+            let has_parameter = terms.any(is_parameter);
             (counted, has_parameter)
         });
-        Ok(Self {
+        let mut kind = Self {
             numbering: snapshot.numbering(),
             has_graph_first: snapshot.has_graph_first(),
             commit: AtomicU64::new(snapshot.commit()),
@@ -321,10 +331,13 @@ impl Kind {
             slots,
             missing,
             plan: plan.clone(),
-        })
+            bytes: 0,
+        };
+        kind.bytes = kind.size() + shape.tokens * TOKEN_BYTES;
+        Ok(kind)
     }
 
-    fn bytes(&self) -> usize {
+    fn size(&self) -> usize {
         let mut operators = 0;
         let mut open = vec![&self.plan.root];
         while let Some(plan) = open.pop() {
@@ -335,7 +348,8 @@ impl Kind {
             Slot::Fixed(written) => written.bytes(),
             Slot::Parameter(written, _) => 2 * written.bytes() + size_of::<Constant>(),
         });
-        operators * OPERATOR_BYTES + self.counts.len() * COUNT_BYTES + slots.sum::<usize>()
+        let lists = self.counts.len() + self.missing.len();
+        operators * OPERATOR_BYTES + lists * COUNT_BYTES + slots.sum::<usize>()
     }
 
     /// The plan with the constants of a shape, if it is right and good for these.
@@ -360,7 +374,7 @@ impl Kind {
             return Ok(None);
         };
         match self.is_good(&replacements, statistics)? {
-            true => Ok(self.plan.with_constants(&replacements)),
+            true => Ok(Some(self.plan.with_constants(&replacements))),
             false => Ok(None),
         }
     }
@@ -433,11 +447,6 @@ impl Kind {
                     *id = replacement.to.id;
                 }
             }
-            if let Of::Ranges(_, ranges) = &mut question.of
-                && let Some(other) = replacements.iter().find_map(|r| r.ranges(ranges))
-            {
-                *ranges = other;
-            }
             let now = statistics.answer(&question);
             let now = now.map_err(stoa_planner::Error::Statistics)?;
             // That a graph is empty is taken as a fact.
@@ -451,20 +460,6 @@ impl Kind {
         }
         Ok(true)
     }
-}
-
-/// Whether all ranges that a plan has, or was chosen with, are those of one comparison with one of these literals: then
-/// they can be told for other literals.
-fn are_values_free(plan: &QueryPlan, counted: &[Counted], compared: &[Constant]) -> bool {
-    let asked = counted.iter().filter_map(|one| match &one.question.of {
-        Of::Ranges(_, ranges) => Some(ranges.as_slice()),
-        Of::Quads | Of::Distinct(_) => None,
-    });
-    let mut all = plan.ranges().into_iter().chain(asked);
-    all.all(|ranges| {
-        let of = compared.iter().filter(|one| one.has_ranges(ranges));
-        of.count() == 1
-    })
 }
 
 /// Whether two counts lead to much the same costs.

@@ -2,11 +2,10 @@
 //!
 //! Comments, the kind of white space and how an IRI is abbreviated do not count. Constants are numbered as they are met
 //! first, so that texts of one shape have the same terms in the same places: `?a :p <x> . <x> :q ?b` and
-//! `?a :p <x> . <y> :q ?b` are different shapes. IRIs, strings and numbers without a sign are constants, but for numbers
-//! of LIMIT and OFFSET; whatever has escapes belongs to the shape, and so do numbers with exponents and prefixed names
-//! with other letters than those of ASCII.
+//! `?a :p <x> . <y> :q ?b` are different shapes. IRIs and strings are constants. Numbers belong to the shape, and so does
+//! whatever has escapes, and prefixed names with other letters than those of ASCII.
 
-use oxrdf::vocab::xsd;
+use oxrdf::vocab::{rdf, xsd};
 use oxrdf::{Literal, NamedNode, Term};
 
 use super::token::Token;
@@ -24,9 +23,34 @@ pub(super) struct Shape {
     pub(super) key: Vec<u8>,
     /// The constants in the order of their numbers, all different.
     pub(super) constants: Vec<Written>,
+    /// Where each stands: the first of its bytes, the one behind it, and its number.
+    places: Vec<(usize, usize, usize)>,
+    /// How many tokens the text has.
+    pub(super) tokens: usize,
 }
 
-/// A constant as it is written, its prefix put in.
+impl Shape {
+    /// The text with other terms in the place of its constants, none of which it has otherwise, and these.
+    pub(super) fn probe(&self, text: &str) -> (String, Vec<Written>) {
+        let others = self.constants.iter().enumerate();
+        let others: Vec<Written> = others
+            .map(|(number, constant)| constant.other(&format!("urn:stoa:parameter:{number}")))
+            .collect();
+        let mut probe = String::with_capacity(text.len() * 2);
+        let mut at = 0;
+        for &(start, end, number) in &self.places {
+            probe += text.get(at..start).unwrap_or_default();
+            if let Some(other) = others.get(number) {
+                other.write(&mut probe);
+            }
+            at = end;
+        }
+        probe += text.get(at..).unwrap_or_default();
+        (probe, others)
+    }
+}
+
+/// A constant as it is written, its prefix put in. Different ones are different terms.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Written {
     /// An IRI.
@@ -37,10 +61,6 @@ pub(super) enum Written {
     Tagged(String, String),
     /// A string and the IRI of its datatype.
     Typed(String, String),
-    /// Digits.
-    Integer(String),
-    /// Digits with a dot among them.
-    Decimal(String),
 }
 
 impl Written {
@@ -59,18 +79,47 @@ impl Written {
                     .ok()?
                     .into()
             }
-            Self::Integer(text) => Literal::new_typed_literal(text, xsd::INTEGER).into(),
-            Self::Decimal(text) => Literal::new_typed_literal(text, xsd::DECIMAL).into(),
             Self::Typed(text, datatype) => Literal::new_typed_literal(text, iri(datatype)?).into(),
         })
+    }
+
+    /// Another of its kind.
+    fn other(&self, text: &str) -> Self {
+        let text = text.to_owned();
+        match self {
+            Self::Iri(_) => Self::Iri(text),
+            Self::Simple(_) => Self::Simple(text),
+            Self::Tagged(_, language) => Self::Tagged(text, language.clone()),
+            Self::Typed(_, datatype) => Self::Typed(text, datatype.clone()),
+        }
+    }
+
+    /// Adds it as SPARQL has it, with white space around. Its text has nothing to be escaped.
+    fn write(&self, out: &mut String) {
+        *out += " ";
+        match self {
+            Self::Iri(text) => *out += &format!("<{text}>"),
+            Self::Simple(text) => *out += &format!("\"{text}\""),
+            Self::Tagged(text, language) => *out += &format!("\"{text}\"@{language}"),
+            Self::Typed(text, datatype) => *out += &format!("\"{text}\"^^<{datatype}>"),
+        }
+        *out += " ";
+    }
+
+    /// What of it belongs to the shape.
+    fn kind(&self) -> (u8, &str) {
+        match self {
+            Self::Iri(_) => (0, ""),
+            Self::Simple(_) => (1, ""),
+            Self::Tagged(_, language) => (2, language),
+            Self::Typed(_, datatype) => (3, datatype),
+        }
     }
 
     /// About how many bytes it takes.
     pub(super) fn bytes(&self) -> usize {
         let text = match self {
-            Self::Iri(text) | Self::Simple(text) | Self::Integer(text) | Self::Decimal(text) => {
-                text.len()
-            }
+            Self::Iri(text) | Self::Simple(text) => text.len(),
             Self::Tagged(text, other) | Self::Typed(text, other) => text.len() + other.len(),
         };
         text + size_of::<Self>()
@@ -94,6 +143,8 @@ pub(super) fn shape(text: &str, tokens: &[Token], options: &QueryOptions) -> Opt
         shape: Shape {
             key: Vec::with_capacity(text.len()),
             constants: Vec::with_capacity(16),
+            places: Vec::with_capacity(32),
+            tokens: tokens.len(),
         },
     };
     reader.options(options);
@@ -160,19 +211,13 @@ impl<'a> Reader<'a> {
         let first = word.as_bytes().first().copied().unwrap_or_default();
         let (constant, taken) = match first {
             b'p' | b'P' if word.eq_ignore_ascii_case("prefix") => {
-                let name = self.word(at + 1).strip_suffix(':');
-                if let (Some(name), Some(iri)) = (name, iri(self.word(at + 2))) {
-                    self.namespaces.push((name, iri));
-                }
+                let name = self.word(at + 1).strip_suffix(':')?;
+                self.namespaces.push((name, iri(self.word(at + 2))?));
                 return Some(self.pass(at, 3));
             }
             b'b' | b'B' if word.eq_ignore_ascii_case("base") => return Some(self.pass(at, 2)),
             b'v' | b'V' if word.eq_ignore_ascii_case("version") => return Some(self.pass(at, 2)),
             b's' | b'S' if word.eq_ignore_ascii_case("service") => return None,
-            b'l' | b'L' if word.eq_ignore_ascii_case("limit") => return Some(self.pass(at, 2)),
-            b'o' | b'O' if word.eq_ignore_ascii_case("offset") => return Some(self.pass(at, 2)),
-            b'+' | b'-' => return Some(self.pass(at, 2)),
-            b'0'..=b'9' => (number(word), 1),
             b'<' => (iri(word).map(|iri| Written::Iri(iri.to_owned())), 1),
             b'"' | b'\'' => match self.string(at) {
                 Some((constant, taken)) => (Some(constant), taken),
@@ -199,6 +244,10 @@ impl<'a> Reader<'a> {
     }
 
     fn constant(&mut self, constant: Written, at: usize, tokens: usize) -> Option<()> {
+        let (kind, of) = constant.kind();
+        self.shape.key.push(4 + kind);
+        let of = of.to_owned();
+        self.verbatim(&of);
         let constants = &mut self.shape.constants;
         let number = match constants.iter().position(|known| *known == constant) {
             Some(number) => number,
@@ -207,7 +256,10 @@ impl<'a> Reader<'a> {
                 constants.len() - 1
             }
         };
-        self.shape.key.push(3);
+        let ends = [at, at + tokens - 1].map(|at| self.tokens.get(at));
+        if let [Some(first), Some(last)] = ends {
+            self.shape.places.push((first.start, last.end, number));
+        }
         self.shape.key.push(u8::try_from(tokens).unwrap_or(u8::MAX));
         self.gaps(at, tokens);
         self.number(number);
@@ -235,7 +287,8 @@ impl<'a> Reader<'a> {
         let next = self.word(at + 1);
         if let Some(language) = next.strip_prefix('@') {
             let has_direction = language.contains("--");
-            return (!has_direction).then(|| (Written::Tagged(text, language.to_owned()), 2));
+            let language = language.to_ascii_lowercase();
+            return (!has_direction).then_some((Written::Tagged(text, language), 2));
         }
         if next != "^^" {
             return Some((Written::Simple(text), 1));
@@ -245,7 +298,11 @@ impl<'a> Reader<'a> {
             Some(iri) => iri.to_owned(),
             None => self.name(datatype)?,
         };
-        Some((Written::Typed(text, datatype), 3))
+        // These have another form, too.
+        let is_other = [xsd::STRING, rdf::LANG_STRING]
+            .iter()
+            .any(|other| *other == datatype.as_str());
+        (!is_other).then_some((Written::Typed(text, datatype), 3))
     }
 }
 
@@ -259,17 +316,6 @@ fn is_plain_local(local: &str) -> bool {
         && bytes
             .iter()
             .all(|byte| is_letter(byte) || b"-.".contains(byte))
-}
-
-/// A number without sign and exponent.
-fn number(word: &str) -> Option<Written> {
-    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    match word.split_once('.') {
-        None => is_digits(word).then(|| Written::Integer(word.to_owned())),
-        Some((whole, part)) => {
-            (is_digits(whole) && is_digits(part)).then(|| Written::Decimal(word.to_owned()))
-        }
-    }
 }
 
 /// What stands between angle brackets, without escapes.

@@ -79,18 +79,7 @@ fn once(plan: &mut Plan, repeats: bool) {
             kind,
             ..
         } => {
-            let varies = match kind {
-                JoinKind::Left {
-                    condition: Some(condition),
-                } => varies(condition),
-                _ => false,
-            };
-            let is_asked = matches!(
-                kind,
-                JoinKind::Semi | JoinKind::Anti | JoinKind::Minus { .. } | JoinKind::Mark(_)
-            );
-            once(input, repeats || varies);
-            once(inner, !is_asked && (repeats || varies));
+            once_joined(input, inner, kind, repeats);
         }
         Operator::Union(branches) => branches.iter_mut().for_each(|b| once(b, repeats)),
         Operator::HashAggregate {
@@ -118,6 +107,21 @@ fn once(plan: &mut Plan, repeats: bool) {
     if let Operator::Project(input) | Operator::Distinct(input) = &plan.operator {
         plan.estimated_rows = plan.estimated_rows.min(input.estimated_rows);
     }
+}
+
+fn once_joined(left: &mut Plan, right: &mut Plan, kind: &JoinKind, repeats: bool) {
+    let varies = match kind {
+        JoinKind::Left {
+            condition: Some(condition),
+        } => varies(condition),
+        _ => false,
+    };
+    let is_asked = matches!(
+        kind,
+        JoinKind::Semi | JoinKind::Anti | JoinKind::Minus { .. } | JoinKind::Mark(_)
+    );
+    once(left, repeats || varies);
+    once(right, !is_asked && (repeats || varies));
 }
 
 /// Makes a join a semi-join if nothing is used of what it adds.
