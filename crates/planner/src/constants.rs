@@ -124,7 +124,7 @@ fn follows(step: &PathStep, id: TermId) -> bool {
 
 impl Plan {
     /// The inputs of the operator, in the order of [`Plan::inputs`].
-    fn inputs_mut(&mut self) -> Vec<&mut Self> {
+    pub(crate) fn inputs_mut(&mut self) -> Vec<&mut Self> {
         match &mut self.operator {
             Operator::Unit
             | Operator::Empty

@@ -41,18 +41,19 @@ fn once(plan: &mut Plan, repeats: bool) {
         | Operator::OuterBindings
         | Operator::IndexScan { .. }
         | Operator::IndexGroups { .. }
+        | Operator::PathSearch { input: None, .. }
         | Operator::GraphScan { .. } => {}
         Operator::IndexNestedLoopJoin { input, .. }
+        | Operator::PathSearch {
+            input: Some(input), ..
+        }
         | Operator::Project(input)
         | Operator::Reduced(input) => once(input, repeats),
-        Operator::PathSearch { input, .. } => {
-            if let Some(input) = input {
-                once(input, repeats);
-            }
-        }
         Operator::Sort { input, keys } => {
-            let varies = keys.iter().any(|key| varies(&key.expression));
-            once(input, repeats || varies);
+            once(
+                input,
+                repeats || keys.iter().any(|key| varies(&key.expression)),
+            );
         }
         Operator::Filter {
             input,
@@ -60,10 +61,7 @@ fn once(plan: &mut Plan, repeats: bool) {
         }
         | Operator::Extend {
             input, expression, ..
-        } => {
-            let varies = varies(expression);
-            once(input, repeats || varies);
-        }
+        } => once(input, repeats || varies(expression)),
         Operator::Apply {
             input, inner, kind, ..
         }
@@ -85,18 +83,11 @@ fn once(plan: &mut Plan, repeats: bool) {
         Operator::HashAggregate {
             input, aggregates, ..
         } => {
-            let repeats = !aggregates.iter().all(is_of_a_set);
-            once(input, repeats);
+            once(input, !aggregates.iter().all(is_of_a_set));
         }
-        Operator::AggregateDifference {
-            groups,
-            total,
-            part,
-            ..
-        } => {
-            for input in [groups, total, part] {
-                once(input, true);
-            }
+        Operator::AggregateDifference { .. } => {
+            let inputs = plan.inputs_mut().into_iter();
+            inputs.for_each(|input| once(input, true));
         }
         Operator::Distinct(input) => once(input, false),
         Operator::TopK { input, .. }
