@@ -15,7 +15,7 @@ const ANSWER: &str = r#"{"form":"select ?p ?n","operators":[
 {"calls":4,"depth":2,"estimated_rows":25.0,"ms":0.7,"operator":"index_nested_loop_join SPOG/2 ?p Iri:2 ?n","rows":50,"rows_in":50,"sorted_by":["?p"],"spilled_bytes":0},
 {"calls":2,"depth":3,"estimated_rows":50.0,"ms":0.1,"operator":"index_scan POSG/2 ?p Iri:1 Iri:3","rows":50,"rows_in":50,"sorted_by":["?p"],"spilled_bytes":0},
 {"calls":0,"depth":3,"estimated_rows":9.0,"ms":0.0,"operator":"distinct","rows":0,"rows_in":0,"sorted_by":[],"spilled_bytes":0}],
-"planning_ms":0.3,"running_ms":0.9,"rows_read":100,"memory_peak_bytes":0,"spilled_bytes":0,"threads":1}"#;
+"planning_ms":0.3,"running_ms":0.9,"reads":{"seq":100},"memory_peak_bytes":0,"spilled_bytes":0,"threads":1}"#;
 
 /// Answers requests for EXPLAIN ANALYZE as JSON, with an error those whose query contains `refused`.
 fn serve(refused: &'static str) -> String {

@@ -29,7 +29,7 @@ fn ask(scratch: &Scratch, text: &str) -> (u64, u64) {
             stoa_executor::Step::Done => break,
         }
     }
-    let read = query.rows_read();
+    let read = query.reads().seq;
     println!("{rows} rows, {read} read: {text}");
     (rows, read)
 }

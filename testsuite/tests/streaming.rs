@@ -39,12 +39,12 @@ fn run(scratch: &Scratch, text: &str, format: ResultFormat) -> (u64, u64, usize)
     loop {
         let more = answer.step(&mut out).unwrap();
         if first.is_none() && out.windows(9).any(|window| window == b"http://a/") {
-            first = Some(answer.query().rows_read());
+            first = Some(answer.query().reads().seq);
         }
         bytes += out.len();
         out.clear();
         if !more {
-            return (first.unwrap(), answer.query().rows_read(), bytes);
+            return (first.unwrap(), answer.query().reads().seq, bytes);
         }
     }
 }

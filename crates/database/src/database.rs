@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use oxrdf::NamedNode;
 use stoa_quadstore::QuadStore;
-use stoa_storage::{Disk, Identity, IoMode, RealDisk, Store};
+use stoa_storage::{Disk, Identity, IoMode, RealDisk, Store, StructureCounts};
 
 use crate::dataset_statistics::DatasetStatistics;
 use crate::dump::{Dump, DumpScope};
@@ -404,6 +404,25 @@ impl Database {
     #[must_use]
     pub fn log_info(&self) -> LogInfo {
         self.shared.store.log_info()
+    }
+
+    /// What was looked up and read since the database was opened, by name: of each sort order that is kept, and of the
+    /// pairs and the list of graphs beside them; of the `dictionary`; and of `other`: that is what checkpoints, loads
+    /// and checks read to go through all of it.
+    ///
+    /// ```
+    /// # use stoa_database::*;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// # let writing = OpenOptions { access: Access::Exclusive, create: true };
+    /// # let database = Database::open(&runtime, folder.path().join("db"), &writing)?;
+    /// let names: Vec<_> = database.structures().into_iter().map(|(name, _)| name).collect();
+    /// assert_eq!(names, ["PSOG", "POSG", "SPOG", "OPSG", "GS", "graphs", "dictionary", "other"]);
+    /// # Ok::<_, Error>(())
+    /// ```
+    #[must_use]
+    pub fn structures(&self) -> Vec<(&'static str, StructureCounts)> {
+        self.shared.store.structures()
     }
 
     /// Verifies every checksum, that all permutations hold the same quads, and that every term

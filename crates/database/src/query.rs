@@ -35,7 +35,7 @@ use stoa_executor::spill::{self, Spill};
 use stoa_executor::{Clock, Execution, QueryContext, QuerySettings, Step};
 use stoa_planner::{PlannerOptions, QueryPlan, Stop};
 use stoa_quadstore::Snapshot;
-use stoa_storage::nonblocking;
+use stoa_storage::{ReadCounts, nonblocking};
 
 pub use analysis::Analysis;
 pub use plans::PlanCounts;
@@ -139,6 +139,8 @@ pub struct Query {
     planning: Duration,
     /// Whether its plan was made for an earlier query of its shape.
     is_reused: bool,
+    /// What planning has read from disk.
+    planning_reads: ReadCounts,
     /// How long it was at work, if it is timed.
     running_ns: u64,
     /// Its place among what is running; none for the pattern of an update.
@@ -167,7 +169,7 @@ impl Drop for Query {
 impl Query {
     /// With its place among what is running.
     fn listed(mut self, listed: Listed) -> Self {
-        listed.runs_in(&self.context);
+        listed.runs_in(&self.context, self.planning, self.planning_reads);
         self.listed = Some(listed);
         self
     }
@@ -250,7 +252,7 @@ impl Query {
             planning: self.planning,
             is_reused: self.is_reused,
             running: Duration::from_nanos(self.running_ns),
-            rows_read: self.rows_read(),
+            reads: self.reads(),
             memory_peak_bytes: self.context.meters().memory_peak_bytes(),
             spilled_bytes: self.context.meters().spilled_bytes(),
             waited: Duration::from_nanos(self.context.meters().waited_ns()),
@@ -314,11 +316,18 @@ impl Query {
         QueryResult::new(self)
     }
 
-    /// How many rows of the indexes its scans and look-ups have examined so far, those included that
-    /// they did not return because another graph or a condition was wanted.
+    /// What its operators have looked up and read so far, rows included that they did not return because another graph
+    /// or a condition was wanted; and what was read from disk for it, for its planning and for the terms of its answer,
+    /// too.
     #[must_use]
-    pub fn rows_read(&self) -> u64 {
-        self.context().snapshot().rows_read()
+    pub fn reads(&self) -> ReadCounts {
+        self.context().snapshot().reads().plus(self.planning_reads)
+    }
+
+    /// From the text to the plan.
+    #[must_use]
+    pub fn planning(&self) -> Duration {
+        self.planning
     }
 
     /// What decodes the ids of its batches.
@@ -358,6 +367,7 @@ pub(crate) fn prepare(
         cancel,
         waited_ns: Arc::default(),
     };
+    let snapshot = snapshot.counted();
     let plans = plans.filter(|_| options.plans && !snapshot.is_recorded());
     let plans = plans.and_then(|plans| {
         let shape = shape::shape(text.text, &text.tokens, options)?;
@@ -399,6 +409,7 @@ pub(crate) fn prepare_parsed(
     waited_ns: &Arc<AtomicU64>,
 ) -> Result<Query> {
     let started_ns = runtime.executor_clock().now_ns();
+    let snapshot = snapshot.counted();
     let size = stoa_planner::query_size(parsed)?;
     let text = Text {
         text: "",
@@ -517,7 +528,8 @@ fn start(
     if stack_bytes.is_none() && runtime.memory_bytes() >= HELPED_BYTES_MIN {
         settings.helpers = Some(runtime.helpers());
     }
-    // What planning read is not the query's.
+    // What planning looked up is not the query's.
+    let planning_reads = snapshot.reads().of_disk();
     let context = Arc::new(QueryContext::new(snapshot.counted(), settings));
     let plan = Arc::new(plan);
     let execution = Execution::new(&plan, Arc::clone(&context))?;
@@ -539,6 +551,7 @@ fn start(
         context,
         planning: Duration::from_nanos(planned_ns.saturating_sub(started_ns)),
         is_reused: false,
+        planning_reads,
         running_ns: 0,
         listed: None,
     })

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use stoa_executor::QueryContext;
+use stoa_storage::ReadCounts;
 
 use crate::query::CancelHandle;
 use crate::runtime::Runtime;
@@ -35,8 +36,10 @@ pub struct RunningQuery {
 /// What a running query takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Taken {
-    /// Rows of the indexes that were examined.
-    pub rows_read: u64,
+    /// How long planning took.
+    pub planning: Duration,
+    /// What it has looked up and read, as [`crate::Query::reads`].
+    pub reads: ReadCounts,
     /// The memory that operators have reserved now, in bytes.
     pub memory_bytes: u64,
     /// The most memory that they had reserved at one time, in bytes.
@@ -65,7 +68,14 @@ struct Entry {
     /// On the clock of the runtime.
     begun: Duration,
     cancel: CancelHandle,
-    context: OnceLock<Weak<QueryContext>>,
+    planned: OnceLock<Planned>,
+}
+
+/// What is known of a query once it is planned.
+struct Planned {
+    context: Weak<QueryContext>,
+    planning: Duration,
+    planning_reads: ReadCounts,
 }
 
 /// Keeps a query in the list.
@@ -89,7 +99,7 @@ impl Listed {
             is_update,
             begun: runtime.clock().monotonic(),
             cancel: cancel.clone(),
-            context: OnceLock::new(),
+            planned: OnceLock::new(),
         });
         let mut list = runtime.running_queries().lock();
         list.last_id += 1;
@@ -103,9 +113,18 @@ impl Listed {
         }
     }
 
-    /// It is planned, and runs in this context.
-    pub(crate) fn runs_in(&self, context: &Arc<QueryContext>) {
-        let set = self.entry.context.set(Arc::downgrade(context));
+    /// It is planned, in this time and with these reads from disk, and runs in this context.
+    pub(crate) fn runs_in(
+        &self,
+        context: &Arc<QueryContext>,
+        planning: Duration,
+        planning_reads: ReadCounts,
+    ) {
+        let set = self.entry.planned.set(Planned {
+            context: Arc::downgrade(context),
+            planning,
+            planning_reads,
+        });
         debug_assert!(set.is_ok(), "a query runs in one context");
     }
 }
@@ -153,7 +172,7 @@ impl Runtime {
             is_update: entry.is_update,
             running: now.saturating_sub(entry.begun),
             is_waiting: admission.is_waiting(&entry.cancel.flag()),
-            taken: entry.context.get().and_then(Weak::upgrade).map(taken),
+            taken: entry.planned.get().and_then(taken),
         });
         all.collect()
     }
@@ -170,17 +189,16 @@ impl Runtime {
     }
 }
 
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "the context is held for a moment only"
-)]
-fn taken(context: Arc<QueryContext>) -> Taken {
+/// `None` if it has just ended.
+fn taken(planned: &Planned) -> Option<Taken> {
+    let context = planned.context.upgrade()?;
     let meters = context.meters();
-    Taken {
-        rows_read: context.snapshot().rows_read(),
+    Some(Taken {
+        planning: planned.planning,
+        reads: context.snapshot().reads().plus(planned.planning_reads),
         memory_bytes: meters.memory_bytes(),
         memory_peak_bytes: meters.memory_peak_bytes(),
         spilled_bytes: meters.spilled_bytes(),
         threads: meters.threads_peak(),
-    }
+    })
 }

@@ -49,19 +49,19 @@ fn operators_tell_what_they_did_if_they_are_timed() {
     assert!(before.to_string().contains("never run"), "{before}");
     let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
     let (plan, told) = (lines(&plan), lines(&after.to_string()));
-    // The plan, each operator with what it did, and a line with the sums.
-    assert_eq!(told.len(), plan.len() + 1);
+    // The plan, each operator with what it did, and two lines with the sums.
+    assert_eq!(told.len(), plan.len() + 2);
     for (told, plan) in told.iter().zip(&plan) {
         assert!(told.starts_with(plan), "{told}");
     }
     assert!(told[1].contains("actual=1 ms="), "{after}");
     let scan = told.iter().find(|line| line.contains("index_scan"));
     assert!(scan.unwrap().contains("actual="), "{after}");
-    let sums = told.last().unwrap();
-    assert!(sums.contains("rows read, threads 1, memory "), "{after}");
+    let sums = &told[told.len() - 2];
+    assert!(sums.contains(" ms, threads 1, memory "), "{after}");
     assert!(sums.ends_with("on disk 0 bytes"), "{after}");
     assert!(after.memory_peak_bytes > 0, "{after}");
-    assert!(after.rows_read >= 2 && !after.running.is_zero());
+    assert!(!after.running.is_zero());
     let json = after.to_json();
     assert!(
         json.contains("\"rows\":1") && json.contains("\"planning_ms\""),

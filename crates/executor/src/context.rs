@@ -11,6 +11,7 @@
 //! # Limits
 //! Computed terms and the memory of operators count against the budget.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Waker;
@@ -28,6 +29,7 @@ use crate::helpers::Helpers;
 use crate::local_terms::{LocalKeys, LocalTerms};
 use crate::memory::{Accounts, Memory, UNNAMED};
 use crate::meters::Meters;
+use crate::profile::Counters;
 use crate::service::ServiceClient;
 use crate::spill::{MARGIN_BYTES, Spill};
 
@@ -197,6 +199,17 @@ impl QueryContext {
     #[must_use]
     pub const fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+
+    /// The same for an operator: where the query is timed, what it reads is counted for the operator, too.
+    pub(crate) fn snapshot_of(&self, counters: &Counters) -> Cow<'_, Snapshot> {
+        match self.settings.timed {
+            false => Cow::Borrowed(&self.snapshot),
+            true => {
+                let reads = counters.reads(self.snapshot.read_meters());
+                Cow::Owned(self.snapshot.counted_by(reads))
+            }
+        }
     }
 
     /// What the query was started with.

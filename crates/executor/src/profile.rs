@@ -2,11 +2,12 @@
 //!
 //! Operators are numbered as a walk over the plan meets them, each before its inputs.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use stoa_planner::physical::{Operator, Plan};
+use stoa_storage::{ReadCounts, ReadMeters};
 
 /// What one operator did, as it stands at one moment.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +29,8 @@ pub struct OperatorProfile {
     pub time: Duration,
     /// How many bytes it put into temporary files.
     pub spilled_bytes: u64,
+    /// What it looked up and read itself; nothing if the query is not timed.
+    pub reads: ReadCounts,
 }
 
 /// The counters of one operator.
@@ -38,6 +41,7 @@ pub(crate) struct Counters {
     calls: AtomicU64,
     time_ns: AtomicU64,
     spilled_bytes: AtomicU64,
+    reads: OnceLock<Arc<ReadMeters>>,
 }
 
 impl Counters {
@@ -53,6 +57,12 @@ impl Counters {
     pub(crate) fn add_spilled(&self, bytes: usize) {
         self.spilled_bytes
             .fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// What counts the reading of the operator, as a part of that of the query.
+    pub(crate) fn reads(&self, query: &Arc<ReadMeters>) -> &Arc<ReadMeters> {
+        let own = || Arc::new(ReadMeters::part_of(query));
+        self.reads.get_or_init(own)
     }
 
     pub(crate) fn add_time(&self, time_ns: u64) {
@@ -102,6 +112,10 @@ impl Profile {
                 calls: counters.calls.load(Ordering::Relaxed),
                 time: Duration::from_nanos(counters.time_ns.load(Ordering::Relaxed)),
                 spilled_bytes: counters.spilled_bytes.load(Ordering::Relaxed),
+                reads: counters
+                    .reads
+                    .get()
+                    .map_or_else(ReadCounts::default, |reads| reads.counts()),
             })
             .collect()
     }

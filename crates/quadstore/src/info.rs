@@ -1,8 +1,9 @@
 //! `info`: what a store holds and how many bytes each part takes.
 
-use stoa_storage::{Durability, Log, Store};
+use stoa_storage::{Durability, Log, Store, Structure, StructureCounts};
 use stoa_terms::{IdRange, Kind, Permutation};
 
+use crate::dictionary;
 use crate::error::Result;
 use crate::history::Retention;
 use crate::permutation::Tree;
@@ -151,6 +152,25 @@ impl Snapshot {
 }
 
 impl QuadStore {
+    /// What was looked up and read since the store was opened, in the trees that are kept, the `dictionary` and `other`:
+    /// that is what checkpoints, loads and checks read to go through all of it.
+    #[must_use]
+    pub fn structures(&self) -> Vec<(&'static str, StructureCounts)> {
+        let all = self.store().structures();
+        let counts = |structure: Structure| {
+            let found = all.get(usize::from(structure.number()));
+            found.copied().unwrap_or_default()
+        };
+        let snapshot = self.0.published();
+        let trees = trees(&snapshot).into_iter();
+        let mut named: Vec<_> = trees
+            .map(|(name, _)| (name.name(), counts(name.structure())))
+            .collect();
+        named.push(("dictionary", counts(dictionary::STRUCTURE)));
+        named.push(("other", counts(Structure::OTHER)));
+        named
+    }
+
     /// The log, and what is kept for readers.
     #[must_use]
     pub fn log_info(&self) -> LogInfo {

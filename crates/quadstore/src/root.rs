@@ -3,6 +3,7 @@
 //! # Format
 //! docs/format.md#quad-root
 
+use stoa_storage::Structure;
 use stoa_storage::format::ROOT_PAYLOAD_BYTES_MAX;
 use stoa_terms::Permutation;
 
@@ -130,6 +131,11 @@ pub(crate) enum TreeName {
 }
 
 impl TreeName {
+    /// What storage counts reads of it under.
+    pub(crate) const fn structure(self) -> Structure {
+        Structure::new(self as u8 + 1)
+    }
+
     /// All of them.
     pub(crate) const ALL: [Self; TREES] = [
         Self::Psog,

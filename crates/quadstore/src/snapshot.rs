@@ -17,11 +17,10 @@ mod held;
 mod ways;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use oxrdf::NamedNode;
-use stoa_storage::{Root, Store, TempSpace, nonblocking};
+use stoa_storage::{ReadCounts, ReadMeters, Root, Store, TempSpace, nonblocking};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use crate::delta::{Delta, DeltaCursor, GraphDelta};
@@ -44,7 +43,17 @@ const GRAPHS_SUMMED: usize = 64;
 /// A handle that a transaction gave records what is read through it and through its clones, so that the
 /// transaction can be checked against what others commit ([`crate::Transaction`]).
 #[derive(Clone)]
-pub struct Snapshot(pub(crate) Arc<State>, Arc<AtomicU64>, Option<Arc<Recorder>>);
+pub struct Snapshot(pub(crate) Arc<State>, Handle);
+
+/// What is done with what is read through a snapshot.
+#[derive(Clone, Default)]
+struct Handle {
+    /// Counts what is read.
+    reads: Arc<ReadMeters>,
+    /// The dictionary for this reader; `None` where what the dictionary reads is not counted.
+    dictionary: Option<Arc<Dictionary>>,
+    recorder: Option<Arc<Recorder>>,
+}
 
 /// What the snapshots over one root share.
 pub(crate) struct Base {
@@ -243,7 +252,7 @@ impl Snapshot {
             graph_predicates: Mutex::default(),
             predicates: OnceLock::new(),
         };
-        Self(Arc::new(state), Arc::default(), None)
+        Self(Arc::new(state), Handle::default())
     }
 
     /// The same root under another version of the delta.
@@ -279,37 +288,67 @@ impl Snapshot {
     /// A handle of the same state that counts what is read through it, and through its clones, anew.
     #[must_use]
     pub fn counted(&self) -> Self {
-        Self(Arc::clone(&self.0), Arc::default(), self.2.clone())
+        self.counted_by(&Arc::default())
+    }
+
+    /// A handle of the same state that adds what is read through it, and through its clones, to these counts.
+    #[must_use]
+    pub fn counted_by(&self, reads: &Arc<ReadMeters>) -> Self {
+        let handle = Handle {
+            reads: Arc::clone(reads),
+            dictionary: Some(Arc::new(self.0.dictionary.read_by(reads))),
+            recorder: self.1.recorder.clone(),
+        };
+        Self(Arc::clone(&self.0), handle)
     }
 
     /// A handle of the same state that records nothing of what is read through it: for estimates,
     /// and for what does not decide what a transaction does.
     #[must_use]
     pub fn unrecorded(&self) -> Self {
-        Self(Arc::clone(&self.0), Arc::clone(&self.1), None)
+        let handle = Handle {
+            recorder: None,
+            ..self.1.clone()
+        };
+        Self(Arc::clone(&self.0), handle)
     }
 
     /// A handle of the same state that records what is read through it.
     pub(crate) fn recorded(&self, recorder: Arc<Recorder>) -> Self {
-        Self(Arc::clone(&self.0), Arc::clone(&self.1), Some(recorder))
+        let handle = Handle {
+            recorder: Some(recorder),
+            ..self.1.clone()
+        };
+        Self(Arc::clone(&self.0), handle)
     }
 
     /// Whether what is read through this handle is taken down.
     #[must_use]
     pub fn is_recorded(&self) -> bool {
-        self.2.is_some()
+        self.1.recorder.is_some()
     }
 
     /// What takes down what is read through this handle.
     pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
-        self.2.as_ref()
+        self.1.recorder.as_ref()
     }
 
-    /// Quads that scans and look-ups have examined through this handle and its clones, whether they
-    /// returned them or not.
+    /// A handle for a part of what a reader does: what is read through it is counted for itself, and for this one.
     #[must_use]
-    pub fn rows_read(&self) -> u64 {
-        self.1.load(Ordering::Relaxed)
+    pub fn part(&self) -> Self {
+        self.counted_by(&Arc::new(ReadMeters::part_of(&self.1.reads)))
+    }
+
+    /// What was looked up, read and taken from disk through this handle and its clones.
+    #[must_use]
+    pub fn reads(&self) -> ReadCounts {
+        self.1.reads.counts()
+    }
+
+    /// The counts that what is read through this handle is added to.
+    #[must_use]
+    pub fn read_meters(&self) -> &Arc<ReadMeters> {
+        &self.1.reads
     }
 
     /// Which sort orders are kept.
@@ -353,12 +392,18 @@ impl Snapshot {
 
     /// The dictionary of this snapshot.
     pub(crate) fn dictionary(&self) -> &Dictionary {
-        &self.0.dictionary
+        self.1.dictionary.as_ref().unwrap_or(&self.0.dictionary)
     }
 
     /// The files below this snapshot.
     pub(crate) fn store(&self) -> &Arc<Store> {
         &self.0.base.store
+    }
+
+    /// The files below a tree of this snapshot, for this reader.
+    pub(crate) fn tree_store(&self, name: impl Into<TreeName>) -> Store {
+        let structure = name.into().structure();
+        self.store().reading(structure, Some(&self.1.reads))
     }
 
     /// Where temporary files are made beside the data.
@@ -392,18 +437,17 @@ impl Snapshot {
         intervals: Intervals,
     ) -> RowReader {
         let name = name.into();
-        let (store, tree) = (Arc::clone(self.store()), Arc::clone(self.tree(name)));
+        let (store, tree) = (self.tree_store(name), Arc::clone(self.tree(name)));
         let mut reader = RowReader::new(store, tree, columns, filter, intervals);
+        if name.permutation().is_none() {
+            reader = reader.without_quads();
+        }
         if !self.0.delta.is_empty()
             && let Some(changes) = DeltaCursor::over(&self.0.delta, name)
         {
-            reader = reader.under(changes);
+            return reader.under(changes);
         }
-        if name.permutation().is_some() {
-            reader.counted(&self.1)
-        } else {
-            reader
-        }
+        reader
     }
 
     /// The graphs that hold quads or were created empty, ascending by id, with their numbers of quads.

@@ -299,7 +299,7 @@ fn running(server: &Server, head: &str) -> serde_json::Value {
         let status = server.ask(head, "");
         let (_, body) = status.split_once("\r\n\r\n").unwrap();
         let status: serde_json::Value = serde_json::from_str(body).unwrap();
-        if status["queries"][0]["rowsRead"].is_u64() {
+        if status["queries"][0]["reads"]["seq"].is_u64() {
             return status;
         }
         std::thread::yield_now();

@@ -426,12 +426,12 @@ fn the_options_of_query_and_dump() {
     let analyzed = query(folder, &[&union[..], &["--explain=analyze", some]].concat());
     let analyzed = text(&analyzed.stdout);
     assert!(analyzed.contains("actual=2 ms="), "{analyzed}");
-    assert!(analyzed.contains(" 3001 rows read"), "{analyzed}");
+    assert!(analyzed.contains("seq 3001,"), "{analyzed}");
     let json = ["--explain=analyze", "--format", "json", some];
     let json = query(folder, &[&union[..], &json].concat());
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     assert_eq!(json["operators"][0]["rows"], 2);
-    assert_eq!(json["rows_read"], 3001);
+    assert_eq!(json["reads"]["seq"], 3001);
     assert!(json["running_ms"].as_f64().unwrap() > 0.0);
     let wrong = query(folder, &["--explain=plain", some]);
     assert_failed(&wrong, 2, &["plain", "plan, analyze"]);

@@ -27,6 +27,7 @@ use crate::format::PAGE_BYTES;
 use crate::free_space::PageRange;
 use crate::limits::{CACHE_ENTRY_OVERHEAD_BYTES, CACHE_SHARDS};
 use crate::memory::{MemoryBudget, Reclaim};
+use crate::meters::Structure;
 use shard::Shard;
 use std::fmt;
 use std::hash::BuildHasher;
@@ -163,8 +164,23 @@ impl Cache {
         lock(self.shard(&key)).contains(&key)
     }
 
+    /// The bytes of the entries of a store, by the number of their structure.
+    pub(crate) fn resident(&self, store: u64) -> [u64; Structure::COUNT] {
+        let mut sums = [0; Structure::COUNT];
+        for shard in &self.shards {
+            lock(shard).add_resident(store, &mut sums);
+        }
+        sums
+    }
+
     /// Takes in verified bytes and returns them as a part.
-    pub(crate) fn insert(&self, store: u64, reference: PartRef, bytes: Box<[u8]>) -> Part {
+    pub(crate) fn insert(
+        &self,
+        store: u64,
+        structure: Structure,
+        reference: PartRef,
+        bytes: Box<[u8]>,
+    ) -> Part {
         let key = Key::new(store, &reference);
         let cost = u64::from(reference.length) + CACHE_ENTRY_OVERHEAD_BYTES;
         let start = self.shard_number(&key);
@@ -174,7 +190,7 @@ impl Cache {
             let part = Part::new(reference, bytes, charge);
             // Counted before it is there, so that never more is there than is counted.
             self.bytes.fetch_add(cost, Ordering::Relaxed);
-            let (part, change) = lock(self.shard(&key)).insert(key, part);
+            let (part, change) = lock(self.shard(&key)).insert(key, structure, part);
             match change {
                 shard::Change::Added => {}
                 // Same place and length, so the same cost.

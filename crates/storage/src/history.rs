@@ -22,6 +22,7 @@ use crate::format::{
 };
 use crate::free_space::PageRange;
 use crate::log::{LogMark, Lsn};
+use crate::meters::{ReadCounts, Structure};
 use crate::store::{Deferred, Inner, Root, Store};
 use std::sync::Arc;
 
@@ -119,7 +120,8 @@ impl Store {
 impl Inner {
     /// The pages that a retained root carries.
     pub(crate) fn retained_ranges(&self, part: &PartRef) -> Result<Vec<PageRange>> {
-        let bytes = self.read_one(part)?;
+        let counts = &mut ReadCounts::default();
+        let bytes = self.read_one(part, Structure::OTHER, counts)?;
         Ok(decode_root(&bytes, part)?.0)
     }
 

@@ -31,6 +31,7 @@ mod history;
 pub mod limits;
 mod log;
 mod memory;
+mod meters;
 pub mod nonblocking;
 mod recovery;
 mod root_slot;
@@ -56,6 +57,7 @@ pub use log::{
     LogRecord, LogRecovery, Lsn, NewRecord, PinnedLog,
 };
 pub use memory::{BudgetExceeded, MemoryBudget, Reclaim, Reservation};
+pub use meters::{ReadCounts, ReadMeters, Structure, StructureCounts};
 pub use store::{CheckSummary, Identity, Root, Store, StoreCounters};
 pub use temporary::{TempFile, TempSpace};
 

@@ -24,6 +24,7 @@ use crate::format;
 use crate::free_space::{FreeSpace, PageRange};
 use crate::history::Retained;
 use crate::log::{LogMark, LogRecovery};
+use crate::meters::{ReadCounts, ReadMeters, Structure, StructureCounts, StructureMeters};
 use crate::recovery;
 use crate::temporary::TempSpace;
 use std::collections::BTreeMap;
@@ -116,6 +117,10 @@ pub struct StoreCounters {
 #[derive(Clone)]
 pub struct Store {
     pub(crate) inner: Arc<Inner>,
+    /// What is read through this handle.
+    structure: Structure,
+    /// Who reads through it.
+    reader: Option<Arc<ReadMeters>>,
 }
 
 pub(crate) struct Inner {
@@ -129,6 +134,7 @@ pub(crate) struct Inner {
     pub(crate) root: RwLock<Root>,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) counters: Counters,
+    structures: [StructureMeters; Structure::COUNT],
     pub(crate) failure: OnceLock<String>,
     temporary: TempSpace,
     /// The log as it was found, until somebody takes it.
@@ -244,13 +250,61 @@ impl Store {
                 beside: None,
             }),
             counters: Counters::default(),
+            structures: Default::default(),
             failure: OnceLock::new(),
             log: Mutex::new(Some(recovered.log)),
             _lock: lock,
         };
         Self {
             inner: Arc::new(inner),
+            structure: Structure::OTHER,
+            reader: None,
         }
+    }
+
+    /// A handle through which one structure is read, and for whom. Cheap.
+    #[must_use]
+    pub fn reading(&self, structure: Structure, reader: Option<&Arc<ReadMeters>>) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            structure,
+            reader: reader.map(Arc::clone),
+        }
+    }
+
+    /// Adds counts to those of the structure and the reader of this handle.
+    pub fn add(&self, counts: &ReadCounts) {
+        self.add_to_structure(counts);
+        if let Some(reader) = &self.reader {
+            reader.add(counts);
+        }
+    }
+
+    /// Adds look-ups to the counts of the structure alone: what is no sort order is none of the reader's look-ups.
+    pub fn touch(&self, lookups: usize) {
+        self.add_to_structure(&ReadCounts {
+            rnd: lookups as u64,
+            ..ReadCounts::default()
+        });
+    }
+
+    fn add_to_structure(&self, counts: &ReadCounts) {
+        let number = usize::from(self.structure.number());
+        if let Some(structure) = self.inner.structures.get(number) {
+            structure.add(counts);
+        }
+    }
+
+    /// What was done with each structure since the store was opened, by its number.
+    #[must_use]
+    pub fn structures(&self) -> [StructureCounts; Structure::COUNT] {
+        let resident = self.inner.cache.resident(self.inner.number);
+        let mut counts = [StructureCounts::default(); Structure::COUNT];
+        let meters = self.inner.structures.iter().zip(resident);
+        for (counts, (meters, resident_bytes)) in counts.iter_mut().zip(meters) {
+            *counts = meters.counts(resident_bytes);
+        }
+        counts
     }
 
     /// The root that is current now. Who reads its extents must hold it so long.
@@ -483,12 +537,27 @@ impl Store {
     /// The result is in the order of `parts`. [`Error::Corruption`] if a part lies outside its
     /// file or its bytes do not have its checksum.
     pub fn read(&self, parts: &[PartRef]) -> Result<Vec<Part>> {
-        self.inner.read(parts)
+        self.read_ahead(parts, parts.len())
+    }
+
+    /// As [`Store::read`], where those from place `ahead` on are not asked for yet: the counts tell them apart.
+    pub fn read_ahead(&self, parts: &[PartRef], ahead: usize) -> Result<Vec<Part>> {
+        let mut counts = ReadCounts::default();
+        let found = self.inner.read(parts, ahead, self.structure, &mut counts);
+        if counts.disk > 0 {
+            self.add(&counts);
+        }
+        found
     }
 
     /// Reads one part.
     pub fn read_one(&self, part: &PartRef) -> Result<Part> {
-        self.inner.read_one(part)
+        let mut counts = ReadCounts::default();
+        let found = self.inner.read_one(part, self.structure, &mut counts);
+        if counts.disk > 0 {
+            self.add(&counts);
+        }
+        found
     }
 
     /// Says that parts will be read soon; returns at once.

@@ -3,9 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use stoa_executor::OperatorProfile;
 use stoa_planner::Explanation;
+use stoa_storage::ReadCounts;
 
 /// The plan of a query, and what became of it as far as it was run.
 ///
@@ -22,8 +23,8 @@ pub struct Analysis {
     /// How long the query was at work or waited in [`crate::Query::next`]; what passed between the calls of
     /// [`crate::Query::poll`] is left out.
     pub running: Duration,
-    /// Rows of the indexes that were examined.
-    pub rows_read: u64,
+    /// What it looked up and read, as [`crate::Query::reads`].
+    pub reads: ReadCounts,
     /// The most memory that operators had reserved at one time, in bytes.
     pub memory_peak_bytes: u64,
     /// How many bytes operators put into temporary files.
@@ -51,8 +52,9 @@ impl Analysis {
 
     /// An object with `form`, `reused`, `operators` in the order of the text, each with its `depth` and the
     /// `operator` as it is printed, `estimated_rows`, `sorted_by`, and if the query was timed `rows`, `rows_in`,
-    /// `calls`, `ms` and `spilled_bytes`; and then `planning_ms`, `waited_ms`, `running_ms`, `rows_read`,
-    /// `memory_peak_bytes`, `spilled_bytes` and `threads`.
+    /// `calls`, `ms`, `spilled_bytes` and, if it reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`,
+    /// `reads`, `memory_peak_bytes`, `spilled_bytes` and `threads`. `reads` is an object with `rnd`, `seq`,
+    /// `same_segment`, `same_group`, `disk`, `read_ahead` and `bytes`, as in [`ReadCounts`].
     #[must_use]
     pub fn to_json(&self) -> String {
         let operators = self.plan.operators.iter().enumerate();
@@ -69,6 +71,9 @@ impl Analysis {
                 object.insert("calls".to_owned(), done.calls.into());
                 object.insert("ms".to_owned(), milliseconds(done.time).into());
                 object.insert("spilled_bytes".to_owned(), done.spilled_bytes.into());
+                if done.reads != ReadCounts::default() {
+                    object.insert("reads".to_owned(), reads_json(&done.reads));
+                }
             }
             Value::from(object)
         });
@@ -83,7 +88,7 @@ impl Analysis {
             whole.insert("waited_ms".to_owned(), milliseconds(self.waited).into());
             let running = milliseconds(self.running);
             whole.insert("running_ms".to_owned(), running.into());
-            whole.insert("rows_read".to_owned(), self.rows_read.into());
+            whole.insert("reads".to_owned(), reads_json(&self.reads));
             let memory_peak = self.memory_peak_bytes;
             whole.insert("memory_peak_bytes".to_owned(), memory_peak.into());
             whole.insert("spilled_bytes".to_owned(), self.spilled_bytes.into());
@@ -106,10 +111,11 @@ impl fmt::Display for Analysis {
                 Some(done) if done.calls > 0 => {
                     let ms = milliseconds(done.time);
                     write!(f, "  actual={} ms={ms:.3}", done.rows_out)?;
-                    match done.spilled_bytes {
-                        0 => writeln!(f)?,
-                        bytes => writeln!(f, " spilled={bytes}")?,
+                    if done.spilled_bytes > 0 {
+                        write!(f, " spilled={}", done.spilled_bytes)?;
                     }
+                    write_reads(f, &done.reads)?;
+                    writeln!(f)?;
                 }
                 _ => writeln!(f, "  never run")?,
             }
@@ -117,19 +123,66 @@ impl fmt::Display for Analysis {
         self.origin(f)?;
         writeln!(
             f,
-            "planning {:.3} ms, running {:.3} ms, {} rows read, threads {}, memory {} bytes, on disk {} bytes",
+            "planning {:.3} ms, running {:.3} ms, threads {}, memory {} bytes, on disk {} bytes",
             milliseconds(self.planning),
             milliseconds(self.running),
-            self.rows_read,
             self.threads,
             self.memory_peak_bytes,
             self.spilled_bytes
+        )?;
+        let reads = &self.reads;
+        writeln!(
+            f,
+            "rnd {}, seq {}, same segment {}, same group {}, disk {}, read-ahead {}, bytes {}",
+            reads.rnd,
+            reads.seq,
+            reads.same_segment,
+            reads.same_group,
+            reads.disk,
+            reads.read_ahead,
+            reads.bytes
         )?;
         match self.waited {
             Duration::ZERO => Ok(()),
             waited => writeln!(f, "waited {:.3} ms for memory", milliseconds(waited)),
         }
     }
+}
+
+/// What an operator that reads has read, behind the rest of its line.
+fn write_reads(f: &mut fmt::Formatter<'_>, reads: &ReadCounts) -> fmt::Result {
+    if *reads == ReadCounts::default() {
+        return Ok(());
+    }
+    let ReadCounts {
+        rnd,
+        seq,
+        same_segment,
+        same_group,
+        disk,
+        read_ahead,
+        bytes,
+    } = reads;
+    write!(
+        f,
+        " rnd={rnd} seq={seq} same_segment={same_segment} same_group={same_group}"
+    )?;
+    if *disk > 0 {
+        write!(f, " disk={disk} read_ahead={read_ahead} bytes={bytes}")?;
+    }
+    Ok(())
+}
+
+fn reads_json(reads: &ReadCounts) -> Value {
+    json!({
+        "rnd": reads.rnd,
+        "seq": reads.seq,
+        "same_segment": reads.same_segment,
+        "same_group": reads.same_group,
+        "disk": reads.disk,
+        "read_ahead": reads.read_ahead,
+        "bytes": reads.bytes,
+    })
 }
 
 /// To the microsecond.

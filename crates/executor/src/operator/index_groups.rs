@@ -227,7 +227,9 @@ impl IndexGroups {
         self.buffer.clear();
         let scan = match &mut self.scan {
             Some(scan) => scan,
-            None => self.scan.insert(context.snapshot().scan(&self.spec)?),
+            None => self
+                .scan
+                .insert(context.snapshot_of(&self.counters).scan(&self.spec)?),
         };
         let goes_on = scan.next(context.batch_rows(), &mut self.buffer)?;
         self.counters.add_rows_in(self.buffer.rows);

@@ -134,7 +134,7 @@ pub(super) fn build(
         with_graph: pattern.graph_variable.is_some(),
     };
     Ok(Box::new(IndexNestedLoopJoin {
-        lookup: context.snapshot().lookup(&spec)?,
+        lookup: context.snapshot_of(counters).lookup(&spec)?,
         spec,
         probes: 0.0,
         combiner: Combiner::new(&plan.columns, &input.columns, &right, kind, context)?,
@@ -208,7 +208,7 @@ impl IndexNestedLoopJoin {
         };
         self.spec.permutation = dense;
         self.keys.swap(0, 1);
-        self.lookup = context.snapshot().lookup(&self.spec)?;
+        self.lookup = context.snapshot_of(&self.counters).lookup(&self.spec)?;
         Ok(())
     }
 

@@ -59,7 +59,7 @@ pub(super) fn build(
         with_graph: pattern.graph_variable.is_some(),
     };
     Ok(Box::new(IndexScan {
-        scan: Some(context.snapshot().scan(&spec)?),
+        scan: Some(context.snapshot_of(counters).scan(&spec)?),
         residual,
         places,
         buffer: QuadColumns::default(),

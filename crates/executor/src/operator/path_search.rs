@@ -175,10 +175,11 @@ impl Searcher {
         context: &QueryContext,
     ) -> Result<Self> {
         let known = Known::new(pattern, input, context)?;
+        let snapshot = &*context.snapshot_of(counters);
         let is_loop = pattern.subject == pattern.object && known.ends.iter().all(Option::is_none);
         let with_graph = pattern.graph_variable.is_some();
         let machine = |step: &PathStep| {
-            Machine::new(step, pattern.repeats, &pattern.graphs, with_graph, context)
+            Machine::new(step, pattern.repeats, &pattern.graphs, with_graph, snapshot)
         };
         let ahead = start != PathStart::Object || is_loop;
         let back = start != PathStart::Subject || is_loop;
@@ -201,7 +202,7 @@ impl Searcher {
                 },
             ],
             check: match zero_checked {
-                true => Some(NodeCheck::new(&pattern.graphs, with_graph, context)?),
+                true => Some(NodeCheck::new(&pattern.graphs, with_graph, snapshot)?),
                 false => None,
             },
             shared: Shared {
@@ -220,7 +221,8 @@ impl Searcher {
             PathStart::Object => &reversed(&pattern.step),
             _ => &pattern.step,
         };
-        Enumerator::new(step, pattern.zero, &pattern.graphs, with_graph, context)
+        let snapshot = context.snapshot_of(&self.shared.counters);
+        Enumerator::new(step, pattern.zero, &pattern.graphs, with_graph, &snapshot)
     }
 
     /// Forgets nodes that no adjacency needs, before another run.

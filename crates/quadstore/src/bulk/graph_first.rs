@@ -20,6 +20,7 @@ use super::{Shared, limits};
 use crate::permutation::{Intervals, RowFilter, RowReader, Tree};
 use crate::quad_store::{Commit, Merged};
 use crate::read::{Columns, QuadColumns};
+use crate::root::TreeName;
 use crate::segment::Row;
 use crate::{Error, Result, Snapshot};
 
@@ -70,7 +71,7 @@ impl GraphFirst {
         let progress = &shared.options.progress;
         progress.phase("sorting by graph", Some(psog.rows()));
         let mut reader = RowReader::new(
-            Arc::clone(snapshot.store()),
+            snapshot.store().reading(TreeName::Psog.structure(), None),
             psog,
             Columns::ALL,
             RowFilter::ALL,

@@ -90,7 +90,7 @@ impl Replaced {
     /// The rows of a tree that belong to the graphs.
     fn rows_of(&self, commit: &Commit<'_>, tree: TreeName) -> Result<RemovedRows> {
         let reader = RowReader::new(
-            Arc::clone(commit.snapshot().store()),
+            commit.snapshot().tree_store(tree),
             Arc::clone(commit.snapshot().tree(tree)),
             Columns::ALL,
             RowFilter {
@@ -179,14 +179,14 @@ impl Replaced {
             Some(_) => self.rows(commit, order)?,
             None => self.rows_of(commit, pairs)?,
         };
-        let store = commit.snapshot().store();
+        let store = commit.snapshot().tree_store(order);
         let remains = |node: u64, predicate: u64| {
             if self.graphs == GraphSet::All {
                 return Ok(false);
             }
             let prefix = [predicate, node].map(TermId::from_bits);
             let mut reader = RowReader::new(
-                Arc::clone(store),
+                store.clone(),
                 Arc::clone(quads),
                 Columns::NONE,
                 RowFilter::ALL,

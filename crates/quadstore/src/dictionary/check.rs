@@ -178,7 +178,7 @@ impl Dictionary {
         if !self.list.is_none() {
             visit(self.list)?;
         }
-        for partition in &self.partitions {
+        for partition in self.partitions.iter() {
             partition.visit_parts(&self.source.store, &mut |part| visit(part))?;
         }
         Ok(())

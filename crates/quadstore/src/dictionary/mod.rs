@@ -49,11 +49,12 @@ mod writer;
 
 use std::sync::Arc;
 
-use stoa_storage::{Checkpoint, PartRef, Store};
+use stoa_storage::{Checkpoint, PartRef, ReadMeters, Store, Structure};
 use stoa_terms::{Kind, TermId};
 
 use crate::delta::{KeyHash, KindTerms, Terms};
 use crate::error::{Error, Result};
+use crate::root::TreeName;
 pub(crate) use array::ArrayWriter;
 use cache::BlockCache;
 pub(crate) use check::CheckedPartitions;
@@ -80,6 +81,9 @@ const MERGE_RUNS: usize = 4;
 /// A partition of at most so many times the terms of all later ones is of about their size.
 const MERGE_FACTOR: u64 = 2;
 
+/// What storage counts reads of it under: behind the last tree.
+pub(crate) const STRUCTURE: Structure = Structure::new(TreeName::Graphs as u8 + 2);
+
 /// The kinds whose terms stand in the dictionary.
 pub(crate) const KINDS: [Kind; 5] = [
     Kind::Iri,
@@ -93,11 +97,11 @@ pub(crate) const KINDS: [Kind; 5] = [
 pub(crate) struct Dictionary {
     source: Source,
     /// Ascending by kind and first payload.
-    partitions: Vec<Arc<PartitionReader>>,
+    partitions: Arc<[Arc<PartitionReader>]>,
     /// Where the list of partitions is; `NONE` while it is empty.
     list: PartRef,
     /// Terms of the delta, the oldest first.
-    delta: Vec<Arc<Terms>>,
+    delta: Arc<[Arc<Terms>]>,
 }
 
 /// The key of a triple term: the ids of its parts, so that bytes order as ids do.
@@ -131,14 +135,14 @@ impl Dictionary {
         let budget = store.cache().budget();
         let limit = budget.limit() / CACHE_SHARE;
         let source = Source {
-            store: Arc::clone(store),
+            store: store.reading(STRUCTURE, None),
             cache: BlockCache::new(budget, limit),
         };
         let empty = Self {
             source,
-            partitions: Vec::new(),
+            partitions: Arc::default(),
             list: PartRef::NONE,
-            delta: Vec::new(),
+            delta: Arc::default(),
         };
         empty.reopen(root)
     }
@@ -147,9 +151,9 @@ impl Dictionary {
     pub(crate) fn reopen(&self, root: &[u8]) -> Result<Self> {
         let mut dictionary = Self {
             source: self.source.clone(),
-            partitions: Vec::new(),
+            partitions: Arc::default(),
             list: PartRef::NONE,
-            delta: Vec::new(),
+            delta: Arc::default(),
         };
         if root.is_empty() {
             return Ok(dictionary);
@@ -168,16 +172,14 @@ impl Dictionary {
                 "another",
             )
         })?;
-        for partition in partitions {
-            let known = self
-                .partitions
-                .iter()
-                .find(|known| known.descriptor == partition);
-            dictionary.partitions.push(match known {
+        let partitions = partitions.into_iter().map(|partition| {
+            let mut known = self.partitions.iter();
+            match known.find(|known| known.descriptor == partition) {
                 Some(known) => Arc::clone(known),
                 None => Arc::new(PartitionReader::new(partition, &self.source)),
-            });
-        }
+            }
+        });
+        dictionary.partitions = partitions.collect();
         Ok(dictionary)
     }
 
@@ -185,9 +187,22 @@ impl Dictionary {
     pub(crate) fn with_delta(&self, delta: Vec<Arc<Terms>>) -> Self {
         Self {
             source: self.source.clone(),
-            partitions: self.partitions.clone(),
+            partitions: Arc::clone(&self.partitions),
             list: self.list,
-            delta,
+            delta: delta.into(),
+        }
+    }
+
+    /// The same for a reader, whose counts it adds to.
+    pub(crate) fn read_by(&self, reader: &Arc<ReadMeters>) -> Self {
+        Self {
+            source: Source {
+                store: self.source.store.reading(STRUCTURE, Some(reader)),
+                cache: Arc::clone(&self.source.cache),
+            },
+            partitions: Arc::clone(&self.partitions),
+            list: self.list,
+            delta: Arc::clone(&self.delta),
         }
     }
 
@@ -360,6 +375,7 @@ impl Dictionary {
         out: &mut Vec<Option<TermId>>,
     ) -> Result<()> {
         debug_assert!(keys.is_sorted());
+        self.source.store.touch(keys.len());
         let start = out.len();
         out.resize(start + keys.len(), None);
         let Some(ids) = out.get_mut(start..) else {

@@ -238,7 +238,8 @@ impl Reclaim for ModelSlot {
 /// The store that a partition lies in, and the cache of decoded blocks.
 #[derive(Clone)]
 pub(crate) struct Source {
-    pub(crate) store: Arc<Store>,
+    /// Names the dictionary and who reads it.
+    pub(crate) store: Store,
     pub(crate) cache: Arc<BlockCache>,
 }
 

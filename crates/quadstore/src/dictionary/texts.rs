@@ -74,6 +74,7 @@ impl Dictionary {
         let Some(mut sorted) = self.take_ids(ids, is_wanted, keys, meter) else {
             return Ok(false);
         };
+        self.source.store.touch(sorted.len());
         sorted.sort_unstable();
         let mut groups = self.group(&sorted)?;
         drop(sorted);

@@ -9,6 +9,9 @@
 //! Where a delta lies over the tree, its changes are put between the rows of each group
 //! (`overlaid`); where it does not, nothing of that is run.
 //!
+//! What is done is counted here, and told with every call of `next`: each interval is a look-up, which comes to the
+//! segment and the row group at hand or to another one.
+//!
 //! # Limits
 //! A window pins at most `WINDOW_LEAVES` segments, about 4 MB, and takes at most `WINDOW_INTERVALS`
 //! intervals; one that reads on from leaf to leaf pins at most `READ_AHEAD_LEAVES`. One call examines at
@@ -21,12 +24,13 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use stoa_storage::{Part, Store};
+use stoa_storage::{Part, PartRef, ReadCounts, Store};
 use stoa_terms::{GraphSet, TermId};
 
 mod overlaid;
+#[cfg(test)]
+mod tests;
 mod window;
 
 use overlaid::Overlaid;
@@ -78,7 +82,8 @@ struct Visit {
 
 /// Reads the rows of intervals.
 pub(crate) struct RowReader {
-    store: Arc<Store>,
+    /// Names the tree and who reads it.
+    store: Store,
     tree: Arc<Tree>,
     columns: Columns,
     filter: RowFilter,
@@ -101,8 +106,13 @@ pub(crate) struct RowReader {
     selection: Vec<usize>,
     /// The triple returned last, for merging graphs.
     last: Option<(usize, [TermId; 3])>,
-    /// Counts the rows that were examined.
-    examined: Option<Arc<AtomicU64>>,
+    /// What was done and is not told yet.
+    counts: ReadCounts,
+    /// Whether rows are quads, and counted.
+    has_quads: bool,
+    /// The segment and the row group at hand: where the last look-up or scan came to.
+    at_segment: Option<PartRef>,
+    at_group: Option<PartRef>,
     /// What lies over the tree, if anything does.
     overlaid: Option<Box<Overlaid>>,
     is_overlaid: bool,
@@ -111,7 +121,7 @@ pub(crate) struct RowReader {
 impl RowReader {
     /// A reader of `intervals`; reads nothing yet.
     pub(crate) fn new(
-        store: Arc<Store>,
+        store: Store,
         tree: Arc<Tree>,
         columns: Columns,
         filter: RowFilter,
@@ -137,7 +147,10 @@ impl RowReader {
             spare: Vec::new(),
             selection: Vec::new(),
             last: None,
-            examined: None,
+            counts: ReadCounts::default(),
+            has_quads: true,
+            at_segment: None,
+            at_group: None,
             overlaid: None,
             is_overlaid: false,
         }
@@ -150,9 +163,9 @@ impl RowReader {
         self
     }
 
-    /// Adds the rows that are examined, whether they are returned or not, to a counter.
-    pub(crate) fn counted(mut self, examined: &Arc<AtomicU64>) -> Self {
-        self.examined = Some(Arc::clone(examined));
+    /// Rows are no quads: they are not counted.
+    pub(crate) fn without_quads(mut self) -> Self {
+        self.has_quads = false;
         self
     }
 
@@ -180,6 +193,23 @@ impl RowReader {
     /// Appends rows to `out` until it has `max_rows`, and for each row the index of its interval to
     /// `index` if it is wanted. Returns `false`, and no rows, if there are no more.
     pub(crate) fn next(
+        &mut self,
+        max_rows: usize,
+        out: &mut QuadColumns,
+        index: Option<&mut Vec<u32>>,
+    ) -> Result<bool> {
+        let more = self.next_rows(max_rows, out, index);
+        let mut counts = std::mem::take(&mut self.counts);
+        if !self.has_quads {
+            counts.seq = 0;
+        }
+        if counts != ReadCounts::default() {
+            self.store.add(&counts);
+        }
+        more
+    }
+
+    fn next_rows(
         &mut self,
         max_rows: usize,
         out: &mut QuadColumns,
@@ -258,9 +288,7 @@ impl RowReader {
                 index.resize(index.len() + found.rows(), interval);
             }
         }
-        if let Some(examined) = &self.examined {
-            examined.fetch_add(rows as u64, Ordering::Relaxed);
-        }
+        self.counts.seq += rows as u64;
         Ok(rows)
     }
 
@@ -275,9 +303,7 @@ impl RowReader {
             self.gather(out)?;
             taken
         };
-        if let Some(examined) = &self.examined {
-            examined.fetch_add(taken as u64, Ordering::Relaxed);
-        }
+        self.counts.seq += taken as u64;
         Ok(taken)
     }
 

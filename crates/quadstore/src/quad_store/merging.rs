@@ -475,7 +475,9 @@ impl Commit<'_> {
                 return Err(Error::Internal("a deletion in the lean scheme"));
             }
             let mut reader = RowReader::new(
-                Arc::clone(&self.inner.store),
+                self.inner
+                    .store
+                    .reading(self.counted_by().structure(), None),
                 Arc::clone(&tree),
                 Columns::NONE,
                 RowFilter {
@@ -510,7 +512,7 @@ impl Commit<'_> {
     fn merge_catalogue(&self, notes: &Notes) -> Result<(TreeRoot, u64)> {
         let mut default_quads = self.base.0.base.payload.default_quads;
         let mut catalogue = RowReader::new(
-            Arc::clone(&self.inner.store),
+            self.inner.store.reading(TreeName::Graphs.structure(), None),
             Arc::clone(self.base.tree(TreeName::Graphs)),
             Columns::of(&[0, 1, 2]),
             RowFilter::ALL,

@@ -1,5 +1,6 @@
 //! Exact numbers of rows and estimates of distinct values, in every scheme.
 
+use stoa_storage::ReadCounts;
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
 use super::composed::Places;
@@ -161,14 +162,18 @@ impl Snapshot {
         intervals: &Intervals,
     ) -> Result<u64> {
         let name = name.into();
-        let (store, depth) = (self.store(), intervals.depth);
+        let (store, depth) = (&self.tree_store(name), intervals.depth);
         let (tree, delta) = (self.tree(name), self.delta());
         let (mut rows, mut net) = (0_u64, 0_i64);
+        let mut lookups = 0;
         for index in 0..intervals.lows.len() {
             let Some((low, high)) = intervals.get(index) else {
                 break;
             };
-            let count = || rows_between(store, tree, &low, &high, depth);
+            let mut count = || {
+                lookups += 1;
+                rows_between(store, tree, &low, &high, depth)
+            };
             rows += match depth {
                 1 if is_by_predicate(name) && low[0] == high[0] => {
                     tree.counted(low[0], Counted::Rows, count)?
@@ -179,6 +184,10 @@ impl Snapshot {
                 net += delta.net_rows(name, &low, &high);
             }
         }
+        store.add(&ReadCounts {
+            rnd: lookups,
+            ..ReadCounts::default()
+        });
         Ok(rows.saturating_add_signed(net))
     }
 
@@ -208,7 +217,7 @@ impl Snapshot {
             return Ok(0);
         };
         let depth = intervals.depth;
-        let store = self.store();
+        let store = &self.tree_store(name);
         let in_root = match depth {
             1 if is_by_predicate(name) => tree.counted(low[0], Counted::Distinct(what), || {
                 counted_distinct(store, tree, &low, &high, depth, what)
@@ -240,13 +249,14 @@ impl Snapshot {
         let Some(step) = samples.len().checked_div(probed) else {
             return Ok(0);
         };
+        let store = &self.tree_store(name);
         let mut new = 0_u64;
         for sample in samples.iter().step_by(step).take(probed) {
             let (mut low, mut high) = ([0; 4], [u64::MAX; 4]);
             for ((low, high), value) in low.iter_mut().zip(&mut high).zip(sample).take(columns) {
                 (*low, *high) = (*value, *value);
             }
-            let rows = rows_between(self.store(), self.tree(name), &low, &high, columns)?;
+            let rows = rows_between(store, self.tree(name), &low, &high, columns)?;
             new += u64::from(rows == 0);
         }
         Ok(values.saturating_mul(new) / probed as u64)

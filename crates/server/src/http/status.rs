@@ -3,7 +3,7 @@
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
-use stoa_database::{Database, RunningQuery, Runtime};
+use stoa_database::{Database, ReadCounts, RunningQuery, Runtime, StructureCounts};
 
 use super::databases::Databases;
 use super::problem::Problem;
@@ -26,8 +26,19 @@ pub(super) fn status(databases: &Databases, may_write: bool) -> String {
     let running: Vec<Value> = running.map(|query| of_query(query, may_write)).collect();
     format!(
         "{}\n",
-        json!({ "databases": all, "queries": running, "waiting": waiting })
+        json!({
+            "databases": all,
+            "queries": running,
+            "waiting": waiting,
+        })
     )
+}
+
+const fn kind(is_update: bool) -> &'static str {
+    match is_update {
+        true => "update",
+        false => "query",
+    }
 }
 
 /// Ends a query or an update, by the number that `/status` gives it.
@@ -44,19 +55,16 @@ pub(super) fn end(databases: &Databases, number: &str) -> Result<(), Problem> {
 }
 
 fn of_query(query: RunningQuery, may_write: bool) -> Value {
-    let kind = match query.is_update {
-        true => "update",
-        false => "query",
-    };
     let text = may_write.then_some(query.text);
     let taken = query.taken;
     json!({
         "id": query.id,
-        "kind": kind,
+        "kind": kind(query.is_update),
         "state": if query.is_waiting { "waiting" } else { "running" },
         "text": text,
         "seconds": query.running.as_secs_f64(),
-        "rowsRead": taken.map(|taken| taken.rows_read),
+        "planningSeconds": taken.map(|taken| taken.planning.as_secs_f64()),
+        "reads": taken.map(|taken| of_reads(&taken.reads)),
         "memoryBytes": taken.map(|taken| taken.memory_bytes),
         "memoryPeakBytes": taken.map(|taken| taken.memory_peak_bytes),
         "spilledBytes": taken.map(|taken| taken.spilled_bytes),
@@ -64,8 +72,33 @@ fn of_query(query: RunningQuery, may_write: bool) -> Value {
     })
 }
 
+fn of_reads(reads: &ReadCounts) -> Value {
+    json!({
+        "rnd": reads.rnd,
+        "seq": reads.seq,
+        "sameSegment": reads.same_segment,
+        "sameGroup": reads.same_group,
+        "disk": reads.disk,
+        "readAhead": reads.read_ahead,
+        "bytes": reads.bytes,
+    })
+}
+
+/// What was done with a sort order, or another structure, since the database was opened.
+fn of_structure((name, counts): &(&'static str, StructureCounts)) -> Value {
+    json!({
+        "name": name,
+        "touches": counts.touches,
+        "disk": counts.disk_reads,
+        "bytes": counts.disk_bytes,
+        "residentBytes": counts.resident_bytes,
+    })
+}
+
 fn of_database(address: &str, database: &Database) -> Value {
     let (log, runtime) = (database.log_info(), database.runtime());
+    let structures = database.structures();
+    let structures: Vec<Value> = structures.iter().map(of_structure).collect();
     json!({
         "address": address,
         "commit": database.commit(),
@@ -93,6 +126,7 @@ fn of_database(address: &str, database: &Database) -> Value {
             "commit": log.oldest_snapshot,
             "heldBackBytes": log.held_back_bytes,
         },
+        "permutations": structures,
         "memory": {
             "bytes": runtime.memory_used_bytes(),
             "limitBytes": runtime.memory_bytes(),

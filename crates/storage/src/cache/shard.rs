@@ -3,12 +3,15 @@
 //! # Invariants
 //! 1. Every entry stands in exactly one queue under its ticket; a queue element whose ticket is not
 //!    that of the entry is stale and skipped.
-//! 2. An entry that somebody holds is not evicted: that would free nothing.
+//! 2. `resident` has the sums of the entries' costs (test `what_is_resident_is_known`).
+//! 3. An entry that somebody holds is not evicted: that would free nothing.
 
 use super::Key;
 use crate::extent::{Part, PartRef};
 use crate::limits::CACHE_ENTRY_OVERHEAD_BYTES;
+use crate::meters::Structure;
 use hashbrown::HashMap;
+use hashbrown::hash_map::Entry::Occupied;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -28,7 +31,12 @@ pub(super) struct Shard {
     ghosts: VecDeque<(Key, u64)>,
     ghost_tickets: HashMap<Key, u64, rapidhash::fast::RandomState>,
     next_ticket: u64,
+    /// The bytes of the entries of each store and structure.
+    resident: Resident,
 }
+
+/// Bytes by store and structure.
+type Resident = HashMap<(u64, Structure), u64, rapidhash::fast::RandomState>;
 
 #[derive(Default)]
 struct Queue {
@@ -41,6 +49,7 @@ struct Entry {
     ticket: u64,
     uses: u8,
     in_main: bool,
+    structure: Structure,
 }
 
 /// What `retain` shows of an entry.
@@ -71,13 +80,27 @@ impl Shard {
         self.map.contains_key(key)
     }
 
-    pub(super) fn insert(&mut self, key: Key, part: Part) -> (Part, Change) {
+    /// Adds what each structure of a store has here.
+    pub(super) fn add_resident(&self, store: u64, sums: &mut [u64; Structure::COUNT]) {
+        for ((of, structure), bytes) in &self.resident {
+            if *of == store
+                && let Some(sum) = sums.get_mut(usize::from(structure.number()))
+            {
+                *sum += bytes;
+            }
+        }
+    }
+
+    pub(super) fn insert(&mut self, key: Key, structure: Structure, part: Part) -> (Part, Change) {
         if let Some(entry) = self.map.get_mut(&key) {
             if entry.part.reference() == part.reference() {
                 return (entry.part.clone(), Change::Kept);
             }
+            take_out(&mut self.resident, key.store, entry);
             entry.part = part.clone();
             entry.uses = 0;
+            entry.structure = structure;
+            *self.resident.entry((key.store, structure)).or_default() += cost(&part);
             return (part, Change::Replaced);
         }
         let in_main = self.ghost_tickets.remove(&key).is_some();
@@ -90,11 +113,13 @@ impl Shard {
         };
         queue.elements.push_back((key, ticket));
         queue.bytes += cost(&part);
+        *self.resident.entry((key.store, structure)).or_default() += cost(&part);
         let entry = Entry {
             part: part.clone(),
             ticket,
             uses: 0,
             in_main,
+            structure,
         };
         self.map.insert(key, entry);
         (part, Change::Added)
@@ -129,6 +154,7 @@ impl Shard {
     pub(super) fn retain(&mut self, keep: impl Fn(&View) -> bool) -> Vec<Part> {
         let mut dropped = Vec::new();
         let (small, main) = (&mut self.small, &mut self.main);
+        let resident = &mut self.resident;
         self.map.retain(|key, entry| {
             let view = View {
                 store: key.store,
@@ -142,6 +168,7 @@ impl Shard {
                     &mut *small
                 };
                 queue.bytes -= cost(&entry.part);
+                take_out(resident, key.store, entry);
                 dropped.push(entry.part.clone());
             }
             kept
@@ -171,6 +198,7 @@ impl Shard {
         }
         let entry = self.map.remove(&key)?;
         self.small.bytes -= cost(&entry.part);
+        take_out(&mut self.resident, key.store, &entry);
         self.remember(key);
         Some(entry.part)
     }
@@ -186,6 +214,7 @@ impl Shard {
         }
         let entry = self.map.remove(&key)?;
         self.main.bytes -= cost(&entry.part);
+        take_out(&mut self.resident, key.store, &entry);
         Some(entry.part)
     }
 
@@ -200,6 +229,16 @@ impl Shard {
             {
                 self.ghost_tickets.remove(&oldest);
             }
+        }
+    }
+}
+
+/// An entry of a store goes.
+fn take_out(resident: &mut Resident, store: u64, entry: &Entry) {
+    if let Occupied(mut bytes) = resident.entry((store, entry.structure)) {
+        *bytes.get_mut() -= cost(&entry.part);
+        if *bytes.get() == 0 {
+            bytes.remove();
         }
     }
 }

@@ -5,6 +5,7 @@ use crate::extent::{ExtentId, Part, PartRef};
 use crate::free_space::PageRange;
 use crate::limits::CACHE_ENTRY_OVERHEAD_BYTES;
 use crate::memory::MemoryBudget;
+use crate::meters::Structure;
 use std::sync::Arc;
 
 const LENGTH: u64 = 4000;
@@ -28,7 +29,7 @@ fn touch(cache: &Cache, page: u64) -> bool {
     if cache.get(0, &reference(page)).is_some() {
         return true;
     }
-    cache.insert(0, reference(page), bytes());
+    cache.insert(0, Structure::OTHER, reference(page), bytes());
     false
 }
 
@@ -91,7 +92,7 @@ fn a_reservation_takes_memory_from_the_cache_and_gives_it_back() {
     reservation.grow(40 * COST).unwrap();
     assert_eq!(cache.counters().bytes, 0);
     // There is no room, but a reader gets its part.
-    let part = cache.insert(0, reference(1), bytes());
+    let part = cache.insert(0, Structure::OTHER, reference(1), bytes());
     assert_eq!(part.len() as u64, LENGTH);
     assert_eq!(cache.counters().bypassed, 1);
     assert_eq!(budget.used(), 101 * COST);
@@ -106,10 +107,10 @@ fn parts_that_are_held_are_not_evicted() {
     let budget = MemoryBudget::new(20 * COST);
     let cache = Cache::new(&budget, 20 * COST);
     let held: Vec<Part> = (1..=20)
-        .map(|page| cache.insert(0, reference(page), bytes()))
+        .map(|page| cache.insert(0, Structure::OTHER, reference(page), bytes()))
         .collect();
     assert!(budget.try_reserve(COST).is_err());
-    let other = cache.insert(0, reference(99), bytes());
+    let other = cache.insert(0, Structure::OTHER, reference(99), bytes());
     assert_eq!(cache.counters().bypassed, 1);
     drop(held);
     drop(other);
@@ -121,8 +122,8 @@ fn forgotten_ranges_and_stores_are_gone() {
     let budget = MemoryBudget::unlimited();
     let cache = Cache::new(&budget, 1000 * COST);
     for page in 1..=100 {
-        cache.insert(0, reference(page), bytes());
-        cache.insert(1, reference(page), bytes());
+        cache.insert(0, Structure::OTHER, reference(page), bytes());
+        cache.insert(1, Structure::OTHER, reference(page), bytes());
     }
     let ranges = [(10, 5), (50, 1)].map(|(page, pages)| PageRange {
         first: ExtentId::new(0, page),
@@ -151,7 +152,7 @@ fn a_part_in_the_middle_of_an_extent_is_forgotten_with_its_pages() {
         crc32c: 1,
     };
     let forgets = |page, pages| {
-        cache.insert(0, part, vec![0; 200].into());
+        cache.insert(0, Structure::OTHER, part, vec![0; 200].into());
         let first = ExtentId::new(3, page);
         cache.forget(0, &[PageRange { first, pages }]);
         !cache.contains(0, &part)
@@ -163,13 +164,13 @@ fn a_part_in_the_middle_of_an_extent_is_forgotten_with_its_pages() {
 #[test]
 fn another_checksum_is_another_part() {
     let cache = Cache::new(&MemoryBudget::unlimited(), 1000 * COST);
-    cache.insert(0, reference(1), bytes());
+    cache.insert(0, Structure::OTHER, reference(1), bytes());
     let other = PartRef {
         crc32c: 2,
         ..reference(1)
     };
     assert!(cache.get(0, &other).is_none());
-    cache.insert(0, other, bytes());
+    cache.insert(0, Structure::OTHER, other, bytes());
     assert!(cache.get(0, &reference(1)).is_none());
     assert!(cache.get(0, &other).is_some());
     assert_eq!(cache.counters().bytes, COST);
@@ -199,4 +200,39 @@ fn several_threads_read_and_reserve() {
     assert_eq!(budget.used(), cache.counters().bytes);
     cache.clear();
     assert_eq!(budget.used(), 0);
+}
+
+#[test]
+fn what_is_resident_is_known() {
+    let cache = Cache::new(&MemoryBudget::unlimited(), 100 * COST);
+    let (one, two) = (Structure::new(1), Structure::new(2));
+    let of = |cache: &Cache, store, structure: Structure| {
+        cache.resident(store)[usize::from(structure.number())]
+    };
+    for page in 1..=20 {
+        cache.insert(0, one, reference(page), bytes());
+        cache.insert(0, two, reference(page + 1000), bytes());
+        cache.insert(1, one, reference(page), bytes());
+    }
+    assert_eq!(of(&cache, 0, one), 20 * COST);
+    assert_eq!(of(&cache, 0, two), 20 * COST);
+    assert_eq!(of(&cache, 0, Structure::OTHER), 0);
+    // Who comes second with a part changes nothing; other bytes in its place are of who wrote them.
+    cache.insert(0, two, reference(1), bytes());
+    let other = PartRef {
+        crc32c: 2,
+        ..reference(2)
+    };
+    cache.insert(0, two, other, bytes());
+    assert_eq!(of(&cache, 0, one), 19 * COST);
+    assert_eq!(of(&cache, 0, two), 21 * COST);
+    for page in 2000..2200 {
+        cache.insert(0, two, reference(page), bytes());
+        let known = of(&cache, 0, one) + of(&cache, 0, two) + of(&cache, 1, one);
+        assert_eq!(known, cache.counters().bytes);
+    }
+    cache.forget_store(0);
+    assert_eq!(cache.resident(0), [0; Structure::COUNT]);
+    cache.clear();
+    assert_eq!(of(&cache, 1, one), 0);
 }

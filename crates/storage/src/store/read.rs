@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::extent::{Part, PartRef};
 use crate::format::{PAGE_BYTES, data_file_name};
 use crate::limits::{BATCH_LENGTH_MAX, READ_BYTES_MAX, READ_GAP_BYTES_MAX};
+use crate::meters::{ReadCounts, Structure};
 use crate::nonblocking;
 use crate::scratch;
 use std::sync::atomic::Ordering;
@@ -24,7 +25,14 @@ struct Miss {
 }
 
 impl Inner {
-    pub(super) fn read(&self, parts: &[PartRef]) -> Result<Vec<Part>> {
+    /// Those from place `ahead` on are not asked for yet; adds what comes from disk to `counts`.
+    pub(super) fn read(
+        &self,
+        parts: &[PartRef],
+        ahead: usize,
+        structure: Structure,
+        counts: &mut ReadCounts,
+    ) -> Result<Vec<Part>> {
         let mut found: Vec<Option<Part>> = Vec::with_capacity(parts.len());
         let mut misses = Vec::new();
         for (index, reference) in parts.iter().enumerate() {
@@ -38,6 +46,8 @@ impl Inner {
             }
             found.push(part);
         }
+        let misses_ahead = misses.iter().rev().take_while(|miss| miss.index >= ahead);
+        counts.read_ahead += misses_ahead.count() as u64;
         misses.sort_unstable_by_key(|miss| place(&miss.reference));
         let mut rest = misses.as_slice();
         let mut batch: Vec<&[Miss]> = Vec::new();
@@ -52,7 +62,7 @@ impl Inner {
                 _ => true,
             };
             if !same_file || batch_bytes + bytes > BATCH_LENGTH_MAX {
-                self.read_groups(&batch, &mut found)?;
+                self.read_groups(&batch, &mut found, structure, counts)?;
                 batch.clear();
                 batch_bytes = 0;
             }
@@ -60,14 +70,19 @@ impl Inner {
             batch_bytes += bytes;
             rest = others;
         }
-        self.read_groups(&batch, &mut found)?;
+        self.read_groups(&batch, &mut found, structure, counts)?;
         Ok(found
             .into_iter()
             .map(|part| part.expect("every miss was read"))
             .collect())
     }
 
-    pub(crate) fn read_one(&self, reference: &PartRef) -> Result<Part> {
+    pub(crate) fn read_one(
+        &self,
+        reference: &PartRef,
+        structure: Structure,
+        counts: &mut ReadCounts,
+    ) -> Result<Part> {
         if let Some(part) = self.cache.get(self.number, reference) {
             return Ok(part);
         }
@@ -77,7 +92,7 @@ impl Inner {
             reference: *reference,
             index: 0,
         };
-        self.read_groups(&[&[miss]], &mut found)?;
+        self.read_groups(&[&[miss]], &mut found, structure, counts)?;
         let [part] = found;
         Ok(part.expect("the miss was read"))
     }
@@ -131,7 +146,13 @@ impl Inner {
     }
 
     /// Reads groups of one file.
-    fn read_groups(&self, groups: &[&[Miss]], found: &mut [Option<Part>]) -> Result<()> {
+    fn read_groups(
+        &self,
+        groups: &[&[Miss]],
+        found: &mut [Option<Part>],
+        structure: Structure,
+        counts: &mut ReadCounts,
+    ) -> Result<()> {
         let ranges: Vec<_> = groups
             .iter()
             .filter_map(|group| group_pages(group))
@@ -154,9 +175,11 @@ impl Inner {
             }
             self.read_ranges(file, &mut reads)?;
             for (group, read) in groups.iter().zip(&reads) {
-                self.split(group, read.offset, read.buffer, found)?;
+                self.split(group, read.offset, read.buffer, found, structure)?;
             }
             let parts: usize = groups.iter().map(|group| group.len()).sum();
+            counts.disk += parts as u64;
+            counts.bytes += total as u64;
             let counters = &self.counters;
             counters
                 .reads
@@ -178,6 +201,7 @@ impl Inner {
         start: u64,
         buffer: &[u8],
         found: &mut [Option<Part>],
+        structure: Structure,
     ) -> Result<()> {
         let mut last: Option<Part> = None;
         for miss in group {
@@ -193,7 +217,7 @@ impl Inner {
                         .get(from..)
                         .and_then(|bytes| bytes.get(..to_usize(miss.reference.length.into())))
                         .expect("the range of a group covers its parts");
-                    self.admit(miss.reference, bytes)?
+                    self.admit(miss.reference, bytes, structure)?
                 }
             };
             last = Some(part.clone());
@@ -205,9 +229,10 @@ impl Inner {
     }
 
     /// Verifies bytes from disk and takes them into the cache.
-    fn admit(&self, reference: PartRef, bytes: &[u8]) -> Result<Part> {
+    fn admit(&self, reference: PartRef, bytes: &[u8], structure: Structure) -> Result<Part> {
         reference.verify(bytes)?;
-        Ok(self.cache.insert(self.number, reference, bytes.into()))
+        let (store, bytes) = (self.number, bytes.into());
+        Ok(self.cache.insert(store, structure, reference, bytes))
     }
 
     pub(crate) fn read_range(&self, file: u16, start: u64, buffer: &mut [u8]) -> Result<()> {

@@ -17,7 +17,9 @@
 use std::sync::Arc;
 
 use stoa_planner::physical::PredicateSet;
-use stoa_quadstore::{Columns, Lookup, LookupRows, LookupSpec, QuadColumns, Scan, ScanSpec};
+use stoa_quadstore::{
+    Columns, Lookup, LookupRows, LookupSpec, QuadColumns, Scan, ScanSpec, Snapshot,
+};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::items::{Item, Nodes, bytes_of, item, node_of, tag_of};
@@ -117,9 +119,9 @@ impl Place {
         graphs: &GraphSet,
         more: &[usize],
         with_graph: bool,
-        context: &QueryContext,
+        snapshot: &Snapshot,
     ) -> Result<Scan> {
-        Ok(context.snapshot().scan(&ScanSpec {
+        Ok(snapshot.scan(&ScanSpec {
             permutation: self.permutation,
             prefix: self.prefix.clone(),
             ranges: Vec::new(),
@@ -157,9 +159,8 @@ impl Edges {
         inverse: bool,
         graphs: &GraphSet,
         with_graph: bool,
-        context: &QueryContext,
+        snapshot: &Snapshot,
     ) -> Result<Self> {
-        let snapshot = context.snapshot();
         let estimated = snapshot.unrecorded();
         let mut places = Vec::new();
         let mut triples = 0_u64;
@@ -434,7 +435,8 @@ impl Building {
                 return Ok(Built::Whole);
             };
             let columns = [place.from(), 2];
-            self.scan = Some(place.scan(&self.graph_set, &columns, self.with_graph, context)?);
+            let snapshot = context.snapshot_of(&shared.counters);
+            self.scan = Some(place.scan(&self.graph_set, &columns, self.with_graph, &snapshot)?);
             self.next += 1;
             return Ok(Built::Part);
         };

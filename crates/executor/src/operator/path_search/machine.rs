@@ -16,6 +16,7 @@
 )]
 
 use stoa_planner::physical::PathStep;
+use stoa_quadstore::Snapshot;
 use stoa_terms::GraphSet;
 
 use super::edges::{Edges, Shared};
@@ -89,7 +90,7 @@ impl Machine {
         repeats: bool,
         graphs: &GraphSet,
         with_graph: bool,
-        context: &QueryContext,
+        snapshot: &Snapshot,
     ) -> Result<Self> {
         let mut machine = Self {
             parts: Vec::new(),
@@ -102,7 +103,7 @@ impl Machine {
             begun: false,
             chunk: Vec::new(),
         };
-        machine.root = machine.compile(step, graphs, with_graph, context)?;
+        machine.root = machine.compile(step, graphs, with_graph, snapshot)?;
         Ok(machine)
     }
 
@@ -111,12 +112,12 @@ impl Machine {
         step: &PathStep,
         graphs: &GraphSet,
         with_graph: bool,
-        context: &QueryContext,
+        snapshot: &Snapshot,
     ) -> Result<usize> {
         let mut all = |steps: &[PathStep]| {
             steps
                 .iter()
-                .map(|step| self.compile(step, graphs, with_graph, context))
+                .map(|step| self.compile(step, graphs, with_graph, snapshot))
                 .collect::<Result<Vec<_>>>()
         };
         let part = match step {
@@ -124,7 +125,7 @@ impl Machine {
                 predicates,
                 inverse,
             } => {
-                let edges = Edges::new(predicates, *inverse, graphs, with_graph, context)?;
+                let edges = Edges::new(predicates, *inverse, graphs, with_graph, snapshot)?;
                 Part::Edges(Box::new(edges))
             }
             PathStep::Sequence(steps) => Part::Sequence(all(steps)?),
@@ -134,7 +135,7 @@ impl Machine {
                 zero,
                 repeats,
             } => Part::Closure {
-                step: self.compile(step, graphs, with_graph, context)?,
+                step: self.compile(step, graphs, with_graph, snapshot)?,
                 zero: *zero,
                 repeats: *repeats,
             },

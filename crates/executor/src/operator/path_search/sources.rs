@@ -7,7 +7,7 @@
 )]
 
 use stoa_planner::physical::{PathStep, PredicateSet};
-use stoa_quadstore::{Columns, Lookup, LookupRows, LookupSpec, QuadColumns, Scan};
+use stoa_quadstore::{Columns, Lookup, LookupRows, LookupSpec, QuadColumns, Scan, Snapshot};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::edges::Place;
@@ -66,7 +66,7 @@ impl Enumerator {
         zero: bool,
         graphs: &GraphSet,
         with_graph: bool,
-        context: &QueryContext,
+        snapshot: &Snapshot,
     ) -> Result<Self> {
         let mut places = Vec::new();
         if zero {
@@ -80,7 +80,7 @@ impl Enumerator {
         for place in places {
             let column = place.from();
             streams.push(Stream {
-                scan: Some(place.scan(graphs, &[column], with_graph, context)?),
+                scan: Some(place.scan(graphs, &[column], with_graph, snapshot)?),
                 column,
                 place,
                 buffer: QuadColumns::default(),
@@ -223,9 +223,9 @@ pub(super) struct NodeCheck {
 }
 
 impl NodeCheck {
-    pub(super) fn new(graphs: &GraphSet, with_graph: bool, context: &QueryContext) -> Result<Self> {
+    pub(super) fn new(graphs: &GraphSet, with_graph: bool, snapshot: &Snapshot) -> Result<Self> {
         let lookup = |permutation| {
-            context.snapshot().lookup(&LookupSpec {
+            snapshot.lookup(&LookupSpec {
                 permutation,
                 key_length: 1,
                 graphs: graphs.clone(),

@@ -10,7 +10,6 @@ use crate::error::Result;
 use crate::read::QuadColumns;
 use crate::segment::Row;
 use crate::segment::reader::Match;
-use std::sync::atomic::Ordering;
 use stoa_terms::TermId;
 
 use super::STEP_ROWS;
@@ -166,9 +165,7 @@ impl RowReader {
 
     /// Appends a row that was added, if it passes.
     fn emit(&mut self, interval: usize, row: &Row, removed: bool, out: &mut QuadColumns) {
-        if let Some(examined) = &self.examined {
-            examined.fetch_add(1, Ordering::Relaxed);
-        }
+        self.counts.seq += 1;
         let row = row.map(TermId::from_bits);
         let [a, b, c, graph] = row;
         let graphs = self.filter.graphs.as_ref();

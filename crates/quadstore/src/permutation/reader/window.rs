@@ -40,13 +40,17 @@ struct LeafVisit {
     intervals: Range<usize>,
     leaf: usize,
     next_first: Option<Row>,
+    /// Whether the intervals were looked for, and do not go on from the leaf before.
+    is_sought: bool,
 }
 
 /// Where the planning of windows stands.
 pub(super) enum Plan {
     /// The next interval has not been looked for.
     Seek,
-    /// The leaf under the cursor belongs to the next interval and was not taken yet.
+    /// The next interval was looked for, and nothing of it was taken.
+    Begin,
+    /// The leaf under the cursor belongs to the next interval, of which others were taken.
     Continue,
 }
 
@@ -62,7 +66,12 @@ impl RowReader {
         if visits.is_empty() {
             return Ok(false);
         }
-        for header in self.store.read(&headers)? {
+        // Of a single interval all but the beginning is read before it is asked for.
+        let asked = match is_one_interval(&visits) {
+            true => 1,
+            false => usize::MAX,
+        };
+        for header in self.store.read_ahead(&headers, asked)? {
             let header = Header::new(header)?;
             self.leaves.push(Leaf {
                 header,
@@ -75,7 +84,7 @@ impl RowReader {
             }
         }
         let (parts, visits) = self.plan_groups(&visits);
-        self.parts = self.store.read(&parts)?;
+        self.parts = self.store.read_ahead(&parts, asked)?;
         self.visits = visits.into_iter();
         Ok(true)
     }
@@ -91,11 +100,12 @@ impl RowReader {
             // What an interval goes on with belongs to it alone: the same key may come again, and begin before.
             let most = match self.plan {
                 Plan::Seek => WINDOW_INTERVALS - taken,
-                Plan::Continue => 1,
+                Plan::Begin | Plan::Continue => 1,
             };
             if matches!(self.plan, Plan::Seek) {
+                self.counts.rnd += 1;
                 self.cursor.seek(&self.store, &self.tree, &low)?;
-                self.plan = Plan::Continue;
+                self.plan = Plan::Begin;
             }
             let Some(leaf) = self.cursor.leaf() else {
                 self.finish_intervals(1);
@@ -108,15 +118,25 @@ impl RowReader {
             let next_first = self.cursor.next_first();
             let inside = self.intervals.before(self.next_interval, next_first);
             let inside = inside.min(most);
+            // The first of them was counted above.
+            let others = inside.saturating_sub(1) as u64;
+            self.counts.rnd += others;
             if !ends_before(leaf, &low) {
                 if headers.last() != Some(&leaf.part) {
                     headers.push(leaf.part);
                 }
                 taken += inside.max(1);
+                let is_at_hand = self.at_segment.replace(leaf.part) == Some(leaf.part);
+                let is_sought = matches!(self.plan, Plan::Begin);
+                if is_sought {
+                    self.counts.same_segment += others + u64::from(is_at_hand);
+                    self.plan = Plan::Continue;
+                }
                 visits.push(LeafVisit {
                     intervals: self.next_interval..self.next_interval + inside.max(1),
                     leaf: headers.len() - 1,
                     next_first,
+                    is_sought,
                 });
             }
             if inside > 0 {
@@ -146,9 +166,10 @@ impl RowReader {
         self.plan = Plan::Seek;
     }
 
-    fn plan_groups(&self, leaf_visits: &[LeafVisit]) -> (Vec<PartRef>, Vec<Visit>) {
+    fn plan_groups(&mut self, leaf_visits: &[LeafVisit]) -> (Vec<PartRef>, Vec<Visit>) {
         let mut parts: Vec<PartRef> = Vec::new();
         let mut visits = Vec::with_capacity(leaf_visits.len());
+        let (mut at_group, mut same_group) = (self.at_group, 0);
         for leaf_visit in leaf_visits {
             let Some(leaf) = self.leaves.get(leaf_visit.leaf) else {
                 continue;
@@ -172,6 +193,10 @@ impl RowReader {
                     };
                     done = inside.clamp(1, leaf_visit.intervals.end - at);
                     let part = leaf.header.group(group);
+                    let is_at_hand = at_group.replace(part) == Some(part);
+                    if group == start && leaf_visit.is_sought {
+                        same_group += done as u64 - 1 + u64::from(is_at_hand);
+                    }
                     if parts.last() != Some(&part) {
                         parts.push(part);
                     }
@@ -192,7 +217,17 @@ impl RowReader {
                 at += done;
             }
         }
+        self.at_group = at_group;
+        self.counts.same_group += same_group;
         (parts, visits)
+    }
+}
+
+/// Whether all visits are of one interval.
+fn is_one_interval(visits: &[LeafVisit]) -> bool {
+    match (visits.first(), visits.last()) {
+        (Some(first), Some(last)) => first.intervals.start + 1 == last.intervals.end,
+        _ => false,
     }
 }
 

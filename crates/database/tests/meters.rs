@@ -1,0 +1,158 @@
+//! What queries count: look-ups, rows, and what comes from disk.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::fmt::Write;
+
+use stoa_database::{
+    Access, Database, ForcedJoin, Input, LoadOptions, OpenOptions, Query, QueryOptions, ReadCounts,
+    Runtime, RuntimeOptions, Step,
+};
+use tempfile::TempDir;
+
+const SUBJECTS: u64 = 500;
+
+fn open(folder: &TempDir) -> Database {
+    let runtime = Runtime::new(RuntimeOptions::default()).unwrap();
+    let writing = OpenOptions {
+        access: Access::Exclusive,
+        create: true,
+    };
+    Database::open(&runtime, folder.path().join("db"), &writing).unwrap()
+}
+
+/// Each subject has a name, every fifth an age, and each knows the next one.
+fn filled() -> (TempDir, Database) {
+    let folder = tempfile::tempdir().unwrap();
+    let database = open(&folder);
+    let mut data = String::new();
+    for number in 0..SUBJECTS {
+        let subject = format!("<http://a/subject/{number}>");
+        let next = number + 1;
+        writeln!(data, "{subject} <http://a/name> \"the name of {number}\" .").unwrap();
+        writeln!(
+            data,
+            "{subject} <http://a/knows> <http://a/subject/{next}> ."
+        )
+        .unwrap();
+        if number % 5 == 0 {
+            writeln!(data, "{subject} <http://a/age> {number} .").unwrap();
+        }
+    }
+    let load = LoadOptions {
+        inputs: vec![Input::from_bytes("x.ttl", data)],
+        ..LoadOptions::default()
+    };
+    database.load(load, &()).unwrap();
+    (folder, database)
+}
+
+fn run(database: &Database, text: &str, options: QueryOptions) -> (u64, Query) {
+    let mut query = database.prepare(text, &options).unwrap();
+    let mut rows = 0;
+    loop {
+        match query.next().unwrap() {
+            Step::Batch(batch) => rows += batch.rows as u64,
+            Step::Yield => (),
+            Step::Done => return (rows, query),
+        }
+    }
+}
+
+#[test]
+fn look_ups_and_rows_are_those_of_the_operators() {
+    let (_folder, database) = filled();
+    let scan = "SELECT * { ?s <http://a/age> ?age }";
+    let (rows, query) = run(&database, scan, QueryOptions::default());
+    assert_eq!(rows, SUBJECTS / 5);
+    let warm = |reads: ReadCounts| (reads.rnd, reads.seq, reads.same_segment, reads.same_group);
+    assert_eq!(warm(query.reads()), (1, SUBJECTS / 5, 0, 0));
+
+    let join = "SELECT * { ?s <http://a/age> ?age . ?s <http://a/name> ?name }";
+    let options = QueryOptions {
+        timed: true,
+        force_join: Some(ForcedJoin::IndexNestedLoop),
+        ..QueryOptions::default()
+    };
+    let (rows, query) = run(&database, join, options);
+    assert_eq!(rows, SUBJECTS / 5);
+    // Both predicates lie in one segment of two groups at most; the joined rows are looked up one after the other.
+    let keys = SUBJECTS / 5;
+    let reads = query.reads();
+    assert_eq!((reads.rnd, reads.seq), (1 + keys, 2 * keys));
+    assert_eq!(reads.same_segment, keys - 1);
+    let told = query.analysis().unwrap();
+    let text = told.to_string();
+    let line = |name: &str| text.lines().find(|line| line.contains(name)).unwrap();
+    assert!(
+        line("index_scan").contains(" rnd=1 seq=100 same_segment=0 same_group=0"),
+        "{text}"
+    );
+    let looked_up = line("index_nested_loop_join");
+    assert!(
+        looked_up.contains(" rnd=100 seq=100 same_segment=99 "),
+        "{text}"
+    );
+    assert!(
+        text.contains("\nrnd 101, seq 200, same segment 99, "),
+        "{text}"
+    );
+    let json: serde_json::Value = serde_json::from_str(&told.to_json()).unwrap();
+    assert_eq!(json["reads"]["rnd"], 101);
+    let of_operators = json["operators"].as_array().unwrap().iter();
+    let rnd = of_operators.filter_map(|operator| operator["reads"]["rnd"].as_u64());
+    assert_eq!(rnd.sum::<u64>(), 101);
+
+    // How a path is searched depends on the time that it takes; but the reading is the operator's.
+    let path = "SELECT * { <http://a/subject/490> <http://a/knows>+ ?s }";
+    let options = QueryOptions {
+        timed: true,
+        ..QueryOptions::default()
+    };
+    let (rows, query) = run(&database, path, options);
+    assert_eq!(rows, 10);
+    let text = query.analysis().unwrap().to_string();
+    let reads = query.reads();
+    let told = format!(" rnd={} seq={} ", reads.rnd, reads.seq);
+    let line = text.lines().find(|line| line.contains("path_search"));
+    assert!(line.unwrap().contains(&told) && reads.seq >= rows, "{text}");
+}
+
+#[test]
+fn only_the_first_query_reads_from_disk() {
+    let (folder, database) = filled();
+    drop(database);
+    let database = open(&folder);
+    let text = "SELECT * { ?s <http://a/age> ?age ; <http://a/name> ?name }";
+    let read = || {
+        let (rows, query) = run(&database, text, QueryOptions::default());
+        assert_eq!(rows, SUBJECTS / 5);
+        query.reads()
+    };
+    let (cold, warm) = (read(), read());
+    assert!(
+        cold.disk > 0 && cold.bytes >= 4096 && cold.bytes.is_multiple_of(4096),
+        "{cold:?}"
+    );
+    assert!(cold.read_ahead < cold.disk, "{cold:?}");
+    assert_eq!((warm.disk, warm.read_ahead, warm.bytes), (0, 0, 0));
+    assert_eq!((cold.rnd, cold.seq), (warm.rnd, warm.seq));
+
+    // Terms come from the dictionary, which counts as well.
+    let names = "SELECT ?name { ?s <http://a/name> ?name }";
+    let mut query = database.prepare(names, &QueryOptions::default()).unwrap();
+    let first = loop {
+        if let Step::Batch(batch) = query.next().unwrap() {
+            break batch.get(0, 0);
+        }
+    };
+    let decoded = || {
+        let before = query.reads();
+        query.context().term(first).unwrap().unwrap();
+        let after = query.reads();
+        assert_eq!((after.rnd, after.seq), (before.rnd, before.seq));
+        (after.disk - before.disk, after.bytes - before.bytes)
+    };
+    let (disk, bytes) = decoded();
+    assert!(disk > 0 && bytes >= 4096, "{disk} {bytes}");
+    assert_eq!(decoded(), (0, 0));
+}
