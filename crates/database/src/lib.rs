@@ -71,6 +71,7 @@ mod repeat;
 pub mod results;
 mod running;
 mod runtime;
+mod shapes;
 mod state;
 mod statements;
 mod statistics;
@@ -102,6 +103,7 @@ pub use query::{
 };
 pub use running::{RunningQuery, Taken};
 pub use runtime::{Clock, Runtime, SystemClock, machine_memory_bytes};
+pub use shapes::{QueryShape, QueryShapes};
 pub use state::State;
 pub use statements::{StatementGraphs, StatementPattern};
 pub use stoa_executor::pool::{

@@ -15,6 +15,9 @@ pub const QUERY_BYTES_MAX: usize = 16 << 20;
 /// The longest text of an update, in bytes.
 pub const UPDATE_BYTES_MAX: usize = 16 << 20;
 
+/// How many shapes of queries and updates a runtime keeps sums of.
+pub const SHAPES_MAX: usize = 500;
+
 /// How deeply triple terms may be nested in data.
 pub const TRIPLE_TERM_DEPTH_MAX: usize = 128;
 

@@ -13,6 +13,7 @@ mod plans;
 mod prefixes;
 mod rewrite;
 mod shape;
+pub(crate) mod shape_text;
 mod similar;
 mod solutions;
 mod stack;
@@ -49,9 +50,10 @@ use crate::note::Note;
 use crate::options::QueryOptions;
 use crate::running::Listed;
 use crate::runtime::{Runtime, date_time};
+use crate::shapes::Ended;
 use crate::statistics::SnapshotStatistics;
 use shape::Shape;
-use token::Token;
+pub(crate) use token::Token;
 
 /// How much longer a query goes on at once for each operator on top of another one, in nanoseconds.
 const SLICE_NS_PER_OPERATOR: u64 = 5_000;
@@ -141,10 +143,24 @@ pub struct Query {
     is_reused: bool,
     /// What planning has read from disk.
     planning_reads: ReadCounts,
-    /// How long it was at work, if it is timed.
+    /// How long it was at work.
     running_ns: u64,
+    /// How many rows it gave.
+    rows: u64,
+    outcome: Outcome,
     /// Its place among what is running; none for the pattern of an update.
     listed: Option<Listed>,
+}
+
+/// What became of a query so far.
+#[derive(Clone, Copy, PartialEq)]
+enum Outcome {
+    /// It was not run.
+    Planned,
+    Ran,
+    Failed,
+    /// It wanted what the thread must not do, and is done anew by another one.
+    Refused,
 }
 
 struct Running {
@@ -154,6 +170,7 @@ struct Running {
 
 impl Drop for Query {
     fn drop(&mut self) {
+        self.tell();
         let running = self.running.take();
         if let Some(bytes) = self.stack_bytes {
             let dropped = stack::on_stack(bytes, move || {
@@ -272,7 +289,9 @@ impl Query {
         reason = "it is no iterator: it yields between batches"
     )]
     pub fn next(&mut self) -> Result<Step> {
-        self.advance(|execution| Ok(execution.next()?))
+        let step = self.advance(|execution| Ok(execution.next()?))?;
+        self.count(&step);
+        Ok(step)
     }
 
     /// As [`Query::next`], but never waits: pending if there is nothing to do before `waker` is called or
@@ -281,7 +300,39 @@ impl Query {
     /// # Errors
     /// As [`Query::next`].
     pub fn poll(&mut self, waker: &Waker) -> Result<Poll<Step>> {
-        self.advance(|execution| Ok(execution.poll(waker)?))
+        let step = self.advance(|execution| Ok(execution.poll(waker)?))?;
+        if let Poll::Ready(step) = &step {
+            self.count(step);
+        }
+        Ok(step)
+    }
+
+    fn count(&mut self, step: &Step) {
+        if let Step::Batch(batch) = step {
+            self.rows += batch.rows as u64;
+        }
+    }
+
+    /// Tells what it took, if it was run.
+    fn tell(&mut self) {
+        let Some(listed) = &mut self.listed else {
+            return;
+        };
+        if matches!(self.outcome, Outcome::Planned | Outcome::Refused) {
+            return;
+        }
+        let meters = self.context.meters();
+        listed.ends(Ended {
+            is_error: self.outcome == Outcome::Failed,
+            rows: self.rows,
+            planning: self.planning,
+            running: Duration::from_nanos(self.running_ns),
+            waited: Duration::from_nanos(meters.waited_ns()),
+            reads: self.context.snapshot().reads().plus(self.planning_reads),
+            spilled_bytes: meters.spilled_bytes(),
+            memory_peak_bytes: meters.memory_peak_bytes(),
+            threads: meters.threads_peak(),
+        });
     }
 
     fn advance<T: Send>(
@@ -291,13 +342,16 @@ impl Query {
         let Some(running) = &mut self.running else {
             return Err(Error::Internal("a query that has ended".to_owned()));
         };
-        let settings = self.context.settings();
-        if !settings.timed {
-            return stack::run(self.stack_bytes, || step(&mut running.execution));
-        }
-        let begun_ns = settings.clock.now_ns();
+        let clock = &self.context.settings().clock;
+        let begun_ns = clock.now_ns();
         let outcome = stack::run(self.stack_bytes, || step(&mut running.execution));
-        self.running_ns += settings.clock.now_ns().saturating_sub(begun_ns);
+        self.running_ns += clock.now_ns().saturating_sub(begun_ns);
+        self.outcome = match (&outcome, self.outcome) {
+            (Ok(_), Outcome::Planned | Outcome::Ran) => Outcome::Ran,
+            (Ok(_), before) => before,
+            (Err(_), _) if nonblocking::check_nothing_refused().is_err() => Outcome::Refused,
+            (Err(_), _) => Outcome::Failed,
+        };
         outcome
     }
 
@@ -356,18 +410,35 @@ pub(crate) fn prepare(
     }
     let started_ns = runtime.executor_clock().now_ns();
     let cancel = options.cancel.child();
-    let listed = Listed::new(runtime, text, false, &cancel);
+    let mut listed = Listed::new(runtime, text, false, &cancel);
     let text = Text {
         text,
         tokens: token::tokens(text),
     };
+    listed.has_shape(text.text, &text.tokens);
     let asked = Asked {
         services: runtime.services(),
         started_ns,
         cancel,
         waited_ns: Arc::default(),
     };
-    let snapshot = snapshot.counted();
+    match prepare_text(runtime, snapshot.counted(), plans, &text, asked, options) {
+        Ok(query) => Ok(query.listed(listed)),
+        Err(error) => {
+            listed.fails(&error);
+            Err(error)
+        }
+    }
+}
+
+fn prepare_text(
+    runtime: &Runtime,
+    snapshot: Snapshot,
+    plans: Option<&Plans>,
+    text: &Text<'_>,
+    asked: Asked,
+    options: &QueryOptions,
+) -> Result<Query> {
     let plans = plans.filter(|_| options.plans && !snapshot.is_recorded());
     let plans = plans.and_then(|plans| {
         let shape = shape::shape(text.text, &text.tokens, options)?;
@@ -383,19 +454,18 @@ pub(crate) fn prepare(
     {
         let mut query = start(runtime, &snapshot, plan, None, asked, options)?;
         query.is_reused = true;
-        return Ok(query.listed(listed));
+        return Ok(query);
     }
-    let levels = stoa_planner::check_nesting(text.text)? + stack::chained(&text)?;
+    let levels = stoa_planner::check_nesting(text.text)? + stack::chained(text)?;
     let prepare = || {
         let mut parsed = parse(text.text, &text.tokens, options.base.as_deref())?;
         bindings::bind(&mut parsed, &options.bindings)?;
         let size = stoa_planner::query_size(&parsed)?;
         let asked = (plans, asked);
-        let plan = || plan(runtime, statistics, (&text, &parsed, size), asked, options);
+        let plan = || plan(runtime, statistics, (text, &parsed, size), asked, options);
         stack::run(stoa_planner::stack_bytes(size.elements), plan)
     };
-    let query = stack::run(stoa_planner::stack_bytes(levels), prepare)?;
-    Ok(query.listed(listed))
+    stack::run(stoa_planner::stack_bytes(levels), prepare)
 }
 
 /// Plans a query that was parsed already, with `services` to ask endpoints with, for a request whose queries have
@@ -553,6 +623,8 @@ fn start(
         is_reused: false,
         planning_reads,
         running_ns: 0,
+        rows: 0,
+        outcome: Outcome::Planned,
         listed: None,
     })
 }

@@ -8,10 +8,13 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use stoa_executor::QueryContext;
-use stoa_storage::ReadCounts;
+use stoa_storage::{ReadCounts, nonblocking};
 
-use crate::query::CancelHandle;
+use crate::error::Error;
+use crate::query::shape_text;
+use crate::query::{CancelHandle, Token};
 use crate::runtime::Runtime;
+use crate::shapes::Ended;
 
 /// So many bytes of a text are kept at most.
 const TEXT_BYTES_MAX: usize = 2_000;
@@ -83,6 +86,10 @@ pub(crate) struct Listed {
     runtime: Runtime,
     id: u64,
     entry: Arc<Entry>,
+    /// The key of the shape, once that is known.
+    shape: Option<u64>,
+    /// What it took; `None` as long as it is not known, and for what is not to be summed.
+    ended: Option<Ended>,
 }
 
 impl Listed {
@@ -110,6 +117,39 @@ impl Listed {
             runtime: runtime.clone(),
             id,
             entry,
+            shape: None,
+            ended: None,
+        }
+    }
+
+    /// Its text has these tokens.
+    pub(crate) fn has_shape(&mut self, text: &str, tokens: &[Token]) {
+        let hasher = self.runtime.shapes().hasher();
+        self.shape = Some(shape_text::key(text, tokens, hasher));
+    }
+
+    /// It has ended, but for what is left to be dropped. What a thread refused that must not block is done once more, and
+    /// counts then.
+    pub(crate) fn ends(&mut self, ended: Ended) {
+        if nonblocking::check_nothing_refused().is_ok() {
+            self.ended = Some(ended);
+        }
+    }
+
+    /// It ended before there was anything to count. What was wrong with it as it was asked is no run.
+    pub(crate) fn fails(&mut self, error: &Error) {
+        let is_wrong = matches!(
+            error,
+            Error::Syntax(_)
+                | Error::Unsupported(_)
+                | Error::LimitExceeded { .. }
+                | Error::InvalidOption { .. }
+        );
+        if !is_wrong {
+            self.ends(Ended {
+                is_error: true,
+                ..Ended::default()
+            });
         }
     }
 
@@ -133,6 +173,16 @@ impl Drop for Listed {
     fn drop(&mut self) {
         let mut list = self.runtime.running_queries().lock();
         list.entries.remove(&self.id);
+        drop(list);
+        if let (Some(key), Some(ended)) = (self.shape, &self.ended) {
+            let now = self.runtime.clock().monotonic();
+            let time = now.saturating_sub(self.entry.begun);
+            let Entry {
+                text, is_update, ..
+            } = &*self.entry;
+            let shapes = self.runtime.shapes();
+            shapes.add((key, *is_update), text, time, ended);
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::federation::{Federation, Fetch};
 use crate::limits::MEMORY_WAIT;
 use crate::options::{IoCalls, RuntimeOptions};
 use crate::running::RunningQueries;
+use crate::shapes::Shapes;
 
 /// A source of time. Passed in so that a run can be replayed.
 pub trait Clock: fmt::Debug + Send + Sync {
@@ -97,6 +98,7 @@ struct Shared {
     services: Option<Arc<dyn ServiceClient>>,
     load: Option<Arc<dyn Fetch>>,
     running: RunningQueries,
+    shapes: Shapes,
 }
 
 impl Runtime {
@@ -139,6 +141,7 @@ impl Runtime {
                     .map(|fetch| Arc::new(Federation { fetch }) as Arc<dyn ServiceClient>),
                 load: options.load,
                 running: RunningQueries::default(),
+                shapes: Shapes::default(),
             }),
         })
     }
@@ -209,6 +212,10 @@ impl Runtime {
 
     pub(crate) fn running_queries(&self) -> &RunningQueries {
         &self.shared.running
+    }
+
+    pub(crate) fn shapes(&self) -> &Shapes {
+        &self.shared.shapes
     }
 
     pub(crate) fn memory(&self) -> &MemoryBudget {

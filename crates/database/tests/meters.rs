@@ -1,11 +1,11 @@
-//! What queries count: look-ups, rows, and what comes from disk.
+//! What queries count: look-ups, rows, what comes from disk; and their sums by shape.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fmt::Write;
 
 use stoa_database::{
     Access, Database, ForcedJoin, Input, LoadOptions, OpenOptions, Query, QueryOptions, ReadCounts,
-    Runtime, RuntimeOptions, Step,
+    Runtime, RuntimeOptions, Step, UpdateOptions,
 };
 use tempfile::TempDir;
 
@@ -155,4 +155,60 @@ fn only_the_first_query_reads_from_disk() {
     let (disk, bytes) = decoded();
     assert!(disk > 0 && bytes >= 4096, "{disk} {bytes}");
     assert_eq!(decoded(), (0, 0));
+}
+
+#[test]
+fn runs_of_a_template_are_one_shape() {
+    let (_folder, database) = filled();
+    let runtime = database.runtime();
+    let ask = |text: &str| {
+        let (rows, query) = run(&database, text, QueryOptions::default());
+        drop(query);
+        rows
+    };
+    for number in 0..7 {
+        let text = format!("SELECT * {{ <http://a/subject/{number}> <http://a/name> ?name }}");
+        assert_eq!(ask(&text), 1);
+    }
+    ask("SELECT * { <http://a/subject/1> <http://a/knows> ?name }");
+    // None of these was run.
+    drop(database.prepare("ASK { ?s ?p 1 }", &QueryOptions::default()));
+    assert!(
+        database
+            .prepare("ASK { ?s ?p ", &QueryOptions::default())
+            .is_err()
+    );
+    let mut cancelled = database
+        .prepare("SELECT * { ?a ?b ?c }", &QueryOptions::default())
+        .unwrap();
+    let id = runtime.queries()[0].id;
+    assert!(runtime.end_query(id));
+    assert!(cancelled.next().is_err());
+    drop(cancelled);
+    let insert = |number: u64| {
+        let text = format!("INSERT DATA {{ <http://a/new> <http://a/age> {number} }}");
+        database.update(&text, &UpdateOptions::default()).unwrap();
+    };
+    (0..3).for_each(insert);
+
+    let told = runtime.query_shapes();
+    let of = |shape: &str| {
+        let found = told.shapes.iter().find(|found| found.shape == shape);
+        found.unwrap_or_else(|| unreachable!("{shape} of {told:?}"))
+    };
+    assert_eq!((told.shapes.len(), told.dropped), (4, 0), "{told:?}");
+    let names = of("SELECT * { _ <http://a/name> ?name }");
+    assert_eq!((names.count, names.errors, names.rows), (7, 0, 7));
+    assert_eq!((names.reads.rnd, names.reads.seq), (7, 7));
+    assert!(names.example.contains("<http://a/subject/"), "{names:?}");
+    assert!(names.time >= names.planning + names.running && names.time >= names.time_max);
+    assert!(!names.planning.is_zero() && names.threads == 1 && !names.is_update);
+    assert_eq!(of("SELECT * { _ <http://a/knows> ?name }").count, 1);
+    let ended = of("SELECT * { ?a ?b ?c }");
+    assert_eq!((ended.count, ended.errors), (1, 1));
+    let updates = of("INSERT DATA { _ }");
+    assert_eq!(
+        (updates.count, updates.errors, updates.is_update),
+        (3, 0, true)
+    );
 }

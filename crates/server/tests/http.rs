@@ -380,3 +380,79 @@ fn a_running_update_is_ended() {
     let ask = server.ask(QUERY, "ASK { ?s <http://a/q> ?o }");
     assert!(ask.contains("\"boolean\":false"), "{ask}");
 }
+
+#[test]
+fn status_tells_of_shapes_and_sort_orders() {
+    const SECRET: &str = "0123456789abcdef";
+    let (server, folder) = serve(300);
+    drop(server);
+    std::fs::write(folder.path().join("token"), SECRET).unwrap();
+    let server = Server::start(folder.path(), &["--token", "token"]);
+    for number in 0..3 {
+        let select = format!("SELECT ?o {{ <http://a/s{number}> <http://a/p> ?o }}");
+        let answer = server.ask(QUERY, &select);
+        assert!(answer.contains("a value of some length"), "{answer}");
+    }
+    let told = |head: &str| -> serde_json::Value {
+        let status = server.ask(head, "");
+        let (_, body) = status.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
+    };
+    let token = format!("GET /status HTTP/1.1\r\nAuthorization: Bearer {SECRET}");
+    // A run counts once the server has done with it, which may be after the answer has come.
+    let status = loop {
+        let status = told(&token);
+        if status["shapes"][0]["count"] == 3 {
+            break status;
+        }
+        std::thread::yield_now();
+    };
+    let shapes = status["shapes"].as_array().unwrap();
+    assert_eq!(shapes.len(), 1, "{status}");
+    let shape = &shapes[0];
+    assert_eq!(shape["shape"], "SELECT ?o { _ <http://a/p> ?o }");
+    assert!(shape["example"].as_str().unwrap().contains("<http://a/s"));
+    assert_eq!(
+        (&shape["kind"], &shape["errors"]),
+        (&"query".into(), &0.into())
+    );
+    assert_eq!(
+        (&shape["rows"], &shape["reads"]["rnd"]),
+        (&3.into(), &3.into())
+    );
+    assert_eq!(shape["reads"]["seq"], 3);
+    assert!(shape["seconds"].as_f64() >= shape["secondsMax"].as_f64());
+    assert_eq!(status["shapesDropped"]["shapes"], 0);
+
+    // Only the first found nothing in memory.
+    let orders = status["databases"][0]["permutations"].as_array().unwrap();
+    let sum = |what: &str| -> u64 {
+        let counts = orders.iter().map(|order| order[what].as_u64().unwrap());
+        counts.sum()
+    };
+    let names: Vec<_> = orders
+        .iter()
+        .map(|order| order["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        names,
+        [
+            "PSOG",
+            "POSG",
+            "SPOG",
+            "OPSG",
+            "GS",
+            "graphs",
+            "dictionary",
+            "other"
+        ]
+    );
+    assert!(sum("touches") >= 3 && sum("residentBytes") > 0, "{status}");
+    let of_queries = shape["reads"]["disk"].as_u64().unwrap();
+    assert!(of_queries > 0 && sum("disk") >= of_queries, "{status}");
+    assert!(sum("bytes") >= 4096, "{status}");
+
+    let stranger = told("GET /status HTTP/1.1");
+    assert!(stranger["shapes"][0]["shape"].is_null() && stranger["shapes"][0]["example"].is_null());
+    assert_eq!(stranger["shapes"][0]["count"], 3);
+}

@@ -5,7 +5,7 @@
 
 /// A token by its bytes in the text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct Token {
+pub(crate) struct Token {
     pub(super) start: usize,
     pub(super) end: usize,
 }

@@ -111,7 +111,8 @@ pub(crate) enum TransferKind {
     Move,
 }
 
-/// Parses an update request and does something with its operations, on a stack that they fit.
+/// Parses an update request and does something with its operations, on a stack that they fit; before, `told` gets its
+/// text and tokens.
 ///
 /// # Errors
 /// `Syntax`, `LimitExceeded`, `InvalidOption` for the base, `Unsupported` for a value from outside that is a
@@ -120,6 +121,7 @@ pub(crate) fn with_request<T: Send>(
     text: &str,
     base: Option<&str>,
     values: &[(Variable, Term)],
+    told: impl FnOnce(&str, &[Token]),
     work: impl FnOnce(&[Operation]) -> Result<T> + Send,
 ) -> Result<T> {
     // Editors put a byte order mark before the text.
@@ -132,6 +134,7 @@ pub(crate) fn with_request<T: Send>(
     }
     let nesting = stoa_planner::check_nesting(text)?;
     let tokens = token::tokens(text);
+    told(text, &tokens);
     let outline = Outline::of(Words {
         text,
         tokens: &tokens,

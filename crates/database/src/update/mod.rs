@@ -33,6 +33,7 @@ use crate::load::{Input, load_into};
 use crate::options::{DocumentOptions, UpdateOptions};
 use crate::query::{Operation, with_request};
 use crate::running::Listed;
+use crate::shapes::Ended;
 use crate::transaction::{CommitSummary, Transaction};
 use kept::Kept;
 use load_alone::LoadAlone;
@@ -147,11 +148,12 @@ impl Database {
         }
         let runtime = self.runtime();
         let started = runtime.clock().monotonic();
-        let _listed = Listed::new(runtime, text, true, &options.cancel);
-        with_request(
+        let mut listed = Listed::new(runtime, text, true, &options.cancel);
+        let submitted = with_request(
             text,
             options.base.as_deref(),
             &options.bindings,
+            |text, tokens| listed.has_shape(text, tokens),
             |operations| {
                 check_dataset(operations, options)?;
                 let targets = Targets::of(options);
@@ -196,7 +198,12 @@ impl Database {
                 });
                 submitted.map(|submitted| SubmittedUpdate(Outcome::Submitted(submitted)))
             },
-        )
+        );
+        match &submitted {
+            Ok(_) => listed.ends(Ended::default()),
+            Err(error) => listed.fails(error),
+        }
+        submitted
     }
 }
 
@@ -215,6 +222,7 @@ impl Transaction {
             text,
             options.base.as_deref(),
             &options.bindings,
+            |_, _| (),
             |operations| {
                 check_dataset(operations, options)?;
                 let targets = Targets::of(options);

@@ -1,9 +1,12 @@
 //! `/status`: for each database its last commit, what is not in a checkpoint, the log, and what is kept for
-//! readers of earlier commits; and the queries and updates that are running or wait for memory, which `DELETE` ends.
+//! readers of earlier commits; the queries and updates that are running or wait for memory, which `DELETE` ends; and what
+//! those took that have ended, by their shape.
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
-use stoa_database::{Database, ReadCounts, RunningQuery, Runtime, StructureCounts};
+use stoa_database::{
+    Database, QueryShape, QueryShapes, ReadCounts, RunningQuery, Runtime, StructureCounts,
+};
 
 use super::databases::Databases;
 use super::problem::Problem;
@@ -24,14 +27,56 @@ pub(super) fn status(databases: &Databases, may_write: bool) -> String {
     let running = databases.runtime().map(Runtime::queries);
     let running = running.unwrap_or_default().into_iter();
     let running: Vec<Value> = running.map(|query| of_query(query, may_write)).collect();
+    let shapes = databases.runtime().map(Runtime::query_shapes);
+    let shapes = of_shapes(shapes.unwrap_or_default(), may_write);
     format!(
         "{}\n",
         json!({
             "databases": all,
             "queries": running,
             "waiting": waiting,
+            "shapes": shapes.shapes,
+            "shapesDropped": shapes.dropped,
         })
     )
+}
+
+/// What ended, by its shape.
+struct Shapes {
+    shapes: Vec<Value>,
+    dropped: Value,
+}
+
+fn of_shapes(told: QueryShapes, may_write: bool) -> Shapes {
+    let shapes = told.shapes.into_iter();
+    Shapes {
+        shapes: shapes.map(|shape| of_shape(shape, may_write)).collect(),
+        dropped: json!({
+            "shapes": told.dropped,
+            "count": told.dropped_count,
+            "seconds": told.dropped_time.as_secs_f64(),
+        }),
+    }
+}
+
+fn of_shape(shape: QueryShape, may_write: bool) -> Value {
+    json!({
+        "kind": kind(shape.is_update),
+        "shape": may_write.then_some(shape.shape),
+        "example": may_write.then_some(shape.example),
+        "count": shape.count,
+        "errors": shape.errors,
+        "rows": shape.rows,
+        "seconds": shape.time.as_secs_f64(),
+        "secondsMax": shape.time_max.as_secs_f64(),
+        "planningSeconds": shape.planning.as_secs_f64(),
+        "runningSeconds": shape.running.as_secs_f64(),
+        "waitedSeconds": shape.waited.as_secs_f64(),
+        "reads": of_reads(&shape.reads),
+        "spilledBytes": shape.spilled_bytes,
+        "memoryPeakBytes": shape.memory_peak_bytes,
+        "threads": shape.threads,
+    })
 }
 
 const fn kind(is_update: bool) -> &'static str {

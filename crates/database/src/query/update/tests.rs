@@ -4,9 +4,13 @@ use super::*;
 use crate::query::token::tokens;
 
 fn with(text: &str, base: Option<&str>) -> Result<Vec<String>> {
-    with_request(text, base, &[], |operations| {
-        Ok(operations.iter().map(|it| format!("{it:?}")).collect())
-    })
+    with_request(
+        text,
+        base,
+        &[],
+        |_, _| (),
+        |operations| Ok(operations.iter().map(|it| format!("{it:?}")).collect()),
+    )
 }
 
 fn of(text: &str) -> Vec<String> {
