@@ -3,6 +3,9 @@
 # Schedules of the committer's threads, with other locks than the rest has.
 SHUTTLE := cargo test --package stoa-quadstore --features shuttle --test shuttle --quiet
 
+# Locks that count themselves, which only a build with the feature has.
+LOCKS := cargo test --package stoa-storage --features lock-meters --lib --quiet
+
 DEMO_DB ?= demo/db
 BIND ?= 127.0.0.1:7878
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
@@ -26,6 +29,7 @@ demo: build ## Load the bundled example, serve it, and print queries to try
 test: ## Run all tests
 	cargo test --workspace --quiet
 	$(SHUTTLE)
+	$(LOCKS) sync
 
 clients: ## A session of each client of others with a server of ours
 	testsuite/clients/run
@@ -56,6 +60,8 @@ lint: ## Clippy and formatting, as CI checks them
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- -D warnings
 	cargo clippy --package stoa-quadstore --features shuttle --test shuttle --quiet -- -D warnings
+	cargo clippy --package stoa-server --features lock-meters --quiet -- -D warnings
+	cargo clippy --package stoa-storage --features lock-meters --tests --quiet -- -D warnings
 
 doc: ## Build the documentation of all crates
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet

@@ -27,6 +27,12 @@ const LAYERS: [(&str, &[&str]); 7] = [
 /// Files that may contain `unsafe`, each for a reason that stands in its header.
 const UNSAFE_FILES: [&str; 2] = ["crates/storage/src/disk/uring.rs", "fuzz/src/allocator.rs"];
 
+/// Files that take locks of the standard library: a disk for tests, and a type that callers make.
+const STANDARD_LOCK_FILES: [&str; 2] = [
+    "crates/storage/src/disk/simulated.rs",
+    "crates/database/src/load/mod.rs",
+];
+
 /// Other names of our concepts; no type is called so.
 const BANNED_TYPE_NAMES: [&str; 11] = [
     "Vocab",
@@ -182,6 +188,25 @@ fn unsafe_code_stays_where_it_is_listed() {
         let text = fs::read_to_string(root().join("crates").join(file)).unwrap();
         if !text.contains("#![forbid(unsafe_code)]") {
             complaints.push(format!("crates/{file}: forbid(unsafe_code) is missing"));
+        }
+    }
+    report(&complaints);
+}
+
+#[test]
+fn locks_are_those_that_can_be_counted() {
+    let taken =
+        r"(?m)^use std::sync::(?:\{[^}]*\b(?:Mutex|RwLock|Condvar)\b|(?:Mutex|RwLock|Condvar);)";
+    let taken = Regex::new(taken).unwrap();
+    let product = Regex::new("^crates/(storage|quadstore|executor|database|server)/src/").unwrap();
+    let mut complaints = Vec::new();
+    for (path, text) in files(&["rs"]) {
+        let is_test = path.ends_with("tests.rs") || path.contains("/tests/");
+        let listed = STANDARD_LOCK_FILES.contains(&path.as_str());
+        if product.is_match(&path) && !is_test && !listed && taken.is_match(&text) {
+            complaints.push(format!(
+                "{path}: take locks from stoa_storage::sync, which counts them"
+            ));
         }
     }
     report(&complaints);

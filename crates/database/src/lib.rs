@@ -111,6 +111,6 @@ pub use stoa_executor::pool::{
 };
 pub use stoa_executor::{Batch, Step};
 pub use stoa_storage::nonblocking;
-pub use stoa_storage::{ReadCounts, StructureCounts};
+pub use stoa_storage::{ReadCounts, StructureCounts, sync};
 pub use transaction::{ChangeCounts, CommitSummary, Transaction, TransactionOptions};
 pub use update::{SubmittedUpdate, UpdateSummary};

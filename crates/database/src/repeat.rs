@@ -8,11 +8,12 @@
 //! # Concurrency
 //! Locks, in this order: the turn of those who repeat, `alone`, those of the store.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use stoa_quadstore::{CommitOptions, Submitted};
 use stoa_storage::nonblocking;
+use stoa_storage::sync::{Condvar, Mutex, RwLock};
 
 use crate::database::Database;
 use crate::error::{Error, Result};

@@ -4,10 +4,11 @@
 //! One lock around the list, taken when a query begins and ends, and for as long as the list is copied.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use stoa_executor::QueryContext;
+use stoa_storage::sync::Mutex;
 use stoa_storage::{ReadCounts, nonblocking};
 
 use crate::error::Error;

@@ -7,12 +7,13 @@
 //! At most [`SHAPES_MAX`] shapes are kept, each with 4 KB of text; the one that was not seen for longest goes, and what
 //! went is summed.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
 use stoa_storage::ReadCounts;
+use stoa_storage::sync::Mutex;
 
 use crate::limits::SHAPES_MAX;
 use crate::query::shape_text;

@@ -27,9 +27,10 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::Waker;
 
+use stoa_storage::sync::Mutex;
 use stoa_storage::{MemoryBudget, Reservation, nonblocking};
 
 /// Further queries do not wait, but fail.

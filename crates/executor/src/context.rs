@@ -13,12 +13,13 @@
 
 use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 
 use oxrdf::Term;
 use oxsdatatypes::DateTime;
 use stoa_quadstore::{Snapshot, TermTexts};
+use stoa_storage::sync::Mutex;
 use stoa_storage::{MemoryBudget, nonblocking};
 use stoa_terms::{Kind, TermId};
 

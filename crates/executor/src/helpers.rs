@@ -13,8 +13,10 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
+
+use stoa_storage::sync::{Condvar, Mutex};
 
 /// Further offers are turned down.
 const OFFERS_PER_THREAD: usize = 4;

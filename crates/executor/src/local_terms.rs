@@ -14,13 +14,14 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{PoisonError, RwLockReadGuard};
 
 use hashbrown::{HashMap, HashTable};
 use oxrdf::{BlankNode, NamedNode, NamedOrBlankNode, Term, Triple};
 use rapidhash::fast::RandomState;
 use rapidhash::v3::rapidhash_v3;
 use stoa_quadstore::{Snapshot, TermTexts};
+use stoa_storage::sync::RwLock;
 use stoa_terms::{Kind, TermId, inline, key};
 
 use crate::context::{Computed, QueryContext};

@@ -6,8 +6,9 @@
 //! # Limits
 //! Reservations grow in steps of 64 KB, so that counting costs nothing per batch.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
+use stoa_storage::sync::Mutex;
 use stoa_storage::{MemoryBudget, Reservation};
 
 use crate::admission::{Admission, Admitted};

@@ -19,11 +19,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use oxrdf::Term;
+use stoa_storage::sync::{Condvar, Mutex};
 
 /// How much of one answer may wait to be read, as counted by its writer.
 pub const BUFFER_BYTES: usize = 256 << 10;

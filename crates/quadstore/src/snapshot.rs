@@ -17,9 +17,10 @@ mod held;
 mod ways;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use oxrdf::NamedNode;
+use stoa_storage::sync::Mutex;
 use stoa_storage::{ReadCounts, ReadMeters, Root, Store, TempSpace, nonblocking};
 use stoa_terms::{GraphSet, Permutation, TermId};
 

@@ -9,9 +9,10 @@ pub(crate) use shuttle::sync::{
     atomic::{AtomicU64, Ordering},
 };
 #[cfg(not(feature = "shuttle"))]
-pub(crate) use std::sync::{
+pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use stoa_storage::sync::{
     Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
-    atomic::{AtomicU64, Ordering},
 };
 
 use std::sync::PoisonError;

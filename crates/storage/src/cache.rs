@@ -28,11 +28,12 @@ use crate::free_space::PageRange;
 use crate::limits::{CACHE_ENTRY_OVERHEAD_BYTES, CACHE_SHARDS};
 use crate::memory::{MemoryBudget, Reclaim};
 use crate::meters::Structure;
+use crate::sync::Mutex;
 use shard::Shard;
 use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 /// Parts of extents in memory.
 pub struct Cache {

@@ -31,10 +31,11 @@ use crate::limits::EXTENT_BYTES_MAX;
 use crate::log::LogMark;
 use crate::root_slot::{RootRecord, slot_of, slot_offset};
 use crate::store::{Deferred, Inner, Root, Store, Writer};
+use crate::sync::Mutex;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// A checkpoint that is being written. Dropping it aborts it.
 pub struct Checkpoint<'a> {

@@ -37,6 +37,7 @@ mod recovery;
 mod root_slot;
 mod scratch;
 mod store;
+pub mod sync;
 mod temporary;
 
 pub use background::step_back;

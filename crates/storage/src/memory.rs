@@ -14,9 +14,10 @@
 //! One atomic counter. The list of caches is locked while they are asked; they take their own locks
 //! below it and never ask the budget for more than a counter operation.
 
+use crate::sync::Mutex;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 /// A limit on memory, shared by cloning.
 #[derive(Clone)]

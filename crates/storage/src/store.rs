@@ -26,11 +26,12 @@ use crate::history::Retained;
 use crate::log::{LogMark, LogRecovery};
 use crate::meters::{ReadCounts, ReadMeters, Structure, StructureCounts, StructureMeters};
 use crate::recovery;
+use crate::sync::{Mutex, RwLock};
 use crate::temporary::TempSpace;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// What tells one database from another; every file carries it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

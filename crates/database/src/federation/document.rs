@@ -12,10 +12,11 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{self, Read};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use stoa_storage::sync::{Condvar, Mutex};
 use stoa_storage::{MemoryBudget, Reservation};
 
 use super::{Fetch, FetchMethod, FetchRequest, Outcome, Response};

@@ -19,7 +19,9 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use stoa_storage::sync::{Condvar, Mutex};
 
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;

@@ -8,12 +8,13 @@
 //! transaction holds; all reserved from the budget. What does not fit is refused with a message that names what
 //! takes documents of any length.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use hashbrown::{Equivalent, HashMap};
 use oxrdf::GraphName;
 use rapidhash::fast::RandomState;
 use stoa_quadstore::{ChangeCounts, Transaction};
+use stoa_storage::sync::Mutex;
 use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::{Kind, TermId};
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use oxiri::Iri;
 use oxrdf::{GraphName, NamedNode};
@@ -11,6 +11,7 @@ use stoa_quadstore::{
     QuadStore, Snapshot,
 };
 use stoa_storage::Reservation;
+use stoa_storage::sync::Mutex;
 use stoa_terms::{GraphSet, Kind, TermId};
 
 use crate::error::{Error, Result};

@@ -13,12 +13,13 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use stoa_executor::helpers::{Helpers, Pieces};
 use stoa_executor::memory::Memory;
 use stoa_executor::{Batch, QueryContext};
+use stoa_storage::sync::Mutex;
 
 use super::answer::triples;
 use super::graph::GraphWriter;

@@ -7,10 +7,11 @@
 //! JSON-LD is held until it is complete, so that lists are `@list` and a node is one object; what takes
 //! more than [`JSONLD_FOLDED_BYTES_MAX`] goes out as it comes, lists as nodes with `rdf:first`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term, Triple};
 use oxrdfio::{JsonLdProfileSet, RdfFormat, RdfSerializer, WriterQuadSerializer};
+use stoa_storage::sync::Mutex;
 
 use super::jsonld::{FromRdfOptions, from_rdf};
 use super::rdf_xml;

@@ -11,7 +11,7 @@
 //! Everything is reserved from the memory budget; an answer that finds no room fails.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use stoa_executor::service::{
     AnswerReader, AnswerWriter, ServiceClient, ServiceRequest, Solutions, answer,
 };
 use stoa_storage::Reservation;
+use stoa_storage::sync::Mutex;
 
 use crate::error::{Error, Result};
 use crate::federation::{Document, GoOn, weight};

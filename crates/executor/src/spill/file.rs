@@ -4,8 +4,9 @@
 //! the differences from the smallest one in that width. A block has a checksum, kept with its place in memory: what
 //! came back wrong would be a wrong answer.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
+use stoa_storage::sync::RwLock;
 use stoa_storage::{TempFile, TempSpace, crc32c};
 use stoa_terms::TermId;
 

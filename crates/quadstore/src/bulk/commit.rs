@@ -5,9 +5,10 @@
 )]
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use stoa_storage::Checkpoint;
+use stoa_storage::sync::Mutex;
 use stoa_terms::{Permutation, TermId};
 
 use super::graph_first::GraphFirst;
@@ -291,7 +292,7 @@ impl Trees<'_> {
         runs: &[Mutex<Vec<Run<P::Key>>>; TREES],
         before: &[Merged],
     ) -> Result<Vec<Merged>> {
-        let outcomes = [const { Mutex::new(None) }; TREES];
+        let outcomes: [_; TREES] = std::array::from_fn(|_| Mutex::new(None));
         let next_job = AtomicUsize::new(0);
         let work = || {
             loop {

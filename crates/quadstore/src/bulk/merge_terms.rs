@@ -11,11 +11,12 @@
 )]
 
 use std::sync::Arc;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::thread::Scope;
 
 use stoa_storage::Checkpoint;
+use stoa_storage::sync::Mutex;
 use stoa_terms::{Kind, TermId};
 
 use super::Shared;

@@ -40,9 +40,10 @@ mod vocabulary;
 mod writer;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use stoa_storage::TempSpace;
+use stoa_storage::sync::Mutex;
 use stoa_terms::GraphSet;
 
 use crate::quad_store::Commit;

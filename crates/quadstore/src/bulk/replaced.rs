@@ -13,8 +13,9 @@
 //! Sort buffers of `REPLACED_SHARE` percent of the memory each (`limits.rs`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
+use stoa_storage::sync::Mutex;
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::packing::{Orders, Packing as _, Whole, Wide};

@@ -8,8 +8,9 @@
 //! # Concurrency
 //! Appending takes the file's lock for the length of one write, reading takes it shared.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError};
 
+use stoa_storage::sync::RwLock;
 use stoa_storage::{TempFile, TempSpace, crc32c};
 
 use crate::{Error, Result};

@@ -9,10 +9,11 @@
 //! evicts by the clock: a block that was used since the hand last passed stays.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
+use stoa_storage::sync::Mutex;
 use stoa_storage::{MemoryBudget, PartRef, Reclaim, Reservation};
 
 use super::block::Block;

@@ -13,8 +13,9 @@
 //! docs/format.md#dictionary
 
 use std::cmp::Ordering;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, OnceLock, PoisonError, Weak};
 
+use stoa_storage::sync::RwLock;
 use stoa_storage::{MemoryBudget, Part, PartRef, Reclaim, Reservation, Store};
 use stoa_terms::{Kind, TermId};
 

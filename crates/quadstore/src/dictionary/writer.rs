@@ -11,9 +11,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{Builder, Scope};
 
+use stoa_storage::sync::Mutex;
 use stoa_storage::{Checkpoint, PartRef};
 use stoa_terms::{Kind, TermId};
 

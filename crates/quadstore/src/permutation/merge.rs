@@ -16,8 +16,9 @@
 //! bytes for each leaf written or kept.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
+use stoa_storage::sync::Mutex;
 use stoa_storage::{Checkpoint, PartRef, Store};
 
 use super::build::{Item, build};

@@ -10,11 +10,12 @@
 //! Readers share nodes without locks; two that read the same node at the same time both decode it
 //! and keep one. The counts that are kept have a lock, which is held for a look-up.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
 use stoa_storage::Store;
+use stoa_storage::sync::Mutex;
 
 use super::count::Distinct;
 use super::format::{HEIGHT_MAX, TREE_ROOT_BYTES, TREE_TOP};

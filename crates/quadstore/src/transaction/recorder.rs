@@ -4,8 +4,9 @@
 //! Under a lock of its own, held while a batch of reads is taken down. What is read after the transaction has
 //! ended is not taken down.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
+use stoa_storage::sync::Mutex;
 use stoa_terms::{GraphSet, IdRange, Kind, Permutation, TermId};
 
 use super::reads::ReadSet;

@@ -1,10 +1,11 @@
 //! The progress of a load: a bar on a terminal, now and then a plain line elsewhere.
 
 use std::io::IsTerminal as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use stoa_database::sync::Mutex;
 use stoa_database::{Clock, Progress};
 
 use super::output::say;

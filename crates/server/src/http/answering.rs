@@ -1,7 +1,7 @@
 //! Answers made in the worker pool, and the body that their bytes come through.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use hyper::body::{Body, Bytes, Frame};
 use hyper::header::HeaderMap;
 use stoa_database::oxrdf::NamedNode;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
+use stoa_database::sync::Mutex;
 use stoa_database::{
     CancelHandle, Database, Dump, Error, GraphFormat, Note, Patch, Query, QueryKind, QueryOptions,
     Step, Task, TaskProgress, TaskStream, nonblocking,

@@ -1,9 +1,11 @@
 //! `/status`: for each database its last commit, what is not in a checkpoint, the log, and what is kept for
 //! readers of earlier commits; the queries and updates that are running or wait for memory, which `DELETE` ends; and what
-//! those took that have ended, by their shape.
+//! those took that have ended, by their shape. In a build with the feature `lock-meters` also the locks, which are `null`
+//! in others.
 
 use hyper::StatusCode;
 use serde_json::{Value, json};
+use stoa_database::sync::{self, LockCounts};
 use stoa_database::{
     Database, QueryShape, QueryShapes, ReadCounts, RunningQuery, Runtime, StructureCounts,
 };
@@ -29,6 +31,8 @@ pub(super) fn status(databases: &Databases, may_write: bool) -> String {
     let running: Vec<Value> = running.map(|query| of_query(query, may_write)).collect();
     let shapes = databases.runtime().map(Runtime::query_shapes);
     let shapes = of_shapes(shapes.unwrap_or_default(), may_write);
+    let locks = sync::lock_counts();
+    let locks = locks.map(|all| all.iter().map(of_lock).collect::<Vec<_>>());
     format!(
         "{}\n",
         json!({
@@ -37,8 +41,20 @@ pub(super) fn status(databases: &Databases, may_write: bool) -> String {
             "waiting": waiting,
             "shapes": shapes.shapes,
             "shapesDropped": shapes.dropped,
+            "locks": locks,
         })
     )
+}
+
+/// The locks of one name and kind.
+fn of_lock(lock: &LockCounts) -> Value {
+    json!({
+        "name": lock.name,
+        "kind": lock.kind,
+        "acquisitions": lock.acquisitions,
+        "contended": lock.contended,
+        "waitedSeconds": lock.waited.as_secs_f64(),
+    })
 }
 
 /// What ended, by its shape.

@@ -1,9 +1,9 @@
 //! The locks of the log, in one place, so that those of shuttle can take theirs (feature `shuttle`).
 
+#[cfg(not(feature = "shuttle"))]
+pub(super) use crate::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(feature = "shuttle")]
 pub(super) use shuttle::sync::{Condvar, Mutex, MutexGuard};
-#[cfg(not(feature = "shuttle"))]
-pub(super) use std::sync::{Condvar, Mutex, MutexGuard};
 
 use std::sync::PoisonError;
 use std::time::Duration;

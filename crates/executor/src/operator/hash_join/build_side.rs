@@ -6,9 +6,10 @@
 //! that it is made once.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
+use stoa_storage::sync::Mutex;
 use stoa_terms::TermId;
 
 use super::super::row_store::RowStore;

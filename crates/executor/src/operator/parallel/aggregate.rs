@@ -10,9 +10,10 @@
 //! As the hash aggregate, and twice [`SCATTERED_ROWS`] rows for each thread, reserved.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, TryLockError};
 
 use stoa_planner::physical::Plan;
+use stoa_storage::sync::Mutex;
 use stoa_terms::TermId;
 
 use super::{Shared, Sink, lock, threads};

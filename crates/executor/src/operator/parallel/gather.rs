@@ -4,10 +4,10 @@
 //! [`QUEUE_BYTES`] wait for the operator above, and a batch of each thread; what waits is reserved.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use stoa_planner::physical::Plan;
+use stoa_storage::sync::Mutex;
 use stoa_terms::TermId;
 
 use super::{Builder, Scope, Shared, Sink, Stage, lock};

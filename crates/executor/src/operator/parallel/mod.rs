@@ -23,13 +23,14 @@ pub(super) mod morsels;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::Waker;
 
 pub(super) use aggregate::build as build_aggregate;
 pub(super) use gather::build as build_gather;
 use stoa_planner::physical::{Operator as PlanOperator, Plan};
 use stoa_storage::nonblocking;
+use stoa_storage::sync::Mutex;
 use stoa_terms::IdRange;
 
 use super::groups::Grouping;

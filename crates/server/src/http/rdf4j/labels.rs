@@ -9,9 +9,10 @@
 //! [`LABEL_BYTES_MAX`] only within their request.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use stoa_database::oxrdf::BlankNode;
+use stoa_database::sync::Mutex;
 
 /// How many labels come after one before it can be forgotten.
 const GENERATION_LABELS: usize = 1 << 16;

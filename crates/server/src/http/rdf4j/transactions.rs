@@ -11,11 +11,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use hyper::header::{HeaderMap, HeaderValue, LOCATION};
 use hyper::{Method, Response, StatusCode};
+use stoa_database::sync::Mutex;
 use stoa_database::{
     CancelHandle, CommitSummary, Query, QueryOptions, Transaction, TransactionOptions,
 };
