@@ -391,14 +391,18 @@ impl<'a, E: FnMut(&str)> Walker<'a, E> {
         for word in ["{", CONSTANT, "}"] {
             (self.emit)(word);
         }
+        // There may be a million of them.
         let mut depth = 1;
         while depth > 0
-            && let Some(word) = self.take()
+            && let Some(token) = self.tokens.get(self.next)
         {
-            match word {
-                "{" => depth += 1,
-                "}" => depth -= 1,
-                _ => {}
+            self.next += 1;
+            if token.end - token.start == 1 {
+                match self.text.as_bytes().get(token.start) {
+                    Some(b'{') => depth += 1,
+                    Some(b'}') => depth -= 1,
+                    _ => {}
+                }
             }
         }
         self.keyword = Keyword::Other;
