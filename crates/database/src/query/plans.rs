@@ -13,7 +13,7 @@
 //! So many bytes are kept, reserved from the budget, and so many plans of one shape; the least recently used shapes go.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 
 use hashbrown::HashMap;
 use oxrdf::Term;
@@ -21,6 +21,7 @@ use rapidhash::fast::RandomState;
 use spargebra::Query;
 use stoa_planner::expression::Constant;
 use stoa_planner::{QueryPlan, Replacement, Statistics as _};
+use stoa_storage::sync::Mutex;
 use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::TermId;
 
