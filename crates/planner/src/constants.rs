@@ -3,7 +3,7 @@
 //! What a constant decided at planning must be known to who replaces it: [`QueryPlan::is_shaped_by`] tells whether a
 //! term's id stands where it is more than an operand (ranges of ids, sets of graphs, predicates of paths).
 
-use oxrdf::{Literal, Term};
+use oxrdf::Term;
 use stoa_terms::{IdRange, TermId};
 
 use crate::expression::{Constant, Expression};
@@ -22,16 +22,10 @@ pub struct Replacement {
 }
 
 impl Constant {
-    /// Whether the term is one that plans may have without that a query names it: what aggregates of nothing are,
-    /// `false`, and markers.
+    /// Whether the term is a marker of the planner.
     #[must_use]
     pub fn is_made_by_planner(&self) -> bool {
         match &self.term {
-            Term::Literal(literal) => {
-                *literal == Literal::from(0)
-                    || *literal == Literal::from(false)
-                    || literal.value().is_empty()
-            }
             Term::NamedNode(iri) => iri.as_str().starts_with("urn:stoa:"),
             _ => false,
         }
@@ -39,7 +33,8 @@ impl Constant {
 }
 
 impl QueryPlan {
-    /// The same plan with other terms in patterns, in VALUES, in templates, in expressions and in DESCRIBE.
+    /// The same plan with other terms in patterns, in VALUES, in templates, and, where they are IRIs, in expressions
+    /// and DESCRIBE. Literals in expressions stay as they are, since the planner computes some.
     ///
     /// The plan is right for the query with those terms if the planner would have looked at none of them: they must
     /// stand for nothing but operands in the text, be different terms where they were different, and shape nothing
@@ -262,7 +257,11 @@ impl With<'_> {
         let mut open = vec![expression];
         while let Some(expression) = open.pop() {
             match expression {
-                Expression::Constant(constant) => self.constant(constant),
+                Expression::Constant(constant) => {
+                    if matches!(constant.term, Term::NamedNode(_)) {
+                        self.constant(constant);
+                    }
+                }
                 Expression::Variable(_) | Expression::Bound(_) => {}
                 Expression::Not(inner) | Expression::Plus(inner) | Expression::Minus(inner) => {
                     open.push(inner);

@@ -8,7 +8,7 @@
 //! Perez, Arenas, Gutierrez: Semantics and complexity of SPARQL (2009), on reordering OPTIONAL;
 //! here with variables that may be unbound.
 
-use super::{ExistsKind, Mark, Node, Op, expression_variables, inline, is_volatile};
+use super::{ExistsKind, Mark, Node, Op, expression_variables, fold, inline, is_volatile};
 use crate::expression::{Aggregate, Expression};
 use crate::physical::{SortKey, Variable};
 use crate::variable_set::VariableSet;
@@ -213,6 +213,10 @@ impl Builder {
         if input.is_empty() {
             return input;
         }
+        let mut expression = expression;
+        if self.optimize {
+            fold::fold(&mut expression);
+        }
         let (mut certain, mut possible) = (input.certain.clone(), input.possible.clone());
         possible.insert(variable);
         let bound = match &expression {
@@ -322,6 +326,9 @@ impl Builder {
         if !self.optimize {
             return filter_of(node, conditions);
         }
+        let Some(conditions) = fold::conditions(conditions) else {
+            return Node::empty();
+        };
         let mut node = node;
         let mut rest = Vec::new();
         for condition in conditions {

@@ -14,6 +14,7 @@ mod build;
 mod dataset;
 mod exists;
 mod expression;
+mod fold;
 mod inline;
 mod narrow;
 mod optional;
