@@ -67,6 +67,19 @@ fn plans_are_told_and_what_came_of_them() {
         json.contains("application/json") && json.contains("\"rows\":3"),
         "{json}"
     );
+    // The plan of the first is taken again, unless that is not wanted.
+    let reused = "planned for an earlier query of this shape";
+    assert!(server.ask(&path("explain=analyze"), "").contains(reused));
+    let fresh = server.ask(&path("explain=analyze&plan=fresh"), "");
+    assert!(
+        fresh.starts_with("HTTP/1.1 200") && !fresh.contains(reused),
+        "{fresh}"
+    );
+    let wrong = server.ask(&path("plan=old"), "");
+    assert!(
+        wrong.starts_with("HTTP/1.1 400") && wrong.contains("reused or fresh"),
+        "{wrong}"
+    );
     let json = server.ask(&path("explain=plan&format=json"), "");
     assert!(
         json.contains("\"estimated_rows\":3.0") && !json.contains("\"rows\""),
@@ -423,6 +436,12 @@ fn status_tells_of_shapes_and_sort_orders() {
     assert_eq!(shape["reads"]["seq"], 3);
     assert!(shape["seconds"].as_f64() >= shape["secondsMax"].as_f64());
     assert_eq!(status["shapesDropped"]["shapes"], 0);
+    let plans = &status["databases"][0]["plans"];
+    assert_eq!(
+        (&plans["reused"], &plans["planned"], &plans["shapes"]),
+        (&2.into(), &1.into(), &1.into()),
+        "{plans}"
+    );
 
     // Only the first found nothing in memory.
     let orders = status["databases"][0]["permutations"].as_array().unwrap();

@@ -195,9 +195,11 @@ impl Asker {
     fn analyze(&self, query: &str) -> Result<Vec<u8>, Failure> {
         let mut body = Vec::new();
         let request = self.agent.post(&self.url);
-        let answer = request
-            .header("Accept", "application/json")
-            .send_form([("query", query), ("explain", "analyze")]);
+        let answer = request.header("Accept", "application/json").send_form([
+            ("query", query),
+            ("explain", "analyze"),
+            ("plan", "fresh"),
+        ]);
         let is_answer = |status: &ureq::http::StatusCode| *status == ureq::http::StatusCode::OK;
         transfer(answer, is_answer, Some(&mut body), &mut Measured::default())?;
         Ok(body)

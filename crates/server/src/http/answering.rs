@@ -412,6 +412,7 @@ pub(super) fn options(
         default_graphs: parameters.default_graphs.clone(),
         named_graphs: parameters.named_graphs.clone(),
         timed: parameters.explain == Some(Explain::Analyze),
+        plans: !parameters.fresh_plan,
         cancel,
         ..QueryOptions::default()
     }

@@ -39,6 +39,8 @@ pub(crate) struct Parameters {
     pub(crate) default_graph_union: Option<bool>,
     /// What is wanted of a query instead of its answer.
     pub(crate) explain: Option<Explain>,
+    /// Whether a query is planned though an earlier one's plan would do.
+    pub(crate) fresh_plan: bool,
     /// The graph that takes what an update adds to the default graph.
     pub(crate) insert_graphs: Vec<String>,
     /// The graphs from which goes what an update removes from the default graph.
@@ -120,6 +122,17 @@ impl Parameters {
                     });
                 }
                 "explain" => self.explain = Explain::of(&value)?,
+                "plan" => {
+                    self.fresh_plan = match value.as_str() {
+                        "fresh" => true,
+                        "reused" => false,
+                        _ => {
+                            return Err(Problem::bad_request(
+                                "the parameter plan is reused or fresh",
+                            ));
+                        }
+                    };
+                }
                 "insert-graph-uri" => self.insert_graphs.push(value),
                 "remove-graph-uri" => self.remove_graphs.push(value),
                 "format" => self.format = Some(value),

@@ -160,6 +160,7 @@ fn of_database(address: &str, database: &Database) -> Value {
     let (log, runtime) = (database.log_info(), database.runtime());
     let structures = database.structures();
     let structures: Vec<Value> = structures.iter().map(of_structure).collect();
+    let plans = database.plan_counts();
     json!({
         "address": address,
         "commit": database.commit(),
@@ -188,6 +189,12 @@ fn of_database(address: &str, database: &Database) -> Value {
             "heldBackBytes": log.held_back_bytes,
         },
         "permutations": structures,
+        "plans": {
+            "reused": plans.reused,
+            "planned": plans.planned,
+            "shapes": plans.shapes,
+            "bytes": plans.bytes,
+        },
         "memory": {
             "bytes": runtime.memory_used_bytes(),
             "limitBytes": runtime.memory_bytes(),
