@@ -110,7 +110,12 @@ impl<'a> SnapshotStatistics<'a> {
         }
     }
 
-    fn count_quads(&self, triple: [Option<TermId>; 3], graphs: &GraphSet) -> Result<u64> {
+    /// As the store says it: who asked must be able to tell its errors.
+    fn count_quads(
+        &self,
+        triple: [Option<TermId>; 3],
+        graphs: &GraphSet,
+    ) -> std::result::Result<u64, stoa_quadstore::Error> {
         let (permutation, prefix) = prefix(triple, None);
         let rows = self.counted.count(permutation, &prefix, &[], graphs)?.rows;
         if rows == 0 && triple == [None; 3] {
