@@ -545,6 +545,9 @@ fn plan(
         stoa_planner::Error::Stopped if !cancel.is_cancelled() => Error::Timeout,
         error => error.into(),
     })?;
+    if let Some((plans, _)) = &plans {
+        plans.count_planned();
+    }
     let notes = if options.notes {
         notes::notes(text.text, &text.tokens, parsed, &statistics, options)?
     } else {

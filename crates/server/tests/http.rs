@@ -372,17 +372,21 @@ fn a_running_update_is_ended() {
         "POST /sparql HTTP/1.1\r\nContent-Type: application/sparql-update",
         slow,
     );
-    let id = loop {
+    // What the thread that read it could not do is begun once more, under another number.
+    let ended = loop {
         let status = server.ask("GET /status HTTP/1.1", "");
         let (_, body) = status.split_once("\r\n\r\n").unwrap();
         let status: serde_json::Value = serde_json::from_str(body).unwrap();
         if status["queries"][0]["kind"] == "update" {
             assert_eq!(status["queries"][0]["text"], slow);
-            break status["queries"][0]["id"].clone();
+            let id = &status["queries"][0]["id"];
+            let ended = server.ask(&format!("DELETE /status/queries/{id} HTTP/1.1"), "");
+            if !ended.starts_with("HTTP/1.1 404") {
+                break ended;
+            }
         }
         std::thread::yield_now();
     };
-    let ended = server.ask(&format!("DELETE /status/queries/{id} HTTP/1.1"), "");
     assert!(ended.starts_with("HTTP/1.1 204"), "{ended}");
     let mut text = String::new();
     answer.read_to_string(&mut text).unwrap();
@@ -436,12 +440,6 @@ fn status_tells_of_shapes_and_sort_orders() {
     assert_eq!(shape["reads"]["seq"], 3);
     assert!(shape["seconds"].as_f64() >= shape["secondsMax"].as_f64());
     assert_eq!(status["shapesDropped"]["shapes"], 0);
-    let plans = &status["databases"][0]["plans"];
-    assert_eq!(
-        (&plans["reused"], &plans["planned"], &plans["shapes"]),
-        (&2.into(), &1.into(), &1.into()),
-        "{plans}"
-    );
 
     // Only the first found nothing in memory.
     let orders = status["databases"][0]["permutations"].as_array().unwrap();

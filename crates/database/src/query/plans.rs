@@ -1,4 +1,5 @@
-//! Plans that are used again: by the shape of the query, for other constants, as long as what they rely on holds.
+//! Plans that are used again: by the shape of the query, for other constants, as long as what they rely on holds. A plan is
+//! kept when its shape is met for the second time, since most texts that somebody writes come once.
 //!
 //! A plan is right for other constants if the planner had looked at none of them but for their ids: those are
 //! parameters ([`super::parameters`], [`QueryPlan::is_shaped_by`]), and all others must be the same. It is good for
@@ -12,6 +13,7 @@
 //! # Limits
 //! So many bytes are kept, reserved from the budget, and so many plans of one shape; the least recently used shapes go.
 
+use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -45,6 +47,8 @@ const OPERATOR_BYTES: usize = 600;
 const COUNT_BYTES: usize = 100;
 /// What a token becomes in a plan, in bytes, at most about: a constant with its text.
 const TOKEN_BYTES: usize = 100;
+/// Of how many shapes it is known that they were met once.
+const MET: usize = 4_096;
 /// A shape whose plans were of no use for so many texts in a row is left alone.
 const MISSES_MAX: u32 = 64;
 
@@ -61,6 +65,8 @@ struct Table {
     reserved: Reservation,
     /// Counts look-ups.
     now: u64,
+    /// Hashes of shapes that were met once, each at its place; the last one stays.
+    met: Vec<u64>,
 }
 
 #[derive(Default)]
@@ -118,6 +124,7 @@ impl Plans {
                 bytes: 0,
                 reserved: memory.nothing(),
                 now: 0,
+                met: vec![0; MET],
             }),
             used: AtomicU64::new(0),
             made: AtomicU64::new(0),
@@ -160,8 +167,12 @@ impl Plans {
                 return Ok(Some(plan));
             }
         }
-        self.made.fetch_add(1, Ordering::Relaxed);
         Ok(None)
+    }
+
+    /// A query that has a shape was planned.
+    pub(super) fn count_planned(&self) {
+        self.made.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Keeps a plan that was made with `statistics`; `parse` parses texts like that of the query.
@@ -173,7 +184,7 @@ impl Plans {
         statistics: &SnapshotStatistics<'_>,
         parse: impl FnOnce(&str) -> Result<Query>,
     ) -> Result<()> {
-        if plan.root.depth() > DEPTH_MAX || self.lock().is_useless(&shape.key) {
+        if plan.root.depth() > DEPTH_MAX || !self.lock().is_worth(&shape.key) {
             return Ok(());
         }
         let (probe, others) = shape.probe(text);
@@ -210,10 +221,20 @@ impl Table {
         }
     }
 
-    /// Whether plans of a shape were of no use so far.
-    fn is_useless(&self, key: &[u8]) -> bool {
-        let known = self.shapes.get(key);
-        known.is_some_and(|kept| kept.misses >= MISSES_MAX)
+    /// Whether a plan of a shape may be of use: the shape was met before, and its plans were not useless.
+    fn is_worth(&mut self, key: &[u8]) -> bool {
+        if let Some(kept) = self.shapes.get(key) {
+            return kept.misses < MISSES_MAX;
+        }
+        let hash = self.shapes.hasher().hash_one(key);
+        let place = usize::try_from(hash % MET as u64).unwrap_or_default();
+        match self.met.get_mut(place) {
+            Some(met) if *met != hash => {
+                *met = hash;
+                false
+            }
+            _ => true,
+        }
     }
 
     fn keep(&mut self, key: Vec<u8>, kind: Kind) {
