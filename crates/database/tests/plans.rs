@@ -340,6 +340,27 @@ fn terms_that_come_from_other_words_too_belong_to_the_plan() {
             "<a>",
         ),
     ]);
+    // Nor may a term take a place that comes from another word in a later text.
+    data.apart([
+        (
+            "SELECT ?x { ?x :next ?y FILTER(?y = :no && ?y = <http://\\u0061/end>) }",
+            "",
+        ),
+        (
+            "SELECT ?x { ?x :next ?y FILTER(?y = :end && ?y = <http://\\u0061/end>) }",
+            "<b>",
+        ),
+    ]);
+    let next = |end: &str| {
+        format!(
+            "BASE <http://a/e> PREFIX x: <> PREFIX a: <http://a/> SELECT ?x {{ ?x a:next {end} }}"
+        )
+    };
+    data.apart([
+        (&next("<end>"), "<b>"),
+        (&next("x:nd"), "<b>"),
+        (&next("x:end"), ""),
+    ]);
     // What is computed at planning is no constant of the text.
     let integer = "<http://www.w3.org/2001/XMLSchema#integer>";
     let five = |size: u32| {
@@ -411,6 +432,7 @@ fn what_is_no_sparql_is_refused_whatever_was_asked_before() {
         "SELECT ?x { ?x :name 'Bob'@toolongforalanguage }",
         "SELECT ?x { ?x :name 'Bob'^^<type> }",
         "DESCRIBE 'absent'",
+        "SELECT ?x \u{c}{ :ann :knows ?x }",
         "DESCRIBE 007",
     ] {
         let text = format!("{PROLOGUE}{text}");

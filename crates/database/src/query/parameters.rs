@@ -27,12 +27,13 @@ struct Places<'q> {
     seen: Vec<&'q Expression>,
 }
 
-/// For each constant of a text whether others may stand in its place. `query` is what the text says, `probe` what it
-/// says with other terms in the places of all constants; a constant without a term stays.
+/// For each constant of a text whether others may stand in its place, and the terms that other words of it stand for,
+/// which none of them may be. `query` is what the text says, `probe` what it says with other terms in the places of all
+/// constants; a constant without a term stays.
 pub(super) fn parameters(
     (query, terms): (&Query, &[Option<Term>]),
     (probe, others): (&Query, &[Option<Term>]),
-) -> Vec<bool> {
+) -> (Vec<bool>, Vec<Term>) {
     let (places, probed) = (Places::of(query), Places::of(probe));
     let pairs = terms.iter().zip(others).map(|pair| match pair {
         (Some(term), Some(other)) => {
@@ -42,7 +43,10 @@ pub(super) fn parameters(
         }
         _ => false,
     });
-    pairs.collect()
+    let free = pairs.collect();
+    let of_words = places.free.keys().chain(&places.fixed);
+    let of_words = of_words.filter(|term| !terms.iter().flatten().any(|one| one == *term));
+    (free, of_words.cloned().collect())
 }
 
 impl<'q> Places<'q> {

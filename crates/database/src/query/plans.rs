@@ -88,6 +88,8 @@ struct Kind {
     slots: Vec<Slot>,
     /// Terms of the query that the data did not have, but for parameters.
     missing: Vec<Term>,
+    /// Terms that come from other words than constants: no parameter may be one of them.
+    words: Vec<Term>,
     /// Each with whether a parameter is in it.
     counts: Vec<(Counted, bool)>,
     plan: QueryPlan,
@@ -194,8 +196,9 @@ impl Plans {
         };
         let terms = |all: &[Written]| all.iter().map(Written::term).collect::<Vec<_>>();
         let (terms, others) = (terms(&shape.constants), terms(&others));
-        let free = parameters((query, &terms), (&probed, &others));
-        let kind = Kind::new(&shape, (terms, free), plan, statistics)?;
+        let (free, words) = parameters((query, &terms), (&probed, &others));
+        let mut kind = Kind::new(&shape, (terms, free), plan, statistics)?;
+        kind.words = words;
         self.lock().keep(shape.key, kind);
         Ok(())
     }
@@ -352,6 +355,7 @@ impl Kind {
             counts: counts.collect(),
             slots,
             missing,
+            words: Vec::new(),
             plan: plan.clone(),
             bytes: 0,
         };
@@ -429,10 +433,12 @@ impl Kind {
             if from.id.map(TermId::kind) != id.map(TermId::kind) {
                 return Ok(None);
             }
-            replacements.push(Replacement {
-                from: from.clone(),
-                to: Constant { term, id },
-            });
+            let to = Constant { term, id };
+            if to.is_made_by_planner() || self.words.contains(&to.term) {
+                return Ok(None);
+            }
+            let from = from.clone();
+            replacements.push(Replacement { from, to });
         }
         Ok(Some(replacements))
     }

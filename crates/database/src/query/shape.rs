@@ -67,19 +67,17 @@ impl Written {
     /// The term; none if it is no term as it is written, or the parser may give it another form: a relative IRI, or
     /// one with segments that are dots.
     pub(super) fn term(&self) -> Option<Term> {
-        let iri = |iri: &str| match iri.contains("/.") {
-            true => None,
-            false => NamedNode::new(iri).ok(),
-        };
         Some(match self {
-            Self::Iri(text) => iri(text)?.into(),
+            Self::Iri(text) => whole(text)?.into(),
             Self::Simple(text) => Literal::new_simple_literal(text).into(),
             Self::Tagged(text, language) => {
                 Literal::new_language_tagged_literal(text, language.as_str())
                     .ok()?
                     .into()
             }
-            Self::Typed(text, datatype) => Literal::new_typed_literal(text, iri(datatype)?).into(),
+            Self::Typed(text, datatype) => {
+                Literal::new_typed_literal(text, whole(datatype)?).into()
+            }
         })
     }
 
@@ -133,7 +131,9 @@ pub(super) fn shape(text: &str, tokens: &[Token], options: &QueryOptions) -> Opt
         && options.force_join.is_none()
         && options.force_difference.is_none()
         && options.bindings.is_empty();
-    if !is_plain || text.len() > TEXT_BYTES_MAX {
+    // White space that is none of SPARQL's is for the parser to refuse.
+    let is_odd = |c: char| matches!(c, '\u{b}' | '\u{c}') || (!c.is_ascii() && c.is_whitespace());
+    if !is_plain || text.len() > TEXT_BYTES_MAX || text.contains(is_odd) {
         return None;
     }
     let mut reader = Reader {
@@ -271,7 +271,9 @@ impl<'a> Reader<'a> {
         let (prefix, local) = word.split_once(':')?;
         let mut declared = self.namespaces.iter().rev();
         let (_, namespace) = declared.find(|(name, _)| *name == prefix)?;
-        is_plain_local(local).then(|| [namespace, local].concat())
+        // One that is relative to something is not known here.
+        let is_whole = is_plain_local(local) && whole(namespace).is_some();
+        is_whole.then(|| [namespace, local].concat())
     }
 
     /// A string with what belongs to it, and how many tokens that are.
@@ -316,6 +318,14 @@ fn is_plain_local(local: &str) -> bool {
         && bytes
             .iter()
             .all(|byte| is_letter(byte) || b"-.".contains(byte))
+}
+
+/// An IRI that is none relative to another, and that no parser gives another form.
+fn whole(iri: &str) -> Option<NamedNode> {
+    match iri.contains("/.") {
+        true => None,
+        false => NamedNode::new(iri).ok(),
+    }
 }
 
 /// What stands between angle brackets, without escapes.

@@ -1,5 +1,6 @@
 //! Joins that only ask whether there is a partner, where it does not matter how often a solution comes: below DISTINCT,
-//! in EXISTS, under aggregates such as MIN or COUNT(DISTINCT ?x), for ASK and CONSTRUCT.
+//! in EXISTS, under aggregates such as MIN or COUNT(DISTINCT ?x), for CONSTRUCT. Not for ASK, which ends with the first
+//! solution, while a semi-join looks at all partners of a batch before it hands on any.
 
 use crate::expression::{Aggregate, AggregateFunction, Expression, Function};
 use crate::logical::visit_expression;
@@ -7,15 +8,13 @@ use crate::physical::{
     JoinKind, Operator, PatternTerm, Plan, QuadPattern, QueryForm, TemplateTerm,
 };
 
+/// More partners than this are not looked up to know that there is one: they are held for a whole batch.
+const PARTNERS_MAX: f64 = 64.0;
+
 /// Makes inner joins semi-joins in the plan of a whole query, whose columns are those that are used.
 pub(crate) fn without_repeats(root: &mut Plan, form: &QueryForm) {
     match form {
-        QueryForm::Select(_) => once(root, true),
-        QueryForm::Ask => match &mut root.operator {
-            // The first solution is all that is asked for.
-            Operator::Slice { input, .. } => once(input, false),
-            _ => once(root, false),
-        },
+        QueryForm::Select(_) | QueryForm::Ask => once(root, true),
         // Triples are told apart; but each solution has blank nodes of its own.
         QueryForm::Construct(template) => {
             let terms = template.iter().flat_map(|triple| &triple.terms);
@@ -126,7 +125,9 @@ fn ask(plan: &mut Plan) {
             ..
         } => {
             let known = &input.columns;
-            if columns.iter().all(|column| known.contains(column)) && is_simple(pattern) {
+            let adds_none = columns.iter().all(|column| known.contains(column));
+            let are_few = plan.estimated_rows <= input.estimated_rows.max(1.0) * PARTNERS_MAX;
+            if adds_none && are_few && is_simple(pattern) {
                 *kind = JoinKind::Semi;
                 plan.estimated_rows = plan.estimated_rows.min(input.estimated_rows);
             }
