@@ -138,6 +138,42 @@ impl Plan {
             Operator::Union(inputs) => inputs.iter().collect(),
         }
     }
+
+    /// The inputs of the operator, in the order of [`Plan::inputs`].
+    pub(crate) fn inputs_mut(&mut self) -> Vec<&mut Self> {
+        match &mut self.operator {
+            Operator::Unit
+            | Operator::Empty
+            | Operator::Values(_)
+            | Operator::OuterBindings
+            | Operator::IndexScan { .. }
+            | Operator::IndexGroups { .. }
+            | Operator::GraphScan { .. } => Vec::new(),
+            Operator::PathSearch { input, .. } => input.as_deref_mut().into_iter().collect(),
+            Operator::IndexNestedLoopJoin { input, .. }
+            | Operator::Service { input, .. }
+            | Operator::Filter { input, .. }
+            | Operator::Extend { input, .. }
+            | Operator::HashAggregate { input, .. }
+            | Operator::Distinct(input)
+            | Operator::Reduced(input)
+            | Operator::Sort { input, .. }
+            | Operator::TopK { input, .. }
+            | Operator::Slice { input, .. }
+            | Operator::Project(input) => vec![input],
+            Operator::Apply { input, inner, .. } => vec![input, inner],
+            Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
+                vec![left, right]
+            }
+            Operator::AggregateDifference {
+                groups,
+                total,
+                part,
+                ..
+            } => vec![groups, total, part],
+            Operator::Union(inputs) => inputs.iter_mut().collect(),
+        }
+    }
 }
 
 /// A position of a quad pattern.
