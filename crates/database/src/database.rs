@@ -17,7 +17,7 @@ use crate::info::{CheckSummary, Info, LogInfo};
 use crate::keeper::Keeper;
 use crate::load::{self, LoadSummary, Progress};
 use crate::options::{Access, DumpFormat, LoadOptions, OpenOptions, QueryOptions};
-use crate::query::{CancelHandle, PlanCounts, Plans, Query, QueryResult};
+use crate::query::{CancelHandle, PlanCache, PlanCounts, Query, QueryResult};
 use crate::repeat::Turns;
 use crate::runtime::Runtime;
 use crate::state::State;
@@ -74,7 +74,7 @@ struct Shared {
     #[expect(dead_code, reason = "held for its drop")]
     keeper: Option<Keeper>,
     turns: Turns,
-    plans: Arc<Plans>,
+    plans: Arc<PlanCache>,
 }
 
 /// What [`Database::checkpoint`] did.
@@ -170,7 +170,7 @@ impl Database {
                 is_new,
                 keeper,
                 turns: Turns::default(),
-                plans: Arc::new(Plans::new(runtime.memory())),
+                plans: Arc::new(PlanCache::new(runtime.memory())),
             }),
         })
     }

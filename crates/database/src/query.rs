@@ -9,7 +9,7 @@ mod backtracking;
 mod bindings;
 mod notes;
 mod parameters;
-mod plans;
+mod plan_cache;
 mod prefixes;
 mod rewrite;
 mod shape;
@@ -39,8 +39,8 @@ use stoa_quadstore::Snapshot;
 use stoa_storage::{ReadCounts, nonblocking};
 
 pub use analysis::Analysis;
-pub use plans::PlanCounts;
-pub(crate) use plans::Plans;
+pub(crate) use plan_cache::PlanCache;
+pub use plan_cache::PlanCounts;
 pub use solutions::{QueryResult, Solution, Solutions, Triples};
 pub(crate) use update::{Modify, Operation, Transfer, TransferKind, with_request};
 
@@ -396,7 +396,7 @@ impl Query {
 pub(crate) fn prepare(
     runtime: &Runtime,
     snapshot: Snapshot,
-    plans: Option<&Plans>,
+    plans: Option<&PlanCache>,
     text: &str,
     options: &QueryOptions,
 ) -> Result<Query> {
@@ -434,7 +434,7 @@ pub(crate) fn prepare(
 fn prepare_text(
     runtime: &Runtime,
     snapshot: Snapshot,
-    plans: Option<&Plans>,
+    plans: Option<&PlanCache>,
     text: &Text<'_>,
     asked: Asked,
     options: &QueryOptions,
@@ -468,7 +468,7 @@ fn prepare_text(
     stack::run(stoa_planner::stack_bytes(levels), prepare)
 }
 
-/// Plans a query that was parsed already, with `services` to ask endpoints with, for a request whose queries have
+/// PlanCache a query that was parsed already, with `services` to ask endpoints with, for a request whose queries have
 /// `waited_ns` for memory. Of the options, `base` and `notes` have no meaning here.
 pub(crate) fn prepare_parsed(
     runtime: &Runtime,
@@ -523,7 +523,7 @@ fn plan(
     runtime: &Runtime,
     statistics: SnapshotStatistics<'_>,
     (text, parsed, size): (&Text<'_>, &spargebra::Query, stoa_planner::Size),
-    (plans, asked): (Option<(&Plans, Shape)>, Asked),
+    (plans, asked): (Option<(&PlanCache, Shape)>, Asked),
     options: &QueryOptions,
 ) -> Result<Query> {
     let clock = runtime.executor_clock();

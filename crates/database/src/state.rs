@@ -15,7 +15,7 @@ use crate::format::GraphFormat;
 use crate::history;
 use crate::moment::Moment;
 use crate::options::{DumpFormat, QueryOptions};
-use crate::query::{self, CancelHandle, Plans, Query, QueryResult};
+use crate::query::{self, CancelHandle, PlanCache, Query, QueryResult};
 use crate::runtime::Runtime;
 use crate::statements::{self, StatementGraphs, StatementPattern};
 
@@ -24,7 +24,7 @@ use crate::statements::{self, StatementGraphs, StatementPattern};
 pub struct State {
     runtime: Runtime,
     snapshot: Snapshot,
-    plans: Option<Arc<Plans>>,
+    plans: Option<Arc<PlanCache>>,
 }
 
 impl fmt::Debug for State {
@@ -89,7 +89,7 @@ impl State {
     }
 
     /// The same, with plans that may be used again.
-    pub(crate) fn with_plans(self, plans: &Arc<Plans>) -> Self {
+    pub(crate) fn with_plans(self, plans: &Arc<PlanCache>) -> Self {
         Self {
             plans: Some(Arc::clone(plans)),
             ..self

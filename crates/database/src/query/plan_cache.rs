@@ -1,4 +1,4 @@
-//! Plans that are used again: by the shape of the query, for other constants, as long as what they rely on holds. A plan is
+//! The plan cache: plans that are used again, by the shape of the query, for other constants, as long as what they rely on holds. A plan is
 //! kept when its shape is met for the second time, since most texts that somebody writes come once.
 //!
 //! A plan is right for other constants if the planner had looked at none of them but for their ids: those are
@@ -52,8 +52,8 @@ const MET: usize = 4_096;
 /// A shape whose plans were of no use for so many texts in a row is left alone.
 const MISSES_MAX: u32 = 64;
 
-/// The plans of a database.
-pub(crate) struct Plans {
+/// The plan cache of a database.
+pub(crate) struct PlanCache {
     table: Mutex<Table>,
     used: AtomicU64,
     made: AtomicU64,
@@ -71,7 +71,8 @@ struct Table {
 
 #[derive(Default)]
 struct Kept {
-    plans: Vec<Arc<Kind>>,
+    /// In the order in which they were used last.
+    plans: Vec<Arc<CachedPlan>>,
     bytes: usize,
     used: u64,
     /// How many look-ups in a row found nothing.
@@ -79,7 +80,7 @@ struct Kept {
 }
 
 /// A plan and what it relies on.
-struct Kind {
+struct CachedPlan {
     numbering: u64,
     has_graph_first: bool,
     /// The last commit for which all counts were looked at.
@@ -117,7 +118,7 @@ pub struct PlanCounts {
     pub bytes: usize,
 }
 
-impl Plans {
+impl PlanCache {
     /// None yet.
     pub(crate) fn new(memory: &MemoryBudget) -> Self {
         Self {
@@ -160,12 +161,13 @@ impl Plans {
         statistics: &SnapshotStatistics<'_>,
     ) -> Result<Option<QueryPlan>> {
         let found = self.lock().find(&shape.key);
-        for kind in &found {
-            let plan = kind.plan_for(shape, statistics)?;
+        // The one that was used last is at the end.
+        for cached in found.iter().rev() {
+            let plan = cached.plan_for(shape, statistics)?;
             drop(statistics.take_counted());
             if let Some(plan) = plan {
                 self.used.fetch_add(1, Ordering::Relaxed);
-                self.lock().found(&shape.key);
+                self.lock().found(&shape.key, cached);
                 return Ok(Some(plan));
             }
         }
@@ -197,15 +199,14 @@ impl Plans {
         let terms = |all: &[Written]| all.iter().map(Written::term).collect::<Vec<_>>();
         let (terms, others) = (terms(&shape.constants), terms(&others));
         let (free, words) = parameters((query, &terms), (&probed, &others));
-        let mut kind = Kind::new(&shape, (terms, free), plan, statistics)?;
-        kind.words = words;
-        self.lock().keep(shape.key, kind);
+        let cached = CachedPlan::new(&shape, (terms, free, words), plan, statistics)?;
+        self.lock().keep(shape.key, cached);
         Ok(())
     }
 }
 
 impl Table {
-    fn find(&mut self, key: &[u8]) -> Vec<Arc<Kind>> {
+    fn find(&mut self, key: &[u8]) -> Vec<Arc<CachedPlan>> {
         self.now += 1;
         let Some(kept) = self.shapes.get_mut(key) else {
             return Vec::new();
@@ -218,9 +219,13 @@ impl Table {
         kept.plans.clone()
     }
 
-    fn found(&mut self, key: &[u8]) {
+    fn found(&mut self, key: &[u8], cached: &Arc<CachedPlan>) {
         if let Some(kept) = self.shapes.get_mut(key) {
             kept.misses = 0;
+            let at = kept.plans.iter().position(|one| Arc::ptr_eq(one, cached));
+            if let Some(used) = at.map(|at| kept.plans.remove(at)) {
+                kept.plans.push(used);
+            }
         }
     }
 
@@ -240,14 +245,14 @@ impl Table {
         }
     }
 
-    fn keep(&mut self, key: Vec<u8>, kind: Kind) {
-        let most = kind.bytes + key.len() + size_of::<Kept>();
+    fn keep(&mut self, key: Vec<u8>, cached: CachedPlan) {
+        let most = cached.bytes + key.len() + size_of::<Kept>();
         if most > BYTES_MAX / 8 {
             return;
         }
         self.make_room(most);
         let is_new = !self.shapes.contains_key(&key);
-        let bytes = if is_new { most } else { kind.bytes };
+        let bytes = if is_new { most } else { cached.bytes };
         let more = u64::try_from(bytes).unwrap_or(u64::MAX);
         if self.reserved.grow(more).is_err() {
             return;
@@ -259,7 +264,7 @@ impl Table {
             ..Kept::default()
         });
         kept.bytes += bytes;
-        kept.plans.push(Arc::new(kind));
+        kept.plans.push(Arc::new(cached));
         if kept.plans.len() > PLANS_MAX {
             let oldest = kept.plans.remove(0).bytes;
             kept.bytes = kept.bytes.saturating_sub(oldest);
@@ -303,11 +308,12 @@ impl Table {
     }
 }
 
-impl Kind {
-    /// `terms` are those of the shape's constants, with whether others may stand in their places.
+impl CachedPlan {
+    /// `terms` are those of the shape's constants, with whether others may stand in their places; `words` what no other
+    /// may be.
     fn new(
         shape: &Shape,
-        (terms, free): (Vec<Option<Term>>, Vec<bool>),
+        (terms, free, words): (Vec<Option<Term>>, Vec<bool>, Vec<Term>),
         plan: &QueryPlan,
         statistics: &SnapshotStatistics<'_>,
     ) -> Result<Self> {
@@ -348,19 +354,19 @@ impl Kind {
             let has_parameter = terms.any(is_parameter);
             (counted, has_parameter)
         });
-        let mut kind = Self {
+        let mut cached = Self {
             numbering: snapshot.numbering(),
             has_graph_first: snapshot.has_graph_first(),
             commit: AtomicU64::new(snapshot.commit()),
             counts: counts.collect(),
             slots,
             missing,
-            words: Vec::new(),
+            words,
             plan: plan.clone(),
             bytes: 0,
         };
-        kind.bytes = kind.size() + shape.tokens * TOKEN_BYTES;
-        Ok(kind)
+        cached.bytes = cached.size() + shape.tokens * TOKEN_BYTES;
+        Ok(cached)
     }
 
     fn size(&self) -> usize {
@@ -374,7 +380,7 @@ impl Kind {
             Slot::Fixed(written) => written.bytes(),
             Slot::Parameter(written, _) => 2 * written.bytes() + size_of::<Constant>(),
         });
-        let lists = self.counts.len() + self.missing.len();
+        let lists = self.counts.len() + self.missing.len() + self.words.len();
         operators * OPERATOR_BYTES + lists * COUNT_BYTES + slots.sum::<usize>()
     }
 
