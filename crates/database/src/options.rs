@@ -184,6 +184,9 @@ pub struct QueryOptions {
     /// Whether aggregates over NOT EXISTS are the difference of total and part wherever they can be, or nowhere; by
     /// default by cost; for tests.
     pub force_difference: Option<bool>,
+    /// Whether joins are estimated from samples wherever they can be, or nowhere; by default where that is worth while;
+    /// for tests.
+    pub force_samples: Option<bool>,
     /// Ends the query from another thread.
     pub cancel: CancelHandle,
 }
@@ -207,6 +210,7 @@ impl Default for QueryOptions {
             naive: false,
             force_join: None,
             force_difference: None,
+            force_samples: None,
             cancel: CancelHandle::new(),
         }
     }

@@ -529,6 +529,9 @@ fn plan(
     let clock = runtime.executor_clock();
     let dataset = dataset(options)?;
     let (cancel, deadline_ns) = (&asked.cancel, asked.deadline_ns(options));
+    let now = date_time(runtime.clock().now());
+    let memory = runtime.memory().clone();
+    let statistics = statistics.trying(QuerySettings::new(memory, Arc::clone(&clock), now, 0));
     let plan = stoa_planner::plan(
         parsed,
         &PlannerOptions {
@@ -538,6 +541,7 @@ fn plan(
             optimize: !options.naive,
             force_join: options.force_join,
             force_difference: options.force_difference,
+            force_samples: options.force_samples,
         },
         &statistics,
     )

@@ -5,6 +5,10 @@ use std::cell::RefCell;
 use hashbrown::HashMap;
 use oxrdf::Term;
 use rapidhash::fast::RandomState;
+use stoa_executor::expression::CompiledExpression;
+use stoa_executor::{Batch, QueryContext, QuerySettings};
+use stoa_planner::expression::Expression;
+use stoa_planner::physical::Variable;
 use stoa_planner::{Reading, Statistics, StatisticsError};
 use stoa_quadstore::Snapshot;
 use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
@@ -19,6 +23,8 @@ pub(crate) struct SnapshotStatistics<'a> {
     counted: Snapshot,
     /// What was asked, if it is kept.
     known: Option<RefCell<Known>>,
+    /// What conditions are tried with, if they may be.
+    settings: Option<QuerySettings>,
 }
 
 #[derive(Default)]
@@ -69,6 +75,15 @@ impl<'a> SnapshotStatistics<'a> {
             snapshot,
             counted: snapshot.unrecorded(),
             known: None,
+            settings: None,
+        }
+    }
+
+    /// One that tries conditions with these settings.
+    pub(crate) fn trying(self, settings: QuerySettings) -> Self {
+        Self {
+            settings: Some(settings),
+            ..self
         }
     }
 
@@ -268,6 +283,63 @@ impl Statistics for SnapshotStatistics<'_> {
         Ok(distinct)
     }
 
+    fn sample(
+        &self,
+        triple: [Option<TermId>; 3],
+        within: Option<(Position, &[IdRange])>,
+        graphs: &GraphSet,
+        most: usize,
+    ) -> std::result::Result<Option<Vec<[TermId; 3]>>, StatisticsError> {
+        let (position, ranges) = within.map_or((None, &[][..]), |(position, ranges)| {
+            (Some(position), ranges)
+        });
+        let (permutation, prefix) = prefix(triple, position);
+        if permutation.order().get(prefix.len()).copied() != position && !ranges.is_empty() {
+            return Ok(None);
+        }
+        let quads = self
+            .counted
+            .sample(permutation, &prefix, ranges, graphs, most)?;
+        let triples = quads.map(|quads| {
+            let triples = quads
+                .into_iter()
+                .map(|[subject, predicate, object, _]| [subject, predicate, object]);
+            triples.collect()
+        });
+        Ok(triples)
+    }
+
+    fn partners(
+        &self,
+        triples: &[[Option<TermId>; 3]],
+        graphs: &GraphSet,
+    ) -> std::result::Result<Vec<u64>, StatisticsError> {
+        let counts = triples.iter().map(|triple| {
+            let (permutation, prefix) = prefix(*triple, None);
+            let count = self.counted.count(permutation, &prefix, &[], graphs)?;
+            Ok(count.rows)
+        });
+        counts.collect()
+    }
+
+    fn holds(
+        &self,
+        conditions: &[&Expression],
+        variables: &[Variable],
+        columns: &[Vec<TermId>],
+    ) -> std::result::Result<Option<Vec<bool>>, StatisticsError> {
+        let (Some(settings), Some(_)) = (&self.settings, columns.first()) else {
+            return Ok(None);
+        };
+        let context = QueryContext::new(self.counted.clone(), settings.clone());
+        match all_hold(conditions, variables, columns, &context) {
+            Ok(holds) => Ok(Some(holds)),
+            Err(stoa_executor::Error::Quadstore(error)) => Err(error.into()),
+            // Whoever runs the query is told the others.
+            Err(_) => Ok(None),
+        }
+    }
+
     fn reading(
         &self,
         permutation: Permutation,
@@ -289,6 +361,24 @@ impl Statistics for SnapshotStatistics<'_> {
     fn quads(&self) -> u64 {
         self.counted.quads()
     }
+}
+
+/// For each row whether all conditions hold in it.
+fn all_hold(
+    conditions: &[&Expression],
+    variables: &[Variable],
+    columns: &[Vec<TermId>],
+    context: &QueryContext,
+) -> stoa_executor::Result<Vec<bool>> {
+    let batch = Batch::from_columns(columns.to_vec());
+    let mut all = vec![true; batch.rows];
+    for condition in conditions {
+        let compiled = CompiledExpression::compile(condition, variables, context)?;
+        for (all, one) in all.iter_mut().zip(compiled.filter(&batch, context)?) {
+            *all &= one;
+        }
+    }
+    Ok(all)
 }
 
 /// The permutation that has the given positions as a prefix, `next` after them if that is possible,

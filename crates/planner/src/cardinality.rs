@@ -15,7 +15,7 @@ use crate::access_path::{Access, constants, predicate_only, term_at};
 use crate::cost;
 use crate::error::Error;
 use crate::expression::{Comparison, Expression, Function};
-use crate::physical::{PatternTerm, QuadPattern};
+use crate::physical::{PatternTerm, QuadPattern, Variable};
 use crate::statistics::{Reading, Statistics};
 
 type Triple = [Option<TermId>; 3];
@@ -135,6 +135,39 @@ impl<'a> Cache<'a> {
         let count = float(self.statistics.count(triple, graphs)?);
         self.counts.borrow_mut().insert(key, count);
         Ok(count)
+    }
+
+    /// Up to `most` matches of a pattern, drawn evenly: from those alone that have a term in one of the ranges at the
+    /// position, where these are given. `None` if none can be drawn so.
+    pub(crate) fn sample(
+        &self,
+        pattern: &QuadPattern,
+        within: Option<(Position, &[IdRange])>,
+        most: usize,
+    ) -> Result<Option<Vec<[TermId; 3]>>, Error> {
+        let triple = constants(pattern);
+        Ok(self
+            .statistics
+            .sample(triple, within, &pattern.graphs, most)?)
+    }
+
+    /// For each row, given by columns, whether all conditions hold in it; `None` if that cannot be told.
+    pub(crate) fn holds(
+        &self,
+        conditions: &[&Expression],
+        variables: &[Variable],
+        columns: &[Vec<TermId>],
+    ) -> Result<Option<Vec<bool>>, Error> {
+        Ok(self.statistics.holds(conditions, variables, columns)?)
+    }
+
+    /// How many quads match each of some triples that were drawn.
+    pub(crate) fn partners(
+        &self,
+        triples: &[Triple],
+        graphs: &GraphSet,
+    ) -> Result<Vec<u64>, Error> {
+        Ok(self.statistics.partners(triples, graphs)?)
     }
 
     /// How many quads match a pattern, not regarding that one variable may stand in two places.
@@ -264,6 +297,8 @@ pub(crate) fn repeats(pattern: &QuadPattern) -> bool {
 /// The share of solutions that a condition is guessed to keep.
 pub(crate) fn selectivity(condition: &Expression) -> f64 {
     match condition {
+        // All but what is no number, and errors.
+        Expression::Compare(Comparison::Equal, left, right) if left == right => 1.0,
         Expression::Compare(Comparison::Equal | Comparison::SameTerm, _, _) => 0.05,
         Expression::Compare(Comparison::NotEqual, _, _) => 0.9,
         Expression::Compare(_, _, _) => 0.35,

@@ -12,11 +12,13 @@
 //! # References
 //! Moerkotte: Building Query Compilers; Neumann, Weikum: RDF-3X (2008), on orders of patterns.
 
+use std::borrow::Cow;
+
 use crate::ForcedJoin;
 use crate::access_path::{Access, lookup};
 use crate::cost;
 use crate::error::Error;
-use crate::lowering::PathFigures;
+use crate::lowering::{Drawn, PathFigures, Samples};
 use crate::physical::{QuadPattern, Variable};
 use crate::variable_set::VariableSet;
 
@@ -52,6 +54,21 @@ pub(crate) struct Item {
 }
 
 impl Item {
+    /// Which share of the matches of its pattern its conditions leave, but for ranges of these variables.
+    pub(crate) fn share_beyond(&self, variables: &VariableSet) -> f64 {
+        let Source::Pattern { rows, ranged, .. } = &self.source else {
+            return 1.0;
+        };
+        let counted = ranged
+            .iter()
+            .filter(|(variable, _)| variables.contains(*variable));
+        let counted: f64 = counted.map(|(_, share)| *share).product();
+        match counted > 0.0 {
+            true => (self.rows / rows.max(1.0) / counted).min(1.0),
+            false => 0.0,
+        }
+    }
+
     /// How many different terms a variable of it takes; at least one.
     pub(crate) fn distinct_of(&self, variable: Variable) -> f64 {
         let known = self.distinct.iter().find(|(other, _)| *other == variable);
@@ -69,6 +86,9 @@ pub(crate) enum Source {
         pattern: Box<QuadPattern>,
         /// Matches before any condition.
         rows: f64,
+        /// Which share of them is left by the ranges of each variable that has some, where a permutation allows for
+        /// reading these alone.
+        ranged: Vec<(Variable, f64)>,
         /// Whether conditions stand above.
         conditions: bool,
         accesses: Vec<Read>,
@@ -154,15 +174,21 @@ pub(crate) enum Step {
 
 /// Trees, the last chosen one among them.
 pub(crate) struct Order {
+    /// The items, where more was found out about them.
+    pub(crate) items: Option<Vec<Item>>,
     pub(crate) trees: Vec<Tree>,
     pub(crate) root: usize,
 }
+
+/// Finds out more about a join that is expected to cost so many nanoseconds, if that is worth while.
+pub(crate) type Draw<'a> = &'a dyn Fn(f64) -> Result<Option<Drawn>, Error>;
 
 /// Orders `items`; none if there are none. `go_on` is asked now and then, and may end it.
 pub(crate) fn order(
     items: &[Item],
     conditions: &[Condition],
     forced: Option<ForcedJoin>,
+    draw: Draw<'_>,
     go_on: &dyn Fn() -> Result<(), Error>,
 ) -> Result<Option<Order>, Error> {
     let together = shared_by(items.iter().map(|item| &item.possible));
@@ -171,11 +197,14 @@ pub(crate) fn order(
         possible: item.possible.intersection(&together),
     };
     let mut search = Search {
-        items,
+        items: Cow::Borrowed(items),
         bindings: items.iter().map(bindings).collect(),
         conditions,
         forced,
         shared: shared_variables(items, &together),
+        together,
+        samples: None,
+        draw,
         trees: Vec::new(),
         bound: f64::INFINITY,
         go_on,
@@ -186,6 +215,10 @@ pub(crate) fn order(
         (Some(error), _) => Err(error),
         (None, None) => Ok(None),
         (None, Some(root)) => Ok(Some(Order {
+            items: match search.items {
+                Cow::Owned(items) => Some(items),
+                Cow::Borrowed(_) => None,
+            },
             trees: search.trees,
             root,
         })),
@@ -263,12 +296,17 @@ impl Bindings {
 }
 
 struct Search<'a> {
-    items: &'a [Item],
+    items: Cow<'a, [Item]>,
     /// Those of each item.
     bindings: Vec<Bindings>,
     conditions: &'a [Condition],
     forced: Option<ForcedJoin>,
+    /// The variables that several items have.
+    together: VariableSet,
     shared: Vec<Shared>,
+    /// Drawn where a plan without them costs enough.
+    samples: Option<Samples>,
+    draw: Draw<'a>,
     trees: Vec<Tree>,
     /// Trees that cost more are not looked at.
     bound: f64,
@@ -284,7 +322,7 @@ pub(crate) const fn limited(rows: f64) -> f64 {
 }
 
 /// The items of a set.
-fn members(mut set: u64) -> impl Iterator<Item = usize> {
+pub(crate) fn members(mut set: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         if set == 0 {
             return None;
@@ -298,7 +336,10 @@ fn members(mut set: u64) -> impl Iterator<Item = usize> {
 impl Search<'_> {
     /// The best tree of all items; `None` if there are none, or the search was ended.
     fn root(&mut self) -> Option<usize> {
-        let root = self.greedy()?;
+        let mut root = self.greedy()?;
+        if self.forced.is_none() && self.draws(root)? {
+            root = self.greedy()?;
+        }
         let (count, cost) = (self.items.len(), self.trees.get(root)?.cost);
         if !(2..=DYNAMIC_MAX).contains(&count) || !is_worth(count, cost) {
             return Some(root);
@@ -310,6 +351,23 @@ impl Search<'_> {
         Some(self.dynamic().unwrap_or(root))
     }
 
+    /// Whether there are samples now, for a tree that was found without them; `None` if the search is to end.
+    fn draws(&mut self, root: usize) -> Option<bool> {
+        match (self.draw)(self.trees.get(root)?.cost) {
+            Ok(None) => Some(false),
+            Ok(Some(Drawn { items, samples })) => {
+                self.shared = shared_variables(&items, &self.together);
+                self.items = Cow::Owned(items);
+                self.samples = Some(samples);
+                Some(true)
+            }
+            Err(error) => {
+                self.ended = Some(error);
+                None
+            }
+        }
+    }
+
     /// `None` if the search is to end.
     fn goes_on(&mut self) -> Option<()> {
         self.ended = (self.go_on)().err();
@@ -318,21 +376,14 @@ impl Search<'_> {
 
     /// Expected solutions of a join of a set of items, with the conditions over it.
     fn rows(&self, set: u64) -> f64 {
-        let mut rows: f64 = members(set)
-            .filter_map(|item| self.items.get(item))
-            .fold(1.0, |rows, item| limited(rows * item.rows));
-        for shared in &self.shared {
-            let mut smallest = f64::INFINITY;
-            let mut product = 1.0;
-            for distinct in members(set & shared.items).filter_map(|item| shared.distinct.get(item))
-            {
-                smallest = smallest.min(*distinct);
-                product = limited(product * *distinct);
-            }
-            if smallest.is_finite() {
-                rows *= smallest / product;
-            }
-        }
+        let guessed = |of: u64| self.joined((0, 1.0), of);
+        let known = self.samples.as_ref().and_then(|samples| samples.rows(set));
+        let mut rows = match known {
+            None => guessed(set),
+            Some((part, rows, true)) => self.joined((part, rows), set & !part),
+            // That nothing was found is known, not how little there is.
+            Some((part, most, false)) => self.joined((part, guessed(part).min(most)), set & !part),
+        };
         for condition in self.conditions {
             if condition.is_covered(set) {
                 rows *= condition.selectivity;
@@ -341,8 +392,17 @@ impl Search<'_> {
         rows
     }
 
-    /// [`Self::rows`] of `set` and one more item, where `set` has `rows`.
-    fn rows_with(&self, set: u64, rows: f64, next: usize) -> f64 {
+    /// Expected solutions of a join of a set that has `rows` with further items, without conditions.
+    fn joined(&self, (mut set, mut rows): (u64, f64), further: u64) -> f64 {
+        for next in members(further) {
+            rows = self.joined_with(set, rows, next);
+            set |= 1 << next;
+        }
+        rows
+    }
+
+    /// Expected solutions of a join of a set that has `rows` with one item more, without conditions.
+    fn joined_with(&self, set: u64, rows: f64, next: usize) -> f64 {
         let Some((item, bindings)) = self.items.get(next).zip(self.bindings.get(next)) else {
             return rows;
         };
@@ -364,7 +424,16 @@ impl Search<'_> {
                 rows /= smallest.max(*own);
             }
         }
+        rows
+    }
+
+    /// [`Self::rows`] of `set` and one more item, where `set` has `rows`.
+    fn rows_with(&self, set: u64, rows: f64, next: usize) -> f64 {
         let joined = set | 1 << next;
+        if self.samples.is_some() {
+            return self.rows(joined);
+        }
+        let mut rows = self.joined_with(set, rows, next);
         for condition in self.conditions {
             if condition.is_covered(joined) && !condition.is_covered(set) {
                 rows *= condition.selectivity;

@@ -72,6 +72,9 @@ pub struct PlannerOptions {
     /// Whether aggregates over NOT EXISTS are the difference of total and part wherever they can be, or nowhere; by
     /// cost if `None`; for tests.
     pub force_difference: Option<bool>,
+    /// Whether joins are estimated from samples wherever they can be, or nowhere; where it is worth while if `None`;
+    /// for tests.
+    pub force_samples: Option<bool>,
 }
 
 impl Default for PlannerOptions {
@@ -83,6 +86,7 @@ impl Default for PlannerOptions {
             stop: None,
             force_join: None,
             force_difference: None,
+            force_samples: None,
         }
     }
 }

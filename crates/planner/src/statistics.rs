@@ -4,6 +4,8 @@ use oxrdf::Term;
 use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
 
 pub use crate::error::StatisticsError;
+use crate::expression::Expression;
+use crate::physical::Variable;
 
 /// How the quads of a scan are read; what from in words for EXPLAIN.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -69,6 +71,54 @@ pub trait Statistics {
         position: Position,
         graphs: &GraphSet,
     ) -> Result<u64, StatisticsError>;
+
+    /// Up to `most` triples that match and whose term at the position, if one is given, lies in one of the ranges
+    /// (ascending, disjoint), drawn evenly from all of these; all of them if there are no more. The position is one that
+    /// may follow the given ones in some permutation. `None` if none can be drawn evenly.
+    ///
+    /// # Errors
+    /// If the indexes cannot be read.
+    fn sample(
+        &self,
+        triple: [Option<TermId>; 3],
+        within: Option<(Position, &[IdRange])>,
+        graphs: &GraphSet,
+        most: usize,
+    ) -> Result<Option<Vec<[TermId; 3]>>, StatisticsError> {
+        let _ = (triple, within, graphs, most);
+        Ok(None)
+    }
+
+    /// How many quads match each triple, as [`count`](Self::count) tells it; asked for triples that were drawn, on which
+    /// a plan does not rely.
+    ///
+    /// # Errors
+    /// If the indexes cannot be read.
+    fn partners(
+        &self,
+        triples: &[[Option<TermId>; 3]],
+        graphs: &GraphSet,
+    ) -> Result<Vec<u64>, StatisticsError> {
+        triples
+            .iter()
+            .map(|triple| self.count(*triple, graphs))
+            .collect()
+    }
+
+    /// For each row whether all conditions hold in it; rows are given by columns, one for each variable. `None` if that
+    /// cannot be told while a query is planned.
+    ///
+    /// # Errors
+    /// If the dictionary cannot be read.
+    fn holds(
+        &self,
+        conditions: &[&Expression],
+        variables: &[Variable],
+        columns: &[Vec<TermId>],
+    ) -> Result<Option<Vec<bool>>, StatisticsError> {
+        let _ = (conditions, variables, columns);
+        Ok(None)
+    }
 
     /// How many quads there are in all.
     fn quads(&self) -> u64;

@@ -484,6 +484,13 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
                 ..PlannerOptions::default()
             },
         ),
+        (
+            "sampled",
+            PlannerOptions {
+                force_samples: Some(true),
+                ..PlannerOptions::default()
+            },
+        ),
         ("lying", PlannerOptions::default()),
         ("lying again", PlannerOptions::default()),
         ("lying merge", forced(ForcedJoin::Merge)),

@@ -14,6 +14,7 @@
 mod composed;
 mod count;
 mod held;
+mod sample;
 mod ways;
 
 use std::collections::BTreeMap;

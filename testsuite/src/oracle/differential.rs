@@ -84,6 +84,12 @@ impl Tally {
                     name = format!("{operator} {kind}");
                 }
             }
+            if line.contains("hasotherforms(") {
+                *self
+                    .operators
+                    .entry("equality as a join".to_owned())
+                    .or_default() += 1;
+            }
             if line.contains("slice by ") {
                 "slice by".clone_into(&mut name);
             }
@@ -114,77 +120,53 @@ pub enum Verdict {
 /// A way to run a query, by number; 0 is the default.
 #[must_use]
 pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
-    let options = |batch_rows, naive, force_join| QueryOptions {
-        batch_rows,
-        naive,
-        force_join,
-        plans: false,
+    let mut options = QueryOptions {
+        plans: number == REUSED,
         ..QueryOptions::default()
     };
+    let (name, batch_rows) = match number {
+        0 => ("optimized", None),
+        1 => ("naive", None),
+        2 => ("naive, batches of 3", Some(3)),
+        3 => ("batches of 3", Some(3)),
+        4 => ("merge joins, batches of 2", Some(2)),
+        5 => ("hash joins", None),
+        6 => ("hash joins, batches of 3", Some(3)),
+        7 => ("index joins, batches of 3", Some(3)),
+        8 => ("shared by threads", None),
+        9 => ("differences of aggregates, batches of 3", Some(3)),
+        10 => ("differences of aggregates, shared by threads", None),
+        11 => ("on disk, batches of 3", Some(3)),
+        12 => ("sampled, batches of 3", Some(3)),
+        REUSED => ("the plan of a query with other constants", None),
+        _ => ("shared by threads, hash joins, on disk", None),
+    };
+    options.batch_rows = batch_rows;
     match number {
-        0 => ("optimized", options(None, false, None)),
-        1 => ("naive", options(None, true, None)),
-        2 => ("naive, batches of 3", options(Some(3), true, None)),
-        3 => ("batches of 3", options(Some(3), false, None)),
-        4 => (
-            "merge joins, batches of 2",
-            options(Some(2), false, Some(ForcedJoin::Merge)),
-        ),
-        5 => ("hash joins", options(None, false, Some(ForcedJoin::Hash))),
-        6 => (
-            "hash joins, batches of 3",
-            options(Some(3), false, Some(ForcedJoin::Hash)),
-        ),
-        7 => (
-            "index joins, batches of 3",
-            options(Some(3), false, Some(ForcedJoin::IndexNestedLoop)),
-        ),
-        8 => (
-            "shared by threads",
-            QueryOptions {
-                parallel_rows_min: Some(0),
-                ..options(None, false, None)
-            },
-        ),
-        9 => (
-            "differences of aggregates, batches of 3",
-            QueryOptions {
-                force_difference: Some(true),
-                ..options(Some(3), false, None)
-            },
-        ),
-        10 => (
-            "differences of aggregates, shared by threads",
-            QueryOptions {
-                force_difference: Some(true),
-                parallel_rows_min: Some(0),
-                ..options(None, false, None)
-            },
-        ),
-        11 => (
-            "on disk, batches of 3",
-            QueryOptions {
-                spill_after: Some((0, 2)),
-                ..options(Some(3), false, None)
-            },
-        ),
-        REUSED => (
-            "the plan of a query with other constants",
-            QueryOptions::default(),
-        ),
-        _ => (
-            "shared by threads, hash joins, on disk",
-            QueryOptions {
-                parallel_rows_min: Some(0),
-                spill_after: Some((0, 5)),
-                ..options(None, false, Some(ForcedJoin::Hash))
-            },
-        ),
+        1 | 2 => options.naive = true,
+        4 => options.force_join = Some(ForcedJoin::Merge),
+        5 | 6 => options.force_join = Some(ForcedJoin::Hash),
+        7 => options.force_join = Some(ForcedJoin::IndexNestedLoop),
+        8 => options.parallel_rows_min = Some(0),
+        9 => options.force_difference = Some(true),
+        10 => {
+            options.force_difference = Some(true);
+            options.parallel_rows_min = Some(0);
+        }
+        11 => options.spill_after = Some((0, 2)),
+        12 => options.force_samples = Some(true),
+        13 => {
+            options.force_join = Some(ForcedJoin::Hash);
+            options.parallel_rows_min = Some(0);
+            options.spill_after = Some((0, 5));
+        }
+        _ => {}
     }
+    (name, options)
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 14;
+pub const CONFIGURATIONS: usize = 15;
 
 /// The configuration that takes the plan of another query if there is one.
 pub const REUSED: usize = CONFIGURATIONS - 1;

@@ -4,8 +4,8 @@
 //! these are few.
 //!
 //! # Limits
-//! `FILTER(?a = ?b)` over parts that share nothing is a cross product with a condition; a join on
-//! equal values needs terms of one value to have one key. LIMIT does not change the choice of joins.
+//! `FILTER(?a = ?b)` over parts that share nothing, and are no patterns alone (`logical::equal`), is a cross
+//! product with a condition. LIMIT does not change the choice of joins.
 
 use std::mem::take;
 
@@ -196,9 +196,11 @@ impl Lowering<'_> {
             })
             .collect();
         let go_on = || self.cache.check();
-        let Some(order) = order(&items, &over, self.forced, &go_on)? else {
+        let draw = |cost| self.samples(&parts, &items, ranges, cost);
+        let Some(mut order) = order(&items, &over, self.forced, &draw, &go_on)? else {
             return Ok(empty(Vec::new()));
         };
+        let items = order.items.take().unwrap_or(items);
         let cost = order.trees.get(order.root).map_or(0.0, |tree| tree.cost);
         if let Some(again) = self.planned_again(&parts, &items, &over, cost)? {
             return self.join_again(parts, conditions, &over, again);
@@ -313,7 +315,7 @@ impl Lowering<'_> {
         };
         let all = self.cache.pattern_rows(pattern)?;
         let mut rows = all;
-        let mut ranged: Vec<Variable> = Vec::new();
+        let mut ranged: Vec<(Variable, f64)> = Vec::new();
         let mut reads = Vec::new();
         for access in accesses(pattern) {
             let mut read = all;
@@ -321,9 +323,10 @@ impl Lowering<'_> {
                 && let Some(position) = access.next_position()
             {
                 read = self.cache.range_rows(pattern, position, ranges)?.min(all);
-                if !ranged.contains(&variable) {
-                    ranged.push(variable);
-                    rows *= (read / all.max(1.0)).min(1.0);
+                if !ranged.iter().any(|(other, _)| *other == variable) {
+                    let share = (read / all.max(1.0)).min(1.0);
+                    ranged.push((variable, share));
+                    rows *= share;
                 }
             }
             reads.push(Read {
@@ -333,9 +336,10 @@ impl Lowering<'_> {
                 cost: self.cache.scan_cost(pattern, access, read)?,
             });
         }
+        let is_ranged = |variable| ranged.iter().any(|(other, _)| *other == variable);
         for condition in &part.conditions {
             let ranges = condition.ranges.as_ref();
-            if !ranges.is_some_and(|ranges| ranged.contains(&ranges.variable)) {
+            if !ranges.is_some_and(|ranges| is_ranged(ranges.variable)) {
                 rows *= selectivity(&condition.expression);
             }
         }
@@ -346,7 +350,7 @@ impl Lowering<'_> {
         for variable in part.possible.intersection(shared).iter() {
             if let Some(position) = positions_of(pattern, variable).next() {
                 let count = self.cache.pattern_distinct(pattern, position, all)?;
-                let share = if ranged.contains(&variable) {
+                let share = if is_ranged(variable) {
                     (rows / all.max(1.0)).min(1.0)
                 } else {
                     1.0
@@ -362,6 +366,7 @@ impl Lowering<'_> {
             source: Source::Pattern {
                 pattern: pattern.clone(),
                 rows: all,
+                ranged,
                 conditions: !part.conditions.is_empty(),
                 accesses: reads,
             },
@@ -487,7 +492,7 @@ fn cost_without(
             selectivity: condition.selectivity,
         })
         .collect();
-    let order = order(&kept, &over, None, go_on)?;
+    let order = order(&kept, &over, None, &|_| Ok(None), go_on)?;
     let tree = order.as_ref().and_then(|order| order.trees.get(order.root));
     Ok(tree.map(|tree| (tree.rows, tree.cost)))
 }

@@ -15,12 +15,14 @@ mod once;
 mod part;
 mod path_search;
 mod prune;
+mod sample;
 mod semi_join;
 mod service;
 
 pub(crate) use once::without_repeats;
 pub(crate) use path_search::PathFigures;
 pub(crate) use prune::prune;
+pub(crate) use sample::{Drawn, Samples};
 
 use stoa_terms::TermId;
 
@@ -50,6 +52,7 @@ pub(crate) struct Lowering<'a> {
     build: Builder,
     forced: Option<ForcedJoin>,
     forced_difference: Option<bool>,
+    forced_samples: Option<bool>,
     pub(crate) names: Vec<String>,
     /// Expected rows of the outer bindings that are in scope.
     outer_rows: f64,
@@ -78,6 +81,7 @@ impl<'a> Lowering<'a> {
             build: Builder::plain(options.optimize),
             forced: options.force_join,
             forced_difference: options.force_difference,
+            forced_samples: options.force_samples,
             names,
             outer_rows: 1.0,
             inside: 0,

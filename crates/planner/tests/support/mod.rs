@@ -153,6 +153,31 @@ impl Statistics for Store {
         Ok(values.len() as u64)
     }
 
+    fn sample(
+        &self,
+        triple: [Option<TermId>; 3],
+        within: Option<(Position, &[IdRange])>,
+        graphs: &GraphSet,
+        most: usize,
+    ) -> Result<Option<Vec<[TermId; 3]>>, StatisticsError> {
+        let is_within = |quad: &[TermId; 4]| {
+            within.is_none_or(|(position, ranges)| {
+                let id = quad[position as usize];
+                ranges
+                    .iter()
+                    .any(|range| (range.first..=range.last).contains(&id))
+            })
+        };
+        let matching = self.matching(triple, graphs).filter(is_within);
+        let mut triples: Vec<_> = matching.map(|[s, p, o, _]| [s, p, o]).collect();
+        triples.sort_unstable();
+        triples.dedup();
+        let all = triples.len();
+        let drawn = all.min(most);
+        let places = (0..drawn).map(|number| (2 * number + 1) * all / (2 * drawn));
+        Ok(Some(places.map(|place| triples[place]).collect()))
+    }
+
     fn quads(&self) -> u64 {
         self.quads.len() as u64
     }

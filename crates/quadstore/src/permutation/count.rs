@@ -9,6 +9,8 @@
     reason = "indexes of children come from the node that is indexed"
 )]
 
+use std::ops::Range;
+
 use stoa_storage::Store;
 use stoa_terms::TermId;
 
@@ -28,39 +30,51 @@ pub(crate) fn rows_between(
     high: &Row,
     depth: usize,
 ) -> Result<u64> {
+    let numbers = row_numbers(store, tree, low, high, depth)?;
+    Ok(numbers.end.saturating_sub(numbers.start))
+}
+
+/// As [`rows_between`], but which ones, numbered from 0 in the order of the tree.
+pub(super) fn row_numbers(
+    store: &Store,
+    tree: &Tree,
+    low: &Row,
+    high: &Row,
+    depth: usize,
+) -> Result<Range<u64>> {
     if depth == 0 {
-        return Ok(tree.rows());
+        return Ok(0..tree.rows());
     }
     let mut cursor = LeafCursor::new();
     cursor.seek(store, tree, low)?;
     let Some(leaf) = cursor.leaf() else {
-        return Ok(0);
+        return Ok(0..0);
     };
     let before_low = cursor.rows_before();
     let mut ranks = LeafRanks::new(store, leaf.clone());
     let start = before_low.saturating_add(ranks.rank(low, depth, false)?);
     cursor.seek(store, tree, high)?;
     let Some(leaf) = cursor.leaf() else {
-        return Ok(0);
+        return Ok(0..0);
     };
     if *leaf != ranks.leaf {
         ranks = LeafRanks::new(store, leaf.clone());
     }
     let rank = ranks.rank(high, depth, true)?;
     let end = cursor.rows_before().saturating_add(rank);
-    Ok(end.saturating_sub(start))
+    Ok(start..end)
 }
 
 /// Finds how many rows of one leaf are below a key; keeps what it has read.
-struct LeafRanks<'a> {
+pub(super) struct LeafRanks<'a> {
     store: &'a Store,
-    leaf: Child,
+    pub(super) leaf: Child,
     header: Option<Header>,
     group: Option<(usize, Group)>,
 }
 
 impl<'a> LeafRanks<'a> {
-    fn new(store: &'a Store, leaf: Child) -> Self {
+    pub(super) fn new(store: &'a Store, leaf: Child) -> Self {
         Self {
             store,
             leaf,
@@ -84,6 +98,25 @@ impl<'a> LeafRanks<'a> {
         let found = group.search(&key[..depth], after, 0, rows)?;
         let before = index * GROUP_ROWS;
         u64::try_from(before + found).map_err(|_| Error::Internal("more rows than a segment has"))
+    }
+
+    /// The row of this number, from 0; `None` if the leaf has fewer.
+    pub(super) fn row(&mut self, number: u64) -> Result<Option<Row>> {
+        if number >= self.leaf.rows {
+            return Ok(None);
+        }
+        let outside = |_| Error::Internal("more rows than a segment has");
+        let number = usize::try_from(number).map_err(outside)?;
+        let (index, inside) = (number / GROUP_ROWS, number % GROUP_ROWS);
+        let (group, _) = self.group(index)?;
+        let mut row = [0; 4];
+        let mut value = Vec::with_capacity(1);
+        for (place, slot) in row.iter_mut().enumerate() {
+            value.clear();
+            group.copy(place, inside, inside + 1, &mut value)?;
+            *slot = value.first().map_or(0, |value| value.to_bits());
+        }
+        Ok(Some(row))
     }
 
     /// The distinct values of the rows from `start` to `end`.

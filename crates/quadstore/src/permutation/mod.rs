@@ -9,6 +9,7 @@
 //! - `intervals`: which rows are wanted.
 //! - `reader`: rows in key intervals, for scans and look-ups.
 //! - `count`: exact numbers of rows, estimates of distinct values.
+//! - `sample`: rows at evenly spaced places.
 //! - `merge`, `build`: sorted changes into a new tree; the one write primitive.
 //!
 //! # Format
@@ -21,6 +22,7 @@ mod intervals;
 pub(crate) mod merge;
 pub(crate) mod node;
 pub(crate) mod reader;
+mod sample;
 pub(crate) mod tree;
 
 #[cfg(test)]
@@ -29,4 +31,5 @@ pub(crate) mod tests;
 pub(crate) use intervals::Intervals;
 pub(crate) use merge::{ChangeBatch, Changes, Effects, MergeOptions, TreeLimits, merge};
 pub(crate) use reader::{RowFilter, RowReader};
+pub(crate) use sample::sample;
 pub(crate) use tree::{Counted, Tree, TreeRoot};

@@ -155,6 +155,13 @@ impl Node {
         }
     }
 
+    /// The child below which the row of this number lies, counted from 0 below this node; the last child if there are
+    /// fewer rows.
+    pub(crate) fn child_of_row(&self, number: u64) -> usize {
+        let behind = self.rows_before.partition_point(|before| *before <= number);
+        behind.saturating_sub(1)
+    }
+
     /// The bytes of a node.
     pub(crate) fn encode(level: u8, children: &[Child]) -> Vec<u8> {
         let count = u16::try_from(children.len()).expect("a node has few children");

@@ -291,8 +291,50 @@ pub(crate) fn check_scans(
                 .count(permutation, &prefix, &ranges, graphs)
                 .unwrap();
             assert_eq!((count.rows, count.exact), (merged.len() as u64, true));
+            check_sample(snapshot, model, permutation, (&prefix, &ranges), graphs);
         }
         check_distinct(snapshot, model, permutation, &prefix);
+    }
+}
+
+/// At evenly spaced places of all graphs; those of the graphs that are asked for are left.
+fn check_sample(
+    snapshot: &Snapshot,
+    model: &BTreeSet<Quad>,
+    permutation: Permutation,
+    (prefix, ranges): (&[TermId], &[IdRange]),
+    graphs: &GraphSet,
+) {
+    if !snapshot.delta().is_empty() {
+        return;
+    }
+    let all = expected(model, permutation, prefix, ranges, &GraphSet::All, true);
+    for most in [1, 2, 7, 1_000] {
+        let sample = |graphs| {
+            let sample = snapshot.sample(permutation, prefix, ranges, graphs, most);
+            let quads = sample.unwrap()?.into_iter();
+            Some(
+                quads
+                    .map(|quad| permutation.permute(quad))
+                    .collect::<Vec<_>>(),
+            )
+        };
+        let Some(drawn) = sample(&GraphSet::All) else {
+            let is_kept = matches!(permutation, Permutation::Psog | Permutation::Posg);
+            assert!(!is_kept, "every scheme has {permutation:?}");
+            return;
+        };
+        let count = most.min(all.len());
+        let places = (0..count).map(|number| (2 * number + 1) * all.len() / (2 * count));
+        let wanted: Vec<Quad> = places.map(|place| all[place]).collect();
+        assert_eq!(
+            drawn, wanted,
+            "{permutation:?} {prefix:?} {ranges:?} {most}"
+        );
+        let of_graphs = expected(model, permutation, prefix, ranges, graphs, true);
+        for quad in sample(graphs).unwrap_or_default() {
+            assert!(of_graphs.contains(&quad), "{quad:?} of {graphs:?}");
+        }
     }
 }
 

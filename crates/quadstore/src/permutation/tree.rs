@@ -194,6 +194,21 @@ impl LeafCursor {
         self.descend(store, |node| node.child_before(key))
     }
 
+    /// Moves to the leaf that holds the row of this number, from 0; to the last leaf if there are fewer rows.
+    pub(crate) fn seek_row(&mut self, store: &Store, tree: &Tree, number: u64) -> Result<()> {
+        self.path.clear();
+        if tree.above.children.is_empty() {
+            return Ok(());
+        }
+        self.path.push((Arc::clone(&tree.above), 0));
+        let mut left = number;
+        self.descend(store, |node| {
+            let index = node.child_of_row(left);
+            left = left.saturating_sub(node.rows_before.get(index).copied().unwrap_or_default());
+            index
+        })
+    }
+
     /// Moves to the next leaf; `false`, and nowhere, if there is none.
     pub(crate) fn advance(&mut self, store: &Store) -> Result<bool> {
         while let Some((node, index)) = self.path.last_mut() {
@@ -207,7 +222,7 @@ impl LeafCursor {
         Ok(false)
     }
 
-    fn descend(&mut self, store: &Store, choose: impl Fn(&Node) -> usize) -> Result<()> {
+    fn descend(&mut self, store: &Store, mut choose: impl FnMut(&Node) -> usize) -> Result<()> {
         while let Some((node, index)) = self.path.last() {
             if node.level == 1 {
                 break;
