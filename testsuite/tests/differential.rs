@@ -222,6 +222,7 @@ const OPERATORS: &[&str] = &[
     "slice",
     "slice by",
     "project",
+    "equality as a join",
 ];
 
 /// Every function of the planner.
@@ -369,6 +370,7 @@ fn counted_as(function: &Function) -> Option<&'static str> {
         | Function::CastDuration
         | Function::CastYearMonthDuration
         | Function::CastDayTimeDuration
+        | Function::HasOtherForms
         | Function::CastDerived(_) => return None,
     })
 }

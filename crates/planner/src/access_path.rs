@@ -227,7 +227,7 @@ pub(crate) fn ranges_of(condition: &Expression) -> Option<Ranges> {
             Some(Ranges {
                 variable: *variable,
                 ranges,
-                exact: true,
+                exact: *function != Function::HasOtherForms,
             })
         }
         _ => None,
@@ -239,6 +239,21 @@ fn kinds(function: Function) -> Option<Vec<IdRange>> {
         Function::IsIri => vec![IdRange::of_kind(Kind::Iri)],
         Function::IsBlank => vec![IdRange::of_kind(Kind::BlankNode)],
         Function::IsTriple => vec![IdRange::of_kind(Kind::Triple)],
+        // Numbers, dates and times; booleans, some of which are among other literals; triple terms, which have them inside.
+        Function::HasOtherForms => vec![
+            IdRange {
+                first: TermId::FALSE,
+                last: TermId::TRUE,
+            },
+            IdRange {
+                first: TermId::new(Kind::Integer, 0),
+                last: TermId::new(Kind::TemporalLiteral, TermId::PAYLOAD_MAX),
+            },
+            IdRange {
+                first: TermId::new(Kind::Literal, 0),
+                last: TermId::new(Kind::Triple, TermId::PAYLOAD_MAX),
+            },
+        ],
         Function::IsLiteral => vec![
             IdRange {
                 first: TermId::FALSE,

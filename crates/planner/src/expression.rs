@@ -105,6 +105,9 @@ pub enum Function {
     IsBlank,
     IsLiteral,
     IsNumeric,
+    /// Not SPARQL's: whether `=` may hold between the term and another one, since its value can be written in several
+    /// ways. Never false for such a term, but true for some others.
+    HasOtherForms,
     IsTriple,
     Triple,
     Subject,

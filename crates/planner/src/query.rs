@@ -10,7 +10,7 @@ use spargebra::term::{NamedNodePattern, TermPattern, TriplePattern as Source};
 use crate::cardinality::Cache;
 use crate::error::Error;
 use crate::expression::Constant;
-use crate::logical::{Builder, Node, Op, imply_joins, narrow_graphs, translate};
+use crate::logical::{Builder, Node, Op, imply_joins, join_equal, narrow_graphs, translate};
 use crate::lowering::{Lowering, Planned, prune, without_repeats};
 use crate::nesting::{check_algebra, pattern_of};
 use crate::physical::{
@@ -68,6 +68,7 @@ pub fn plan(
     };
     if options.optimize {
         imply_joins(Builder::plain(true), &mut root);
+        join_equal(Builder::plain(true), &mut root);
         narrow_graphs(&mut root, &cache)?;
     }
     let mut lowering = Lowering::new(&cache, options, logical.names);

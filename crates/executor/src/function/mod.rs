@@ -78,6 +78,7 @@ pub(crate) const fn texts(function: Function) -> Texts {
         | Function::HasLangDir
         | Function::Datatype
         | Function::IsNumeric
+        | Function::HasOtherForms
         | Function::Abs
         | Function::Round
         | Function::Ceil
@@ -115,6 +116,7 @@ pub(crate) fn implementation(function: Function) -> Implementation {
         Function::IsBlank => I::Boolean(term::is_blank),
         Function::IsLiteral => I::Boolean(term::is_literal),
         Function::IsNumeric => I::Boolean(term::is_numeric),
+        Function::HasOtherForms => I::Boolean(term::has_other_forms),
         Function::IsTriple => I::Boolean(term::is_triple),
         Function::Triple => I::Id(term::triple),
         Function::Subject => I::Id(term::subject),

@@ -203,6 +203,22 @@ pub(super) fn is_numeric(cells: &[Cell<'_>]) -> Option<bool> {
     })
 }
 
+/// Whether a different term may be equal. Of the literals without a kind of their own these are the booleans that are not
+/// written `true` or `false`.
+pub(super) fn has_other_forms(cells: &[Cell<'_>]) -> Option<bool> {
+    let cell = cells.first()?;
+    Some(match cell {
+        Cell::Error => return None,
+        Cell::Id { kind, .. } => match kind {
+            Kind::BlankNode | Kind::Iri | Kind::ShortString => false,
+            Kind::Literal => matches!(*cell.value()?, Value::Boolean(_)),
+            _ => true,
+        },
+        Cell::Text(..) => false,
+        Cell::Value(_) | Cell::Boolean(_) => true,
+    })
+}
+
 /// TRIPLE: parts that cannot be subject or predicate are an error.
 pub(super) fn triple(columns: &[Vec<TermId>], context: &QueryContext) -> Result<Vec<TermId>> {
     let [subjects, predicates, objects] = columns else {

@@ -12,6 +12,7 @@
 mod aggregate_difference;
 mod build;
 mod dataset;
+mod equal;
 mod exists;
 mod expression;
 mod fold;
@@ -26,6 +27,7 @@ mod translate;
 
 pub(crate) use aggregate_difference::{AggregateDifference, aggregate_difference};
 pub(crate) use build::Builder;
+pub(crate) use equal::join_equal;
 pub(crate) use exists::{existence_only, handed, is_safe, mentioned, retie, substitute};
 pub(crate) use expression::{expression_variables, is_volatile, unbound_marker, visit_expression};
 pub(crate) use inline::inlined;

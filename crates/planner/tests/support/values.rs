@@ -43,6 +43,10 @@ pub(crate) fn evaluate(
         Expression::Call(Function::IsLiteral, list) => {
             of(matches!(value(&list[0])?, Term::Literal(_)))
         }
+        Expression::Call(Function::HasOtherForms, list) => of(!matches!(
+            value(&list[0])?,
+            Term::NamedNode(_) | Term::BlankNode(_)
+        )),
         other => panic!("the tests do not use {other:?}"),
     })
 }
