@@ -18,6 +18,9 @@ pub enum Reading {
     Filtered(&'static str),
 }
 
+/// How many groups are looked at by [`Statistics::group_sizes`].
+const GROUPS_SAMPLED: usize = 16;
+
 /// Ids and counts of one snapshot. A triple is given as subject, predicate and object, `None` for
 /// any term. Every answer of a count may be an estimate; plans are right whatever it says.
 pub trait Statistics {
@@ -73,8 +76,9 @@ pub trait Statistics {
     ) -> Result<u64, StatisticsError>;
 
     /// Up to `most` triples that match and whose term at the position, if one is given, lies in one of the ranges
-    /// (ascending, disjoint), drawn evenly from all of these; all of them if there are no more. The position is one that
-    /// may follow the given ones in some permutation. `None` if none can be drawn evenly.
+    /// (ascending, disjoint; empty means all), drawn at even distances in an order by that position; all of them if there
+    /// are no more. The position is one that may follow the given ones in some permutation. `None` if none can be drawn
+    /// so.
     ///
     /// # Errors
     /// If the indexes cannot be read.
@@ -103,6 +107,32 @@ pub trait Statistics {
             .iter()
             .map(|triple| self.count(*triple, graphs))
             .collect()
+    }
+
+    /// For some of the quads that match, drawn at even distances in an order by `position`, which is `None` in `triple`,
+    /// how many have the same term there. So a term that many quads have is among them for sure. Nothing where that is
+    /// not known.
+    ///
+    /// # Errors
+    /// If the indexes cannot be read.
+    fn group_sizes(
+        &self,
+        triple: [Option<TermId>; 3],
+        position: Position,
+        graphs: &GraphSet,
+    ) -> Result<Vec<u64>, StatisticsError> {
+        let drawn = self.sample(triple, Some((position, &[])), graphs, GROUPS_SAMPLED)?;
+        let Some(drawn) = drawn.filter(|_| position != Position::Graph) else {
+            return Ok(Vec::new());
+        };
+        let groups = drawn.into_iter().map(|found| {
+            let mut group = triple;
+            if let (Some(slot), Some(term)) = (group.get_mut(position as usize), found.get(position as usize)) {
+                *slot = Some(*term);
+            }
+            group
+        });
+        self.partners(&groups.collect::<Vec<_>>(), graphs)
     }
 
     /// For each row whether all conditions hold in it; rows are given by columns, one for each variable. `None` if that

@@ -48,7 +48,7 @@ pub use read::{
     ScanSpec, StringRange, TermTexts,
 };
 pub use root::Scheme;
-pub use snapshot::{Lookup, Reading, Scan, Snapshot};
+pub use snapshot::{Lookup, Reading, Scan, SeekScan, Snapshot};
 pub use transaction::{
     ChangeCounts, Clash, CommitOptions, Conflict, Savepoint, Transaction, TransactionOptions,
 };

@@ -15,6 +15,7 @@ mod composed;
 mod count;
 mod held;
 mod sample;
+mod seek_scan;
 mod ways;
 
 use std::collections::BTreeMap;
@@ -35,6 +36,7 @@ use crate::transaction::Recorder;
 
 pub(crate) use held::Held;
 use held::Holding;
+pub use seek_scan::SeekScan;
 pub use ways::{Lookup, Reading, Scan};
 
 /// So many graphs of a set are looked up in the catalogue to see whether the set hides anything.

@@ -47,6 +47,7 @@ use crate::segment::reader::{Group, Match};
 const STEP_ROWS: usize = 65_536;
 
 /// Which rows of a quad tree pass.
+#[derive(Clone)]
 pub(crate) struct RowFilter {
     /// `None` lets all graphs pass.
     pub(crate) graphs: Option<GraphSet>,
