@@ -8,7 +8,7 @@ use stoa_planner::physical::{Operator, Plan, QueryForm, QueryPlan, TemplateTerm}
 use stoa_terms::TermId;
 
 use crate::context::QuerySettings;
-use crate::operator::may_be_shared;
+use crate::operator::{may_be_shared, pinned_bytes};
 use crate::spill::MARGIN_BYTES;
 
 /// What a row that is held takes beside its ids: its place in a table, its rank.
@@ -131,6 +131,10 @@ impl FirstRows {
                 self.bytes(row_bytes(width), parts())
             }
             Operator::HashJoin { .. } => self.bytes(2 * row_bytes(width), 1),
+            // Blocks in which iterators stand, and one that was just read.
+            Operator::LeapfrogJoin { patterns, .. } => {
+                (parts() * pinned_bytes(patterns.len() + 1)) as u64
+            }
             _ => return None,
         })
     }

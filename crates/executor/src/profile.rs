@@ -135,6 +135,7 @@ pub(crate) const fn operator_name(operator: &Operator) -> &'static str {
         Operator::OuterBindings => "outer_bindings",
         Operator::IndexScan { .. } => "index_scan",
         Operator::IndexGroups { .. } => "index_groups",
+        Operator::LeapfrogJoin { .. } => "leapfrog_join",
         Operator::GraphScan { .. } => "graph_scan",
         Operator::IndexNestedLoopJoin { .. } => "index_nested_loop_join",
         Operator::PathSearch { .. } => "path_search",

@@ -77,6 +77,14 @@ impl QueryPlan {
                 | Operator::IndexGroups {
                     pattern, ranges, ..
                 } => lies_in(ranges, id) || pattern.graphs.is_named_by(id),
+                Operator::LeapfrogJoin {
+                    variables,
+                    patterns,
+                } => {
+                    let mut graphs = patterns.iter().map(|read| &read.pattern.graphs);
+                    variables.iter().any(|one| lies_in(&one.ranges, id))
+                        || graphs.any(|graphs| graphs.is_named_by(id))
+                }
                 Operator::IndexNestedLoopJoin { pattern, .. } => pattern.graphs.is_named_by(id),
                 Operator::GraphScan { graphs } => graphs.is_named_by(id),
                 Operator::PathSearch { pattern, .. } => {
@@ -170,6 +178,10 @@ impl With<'_> {
             }
             Operator::IndexScan { pattern, .. } | Operator::IndexGroups { pattern, .. } => {
                 self.quad(pattern);
+            }
+            Operator::LeapfrogJoin { patterns, .. } => {
+                let all = patterns.iter_mut();
+                all.for_each(|read| self.quad(&mut read.pattern));
             }
             Operator::IndexNestedLoopJoin { pattern, kind, .. } => {
                 self.quad(pattern);

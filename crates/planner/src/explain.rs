@@ -170,6 +170,20 @@ impl<'a> Printer<'a> {
                 self.read(pattern, *permutation, *prefix_length);
                 self.ranges(ranges);
             }
+            Operator::LeapfrogJoin {
+                variables,
+                patterns,
+            } => {
+                self.text.push_str("leapfrog_join");
+                for one in variables {
+                    self.list(" ", &[one.variable]);
+                    self.ranges(&one.ranges);
+                }
+                for (number, read) in patterns.iter().enumerate() {
+                    self.text.push_str(if number == 0 { " of " } else { ", " });
+                    self.read(&read.pattern, read.permutation, read.prefix_length);
+                }
+            }
             Operator::GraphScan { graphs } => {
                 self.text.push_str("graph_scan");
                 self.list(" ", &plan.columns);

@@ -112,6 +112,7 @@ impl Plan {
             | Operator::OuterBindings
             | Operator::IndexScan { .. }
             | Operator::IndexGroups { .. }
+            | Operator::LeapfrogJoin { .. }
             | Operator::GraphScan { .. } => Vec::new(),
             Operator::PathSearch { input, .. } => input.as_deref().into_iter().collect(),
             Operator::IndexNestedLoopJoin { input, .. }
@@ -148,6 +149,7 @@ impl Plan {
             | Operator::OuterBindings
             | Operator::IndexScan { .. }
             | Operator::IndexGroups { .. }
+            | Operator::LeapfrogJoin { .. }
             | Operator::GraphScan { .. } => Vec::new(),
             Operator::PathSearch { input, .. } => input.as_deref_mut().into_iter().collect(),
             Operator::IndexNestedLoopJoin { input, .. }
@@ -196,6 +198,27 @@ pub struct QuadPattern {
     pub graphs: GraphSet,
     /// The variable of `GRAPH ?g`, bound to each graph that holds the triple.
     pub graph_variable: Option<Variable>,
+}
+
+/// A variable of an [`Operator::LeapfrogJoin`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LeapfrogVariable {
+    /// What is bound.
+    pub variable: Variable,
+    /// What it is kept to, ascending and disjoint; empty for all. A range may be wider than the filter it comes from;
+    /// that filter then stands above the join.
+    pub ranges: Vec<IdRange>,
+}
+
+/// A pattern of an [`Operator::LeapfrogJoin`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LeapfrogPattern {
+    /// What is matched: at least one variable, none twice, none for the graph.
+    pub pattern: QuadPattern,
+    /// The sort order that is read: all constants come first, then the variables in the order of the join.
+    pub permutation: Permutation,
+    /// How many constants there are.
+    pub prefix_length: usize,
 }
 
 /// Predicates that one step of a path may take.
@@ -362,6 +385,14 @@ pub enum Operator {
         /// Columns that take the number of matches; those that are not among the plan's columns are not
         /// looked at.
         counts: Vec<Variable>,
+    },
+    /// The solutions of several quad patterns together, found one variable after the other: the values of a variable
+    /// are those that all patterns with it have behind the values bound before. In the order of the variables.
+    LeapfrogJoin {
+        /// All variables of the patterns, in the order in which they are bound.
+        variables: Vec<LeapfrogVariable>,
+        /// What is joined.
+        patterns: Vec<LeapfrogPattern>,
     },
     /// SERVICE: each solution of the input joined with those that an endpoint gives, which is asked
     /// for the bindings of many solutions at once.

@@ -35,6 +35,7 @@ mod hash_join;
 mod index_groups;
 mod index_nested_loop_join;
 mod index_scan;
+mod leapfrog_join;
 mod merge_join;
 mod outer_bindings;
 mod parallel;
@@ -56,6 +57,7 @@ mod unit;
 mod values;
 
 use hash_join::RightSide;
+pub(crate) use leapfrog_join::pinned_bytes;
 pub(crate) use parallel::may_be_shared;
 pub(crate) use seen::Seen;
 
@@ -224,6 +226,7 @@ impl Builder<'_> {
             PlanOperator::IndexGroups { .. } => {
                 index_groups::build(plan, scope, self.context, counters)
             }
+            PlanOperator::LeapfrogJoin { .. } => leapfrog_join::build(plan, self.context, counters),
             PlanOperator::GraphScan { graphs } => graph_scan::build(plan, graphs, self.context),
             PlanOperator::IndexNestedLoopJoin { .. } => {
                 index_nested_loop_join::build(plan, self, scope, counters)

@@ -72,6 +72,17 @@ impl Lowering<'_> {
                     | Operator::IndexNestedLoopJoin { pattern, .. } => {
                         self.pattern_values(pattern, variable)?
                     }
+                    Operator::LeapfrogJoin { patterns, .. } => {
+                        let mut least: Option<f64> = None;
+                        for read in patterns {
+                            let values = self.pattern_values(&read.pattern, variable)?;
+                            least = match (least, values) {
+                                (Some(least), Some(values)) => Some(least.min(values)),
+                                (least, values) => least.or(values),
+                            };
+                        }
+                        least
+                    }
                     // One row at most for each combination.
                     Operator::HashAggregate { .. } | Operator::Distinct(_) => {
                         Some(plan.estimated_rows)

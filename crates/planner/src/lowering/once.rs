@@ -40,6 +40,7 @@ fn once(plan: &mut Plan, repeats: bool) {
         | Operator::OuterBindings
         | Operator::IndexScan { .. }
         | Operator::IndexGroups { .. }
+        | Operator::LeapfrogJoin { .. }
         | Operator::PathSearch { input: None, .. }
         | Operator::GraphScan { .. } => {}
         Operator::IndexNestedLoopJoin { input, .. }

@@ -17,7 +17,7 @@ pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
         | Operator::Values(_)
         | Operator::OuterBindings
         | Operator::GraphScan { .. } => return,
-        Operator::IndexScan { .. } => {}
+        Operator::IndexScan { .. } | Operator::LeapfrogJoin { .. } => {}
         Operator::IndexGroups { counts, .. } => counts.retain(|count| needed.contains(*count)),
         Operator::IndexNestedLoopJoin {
             input,

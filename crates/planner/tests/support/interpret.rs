@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use oxrdf::{Literal, Term};
 use stoa_planner::expression::{Aggregate, AggregateFunction, Comparison, Expression};
-use stoa_planner::physical::{JoinKind, Operator, PatternTerm, Plan, QuadPattern, Variable};
+use stoa_planner::physical::{
+    JoinKind, LeapfrogPattern, LeapfrogVariable, Operator, PatternTerm, Plan, QuadPattern, Variable,
+};
 use stoa_terms::{Permutation, Position, TermId};
 
 use super::values::{boolean, compare, evaluate, of};
@@ -153,6 +155,10 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
             });
             groups.collect()
         }
+        Operator::LeapfrogJoin {
+            variables,
+            patterns,
+        } => leapfrog_join(variables, patterns, store),
         Operator::GraphScan { graphs } => store
             .graphs()
             .into_iter()
@@ -451,6 +457,56 @@ fn sort(rows: &mut [Row], keys: &[stoa_planner::physical::SortKey]) {
 }
 
 /// The quads that match what is known of a pattern, in the order of a permutation.
+/// One pattern after the other; what the plan promises of their sort orders is asserted.
+fn leapfrog_join(
+    variables: &[LeapfrogVariable],
+    patterns: &[LeapfrogPattern],
+    store: &Store,
+) -> Vec<Row> {
+    let mut found = vec![Row::new()];
+    for read in patterns {
+        let triple = read.permutation.order().into_iter();
+        let triple = triple.filter(|position| *position != Position::Graph);
+        let mut last = None;
+        for (place, position) in triple.enumerate() {
+            match read.pattern.triple[position as usize] {
+                PatternTerm::Constant(_) => assert!(place < read.prefix_length, "{read:?}"),
+                PatternTerm::Variable(variable) => {
+                    let at = variables.iter().position(|one| one.variable == variable);
+                    assert!(place >= read.prefix_length && at > last, "{read:?}");
+                    last = at;
+                }
+            }
+        }
+        assert!(last.is_some() && read.pattern.graph_variable.is_none());
+        let mut joined = Vec::new();
+        for row in &found {
+            for quad in matches(
+                store,
+                &read.pattern,
+                read.permutation,
+                read.prefix_length,
+                row,
+            ) {
+                joined.extend(bind(store, &read.pattern, quad, row));
+            }
+        }
+        found = joined;
+    }
+    found.retain(|row| {
+        variables.iter().all(|one| {
+            let id = store.known(&row[&one.variable]).unwrap();
+            one.ranges.is_empty() || one.ranges.iter().any(|range| range.contains(id))
+        })
+    });
+    let key = |row: &Row| -> Vec<TermId> {
+        let ids = variables.iter().map(|one| store.known(&row[&one.variable]));
+        ids.map(Option::unwrap).collect()
+    };
+    found.sort_by_key(key);
+    found
+}
+
 fn matches(
     store: &Store,
     pattern: &QuadPattern,

@@ -1,9 +1,9 @@
 //! Morsels: a plan in pieces that several threads can run, each with a range of one variable.
 //!
 //! A plan can be split by a variable if its solutions are those of the plan with the variable kept to a
-//! range, all ranges together. That holds of a scan whose first variable it is, of what works solution by
-//! solution above one, of a join whose left side can be split, and of a merge join if it is the key: there
-//! both sides are kept to the range. What stands on the right of a hash join is the same for all pieces and is
+//! range, all ranges together. That holds of a scan or a leapfrog join whose first variable it is, of what works
+//! solution by solution above one, of a join whose left side can be split, and of a merge join if it is the key:
+//! there both sides are kept to the range. What stands on the right of a hash join is the same for all pieces and is
 //! read once.
 //!
 //! # References
@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 
 use stoa_planner::physical::{Operator, PatternTerm, Plan, Variable};
 use stoa_quadstore::Snapshot;
-use stoa_terms::{IdRange, TermId};
+use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
 use crate::context::QueryContext;
 use crate::error::Result;
@@ -56,6 +56,7 @@ fn variable_within(plan: &Plan, depth: usize) -> Option<Variable> {
                 _ => None,
             }
         }
+        Operator::LeapfrogJoin { variables, .. } => Some(variables.first()?.variable),
         Operator::MergeJoin {
             left, right, key, ..
         } => {
@@ -112,6 +113,15 @@ fn restrict(plan: &mut Plan, range: IdRange) {
             within if within.is_empty() => plan.operator = Operator::Empty,
             within => *ranges = within,
         },
+        Operator::LeapfrogJoin { variables, .. } => {
+            let Some(first) = variables.first_mut() else {
+                return;
+            };
+            match within(&first.ranges, range) {
+                within if within.is_empty() => plan.operator = Operator::Empty,
+                within => first.ranges = within,
+            }
+        }
         Operator::MergeJoin { left, right, .. } => {
             restrict(left, range);
             restrict(right, range);
@@ -252,8 +262,10 @@ fn after(id: TermId) -> TermId {
 
 /// A scan that is restricted.
 struct Scan<'a> {
-    plan: &'a Plan,
+    permutation: Permutation,
     prefix: Vec<TermId>,
+    ranges: &'a [IdRange],
+    graphs: &'a GraphSet,
 }
 
 fn scans(plan: &Plan) -> Result<Vec<Scan<'_>>> {
@@ -265,11 +277,33 @@ fn scans(plan: &Plan) -> Result<Vec<Scan<'_>>> {
                 pattern,
                 permutation,
                 prefix_length,
-                ..
+                ranges,
             } => found.push(Scan {
-                plan,
+                permutation: *permutation,
                 prefix: Layout::new(pattern, *permutation).prefix(*prefix_length)?,
+                ranges,
+                graphs: &pattern.graphs,
             }),
+            Operator::LeapfrogJoin {
+                variables,
+                patterns,
+            } => {
+                let Some(first) = variables.first() else {
+                    continue;
+                };
+                for read in patterns {
+                    let layout = Layout::new(&read.pattern, read.permutation);
+                    let term = layout.term(read.prefix_length);
+                    if term == Some(PatternTerm::Variable(first.variable)) {
+                        found.push(Scan {
+                            permutation: read.permutation,
+                            prefix: layout.prefix(read.prefix_length)?,
+                            ranges: &first.ranges,
+                            graphs: &read.pattern.graphs,
+                        });
+                    }
+                }
+            }
             Operator::MergeJoin { left, right, .. } => open.extend([&**left, &**right]),
             Operator::HashAggregate { input, .. } | Operator::Distinct(input) => open.push(input),
             _ => open.extend(passed_through(plan)),
@@ -281,20 +315,11 @@ fn scans(plan: &Plan) -> Result<Vec<Scan<'_>>> {
 impl Scan<'_> {
     /// How many rows it has in a range, or more where graphs hide some.
     fn count(&self, snapshot: &Snapshot, range: IdRange) -> Result<u64> {
-        let Operator::IndexScan {
-            pattern,
-            permutation,
-            ranges,
-            ..
-        } = &self.plan.operator
-        else {
-            return Ok(0);
-        };
-        let ranges = within(ranges, range);
+        let ranges = within(self.ranges, range);
         if ranges.is_empty() {
             return Ok(0);
         }
-        let count = snapshot.count(*permutation, &self.prefix, &ranges, &pattern.graphs)?;
+        let count = snapshot.count(self.permutation, &self.prefix, &ranges, self.graphs)?;
         Ok(count.rows)
     }
 

@@ -6,6 +6,7 @@ mod forms;
 mod harness;
 mod index;
 mod joins;
+mod leapfrog;
 mod limits;
 mod order;
 mod parallel;

@@ -71,6 +71,11 @@ pub(super) fn store(quads: &[Quad]) -> Snapshot {
 
 /// A store of quads that were loaded one part after the other.
 pub(super) fn store_of_loads(loads: &[&[Quad]]) -> Snapshot {
+    quad_store(loads).snapshot()
+}
+
+/// The same, to be written to.
+pub(super) fn quad_store(loads: &[&[Quad]]) -> QuadStore {
     let cache = Cache::new(&MemoryBudget::unlimited(), 1 << 24);
     let disk = Arc::new(SimulatedDisk::new(1));
     let store = Store::create(disk, cache, Identity::new(1)).unwrap();
@@ -78,7 +83,7 @@ pub(super) fn store_of_loads(loads: &[&[Quad]]) -> Snapshot {
     for quads in loads {
         load(&store, quads);
     }
-    store.snapshot()
+    store
 }
 
 fn load(store: &QuadStore, quads: &[Quad]) {
@@ -107,7 +112,12 @@ fn load(store: &QuadStore, quads: &[Quad]) {
 
 /// A store of quads given by numbers: subject, predicate, object, graph (0 is the default graph).
 pub(super) fn numbered(quads: &[[u8; 4]]) -> Snapshot {
-    let quads: Vec<_> = quads
+    store(&quads_of(quads))
+}
+
+/// The same quads without a store.
+pub(super) fn quads_of(quads: &[[u8; 4]]) -> Vec<Quad> {
+    quads
         .iter()
         .map(|[s, p, o, g]| {
             let subject = match term(*s) {
@@ -117,8 +127,7 @@ pub(super) fn numbered(quads: &[[u8; 4]]) -> Snapshot {
             let graph = (*g > 0).then(|| iri(200 + g));
             ([subject, iri(100 + p).into(), term(*o)], graph)
         })
-        .collect();
-    store(&quads)
+        .collect()
 }
 
 pub(super) fn context_on(snapshot: &Snapshot, batch_rows: usize) -> Arc<QueryContext> {
