@@ -89,6 +89,7 @@ fn each_join_forced() {
         (ForcedJoin::Hash, "hash_join"),
         (ForcedJoin::Merge, "merge_join"),
         (ForcedJoin::IndexNestedLoop, "index_nested_loop_join"),
+        (ForcedJoin::Leapfrog, "leapfrog_join"),
     ] {
         let configuration = Configuration {
             name,
@@ -100,6 +101,17 @@ fn each_join_forced() {
             "{name} was never chosen"
         );
     }
+}
+
+#[test]
+fn no_more_than_two_inputs_of_a_join() {
+    let plans = run(&Configuration {
+        name: "joins of two inputs",
+        force_join: Some(ForcedJoin::Binary),
+        ..Configuration::default()
+    })
+    .plans;
+    assert!(plans.contains("merge_join") && !plans.contains("leapfrog_join"));
 }
 
 #[test]

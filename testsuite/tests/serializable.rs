@@ -66,10 +66,11 @@ fn rows(result: QueryResult) -> Vec<Row> {
 
 impl Session for Running {
     fn ask(&mut self, text: &str, random: &mut Random) -> Vec<Row> {
-        let join = match random.below(4) {
+        let join = match random.below(5) {
             0 => None,
             1 => Some(ForcedJoin::Merge),
             2 => Some(ForcedJoin::Hash),
+            3 => Some(ForcedJoin::Leapfrog),
             _ => Some(ForcedJoin::IndexNestedLoop),
         };
         let options = QueryOptions {

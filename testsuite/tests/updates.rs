@@ -123,8 +123,8 @@ fn one_store(seed: u64, set: u64, tally: &mut Tally) -> Result<(), String> {
             }
         };
         let text = text(&operations);
-        // The last four share what is read among threads, which transactions do not, are about aggregates alone, or use
-        // plans again.
+        // The last four differ from others in what an update does not do: share what is read among threads, or use plans
+        // again; or are for queries alone.
         let (name, query) = configuration(random.below(CONFIGURATIONS - 4));
         let options = UpdateOptions {
             batch_rows: query.batch_rows,

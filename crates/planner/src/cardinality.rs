@@ -28,6 +28,7 @@ pub(crate) struct Cache<'a> {
     terms: Map<Term, Option<TermId>>,
     counts: Map<(Triple, GraphSet), f64>,
     distinct: Map<(Triple, Position, GraphSet), f64>,
+    group_sizes: Map<(Triple, Position, GraphSet), Vec<f64>>,
     readings: Map<Scanned, Reading>,
 }
 
@@ -42,6 +43,7 @@ impl<'a> Cache<'a> {
             terms: RefCell::default(),
             counts: RefCell::default(),
             distinct: RefCell::default(),
+            group_sizes: RefCell::default(),
             readings: RefCell::default(),
         }
     }
@@ -231,6 +233,23 @@ impl<'a> Cache<'a> {
             return Ok(rows);
         }
         Ok(self.distinct(triple, position, &pattern.graphs)?.min(rows))
+    }
+
+    /// For a sample of the quads that match a pattern, how many have the same term at `position`.
+    pub(crate) fn group_sizes(
+        &self,
+        pattern: &QuadPattern,
+        position: Position,
+    ) -> Result<Vec<f64>, Error> {
+        let key = (constants(pattern), position, pattern.graphs.clone());
+        if let Some(sizes) = self.group_sizes.borrow().get(&key) {
+            return Ok(sizes.clone());
+        }
+        self.check()?;
+        let sizes = self.statistics.group_sizes(key.0, key.1, &key.2)?;
+        let sizes: Vec<f64> = sizes.into_iter().map(float).collect();
+        self.group_sizes.borrow_mut().insert(key, sizes.clone());
+        Ok(sizes)
     }
 
     /// Quads with a predicate, `None` for any, and how many different subjects and objects they

@@ -36,6 +36,16 @@ pub(crate) const CONDITION_ROW: f64 = 15.0;
 pub(crate) const GROUP_ROW: f64 = 30.0;
 /// A group of an index that is counted and skipped, with what is read of it before.
 pub(crate) const GROUP_SKIPPED: f64 = 20_000.0;
+/// A run of values that a leapfrog join begins with: opened, and sought among blocks.
+const OPEN: f64 = 80.0;
+/// More where no cache holds the blocks.
+const OPEN_MISS: f64 = 120.0;
+/// A leap within a run of values.
+pub(crate) const LEAP: f64 = 8.0;
+/// A row that is read for a leapfrog join, block by block.
+pub(crate) const TRIE_ROW: f64 = 6.0;
+/// A row of a join of two inputs that averages do not show.
+pub(crate) const HIDDEN_ROW: f64 = 30.0;
 /// Starting the inner plan of an `apply`.
 pub(crate) const APPLY_START: f64 = 3_000.0;
 
@@ -60,6 +70,15 @@ pub(crate) fn lookup(probes: f64, rows: f64, sorted: bool) -> f64 {
         batches * touched(probes / batches)
     };
     SCAN_START + probes * PROBE + read.max(probes.min(1.0)) * ROW_GROUP
+}
+
+/// Beginning with a run of values of a pattern with so many rows.
+pub(crate) fn open(rows: f64) -> f64 {
+    if rows > HASH_ROWS_CACHED {
+        OPEN + OPEN_MISS
+    } else {
+        OPEN
+    }
 }
 
 /// Sorting rows.

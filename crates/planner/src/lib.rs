@@ -16,6 +16,7 @@ pub mod error;
 mod explain;
 pub mod expression;
 mod join_order;
+mod leapfrog_order;
 mod logical;
 mod lowering;
 mod nesting;
@@ -121,4 +122,8 @@ pub enum ForcedJoin {
     Hash,
     /// `index_nested_loop_join`, where one side is a single quad pattern.
     IndexNestedLoop,
+    /// `leapfrog_join`, where patterns form a cycle; other joins by cost.
+    Leapfrog,
+    /// Any join of two inputs, by cost: never `leapfrog_join`.
+    Binary,
 }

@@ -127,7 +127,10 @@ pub trait Statistics {
         };
         let groups = drawn.into_iter().map(|found| {
             let mut group = triple;
-            if let (Some(slot), Some(term)) = (group.get_mut(position as usize), found.get(position as usize)) {
+            if let (Some(slot), Some(term)) = (
+                group.get_mut(position as usize),
+                found.get(position as usize),
+            ) {
                 *slot = Some(*term);
             }
             group

@@ -63,7 +63,28 @@ impl Generator {
         }
     }
 
+    /// A cycle of three or four patterns, each in either direction.
+    fn cycle(&mut self) -> String {
+        let corners = 3 + self.random.below(2);
+        let mut text = String::new();
+        for corner in 0..corners {
+            let (a, b) = (corner, (corner + 1) % corners);
+            let (a, b) = match self.random.below(2) {
+                0 => (a, b),
+                _ => (b, a),
+            };
+            let corners = ["?a", "?b", "?c", "?d"];
+            let predicate = self.random.one(PREDICATES);
+            let (a, b) = (corners[a as usize], corners[b as usize]);
+            writeln!(text, "{a} {predicate} {b} .").unwrap();
+        }
+        text
+    }
+
     fn triples(&mut self) -> String {
+        if self.random.below(12) == 0 {
+            return self.cycle();
+        }
         let mut text = String::new();
         for _ in 0..=self.random.below(2) {
             let subject = self.term(NODES);
@@ -477,6 +498,8 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
         ("hash", forced(ForcedJoin::Hash)),
         ("merge", forced(ForcedJoin::Merge)),
         ("lookup", forced(ForcedJoin::IndexNestedLoop)),
+        ("leapfrog", forced(ForcedJoin::Leapfrog)),
+        ("binary", forced(ForcedJoin::Binary)),
         (
             "difference",
             PlannerOptions {
@@ -494,6 +517,7 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
         ("lying", PlannerOptions::default()),
         ("lying again", PlannerOptions::default()),
         ("lying merge", forced(ForcedJoin::Merge)),
+        ("lying leapfrog", forced(ForcedJoin::Leapfrog)),
     ]
 }
 
@@ -582,6 +606,7 @@ fn plans_give_what_the_specification_says() {
         "IndexGroups",
         "GraphScan",
         "IndexNestedLoopJoin",
+        "LeapfrogJoin",
         "Apply",
         "MergeJoin",
         "HashJoin",

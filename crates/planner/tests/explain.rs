@@ -39,6 +39,9 @@ const PREDICATES: &[(&str, u64, u64, u64)] = &[
     ("rating2", 199_000, 199_000, 10),
     ("name", 14_600, 14_600, 14_000),
     ("date", 284_820, 284_820, 3_000),
+    // Edges of graphs: terms as frequent as any other, and many at a few hubs.
+    ("even", 1_000_000, 100_000, 100_000),
+    ("skewed", 20_000, 10_000, 10_000),
 ];
 
 impl Catalogue {
@@ -130,6 +133,24 @@ impl Statistics for Catalogue {
         })
     }
 
+    fn group_sizes(
+        &self,
+        triple: [Option<TermId>; 3],
+        position: Position,
+        graphs: &GraphSet,
+    ) -> Result<Vec<u64>, StatisticsError> {
+        let ids = self.ids.borrow();
+        let skewed = ids.get("skewed").copied();
+        drop(ids);
+        Ok(match triple {
+            [None, Some(p), None] if Some(p) == skewed => vec![1, 1, 1, 5_000, 1, 1, 5_000, 1],
+            _ => {
+                let rows = self.count(triple, graphs)?;
+                vec![rows / self.distinct(triple, position, graphs)?.max(1); 4]
+            }
+        })
+    }
+
     fn quads(&self) -> u64 {
         10_000_000
     }
@@ -146,6 +167,8 @@ fn explained(text: &str) -> String {
             "merge" => options.force_join = Some(ForcedJoin::Merge),
             "hash" => options.force_join = Some(ForcedJoin::Hash),
             "lookup" => options.force_join = Some(ForcedJoin::IndexNestedLoop),
+            "leapfrog" => options.force_join = Some(ForcedJoin::Leapfrog),
+            "binary" => options.force_join = Some(ForcedJoin::Binary),
             "difference" => options.force_difference = Some(true),
             "refused" => options.force_difference = Some(false),
             "union" => options.default_graph_union = true,

@@ -138,6 +138,9 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         10 => ("differences of aggregates, shared by threads", None),
         11 => ("on disk, batches of 3", Some(3)),
         12 => ("sampled, batches of 3", Some(3)),
+        14 => ("leapfrog joins, batches of 3", Some(3)),
+        15 => ("leapfrog joins, shared by threads, on disk", None),
+        16 => ("joins of two inputs", None),
         REUSED => ("the plan of a query with other constants", None),
         _ => ("shared by threads, hash joins, on disk", None),
     };
@@ -160,13 +163,20 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
             options.parallel_rows_min = Some(0);
             options.spill_after = Some((0, 5));
         }
+        14 => options.force_join = Some(ForcedJoin::Leapfrog),
+        15 => {
+            options.force_join = Some(ForcedJoin::Leapfrog);
+            options.parallel_rows_min = Some(0);
+            options.spill_after = Some((0, 2));
+        }
+        16 => options.force_join = Some(ForcedJoin::Binary),
         _ => {}
     }
     (name, options)
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 15;
+pub const CONFIGURATIONS: usize = 18;
 
 /// The configuration that takes the plan of another query if there is one.
 pub const REUSED: usize = CONFIGURATIONS - 1;

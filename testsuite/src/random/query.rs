@@ -206,7 +206,35 @@ impl<'a> Generator<'a> {
         }
     }
 
+    /// Three or four triple patterns that form a cycle, each in either direction, sometimes with a chord.
+    fn cycle(&mut self, scope: &[Var]) -> Element {
+        let corners: Vec<Slot> = (0..3 + self.random.below(2))
+            .map(|_| Slot::Var(self.shared(scope)))
+            .collect();
+        let mut ends: Vec<_> = corners.iter().zip(corners.iter().cycle().skip(1)).collect();
+        if self.random.chance(20)
+            && let [a, _, c, ..] = corners.as_slice()
+        {
+            ends.push((a, c));
+        }
+        let mut triples = Vec::new();
+        for (a, b) in ends {
+            let predicate = match self.random.below(10) {
+                0 => Slot::Var(self.shared(scope)),
+                _ => Slot::Term(self.path_predicate().into()),
+            };
+            triples.push(match self.random.chance(70) {
+                true => [a.clone(), predicate, b.clone()],
+                false => [b.clone(), predicate, a.clone()],
+            });
+        }
+        Element::Triples(triples)
+    }
+
     fn triples(&mut self, scope: &[Var]) -> Element {
+        if self.random.chance(8) {
+            return self.cycle(scope);
+        }
         if self.random.chance(15) {
             return self.path_pattern(scope);
         }

@@ -201,6 +201,10 @@ impl Lowering<'_> {
             return Ok(empty(Vec::new()));
         };
         let items = order.items.take().unwrap_or(items);
+        let over_all = (conditions.as_slice(), over.as_slice());
+        if let Some(leapfrog) = self.leapfrog(&parts, &items, over_all, &order, ranges)? {
+            return self.join_some(leapfrog.replace(parts, ranges), conditions, ranges);
+        }
         let cost = order.trees.get(order.root).map_or(0.0, |tree| tree.cost);
         if let Some(again) = self.planned_again(&parts, &items, &over, cost)? {
             return self.join_again(parts, conditions, &over, again);
@@ -383,7 +387,7 @@ fn kept(conditions: &[PartCondition]) -> f64 {
 }
 
 /// What is known about a part that is planned.
-fn plan_item(part: &Part, plan: Option<&Planned>) -> Item {
+pub(super) fn plan_item(part: &Part, plan: Option<&Planned>) -> Item {
     let (cost, rows, sorted) = plan.map_or((0.0, 0.0, None), |plan| {
         let sorted = plan.plan.sorted_by.first().copied();
         (plan.cost, plan.plan.estimated_rows, sorted)

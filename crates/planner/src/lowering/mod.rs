@@ -9,6 +9,7 @@ mod group;
 mod index_groups;
 mod inline;
 mod large_group;
+mod leapfrog;
 mod left_join;
 mod modifiers;
 mod once;
@@ -50,7 +51,10 @@ pub(crate) struct Planned {
 pub(crate) struct Lowering<'a> {
     pub(crate) cache: &'a Cache<'a>,
     build: Builder,
+    /// The join of two inputs that is taken wherever it can be.
     forced: Option<ForcedJoin>,
+    /// Whether leapfrog joins are taken wherever they can be, or nowhere.
+    forced_leapfrog: Option<bool>,
     forced_difference: Option<bool>,
     forced_samples: Option<bool>,
     pub(crate) names: Vec<String>,
@@ -79,7 +83,10 @@ impl<'a> Lowering<'a> {
         Self {
             cache,
             build: Builder::plain(options.optimize),
-            forced: options.force_join,
+            forced: options
+                .force_join
+                .filter(|join| !matches!(join, ForcedJoin::Leapfrog | ForcedJoin::Binary)),
+            forced_leapfrog: options.force_join.map(|join| join == ForcedJoin::Leapfrog),
             forced_difference: options.force_difference,
             forced_samples: options.force_samples,
             names,
