@@ -169,6 +169,9 @@ pub struct QueryOptions {
     /// How many rows the planner must expect of operators that can be shared for several threads to share
     /// them; by default the executor's choice.
     pub parallel_rows_min: Option<u64>,
+    /// How many rows the planner must expect where the keys of a hash join's right side drop rows for them to do so: 0
+    /// wherever they can, [`u64::MAX`] nowhere; by default the executor's choice.
+    pub key_filter_rows_min: Option<u64>,
     /// How many bytes an operator holds before it goes on on disk, and how many rows at least; by default half of
     /// the memory of the runtime, and a thousand rows.
     pub spill_after: Option<(u64, usize)>,
@@ -204,6 +207,7 @@ impl Default for QueryOptions {
             notes: true,
             batch_rows: None,
             parallel_rows_min: None,
+            key_filter_rows_min: None,
             spill_after: None,
             plans: true,
             timed: false,

@@ -659,6 +659,9 @@ fn settings(
     if let Some(rows) = options.parallel_rows_min {
         settings.parallel_rows_min = rows;
     }
+    if let Some(rows) = options.key_filter_rows_min {
+        settings.key_filter_rows_min = rows;
+    }
     settings
 }
 

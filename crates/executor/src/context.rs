@@ -74,6 +74,9 @@ pub struct QuerySettings {
     pub helpers: Option<Arc<Helpers>>,
     /// How many rows the planner must expect of operators for helpers to be asked.
     pub parallel_rows_min: u64,
+    /// How many rows the planner must expect where a key filter of a hash join drops some: 0 for a filter wherever there can
+    /// be one, [`u64::MAX`] for none at all.
+    pub key_filter_rows_min: u64,
     /// Where operators put what they cannot hold; without it the query ends there.
     pub spill: Option<Spill>,
     /// Where the query waits until there is memory for it; without it, it begins in any case.
@@ -103,6 +106,7 @@ impl QuerySettings {
             services: None,
             helpers: None,
             parallel_rows_min: PARALLEL_ROWS_MIN,
+            key_filter_rows_min: KEY_FILTER_ROWS_MIN,
             spill: None,
             admission: None,
             waited_ns: Arc::default(),
@@ -118,6 +122,9 @@ const SLICE_NS: u64 = 1_000_000;
 
 /// The default of [`QuerySettings::parallel_rows_min`]: some milliseconds of work.
 const PARALLEL_ROWS_MIN: u64 = 30_000;
+
+/// The default of [`QuerySettings::key_filter_rows_min`]: with fewer there is little to gain.
+const KEY_FILTER_ROWS_MIN: u64 = 4_000;
 
 /// The default of [`QuerySettings::lookup_rows_max`].
 pub const LOOKUP_ROWS_MAX: usize = 512 * 1024;

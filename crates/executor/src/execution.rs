@@ -18,7 +18,7 @@ use crate::demand::Demand;
 use crate::describe::Describe;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
-use crate::operator::{Builder, Mapping, Node, Scope};
+use crate::operator::{Builder, Mapping, Node, Placements, Scope};
 use crate::profile::{OperatorProfile, Profile};
 
 /// How long a thread that runs a query on its own sleeps at most before it looks whether the query
@@ -286,6 +286,7 @@ impl Running {
             profile,
             next_number: 0,
             built: None,
+            placements: Placements::default(),
         };
         let scope = Scope {
             outer: None,

@@ -22,6 +22,8 @@ pub struct OperatorProfile {
     pub rows_in: u64,
     /// How many rows went out.
     pub rows_out: u64,
+    /// How many of its rows were dropped, since a join above has no partner for them.
+    pub rows_dropped: u64,
     /// How often it was called.
     pub calls: u64,
     /// How long it was at work with its inputs, on all threads that ran it; zero if nobody asked for that. Above
@@ -38,6 +40,7 @@ pub struct OperatorProfile {
 pub(crate) struct Counters {
     rows_in: AtomicU64,
     rows_out: AtomicU64,
+    rows_dropped: AtomicU64,
     calls: AtomicU64,
     time_ns: AtomicU64,
     spilled_bytes: AtomicU64,
@@ -52,6 +55,12 @@ impl Counters {
     pub(crate) fn add_call(&self, rows_out: usize) {
         self.rows_out.fetch_add(rows_out as u64, Ordering::Relaxed);
         self.calls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_dropped(&self, rows: usize) {
+        if rows > 0 {
+            self.rows_dropped.fetch_add(rows as u64, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn add_spilled(&self, bytes: usize) {
@@ -93,6 +102,11 @@ impl Profile {
         }
     }
 
+    /// How many operators there are.
+    pub(crate) const fn operators(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The counters of the operator with this number.
     pub(crate) fn counters(&self, number: usize) -> Option<Arc<Counters>> {
         self.entries
@@ -109,6 +123,7 @@ impl Profile {
                 estimated_rows: *estimated_rows,
                 rows_in: counters.rows_in.load(Ordering::Relaxed),
                 rows_out: counters.rows_out.load(Ordering::Relaxed),
+                rows_dropped: counters.rows_dropped.load(Ordering::Relaxed),
                 calls: counters.calls.load(Ordering::Relaxed),
                 time: Duration::from_nanos(counters.time_ns.load(Ordering::Relaxed)),
                 spilled_bytes: counters.spilled_bytes.load(Ordering::Relaxed),

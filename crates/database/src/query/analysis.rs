@@ -52,8 +52,8 @@ impl Analysis {
 
     /// An object with `form`, `reused`, `operators` in the order of the text, each with its `depth` and the
     /// `operator` as it is printed, `estimated_rows`, `sorted_by`, and if the query was timed `rows`, `rows_in`,
-    /// `calls`, `ms`, `spilled_bytes` and, if it reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`,
-    /// `reads`, `memory_peak_bytes`, `spilled_bytes` and `threads`. `reads` is an object with `rnd`, `seq`,
+    /// `rows_dropped` (what it gave that no join above has a partner for), `calls`, `ms`, `spilled_bytes` and, if it
+    /// reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes` and `threads`. `reads` is an object with `rnd`, `seq`,
     /// `same_segment`, `same_group`, `disk`, `read_ahead` and `bytes`, as in [`ReadCounts`].
     #[must_use]
     pub fn to_json(&self) -> String {
@@ -68,6 +68,7 @@ impl Analysis {
             if let Some(done) = self.done(number) {
                 object.insert("rows".to_owned(), done.rows_out.into());
                 object.insert("rows_in".to_owned(), done.rows_in.into());
+                object.insert("rows_dropped".to_owned(), done.rows_dropped.into());
                 object.insert("calls".to_owned(), done.calls.into());
                 object.insert("ms".to_owned(), milliseconds(done.time).into());
                 object.insert("spilled_bytes".to_owned(), done.spilled_bytes.into());
@@ -111,6 +112,9 @@ impl fmt::Display for Analysis {
                 Some(done) if done.calls > 0 => {
                     let ms = milliseconds(done.time);
                     write!(f, "  actual={} ms={ms:.3}", done.rows_out)?;
+                    if done.rows_dropped > 0 {
+                        write!(f, " dropped={}", done.rows_dropped)?;
+                    }
                     if done.spilled_bytes > 0 {
                         write!(f, " spilled={}", done.spilled_bytes)?;
                     }

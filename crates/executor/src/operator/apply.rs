@@ -17,7 +17,7 @@ use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 
 use super::combiner::{Combiner, END, Pair};
 use super::row_store::RowStore;
-use super::{Builder, Node, Operator, OuterBatch, Scope, required};
+use super::{Builder, Node, Operator, OuterBatch, Placements, Scope, required};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -338,6 +338,7 @@ impl Inner {
             profile: &self.profile,
             next_number: self.number,
             built: None,
+            placements: Placements::default(),
         };
         let scope = Scope {
             outer: Some(&outer),

@@ -8,6 +8,8 @@
 //! Input order: any. Output order: that of the left side; among partners those that bind the same of the
 //! `compatible` variables in the order of the right side.
 //!
+//! When the right side is complete its keys may make filters for whoever makes the rows of the left side (`key_filter`).
+//!
 //! # Limits
 //! The right side and its tables are reserved before they are built. Where there is no room for them both sides go
 //! to disk (`grace`).
@@ -70,14 +72,19 @@ pub(super) fn build(
     let number = builder.next_number - 1;
     let prober = Prober::new(plan, builder.context)?;
     let widths = (left.columns.len(), right.columns.len());
-    let left = builder.build(left, scope, Some(counters))?;
     let built = builder.built.and_then(|built| built.get(&number)).cloned();
+    // One that was built has its filters in their places.
+    let wanted = match &built {
+        Some(_) => Vec::new(),
+        None => builder.place_filters(plan, number),
+    };
+    let left = builder.build(left, scope, Some(counters))?;
     let open = match &built {
         Some(_) => {
             builder.next_number += size(right);
             None
         }
-        None => Some(Collector::new(plan, builder, scope, counters)?),
+        None => Some(Collector::new(plan, builder, scope, counters, wanted)?),
     };
     let mut join = HashJoin {
         left,

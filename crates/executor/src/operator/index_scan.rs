@@ -1,21 +1,27 @@
 //! Index scan: an ordered read of one permutation for one quad pattern.
 //!
+//! Where key filters are known of the position that it is sorted by, it begins at their first key and ends behind their
+//! last.
+//!
 //! Input: none. Output order: that of the permutation behind its prefix.
 
 use std::sync::Arc;
 
-use stoa_planner::physical::{Operator as PlanOperator, Plan};
+use stoa_planner::physical::{Operator as PlanOperator, PatternTerm, Plan, Variable};
 use stoa_quadstore::{Columns, QuadColumns, Scan, ScanSpec};
+use stoa_terms::TermId;
 
-use super::Operator;
+use super::key_filter::PendingFilter;
+use super::parallel::morsels::within;
 use super::pattern::{Layout, Residual};
+use super::{Builder, Operator};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::Counters;
 
 struct IndexScan {
-    scan: Option<Scan>,
+    source: Source,
     residual: Residual,
     /// The place in the permutation of each column.
     places: Vec<usize>,
@@ -23,9 +29,16 @@ struct IndexScan {
     counters: Arc<Counters>,
 }
 
+enum Source {
+    /// These filters may narrow it before it begins.
+    Waiting(Box<ScanSpec>, Vec<Arc<PendingFilter>>),
+    Open(Scan),
+    Done,
+}
+
 pub(super) fn build(
     plan: &Plan,
-    context: &QueryContext,
+    builder: &Builder<'_>,
     counters: &Arc<Counters>,
 ) -> Result<Box<dyn Operator>> {
     let PlanOperator::IndexScan {
@@ -58,8 +71,23 @@ pub(super) fn build(
         columns: residual.columns(Columns::of(&places)),
         with_graph: pattern.graph_variable.is_some(),
     };
+    let context = builder.context;
+    let first = layout.term(*prefix_length);
+    let filters = match first {
+        // What a transaction reads is taken down by whole scans; graphs are no ranges.
+        Some(PatternTerm::Variable(first))
+            if Some(first) != pattern.graph_variable && !context.snapshot().is_recorded() =>
+        {
+            filters(builder, first)
+        }
+        _ => Vec::new(),
+    };
+    let source = match filters.is_empty() {
+        true => Source::Open(context.snapshot_of(counters).scan(&spec)?),
+        false => Source::Waiting(Box::new(spec), filters),
+    };
     Ok(Box::new(IndexScan {
-        scan: Some(context.snapshot_of(counters).scan(&spec)?),
+        source,
         residual,
         places,
         buffer: QuadColumns::default(),
@@ -67,14 +95,29 @@ pub(super) fn build(
     }))
 }
 
+/// The filters of the scan that is being built that are for the variable by which it is sorted.
+fn filters(builder: &Builder<'_>, first: Variable) -> Vec<Arc<PendingFilter>> {
+    let all = builder.placements.at(builder.next_number - 1).iter();
+    let of_first = all.filter(|(variable, _)| *variable == first);
+    of_first.map(|(_, filter)| Arc::clone(filter)).collect()
+}
+
 impl Operator for IndexScan {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
-        let Some(scan) = &mut self.scan else {
-            return Ok(Step::Done);
+        let scan = match &mut self.source {
+            Source::Waiting(spec, filters) => {
+                self.source = match narrow(spec, filters) {
+                    true => Source::Open(context.snapshot_of(&self.counters).scan(spec)?),
+                    false => Source::Done,
+                };
+                return Ok(Step::Yield);
+            }
+            Source::Open(scan) => scan,
+            Source::Done => return Ok(Step::Done),
         };
         self.buffer.clear();
         if !scan.next(context.batch_rows(), &mut self.buffer)? {
-            self.scan = None;
+            self.source = Source::Done;
         }
         self.counters.add_rows_in(self.buffer.rows);
         let keep = self.residual.filter(&self.buffer);
@@ -93,9 +136,20 @@ impl Operator for IndexScan {
     }
 }
 
+/// Keeps a scan to what lies between the keys of all filters; false if nothing is left of it.
+fn narrow(spec: &mut ScanSpec, filters: &[Arc<PendingFilter>]) -> bool {
+    for filter in filters.iter().filter_map(|filter| filter.get()) {
+        spec.ranges = within(&spec.ranges, filter.range());
+        if spec.ranges.is_empty() {
+            return false;
+        }
+    }
+    true
+}
+
 impl IndexScan {
     /// Moves the columns out of the buffer.
-    fn take_columns(&mut self) -> Vec<Vec<stoa_terms::TermId>> {
+    fn take_columns(&mut self) -> Vec<Vec<TermId>> {
         self.places
             .iter()
             .map(|place| {

@@ -35,6 +35,7 @@ mod hash_join;
 mod index_groups;
 mod index_nested_loop_join;
 mod index_scan;
+mod key_filter;
 mod leapfrog_join;
 mod merge_join;
 mod outer_bindings;
@@ -57,6 +58,8 @@ mod unit;
 mod values;
 
 use hash_join::RightSide;
+pub(crate) use key_filter::Placements;
+use key_filter::{Dropper, Wanted};
 pub(crate) use leapfrog_join::pinned_bytes;
 pub(crate) use parallel::may_be_shared;
 pub(crate) use seen::Seen;
@@ -80,6 +83,8 @@ pub(crate) struct Node {
     columns: usize,
     counters: Arc<Counters>,
     consumer: Option<Arc<Counters>>,
+    /// Drops rows that no join above can use.
+    dropper: Option<Box<Dropper>>,
 }
 
 impl Node {
@@ -107,6 +112,12 @@ impl Node {
             step = operator
                 .next(context)
                 .map_err(|error| error.within(self.name))?;
+            if let (Step::Batch(batch), Some(dropper)) = (&mut step, &mut self.dropper) {
+                self.counters.add_dropped(dropper.drop_rows(batch));
+                if batch.is_empty() {
+                    step = Step::Yield;
+                }
+            }
             if matches!(step, Step::Yield) {
                 self.counters.add_call(0);
                 if context.should_yield() {
@@ -171,6 +182,8 @@ pub(crate) struct Builder<'a> {
     pub(crate) next_number: usize,
     /// Those that are there already.
     pub(crate) built: Option<&'a BuiltSides>,
+    /// What drops rows for the joins above.
+    pub(crate) placements: Placements,
 }
 
 impl Builder<'_> {
@@ -192,12 +205,14 @@ impl Builder<'_> {
                 columns: plan.columns.len(),
                 counters: Arc::default(),
                 consumer: None,
+                dropper: None,
             });
         }
         let counters = self
             .profile
             .counters(self.next_number)
             .ok_or(Error::Internal("an operator that was not counted"))?;
+        let dropper = Dropper::new(self.placements.at(self.next_number), &plan.columns);
         self.next_number += 1;
         let operator = self
             .operator(plan, scope, &counters)
@@ -208,7 +223,14 @@ impl Builder<'_> {
             columns: plan.columns.len(),
             counters,
             consumer: consumer.map(Arc::clone),
+            dropper,
         })
+    }
+
+    /// Finds places for the filters of the hash join `plan`, which has this number, before its left side is built.
+    fn place_filters(&mut self, plan: &Plan, number: usize) -> Vec<Wanted> {
+        let operators = self.profile.operators();
+        self.placements.place(plan, number, operators, self.context)
     }
 
     fn operator(
@@ -222,7 +244,7 @@ impl Builder<'_> {
             PlanOperator::Empty => Ok(unit::empty()),
             PlanOperator::Values(rows) => values::build(plan, rows, self.context),
             PlanOperator::OuterBindings => outer_bindings::build(plan, scope),
-            PlanOperator::IndexScan { .. } => index_scan::build(plan, self.context, counters),
+            PlanOperator::IndexScan { .. } => index_scan::build(plan, self, counters),
             PlanOperator::IndexGroups { .. } => {
                 index_groups::build(plan, scope, self.context, counters)
             }

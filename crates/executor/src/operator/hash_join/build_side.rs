@@ -1,5 +1,6 @@
 //! The right side of a hash join: its rows, and tables over them that are made when they are needed; or its rows on
-//! disk, scattered by the hash of their keys, where memory does not hold both.
+//! disk, scattered by the hash of their keys, where memory does not hold both. The filters that are wanted of its keys are
+//! made when all rows are held, or while they go to disk.
 //!
 //! # Concurrency
 //! Collected by one thread, then shared by all that probe it. A table is made under the lock of the tables, so
@@ -12,6 +13,7 @@ use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 use stoa_storage::sync::Mutex;
 use stoa_terms::TermId;
 
+use super::super::key_filter::{KeyFilterBuilder, Wanted};
 use super::super::row_store::RowStore;
 use super::super::{Builder, Node, Scope, required};
 use crate::batch::{Batch, Step};
@@ -43,11 +45,17 @@ pub(crate) struct Collector {
     compatible: Vec<usize>,
     counters: Arc<Counters>,
     disk: Option<Disk>,
+    /// The filters that are wanted of the keys.
+    wanted: Vec<Wanted>,
+    /// How many rows the planner expects.
+    expected_rows: f64,
 }
 
 /// A right side that goes to disk.
 struct Disk {
     parts: Partitions,
+    /// For each filter that is wanted the one that is being made.
+    filters: Vec<Option<KeyFilterBuilder>>,
     /// How many of the rows that were held are there.
     dumped: usize,
     /// What has come when there was no room any more.
@@ -90,6 +98,7 @@ impl Collector {
         builder: &mut Builder<'_>,
         scope: Scope<'_>,
         counters: &Arc<Counters>,
+        wanted: Vec<Wanted>,
     ) -> Result<Self> {
         let PlanOperator::HashJoin { right, .. } = &plan.operator else {
             return Err(Error::Internal("not a hash join"));
@@ -103,6 +112,8 @@ impl Collector {
             compatible: compatible.iter().map(right_column).collect(),
             counters: Arc::clone(counters),
             disk: None,
+            wanted,
+            expected_rows: right.estimated_rows,
         })
     }
 
@@ -124,7 +135,7 @@ impl Collector {
 
     fn add(&mut self, batch: Batch, context: &QueryContext) -> Result<()> {
         if let Some(disk) = &mut self.disk {
-            return disk.scatter(&batch, 0..batch.rows, &self.keys);
+            return disk.scatter(&batch, 0..batch.rows, &self.keys, &self.wanted);
         }
         if may_add(&mut self.rows, &batch, context)? {
             return self.rows.append(&batch);
@@ -132,8 +143,11 @@ impl Collector {
         let width = batch.columns.len();
         let held = self.rows.bytes_with(0);
         let writing = self.rows.memory().split_off(held);
+        let rows = self.rows_in_all();
+        let filters = self.wanted.iter().map(|wanted| wanted.begin(rows, context));
         self.disk = Some(Disk {
             parts: Partitions::new(width, 0, writing, context, &self.counters)?,
+            filters: filters.collect(),
             dumped: 0,
             rest: Some(batch),
             hashes: Vec::new(),
@@ -148,19 +162,39 @@ impl Collector {
         };
         let end = self.rows.len().min(disk.dumped + DUMP_ROWS);
         if disk.dumped < end {
-            disk.scatter(self.rows.rows(), disk.dumped..end, &self.keys)?;
+            disk.scatter(self.rows.rows(), disk.dumped..end, &self.keys, &self.wanted)?;
             disk.dumped = end;
             disk.rest = Some(rest);
             return Ok(());
         }
         self.rows.release();
-        disk.scatter(&rest, 0..rest.rows, &self.keys)
+        disk.scatter(&rest, 0..rest.rows, &self.keys, &self.wanted)
+    }
+
+    /// About how many rows come in all, where memory does not hold them.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate"
+    )]
+    fn rows_in_all(&self) -> usize {
+        let held = self.rows.len();
+        let expected = self.expected_rows.max(0.0) as usize;
+        expected.clamp(2 * held, 16 * held.max(1))
     }
 
     fn end(&mut self, context: &QueryContext) -> Result<RightSide> {
         if let Some(disk) = self.disk.take() {
+            for (wanted, filter) in self.wanted.iter().zip(disk.filters) {
+                if let Some(filter) = filter.and_then(KeyFilterBuilder::finish) {
+                    wanted.set(filter);
+                }
+            }
             let parts = disk.parts.finish()?;
             return Ok(RightSide::OnDisk(Arc::new(Mutex::new(parts.into()))));
+        }
+        for wanted in &self.wanted {
+            wanted.make(self.rows.rows(), context)?;
         }
         let empty = RowStore::new(0, context.memory("hash_join"));
         let rows = std::mem::replace(&mut self.rows, empty);
@@ -175,7 +209,14 @@ impl Disk {
         batch: &Batch,
         rows: std::ops::Range<usize>,
         keys: &[usize],
+        wanted: &[Wanted],
     ) -> Result<()> {
+        for (wanted, filter) in wanted.iter().zip(&mut self.filters) {
+            let keys = batch.column(wanted.column()).get(rows.clone());
+            if let (Some(keys), Some(filter)) = (keys, filter) {
+                filter.add(keys);
+            }
+        }
         let columns: Vec<_> = batch.columns.iter().map(Vec::as_slice).collect();
         scatter(&mut self.parts, &columns, rows, keys, &mut self.hashes)
     }

@@ -38,7 +38,7 @@ const PARTS_MAX: usize = 256;
 const SCATTERED_ROWS: usize = 8192;
 
 enum ParallelAggregate {
-    Working(Shared<Parts>),
+    Working(Box<Shared<Parts>>),
     /// The parts that were not given yet.
     Giving(VecDeque<Groups>),
 }
@@ -90,7 +90,7 @@ pub(in crate::operator) fn build(
         share: SCATTERED_ROWS >> bits,
     };
     let shared = Shared::new(grouping.input, parts, builder, scope, Some(counters))?;
-    Ok(Box::new(ParallelAggregate::Working(shared)))
+    Ok(Box::new(ParallelAggregate::Working(Box::new(shared))))
 }
 
 impl Operator for ParallelAggregate {

@@ -35,7 +35,7 @@ use stoa_terms::IdRange;
 
 use super::groups::Grouping;
 use super::hash_join::{Collector, RightSide};
-use super::{Builder, BuiltSides, Node, Scope};
+use super::{Builder, BuiltSides, Node, Placements, Scope};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -79,6 +79,7 @@ enum Stage<S: Sink> {
     Preparing {
         open: VecDeque<(usize, Collector)>,
         built: BuiltSides,
+        placements: Placements,
         work: Box<Work<S>>,
     },
     Working {
@@ -108,6 +109,8 @@ struct Reading {
     /// What the contexts of helpers are made of.
     context: Arc<QueryContext>,
     built: Arc<BuiltSides>,
+    /// With those of joins whose right sides are built, and of joins around the plan.
+    placements: Placements,
 }
 
 struct Progress<S: Sink> {
@@ -197,8 +200,11 @@ impl<S: Sink> Shared<S> {
             };
             let counters = builder.profile.counters(number);
             let counters = counters.ok_or(Error::Internal("an operator that was not counted"))?;
+            // Before the right sides of joins within, which may be among the places.
+            let wanted = builder.place_filters(join, number);
             builder.next_number = number + 1 + size(left);
-            open.push_back((number, Collector::new(join, builder, scope, &counters)?));
+            let collector = Collector::new(join, builder, scope, &counters, wanted)?;
+            open.push_back((number, collector));
         }
         builder.next_number = number + size(plan);
         let sink = Arc::new(sink);
@@ -224,6 +230,7 @@ impl<S: Sink> Shared<S> {
             stage: Stage::Preparing {
                 open,
                 built: BuiltSides::default(),
+                placements: builder.placements.clone(),
                 work: Box::new(work),
             },
         })
@@ -270,7 +277,13 @@ impl<S: Sink> Shared<S> {
         // What is worth several threads is not done where this one must not block.
         nonblocking::check().map_err(stoa_quadstore::Error::from)?;
         let stage = std::mem::replace(&mut self.stage, Stage::Ended);
-        if let Stage::Preparing { work, built, .. } = stage {
+        if let Stage::Preparing {
+            work,
+            built,
+            placements,
+            ..
+        } = stage
+        {
             let is_on_disk = |side: &RightSide| matches!(side, RightSide::OnDisk(_));
             let ranges = match built.values().any(is_on_disk) {
                 // What does not fit into memory is read once.
@@ -284,6 +297,7 @@ impl<S: Sink> Shared<S> {
             *lock(&work.reading) = Some(Reading {
                 context: Arc::new(context.of_helper()),
                 built: Arc::new(built),
+                placements,
             });
             self.stage = Stage::Working {
                 work: Arc::new(*work),
@@ -371,12 +385,15 @@ impl<S: Sink> Work<S> {
             Task::GoOn(worker) => return Ok(worker),
             Task::Begin(morsel) => morsel,
         };
-        let Reading { built, .. } = self.reading()?;
+        let Reading {
+            built, placements, ..
+        } = self.reading()?;
         let mut builder = Builder {
             context,
             profile: &self.profile,
             next_number: self.number,
             built: Some(&built),
+            placements,
         };
         let plan = morsels::restricted(&self.plan, morsel);
         let scope = Scope {

@@ -139,7 +139,7 @@ fn restrict(plan: &mut Plan, range: IdRange) {
 }
 
 /// What of `ranges`, where none at all means everything, lies in `range`.
-fn within(ranges: &[IdRange], range: IdRange) -> Vec<IdRange> {
+pub(in crate::operator) fn within(ranges: &[IdRange], range: IdRange) -> Vec<IdRange> {
     if ranges.is_empty() {
         return vec![range];
     }

@@ -181,6 +181,10 @@ pub(super) fn run_all(root: &Plan) -> Vec<Row> {
         assert_eq!(first, other, "batches of another size");
     }
     for batch_rows in BATCHES {
+        let mut filtered = settings(batch_rows, 1 << 30);
+        filtered.key_filter_rows_min = 0;
+        let (filtered, _) = try_run(&query(root.clone()), context(filtered)).unwrap();
+        assert_eq!(sorted(first.clone()), sorted(filtered), "with key filters");
         let spilled = run_spilling(root, batch_rows, (0, 1 << 30)).0;
         assert_eq!(sorted(first.clone()), sorted(spilled), "from disk");
         if !is_loose(root) {
@@ -215,6 +219,8 @@ pub(super) fn run_spilling(
             after_bytes,
             rows_min: 1,
         }),
+        // Batches of one size are run with filters, too.
+        key_filter_rows_min: if batch_rows == 3 { 0 } else { u64::MAX },
         ..settings(batch_rows, budget)
     };
     let memory = settings.memory.clone();

@@ -6,6 +6,7 @@ mod forms;
 mod harness;
 mod index;
 mod joins;
+mod key_filters;
 mod leapfrog;
 mod limits;
 mod order;

@@ -184,6 +184,8 @@ fn context_of(
     let mut settings = settings(batch_rows, 1 << 30);
     settings.parallel_rows_min = 0;
     settings.helpers = helpers.map(Arc::clone);
+    // What one thread gives without filters is what several give with them.
+    settings.key_filter_rows_min = if helpers.is_some() { 0 } else { u64::MAX };
     Arc::new(QueryContext::new(snapshot.clone(), settings))
 }
 

@@ -1,0 +1,132 @@
+//! Key filters of hash joins, from the text of a query to what EXPLAIN ANALYZE tells.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::fmt::Write;
+
+use stoa_database::{
+    Access, Database, ForcedJoin, Input, LoadOptions, OpenOptions, Query, QueryOptions, Runtime,
+    RuntimeOptions, Step, TransactionOptions, UpdateOptions,
+};
+use tempfile::TempDir;
+
+const PERSONS: u64 = 20_000;
+
+/// Each person has an age and knows another one; three of them are marked. Some of it is in the delta.
+fn filled() -> (TempDir, Database) {
+    let folder = tempfile::tempdir().unwrap();
+    let runtime = Runtime::new(RuntimeOptions::default()).unwrap();
+    let writing = OpenOptions {
+        access: Access::Exclusive,
+        create: true,
+    };
+    let database = Database::open(&runtime, folder.path().join("db"), &writing).unwrap();
+    let mut data = String::new();
+    for number in 0..PERSONS {
+        let person = format!("<http://a/person/{number:05}>");
+        let other = number * 7 % PERSONS;
+        writeln!(data, "{person} <http://a/age> {number} .").unwrap();
+        writeln!(
+            data,
+            "{person} <http://a/knows> <http://a/person/{other:05}> ."
+        )
+        .unwrap();
+    }
+    for number in [4_000, 4_100, 4_200] {
+        writeln!(data, "<http://a/person/{number:05}> a <http://a/Marked> .").unwrap();
+    }
+    let load = LoadOptions {
+        inputs: vec![Input::from_bytes("x.ttl", data)],
+        ..LoadOptions::default()
+    };
+    database.load(load, &()).unwrap();
+    let update = "DELETE DATA { <http://a/person/04100> <http://a/age> 4100 } ;
+        INSERT DATA { <http://a/person/04100> <http://a/age> 1, 2 . <http://a/new> <http://a/age> 3 }";
+    database.update(update, &UpdateOptions::default()).unwrap();
+    (folder, database)
+}
+
+fn options(rows_min: u64) -> QueryOptions {
+    QueryOptions {
+        timed: true,
+        plans: false,
+        force_join: Some(ForcedJoin::Hash),
+        key_filter_rows_min: Some(rows_min),
+        ..QueryOptions::default()
+    }
+}
+
+fn run(mut query: Query) -> (u64, Query) {
+    let mut rows = 0;
+    loop {
+        match query.next().unwrap() {
+            Step::Batch(batch) => rows += batch.rows as u64,
+            Step::Yield => (),
+            Step::Done => return (rows, query),
+        }
+    }
+}
+
+const MARKED: &str = "SELECT * { ?s <http://a/age> ?age . ?s a <http://a/Marked> }";
+const KNOW_MARKED: &str =
+    "SELECT * { ?s <http://a/knows> ?o . ?s <http://a/age> ?age . ?o a <http://a/Marked> }";
+
+#[test]
+fn rows_are_dropped_where_they_are_made() {
+    let (_folder, database) = filled();
+    for (text, rows) in [(MARKED, 4), (KNOW_MARKED, 3)] {
+        let (with, query) = run(database.prepare(text, &options(0)).unwrap());
+        let (without, plain) = run(database.prepare(text, &options(u64::MAX)).unwrap());
+        assert_eq!((with, without), (rows, rows), "{text}");
+        let told = query.analysis().unwrap();
+        let scan = |line: &&str| line.contains("index_scan") && line.contains(" dropped=");
+        assert!(told.to_string().lines().any(|line| scan(&line)), "{told}");
+        let json: serde_json::Value = serde_json::from_str(&told.to_json()).unwrap();
+        let operators = json["operators"].as_array().unwrap().iter();
+        let dropped: u64 = operators.filter_map(|o| o["rows_dropped"].as_u64()).sum();
+        assert!(dropped > 0, "{json}");
+        let plain = plain.analysis().unwrap().to_string();
+        assert!(!plain.contains(" dropped="), "{plain}");
+    }
+}
+
+#[test]
+fn what_a_transaction_reads_is_not_narrowed() {
+    let (_folder, database) = filled();
+    let transaction = database.begin(&TransactionOptions::default()).unwrap();
+    let (rows, query) = run(transaction.prepare(MARKED, &options(0)).unwrap());
+    assert_eq!(rows, 4);
+    let told = query.analysis().unwrap();
+    assert!(query.reads().seq > PERSONS, "{told}");
+    let (rows, query) = run(database.prepare(MARKED, &options(0)).unwrap());
+    assert_eq!(rows, 4);
+    assert!(
+        query.reads().seq < PERSONS / 10,
+        "{}",
+        query.analysis().unwrap()
+    );
+}
+
+#[test]
+fn usual_joins_have_filters_where_much_is_read() {
+    let (_folder, database) = filled();
+    for (text, drops) in [
+        (KNOW_MARKED, true),
+        // No row of the left side may go.
+        (
+            "SELECT * { ?s <http://a/knows> ?o OPTIONAL { ?o a <http://a/Marked> } }",
+            false,
+        ),
+        (
+            "SELECT * { ?s <http://a/knows> ?o MINUS { ?o a <http://a/Marked> } }",
+            false,
+        ),
+    ] {
+        let usual = QueryOptions {
+            key_filter_rows_min: None,
+            ..options(0)
+        };
+        let (_, query) = run(database.prepare(text, &usual).unwrap());
+        let told = query.analysis().unwrap().to_string();
+        assert_eq!(told.contains(" dropped="), drops, "{told}");
+    }
+}
