@@ -1,9 +1,21 @@
 //! Answers as values for comparison, through the library's own iterators.
 
 use oxrdf::{Dataset, GraphName, Quad};
-use stoa_database::{Query, QueryKind, QueryResult, Result};
+use stoa_database::{Query, QueryKind, QueryResult, Result, Step};
 
 use crate::compare::{Answer, Solutions};
+
+/// Runs a timed query to its end, and gives how many rows key filters dropped in it.
+///
+/// # Errors
+/// What ends the query.
+pub fn rows_dropped(mut query: Query) -> Result<u64> {
+    while !matches!(query.next()?, Step::Done) {}
+    let told = query.analysis()?.to_string();
+    let counts = told.split(" dropped=").skip(1);
+    let numbers = counts.filter_map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    Ok(numbers.sum())
+}
 
 /// Runs a query to its end. `largest_batch` is raised to the most rows that a batch had.
 ///

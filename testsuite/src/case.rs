@@ -31,7 +31,7 @@ use anyhow::{Context as _, bail};
 use oxrdf::{Dataset, GraphName, Quad, Term};
 use stoa_database::{ForcedJoin, GraphFormat, QueryOptions, Scheme, UpdateOptions};
 
-use crate::answer::answer;
+use crate::answer::{answer, rows_dropped};
 use crate::compare::{self, Answer, Rules, Solutions};
 use crate::over_delta;
 use crate::scratch::Scratch;
@@ -60,6 +60,8 @@ pub struct Configuration {
     pub force_join: Option<ForcedJoin>,
     /// Whether aggregates over NOT EXISTS are the difference of total and part wherever they can be, or nowhere.
     pub force_difference: Option<bool>,
+    /// Whether hash joins have key filters wherever they can.
+    pub key_filters: bool,
     /// Whether the database is opened again before each query.
     pub reopen: bool,
     /// Whether the data is loaded in three parts.
@@ -93,6 +95,8 @@ pub struct Seen {
     pub lean_databases: usize,
     /// How often a database was opened.
     pub opened: usize,
+    /// How many rows key filters dropped.
+    pub dropped: u64,
     /// The numbers of threads that databases had.
     pub threads: BTreeSet<usize>,
 }
@@ -299,8 +303,15 @@ impl Case {
             naive: configuration.naive,
             force_join: configuration.force_join,
             force_difference: configuration.force_difference,
+            key_filter_rows_min: configuration.key_filters.then_some(0),
+            timed: configuration.key_filters,
             ..QueryOptions::default()
         };
+        if configuration.key_filters
+            && let Ok(prepared) = scratch.database().prepare(&query.text, &options)
+        {
+            seen.dropped += rows_dropped(prepared).unwrap_or(0);
+        }
         let actual = scratch
             .database()
             .prepare(&query.text, &options)

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
-    Bench, CONFIGURATIONS, REUSED, REUSED_PLAN, Tally, Verdict, smaller,
+    Bench, CONFIGURATIONS, KEY_FILTER, REUSED, REUSED_PLAN, Tally, Verdict, smaller,
 };
 use stoa_testsuite::oracle::reference::DIFFERENCES;
 use stoa_testsuite::random::Random;
@@ -183,6 +183,7 @@ const CASTS: &[&str] = &[
 /// only, which small data does not have.
 const OPERATORS: &[&str] = &[
     REUSED_PLAN,
+    KEY_FILTER,
     "unit",
     "empty",
     "values",

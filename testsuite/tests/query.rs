@@ -115,6 +115,20 @@ fn no_more_than_two_inputs_of_a_join() {
 }
 
 #[test]
+fn key_filters_forced() {
+    for force_join in [Some(ForcedJoin::Hash), None] {
+        let configuration = Configuration {
+            name: "key filters",
+            force_join,
+            key_filters: true,
+            ..Configuration::default()
+        };
+        let dropped = run(&configuration).dropped;
+        assert!(dropped > 0, "no key filter dropped a row");
+    }
+}
+
+#[test]
 fn differences_of_aggregates_forced_and_refused() {
     for (name, forced) in [("differences", true), ("no differences", false)] {
         let configuration = Configuration {

@@ -141,6 +141,10 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         14 => ("leapfrog joins, batches of 3", Some(3)),
         15 => ("leapfrog joins, shared by threads, on disk", None),
         16 => ("joins of two inputs", None),
+        17 => ("hash joins with key filters, batches of 3", Some(3)),
+        18 => ("naive, with key filters, on disk", None),
+        19 => ("shared by threads, with key filters", None),
+        20 => ("shared by threads, hash joins with key filters", None),
         REUSED => ("the plan of a query with other constants", None),
         _ => ("shared by threads, hash joins, on disk", None),
     };
@@ -170,19 +174,40 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
             options.spill_after = Some((0, 2));
         }
         16 => options.force_join = Some(ForcedJoin::Binary),
+        17..=20 => with_key_filters(number, &mut options),
         _ => {}
     }
     (name, options)
 }
 
+/// Those in which hash joins have key filters wherever they can.
+fn with_key_filters(number: usize, options: &mut QueryOptions) {
+    options.key_filter_rows_min = Some(0);
+    match number {
+        17 => options.force_join = Some(ForcedJoin::Hash),
+        18 => {
+            options.naive = true;
+            options.spill_after = Some((0, 5));
+        }
+        19 => options.parallel_rows_min = Some(0),
+        _ => {
+            options.force_join = Some(ForcedJoin::Hash);
+            options.parallel_rows_min = Some(0);
+        }
+    }
+}
+
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 18;
+pub const CONFIGURATIONS: usize = 22;
 
 /// The configuration that takes the plan of another query if there is one.
 pub const REUSED: usize = CONFIGURATIONS - 1;
 
 /// What is counted for a plan that was.
 pub const REUSED_PLAN: &str = "plan of another query";
+
+/// What is counted where a key filter dropped a row.
+pub const KEY_FILTER: &str = "key filter";
 
 impl Bench {
     /// Loads data; a part of it as commits if `over_delta`.
@@ -272,6 +297,16 @@ impl Bench {
             }
         }
         Ok((answer, plan))
+    }
+
+    /// Whether key filters drop rows in a query.
+    fn drops_rows(&self, text: &str, options: &QueryOptions) -> bool {
+        let options = QueryOptions {
+            timed: true,
+            ..options.clone()
+        };
+        let query = self.scratch.database().prepare(text, &options);
+        query.and_then(crate::answer::rows_dropped).unwrap_or(0) > 0
     }
 
     fn rename(&self, term: &mut Term) {
@@ -378,6 +413,9 @@ impl Bench {
                 );
             }
             tally.operators_of(&plan);
+            if options.key_filter_rows_min.is_some() && self.drops_rows(&text, &options) {
+                *tally.operators.entry(KEY_FILTER.to_owned()).or_default() += 1;
+            }
         }
         if let Some(failed) = judge_reference(query, &expected, reference, &dataset, &seen, tally) {
             return failed;
