@@ -531,7 +531,12 @@ fn plan(
     let (cancel, deadline_ns) = (&asked.cancel, asked.deadline_ns(options));
     let now = date_time(runtime.clock().now());
     let memory = runtime.memory().clone();
-    let statistics = statistics.trying(QuerySettings::new(memory, Arc::clone(&clock), now, 0));
+    let mut trying = QuerySettings::new(memory, Arc::clone(&clock), now, 0);
+    trying.cancel = cancel.flag();
+    trying.cancel_outer.clone_from(&cancel.outer);
+    trying.deadline_ns = deadline_ns;
+    trying.base_iri = parsed.base_iri().map(|base| base.as_str().to_owned());
+    let statistics = statistics.trying(trying);
     let plan = stoa_planner::plan(
         parsed,
         &PlannerOptions {

@@ -112,6 +112,14 @@ fn every_pair_of_equal_terms_is_found_once() {
             50,
         ),
         (
+            "SELECT * { VALUES ?a { 1 UNDEF } ?s :p ?a . ?t :q ?b FILTER(?a = ?b) }",
+            110,
+        ),
+        (
+            "SELECT * { VALUES ?a { 1 UNDEF } ?t :q ?b FILTER(?a = ?b) }",
+            5,
+        ),
+        (
             "SELECT * { VALUES ?a { 1 :iri \"text\" } ?t :q ?b FILTER(?a = ?b) }",
             10,
         ),

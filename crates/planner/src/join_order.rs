@@ -389,7 +389,7 @@ impl Search<'_> {
                 rows *= condition.selectivity;
             }
         }
-        rows
+        limited(rows)
     }
 
     /// Expected solutions of a join of a set that has `rows` with further items, without conditions.

@@ -15,12 +15,14 @@ use stoa_terms::{Permutation, Position};
 
 use crate::access_path::term_at;
 use crate::cost;
+use crate::error::Error;
 use crate::join_order::{limited, shared_by};
 use crate::physical::{PatternTerm, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
 
-/// How many variables are tried in all.
-const TRIED_MAX: usize = 2_000;
+/// How many times a variable is put behind others in all; the first order is found by as many times as there are variables, squared, unless
+/// sort orders contradict each other.
+const TRIED_MAX: usize = 12_000;
 
 /// The cycles among edges, given by their variables: for each the numbers of its edges, ascending.
 pub(crate) fn cycles(edges: &[(usize, &VariableSet)]) -> Vec<Vec<usize>> {
@@ -121,8 +123,12 @@ pub(crate) struct LeapfrogOrder {
     pub(crate) cost: f64,
 }
 
-/// The cheapest order that is found; `None` if there is none.
-pub(crate) fn leapfrog_order(members: &[Member]) -> Option<LeapfrogOrder> {
+/// The cheapest order that is found; `None` if there is none, or none was found in time. `go_on` is asked now and then, and
+/// may end it.
+pub(crate) fn leapfrog_order(
+    members: &[Member],
+    go_on: &dyn Fn() -> Result<(), Error>,
+) -> Result<Option<LeapfrogOrder>, Error> {
     let mut variables: Vec<(Variable, usize)> = Vec::new();
     for (variable, _) in members.iter().flat_map(|member| &member.distinct) {
         match variables.iter_mut().find(|(other, _)| other == variable) {
@@ -135,22 +141,28 @@ pub(crate) fn leapfrog_order(members: &[Member]) -> Option<LeapfrogOrder> {
         variables,
         tried: 0,
         best: None,
+        go_on,
     };
     search.extend(&Partial {
         order: Vec::new(),
         rows: 1.0,
         expected: 1.0,
         cost: 0.0,
-    });
-    let best = search.best?;
+    })?;
+    let Some(best) = search.best else {
+        return Ok(None);
+    };
     let (mut read, mut starts) = (0.0, 0.0);
     for member in members {
         read += member.rows;
         starts += cost::SCAN_START;
     }
     let permutations = members.iter().map(|member| member.order(&best.order));
-    Some(LeapfrogOrder {
-        permutations: permutations.collect::<Option<_>>()?,
+    let Some(permutations) = permutations.collect::<Option<_>>() else {
+        return Ok(None);
+    };
+    Ok(Some(LeapfrogOrder {
+        permutations,
         variables: best.order,
         rows: best.expected,
         cost: best.cost
@@ -158,7 +170,7 @@ pub(crate) fn leapfrog_order(members: &[Member]) -> Option<LeapfrogOrder> {
             // What is visited is read once.
             + read.min(best.cost / cost::LEAP) * cost::TRIE_ROW
             + best.expected * cost::OUTPUT_ROW,
-    })
+    }))
 }
 
 /// Variables that are bound, the partial solutions over them, and the work so far.
@@ -178,16 +190,18 @@ struct Search<'a> {
     variables: Vec<(Variable, usize)>,
     tried: usize,
     best: Option<Partial>,
+    go_on: &'a dyn Fn() -> Result<(), Error>,
 }
 
 impl Search<'_> {
-    fn extend(&mut self, partial: &Partial) {
+    fn extend(&mut self, partial: &Partial) -> Result<(), Error> {
+        (self.go_on)()?;
         if partial.order.len() == self.variables.len() {
             let better = |best: &Partial| partial.cost < best.cost;
             if self.best.as_ref().is_none_or(better) {
                 self.best = Some(partial.clone());
             }
-            return;
+            return Ok(());
         }
         let open = |variable: &Variable| !partial.order.contains(variable);
         let of = |shared: bool| {
@@ -195,20 +209,22 @@ impl Search<'_> {
             let all = all.filter(move |(_, members)| (*members > 1) == shared);
             all.map(|(variable, _)| *variable).filter(open)
         };
+        let mut tried = of(true).count();
         let mut next: Vec<Partial> = of(true).filter_map(|v| self.with(partial, v)).collect();
         if next.is_empty() {
+            tried += of(false).count();
             next = of(false).filter_map(|v| self.with(partial, v)).collect();
         }
+        self.tried += tried;
         let ahead = |one: &Partial| one.cost + one.rows * cost::LEAP;
         next.sort_by(|a, b| ahead(a).total_cmp(&ahead(b)));
         for next in next {
-            self.tried += 1;
             let cheaper = |best: &Partial| next.cost < best.cost;
-            let goes_on = self.best.is_none() || self.tried < TRIED_MAX;
-            if goes_on && self.best.as_ref().is_none_or(cheaper) {
-                self.extend(&next);
+            if self.tried < TRIED_MAX && self.best.as_ref().is_none_or(cheaper) {
+                self.extend(&next)?;
             }
         }
+        Ok(())
     }
 
     /// A partial order with one more variable; `None` if a member cannot be read so.
@@ -389,23 +405,45 @@ mod tests {
             900.0,
             &[&[7, 2, 0], &[2, 0, 7], &[0, 2, 7]],
         );
-        let order = leapfrog_order(&[both(0, 1, 900.0), both(1, 2, 900.0), wide]).unwrap();
+        let order = found_order(&[both(0, 1, 900.0), both(1, 2, 900.0), wide]).unwrap();
         assert_eq!(order.variables.len(), 4);
         assert_eq!(order.variables.last(), Some(&Variable(7)));
+    }
+
+    fn found_order(members: &[Member]) -> Option<LeapfrogOrder> {
+        leapfrog_order(members, &|| Ok(())).unwrap()
+    }
+
+    #[test]
+    fn contradictions_end_the_search() {
+        let one = |a, b| member(&[(a, 9.0), (b, 9.0)], 30.0, &[&[a, b]]);
+        let both = |a, b| member(&[(a, 9.0), (b, 9.0)], 30.0, &[&[a, b], &[b, a]]);
+        let mut members = vec![one(0, 1), one(1, 2), one(2, 0)];
+        members.extend((2..40).map(|number| both(number, number + 1)));
+        members.push(both(40, 0));
+        let asked = std::cell::Cell::new(0);
+        let order = leapfrog_order(&members, &|| {
+            asked.set(asked.get() + 1);
+            Ok(())
+        });
+        assert!(order.unwrap().is_none());
+        assert!(asked.get() < TRIED_MAX);
+        let ended = leapfrog_order(&members, &|| Err(Error::Stopped));
+        assert!(matches!(ended, Err(Error::Stopped)));
     }
 
     #[test]
     fn orders_that_no_sort_order_allows_are_not_taken() {
         let one = |a, b| member(&[(a, 9.0), (b, 9.0)], 30.0, &[&[a, b]]);
-        let order = leapfrog_order(&[one(0, 1), one(1, 2), one(0, 2)]).unwrap();
+        let order = found_order(&[one(0, 1), one(1, 2), one(0, 2)]).unwrap();
         assert_eq!(order.variables, [0, 1, 2].map(Variable));
-        assert!(leapfrog_order(&[one(0, 1), one(1, 2), one(2, 0)]).is_none());
+        assert!(found_order(&[one(0, 1), one(1, 2), one(2, 0)]).is_none());
     }
 
     #[test]
     fn few_values_come_first() {
         let both = |a, b, rows, (x, y)| member(&[(a, x), (b, y)], rows, &[&[a, b], &[b, a]]);
-        let order = leapfrog_order(&[
+        let order = found_order(&[
             both(0, 1, 1e6, (1e5, 1e5)),
             both(1, 2, 1e6, (1e5, 1e5)),
             both(0, 2, 1e6, (1e5, 1e5)),

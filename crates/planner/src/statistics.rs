@@ -77,7 +77,7 @@ pub trait Statistics {
 
     /// Up to `most` triples that match and whose term at the position, if one is given, lies in one of the ranges
     /// (ascending, disjoint; empty means all), drawn at even distances in an order by that position; all of them if there
-    /// are no more. The position is one that may follow the given ones in some permutation. `None` if none can be drawn
+    /// are no more, but for some that may be missing, of other graphs or of late. The position is one that may follow the given ones in some permutation. `None` if none can be drawn
     /// so.
     ///
     /// # Errors

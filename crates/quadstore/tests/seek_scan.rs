@@ -1,4 +1,4 @@
-//! Scans that are sent to rows, and samples of groups, against scans from the beginning: in both schemes, under every
+//! Scans that are sent to rows against scans from the beginning: in both schemes, under every
 //! set of graphs, over trees, a delta, or both.
 #![expect(
     clippy::unwrap_used,

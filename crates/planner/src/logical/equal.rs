@@ -16,8 +16,12 @@ use crate::expression::{Comparison, Expression, Function};
 use crate::physical::{PatternTerm, Variable};
 use crate::variable_set::VariableSet;
 
-/// How many equalities of one group become joins; each doubles the group.
+/// How many equalities of one group become joins; each adds a branch with the whole group.
 const EQUALITIES_MAX: u32 = 2;
+/// Groups of more patterns are left alone.
+const PATTERNS_MAX: usize = 64;
+/// How many equalities of a group are tried.
+const TRIED_MAX: usize = 8;
 
 /// Turns equalities into joins wherever they stand over patterns alone that they connect.
 pub(crate) fn join_equal(build: Builder, node: &mut Node) {
@@ -71,55 +75,55 @@ fn joined(build: Builder, items: &[Node], conditions: &[Expression], most: u32) 
         Op::Filter { input, .. } => matches!(input.op, Op::Pattern(_)),
         _ => false,
     };
-    if most == 0 || !items.iter().all(is_read) || conditions.iter().any(is_volatile) {
+    if most == 0
+        || items.len() > PATTERNS_MAX
+        || !items.iter().all(is_read)
+        || conditions.iter().any(is_volatile)
+    {
         return None;
     }
-    conditions
-        .iter()
-        .enumerate()
-        .find_map(|(number, condition)| {
-            let Expression::Compare(Comparison::Equal, left, right) = condition else {
-                return None;
-            };
-            let (Expression::Variable(a), Expression::Variable(b)) = (&**left, &**right) else {
-                return None;
-            };
-            if !are_apart(items, *a, *b) {
-                return None;
-            }
-            let same = same(build, items, conditions, (*a, *b), most)
-                .or_else(|| same(build, items, conditions, (*b, *a), most))?;
+    let components = components(items);
+    let connects = |(number, condition): (usize, &Expression)| {
+        let Expression::Compare(Comparison::Equal, left, right) = condition else {
+            return None;
+        };
+        let (Expression::Variable(a), Expression::Variable(b)) = (&**left, &**right) else {
+            return None;
+        };
+        let binds = |variable| items.iter().any(|item| item.certain.contains(variable));
+        let of = |variable| components.iter().position(|all| all.contains(variable));
+        (binds(*a) && binds(*b) && of(*a) != of(*b)).then_some((number, *a, *b))
+    };
+    let mut connecting = conditions.iter().enumerate().filter_map(connects);
+    connecting
+        .by_ref()
+        .take(TRIED_MAX)
+        .find_map(|(number, a, b)| {
+            let same = same(build, items, conditions, (a, b), most)
+                .or_else(|| same(build, items, conditions, (b, a), most))?;
             let mut others = conditions.to_vec();
-            others.insert(number, different(*a, *b));
-            others.extend([*a, *b].map(has_other_forms));
+            others.insert(number, different(a, b));
+            others.extend([a, b].map(has_other_forms));
             let other = build.filter(build.join(items.to_vec()), others);
             Some(build.union(vec![same, other]))
         })
 }
 
-/// Whether items bind both variables for certain, and nothing that they share connects those of the one with those of the
-/// other.
-fn are_apart(items: &[Node], a: Variable, b: Variable) -> bool {
-    let binds = |variable| items.iter().any(|item| item.certain.contains(variable));
-    if !binds(a) || !binds(b) {
-        return false;
-    }
-    let mut reached = VariableSet::new();
-    reached.insert(a);
-    let mut left: Vec<&Node> = items.iter().collect();
-    loop {
-        let before = left.len();
-        left.retain(|item| {
-            let is_near = !item.possible.is_disjoint(&reached);
-            if is_near {
-                reached.union_with(&item.possible);
+/// The variables that items bind, those together that items connect.
+fn components(items: &[Node]) -> Vec<VariableSet> {
+    let mut components: Vec<VariableSet> = Vec::new();
+    for item in items {
+        let mut joined = item.possible.clone();
+        components.retain(|other| {
+            let is_apart = other.is_disjoint(&joined);
+            if !is_apart {
+                joined.union_with(other);
             }
-            !is_near
+            is_apart
         });
-        if left.len() == before {
-            return !reached.contains(b);
-        }
+        components.push(joined);
     }
+    components
 }
 
 /// The solutions in which both variables have the same term; none if `gone` cannot be replaced by `kept`.

@@ -76,7 +76,7 @@ impl Lowering<'_> {
             let Some(members) = self.members(&cycle, parts, items)? else {
                 continue;
             };
-            let Some(order) = leapfrog_order(&members) else {
+            let Some(order) = leapfrog_order(&members, &|| self.cache.check())? else {
                 continue;
             };
             let leapfrog = Leapfrog {

@@ -22,7 +22,7 @@ use crate::access_path::{constants, positions_of, term_at};
 use crate::cardinality::{float, repeats, selectivity};
 use crate::error::Error;
 use crate::expression::Expression;
-use crate::join_order::{Item, Source, members};
+use crate::join_order::{Item, Source, limited, members};
 use crate::physical::{PatternTerm, QuadPattern};
 
 /// What share of a plan's expected time may go into sampling.
@@ -92,7 +92,7 @@ impl Samples {
             return None;
         }
         let (mean, is_found) = centre.mean(covered);
-        Some((covered, centre.rows * mean, is_found))
+        Some((covered, limited(centre.rows * mean), is_found))
     }
 }
 
@@ -121,7 +121,8 @@ impl Centre {
             let counts = partners
                 .iter()
                 .map(|partner| partner.counts.get(row).copied());
-            counts.map(Option::unwrap_or_default).product()
+            let counts = counts.map(Option::unwrap_or_default);
+            counts.fold(1.0, |product, count| limited(product * count))
         };
         let sum: f64 = (0..self.drawn).map(product).sum();
         let drawn = float(self.drawn as u64).max(1.0);
@@ -200,7 +201,10 @@ impl Lowering<'_> {
         most: usize,
     ) -> Result<Option<Matches>, Error> {
         let Source::Pattern {
-            accesses, ranged, ..
+            rows,
+            accesses,
+            ranged,
+            ..
         } = &item.source
         else {
             return Ok(None);
@@ -209,13 +213,15 @@ impl Lowering<'_> {
             let (_, ranges) = applied(pattern, read.access, ranges)?;
             Some((read.rows, (read.access.next_position()?, ranges)))
         });
-        let within = within
-            .min_by(|a, b| a.0.total_cmp(&b.0))
-            .map(|(_, within)| within);
+        let (all, within) = match within.min_by(|a, b| a.0.total_cmp(&b.0)) {
+            Some((rows, within)) => (rows, Some(within)),
+            None => (*rows, None),
+        };
         let Some(mut triples) = self.cache.sample(pattern, within, most)? else {
             return Ok(None);
         };
         let drawn = triples.len();
+        let is_whole = float(drawn as u64) >= all;
         let is_ranged = |variable| ranged.iter().any(|(other, _)| *other == variable);
         let tried = part.conditions.iter().filter(|condition| {
             let ranges = condition.ranges.as_ref();
@@ -232,10 +238,9 @@ impl Lowering<'_> {
                 .iter()
                 .map(|condition| selectivity(condition))
                 .product();
-            let kept = float(triples.len() as u64).max(if drawn < most { 0.0 } else { 0.5 });
+            let kept = float(triples.len() as u64).max(if is_whole { 0.0 } else { 0.5 });
             item.rows *= kept / float(drawn as u64) / guessed.max(f64::MIN_POSITIVE);
         }
-        let is_whole = drawn < most;
         Ok(Some(Matches { triples, is_whole }))
     }
 
@@ -344,4 +349,38 @@ fn bound(pattern: &QuadPattern, of: &QuadPattern, found: &[TermId; 3]) -> [Optio
             found.get(place as usize).copied()
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn centre(rows: f64, partners: &[&[f64]]) -> Samples {
+        let partners = partners.iter().enumerate().map(|(number, counts)| Partner {
+            item: number + 1,
+            apart: 0,
+            counts: counts.to_vec(),
+        });
+        let centre = Centre {
+            item: 0,
+            rows,
+            drawn: 2,
+            is_whole: true,
+            partners: partners.collect(),
+        };
+        Samples {
+            centres: vec![centre],
+        }
+    }
+
+    #[test]
+    fn products_of_many_large_counts_are_numbers() {
+        let mut partners: Vec<&[f64]> = vec![&[1e5, 1.0]; 62];
+        partners.push(&[0.0, 1.0]);
+        let (covered, rows, is_found) = centre(2.0, &partners).rows(u64::MAX).unwrap();
+        assert_eq!((covered, rows, is_found), (u64::MAX, 1.0, true));
+        let many = vec![&[1e300, 1e300][..]; 63];
+        let (_, rows, _) = centre(2.0, &many).rows(u64::MAX).unwrap();
+        assert!(rows.is_finite());
+    }
 }

@@ -456,7 +456,6 @@ fn sort(rows: &mut [Row], keys: &[stoa_planner::physical::SortKey]) {
     });
 }
 
-/// The quads that match what is known of a pattern, in the order of a permutation.
 /// One pattern after the other; what the plan promises of their sort orders is asserted.
 fn leapfrog_join(
     variables: &[LeapfrogVariable],
@@ -507,6 +506,7 @@ fn leapfrog_join(
     found
 }
 
+/// The quads that match what is known of a pattern, in the order of a permutation.
 fn matches(
     store: &Store,
     pattern: &QuadPattern,

@@ -229,6 +229,17 @@ impl Delta {
         })
     }
 
+    /// How many rows of a tree between two, both included, were added or removed.
+    pub(crate) fn changed_rows(&self, tree: TreeName, low: &Row, high: &Row) -> u64 {
+        let Some(sort) = Sort::of(tree) else { return 0 };
+        let sides = self
+            .batches
+            .iter()
+            .flat_map(|batch| [&batch.added, &batch.removed]);
+        let counts = sides.map(|side| side.count_between(sort, low, high) as u64);
+        counts.fold(0, u64::saturating_add)
+    }
+
     /// The new terms of each batch that has some, the oldest first.
     pub(crate) fn terms(&self) -> Vec<Arc<Terms>> {
         let terms = self.batches.iter().map(|batch| &batch.terms);

@@ -14,7 +14,10 @@ impl Snapshot {
     /// `ranges` (ascending, disjoint; empty means all), at evenly spaced places of the permutation; all of them if there
     /// are no more. Each quad is subject, predicate, object and graph. Not recorded as read.
     ///
-    /// `None` where that would not stand for the quads: if more than a tenth of them came after the last checkpoint, if
+    /// Quads that came after the last checkpoint are not among them, and such as were removed since may be; of those drawn
+    /// from several graphs only the ones in the set are given, so that these may be fewer though there are more.
+    ///
+    /// `None` where that would not stand for the quads: if more than a tenth of them came or went after the last checkpoint, if
     /// most that are drawn are of graphs outside of the set, or if no tree has them in that order.
     ///
     /// # Errors
@@ -71,18 +74,18 @@ impl Snapshot {
         Ok((quads.len() * 2 >= drawn).then_some(quads))
     }
 
-    /// Whether more than a tenth of the rows in intervals are in the delta alone, or were deleted there.
+    /// Whether the delta adds or removes more than a tenth as many rows as the intervals have.
     fn is_mostly_new(&self, name: Permutation, intervals: &Intervals) -> Result<bool> {
         let delta = self.delta();
         if delta.is_empty() {
             return Ok(false);
         }
-        let mut net = 0_i64;
+        let mut changed = 0_u64;
         for index in 0..intervals.lows.len() {
             if let Some((low, high)) = intervals.get(index) {
-                net += delta.net_rows(name.into(), &low, &high);
+                changed = changed.saturating_add(delta.changed_rows(name.into(), &low, &high));
             }
         }
-        Ok(net.unsigned_abs() * 10 > self.count_rows(name, intervals)?)
+        Ok(changed.saturating_mul(10) > self.count_rows(name, intervals)?)
     }
 }
