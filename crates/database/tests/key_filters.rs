@@ -11,7 +11,8 @@ use tempfile::TempDir;
 
 const PERSONS: u64 = 20_000;
 
-/// Each person has an age and knows another one; three of them are marked. Some of it is in the delta.
+/// Each person has an age and knows another one; nine of ten have what is often, one of seven what is seldom, and
+/// three of them are marked. Some of it is in the delta.
 fn filled() -> (TempDir, Database) {
     let folder = tempfile::tempdir().unwrap();
     let runtime = Runtime::new(RuntimeOptions::default()).unwrap();
@@ -30,6 +31,15 @@ fn filled() -> (TempDir, Database) {
             "{person} <http://a/knows> <http://a/person/{other:05}> ."
         )
         .unwrap();
+    }
+    for number in 0..PERSONS {
+        let person = format!("<http://a/person/{number:05}>");
+        if number % 10 != 3 {
+            writeln!(data, "{person} <http://a/often> {number} .").unwrap();
+        }
+        if number % 7 == 1 {
+            writeln!(data, "{person} <http://a/seldom> {number} .").unwrap();
+        }
     }
     for number in [4_000, 4_100, 4_200] {
         writeln!(data, "<http://a/person/{number:05}> a <http://a/Marked> .").unwrap();
@@ -111,6 +121,19 @@ fn usual_joins_have_filters_where_much_is_read() {
     let (_folder, database) = filled();
     for (text, drops) in [
         (KNOW_MARKED, true),
+        // More keys than half of what is read on the left, and too little to read there.
+        (
+            "SELECT * { ?s <http://a/age> ?age . ?s <http://a/often> ?often }",
+            false,
+        ),
+        (
+            "SELECT * { ?s <http://a/seldom> ?seldom . ?s a <http://a/Marked> }",
+            false,
+        ),
+        (
+            "SELECT * { ?s <http://a/often> ?often . ?s <http://a/seldom> ?seldom }",
+            true,
+        ),
         // No row of the left side may go.
         (
             "SELECT * { ?s <http://a/knows> ?o OPTIONAL { ?o a <http://a/Marked> } }",

@@ -52,7 +52,7 @@ impl Analysis {
 
     /// An object with `form`, `reused`, `operators` in the order of the text, each with its `depth` and the
     /// `operator` as it is printed, `estimated_rows`, `sorted_by`, and if the query was timed `rows`, `rows_in`,
-    /// `rows_dropped` (what it gave that no join above has a partner for), `calls`, `ms`, `spilled_bytes` and, if it
+    /// `rows_dropped` (what it made and did not give, since a join above has no partner for it), `calls`, `ms`, `spilled_bytes` and, if it
     /// reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes` and `threads`. `reads` is an object with `rnd`, `seq`,
     /// `same_segment`, `same_group`, `disk`, `read_ahead` and `bytes`, as in [`ReadCounts`].
     #[must_use]

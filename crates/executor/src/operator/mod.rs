@@ -140,7 +140,7 @@ impl Node {
             Step::Yield => (),
             Step::Done => {
                 self.counters.add_call(0);
-                self.operator = None;
+                self.stop();
             }
         }
         Ok(step)
@@ -149,6 +149,7 @@ impl Node {
     /// Drops the operator and all it holds; it is done then.
     pub(crate) fn stop(&mut self) {
         self.operator = None;
+        self.dropper = None;
     }
 }
 

@@ -24,8 +24,8 @@ use crate::context::QueryContext;
 use crate::error::Result;
 use crate::profile::size;
 
-/// Plans with more operators are run without filters, so that finding places takes no time.
-const OPERATORS_MAX: usize = 256;
+/// Plans with more operators are run without filters: finding places takes time by the cube of a chain of joins.
+const OPERATORS_MAX: usize = 64;
 
 /// A filter that is there once the right side of its join is complete, or never.
 #[derive(Default)]
