@@ -25,45 +25,15 @@ const TRIED_MAX: usize = 8;
 
 /// Turns equalities into joins wherever they stand over patterns alone that they connect.
 pub(crate) fn join_equal(build: Builder, node: &mut Node) {
-    match &mut node.op {
-        Op::Empty
-        | Op::Pattern(_)
-        | Op::Service(_)
-        | Op::Values { .. }
-        | Op::GraphScan { .. }
-        | Op::OuterBindings(_) => {}
-        Op::PathSearch(search) => {
-            if let Some(input) = &mut search.input {
-                join_equal(build, input);
-            }
-        }
-        Op::Join(items) | Op::Union(items) => {
-            for item in items {
-                join_equal(build, item);
-            }
-        }
-        Op::LeftJoin { left, right, .. } | Op::Minus { left, right, .. } => {
-            join_equal(build, left);
-            join_equal(build, right);
-        }
-        Op::Exists { input, .. }
-        | Op::Extend { input, .. }
-        | Op::Group { input, .. }
-        | Op::Distinct(input)
-        | Op::Reduced(input)
-        | Op::Sort { input, .. }
-        | Op::Slice { input, .. }
-        | Op::Project { input, .. } => join_equal(build, input),
-        Op::Filter { input, conditions } => match &input.op {
-            Op::Join(items) => {
-                let joined = joined(build, items, conditions, EQUALITIES_MAX);
-                match joined {
-                    Some(joined) => *node = joined,
-                    None => join_equal(build, input),
-                }
-            }
-            _ => join_equal(build, input),
-        },
+    if let Op::Filter { input, conditions } = &node.op
+        && let Op::Join(items) = &input.op
+        && let Some(joined) = joined(build, items, conditions, EQUALITIES_MAX)
+    {
+        *node = joined;
+        return;
+    }
+    for input in node.inputs_mut() {
+        join_equal(build, input);
     }
 }
 

@@ -196,6 +196,30 @@ impl Node {
         }
     }
 
+    /// The nodes directly below, but for patterns of EXISTS.
+    pub(crate) fn inputs_mut(&mut self) -> Vec<&mut Self> {
+        match &mut self.op {
+            Op::Empty
+            | Op::Pattern(_)
+            | Op::Service(_)
+            | Op::Values { .. }
+            | Op::GraphScan { .. }
+            | Op::OuterBindings(_) => Vec::new(),
+            Op::PathSearch(search) => search.input.iter_mut().collect(),
+            Op::Join(items) | Op::Union(items) => items.iter_mut().collect(),
+            Op::LeftJoin { left, right, .. } | Op::Minus { left, right, .. } => vec![left, right],
+            Op::Exists { input, .. }
+            | Op::Filter { input, .. }
+            | Op::Extend { input, .. }
+            | Op::Group { input, .. }
+            | Op::Distinct(input)
+            | Op::Reduced(input)
+            | Op::Sort { input, .. }
+            | Op::Slice { input, .. }
+            | Op::Project { input, .. } => vec![input],
+        }
+    }
+
     pub(crate) const fn empty() -> Self {
         Self {
             op: Op::Empty,

@@ -16,46 +16,18 @@ use crate::physical::Variable;
 
 /// Turns OPTIONAL into a join wherever a condition above implies that.
 pub(crate) fn imply_joins(build: Builder, node: &mut Node) {
-    match &mut node.op {
-        Op::Empty
-        | Op::Pattern(_)
-        | Op::Service(_)
-        | Op::Values { .. }
-        | Op::GraphScan { .. }
-        | Op::OuterBindings(_) => {}
-        Op::PathSearch(search) => {
-            if let Some(input) = &mut search.input {
-                imply_joins(build, input);
-            }
-        }
-        Op::Join(items) | Op::Union(items) => {
-            for item in items {
-                imply_joins(build, item);
-            }
-        }
-        Op::LeftJoin { left, right, .. } | Op::Minus { left, right, .. } => {
-            imply_joins(build, left);
-            imply_joins(build, right);
-        }
-        Op::Exists { input, .. }
-        | Op::Extend { input, .. }
-        | Op::Group { input, .. }
-        | Op::Distinct(input)
-        | Op::Reduced(input)
-        | Op::Sort { input, .. }
-        | Op::Slice { input, .. }
-        | Op::Project { input, .. } => imply_joins(build, input),
-        Op::Filter { input, conditions } => {
-            if !is_implied(input, conditions) {
-                imply_joins(build, input);
-                return;
-            }
-            let conditions = std::mem::take(conditions);
-            let input = std::mem::replace(&mut **input, Node::empty());
-            *node = build.filter(joined(build, input), conditions);
-            // What was below the OPTIONAL, and another one that the conditions have come to.
-            imply_joins(build, node);
-        }
+    if let Op::Filter { input, conditions } = &mut node.op
+        && is_implied(input, conditions)
+    {
+        let conditions = std::mem::take(conditions);
+        let input = std::mem::replace(&mut **input, Node::empty());
+        *node = build.filter(joined(build, input), conditions);
+        // What was below the OPTIONAL, and another one that the conditions have come to.
+        imply_joins(build, node);
+        return;
+    }
+    for input in node.inputs_mut() {
+        imply_joins(build, input);
     }
 }
 
