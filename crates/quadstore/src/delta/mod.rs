@@ -236,7 +236,7 @@ impl Delta {
             .batches
             .iter()
             .flat_map(|batch| [&batch.added, &batch.removed]);
-        let counts = sides.map(|side| side.count_between(sort, low, high) as u64);
+        let counts = sides.map(|side| side.count_between(sort, low, high));
         counts.fold(0, u64::saturating_add)
     }
 
