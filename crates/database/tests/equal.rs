@@ -1,6 +1,10 @@
 //! `FILTER(?a = ?b)` as a join: every pair of terms that are equal, and no other.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on fails"
+)]
 
 use stoa_database::{
     Access, Database, Input, LoadOptions, OpenOptions, QueryOptions, QueryResult, Runtime,
