@@ -4,11 +4,12 @@
 
 use std::fmt::Write;
 
-use stoa_database::{
-    Access, Database, ForcedJoin, Input, LoadOptions, OpenOptions, QueryOptions, Runtime,
-    RuntimeOptions, Step,
-};
+use stoa_database::{Database, ForcedJoin, QueryOptions, Step};
 use tempfile::TempDir;
+
+mod filled;
+
+use filled::filled;
 
 const NODES: usize = 4_000;
 const EDGES_A_NODE: usize = 6;
@@ -45,24 +46,12 @@ fn edges(even: bool) -> Vec<(usize, usize)> {
     edges
 }
 
-fn filled(edges: &[(usize, usize)]) -> (TempDir, Database) {
-    let folder = tempfile::tempdir().unwrap();
-    let runtime = Runtime::new(RuntimeOptions::default()).unwrap();
-    let writing = OpenOptions {
-        access: Access::Exclusive,
-        create: true,
-    };
-    let database = Database::open(&runtime, folder.path().join("db"), &writing).unwrap();
+fn graph(edges: &[(usize, usize)]) -> (TempDir, Database) {
     let mut data = String::new();
     for (a, b) in edges {
         writeln!(data, "<http://a/{a}> <http://a/knows> <http://a/{b}> .").unwrap();
     }
-    let load = LoadOptions {
-        inputs: vec![Input::from_bytes("x.ttl", data)],
-        ..LoadOptions::default()
-    };
-    database.load(load, &()).unwrap();
-    (folder, database)
+    filled(data)
 }
 
 /// What a run of a query showed.
@@ -112,7 +101,7 @@ const CIRCLES: &str = "PREFIX : <http://a/> \
 fn triangles_of_a_graph_with_hubs_are_leapt_to() {
     let edges = edges(false);
     let many = edges.len() as u64;
-    let (_folder, database) = filled(&edges);
+    let (_folder, database) = graph(&edges);
     for text in [TRIANGLES, CIRCLES] {
         let chosen = run(&database, text, None);
         let binary = run(&database, text, Some(ForcedJoin::Binary));
@@ -128,7 +117,7 @@ fn triangles_of_a_graph_with_hubs_are_leapt_to() {
 
 #[test]
 fn an_even_graph_gives_the_same_by_either_join() {
-    let (_folder, database) = filled(&edges(true));
+    let (_folder, database) = graph(&edges(true));
     for text in [TRIANGLES, CIRCLES] {
         let chosen = run(&database, text, None);
         assert!(!chosen.plan.contains("leapfrog_join"), "{}", chosen.plan);
@@ -141,7 +130,7 @@ fn an_even_graph_gives_the_same_by_either_join() {
 
 #[test]
 fn few_of_a_graph_with_hubs_are_looked_up() {
-    let (_folder, database) = filled(&edges(false));
+    let (_folder, database) = graph(&edges(false));
     let text = TRIANGLES.replace("?x :knows ?y", "<http://a/3999> :knows ?y");
     let text = text.replace("?x :knows ?z", "<http://a/3999> :knows ?z");
     let chosen = run(&database, &text, None);

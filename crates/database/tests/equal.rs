@@ -6,14 +6,16 @@
     reason = "a test that cannot go on fails"
 )]
 
-use stoa_database::{
-    Access, Database, Input, LoadOptions, OpenOptions, QueryOptions, QueryResult, Runtime,
-    RuntimeOptions,
-};
+use stoa_database::{Database, QueryOptions, QueryResult};
+use tempfile::TempDir;
+
+mod filled;
+
+use filled::filled;
 
 /// Terms of all kinds, among them such as are equal and not the same.
 const TERMS: &str = r#"
-    :iri :other "text" "text"@en "text"@EN "text"@de "text"@en--ltr "short" "a text that is longer than seven bytes"
+    :iri :other "text" "text"@en "text"@EN "text"@de "text"@en--ltr "short" "a-text-that-is-longer"
     "text"^^xsd:token "text"^^:type "Text"^^:type
     true false "1"^^xsd:boolean "0"^^xsd:boolean "yes"^^xsd:boolean
     1 01 1.0 1.00 1e0 1.0e0 "1"^^xsd:float "1"^^xsd:byte "+1"^^xsd:integer "one"^^xsd:integer 0 -0.0 0e0 "-0"^^xsd:double
@@ -27,30 +29,12 @@ const TERMS: &str = r#"
     <<( :iri :p 1 )>> <<( :iri :p 1.0 )>> <<( :iri :p :other )>>
 "#;
 
-fn database(folder: &tempfile::TempDir) -> Database {
-    let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: Some(256 << 20),
-        ..RuntimeOptions::default()
-    });
-    let writing = OpenOptions {
-        access: Access::Exclusive,
-        create: true,
-    };
-    let database = Database::open(&runtime.unwrap(), folder.path().join("db"), &writing).unwrap();
-    let terms: Vec<&str> = TERMS
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty())
-        .collect();
-    let list = terms.join(" ").replace(
-        "a text that is longer than seven bytes",
-        "a-text-that-is-longer",
-    );
+fn database() -> (TempDir, Database) {
     let mut text = String::from(
         "@prefix : <http://a/> . @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .\n",
     );
     let mut number = 0;
-    let mut words = list.split_whitespace();
+    let mut words = TERMS.split_whitespace();
     while let Some(word) = words.next() {
         let mut term = word.to_owned();
         while term.starts_with("<<(") && !term.ends_with(")>>") {
@@ -60,13 +44,7 @@ fn database(folder: &tempfile::TempDir) -> Database {
         number += 1;
     }
     assert!(number > 60);
-    let inputs = vec![Input::from_bytes("x.ttl", text)];
-    let options = LoadOptions {
-        inputs,
-        ..LoadOptions::default()
-    };
-    database.load(options, &()).unwrap();
-    database
+    filled(text)
 }
 
 /// Sorted rows, and the plan.
@@ -91,8 +69,7 @@ fn ask(database: &Database, text: &str, naive: bool) -> (Vec<String>, String) {
 
 #[test]
 fn every_pair_of_equal_terms_is_found_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let database = database(&folder);
+    let (_folder, database) = database();
     for (text, at_least) in [
         ("SELECT * { ?s :p ?a . ?t :q ?b FILTER(?a = ?b) }", 100),
         (

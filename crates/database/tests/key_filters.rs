@@ -4,23 +4,19 @@
 use std::fmt::Write;
 
 use stoa_database::{
-    Access, Database, ForcedJoin, Input, LoadOptions, OpenOptions, Query, QueryOptions, Runtime,
-    RuntimeOptions, Step, TransactionOptions, UpdateOptions,
+    Database, ForcedJoin, Query, QueryOptions, Step, TransactionOptions, UpdateOptions,
 };
 use tempfile::TempDir;
+
+mod filled;
+
+use filled::filled;
 
 const PERSONS: u64 = 20_000;
 
 /// Each person has an age and knows another one; nine of ten have what is often, one of seven what is seldom, and
 /// three of them are marked. Some of it is in the delta.
-fn filled() -> (TempDir, Database) {
-    let folder = tempfile::tempdir().unwrap();
-    let runtime = Runtime::new(RuntimeOptions::default()).unwrap();
-    let writing = OpenOptions {
-        access: Access::Exclusive,
-        create: true,
-    };
-    let database = Database::open(&runtime, folder.path().join("db"), &writing).unwrap();
+fn persons() -> (TempDir, Database) {
     let mut data = String::new();
     for number in 0..PERSONS {
         let person = format!("<http://a/person/{number:05}>");
@@ -44,11 +40,7 @@ fn filled() -> (TempDir, Database) {
     for number in [4_000, 4_100, 4_200] {
         writeln!(data, "<http://a/person/{number:05}> a <http://a/Marked> .").unwrap();
     }
-    let load = LoadOptions {
-        inputs: vec![Input::from_bytes("x.ttl", data)],
-        ..LoadOptions::default()
-    };
-    database.load(load, &()).unwrap();
+    let (folder, database) = filled(data);
     let update = "DELETE DATA { <http://a/person/04100> <http://a/age> 4100 } ;
         INSERT DATA { <http://a/person/04100> <http://a/age> 1, 2 . <http://a/new> <http://a/age> 3 }";
     database.update(update, &UpdateOptions::default()).unwrap();
@@ -82,7 +74,7 @@ const KNOW_MARKED: &str =
 
 #[test]
 fn rows_are_dropped_where_they_are_made() {
-    let (_folder, database) = filled();
+    let (_folder, database) = persons();
     for (text, rows) in [(MARKED, 4), (KNOW_MARKED, 3)] {
         let (with, query) = run(database.prepare(text, &options(0)).unwrap());
         let (without, plain) = run(database.prepare(text, &options(u64::MAX)).unwrap());
@@ -101,7 +93,7 @@ fn rows_are_dropped_where_they_are_made() {
 
 #[test]
 fn what_a_transaction_reads_is_not_narrowed() {
-    let (_folder, database) = filled();
+    let (_folder, database) = persons();
     let transaction = database.begin(&TransactionOptions::default()).unwrap();
     let (rows, query) = run(transaction.prepare(MARKED, &options(0)).unwrap());
     assert_eq!(rows, 4);
@@ -118,7 +110,7 @@ fn what_a_transaction_reads_is_not_narrowed() {
 
 #[test]
 fn usual_joins_have_filters_where_much_is_read() {
-    let (_folder, database) = filled();
+    let (_folder, database) = persons();
     for (text, drops) in [
         (KNOW_MARKED, true),
         // More keys than half of what is read on the left, and too little to read there.

@@ -4,22 +4,16 @@
 
 use std::fmt::Write as _;
 
-use stoa_database::{
-    Access, Database, Input, LoadOptions, OpenOptions, QueryOptions, Runtime, RuntimeOptions,
-};
+use stoa_database::{Database, QueryOptions};
+use tempfile::TempDir;
 
-/// All have `:all`, the same twentieth each of `:rare`, `:seldom` and `:odd`, and the rest `:other`. Each of the former
-/// has one of three values, each of the latter one of its own.
-fn database(folder: &tempfile::TempDir) -> Database {
-    let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: Some(256 << 20),
-        ..RuntimeOptions::default()
-    });
-    let writing = OpenOptions {
-        access: Access::Exclusive,
-        create: true,
-    };
-    let database = Database::open(&runtime.unwrap(), folder.path().join("db"), &writing).unwrap();
+mod filled;
+
+use filled::filled;
+
+/// All have `:all`, the same twentieth each of `:rare`, `:seldom` and `:odd`, and the rest `:other`. `:rare`
+/// has three values, the others one for each.
+fn database() -> (TempDir, Database) {
     let mut text = String::from("@prefix : <http://a/> .\n");
     for number in 0..40_000 {
         write!(text, ":s{number} :all \"text {number}\"").unwrap();
@@ -33,13 +27,7 @@ fn database(folder: &tempfile::TempDir) -> Database {
         }
         .unwrap();
     }
-    let inputs = vec![Input::from_bytes("x.ttl", text)];
-    let options = LoadOptions {
-        inputs,
-        ..LoadOptions::default()
-    };
-    database.load(options, &()).unwrap();
-    database
+    filled(text)
 }
 
 /// How many rows the topmost operator below a projection is expected to have.
@@ -60,8 +48,7 @@ fn estimate(database: &Database, text: &str, force_samples: Option<bool>) -> f64
 
 #[test]
 fn what_goes_together_is_expected_together() {
-    let folder = tempfile::tempdir().unwrap();
-    let database = database(&folder);
+    let (_folder, database) = database();
     for (text, rows) in [
         ("SELECT * { ?s :rare ?a ; :seldom ?b }", 2_000.0),
         ("SELECT * { ?s :rare ?a ; :seldom ?b ; :odd ?c }", 2_000.0),
@@ -97,8 +84,7 @@ fn what_goes_together_is_expected_together() {
 
 #[test]
 fn long_queries_are_sampled_and_short_ones_are_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let database = database(&folder);
+    let (_folder, database) = database();
     let by_cost = |text| {
         let guessed = estimate(&database, text, Some(false));
         (estimate(&database, text, None) - guessed).abs() > 0.5
