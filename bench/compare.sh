@@ -100,11 +100,24 @@ results() {
   echo "$here/results/$(date +%F)-$label"
 }
 
-# Bytes a triple: the data 260, the two databases that answers are verified with 230, and the largest one beside them 250,
-# of which steps that write have a copy.
+# Bytes a triple: the data 260, the databases of the engines that verify answers, which stay until the end, and the largest
+# one of the others; steps that write have a copy of a database.
 check_disk() {
-  local needed free each=750
-  [ "$transactions" -eq 0 ] && [ "$DATASET" != tpcc ] || each=1000
+  local needed free name size each=260 largest=0
+  for name in "${engines[@]}"; do
+    case $name in
+      stoa) size=40 ;;
+      oxigraph) size=190 ;;
+      virtuoso) size=130 ;;
+      *) size=250 ;;
+    esac
+    case $name in
+      stoa | oxigraph) each=$((each + size)) ;;
+      *) largest=$((size > largest ? size : largest)) ;;
+    esac
+  done
+  each=$((each + largest))
+  [ "$transactions" -eq 0 ] && [ "$DATASET" != tpcc ] || each=$((each + (largest > 190 ? largest : 190)))
   needed=$((about * each / 1048576 + 1024))
   free=$(df --output=avail --block-size=1M "$WORK" | tail -n 1)
   [ "$free" -ge "$needed" ] || die "$WORK needs $needed MB of free disk for $label, and has $free MB; WORK names another place"
