@@ -40,6 +40,12 @@ Example:
 Example:
   stoa-bench estimates http://127.0.0.1:7878/sparql --products 2848 --output estimates.jsonl")]
     Estimates(run::estimates::Arguments),
+    /// Ask two servers with the same data the same queries in turns: two builds, or two settings; exit code 1 if one failed or
+    /// numbers of rows differ
+    #[command(after_help = "\
+Example:
+  stoa-bench pairs http://127.0.0.1:7878/sparql http://127.0.0.1:7879/sparql --products 28482 --only bi/ --at-least 20ms")]
+    Pairs(run::pairs::Arguments),
     /// Write the report of a comparison: a document and plots
     #[command(after_help = "\
 Example:
@@ -149,6 +155,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::CompareSamples(arguments) => samples::compare(&arguments)?,
         Command::Cold(arguments) => run::cold::cold(&arguments)?,
         Command::Estimates(arguments) => run::estimates::estimates(&arguments)?,
+        Command::Pairs(arguments) => run::pairs::pairs(&arguments)?,
         Command::Run(arguments) => match (arguments.other, arguments.mix) {
             (Some(Other::Operators(arguments)), _) => run::run_operators(&arguments)?,
             (Some(Other::TpccRdf(arguments)), _) => run::run_tpcc(&arguments)?,

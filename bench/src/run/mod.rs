@@ -4,11 +4,13 @@ mod answer;
 mod check;
 mod clients;
 pub(crate) mod cold;
+mod drawn;
 mod endpoint;
 pub(crate) mod estimates;
 mod inserts;
 mod meter;
 mod operators;
+pub(crate) mod pairs;
 mod report;
 mod statistics;
 #[cfg(test)]
@@ -49,7 +51,7 @@ pub(crate) struct Arguments {
     /// The endpoint, such as http://127.0.0.1:7878/sparql
     #[arg(value_name = "URL")]
     url: String,
-    /// Number of products of the data, for explore, explore-update and bi
+    /// Number of products of the data, for all mixes on BSBM
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     products: Option<u64>,
     /// What parameters are drawn from, as `generate bsbm --pools` has written it, in place of --products and --data-seed
@@ -208,7 +210,12 @@ impl Arguments {
     /// When the size of the data is not given.
     fn pools(&self) -> anyhow::Result<Pools> {
         Ok(match self.workload {
-            Name::Explore | Name::ExploreUpdate | Name::Bi | Name::BiDrilldown => {
+            Name::Explore
+            | Name::ExploreUpdate
+            | Name::Bi
+            | Name::BiDrilldown
+            | Name::LookUp
+            | Name::Star => {
                 if let Some(path) = &self.pools {
                     return Ok(crate::bsbm::Pools::load(path, self.quirks.is_some())?.into());
                 }

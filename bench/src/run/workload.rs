@@ -34,6 +34,8 @@ const BI_ORDER: [&str; 15] = [
 /// Each query once, as the drill-down of BIBM runs them.
 const BI_ONCE: [&str; 8] = ["1", "2", "3", "4", "5", "6", "7", "8"];
 
+const LOOK_UPS: &[(&str, &str)] = queries!("look-ups": "triple" "star");
+
 const PATHS: &[(&str, &str)] = queries!("paths": "2" "4" "10" "100" "around" "closure" "both");
 const PATHS_ORDER: [&str; 7] = ["2", "4", "10", "100", "around", "closure", "both"];
 
@@ -51,6 +53,10 @@ pub(crate) enum Name {
     Bi,
     /// The 8 queries of bi; those with a product type once for each depth of the tree, from broad to narrow
     BiDrilldown,
+    /// One triple of a product
+    LookUp,
+    /// All triples of a product
+    Star,
     /// Paths of 2 to 100 nodes and what lies around a node, in a path-graph
     Paths,
     /// Six queries about people, places, events and films
@@ -231,6 +237,8 @@ impl Workload {
             ),
             Name::Bi => (BI.to_vec(), BI_ORDER.to_vec()),
             Name::BiDrilldown => (BI.to_vec(), BI_ONCE.to_vec()),
+            Name::LookUp => (LOOK_UPS.to_vec(), vec!["triple"]),
+            Name::Star => (LOOK_UPS.to_vec(), vec!["star"]),
             Name::Paths => (PATHS.to_vec(), PATHS_ORDER.to_vec()),
             Name::Genealogy => (GENEALOGY.to_vec(), GENEALOGY_ORDER.to_vec()),
         };

@@ -7,20 +7,18 @@ mod analysis;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::drawn::Draw;
 use super::endpoint::{Connection, Failure, Measured, agent, transfer};
-use super::operators::texts;
 use super::report::parse_duration;
 use super::statistics::quantile;
-use super::workload::{Name, Workload};
 use super::{append_lines, progress_bar};
-use crate::bsbm::Pools;
 use analysis::{LeftOut, is_root_of_joins, left_out, parse};
 
 /// What the project wants: the median below the first, the 95th of a hundred below the second.
@@ -33,35 +31,14 @@ pub(crate) struct Arguments {
     /// Stoa's endpoint, such as http://127.0.0.1:7878/sparql
     #[arg(value_name = "URL")]
     url: String,
-    /// Number of products of the data
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    products: u64,
-    /// The seed that the data was generated from
-    #[arg(long, value_name = "SEED", default_value_t = crate::bsbm::SEED)]
-    data_seed: u64,
-    /// The same seed gives the same queries, those of the first mixes of `run`
-    #[arg(long, value_name = "SEED", default_value_t = 808_080)]
-    seed: u64,
-    /// Queries of each template of explore and bi; those that are equal are asked once
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    draws: u64,
-    /// The queries for each operator, as `run operators` takes them; without it those that are frozen for so many products,
-    /// or else such as are made from the endpoint's data
-    #[arg(long, value_name = "FILE")]
-    queries: Option<PathBuf>,
+    #[command(flatten)]
+    draw: Draw,
     /// How long a query may take until its last byte
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     timeout: Duration,
     /// Append the figures as lines of JSON: of the run, of each query, and of each operator
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
-}
-
-/// Queries of one template.
-#[derive(Debug, PartialEq)]
-struct Template {
-    name: String,
-    queries: Vec<String>,
 }
 
 /// An operator that was run to its end.
@@ -107,7 +84,7 @@ struct Summary {
     reason = "the table is the output"
 )]
 pub(crate) fn estimates(arguments: &Arguments) -> anyhow::Result<bool> {
-    let templates = templates(arguments)?;
+    let templates = arguments.draw.templates(&arguments.url)?;
     let asker = Asker {
         agent: agent(Connection::Keep, Some(arguments.timeout)),
         url: arguments.url.clone(),
@@ -136,53 +113,6 @@ pub(crate) fn estimates(arguments: &Arguments) -> anyhow::Result<bool> {
     }
     let answered = outcomes.iter().all(|it| it.failures.is_empty());
     Ok(answered && summary(&outcomes, |_| true).meets_targets())
-}
-
-/// The templates of explore and bi with their first queries, and the queries for each operator.
-fn templates(arguments: &Arguments) -> anyhow::Result<Vec<Template>> {
-    let mut templates = Vec::new();
-    for name in [Name::Explore, Name::Bi] {
-        let pools = Pools::new(arguments.products, arguments.data_seed, false);
-        let workload = Workload::new(name, pools, arguments.seed, false)?;
-        templates.extend(drawn(&workload, arguments.draws));
-    }
-    let texts = texts(
-        &arguments.url,
-        arguments.products,
-        arguments.queries.as_deref(),
-    )?;
-    templates.extend(texts.into_iter().map(|(name, query)| Template {
-        name,
-        queries: vec![query],
-    }));
-    Ok(templates)
-}
-
-/// The first so many queries of each template in the order of the mixes, by themselves if it is in no mix; without those
-/// that are equal to an earlier one.
-fn drawn(workload: &Workload, draws: u64) -> Vec<Template> {
-    let mut drawn: Vec<Vec<String>> = vec![Vec::new(); workload.templates.len()];
-    for instance in (0..draws).flat_map(|number| workload.mix(number)) {
-        if let Some(queries) = drawn.get_mut(instance.template)
-            && (queries.len() as u64) < draws
-        {
-            queries.push(instance.query);
-        }
-    }
-    let named = workload.templates.iter().zip(drawn);
-    named
-        .map(|(template, mut queries)| {
-            if queries.is_empty() {
-                queries.extend((0..draws).map(|number| workload.alone(template, number)));
-            }
-            let mut seen = BTreeSet::new();
-            queries.retain(|query| seen.insert(query.clone()));
-            Template {
-                name: format!("{}/{}", workload.label(), template.name),
-                queries,
-            }
-        })
-        .collect()
 }
 
 struct Asker {
@@ -396,9 +326,9 @@ fn json_lines(arguments: &Arguments, outcomes: &[Outcome]) -> Vec<Value> {
         "kind": "run",
         "workload": "estimates",
         "url": arguments.url,
-        "products": arguments.products,
-        "seed": arguments.seed,
-        "draws": arguments.draws,
+        "products": arguments.draw.products,
+        "seed": arguments.draw.seed,
+        "draws": arguments.draw.draws,
         "summaries": kinds,
         "met": summary(outcomes, |_| true).meets_targets(),
     })];

@@ -192,24 +192,3 @@ fn an_endpoint_that_says_nothing_is_late() {
     };
     assert_eq!(asker.analyze("ASK {}"), Err(Failure::TimeOut));
 }
-
-#[test]
-fn each_template_is_drawn_and_equal_queries_are_one() {
-    let workload = |name, seed| {
-        let pools = Pools::new(100, crate::bsbm::SEED, false);
-        Workload::new(name, pools, seed, false).unwrap()
-    };
-    let explore = drawn(&workload(Name::Explore, 1), 3);
-    let names: Vec<&str> = explore.iter().map(|it| it.name.as_str()).collect();
-    assert_eq!((names.len(), names[0]), (12, "explore/1"));
-    // Query 6 is in no mix.
-    for template in &explore {
-        let distinct: BTreeSet<&String> = template.queries.iter().collect();
-        assert_eq!(distinct.len(), template.queries.len(), "{}", template.name);
-        assert!((1..=3).contains(&distinct.len()), "{}", template.name);
-        assert!(template.queries.iter().all(|query| !query.contains('$')));
-    }
-    assert_eq!(explore, drawn(&workload(Name::Explore, 1), 3));
-    assert_ne!(explore, drawn(&workload(Name::Explore, 2), 3));
-    assert_eq!(drawn(&workload(Name::Bi, 1), 1).len(), 8);
-}

@@ -16,6 +16,8 @@ fn mixes_are_whole_and_repeatable() {
     for (name, queries, templates) in [
         (Name::Explore, 25, 12),
         (Name::Bi, 15, 8),
+        (Name::LookUp, 1, 2),
+        (Name::Star, 1, 2),
         (Name::Paths, 7, 7),
         (Name::Genealogy, 6, 6),
     ] {
