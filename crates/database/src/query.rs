@@ -315,14 +315,19 @@ impl Query {
 
     /// Tells what it took, if it was run.
     fn tell(&mut self) {
-        let Some(listed) = &mut self.listed else {
-            return;
-        };
         if matches!(self.outcome, Outcome::Planned | Outcome::Refused) {
             return;
         }
+        let took = self.took();
+        if let Some(listed) = &mut self.listed {
+            listed.ends(took);
+        }
+    }
+
+    /// What it has taken so far.
+    pub(crate) fn took(&self) -> Ended {
         let meters = self.context.meters();
-        listed.ends(Ended {
+        Ended {
             is_error: self.outcome == Outcome::Failed,
             rows: self.rows,
             planning: self.planning,
@@ -332,7 +337,7 @@ impl Query {
             spilled_bytes: meters.spilled_bytes(),
             memory_peak_bytes: meters.memory_peak_bytes(),
             threads: meters.threads_peak(),
-        });
+        }
     }
 
     fn advance<T: Send>(
@@ -425,7 +430,7 @@ pub(crate) fn prepare(
     match prepare_text(runtime, snapshot.counted(), plans, &text, asked, options) {
         Ok(query) => Ok(query.listed(listed)),
         Err(error) => {
-            listed.fails(&error);
+            listed.fails(&error, Ended::default());
             Err(error)
         }
     }

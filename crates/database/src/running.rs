@@ -137,8 +137,15 @@ impl Listed {
         }
     }
 
-    /// It ended before there was anything to count. What was wrong with it as it was asked is no run.
-    pub(crate) fn fails(&mut self, error: &Error) {
+    /// It had ended, and failed all the same, as what it changed was to be made durable.
+    pub(crate) fn ends_by_error(&mut self) {
+        if let Some(ended) = &mut self.ended {
+            ended.is_error = true;
+        }
+    }
+
+    /// It ended with an error, having taken this. What was wrong with it as it was asked is no run.
+    pub(crate) fn fails(&mut self, error: &Error, took: Ended) {
         let is_wrong = matches!(
             error,
             Error::Syntax(_)
@@ -149,7 +156,7 @@ impl Listed {
         if !is_wrong {
             self.ends(Ended {
                 is_error: true,
-                ..Ended::default()
+                ..took
             });
         }
     }

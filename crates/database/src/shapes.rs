@@ -33,13 +33,14 @@ pub struct QueryShape {
     pub count: u64,
     /// How many of them ended with an error.
     pub errors: u64,
-    /// How many solutions or triples came out; 0 for an update.
+    /// How many solutions or triples came out; of an update, those of the patterns of its operations, which all that
+    /// follows but times is of.
     pub rows: u64,
-    /// From being asked until the last of the answer was taken, or an update was decided.
+    /// From being asked until the last of the answer was taken, or an update was durable.
     pub time: Duration,
     /// The longest of these times.
     pub time_max: Duration,
-    /// From the text to the plan; a part of `time`. It is 0 for an update, and so is all that follows.
+    /// From the text to the plan; a part of `time`. Of an update that is run again after a conflict all runs count.
     pub planning: Duration,
     /// How long operators were at work or waited; a part of `time`, which has the writing of the answer besides.
     pub running: Duration,
@@ -80,6 +81,20 @@ pub(crate) struct Ended {
     pub(crate) spilled_bytes: u64,
     pub(crate) memory_peak_bytes: u64,
     pub(crate) threads: u64,
+}
+
+impl Ended {
+    /// Adds what one part of a run took that comes after the others.
+    pub(crate) fn add(&mut self, part: &Self) {
+        self.rows += part.rows;
+        self.planning += part.planning;
+        self.running += part.running;
+        self.waited += part.waited;
+        self.reads = self.reads.plus(part.reads);
+        self.spilled_bytes += part.spilled_bytes;
+        self.memory_peak_bytes = self.memory_peak_bytes.max(part.memory_peak_bytes);
+        self.threads = self.threads.max(part.threads);
+    }
 }
 
 /// The sums of a runtime.

@@ -190,13 +190,16 @@ fn runs_of_a_template_are_one_shape() {
         database.update(&text, &UpdateOptions::default()).unwrap();
     };
     (0..3).for_each(insert);
+    let rename = "DELETE { ?s <http://a/age> ?n } INSERT { ?s <http://a/years> ?n } WHERE { ?s <http://a/age> ?n }";
+    let ages = ask("SELECT * { ?s <http://a/age> ?age }");
+    database.update(rename, &UpdateOptions::default()).unwrap();
 
     let told = runtime.query_shapes();
     let of = |shape: &str| {
         let found = told.shapes.iter().find(|found| found.shape == shape);
         found.unwrap_or_else(|| unreachable!("{shape} of {told:?}"))
     };
-    assert_eq!((told.shapes.len(), told.dropped), (4, 0), "{told:?}");
+    assert_eq!((told.shapes.len(), told.dropped), (6, 0), "{told:?}");
     let names = of("SELECT * { _ <http://a/name> ?name }");
     assert_eq!((names.count, names.errors, names.rows), (7, 0, 7));
     assert_eq!((names.reads.rnd, names.reads.seq), (7, 7));
@@ -211,4 +214,15 @@ fn runs_of_a_template_are_one_shape() {
         (updates.count, updates.errors, updates.is_update),
         (3, 0, true)
     );
+    // The figures of an update are those of its patterns.
+    assert_eq!((updates.rows, updates.reads.rnd), (0, 0));
+    let renamed = of(rename);
+    assert_eq!(
+        (renamed.count, renamed.errors, renamed.is_update),
+        (1, 0, true)
+    );
+    assert_eq!((renamed.rows, renamed.reads.seq), (ages, ages));
+    assert!(renamed.reads.rnd > 0 && renamed.memory_peak_bytes > 0);
+    assert!(!renamed.planning.is_zero() && renamed.threads >= 1);
+    assert!(renamed.time >= renamed.planning + renamed.running);
 }

@@ -42,7 +42,11 @@ use targets::Targets;
 
 /// An update that is decided: only the disk can fail it now. It becomes durable whether or not somebody waits.
 #[must_use = "it is not known to be durable, and readers may not see it"]
-pub struct SubmittedUpdate(Outcome);
+pub struct SubmittedUpdate {
+    outcome: Outcome,
+    /// Keeps it in the list of what is running until it is durable.
+    listed: Listed,
+}
 
 /// What became of a request.
 enum Outcome {
@@ -59,10 +63,18 @@ impl SubmittedUpdate {
     /// `RefusesWrites`, and what the disk gives: it is not known then whether it will be found when the database
     /// is opened again.
     pub fn wait(self) -> Result<UpdateSummary> {
-        match self.0 {
-            Outcome::Submitted(submitted) => Ok(submitted.wait()?.into()),
+        let Self {
+            outcome,
+            mut listed,
+        } = self;
+        let durable = match outcome {
+            Outcome::Submitted(submitted) => submitted.wait().map(Into::into).map_err(Error::from),
             Outcome::Done(summary) => Ok(summary),
+        };
+        if durable.is_err() {
+            listed.ends_by_error();
         }
+        durable
     }
 
     /// Calls `done` with what [`SubmittedUpdate::wait`] would give: at once, or later on a thread of the database.
@@ -72,9 +84,20 @@ impl SubmittedUpdate {
     /// [`nonblocking::run`](crate::nonblocking::run) it does so only while the database has no thread for it: when it
     /// has just been opened, or is about to be closed.
     pub fn then(self, done: impl FnOnce(Result<UpdateSummary>) + Send + 'static) {
-        match self.0 {
-            Outcome::Done(summary) => done(Ok(summary)),
+        let Self {
+            outcome,
+            mut listed,
+        } = self;
+        match outcome {
+            Outcome::Done(summary) => {
+                drop(listed);
+                done(Ok(summary));
+            }
             Outcome::Submitted(submitted) => submitted.then(move |committed| {
+                if committed.is_err() {
+                    listed.ends_by_error();
+                }
+                drop(listed);
                 done(committed.map(Into::into).map_err(Into::into));
             }),
         }
@@ -149,6 +172,7 @@ impl Database {
         let runtime = self.runtime();
         let started = runtime.clock().monotonic();
         let mut listed = Listed::new(runtime, text, true, &options.cancel);
+        let mut took = Ended::default();
         let submitted = with_request(
             text,
             options.base.as_deref(),
@@ -173,7 +197,7 @@ impl Database {
                     let destination = targets.added_to(destination);
                     nonblocking::check()?;
                     let loaded = load.run(*silent, source, destination);
-                    return loaded.map(|summary| SubmittedUpdate(Outcome::Done(summary)));
+                    return loaded.map(Outcome::Done);
                 }
                 let kept = Kept::new(runtime);
                 let begin = TransactionOptions {
@@ -191,19 +215,25 @@ impl Database {
                         started,
                         targets: &targets,
                         counts: none(),
+                        took: &mut took,
                     };
                     run.operations(operations)?;
                     let message = options.message.clone();
                     attempt.submit(transaction, CommitOptions { message })
                 });
-                submitted.map(|submitted| SubmittedUpdate(Outcome::Submitted(submitted)))
+                submitted.map(Outcome::Submitted)
             },
         );
-        match &submitted {
-            Ok(_) => listed.ends(Ended::default()),
-            Err(error) => listed.fails(error),
+        match submitted {
+            Ok(outcome) => {
+                listed.ends(took);
+                Ok(SubmittedUpdate { outcome, listed })
+            }
+            Err(error) => {
+                listed.fails(&error, took);
+                Err(error)
+            }
         }
-        submitted
     }
 }
 
@@ -236,6 +266,7 @@ impl Transaction {
                     started,
                     targets: &targets,
                     counts: none(),
+                    took: &mut Ended::default(),
                 };
                 match run.operations(operations) {
                     Ok(()) => Ok(run.counts),

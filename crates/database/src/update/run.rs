@@ -27,6 +27,7 @@ use crate::load::{self, Input};
 use crate::options::{DocumentOptions, QueryOptions, UpdateOptions};
 use crate::query::{self, CancelHandle, Modify, Operation};
 use crate::runtime::Runtime;
+use crate::shapes::Ended;
 
 /// Terms of so many quads are looked up together.
 const LOOKED_UP_QUADS: usize = 1 << 13;
@@ -43,6 +44,8 @@ pub(super) struct Run<'a> {
     pub(super) targets: &'a Targets,
     /// What the operations have changed.
     pub(super) counts: ChangeCounts,
+    /// What their patterns took, in earlier runs as well.
+    pub(super) took: &'a mut Ended,
 }
 
 impl Run<'_> {
@@ -152,7 +155,7 @@ impl Run<'_> {
             budget: self.runtime.memory(),
             local: HashMap::default(),
         };
-        loop {
+        let mut fill = || loop {
             match query.next()? {
                 Step::Batch(batch) => {
                     filling.fill(&templates, &batch, &mut pending)?;
@@ -160,9 +163,12 @@ impl Run<'_> {
                 }
                 // It takes longer than others should wait for.
                 Step::Yield => nonblocking::check()?,
-                Step::Done => break,
+                Step::Done => return Ok(()),
             }
-        }
+        };
+        let filled: Result<()> = fill();
+        self.took.add(&query.took());
+        filled?;
         self.apply(&mut pending, &ids)
     }
 
