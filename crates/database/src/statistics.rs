@@ -23,7 +23,7 @@ pub(crate) struct SnapshotStatistics<'a> {
     counted: Snapshot,
     /// What was asked, if it is kept.
     known: Option<RefCell<Known>>,
-    /// What conditions are tried with, if they may be.
+    /// What conditions and functions are tried with, if they may be.
     settings: Option<QuerySettings>,
 }
 
@@ -36,6 +36,8 @@ struct Known {
     exact: HashMap<([Option<TermId>; 3], GraphSet), u64, RandomState>,
     /// Each count that was asked for.
     counted: Vec<Counted>,
+    /// What functions of constants gave.
+    computed: Vec<Term>,
 }
 
 /// A number that a plan relies on.
@@ -111,6 +113,12 @@ impl<'a> SnapshotStatistics<'a> {
         let known = known.borrow();
         let absent = known.ids.iter().filter(|(_, id)| id.is_none());
         absent.map(|(term, _)| term.clone()).collect()
+    }
+
+    /// The terms that functions of constants gave, if they are kept.
+    pub(crate) fn computed(&self) -> Vec<Term> {
+        let known = self.known.as_ref();
+        known.map_or_else(Vec::new, |known| known.borrow().computed.clone())
     }
 
     /// The answer to a question, as it is now.
@@ -334,6 +342,24 @@ impl Statistics for SnapshotStatistics<'_> {
         let context = QueryContext::new(self.counted.clone(), settings.clone());
         match all_hold(conditions, variables, columns, &context) {
             Ok(holds) => Ok(Some(holds)),
+            Err(stoa_executor::Error::Quadstore(error)) => Err(error.into()),
+            // Whoever runs the query is told the others.
+            Err(_) => Ok(None),
+        }
+    }
+
+    fn value(&self, call: &Expression) -> std::result::Result<Option<Term>, StatisticsError> {
+        let Some(settings) = &self.settings else {
+            return Ok(None);
+        };
+        let context = QueryContext::new(self.counted.clone(), settings.clone());
+        match CompiledExpression::constant(call, &context) {
+            Ok(term) => {
+                if let Some(known) = &self.known {
+                    known.borrow_mut().computed.extend(term.clone());
+                }
+                Ok(term)
+            }
             Err(stoa_executor::Error::Quadstore(error)) => Err(error.into()),
             // Whoever runs the query is told the others.
             Err(_) => Ok(None),

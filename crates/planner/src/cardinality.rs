@@ -120,6 +120,12 @@ impl<'a> Cache<'a> {
         Ok(id)
     }
 
+    /// What a function gives for constants, if that can be told.
+    pub(crate) fn value(&self, call: &Expression) -> Result<Option<Term>, Error> {
+        self.check()?;
+        Ok(self.statistics.value(call)?)
+    }
+
     pub(crate) fn quads(&self) -> f64 {
         float(self.statistics.quads())
     }

@@ -153,6 +153,16 @@ pub trait Statistics {
         Ok(None)
     }
 
+    /// What a function gives for constants, which is the same whenever and by whomever it is called; `None` for an
+    /// error, and if it cannot be told while a query is planned.
+    ///
+    /// # Errors
+    /// If the dictionary cannot be read.
+    fn value(&self, call: &Expression) -> Result<Option<Term>, StatisticsError> {
+        let _ = call;
+        Ok(None)
+    }
+
     /// How many quads there are in all.
     fn quads(&self) -> u64;
 

@@ -5,8 +5,10 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use oxrdf::Term;
+use oxrdf::vocab::xsd;
+use oxrdf::{Literal, NamedNode, Term};
 use spargebra::SparqlParser;
+use stoa_planner::expression::{Expression, Function};
 use stoa_planner::{ForcedJoin, PlannerOptions, Statistics, StatisticsError, explain, plan};
 use stoa_terms::{GraphSet, IdRange, Kind, Position, TermId, inline};
 
@@ -148,6 +150,32 @@ impl Statistics for Catalogue {
                 let rows = self.count(triple, graphs)?;
                 vec![rows / self.distinct(triple, position, graphs)?.max(1); 4]
             }
+        })
+    }
+
+    /// Of the functions those that golden plans call with constants.
+    fn value(&self, call: &Expression) -> Result<Option<Term>, StatisticsError> {
+        let Expression::Call(function, arguments) = call else {
+            return Ok(None);
+        };
+        let texts = arguments.iter().map(|argument| match argument {
+            Expression::Constant(constant) => match &constant.term {
+                Term::Literal(literal) => Some(literal.value().to_owned()),
+                _ => None,
+            },
+            _ => None,
+        });
+        let Some(text) = texts.collect::<Option<String>>() else {
+            return Ok(None);
+        };
+        Ok(match function {
+            Function::Concat => Some(Literal::new_simple_literal(text).into()),
+            Function::Iri => Some(NamedNode::new_unchecked(text).into()),
+            Function::CastDate => {
+                let date = Literal::new_typed_literal(text, xsd::DATE);
+                inline::encode_literal(date.as_ref()).map(|_| date.into())
+            }
+            _ => None,
         })
     }
 

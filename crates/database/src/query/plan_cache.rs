@@ -198,7 +198,13 @@ impl PlanCache {
         };
         let terms = |all: &[Written]| all.iter().map(Written::term).collect::<Vec<_>>();
         let (terms, others) = (terms(&shape.constants), terms(&others));
-        let (free, words) = parameters((query, &terms), (&probed, &others));
+        let (mut free, mut words) = parameters((query, &terms), (&probed, &others));
+        // What functions of the plan's constants gave stands in the plan like a constant of the text.
+        let computed = statistics.computed();
+        for (free, term) in free.iter_mut().zip(&terms) {
+            *free &= !term.as_ref().is_some_and(|term| computed.contains(term));
+        }
+        words.extend(computed);
         let cached = CachedPlan::new(&shape, (terms, free, words), plan, statistics)?;
         self.lock().keep(shape.key, cached);
         Ok(())

@@ -12,6 +12,7 @@ mod node;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use oxrdf::Term;
 use stoa_planner::expression::Expression;
 use stoa_planner::physical::Variable;
 use stoa_terms::TermId;
@@ -52,6 +53,22 @@ impl CompiledExpression {
     /// If the dictionary cannot be read, or computed terms take more memory than there is.
     pub fn evaluate_ids(&self, batch: &Batch, context: &QueryContext) -> Result<Vec<TermId>> {
         Evaluation::new(batch, context).ids(&self.node)
+    }
+
+    /// The term that an expression without variables gives, `None` for an expression error.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile) and [`evaluate_ids`](Self::evaluate_ids).
+    pub fn constant(expression: &Expression, context: &QueryContext) -> Result<Option<Term>> {
+        let compiled = Self::compile(expression, &[], context)?;
+        let row = Batch {
+            columns: Vec::new(),
+            rows: 1,
+        };
+        match compiled.evaluate_ids(&row, context)?.first() {
+            Some(&id) => context.term(id),
+            None => Ok(None),
+        }
     }
 
     /// For each row whether the effective boolean value is true.

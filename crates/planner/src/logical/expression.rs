@@ -6,8 +6,8 @@
 use oxrdf::{NamedNode, Term};
 use spargebra::algebra::{Expression as Source, Function as SourceFunction};
 
-use super::Mark;
 use super::translate::Translator;
+use super::{Mark, fold};
 use crate::error::Error;
 use crate::expression::{ArithmeticOperator, Comparison, DERIVED, Expression, Function};
 use crate::variable_set::VariableSet;
@@ -61,10 +61,7 @@ impl<'a> Translator<'a> {
             // What has one alternative is that one; it may be a variable that is surely bound.
             Source::Coalesce(list) if let [one] = list.as_slice() => self.expression(one, marks)?,
             Source::Coalesce(list) => Expression::Coalesce(self.expressions(list, marks)?),
-            Source::FunctionCall(function, arguments) => Expression::Call(
-                self::function(function)?,
-                self.expressions(arguments, marks)?,
-            ),
+            Source::FunctionCall(function, arguments) => self.call(function, arguments, marks)?,
             Source::Exists(pattern) => self.exists_mark(pattern, marks)?,
         })
     }
@@ -106,7 +103,34 @@ impl<'a> Translator<'a> {
     ) -> Result<Expression, Error> {
         let left = Box::new(self.expression(left, marks)?);
         let right = Box::new(self.expression(right, marks)?);
-        Ok(Expression::Arithmetic(operator, left, right))
+        // At once, for it may be what a function is called with.
+        let known = match self.build.optimize {
+            true => fold::arithmetic(operator, &left, &right),
+            false => None,
+        };
+        Ok(known.unwrap_or(Expression::Arithmetic(operator, left, right)))
+    }
+
+    /// A call of a function; of constants, what it gives.
+    #[inline(never)]
+    fn call(
+        &mut self,
+        function: &SourceFunction,
+        arguments: &'a [Source],
+        marks: &mut Vec<Mark>,
+    ) -> Result<Expression, Error> {
+        let function = self::function(function)?;
+        let call = Expression::Call(function, self.expressions(arguments, marks)?);
+        if self.build.optimize && fold::is_known_call(&call) {
+            match self.cache.value(&call)? {
+                Some(term @ (Term::NamedNode(_) | Term::Literal(_))) => {
+                    return Ok(Expression::Constant(self.constant(term)?));
+                }
+                // An error stays, and whatever is one solution's.
+                Some(Term::BlankNode(_) | Term::Triple(_)) | None => {}
+            }
+        }
+        Ok(call)
     }
 
     #[inline(never)]

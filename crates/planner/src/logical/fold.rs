@@ -1,6 +1,7 @@
 //! Constant folding: parts of expressions that are known without a solution are computed once, at planning.
 //!
-//! What would be an error stays as it is, but for conditions, where an error drops the solution like `false` does.
+//! Functions of constants are called when the algebra is translated, by whoever answers for the store
+//! ([`Statistics::value`](crate::Statistics::value)). What would be an error stays as it is, but for conditions, where an error drops the solution like `false` does.
 //! Numbers are computed exactly or not at all, and only where the result is inline: an id that the dictionary may have
 //! is not looked up here.
 
@@ -10,7 +11,7 @@ use oxrdf::{Literal, Term};
 use stoa_terms::value::{ExactOperator, Value, calculate};
 use stoa_terms::{TermId, inline};
 
-use crate::expression::{ArithmeticOperator, Comparison, Constant, Expression};
+use crate::expression::{ArithmeticOperator, Comparison, Constant, Expression, Function};
 
 /// Conditions that all have to be true, without those that always are; none if one never is.
 pub(super) fn conditions(all: Vec<Expression>) -> Option<Vec<Expression>> {
@@ -185,6 +186,24 @@ fn compare(comparison: Comparison, left: &Expression, right: &Expression) -> Opt
     truth.map(boolean)
 }
 
+/// Whether a call has constants alone as arguments, and gives the same for them whenever it is called.
+pub(super) fn is_known_call(call: &Expression) -> bool {
+    match call {
+        Expression::Call(function, arguments) => {
+            !is_of_the_moment(*function) && arguments.iter().all(|it| known(it).is_some())
+        }
+        _ => false,
+    }
+}
+
+/// Whether what a function gives depends on more than its arguments: on time, chance or the solution.
+const fn is_of_the_moment(function: Function) -> bool {
+    matches!(
+        function,
+        Function::Now | Function::Rand | Function::Uuid | Function::StrUuid | Function::BNode
+    )
+}
+
 fn is_in(needle: &Expression, list: &[Expression]) -> Option<Expression> {
     let needle = value(known(needle)?);
     let equal = list.iter().map(|item| value(known(item)?).equals(&needle));
@@ -195,7 +214,8 @@ fn is_in(needle: &Expression, list: &[Expression]) -> Option<Expression> {
     (!equal.contains(&None)).then(|| boolean(false))
 }
 
-fn arithmetic(
+/// What an operator gives for two numbers, if it is exact and inline.
+pub(super) fn arithmetic(
     operator: ArithmeticOperator,
     left: &Expression,
     right: &Expression,

@@ -47,7 +47,7 @@ type Scope<'a> = HashMap<&'a str, Variable, RandomState>;
 
 /// State of a translation.
 pub(super) struct Translator<'a> {
-    cache: &'a Cache<'a>,
+    pub(super) cache: &'a Cache<'a>,
     pub(super) build: Builder,
     names: Vec<String>,
     /// Names of variables, of the subquery that is translated.
