@@ -154,12 +154,22 @@ pub(crate) fn lookup(
             })
             .count()
     };
+    // Keys that have constants in front are near each other: of many, all those of a predicate and an object together.
+    let fixed = |permutation: Permutation| {
+        let positions = permutation.order().into_iter();
+        let is_fixed = |position: &Position| {
+            matches!(term_at(pattern, *position), Some(PatternTerm::Constant(_)))
+        };
+        match probes < FEW_LOOKUPS {
+            true => 0,
+            false => positions.take_while(is_fixed).count(),
+        }
+    };
     // The first of the longest ones.
-    let (at, length) = order
-        .into_iter()
-        .map(key_length)
-        .enumerate()
-        .min_by_key(|&(at, length)| (Reverse(length), at))?;
+    let ways = order.into_iter().enumerate();
+    let ways = ways.map(|(at, permutation)| (at, key_length(permutation), fixed(permutation)));
+    let (at, length, _) =
+        ways.min_by_key(|&(at, length, fixed)| (Reverse(length), Reverse(fixed), at))?;
     (length > 0).then_some((order.get(at).copied()?, length))
 }
 

@@ -19,17 +19,21 @@ pub(crate) const COMPARED_PAIR: f64 = 4.0;
 /// A row that goes into a hash table while that is small, and the one that is looked up in it.
 pub(crate) const HASH_BUILD_ROW: f64 = 25.0;
 pub(crate) const HASH_PROBE_ROW: f64 = 10.0;
-/// More for a row in a hash table that no cache holds.
-const HASH_MISS: f64 = 40.0;
-/// Rows of a hash table that the caches hold.
+/// More for a row in a hash table that the caches of a core do not hold.
+const HASH_MISS: f64 = 30.0;
+/// Rows of a hash table that these hold.
 const HASH_ROWS_CACHED: f64 = 50_000.0;
+/// More for a row in a hash table that no cache holds.
+const HASH_MEMORY_MISS: f64 = 100.0;
+/// Rows of a hash table from which on it comes to that, little by little until there are twice as many.
+const HASH_ROWS_SHARED: f64 = 600_000.0;
 /// One look-up in an index, apart from the row group.
 const PROBE: f64 = 60.0;
 /// Reading and decoding a row group.
 const ROW_GROUP: f64 = 2_500.0;
 const ROW_GROUP_ROWS: f64 = 1_024.0;
 /// Rows that are looked up together.
-const LOOKUP_BATCH: f64 = 16_384.0;
+const LOOKUP_BATCH: f64 = 65_536.0;
 /// A condition, for one row.
 pub(crate) const CONDITION_ROW: f64 = 15.0;
 /// Grouping one row.
@@ -52,7 +56,8 @@ pub(crate) const APPLY_START: f64 = 3_000.0;
 /// The table of a hash join with this many rows, and looking this many up.
 pub(crate) fn hash(build: f64, probe: f64) -> f64 {
     let miss = if build > HASH_ROWS_CACHED {
-        HASH_MISS
+        let beyond = (build / HASH_ROWS_SHARED).log2().clamp(0.0, 1.0);
+        HASH_MISS + beyond * (HASH_MEMORY_MISS - HASH_MISS)
     } else {
         0.0
     };

@@ -393,12 +393,38 @@ impl Search<'_> {
     }
 
     /// Expected solutions of a join of a set that has `rows` with further items, without conditions.
-    fn joined(&self, (mut set, mut rows): (u64, f64), further: u64) -> f64 {
-        for next in members(further) {
-            rows = self.joined_with(set, rows, next);
+    fn joined(&self, (mut set, mut rows): (u64, f64), mut further: u64) -> f64 {
+        while further != 0 {
+            let sampled = members(further).find_map(|next| Some((next, self.sampled(set, next)?)));
+            let next = match sampled {
+                Some((next, partners)) => {
+                    rows = limited(rows * partners);
+                    next
+                }
+                None => {
+                    let next = further.trailing_zeros() as usize;
+                    rows = self.joined_with(set, rows, next);
+                    next
+                }
+            };
             set |= 1 << next;
+            further &= !(1 << next);
         }
         rows
+    }
+
+    /// How many matches of an item go with each of the item of a set that binds all that they share, by samples.
+    fn sampled(&self, set: u64, next: usize) -> Option<f64> {
+        let samples = self.samples.as_ref()?;
+        let bindings = self.bindings.get(next)?;
+        let shared = self.shared.iter().filter(|shared| {
+            set & shared.items != 0 && bindings.possible.contains(shared.variable)
+        });
+        // All items if nothing is shared: then there is no such item.
+        let centres = shared.fold(None, |binding: Option<u64>, shared| {
+            Some(binding.unwrap_or(set) & shared.items)
+        });
+        members(centres?).find_map(|centre| samples.partners(centre, next))
     }
 
     /// Expected solutions of a join of a set that has `rows` with one item more, without conditions.

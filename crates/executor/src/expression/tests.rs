@@ -479,3 +479,47 @@ fn columns_of_integers_are_as_their_rows() {
         }
     }
 }
+
+/// What is compared by columns of dates and times is the same as row by row, where one row of the column holds something
+/// else.
+#[test]
+fn columns_of_dates_are_as_their_rows() {
+    let dates = [
+        "\"2008-03-03\"^^xsd:date",
+        "\"2008-03-04\"^^xsd:date",
+        "\"-0044-03-15\"^^xsd:date",
+        "\"2008-03-03Z\"^^xsd:date",
+        "\"2008-03-03+14:00\"^^xsd:date",
+        "\"2008-03-02-10:00\"^^xsd:date",
+        "\"2008-03-03T00:00:00\"^^xsd:dateTime",
+        "\"2008-03-03T00:00:00.001\"^^xsd:dateTime",
+        "\"2008-03-03T00:00:00Z\"^^xsd:dateTime",
+        "\"2008-03-03T02:00:00+02:00\"^^xsd:dateTime",
+        "\"2008\"^^xsd:gYear",
+        "\"2009\"^^xsd:gYear",
+        "\"12:00:00\"^^xsd:time",
+        "\"20080303\"^^xsd:date",
+    ];
+    let shown = "(?a = ?b AS ?e) (?a != ?b AS ?n) (?a < ?b AS ?l) (?a <= ?b AS ?m) (?a > ?b AS ?g) (?a >= ?b AS ?h)";
+    for a in dates {
+        for b in dates {
+            let constants = format!(
+                "(?a = {b} AS ?x1) (?a < {b} AS ?x2) (?a >= {b} AS ?x3) ({a} < ?b AS ?x4) ({a} >= ?b AS ?x5)"
+            );
+            let of = |rows: &str| {
+                select(&format!(
+                    "SELECT {shown} {constants} {{ VALUES (?a ?b) {{ {rows} }} }}"
+                ))
+            };
+            let pair = format!("({a} {b}) ");
+            let alone = of(&pair);
+            let among = of(&format!("{pair} (\"text\" 1.5) {pair}"));
+            assert_eq!(alone[0], among[0], "{a} {b}");
+            assert_eq!(alone[0], among[2], "{a} {b}");
+            // Several of them in one column, which are not all of one datatype.
+            let twice = of(&format!("{pair} ({b} {a}) {pair}"));
+            assert_eq!(alone[0], twice[0], "{a} {b}");
+            assert_eq!(alone[0], twice[2], "{a} {b}");
+        }
+    }
+}

@@ -2,8 +2,8 @@
 //!
 //! The input is collected, then looked up in one go: the snapshot sorts the keys and gallops through
 //! the leaves. Where look-ups show no locality (one batch does not begin behind the end of the one
-//! before) more keys a batch mean fewer reads of the same leaf, so the batch doubles, from the usual
-//! size up to `QuerySettings::lookup_rows_max`, unless a LIMIT stands above. Where more keys of a node and
+//! before) more keys a batch mean fewer reads of the same leaf, so rows are collected up to [`AT_ONCE_ROWS`], and then the batch
+//! doubles up to `QuerySettings::lookup_rows_max`, unless a LIMIT stands above. Where more keys of a node and
 //! a predicate come than were expected, it goes over to the dense order of the predicate, with the batch that makes
 //! them [`FEW`] or more.
 //!
@@ -213,6 +213,13 @@ impl IndexNestedLoopJoin {
     }
 
     fn start(&mut self, left: Batch, context: &QueryContext) -> Result<Step> {
+        let shape = self.shape(&left);
+        let is_large = self.input_done || !self.sizer.wants_more(&shape, left.rows);
+        if !is_large && self.may_grow(&left, context) {
+            self.state = State::Collecting(left);
+            return Ok(Step::Yield);
+        }
+        self.sizer.learn(&shape, left.rows);
         self.choose(left.rows, context)?;
         let constants: Vec<Option<Vec<TermId>>> = self
             .keys
@@ -236,13 +243,6 @@ impl IndexNestedLoopJoin {
                 "an index nested-loop join over a variable that may be unbound",
             ));
         }
-        let varying = self.keys.iter().zip(&keys);
-        let varying: Vec<_> = varying
-            .filter(|(key, _)| matches!(key, Key::Column(_)))
-            .map(|(_, column)| *column)
-            .collect();
-        let shape = Shape::of(&varying, left.rows);
-        self.sizer.learn(&shape, left.rows);
         self.lookup.start(&keys)?;
         self.combiner.start(left.rows);
         let in_order = shape.ascending && !self.combiner.needs_end();
@@ -253,6 +253,15 @@ impl IndexNestedLoopJoin {
             State::Looking(left)
         };
         Ok(Step::Yield)
+    }
+
+    /// In which order the keys of these rows come.
+    fn shape(&self, left: &Batch) -> Shape {
+        let varying = self.keys.iter().filter_map(|key| match key {
+            Key::Column(column) => Some(left.column(*column)),
+            Key::Constant(_) => None,
+        });
+        Shape::of(&varying.collect::<Vec<_>>(), left.rows)
     }
 
     fn held(&self, context: &QueryContext) -> Held {
@@ -421,6 +430,10 @@ impl Shape {
     }
 }
 
+/// How many rows whose keys jump about are collected, if there are so many, before the first are looked up: enough for
+/// some keys in each row group that is read of a predicate with some hundred thousand triples.
+const AT_ONCE_ROWS: usize = 64 * 1024;
+
 /// Decides how many rows are collected before they are looked up.
 struct Sizer {
     rows: usize,
@@ -442,13 +455,27 @@ impl Sizer {
         }
     }
 
-    /// Grows if a full batch went back to where the one before had been.
-    fn learn(&mut self, shape: &Shape, rows: usize) {
-        let goes_on = match &self.last {
+    /// Whether keys begin behind the end of those before.
+    fn goes_on(&self, shape: &Shape) -> bool {
+        match &self.last {
             Some(last) => *last <= shape.first,
             None => shape.ascending,
-        };
-        if !goes_on && rows >= self.rows {
+        }
+    }
+
+    /// Whether rows are better looked up with more of them: a few whose keys jump about.
+    fn wants_more(&mut self, shape: &Shape, rows: usize) -> bool {
+        let most = AT_ONCE_ROWS.min(self.rows_max);
+        if self.goes_on(shape) || rows >= most {
+            return false;
+        }
+        self.rows = self.rows.max(most);
+        true
+    }
+
+    /// Grows if a full batch went back to where the one before had been.
+    fn learn(&mut self, shape: &Shape, rows: usize) {
+        if !self.goes_on(shape) && rows >= self.rows {
             self.rows = (self.rows * 2).min(self.rows_max);
         }
         self.last = Some(shape.last.clone());
@@ -480,6 +507,17 @@ mod tests {
             sizer.learn(&Shape::of(&[&ids(&[3, 1])], 2), 1000);
         }
         assert_eq!(sizer.rows, 8);
+        // Keys that ascend go out as they come, others with more of them.
+        let mut sizer = Sizer {
+            rows: 2,
+            rows_max: 8,
+            last: None,
+        };
+        assert!(!sizer.wants_more(&Shape::of(&[&ids(&[1, 2])], 2), 2));
+        assert_eq!(sizer.rows, 2);
+        assert!(sizer.wants_more(&Shape::of(&[&ids(&[2, 1])], 2), 2));
+        assert_eq!(sizer.rows, 8);
+        assert!(!sizer.wants_more(&Shape::of(&[&ids(&[2, 1])], 2), 8));
         let shape = Shape::of(&[&ids(&[3, 3, 2]), &ids(&[1, 0, 7])], 3);
         assert!(!shape.ascending);
         assert_eq!((shape.first, shape.last), (ids(&[2, 7]), ids(&[3, 1])));

@@ -4,7 +4,8 @@
 //! a join that costs much, some matches of each pattern, drawn evenly, are looked up in the patterns beside it. A set of
 //! patterns is then estimated from one of them, the centre: its rows by the mean over what was drawn of the product of
 //! partners in the others, as far as these share nothing but what the centre binds. Stars and pairs are estimated so as
-//! a whole, longer chains piece by piece.
+//! a whole, longer chains piece by piece: what comes next has as many matches for each row as were found for matches of the
+//! pattern that it shares its variables with.
 //!
 //! # Limits
 //! Patterns alone, and such as are looked up by a prefix of a permutation. What sampling takes is a share of what the
@@ -72,6 +73,22 @@ struct Partner {
     apart: u64,
     /// Partners of each match that was drawn, after the conditions on the item.
     counts: Vec<f64>,
+    /// All of these.
+    sum: f64,
+    /// How many of them are not 0.
+    seen: usize,
+    /// How many a match has by the counts of the store, if it has one.
+    each: f64,
+}
+
+impl Partner {
+    /// How many a match has that has one: the mean of those that were found, or what counts say.
+    fn typical(&self) -> f64 {
+        match self.seen {
+            0 => self.each,
+            seen => self.sum / float(seen as u64),
+        }
+    }
 }
 
 impl Samples {
@@ -86,7 +103,9 @@ impl Samples {
         let (centre, covered) = covered.max_by(|(a, of_a), (b, of_b)| {
             let items = of_a.count_ones().cmp(&of_b.count_ones());
             let whole = a.is_whole.cmp(&b.is_whole);
-            items.then(whole).then(b.rows.total_cmp(&a.rows))
+            let seen = a.seen(*of_a).cmp(&b.seen(*of_b));
+            let rows = || b.rows.total_cmp(&a.rows);
+            items.then(whole).then(seen).then_with(rows)
         })?;
         if covered.count_ones() < 2 {
             return None;
@@ -94,9 +113,29 @@ impl Samples {
         let (mean, is_found) = centre.mean(covered);
         Some((covered, limited(centre.rows * mean), is_found))
     }
+
+    /// How many matches of an item go with each of a centre, which is another one; `None` if that was not asked, or none
+    /// was found.
+    pub(crate) fn partners(&self, centre: usize, item: usize) -> Option<f64> {
+        let centre = self.centres.iter().find(|known| known.item == centre)?;
+        let mut partners = centre.partners.iter();
+        let partner = partners.find(|partner| partner.item == item)?;
+        let is_found = partner.sum > 0.0 || centre.is_whole;
+        is_found.then_some(partner.sum / float(centre.drawn as u64).max(1.0))
+    }
 }
 
 impl Centre {
+    /// How many of the matches that were drawn have partners in the item of a set where fewest have.
+    fn seen(&self, set: u64) -> usize {
+        let partners = self
+            .partners
+            .iter()
+            .filter(|partner| set & 1 << partner.item != 0);
+        let seen = partners.map(|partner| partner.seen);
+        seen.min().unwrap_or(self.drawn)
+    }
+
     /// Itself and those of its partners in a set that share nothing else.
     fn covered(&self, set: u64) -> u64 {
         let own = 1 << self.item;
@@ -129,7 +168,10 @@ impl Centre {
         if sum > 0.0 || self.is_whole {
             return (sum / drawn, true);
         }
-        (0.5 / drawn, false)
+        // Few have partners, but these may be many.
+        let typical = partners.iter().map(|partner| partner.typical());
+        let most = typical.fold(0.5 / drawn, |most, each| limited(most * each));
+        (most, false)
     }
 }
 
@@ -294,13 +336,19 @@ impl Lowering<'_> {
                 let third = items.get(*third).filter(|_| *third != other);
                 third.is_some_and(|third| !third.possible.is_disjoint(&beyond))
             });
+            let shared = partner.certain.intersection(&item.certain);
+            let keys = shared.iter().map(|variable| partner.distinct_of(variable));
+            let each = (partner.rows / keys.fold(1.0, f64::max)).max(1.0);
             partners.push(Partner {
                 item: other,
                 apart: apart.fold(0, |set, third| set | 1 << third),
+                seen: counts.iter().filter(|count| **count > 0).count(),
+                sum: counts.iter().map(|count| float(*count) * share).sum(),
                 counts: counts
                     .into_iter()
                     .map(|count| float(count) * share)
                     .collect(),
+                each,
             });
         }
         Ok(Some(Centre {
@@ -355,17 +403,20 @@ fn bound(pattern: &QuadPattern, of: &QuadPattern, found: &[TermId; 3]) -> [Optio
 mod tests {
     use super::*;
 
-    fn centre(rows: f64, partners: &[&[f64]]) -> Samples {
+    fn centre(rows: f64, is_whole: bool, partners: &[&[f64]]) -> Samples {
         let partners = partners.iter().enumerate().map(|(number, counts)| Partner {
             item: number + 1,
             apart: 0,
             counts: counts.to_vec(),
+            sum: counts.iter().sum(),
+            seen: counts.iter().filter(|count| **count > 0.0).count(),
+            each: 1_000.0,
         });
         let centre = Centre {
             item: 0,
             rows,
             drawn: 2,
-            is_whole: true,
+            is_whole,
             partners: partners.collect(),
         };
         Samples {
@@ -377,10 +428,21 @@ mod tests {
     fn products_of_many_large_counts_are_numbers() {
         let mut partners: Vec<&[f64]> = vec![&[1e5, 1.0]; 62];
         partners.push(&[0.0, 1.0]);
-        let (covered, rows, is_found) = centre(2.0, &partners).rows(u64::MAX).unwrap();
+        let (covered, rows, is_found) = centre(2.0, true, &partners).rows(u64::MAX).unwrap();
         assert_eq!((covered, rows, is_found), (u64::MAX, 1.0, true));
         let many = vec![&[1e300, 1e300][..]; 63];
-        let (_, rows, _) = centre(2.0, &many).rows(u64::MAX).unwrap();
+        let (_, rows, _) = centre(2.0, true, &many).rows(u64::MAX).unwrap();
         assert!(rows.is_finite());
+    }
+    /// One of a thousand has a partner, and that has a thousand: two that were drawn tell nothing of it.
+    #[test]
+    fn what_was_not_found_may_have_many_partners() {
+        let (_, most, is_found) = centre(1e6, false, &[&[0.0, 0.0]]).rows(u64::MAX).unwrap();
+        assert_eq!((most, is_found), (0.25 * 1e6 * 1_000.0, false));
+        let apart = centre(1e6, false, &[&[0.0, 5.0], &[3.0, 0.0]]);
+        let (_, most, is_found) = apart.rows(u64::MAX).unwrap();
+        assert_eq!((most, is_found), (0.25 * 1e6 * 15.0, false));
+        let whole = centre(2.0, true, &[&[0.0, 0.0]]).rows(u64::MAX).unwrap();
+        assert_eq!((whole.1, whole.2), (0.0, true));
     }
 }
