@@ -206,6 +206,13 @@ impl Value {
         order::order_by(self, other)
     }
 
+    /// A number that ascends with [`order_by`](Self::order_by): the same for equal values, and not larger for smaller
+    /// ones. Values that differ may have the same one.
+    #[must_use]
+    pub fn order_prefix(&self) -> u64 {
+        order::order_prefix(self)
+    }
+
     /// As `xsd:duration`, if it is one.
     pub(crate) fn duration(&self) -> Option<Duration> {
         match self {

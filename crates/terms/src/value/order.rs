@@ -35,6 +35,22 @@ pub(super) fn order_by(a: &Value, b: &Value) -> Ordering {
     })
 }
 
+/// The rank of the value, and the double that numbers are ordered by at first.
+pub(super) fn order_prefix(value: &Value) -> u64 {
+    const SIGN: u64 = 1 << (u64::BITS - 1);
+    let number = number::to_f64(value).map_or(0, |number| match number {
+        _ if number.is_nan() => u64::MAX,
+        // Both zeros are one.
+        _ if number == 0.0 => SIGN,
+        _ if number > 0.0 => number.to_bits() | SIGN,
+        _ => !number.to_bits(),
+    });
+    u64::from(rank(value)) << (u64::BITS - RANK_BITS) | number >> RANK_BITS
+}
+
+/// How many bits tell ranks apart.
+const RANK_BITS: u32 = 3;
+
 const fn rank(value: &Value) -> u8 {
     match value {
         Value::BlankNode(_) => 0,

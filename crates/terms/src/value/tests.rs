@@ -68,6 +68,11 @@ proptest! {
         (_, a) in values(), (_, b) in values(), (_, c) in values(),
     ) {
         prop_assert_eq!(a.order_by(&b), b.order_by(&a).reverse());
+        match a.order_by(&b) {
+            Ordering::Less => prop_assert!(a.order_prefix() <= b.order_prefix(), "{a:?} {b:?}"),
+            Ordering::Equal => prop_assert_eq!(a.order_prefix(), b.order_prefix()),
+            Ordering::Greater => prop_assert!(a.order_prefix() >= b.order_prefix(), "{a:?} {b:?}"),
+        }
         if a.order_by(&b) != Ordering::Greater && b.order_by(&c) != Ordering::Greater {
             prop_assert!(a.order_by(&c) != Ordering::Greater, "{a:?} {b:?} {c:?}");
         }
@@ -203,4 +208,18 @@ fn doubles_are_written_canonically() {
         Value::from_lexical("inf", Datatype::Double).map(|_| ()),
         None
     );
+}
+
+#[test]
+fn prefixes_tell_numbers_apart() {
+    let numbers = [
+        "-1e300", "-2.5", "-1e-300", "0", "1e-300", "1", "2.5", "3", "1e300",
+    ];
+    let prefix = |text: &&str| value(text, Datatype::Double).order_prefix();
+    let prefixes: Vec<u64> = numbers.iter().map(prefix).collect();
+    assert!(prefixes.is_sorted_by(|a, b| a < b), "{prefixes:x?}");
+    assert_eq!(prefix(&"0"), prefix(&"-0"));
+    assert_eq!(prefix(&"1"), value("1.0", Datatype::Decimal).order_prefix());
+    assert!(prefix(&"NaN") > prefix(&"INF"));
+    assert!(Value::String("".into()).order_prefix() > prefix(&"NaN"));
 }
