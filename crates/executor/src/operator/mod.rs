@@ -51,7 +51,7 @@ mod slice;
 mod sort;
 mod sort_order;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod top_k;
 mod union;
 mod unit;

@@ -4,20 +4,22 @@
 //!
 //! # Limits
 //! Rows are held and reserved. What there is no room for is sorted in parts, each a run on disk, which are merged in
-//! the end. Keys are ranked step by step, rows sorted in runs, one a call, and merged as they are given.
+//! the end. Keys are ranked and rows sorted in steps of some milliseconds, and by helpers where there are many
+//! (docs/design/0043-parallel-sort.md).
 
 use std::sync::Arc;
 
 use stoa_planner::physical::{Plan, SortKey};
 
+use super::parallel::Turn;
 use super::row_store::RowStore;
-use super::sort_order::{ByKeys, Keys, Ordered, Ranker};
+use super::sort_order::{ByKeys, COSTLY_BYTES, Keys, Ordered, Ranker, RunParts};
 use super::{Mapping, Node, Operator};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::profile::Counters;
-use crate::spill::{RowWriter, Runs, SpillFile, SpilledRows};
+use crate::spill::{RowWriter, Runs, SpillFile, SpilledSlice};
 
 /// See the module header.
 pub(super) struct Sort {
@@ -33,6 +35,7 @@ pub(super) struct Sort {
 
 /// Rows to be sorted, with what sorting them is going to take.
 pub(super) struct SortedRows {
+    name: &'static str,
     pub(super) keys: Keys,
     pub(super) store: RowStore,
     /// How many ids among the keys are compared by a value that must be read.
@@ -45,16 +48,17 @@ enum Stage {
     /// Rows are taken from the input.
     Collecting,
     Ranking(Box<Ranker>),
-    Sorting(Ordered),
-    /// Rows go out in order, or into a run.
+    /// Rows are sorted, and go out in order or into a run.
     Giving(Ordered),
     Merging(Box<Runs<ByKeys>>),
+    /// The last runs are merged by several threads.
+    MergingParts(Box<RunParts>),
 }
 
 /// What is on disk.
 struct Disk {
     file: Arc<SpillFile>,
-    runs: Vec<SpilledRows>,
+    runs: Vec<SpilledSlice>,
     /// The run that is being written.
     run: RowWriter,
     /// What has come when there was no room any more.
@@ -110,7 +114,15 @@ impl Sort {
         };
         disk.rest = Some(batch);
         self.disk = Some(disk);
-        self.stage = Stage::Ranking(Box::new(self.rows.ranker()?));
+        self.rank(context)
+    }
+
+    /// Begins to bring what is held into order.
+    fn rank(&mut self, context: &QueryContext) -> Result<()> {
+        if self.disk.is_some() {
+            self.rows.order.note(self.rows.store.rows(), context);
+        }
+        self.stage = Stage::Ranking(Box::new(self.rows.ranker(context)?));
         Ok(())
     }
 
@@ -127,26 +139,28 @@ impl Sort {
             Step::Yield => (),
             Step::Done => {
                 self.input_done = true;
-                self.stage = Stage::Ranking(Box::new(self.rows.ranker()?));
+                self.rank(context)?;
             }
         }
         Ok(())
     }
 
-    /// Hands on rows in order, none when all were.
-    fn give(&mut self, mut batch: Batch) -> Step {
-        if batch.is_empty() {
-            return Step::Done;
-        }
+    /// Hands on rows in order.
+    fn give(&self, mut batch: Batch) -> Step {
         self.rows.keys.strip(&mut batch);
         Step::Batch(self.mapping.apply(batch))
     }
 
+    fn give_step(&self, step: Step) -> Step {
+        match step {
+            Step::Batch(batch) => self.give(batch),
+            other => other,
+        }
+    }
+
     /// After a run: goes on with the input, or merges all runs.
     fn end_run(&mut self, mut disk: Disk, context: &QueryContext) -> Result<()> {
-        self.rows.order.note(self.rows.store.rows(), context);
         disk.end_run(&self.rows, context)?;
-        self.rows.clear();
         if self.input_done {
             let memory = context.memory(self.name);
             let next = self.rows.keys.run_order(context.memory(self.name));
@@ -167,36 +181,40 @@ impl Operator for Sort {
         match &mut self.stage {
             Stage::Collecting => self.collect(context)?,
             Stage::Ranking(ranker) => {
-                if let Some(ordered) = self.rows.rank(ranker, context)? {
-                    self.stage = Stage::Sorting(ordered);
-                }
-            }
-            Stage::Sorting(ordered) => {
-                if !ordered.sort_run(&self.rows.store)
-                    && let Stage::Sorting(ordered) =
+                if ranker.step(&self.rows.keys, context)?
+                    && let Stage::Ranking(ranker) =
                         std::mem::replace(&mut self.stage, Stage::Collecting)
                 {
-                    self.stage = Stage::Giving(ordered);
+                    self.stage = Stage::Giving(ranker.ordered(true, context));
                 }
             }
-            Stage::Giving(ordered) => {
-                let order = ordered.take(&self.rows.store, context.batch_rows());
-                let batch = self.rows.store.rows().gather(&order);
-                match self.disk.take() {
-                    None => return Ok(self.give(batch)),
-                    Some(disk) if batch.is_empty() => self.end_run(disk, context)?,
-                    Some(mut disk) => {
-                        let columns = batch.columns.iter().map(Vec::as_slice);
-                        disk.run.append(columns, batch.rows)?;
-                        self.disk = Some(disk);
-                    }
+            Stage::Giving(ordered) => match (ordered.next_rows(context)?, &mut self.disk) {
+                (Turn::Given(batch), None) => return Ok(self.give(batch)),
+                (Turn::Given(batch), Some(disk)) => {
+                    let columns = batch.columns.iter().map(Vec::as_slice);
+                    disk.run.append(columns, batch.rows)?;
                 }
-            }
+                (Turn::Working, _) => (),
+                (Turn::Done, disk) => match disk.take() {
+                    None => return Ok(Step::Done),
+                    Some(disk) => self.end_run(disk, context)?,
+                },
+            },
             Stage::Merging(runs) => {
-                return Ok(match runs.next(context)? {
-                    Step::Batch(batch) => self.give(batch),
-                    other => other,
-                });
+                let (width, counters) = (self.rows.keys.width(), &self.counters);
+                let parts = runs
+                    .last()
+                    .and_then(|last| RunParts::new(runs.order(), width, &last, context, counters));
+                if let Some(parts) = parts {
+                    self.stage = Stage::MergingParts(Box::new(parts));
+                    return Ok(Step::Yield);
+                }
+                let step = runs.next(context)?;
+                return Ok(self.give_step(step));
+            }
+            Stage::MergingParts(parts) => {
+                let step = parts.next(context)?;
+                return Ok(self.give_step(step));
             }
         }
         Ok(Step::Yield)
@@ -204,14 +222,12 @@ impl Operator for Sort {
 }
 
 impl SortedRows {
-    /// What a value that must be read is taken to cost, in bytes.
-    const COSTLY_BYTES: usize = 160;
-
     /// Some megabytes at most, whatever they are.
     const FEW_ROWS: usize = 8 * 1024;
 
     pub(super) fn new(keys: Keys, name: &'static str, context: &QueryContext) -> Self {
         Self {
+            name,
             store: RowStore::new(keys.width(), context.memory(name)),
             order: keys.run_order(context.memory(name)),
             keys,
@@ -231,7 +247,7 @@ impl SortedRows {
             }
         };
         let a_row = self.keys.bytes_a_row(ranked);
-        let sorting = (rows + batch.rows) * a_row + costly * Self::COSTLY_BYTES;
+        let sorting = (rows + batch.rows) * a_row + costly * COSTLY_BYTES;
         let bytes = self.store.bytes_with(batch.rows) + sorting as u64;
         if !context.may_hold(self.store.memory(), bytes, rows)? {
             return Ok(false);
@@ -241,32 +257,21 @@ impl SortedRows {
         Ok(true)
     }
 
-    /// What ranks the rows, with what was reserved for that.
-    pub(super) fn ranker(&mut self) -> Result<Ranker> {
+    /// What ranks the rows, which it takes, with what was reserved for that.
+    pub(super) fn ranker(&mut self, context: &QueryContext) -> Result<Ranker> {
         let bytes = self.store.bytes_with(0);
         let ranking = self.store.memory().split_off(bytes);
-        self.keys.ranker(&self.store, ranking)
+        let next = RowStore::new(self.keys.width(), context.memory(self.name));
+        let rows = std::mem::replace(&mut self.store, next);
+        self.costly = 0;
+        self.keys.ranker(rows, ranking, context)
     }
 
-    /// Ranks for a while; the rows, to be sorted, once that is done.
-    pub(super) fn rank(
-        &self,
-        ranker: &mut Ranker,
-        context: &QueryContext,
-    ) -> Result<Option<Ordered>> {
-        let is_done = ranker.step(&self.keys, &self.store, context)?;
-        Ok(is_done.then(|| ranker.ordered(&self.store)))
-    }
-
-    /// Keeps the rows with these numbers, in their order.
-    pub(super) fn keep(&mut self, rows: &[u32]) {
+    /// Goes on with these rows, of which it keeps those with these numbers, in their order.
+    pub(super) fn keep(&mut self, store: RowStore, rows: &[u32]) {
+        self.store = store;
         self.store.keep(rows);
         self.costly = self.keys.costly(self.store.rows());
-    }
-
-    fn clear(&mut self) {
-        self.store.release();
-        self.costly = 0;
     }
 }
 
@@ -285,7 +290,7 @@ impl Disk {
     fn end_run(&mut self, rows: &SortedRows, context: &QueryContext) -> Result<()> {
         let next = Runs::<ByKeys>::writer(&self.file, rows.keys.width(), context);
         let run = std::mem::replace(&mut self.run, next);
-        self.runs.push(run.finish()?);
+        self.runs.push(SpilledSlice::whole(run.finish()?));
         Ok(())
     }
 }

@@ -11,11 +11,18 @@
 //! which the operators yield.
 
 mod merge;
+mod merging;
+mod numbering;
 mod ranking;
 mod run_order;
-mod run_sorter;
+mod run_parts;
+mod sorter;
+mod team;
+mod values;
 
 use std::cmp::Ordering;
+use std::collections::VecDeque;
+use std::sync::Arc;
 
 use stoa_planner::expression::Expression;
 use stoa_planner::physical::{SortKey, Variable};
@@ -23,12 +30,16 @@ use stoa_terms::{Kind, TermId};
 
 use self::ranking::Ranking;
 pub(super) use self::run_order::ByKeys;
-use self::run_sorter::RunSorter;
+pub(super) use self::run_parts::RunParts;
+use self::sorter::{Order, SORTED_BYTES, Sorter};
+use self::team::Team;
+pub(super) use self::values::COSTLY_BYTES;
+use super::parallel::Turn;
 use super::position;
 use super::row_store::RowStore;
 use crate::batch::Batch;
 use crate::context::QueryContext;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expression::CompiledExpression;
 use crate::memory::Memory;
 
@@ -107,7 +118,7 @@ impl Keys {
     /// How many bytes ranking and ordering take for a row where bits do not tell the order of so many keys, but for
     /// values that must be read.
     pub(super) fn bytes_a_row(&self, ranked: usize) -> usize {
-        16 + self.columns.len() * 8 + ranked * ranking::RANKED_BYTES
+        SORTED_BYTES + self.columns.len() * 8 + ranked * ranking::RANKED_BYTES
     }
 
     /// How many ids among the keys have values that must be read.
@@ -134,45 +145,50 @@ impl Keys {
     }
 
     /// What ranks the rows of a store, to be ordered; `memory` holds what was reserved for that.
-    pub(super) fn ranker(&self, rows: &RowStore, mut memory: Memory) -> Result<Ranker> {
-        // Ranks, the order, and its runs.
-        let bytes = (rows.len() * (self.columns.len() * 8 + 8)) as u64;
+    pub(super) fn ranker(
+        &self,
+        rows: RowStore,
+        mut memory: Memory,
+        context: &QueryContext,
+    ) -> Result<Ranker> {
+        let bytes = (rows.len() * (self.columns.len() * 8 + SORTED_BYTES)) as u64;
         memory.require(bytes)?;
         Ok(Ranker {
+            rows: Arc::new(rows),
             bytes,
             ranks: Vec::with_capacity(self.columns.len()),
             current: None,
             memory,
+            team: Team::new(context),
         })
     }
 }
 
 /// The ranks of rows by one key after the other.
 pub(super) struct Ranker {
+    rows: Arc<RowStore>,
     ranks: Vec<Vec<u64>>,
     current: Option<Ranking>,
     /// What ranks and order take.
     bytes: u64,
     /// As much at least; the rest is for the one that ranks now, which gives it back.
     memory: Memory,
+    team: Team,
 }
 
 impl Ranker {
-    /// Goes on for a while; true when all ranks are known. Keys and rows are the same at each call.
-    pub(super) fn step(
-        &mut self,
-        keys: &Keys,
-        rows: &RowStore,
-        context: &QueryContext,
-    ) -> Result<bool> {
+    /// Goes on for a while; true when all ranks are known. The keys are the same at each call.
+    pub(super) fn step(&mut self, keys: &Keys, context: &QueryContext) -> Result<bool> {
         let Some((column, descending)) = keys.columns.get(self.ranks.len()) else {
             return Ok(true);
         };
         let last = self.ranks.len() + 1 == keys.columns.len();
-        let ranking = self
-            .current
-            .get_or_insert_with(|| Ranking::new(last, self.memory.split_off(self.bytes)));
-        if let Some(mut ranks) = ranking.step(rows.rows().column(*column), context)? {
+        let ranking = self.current.get_or_insert_with(|| {
+            let memory = self.memory.split_off(self.bytes);
+            Ranking::new(last, memory, self.team)
+        });
+        let column = (Arc::clone(&self.rows), *column);
+        if let Some(mut ranks) = ranking.step(&column, context)? {
             if *descending {
                 for rank in &mut ranks {
                     *rank = !*rank;
@@ -186,38 +202,138 @@ impl Ranker {
         Ok(self.ranks.len() == keys.columns.len())
     }
 
-    /// The rows, to be sorted by their ranks; called once.
-    pub(super) fn ordered(&mut self, rows: &RowStore) -> Ordered {
-        let spare = self.memory.split_off(self.bytes);
+    /// The rows, to be sorted by their ranks. Whether they are wanted themselves, or their numbers.
+    pub(super) fn ordered(mut self, as_rows: bool, context: &QueryContext) -> Ordered {
+        let (count, batch_rows) = (self.rows.len(), context.batch_rows());
+        // Several threads make batches in the order of their parts, if there is room for these.
+        let parts_bytes = match as_rows && self.team.helpers(count) > 0 {
+            false => 0,
+            true => {
+                let rows = self.team.ahead(count) * self.team.piece(count);
+                (rows * self.rows.rows().columns.len() * size_of::<TermId>()) as u64
+            }
+        };
+        self.memory.shrink_to(self.bytes);
+        let gathers = parts_bytes > 0 && self.memory.try_require(self.bytes + parts_bytes);
+        let order = RowOrder {
+            ranks: self.ranks,
+            rows: self.rows,
+            gathered: gathers.then_some(batch_rows),
+            memory: self.memory,
+        };
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
         Ordered {
-            ranks: std::mem::take(&mut self.ranks),
-            sorter: RunSorter::new(rows.len()),
-            _memory: std::mem::replace(&mut self.memory, spare),
+            sorter: Sorter::new(Arc::new(order), count, self.team),
+            part: Part::default(),
+            taken: 0,
         }
     }
 }
 
 /// Rows that are being brought into their order.
 pub(super) struct Ordered {
+    sorter: Sorter<RowOrder>,
+    /// What is being given.
+    part: Part,
+    taken: usize,
+}
+
+/// The order of rows.
+struct RowOrder {
+    /// By key, then by row.
     ranks: Vec<Vec<u64>>,
-    sorter: RunSorter,
-    _memory: Memory,
+    rows: Arc<RowStore>,
+    /// Parts come as batches of so many rows; `None` if as numbers only.
+    gathered: Option<usize>,
+    #[expect(dead_code, reason = "held for its drop")]
+    memory: Memory,
+}
+
+/// Some rows in order.
+#[derive(Default)]
+struct Part {
+    numbers: Vec<u32>,
+    batches: VecDeque<Batch>,
 }
 
 impl Ordered {
-    /// Sorts a part of the rows; false when all parts are sorted.
-    pub(super) fn sort_run(&mut self, rows: &RowStore) -> bool {
-        let ranks = &self.ranks;
-        self.sorter
-            .sort_run(|left, right| compare_rows(ranks, rows.rows(), left, right))
+    /// The next rows in order, at most a batch.
+    pub(super) fn next_rows(&mut self, context: &QueryContext) -> Result<Turn<Batch>> {
+        if let Some(batch) = self.part.batches.pop_front() {
+            return Ok(Turn::Given(batch));
+        }
+        let start = self.taken;
+        let end = self.part.numbers.len().min(start + context.batch_rows());
+        if let Some(numbers) = self.part.numbers.get(start..end)
+            && !numbers.is_empty()
+        {
+            self.taken = end;
+            let rows = self.sorter.order().rows.rows();
+            return Ok(Turn::Given(rows.gather(numbers)));
+        }
+        Ok(match self.sorter.next(context)? {
+            Turn::Given(part) => {
+                self.part = part;
+                self.taken = 0;
+                Turn::Working
+            }
+            Turn::Working => Turn::Working,
+            Turn::Done => Turn::Done,
+        })
     }
 
-    /// The next rows in order, at most `rows_max`; after all parts are sorted.
-    pub(super) fn take(&mut self, rows: &RowStore, rows_max: usize) -> Vec<u32> {
-        let ranks = &self.ranks;
-        self.sorter.take(rows_max, |left, right| {
-            compare_rows(ranks, rows.rows(), left, right)
+    /// The numbers of the next rows in order.
+    pub(super) fn next_numbers(&mut self, context: &QueryContext) -> Result<Turn<Vec<u32>>> {
+        Ok(match self.sorter.next(context)? {
+            Turn::Given(part) => Turn::Given(part.numbers),
+            Turn::Working => Turn::Working,
+            Turn::Done => Turn::Done,
         })
+    }
+
+    /// Ends it; whether nobody is at work any more.
+    pub(super) fn stop(&mut self, context: &QueryContext) -> bool {
+        self.sorter.stop(context)
+    }
+
+    /// The rows as they came, after [`stop`](Self::stop) or all were given.
+    pub(super) fn into_rows(self) -> Result<RowStore> {
+        let rows = Arc::into_inner(self.sorter.into_order()).map(|order| order.rows);
+        let rows = rows.and_then(Arc::into_inner);
+        rows.ok_or(Error::Internal("rows that are still being sorted"))
+    }
+}
+
+impl Order for RowOrder {
+    type View<'a> = ();
+
+    type Part = Part;
+
+    fn view(&self, _: &QueryContext) {}
+
+    fn prefix(&self, number: u32) -> u64 {
+        let first = self.ranks.first();
+        let rank = first.and_then(|ranks| ranks.get(number as usize));
+        rank.copied().unwrap_or(0)
+    }
+
+    fn compare(&self, left: u32, right: u32, (): &()) -> Ordering {
+        let further = self.ranks.get(1..).unwrap_or_default();
+        compare_rows(further, self.rows.rows(), left, right)
+    }
+
+    fn part(&self, numbers: Vec<u32>) -> Part {
+        let gather = |rows| self.rows.rows().gather(rows);
+        match self.gathered {
+            Some(batch_rows) => Part {
+                batches: numbers.chunks(batch_rows).map(gather).collect(),
+                numbers: Vec::new(),
+            },
+            None => Part {
+                numbers,
+                batches: VecDeque::new(),
+            },
+        }
     }
 }
 

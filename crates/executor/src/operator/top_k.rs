@@ -16,6 +16,7 @@ use stoa_planner::physical::{Plan, SortKey};
 use stoa_terms::TermId;
 use stoa_terms::value::order_inline;
 
+use super::parallel::Turn;
 use super::sort::{Sort, SortedRows};
 use super::sort_order::{Keys, Ordered, Ranker};
 use super::{Mapping, Node, Operator};
@@ -23,9 +24,6 @@ use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::profile::Counters;
-
-/// How many rows are taken in order at a time.
-const TAKE_ROWS: usize = 32 * 1024;
 
 /// How many rows are collected before a cut at least.
 const CUT_ROWS_MIN: usize = 4096;
@@ -58,8 +56,10 @@ enum Cut {
     /// None is going on.
     None,
     Rank(Box<Ranker>),
-    Sort(Ordered),
+    /// With the first rows in order.
     Take(Ordered, Vec<u32>),
+    /// Those are all; nobody but this one may be at work when they are kept.
+    End(Ordered, Vec<u32>),
 }
 
 /// What a cutting came to.
@@ -141,7 +141,7 @@ impl Cutting {
                 Step::Yield => (),
                 Step::Done => {
                     self.input_done = true;
-                    self.cut()?;
+                    self.cut(context)?;
                 }
             }
             return Ok(Outcome::Step(Step::Yield));
@@ -177,7 +177,7 @@ impl Cutting {
             }
             // There is room where rows beyond the limit are.
             self.rest = Some(batch);
-            self.cut()?;
+            self.cut(context)?;
             return Ok(Outcome::Step(Step::Yield));
         }
         let most = self
@@ -185,7 +185,7 @@ impl Cutting {
             .saturating_mul(2)
             .max(self.limit.saturating_add(CUT_ROWS_MIN));
         if self.rows.store.len() >= most {
-            self.cut()?;
+            self.cut(context)?;
         }
         Ok(Outcome::Step(Step::Yield))
     }
@@ -205,8 +205,8 @@ impl Cutting {
     }
 
     /// Begins to bring the rows into order, to keep those within the limit.
-    fn cut(&mut self) -> Result<()> {
-        self.cut = Cut::Rank(Box::new(self.rows.ranker()?));
+    fn cut(&mut self, context: &QueryContext) -> Result<()> {
+        self.cut = Cut::Rank(Box::new(self.rows.ranker(context)?));
         Ok(())
     }
 
@@ -214,31 +214,35 @@ impl Cutting {
     fn go_on(&mut self, context: &QueryContext) -> Result<()> {
         self.cut = match std::mem::replace(&mut self.cut, Cut::None) {
             Cut::None => Cut::None,
-            Cut::Rank(mut ranker) => match self.rows.rank(&mut ranker, context)? {
-                Some(ordered) => Cut::Sort(ordered),
-                None => Cut::Rank(ranker),
+            Cut::Rank(mut ranker) => match ranker.step(&self.rows.keys, context)? {
+                true => Cut::Take(ranker.ordered(false, context), Vec::new()),
+                false => Cut::Rank(ranker),
             },
-            Cut::Sort(mut ordered) => match ordered.sort_run(&self.rows.store) {
-                true => Cut::Sort(ordered),
-                false => Cut::Take(ordered, Vec::new()),
+            Cut::Take(mut ordered, mut order) => match ordered.next_numbers(context)? {
+                Turn::Given(some) => {
+                    let wanted = self.limit - order.len();
+                    order.extend(some.into_iter().take(wanted));
+                    match order.len() < self.limit {
+                        true => Cut::Take(ordered, order),
+                        false => Cut::End(ordered, order),
+                    }
+                }
+                Turn::Working => Cut::Take(ordered, order),
+                Turn::Done => Cut::End(ordered, order),
             },
-            Cut::Take(mut ordered, mut order) => {
-                let wanted = (self.limit - order.len()).min(TAKE_ROWS);
-                let some = ordered.take(&self.rows.store, wanted);
-                order.extend(&some);
-                if some.len() == wanted && order.len() < self.limit {
-                    Cut::Take(ordered, order)
-                } else {
-                    self.keep(&order);
+            Cut::End(mut ordered, order) => match ordered.stop(context) {
+                true => {
+                    self.keep(ordered, &order)?;
                     Cut::None
                 }
-            }
+                false => Cut::End(ordered, order),
+            },
         };
         Ok(())
     }
 
-    fn keep(&mut self, order: &[u32]) {
-        self.rows.keep(order);
+    fn keep(&mut self, ordered: Ordered, order: &[u32]) -> Result<()> {
+        self.rows.keep(ordered.into_rows()?, order);
         let store = &self.rows.store;
         if let (Some((column, _)), Some(last)) =
             (self.rows.keys.first(), store.len().checked_sub(1))
@@ -246,5 +250,6 @@ impl Cutting {
         {
             self.bound = Some(store.rows().get(column, last));
         }
+        Ok(())
     }
 }

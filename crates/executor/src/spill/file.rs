@@ -4,6 +4,7 @@
 //! the differences from the smallest one in that width. A block has a checksum, kept with its place in memory: what
 //! came back wrong would be a wrong answer.
 
+use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 use stoa_storage::sync::RwLock;
@@ -50,10 +51,20 @@ pub(crate) struct RowWriter {
     block_rows: usize,
 }
 
-/// Reads a stream from its beginning.
+/// Some rows of a stream, by their numbers.
+#[derive(Clone)]
+pub(crate) struct SpilledSlice {
+    pub(crate) stream: Arc<SpilledRows>,
+    pub(crate) rows: Range<u64>,
+}
+
+/// Reads a stream, or a slice of one, from its beginning.
 pub(crate) struct RowReader {
     stream: Arc<SpilledRows>,
     next: usize,
+    /// The number of the next block's first row, and those that are wanted.
+    row: u64,
+    wanted: Range<u64>,
     bytes: Vec<u8>,
 }
 
@@ -122,6 +133,21 @@ impl SpilledRows {
     /// How many rows there are.
     pub(crate) const fn rows(&self) -> u64 {
         self.rows
+    }
+}
+
+impl SpilledSlice {
+    /// All rows of a stream.
+    pub(crate) fn whole(stream: SpilledRows) -> Self {
+        Self {
+            rows: 0..stream.rows,
+            stream: Arc::new(stream),
+        }
+    }
+
+    /// How many rows there are.
+    pub(crate) const fn len(&self) -> u64 {
+        self.rows.end.saturating_sub(self.rows.start)
     }
 }
 
@@ -212,12 +238,47 @@ impl RowReader {
         Self {
             stream: Arc::clone(stream),
             next: 0,
+            row: 0,
+            wanted: 0..stream.rows,
             bytes: Vec::new(),
+        }
+    }
+
+    /// Reads a slice.
+    pub(crate) fn within(slice: &SpilledSlice) -> Self {
+        let SpilledSlice { stream, rows } = slice;
+        // All blocks but the last one are of one size.
+        let block_rows = stream.blocks.first().map_or(1, |block| block.rows.max(1));
+        let first = rows.start / u64::from(block_rows);
+        Self {
+            next: usize::try_from(first).unwrap_or(usize::MAX),
+            row: first * u64::from(block_rows),
+            wanted: rows.clone(),
+            ..Self::shared(stream)
         }
     }
 
     /// The next rows, `None` after the last ones.
     pub(crate) fn next(&mut self) -> Result<Option<Batch>> {
+        if self.row >= self.wanted.end || self.wanted.is_empty() {
+            return Ok(None);
+        }
+        let Some(mut batch) = self.next_block()? else {
+            return Ok(None);
+        };
+        let before = self.wanted.start.saturating_sub(self.row);
+        let wanted = self.wanted.end - self.row;
+        self.row += batch.rows as u64;
+        if wanted < batch.rows as u64 {
+            batch.truncate(usize::try_from(wanted).unwrap_or(usize::MAX));
+        }
+        if before > 0 {
+            batch.skip(usize::try_from(before).unwrap_or(usize::MAX));
+        }
+        Ok(Some(batch))
+    }
+
+    fn next_block(&mut self) -> Result<Option<Batch>> {
         let Some(block) = self.stream.blocks.get(self.next) else {
             return Ok(None);
         };

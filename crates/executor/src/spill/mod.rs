@@ -17,7 +17,7 @@ mod sequence;
 
 use stoa_storage::TempSpace;
 
-pub(crate) use file::{RowReader, RowWriter, SpillFile, SpilledRows};
+pub(crate) use file::{RowReader, RowWriter, SpillFile, SpilledRows, SpilledSlice};
 pub(crate) use partitions::Partitions;
 pub(crate) use runs::{RunOrder, Runs};
 pub(crate) use sequence::{ByNumber, Numbers, Sequences};

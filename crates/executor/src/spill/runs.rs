@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::{RowReader, RowWriter, SpillFile, SpilledRows};
+use super::{RowReader, RowWriter, SpillFile, SpilledSlice};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::Result;
@@ -47,8 +47,8 @@ pub(crate) struct Runs<O: RunOrder> {
     order: O,
     width: usize,
     /// Runs in their order: those that were merged from others, then those that were not.
-    merged: VecDeque<Arc<SpilledRows>>,
-    waiting: VecDeque<Arc<SpilledRows>>,
+    merged: VecDeque<SpilledSlice>,
+    waiting: VecDeque<SpilledSlice>,
     merge: Option<Merge<O>>,
     memory: Memory,
     counters: Arc<Counters>,
@@ -76,7 +76,7 @@ impl<O: RunOrder> Runs<O> {
     pub(crate) fn new(
         order: O,
         width: usize,
-        runs: Vec<SpilledRows>,
+        runs: Vec<SpilledSlice>,
         memory: Memory,
         counters: &Arc<Counters>,
     ) -> Self {
@@ -84,7 +84,7 @@ impl<O: RunOrder> Runs<O> {
             order,
             width,
             merged: VecDeque::new(),
-            waiting: runs.into_iter().map(Arc::new).collect(),
+            waiting: runs.into(),
             merge: None,
             memory,
             counters: Arc::clone(counters),
@@ -112,12 +112,22 @@ impl<O: RunOrder> Runs<O> {
         };
         if batch.is_empty() {
             let merged = merge.into.take().map(RowWriter::finish).transpose()?;
-            self.merged.extend(merged.map(Arc::new));
+            self.merged.extend(merged.map(SpilledSlice::whole));
         } else {
             writer.append(batch.columns.iter().map(Vec::as_slice), batch.rows)?;
             self.merge = Some(merge);
         }
         Ok(Step::Yield)
+    }
+
+    /// The runs if all of them can be merged at once, and that has not begun.
+    pub(crate) fn last(&self) -> Option<Vec<SpilledSlice>> {
+        let is_last = self.merge.is_none() && self.merged.len() + self.waiting.len() <= FAN_IN;
+        is_last.then(|| self.merged.iter().chain(&self.waiting).cloned().collect())
+    }
+
+    pub(crate) const fn order(&self) -> &O {
+        &self.order
     }
 
     /// Begins to merge all runs, or the first ones that were not merged yet.
@@ -135,7 +145,7 @@ impl<O: RunOrder> Runs<O> {
         while merge.heads.len() < FAN_IN
             && let Some(run) = self.waiting.pop_front()
         {
-            let mut reader = RowReader::shared(&run);
+            let mut reader = RowReader::within(&run);
             let Some(batch) = reader.next()? else {
                 continue;
             };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use stoa_terms::TermId;
 
-use super::{RowWriter, RunOrder, Runs, SpillFile, SpilledRows};
+use super::{RowWriter, RunOrder, Runs, SpillFile, SpilledSlice};
 use crate::batch::Batch;
 use crate::context::QueryContext;
 use crate::error::Result;
@@ -22,7 +22,7 @@ pub(crate) struct Sequences {
     width: usize,
     current: Option<RowWriter>,
     last: u64,
-    runs: Vec<SpilledRows>,
+    runs: Vec<SpilledSlice>,
 }
 
 /// The order of the numbers.
@@ -61,7 +61,7 @@ impl Sequences {
         if first < self.last
             && let Some(run) = self.current.take()
         {
-            self.runs.push(run.finish()?);
+            self.runs.push(SpilledSlice::whole(run.finish()?));
         }
         self.last = bits(numbers.and_then(|numbers| numbers.last()));
         let run = self
@@ -77,7 +77,7 @@ impl Sequences {
         counters: &Arc<Counters>,
     ) -> Result<Runs<ByNumber>> {
         if let Some(run) = self.current.take() {
-            self.runs.push(run.finish()?);
+            self.runs.push(SpilledSlice::whole(run.finish()?));
         }
         Ok(Runs::new(ByNumber, self.width, self.runs, memory, counters))
     }

@@ -8,6 +8,7 @@
 //!
 //! - `morsels`: a plan in pieces.
 //! - `aggregate`: the sink is groups. `gather`: the sink is a queue of batches for the operator above.
+//! - `pieces`: what one operator has to do by itself, in pieces.
 //!
 //! Output order: none. Which of equal groups' values came first differs from run to run, as do the last digits of
 //! sums of floats.
@@ -20,6 +21,7 @@
 mod aggregate;
 mod gather;
 pub(super) mod morsels;
+mod pieces;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -28,6 +30,7 @@ use std::task::Waker;
 
 pub(super) use aggregate::build as build_aggregate;
 pub(super) use gather::build as build_gather;
+pub(super) use pieces::{InOrder, Turn};
 use stoa_planner::physical::{Operator as PlanOperator, Plan};
 use stoa_storage::nonblocking;
 use stoa_storage::sync::Mutex;

@@ -8,13 +8,13 @@ use std::cmp::Ordering;
 use stoa_quadstore::TermTexts;
 use stoa_terms::{Kind, TermId, inline, key};
 
-use super::run_sorter::RUN_ROWS;
+use super::team::PIECE_ROWS;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 
 /// About how many bytes of texts are read at a time.
-const SLICE_BYTES: usize = 256 << 10;
+pub(super) const SLICE_BYTES: usize = 256 << 10;
 const SLICE_ROWS_FIRST: usize = 16;
 const SLICE_ROWS_MAX: usize = 8 << 10;
 /// How many slices a step reads at most.
@@ -120,7 +120,7 @@ impl Merge {
             let bytes = some.len() * size_of::<(u64, u32)>();
             memory.require(self.held + bytes as u64)?;
             places.reserve_exact(some.len());
-            for slice in some.chunks(RUN_ROWS) {
+            for slice in some.chunks(PIECE_ROWS) {
                 context.check()?;
                 let ids: Vec<_> = slice.iter().map(id).collect();
                 let found = context.snapshot().key_places(&ids)?;
@@ -135,6 +135,69 @@ impl Merge {
         }
     }
 
+    /// How many terms there are.
+    pub(super) fn count(&self) -> usize {
+        self.streams.iter().map(|stream| stream.numbers.len()).sum()
+    }
+
+    /// How many lists there are.
+    pub(super) const fn lists(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// Whether there is one list at most, which is in order as it is.
+    pub(super) fn is_merged(&self, ids: &[TermId]) -> bool {
+        match self.streams.as_slice() {
+            [] => true,
+            [only] => self.kind == Kind::Iri || is_short(only, ids),
+            _ => false,
+        }
+    }
+
+    /// Cuts what was not begun into merges that follow each other, so many at most. `held` is what the account holds.
+    pub(super) fn cut(
+        &self,
+        pieces: usize,
+        ids: &[TermId],
+        (memory, held): (&mut Memory, u64),
+        context: &QueryContext,
+    ) -> Result<Vec<Self>> {
+        let (kind, streams) = (self.kind, self.streams.as_slice());
+        let mut texts = Texts {
+            ids,
+            texts: TermTexts::default(),
+            memory,
+            held,
+            context,
+        };
+        // For each list where its pieces end.
+        let ends: Vec<Vec<usize>> = match streams {
+            [only] => {
+                let count = only.numbers.len();
+                vec![(1..pieces).map(|piece| piece * count / pieces).collect()]
+            }
+            _ => {
+                let keys = texts.keys_between(streams, pieces)?;
+                let mut ends_of = |stream: &Stream| {
+                    let ends = keys.iter().map(|key| texts.position(stream, key));
+                    ends.collect::<Result<Vec<_>>>()
+                };
+                streams.iter().map(&mut ends_of).collect::<Result<_>>()?
+            }
+        };
+        let mut merges: Vec<Self> = (0..pieces).map(|_| Self::new(kind, 0)).collect();
+        for (stream, ends) in streams.iter().zip(ends) {
+            let mut start = 0;
+            let ends = ends.into_iter().chain([stream.numbers.len()]);
+            for (merge, end) in merges.iter_mut().zip(ends) {
+                let some = stream.numbers.get(start..end).unwrap_or_default();
+                merge.add(some.to_vec());
+                start = end;
+            }
+        }
+        Ok(merges)
+    }
+
     /// Merges some more; true when all is done.
     pub(super) fn step(
         &mut self,
@@ -142,11 +205,8 @@ impl Merge {
         memory: &mut Memory,
         context: &QueryContext,
     ) -> Result<bool> {
-        if let [only] = self.streams.as_slice()
-            && (self.kind == Kind::Iri || is_short(only, ids))
-        {
-            // One list is in order as it is.
-            out.extend(&only.numbers);
+        if self.is_merged(ids) {
+            out.extend(self.streams.iter().flat_map(|only| &only.numbers));
             return Ok(true);
         }
         if !self.is_ready {
@@ -159,7 +219,7 @@ impl Merge {
             self.is_ready = true;
         }
         let mut slices = 0;
-        for _ in 0..RUN_ROWS {
+        for _ in 0..PIECE_ROWS {
             let Some(&index) = self.queue.last() else {
                 return Ok(true);
             };
@@ -241,24 +301,90 @@ impl Merge {
         stream.texts.clear();
         stream.texts_from = stream.next;
         if is_short(stream, ids) {
-            let mut lexical = Vec::new();
-            let mut bytes = Vec::new();
-            for id in some {
-                lexical.clear();
-                bytes.clear();
-                if inline::write_lexical(id, &mut lexical) {
-                    let text = std::str::from_utf8(&lexical)
-                        .map_err(|_| Error::Internal("a short string that is no text"))?;
-                    key::literal_key_parts(text, None, None, None, &mut bytes);
-                }
-                stream.texts.push(&bytes);
-            }
+            push_short(&some, &mut stream.texts)?;
             return memory.require(held + stream.texts.memory_bytes() as u64);
         }
         context.texts_within(&some, &mut stream.texts, memory, held)?;
         stream.slices.note(stream.texts.size_bytes());
         Ok(())
     }
+}
+
+/// Looks at single keys.
+struct Texts<'a> {
+    ids: &'a [TermId],
+    texts: TermTexts,
+    memory: &'a mut Memory,
+    held: u64,
+    context: &'a QueryContext,
+}
+
+impl Texts<'_> {
+    /// How many keys are looked at for each that is chosen.
+    const SAMPLED: usize = 4;
+
+    /// Longer keys are cut: what lies between is to be of about one size, no more.
+    const CUT_BYTES: usize = 256;
+
+    /// Keys that leave about as many of all lists between each other.
+    fn keys_between(&mut self, streams: &[Stream], pieces: usize) -> Result<Vec<Vec<u8>>> {
+        let all: usize = streams.iter().map(|stream| stream.numbers.len()).sum();
+        let step = (all / (pieces * Self::SAMPLED)).max(1);
+        let mut keys = Vec::new();
+        for stream in streams {
+            for place in (step / 2..stream.numbers.len()).step_by(step) {
+                let key = self.read(stream, place)?;
+                keys.push(key.get(..Self::CUT_BYTES).unwrap_or(key).to_vec());
+            }
+        }
+        keys.sort_unstable();
+        let count = keys.len();
+        let chosen = (1..pieces).filter_map(|piece| keys.get(piece * count / pieces).cloned());
+        Ok(chosen.collect())
+    }
+
+    /// How many keys of a list are smaller.
+    fn position(&mut self, stream: &Stream, key: &[u8]) -> Result<usize> {
+        let (mut low, mut high) = (0, stream.numbers.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.read(stream, middle)? < key {
+                true => low = middle + 1,
+                false => high = middle,
+            }
+        }
+        Ok(low)
+    }
+
+    fn read(&mut self, stream: &Stream, place: usize) -> Result<&[u8]> {
+        let number = stream.numbers.get(place).copied().unwrap_or(0);
+        let id = self.ids.get(number as usize).copied().unwrap_or_default();
+        self.texts.clear();
+        if is_short(stream, self.ids) {
+            push_short(&[id], &mut self.texts)?;
+        } else {
+            let (memory, held) = (&mut *self.memory, self.held);
+            self.context
+                .texts_within(&[id], &mut self.texts, memory, held)?;
+        }
+        Ok(self.texts.get(0))
+    }
+}
+
+/// Adds the keys of inline strings.
+fn push_short(ids: &[TermId], texts: &mut TermTexts) -> Result<()> {
+    let (mut lexical, mut bytes) = (Vec::new(), Vec::new());
+    for id in ids {
+        lexical.clear();
+        bytes.clear();
+        if inline::write_lexical(*id, &mut lexical) {
+            let text = std::str::from_utf8(&lexical)
+                .map_err(|_| Error::Internal("a short string that is no text"))?;
+            key::literal_key_parts(text, None, None, None, &mut bytes);
+        }
+        texts.push(&bytes);
+    }
+    Ok(())
 }
 
 /// Whether the list is that of inline strings.

@@ -12,22 +12,24 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 
-use stoa_quadstore::TermTexts;
-use stoa_terms::value::{Value, order_inline};
-use stoa_terms::{Kind, TermId, key};
+use stoa_terms::{Kind, TermId};
 
-use super::merge::{Merge, Slices};
-use super::run_sorter::{RUN_ROWS, RunSorter};
+use super::merge::Merge;
+use super::merging::{Merging, Progress};
+use super::numbering::{Column, NUMBERED_BYTES, Numbering};
+use super::sorter::{Order, Sorter};
+use super::team::{PIECE_ROWS, Team};
+use super::values::{Reading, Values};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
+use crate::local_terms::LocalKeys;
 use crate::memory::Memory;
+use crate::operator::parallel::{InOrder, Turn};
 use crate::table::GroupTable;
 
-/// What a value is taken to cost beside its text, in bytes.
-const VALUE_BYTES: usize = 96;
-
-/// What a distinct id costs: id, list, order and run, place in its list, rank.
+/// What a distinct id costs: id, list, order and part, place in its list, rank.
 const DISTINCT_BYTES: usize = 40;
 
 /// What ranking takes for a row at most, if all ids differ: the above, and the table that numbers them.
@@ -56,42 +58,53 @@ pub(super) struct Ranking {
     table: GroupTable,
     /// For each row the number of its id.
     groups: Vec<u32>,
-    /// The distinct ids, by number.
-    ids: Vec<TermId>,
-    lists: Vec<List>,
+    /// The distinct ids.
+    ids: Arc<Ids>,
     /// Numbers by list.
     order: Vec<u32>,
     iris: Vec<u32>,
     strings: Vec<u32>,
-    values: Values,
+    /// Numbers of those that are compared by value.
+    others: Vec<u32>,
+    team: Team,
+}
+
+/// Distinct ids, by number.
+#[derive(Default)]
+pub(super) struct Ids {
+    ids: Vec<TermId>,
+    lists: Vec<List>,
 }
 
 enum Stage {
+    Begin,
     Number,
-    Sort(RunSorter),
-    Take(RunSorter),
-    MergeIris(Merge),
-    MergeStrings(Merge),
-    ReadValues(Slices),
-    SortValues(RunSorter),
-    Assign(RunSorter),
+    NumberShared(Box<Numbering>),
+    Sort(Sorter<Ids>),
+    MergeIris(Merging),
+    MergeStrings(Merging),
+    ReadValues(Reading),
+    /// With those that are in order.
+    SortValues(Sorter<Values>, Vec<u32>),
+    /// Rows get the ranks of their ids.
+    Map(InOrder<Vec<u64>>, Vec<u64>),
     Done,
 }
 
 impl Ranking {
-    pub(super) fn new(last: bool, memory: Memory) -> Self {
+    pub(super) fn new(last: bool, memory: Memory, team: Team) -> Self {
         Self {
             last,
-            stage: Stage::Number,
+            stage: Stage::Begin,
             memory,
             table: GroupTable::new(1),
             groups: Vec::new(),
-            ids: Vec::new(),
-            lists: Vec::new(),
+            ids: Arc::default(),
             order: Vec::new(),
             iris: Vec::new(),
             strings: Vec::new(),
-            values: Values::default(),
+            others: Vec::new(),
+            team,
         }
     }
 
@@ -100,105 +113,120 @@ impl Ranking {
         self.memory
     }
 
-    /// Goes on for a while; gives the ranks of `rows`, the same at each call, when they are known.
+    /// Goes on for a while; gives the ranks of a column, the same at each call, when they are known.
     #[expect(clippy::too_many_lines, reason = "one short arm for each stage")]
     pub(super) fn step(
         &mut self,
-        rows: &[TermId],
+        column: &Column,
         context: &QueryContext,
     ) -> Result<Option<Vec<u64>>> {
+        let rows = column.0.rows().column(column.1);
         self.stage = match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Number
-                if self.groups.is_empty() && bits_order(rows, self.last, context).is_some() =>
-            {
+            Stage::Begin if bits_order(rows, self.last, context).is_some() => {
                 return Ok(Some(rows.iter().map(|id| id.to_bits()).collect()));
             }
+            Stage::Begin => self.begin(column),
             Stage::Number => self.number(rows, context)?,
-            Stage::Sort(mut sorter) => {
-                let keys = context.local_keys();
-                match sorter.sort_run(|a, b| self.compare_ids(a, b, |id| keys.get(id))) {
-                    true => Stage::Sort(sorter),
-                    false => Stage::Take(sorter),
+            Stage::NumberShared(mut numbering) => match numbering.step(context)? {
+                Some((ids, groups)) => {
+                    self.groups = groups;
+                    Stage::Sort(self.sorter(ids, context)?)
                 }
-            }
-            Stage::Take(mut sorter) => {
-                let keys = context.local_keys();
-                let compare = |a, b| self.compare_ids(a, b, |id| keys.get(id));
-                let some = sorter.take(RUN_ROWS, compare);
-                drop(keys);
-                self.order.extend(&some);
-                match some.is_empty() {
-                    false => Stage::Take(sorter),
-                    true => Stage::MergeIris(self.merge_of(
-                        &[List::Iri, List::LocalIri],
-                        Kind::Iri,
-                        context,
-                    )?),
+                None => Stage::NumberShared(numbering),
+            },
+            Stage::Sort(mut sorter) => match sorter.next(context)? {
+                Turn::Given(some) => {
+                    self.order.extend(some);
+                    Stage::Sort(sorter)
                 }
-            }
-            Stage::MergeIris(mut merge) => {
-                let source = (
-                    self.ids.as_slice(),
-                    &mut self.iris,
-                    &mut self.values.numbers,
-                );
-                match merge.step(source, &mut self.memory, context)? {
-                    false => Stage::MergeIris(merge),
-                    true => Stage::MergeStrings(self.merge_of(
-                        &[List::ShortString, List::Literal, List::LocalLiteral],
-                        Kind::Literal,
-                        context,
-                    )?),
-                }
-            }
-            Stage::MergeStrings(mut merge) => {
-                let source = (
-                    self.ids.as_slice(),
-                    &mut self.strings,
-                    &mut self.values.numbers,
-                );
-                match merge.step(source, &mut self.memory, context)? {
-                    false => Stage::MergeStrings(merge),
-                    true => {
-                        let others = self.of_list(List::Value);
-                        self.values.numbers.extend(others);
-                        Stage::ReadValues(Slices::default())
+                Turn::Working => Stage::Sort(sorter),
+                Turn::Done => Stage::MergeIris(self.merging(Kind::Iri, context)?),
+            },
+            Stage::MergeIris(mut merging) => {
+                let target = (self.ids.ids(), &mut self.iris, &mut self.others);
+                match merging.step(target, &mut self.memory, context)? {
+                    Progress::Working => Stage::MergeIris(merging),
+                    Progress::Done => Stage::MergeStrings(self.merging(Kind::Literal, context)?),
+                    Progress::Refused => {
+                        self.alone();
+                        self.iris.clear();
+                        Stage::MergeIris(self.merging(Kind::Iri, context)?)
                     }
                 }
             }
-            Stage::ReadValues(mut slices) => {
+            Stage::MergeStrings(mut merging) => {
+                let target = (self.ids.ids(), &mut self.strings, &mut self.others);
+                match merging.step(target, &mut self.memory, context)? {
+                    Progress::Working => Stage::MergeStrings(merging),
+                    Progress::Done => Stage::ReadValues(self.reading()),
+                    Progress::Refused => {
+                        self.alone();
+                        self.strings.clear();
+                        self.others.clear();
+                        Stage::MergeStrings(self.merging(Kind::Literal, context)?)
+                    }
+                }
+            }
+            Stage::ReadValues(mut reading) => {
                 let held = self.held_bytes();
-                match self
-                    .values
-                    .read(&self.ids, &mut slices, &mut self.memory, held, context)?
-                {
-                    false => Stage::ReadValues(slices),
-                    true => Stage::SortValues(RunSorter::new(self.values.numbers.len())),
+                match reading.step((&mut self.memory, held), context)? {
+                    Progress::Done => {
+                        let sorter = reading.into_values().sorter(self.team);
+                        Stage::SortValues(sorter, Vec::new())
+                    }
+                    _ => Stage::ReadValues(reading),
                 }
             }
-            Stage::SortValues(mut sorter) => {
-                match sorter.sort_run(|a, b| self.values.compare_all(&self.ids, a, b)) {
-                    true => Stage::SortValues(sorter),
-                    false => Stage::Assign(sorter),
+            Stage::SortValues(mut sorter, mut order) => match sorter.next(context)? {
+                Turn::Given(some) => {
+                    order.extend(some);
+                    Stage::SortValues(sorter, order)
                 }
-            }
-            Stage::Assign(mut sorter) => {
-                let some = sorter.take(RUN_ROWS, |a, b| self.values.compare_all(&self.ids, a, b));
-                match some.is_empty() {
-                    true => return Ok(Some(self.ranks())),
-                    false => self.values.order.extend(some),
+                Turn::Working => Stage::SortValues(sorter, order),
+                Turn::Done => {
+                    let ranks = self.ranks(&sorter.into_order(), &order);
+                    if self.groups.len() <= self.team.piece(self.groups.len()) {
+                        return Ok(Some(mapped(&self.groups, &ranks)));
+                    }
+                    let all = Vec::with_capacity(self.groups.len());
+                    Stage::Map(self.map(ranks), all)
                 }
-                Stage::Assign(sorter)
-            }
+            },
+            Stage::Map(mut pieces, mut ranks) => match pieces.next(context)? {
+                Turn::Given(some) => {
+                    ranks.extend(some);
+                    Stage::Map(pieces, ranks)
+                }
+                Turn::Working => Stage::Map(pieces, ranks),
+                Turn::Done => return Ok(Some(ranks)),
+            },
             Stage::Done => return Err(Error::Internal("ranks were asked for twice")),
         };
         Ok(None)
     }
 
+    /// Begins to number ids, with helpers if what that takes is there.
+    fn begin(&mut self, column: &Column) -> Stage {
+        let rows = column.0.len();
+        let bytes = (rows * NUMBERED_BYTES) as u64;
+        match self.team.helpers(rows) > 0 && self.memory.try_require(bytes) {
+            true => {
+                let column = (Arc::clone(&column.0), column.1);
+                Stage::NumberShared(Box::new(Numbering::new(column, self.team)))
+            }
+            false => Stage::Number,
+        }
+    }
+
+    /// What is left to do is done by one thread.
+    fn alone(&mut self) {
+        self.team = Team::ALONE;
+    }
+
     /// Numbers the ids of some more rows.
     fn number(&mut self, rows: &[TermId], context: &QueryContext) -> Result<Stage> {
         let start = self.groups.len();
-        let end = rows.len().min(start + RUN_ROWS);
+        let end = rows.len().min(start + PIECE_ROWS);
         let some = rows.get(start..end).unwrap_or_default();
         let groups = (rows.len() * size_of::<u32>()) as u64;
         let numbered = self.table.bytes_with(some.len()) + groups;
@@ -213,35 +241,36 @@ impl Ranking {
         let count = self.table.len();
         self.memory
             .require(numbered + (count * DISTINCT_BYTES) as u64)?;
-        self.ids = self.table.key_column(0, 0..count);
+        let ids = self.table.key_column(0, 0..count);
         self.table = GroupTable::new(1);
-        self.lists.reserve_exact(count);
-        for id in &self.ids {
-            let list = list_of(*id, context);
-            self.lists.push(list);
-        }
-        self.order.reserve_exact(count);
-        Ok(Stage::Sort(RunSorter::new(count)))
+        Ok(Stage::Sort(self.sorter(ids, context)?))
+    }
+
+    /// What sorts the distinct ids.
+    fn sorter(&mut self, ids: Vec<TermId>, context: &QueryContext) -> Result<Sorter<Ids>> {
+        // What numbering took is kept, for what sorting takes.
+        self.memory
+            .require(self.groups_bytes() + (ids.len() * DISTINCT_BYTES) as u64)?;
+        self.order.reserve_exact(ids.len());
+        self.ids = Arc::new(Ids {
+            lists: ids.iter().map(|id| list_of(*id, context)).collect(),
+            ids,
+        });
+        let count = u32::try_from(self.ids.ids.len()).unwrap_or(u32::MAX);
+        Ok(Sorter::new(Arc::clone(&self.ids), count, self.team))
+    }
+
+    fn groups_bytes(&self) -> u64 {
+        (self.groups.len() * size_of::<u32>()) as u64
     }
 
     fn held_bytes(&self) -> u64 {
-        let bytes = self.groups.len() * size_of::<u32>() + self.ids.len() * DISTINCT_BYTES;
-        u64::try_from(bytes).unwrap_or(u64::MAX)
-    }
-
-    fn compare_ids<'k>(&self, a: u32, b: u32, key: impl Fn(TermId) -> &'k [u8]) -> Ordering {
-        let list = |number: u32| self.lists.get(number as usize).copied();
-        let (left, right) = (id_at(&self.ids, a), id_at(&self.ids, b));
-        let of = list(a);
-        of.cmp(&list(b)).then_with(|| match of {
-            Some(List::LocalIri | List::LocalLiteral) => key(left).cmp(key(right)),
-            _ => left.cmp(&right),
-        })
+        self.groups_bytes() + (self.ids.ids.len() * DISTINCT_BYTES) as u64
     }
 
     /// Where in the order the numbers of a list stand.
     fn range_of(&self, list: List) -> Range<usize> {
-        let is = |number: &u32| self.lists.get(*number as usize).copied();
+        let is = |number: &u32| self.ids.lists.get(*number as usize).copied();
         let start = self.order.partition_point(|number| is(number) < Some(list));
         let end = self
             .order
@@ -256,22 +285,42 @@ impl Ranking {
 
     /// The merge of what is sorted by key: computed terms, short strings, and each section of the
     /// dictionary.
-    fn merge_of(&mut self, lists: &[List], kind: Kind, context: &QueryContext) -> Result<Merge> {
-        let mut merge = Merge::new(kind, self.held_bytes() + self.values.bytes as u64);
+    fn merging(&mut self, kind: Kind, context: &QueryContext) -> Result<Merging> {
+        let lists: &[List] = match kind {
+            Kind::Iri => &[List::Iri, List::LocalIri],
+            _ => &[List::ShortString, List::Literal, List::LocalLiteral],
+        };
+        let held = self.held_bytes();
+        let mut merge = Merge::new(kind, held);
         for list in lists {
             let numbers = self.of_list(*list);
             if matches!(list, List::Iri | List::Literal) {
-                merge.add_sections(&numbers, &self.ids, &mut self.memory, context)?;
+                merge.add_sections(&numbers, self.ids.ids(), &mut self.memory, context)?;
             } else {
                 merge.add(numbers);
             }
         }
-        Ok(merge)
+        Merging::new(
+            merge,
+            &self.ids,
+            self.team,
+            (&mut self.memory, held),
+            context,
+        )
     }
 
-    /// The ranks of all rows, once everything is in its order.
-    fn ranks(&mut self) -> Vec<u64> {
-        let mut ranks = vec![0; self.ids.len()];
+    /// The values of all that is compared by these.
+    fn reading(&mut self) -> Reading {
+        let mut others = std::mem::take(&mut self.others);
+        others.extend(self.of_list(List::Value));
+        let values = Values::new(Arc::clone(&self.ids), others);
+        let held = self.held_bytes();
+        Reading::new(values, self.team, (&mut self.memory, held))
+    }
+
+    /// The ranks of all ids, once everything is in its order.
+    fn ranks(&mut self, values: &Values, order: &[u32]) -> Vec<u64> {
+        let mut ranks = vec![0; self.ids.ids.len()];
         let mut rank = 0_u64;
         let mut give = |number: u32, is_new: bool| {
             rank += u64::from(is_new);
@@ -286,16 +335,12 @@ impl Ranking {
             }
         }
         self.iris.iter().for_each(|number| give(*number, true));
-        let values = &self.values;
-        let before_strings = values.before_strings(&self.ids);
-        let (before, after) = values.order.split_at(before_strings);
+        let (before, after) = order.split_at(values.before_strings(order));
         for (part, strings) in [(before, self.strings.as_slice()), (after, &[])] {
             let mut last: Option<u32> = None;
             for at in part {
                 let is_new = match last {
-                    Some(last) if !self.last => {
-                        values.compare(&self.ids, last, *at) != Ordering::Equal
-                    }
+                    Some(last) if !self.last => values.compare_values(last, *at) != Ordering::Equal,
                     _ => true,
                 };
                 last = Some(*at);
@@ -303,107 +348,85 @@ impl Ranking {
             }
             strings.iter().for_each(|number| give(*number, true));
         }
-        let rank = |group: &u32| ranks.get(*group as usize).copied().unwrap_or(0);
-        self.groups.iter().map(rank).collect()
+        ranks
+    }
+
+    /// The ranks of rows from those of their ids.
+    fn map(&mut self, ranks: Vec<u64>) -> InOrder<Vec<u64>> {
+        let groups = std::mem::take(&mut self.groups);
+        let (count, piece) = (groups.len(), self.team.piece(groups.len()));
+        let pieces = count.div_ceil(piece);
+        let work = move |number: usize, _: &QueryContext| {
+            let range = number * piece..count.min((number + 1) * piece);
+            let groups = groups.get(range).unwrap_or_default();
+            Ok(mapped(groups, &ranks))
+        };
+        InOrder::new(pieces, self.team.helpers(count), pieces, work)
     }
 }
 
-/// Ids that are compared by their values.
-#[derive(Default)]
-struct Values {
-    /// Which ids they are.
-    numbers: Vec<u32>,
-    /// For each of `numbers` its value, `None` for an inline one.
-    values: Vec<Option<Box<Value>>>,
-    /// Places in `numbers`, in order.
-    order: Vec<u32>,
-    bytes: usize,
+/// The ranks of rows whose ids have these numbers.
+fn mapped(groups: &[u32], ranks: &[u64]) -> Vec<u64> {
+    let rank = |group: &u32| ranks.get(*group as usize).copied().unwrap_or(0);
+    groups.iter().map(rank).collect()
 }
 
-impl Values {
-    /// Reads some more values; true when all are there.
-    fn read(
-        &mut self,
-        ids: &[TermId],
-        slices: &mut Slices,
-        memory: &mut Memory,
-        held: u64,
-        context: &QueryContext,
-    ) -> Result<bool> {
-        let mut texts = TermTexts::default();
-        let mut some = Vec::new();
-        // Two lists of places and one of values.
-        let places = (self.numbers.len() * 16) as u64;
-        memory.require(held + places + self.bytes as u64)?;
-        self.values
-            .reserve_exact(self.numbers.len() - self.values.len());
-        for _ in 0..16 {
-            let start = self.values.len();
-            let end = self.numbers.len().min(start + slices.rows());
-            let numbers = self.numbers.get(start..end).unwrap_or_default();
-            if numbers.is_empty() {
-                return Ok(true);
-            }
-            some.clear();
-            some.extend(numbers.iter().map(|number| id_at(ids, *number)));
-            texts.clear();
-            context.texts_within(&some, &mut texts, memory, held + places + self.bytes as u64)?;
-            for (row, id) in some.iter().enumerate() {
-                self.values.push(if id.is_inline() {
-                    None
-                } else {
-                    let text = texts.get(row);
-                    self.bytes += VALUE_BYTES + text.len();
-                    Some(Box::new(value(*id, context.kind(*id), text, context)?))
-                });
-            }
-            memory.require(held + places + (self.bytes + texts.memory_bytes()) as u64)?;
-            slices.note(texts.size_bytes());
-            context.check()?;
-        }
-        Ok(false)
+impl Ids {
+    /// The ids by number.
+    pub(super) fn ids(&self) -> &[TermId] {
+        &self.ids
     }
 
-    fn number(&self, place: u32) -> u32 {
-        self.numbers.get(place as usize).copied().unwrap_or(0)
+    pub(super) fn id(&self, number: u32) -> TermId {
+        id_at(&self.ids, number)
     }
 
-    fn compare(&self, ids: &[TermId], a: u32, b: u32) -> Ordering {
-        let id = |place: u32| id_at(ids, self.number(place));
-        if let Some(order) = order_inline(id(a), id(b)) {
-            return order;
-        }
-        let known = |place: u32| self.values.get(place as usize).and_then(Option::as_deref);
-        let inline = |place: u32| Value::from_inline(id(place));
-        match (known(a), known(b)) {
-            (Some(a), Some(b)) => a.order_by(b),
-            (Some(a), None) => inline(b).map_or(Ordering::Less, |b| a.order_by(&b)),
-            (None, Some(b)) => inline(a).map_or(Ordering::Greater, |a| a.order_by(b)),
-            (None, None) => match (inline(a), inline(b)) {
-                (Some(a), Some(b)) => a.order_by(&b),
-                (a, b) => a.is_some().cmp(&b.is_some()),
-            },
-        }
+    fn list(&self, number: u32) -> List {
+        let list = self.lists.get(number as usize);
+        list.copied().unwrap_or(List::Value)
+    }
+}
+
+impl Order for Ids {
+    type View<'a> = LocalKeys<'a>;
+
+    type Part = Vec<u32>;
+
+    fn view<'a>(&self, context: &'a QueryContext) -> LocalKeys<'a> {
+        context.local_keys()
     }
 
-    fn compare_all(&self, ids: &[TermId], a: u32, b: u32) -> Ordering {
-        let id = |place: u32| id_at(ids, self.number(place));
-        self.compare(ids, a, b).then_with(|| id(a).cmp(&id(b)))
+    fn prefix(&self, number: u32) -> u64 {
+        let (list, id) = (self.list(number), self.id(number));
+        let first = match list {
+            List::LocalIri | List::LocalLiteral => 0,
+            // Of one kind each.
+            List::Iri | List::ShortString | List::Literal => id.payload(),
+            _ => id.to_bits() >> List::BITS,
+        };
+        (list as u64) << (u64::BITS - List::BITS) | first
     }
 
-    /// How many values come before all strings.
-    fn before_strings(&self, ids: &[TermId]) -> usize {
-        let smallest = Value::String("".into());
-        self.order.partition_point(|place| {
-            let known = self.values.get(*place as usize).and_then(Option::as_deref);
-            match known {
-                Some(value) => value.order_by(&smallest) == Ordering::Less,
-                None => Value::from_inline(id_at(ids, self.number(*place)))
-                    .is_none_or(|value| value.order_by(&smallest) == Ordering::Less),
-            }
+    fn compare(&self, left: u32, right: u32, keys: &LocalKeys<'_>) -> Ordering {
+        let (list, ids) = (self.list(left), (self.id(left), self.id(right)));
+        list.cmp(&self.list(right)).then_with(|| match list {
+            List::LocalIri | List::LocalLiteral => keys.get(ids.0).cmp(keys.get(ids.1)),
+            _ => ids.0.cmp(&ids.1),
         })
     }
+
+    fn part(&self, numbers: Vec<u32>) -> Vec<u32> {
+        numbers
+    }
 }
+
+impl List {
+    /// How many bits tell lists apart.
+    const BITS: u32 = 3;
+}
+
+const _: () = assert!((List::Value as u32) < 1 << List::BITS);
+const _: () = assert!(TermId::PAYLOAD_BITS + List::BITS <= u64::BITS);
 
 fn id_at(ids: &[TermId], number: u32) -> TermId {
     ids.get(number as usize).copied().unwrap_or_default()
@@ -455,37 +478,4 @@ fn list_of(id: TermId, context: &QueryContext) -> List {
         Kind::Literal => List::Literal,
         _ => List::Value,
     }
-}
-
-/// What the value of a term with this key is taken to cost, in bytes.
-pub(super) const fn value_bytes(text: &[u8]) -> u64 {
-    (VALUE_BYTES + text.len()) as u64
-}
-
-/// The value of a term whose key is given.
-pub(super) fn value(id: TermId, kind: Kind, text: &[u8], context: &QueryContext) -> Result<Value> {
-    let broken = || Error::Internal("a term without a value");
-    match kind {
-        Kind::BlankNode => Ok(Value::BlankNode(id.to_bits())),
-        Kind::Iri => Ok(Value::Iri(String::from_utf8_lossy(text).into())),
-        Kind::NumericLiteral | Kind::TemporalLiteral | Kind::Literal => {
-            let parts = key::parse_literal(text).map_err(|_| broken())?;
-            Ok(Value::from_parts(parts))
-        }
-        Kind::Triple => {
-            let [subject, predicate, object] = context.triple(id)?;
-            Ok(Value::Triple(Box::new([
-                part_value(subject, context)?,
-                part_value(predicate, context)?,
-                part_value(object, context)?,
-            ])))
-        }
-        _ => Value::from_inline(id).ok_or_else(broken),
-    }
-}
-
-fn part_value(id: TermId, context: &QueryContext) -> Result<Value> {
-    let mut texts = TermTexts::default();
-    context.texts(&[id], &mut texts)?;
-    value(id, context.kind(id), texts.get(0), context)
 }

@@ -8,7 +8,8 @@ use stoa_quadstore::TermTexts;
 use stoa_terms::value::{Value, order_inline};
 use stoa_terms::{Kind, TermId};
 
-use super::ranking::{bits_order, value, value_bytes};
+use super::ranking::bits_order;
+use super::values::{value, value_bytes};
 use crate::batch::Batch;
 use crate::context::QueryContext;
 use crate::error::Result;
@@ -22,6 +23,7 @@ pub(in crate::operator) struct ByKeys {
     memory: Memory,
 }
 
+#[derive(Clone)]
 struct Key {
     column: usize,
     descending: bool,
@@ -50,6 +52,14 @@ impl ByKeys {
         };
         Self {
             keys: columns.iter().map(key).collect(),
+            memory,
+        }
+    }
+
+    /// The same order for another thread.
+    pub(super) fn another(&self, memory: Memory) -> Self {
+        Self {
+            keys: self.keys.clone(),
             memory,
         }
     }

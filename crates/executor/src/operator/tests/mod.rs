@@ -12,6 +12,17 @@ mod limits;
 mod order;
 mod parallel;
 mod paths;
+mod sort;
 mod spilling;
 mod store;
 mod unary;
+
+/// For the tests of what operators share.
+pub(crate) fn context_with(
+    helpers: crate::helpers::Helpers,
+) -> std::sync::Arc<crate::QueryContext> {
+    let mut settings = harness::settings(1024, 1 << 30);
+    settings.helpers = Some(std::sync::Arc::new(helpers));
+    settings.parallel_rows_min = 0;
+    harness::context(settings)
+}

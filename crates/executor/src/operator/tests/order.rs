@@ -18,7 +18,7 @@ use super::store::*;
 use crate::{Clock, Computed, Error, QueryContext};
 
 /// A term without blank nodes; some are inline, some literals are no strings.
-fn some_term(number: u32) -> Term {
+pub(super) fn some_term(number: u32) -> Term {
     let text = format!("{:x}", number.wrapping_mul(2_654_435_761) >> 12);
     let typed = |text: String, datatype: &str| {
         Literal::new_typed_literal(text, NamedNode::new_unchecked(datatype)).into()
@@ -39,7 +39,7 @@ fn some_term(number: u32) -> Term {
 }
 
 /// Five loads, so that runs were merged, with every second one of the terms.
-fn runs(terms: u32) -> Snapshot {
+pub(super) fn runs(terms: u32) -> Snapshot {
     let quad = |number: u32| {
         let [s, p] = [1, 2].map(|number| Term::from(iri(number)));
         ([s, p, some_term(2 * number)], None)

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use stoa_planner::expression::Expression;
 use stoa_planner::physical::{JoinKind, Operator, Plan, SortKey, Variable};
 use stoa_storage::{Disk as _, Faults, SimulatedDisk};
+use stoa_terms::TermId;
 
 use super::harness::*;
-use crate::spill::Spill;
+use crate::spill::{RowReader, RowWriter, Spill, SpillFile, SpilledSlice};
 use crate::{Error, QueryContext, QuerySettings};
 
 const ROWS: i64 = 120_000;
@@ -216,5 +217,38 @@ fn a_disk_that_is_short_of_room_ends_the_query() {
             other => panic!("with {room} bytes: {:?}", other.map(|(rows, _)| rows.len())),
         }
         assert_eq!(snapshot.temp_space().bytes(), 0, "temporary files are kept");
+    }
+}
+
+#[test]
+fn slices_of_a_stream_have_their_rows() {
+    let snapshot = store_on(Arc::new(SimulatedDisk::new(1)));
+    let settings = QuerySettings {
+        spill: Some(Spill {
+            space: snapshot.temp_space(),
+            after_bytes: 0,
+            rows_min: 1,
+        }),
+        ..settings(4, 1 << 30)
+    };
+    let context = QueryContext::new(snapshot, settings);
+    let file = SpillFile::new(&context, &Arc::default()).unwrap();
+    let mut writer = RowWriter::new(&file, 1, &context);
+    let ids: Vec<TermId> = (0..18).map(TermId::from_bits).collect();
+    writer.append([ids.as_slice()].into_iter(), 18).unwrap();
+    let whole = SpilledSlice::whole(writer.finish().unwrap());
+    assert_eq!(whole.len(), 18);
+    for (start, end) in (0..=18).flat_map(|start| (start..=18).map(move |end| (start, end))) {
+        let slice = SpilledSlice {
+            rows: start..end,
+            ..whole.clone()
+        };
+        let mut reader = RowReader::within(&slice);
+        let mut read = Vec::new();
+        while let Some(batch) = reader.next().unwrap() {
+            assert!(batch.is_consistent() && batch.rows > 0);
+            read.extend(batch.column(0).iter().map(|id| id.to_bits()));
+        }
+        assert_eq!(read, (start..end).collect::<Vec<_>>());
     }
 }
