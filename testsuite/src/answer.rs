@@ -5,16 +5,37 @@ use stoa_database::{Query, QueryKind, QueryResult, Result, Step};
 
 use crate::compare::{Answer, Solutions};
 
-/// Runs a timed query to its end, and gives how many rows key filters dropped in it.
+/// What operators of a query did that is not to be seen in its plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// How many rows key filters dropped.
+    pub dropped: u64,
+    /// How many joins by look-ups went over to a hash join.
+    pub switched: u64,
+    /// How many of them had looked up some rows before.
+    pub switched_late: u64,
+}
+
+/// Runs a timed query to its end.
 ///
 /// # Errors
 /// What ends the query.
-pub fn rows_dropped(mut query: Query) -> Result<u64> {
+pub fn done(mut query: Query) -> Result<Done> {
     while !matches!(query.next()?, Step::Done) {}
     let told = query.analysis()?.to_string();
-    let counts = told.split(" dropped=").skip(1);
-    let numbers = counts.filter_map(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    Ok(numbers.sum())
+    let numbers = |before: &str| -> Vec<u64> {
+        let counts = told.split(before).skip(1);
+        counts
+            .filter_map(|rest| rest.split_whitespace().next()?.parse().ok())
+            .collect()
+    };
+    let switched = numbers(" switched=");
+    let late = switched.iter().filter(|rows| **rows > 0);
+    Ok(Done {
+        dropped: numbers(" dropped=").iter().sum(),
+        switched: switched.len() as u64,
+        switched_late: late.count() as u64,
+    })
 }
 
 /// Runs a query to its end. `largest_batch` is raised to the most rows that a batch had.

@@ -31,7 +31,7 @@ use anyhow::{Context as _, bail};
 use oxrdf::{Dataset, GraphName, Quad, Term};
 use stoa_database::{ForcedJoin, GraphFormat, QueryOptions, Scheme, UpdateOptions};
 
-use crate::answer::{answer, rows_dropped};
+use crate::answer::{answer, done};
 use crate::compare::{self, Answer, Rules, Solutions};
 use crate::over_delta;
 use crate::scratch::Scratch;
@@ -62,6 +62,8 @@ pub struct Configuration {
     pub force_difference: Option<bool>,
     /// Whether hash joins have key filters wherever they can.
     pub key_filters: bool,
+    /// After how many rows joins by look-ups go over to hash joins.
+    pub switch_after_rows: Option<u64>,
     /// Whether the database is opened again before each query.
     pub reopen: bool,
     /// Whether the data is loaded in three parts.
@@ -97,6 +99,8 @@ pub struct Seen {
     pub opened: usize,
     /// How many rows key filters dropped.
     pub dropped: u64,
+    /// How many joins by look-ups went over to hash joins.
+    pub switched: u64,
     /// The numbers of threads that databases had.
     pub threads: BTreeSet<usize>,
 }
@@ -304,13 +308,16 @@ impl Case {
             force_join: configuration.force_join,
             force_difference: configuration.force_difference,
             key_filter_rows_min: configuration.key_filters.then_some(0),
-            timed: configuration.key_filters,
+            switch_after_rows: configuration.switch_after_rows,
+            timed: configuration.key_filters || configuration.switch_after_rows.is_some(),
             ..QueryOptions::default()
         };
-        if configuration.key_filters
+        if options.timed
             && let Ok(prepared) = scratch.database().prepare(&query.text, &options)
         {
-            seen.dropped += rows_dropped(prepared).unwrap_or(0);
+            let done = done(prepared).unwrap_or_default();
+            seen.dropped += done.dropped;
+            seen.switched += done.switched;
         }
         let actual = scratch
             .database()

@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
-    Bench, CONFIGURATIONS, KEY_FILTER, REUSED, REUSED_PLAN, Tally, Verdict, smaller,
+    Bench, CONFIGURATIONS, KEY_FILTER, REUSED, REUSED_PLAN, SWITCHED, SWITCHED_LATE, Tally,
+    Verdict, smaller,
 };
 use stoa_testsuite::oracle::reference::DIFFERENCES;
 use stoa_testsuite::random::Random;
@@ -184,6 +185,8 @@ const CASTS: &[&str] = &[
 const OPERATORS: &[&str] = &[
     REUSED_PLAN,
     KEY_FILTER,
+    SWITCHED,
+    SWITCHED_LATE,
     "unit",
     "empty",
     "values",

@@ -129,6 +129,21 @@ fn key_filters_forced() {
 }
 
 #[test]
+fn joins_switched_early() {
+    for (batch_rows, after_rows) in [(None, 0), (Some(2), 2)] {
+        let configuration = Configuration {
+            name: "switched joins",
+            force_join: Some(ForcedJoin::IndexNestedLoop),
+            batch_rows,
+            switch_after_rows: Some(after_rows),
+            ..Configuration::default()
+        };
+        let switched = run(&configuration).switched;
+        assert!(switched > 0, "no join was switched");
+    }
+}
+
+#[test]
 fn differences_of_aggregates_forced_and_refused() {
     for (name, forced) in [("differences", true), ("no differences", false)] {
         let configuration = Configuration {

@@ -12,7 +12,7 @@ use oxrdf::{GraphName, Quad};
 use oxttl::NQuadsParser;
 use stoa_database::{DumpFormat, Error, GraphFormat, UpdateOptions};
 use stoa_testsuite::canonical::canonical;
-use stoa_testsuite::oracle::differential::{CONFIGURATIONS, configuration};
+use stoa_testsuite::oracle::differential::{CONFIGURATIONS, OF_QUERIES, configuration};
 use stoa_testsuite::oracle::update::Store;
 use stoa_testsuite::oracle::{Fault, Seen};
 use stoa_testsuite::random::Random;
@@ -123,9 +123,7 @@ fn one_store(seed: u64, set: u64, tally: &mut Tally) -> Result<(), String> {
             }
         };
         let text = text(&operations);
-        // The last four differ from others in what an update does not do: share what is read among threads, or use plans
-        // again; or are for queries alone.
-        let (name, query) = configuration(random.below(CONFIGURATIONS - 4));
+        let (name, query) = configuration(random.below(CONFIGURATIONS - OF_QUERIES));
         let options = UpdateOptions {
             batch_rows: query.batch_rows,
             naive: query.naive,

@@ -672,6 +672,7 @@ fn settings(
     if let Some(rows) = options.key_filter_rows_min {
         settings.key_filter_rows_min = rows;
     }
+    settings.switch_after_rows = options.switch_after_rows;
     settings
 }
 

@@ -77,6 +77,9 @@ pub struct QuerySettings {
     /// How many rows the planner must expect where a key filter of a hash join drops some: 0 for a filter wherever there can
     /// be one, [`u64::MAX`] for none at all.
     pub key_filter_rows_min: u64,
+    /// After how many rows of its input an index nested-loop join that may go over to a hash join does so:
+    /// [`u64::MAX`] for never; `None` for what the plan says.
+    pub switch_after_rows: Option<u64>,
     /// Where operators put what they cannot hold; without it the query ends there.
     pub spill: Option<Spill>,
     /// Where the query waits until there is memory for it; without it, it begins in any case.
@@ -107,6 +110,7 @@ impl QuerySettings {
             helpers: None,
             parallel_rows_min: PARALLEL_ROWS_MIN,
             key_filter_rows_min: KEY_FILTER_ROWS_MIN,
+            switch_after_rows: None,
             spill: None,
             admission: None,
             waited_ns: Arc::default(),
@@ -356,6 +360,15 @@ impl QueryContext {
         let is_within = self.meters.memory_bytes().saturating_add(more) <= spill.after_bytes
             || bytes <= spill.after_bytes / holders.max(1);
         Ok(is_within && memory.try_require(bytes + MARGIN_BYTES))
+    }
+
+    /// Reserves `bytes` in all for an operator that can do without; false if there is no room, or others have more claim
+    /// to it.
+    pub(crate) fn has_room(&self, memory: &mut Memory, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(memory.reserved_bytes());
+        let all = self.meters.memory_bytes().saturating_add(more);
+        let spill = self.settings.spill.as_ref();
+        spill.is_none_or(|spill| all <= spill.after_bytes) && memory.try_require(bytes)
     }
 
     /// 64 random bits: the next of the sequence that the seed determines.

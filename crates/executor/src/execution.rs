@@ -18,7 +18,7 @@ use crate::demand::Demand;
 use crate::describe::Describe;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
-use crate::operator::{Builder, Mapping, Node, Placements, Scope};
+use crate::operator::{Builder, Mapping, Node, Placements, Scope, Switches};
 use crate::profile::{OperatorProfile, Profile};
 
 /// How long a thread that runs a query on its own sleeps at most before it looks whether the query
@@ -287,6 +287,7 @@ impl Running {
             next_number: 0,
             built: None,
             placements: Placements::default(),
+            switches: Switches::default(),
         };
         let scope = Scope {
             outer: None,

@@ -24,6 +24,9 @@ pub struct OperatorProfile {
     pub rows_out: u64,
     /// How many of its rows were dropped, since a join above has no partner for them.
     pub rows_dropped: u64,
+    /// For an index nested-loop join that went over to a hash join, how many rows of its input had come before, all
+    /// of which were looked up.
+    pub switched_after: Option<u64>,
     /// How often it was called.
     pub calls: u64,
     /// How long it was at work with its inputs, on all threads that ran it; zero if nobody asked for that. Above
@@ -41,6 +44,7 @@ pub(crate) struct Counters {
     rows_in: AtomicU64,
     rows_out: AtomicU64,
     rows_dropped: AtomicU64,
+    switched_after: OnceLock<u64>,
     calls: AtomicU64,
     time_ns: AtomicU64,
     spilled_bytes: AtomicU64,
@@ -61,6 +65,11 @@ impl Counters {
         if rows > 0 {
             self.rows_dropped.fetch_add(rows as u64, Ordering::Relaxed);
         }
+    }
+
+    /// It went over to a hash join when so many rows had come; the first time counts.
+    pub(crate) fn note_switch(&self, after_rows: u64) {
+        self.switched_after.get_or_init(|| after_rows);
     }
 
     pub(crate) fn add_spilled(&self, bytes: usize) {
@@ -124,6 +133,7 @@ impl Profile {
                 rows_in: counters.rows_in.load(Ordering::Relaxed),
                 rows_out: counters.rows_out.load(Ordering::Relaxed),
                 rows_dropped: counters.rows_dropped.load(Ordering::Relaxed),
+                switched_after: counters.switched_after.get().copied(),
                 calls: counters.calls.load(Ordering::Relaxed),
                 time: Duration::from_nanos(counters.time_ns.load(Ordering::Relaxed)),
                 spilled_bytes: counters.spilled_bytes.load(Ordering::Relaxed),

@@ -85,7 +85,12 @@ impl QueryPlan {
                     variables.iter().any(|one| lies_in(&one.ranges, id))
                         || graphs.any(|graphs| graphs.is_named_by(id))
                 }
-                Operator::IndexNestedLoopJoin { pattern, .. } => pattern.graphs.is_named_by(id),
+                Operator::IndexNestedLoopJoin {
+                    pattern, switch, ..
+                } => {
+                    let ranges = switch.as_ref().map(|switch| switch.ranges.as_slice());
+                    lies_in(ranges.unwrap_or_default(), id) || pattern.graphs.is_named_by(id)
+                }
                 Operator::GraphScan { graphs } => graphs.is_named_by(id),
                 Operator::PathSearch { pattern, .. } => {
                     pattern.graphs.is_named_by(id) || follows(&pattern.step, id)

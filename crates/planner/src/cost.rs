@@ -4,6 +4,8 @@
 //! nanoseconds, one that is looked up among others that lie close to it little more, one that lies
 //! alone the decoding of its row group.
 
+use crate::cardinality::float;
+
 /// The descent to the first row of a scan.
 pub(crate) const SCAN_START: f64 = 2_000.0;
 /// A row that is scanned.
@@ -77,6 +79,30 @@ pub(crate) fn lookup(probes: f64, rows: f64, sorted: bool) -> f64 {
     SCAN_START + probes * PROBE + read.max(probes.min(1.0)) * ROW_GROUP
 }
 
+/// Fewer look-ups take less than all there is to do for a hash join, whatever it reads.
+const LOOKUPS_MIN: u64 = 256;
+
+/// How many keys can be looked up among `rows` rows until that costs as much as reading all that may match, which are
+/// `matches` and cost `read`, and joining by hash from the beginning; `None` if it never does.
+pub(crate) fn lookups_max(rows: f64, sorted: bool, matches: f64, read: f64) -> Option<u64> {
+    let is_dearer = |probes: u64| {
+        let probes = float(probes);
+        lookup(probes, rows, sorted) >= read + hash(matches, probes)
+    };
+    // Where looking up costs less than a probe of a large table it is never given up.
+    let doubled = std::iter::successors(Some(LOOKUPS_MIN), |probes| probes.checked_mul(2));
+    let mut high = doubled.into_iter().find(|probes| is_dearer(*probes))?;
+    let mut low = (high / 2).max(LOOKUPS_MIN);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match is_dearer(middle) {
+            true => high = middle,
+            false => low = middle + 1,
+        }
+    }
+    Some(high)
+}
+
 /// Beginning with a run of values of a pattern with so many rows.
 pub(crate) fn open(rows: f64) -> f64 {
     if rows > HASH_ROWS_CACHED {
@@ -89,4 +115,37 @@ pub(crate) fn open(rows: f64) -> f64 {
 /// Sorting rows.
 pub(crate) fn sort(rows: f64) -> f64 {
     rows * 20.0 * rows.max(2.0).log2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn look_ups_cost_as_much_as_a_hash_join_at_the_break_even() {
+        for (rows, matches) in [(1e3, 1e3), (1e5, 1e5), (1e6, 2e5)] {
+            for sorted in [false, true] {
+                let read = SCAN_START + matches * SCAN_ROW;
+                let most = lookups_max(rows, sorted, matches, read).unwrap();
+                let difference = |probes: u64| {
+                    let probes = float(probes);
+                    lookup(probes, rows, sorted) - read - hash(matches, probes)
+                };
+                assert!(difference(most) >= 0.0, "{rows} {sorted}");
+                assert!(
+                    most > LOOKUPS_MIN && difference(most - 1) < 0.0,
+                    "{rows} {sorted}"
+                );
+                assert!(difference(2 * most) > difference(most));
+            }
+        }
+    }
+
+    #[test]
+    fn few_look_ups_are_never_too_many() {
+        assert_eq!(lookups_max(5.0, false, 5.0, 2_015.0), Some(LOOKUPS_MIN));
+        // No table of so many rows is worth it; reading costs nothing.
+        assert_eq!(lookups_max(1e8, true, 1e8, 3e8), None);
+        assert_eq!(lookups_max(1e9, false, 1.0, 0.0), Some(LOOKUPS_MIN));
+    }
 }

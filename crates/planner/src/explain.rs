@@ -6,13 +6,13 @@ use oxrdf::Term;
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId, inline};
 
 use crate::Reading;
-use crate::cardinality::scanned;
+use crate::cardinality::{float, scanned};
 use crate::expression::{
     Aggregate, AggregateFunction, ArithmeticOperator, Comparison, Constant, Expression,
 };
 use crate::physical::{
     JoinKind, Operator, PathPattern, PathStart, PathStep, PatternTerm, Plan, PredicateSet,
-    QuadPattern, QueryForm, QueryPlan, ServiceEndpoint, SortKey, Variable,
+    QuadPattern, QueryForm, QueryPlan, ServiceEndpoint, SortKey, Switch, Variable,
 };
 use crate::query::is_made_up;
 
@@ -194,12 +194,16 @@ impl<'a> Printer<'a> {
                 permutation,
                 key_length,
                 kind,
+                switch,
                 ..
             } => {
                 self.text.push_str("index_nested_loop_join");
                 self.kind(kind);
                 self.put(format_args!(" {}/{key_length} ", permutation.name()));
                 self.pattern(pattern);
+                if let Some(switch) = switch {
+                    self.switch(switch);
+                }
             }
             Operator::PathSearch {
                 pattern,
@@ -323,6 +327,17 @@ impl<'a> Printer<'a> {
                 self.list(" ", &plan.columns);
             }
         }
+    }
+
+    fn switch(&mut self, switch: &Switch) {
+        let name = switch.permutation.name();
+        self.put(format_args!(
+            ", switches to {name}/{}",
+            switch.prefix_length
+        ));
+        self.ranges(&switch.ranges);
+        let after_rows = rounded(float(switch.after_rows));
+        self.put(format_args!(" after {after_rows} rows"));
     }
 
     fn kind(&mut self, kind: &JoinKind) {

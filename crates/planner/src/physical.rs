@@ -343,6 +343,22 @@ pub struct SortKey {
     pub descending: bool,
 }
 
+/// When an [`Operator::IndexNestedLoopJoin`] goes over to a hash join, whose right side is all matches of the pattern.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Switch {
+    /// For how many solutions of the input looking up costs as much as the hash join, from the beginning, would have.
+    pub after_rows: u64,
+    /// The sort order that all matches are read in.
+    pub permutation: Permutation,
+    /// How many leading positions of it are constants.
+    pub prefix_length: usize,
+    /// Ranges for the position after the prefix, ascending and disjoint; empty for all. They may be those of filters
+    /// that stand above the join.
+    pub ranges: Vec<IdRange>,
+    /// How many matches the planner expects.
+    pub estimated_rows: f64,
+}
+
 /// What a node of a plan does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operator {
@@ -420,6 +436,9 @@ pub enum Operator {
         key_length: usize,
         /// `Inner`, `Left`, `Semi` or `Anti`.
         kind: JoinKind,
+        /// When it goes over to a hash join, if it may: all variables of the pattern that the input has are bound
+        /// there then.
+        switch: Option<Box<Switch>>,
     },
     /// For each solution of the input, the pairs of terms that a path connects with what is known of
     /// its ends put in.

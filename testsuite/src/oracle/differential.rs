@@ -145,6 +145,9 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         18 => ("naive, with key filters, on disk", None),
         19 => ("shared by threads, with key filters", None),
         20 => ("shared by threads, hash joins with key filters", None),
+        21 => ("index joins switched after two rows, batches of 2", Some(2)),
+        22 => ("index joins switched at once, shared by threads", None),
+        23 => ("joins switched after two rows, batches of 2", Some(2)),
         REUSED => ("the plan of a query with other constants", None),
         _ => ("shared by threads, hash joins, on disk", None),
     };
@@ -175,6 +178,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         }
         16 => options.force_join = Some(ForcedJoin::Binary),
         17..=20 => with_key_filters(number, &mut options),
+        21..=23 => with_switches(number, &mut options),
         _ => {}
     }
     (name, options)
@@ -197,8 +201,26 @@ fn with_key_filters(number: usize, options: &mut QueryOptions) {
     }
 }
 
+/// Those in which joins by look-ups go over to hash joins.
+fn with_switches(number: usize, options: &mut QueryOptions) {
+    options.switch_after_rows = Some(2);
+    match number {
+        21 => options.force_join = Some(ForcedJoin::IndexNestedLoop),
+        22 => {
+            options.force_join = Some(ForcedJoin::IndexNestedLoop);
+            options.switch_after_rows = Some(0);
+            options.parallel_rows_min = Some(0);
+        }
+        _ => {}
+    }
+}
+
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 22;
+pub const CONFIGURATIONS: usize = 25;
+
+/// How many of them, at the end, differ from others in what an update does not do: share what is read among threads,
+/// switch, or use plans again; or are for queries alone.
+pub const OF_QUERIES: usize = 7;
 
 /// The configuration that takes the plan of another query if there is one.
 pub const REUSED: usize = CONFIGURATIONS - 1;
@@ -208,6 +230,10 @@ pub const REUSED_PLAN: &str = "plan of another query";
 
 /// What is counted where a key filter dropped a row.
 pub const KEY_FILTER: &str = "key filter";
+
+/// What is counted where a join was switched before it had looked up a row, and after.
+pub const SWITCHED: &str = "switched join";
+pub const SWITCHED_LATE: &str = "switched join after some rows";
 
 impl Bench {
     /// Loads data; a part of it as commits if `over_delta`.
@@ -299,14 +325,24 @@ impl Bench {
         Ok((answer, plan))
     }
 
-    /// Whether key filters drop rows in a query.
-    fn drops_rows(&self, text: &str, options: &QueryOptions) -> bool {
+    /// Counts what a query does that its plan does not show.
+    fn count_done(&self, text: &str, options: &QueryOptions, tally: &mut Tally) {
+        if options.key_filter_rows_min.is_none() && options.switch_after_rows.is_none() {
+            return;
+        }
         let options = QueryOptions {
             timed: true,
             ..options.clone()
         };
         let query = self.scratch.database().prepare(text, &options);
-        query.and_then(crate::answer::rows_dropped).unwrap_or(0) > 0
+        let done = query.and_then(crate::answer::done).unwrap_or_default();
+        for (name, count) in [
+            (KEY_FILTER, done.dropped),
+            (SWITCHED, done.switched),
+            (SWITCHED_LATE, done.switched_late),
+        ] {
+            *tally.operators.entry(name.to_owned()).or_default() += u64::from(count > 0);
+        }
     }
 
     fn rename(&self, term: &mut Term) {
@@ -413,9 +449,7 @@ impl Bench {
                 );
             }
             tally.operators_of(&plan);
-            if options.key_filter_rows_min.is_some() && self.drops_rows(&text, &options) {
-                *tally.operators.entry(KEY_FILTER.to_owned()).or_default() += 1;
-            }
+            self.count_done(&text, &options, tally);
         }
         if let Some(failed) = judge_reference(query, &expected, reference, &dataset, &seen, tally) {
             return failed;

@@ -82,6 +82,8 @@ pub(crate) fn run(criterion: &mut Criterion, data: &Data) {
     for case in &CASES {
         let options = QueryOptions {
             force_join: case.forced,
+            // What is measured is the join that is forced.
+            switch_after_rows: case.forced.map(|_| u64::MAX),
             notes: false,
             ..QueryOptions::default()
         };

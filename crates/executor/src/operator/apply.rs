@@ -17,7 +17,7 @@ use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 
 use super::combiner::{Combiner, END, Pair};
 use super::row_store::RowStore;
-use super::{Builder, Node, Operator, OuterBatch, Placements, Scope, required};
+use super::{Builder, Node, Operator, OuterBatch, Placements, Scope, Switches, required};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -48,6 +48,8 @@ struct Inner {
     plan: Plan,
     profile: Arc<Profile>,
     number: usize,
+    /// Of its joins, for all runs.
+    switches: Switches,
     counters: Arc<Counters>,
     variables: Vec<Variable>,
     limited: bool,
@@ -113,6 +115,7 @@ pub(super) fn build(
             plan: (**inner).clone(),
             profile: Arc::clone(builder.profile),
             number,
+            switches: Switches::of(inner, number, &builder.switches),
             counters: Arc::clone(counters),
             variables: outer.clone(),
             limited: scope.limited && !combiner.needs_one(),
@@ -339,6 +342,7 @@ impl Inner {
             next_number: self.number,
             built: None,
             placements: Placements::default(),
+            switches: self.switches.clone(),
         };
         let scope = Scope {
             outer: Some(&outer),

@@ -22,9 +22,10 @@ use std::sync::Arc;
 
 use stoa_planner::physical::{Operator as PlanOperator, Plan};
 
+pub(super) use build_side::TABLE_BYTES;
 pub(crate) use build_side::{BuildSide, Collector, RightSide};
 use grace::Grace;
-use prober::Prober;
+pub(super) use prober::Prober;
 
 use super::{Builder, Node, Operator, Scope};
 use crate::batch::Step;

@@ -2,10 +2,11 @@
 //!
 //! The input is collected, then looked up in one go: the snapshot sorts the keys and gallops through
 //! the leaves. Where look-ups show no locality (one batch does not begin behind the end of the one
-//! before) more keys a batch mean fewer reads of the same leaf, so rows are collected up to [`AT_ONCE_ROWS`], and then the batch
+//! before) more keys a batch mean fewer reads of the same leaf, so rows are collected up to [`sizer::AT_ONCE_ROWS`], and then the batch
 //! doubles up to `QuerySettings::lookup_rows_max`, unless a LIMIT stands above. Where more keys of a node and
 //! a predicate come than were expected, it goes over to the dense order of the predicate, with the batch that makes
-//! them [`FEW`] or more.
+//! them [`FEW`] or more. Where many more rows come than were expected, all matches of the pattern are read, and the rest of
+//! the rows is joined with them by hash (`switching`).
 //!
 //! Input order: any. Output order: none, or that of the input if the plan says so; then the matches
 //! of a batch whose keys do not ascend are held until all are found.
@@ -13,12 +14,19 @@
 //! # Limits
 //! The collected batch, and held matches, are reserved. Cancellation is checked by each call.
 
+mod sizer;
+mod switching;
+
 use std::sync::Arc;
 
 use stoa_planner::FEW_LOOKUPS;
 use stoa_planner::physical::{JoinKind, Operator as PlanOperator, PatternTerm, Plan, Variable};
 use stoa_quadstore::{Columns, Lookup, LookupRows, LookupSpec};
 use stoa_terms::{Permutation, TermId};
+
+use sizer::{Shape, Sizer};
+pub(crate) use switching::Switches;
+use switching::{Next, Reader, Switching};
 
 use super::combiner::{Combiner, END, Pair, collect_variables};
 use super::pattern::{Layout, Residual, place_of};
@@ -47,6 +55,8 @@ struct IndexNestedLoopJoin {
     combiner: Combiner,
     keep_order: bool,
     sizer: Sizer,
+    /// Where it may go over to a hash join.
+    switching: Option<Box<Switching>>,
     state: State,
     rows: LookupRows,
     memory: Memory,
@@ -69,6 +79,10 @@ enum State {
     Holding(Batch, Held),
     /// Pairs that remain go out from the one with this number.
     Emitting(Batch, Held, usize),
+    /// All matches are read, before this batch is joined.
+    Reading(Batch, Box<Reader>),
+    /// It is a hash join.
+    Probing,
     Done,
 }
 
@@ -90,10 +104,12 @@ pub(super) fn build(
         permutation,
         key_length,
         kind,
+        ..
     } = &plan.operator
     else {
         return Err(Error::Internal("not an index nested-loop join"));
     };
+    let number = builder.next_number - 1;
     let layout = Layout::new(pattern, *permutation);
     let keys = layout
         .first(*key_length)?
@@ -146,6 +162,7 @@ pub(super) fn build(
         compared,
         keep_order: !plan.sorted_by.is_empty(),
         sizer: Sizer::new(scope.limited, context),
+        switching: Switching::new(plan, &used, number, builder, scope)?.map(Box::new),
         rows: LookupRows::default(),
         memory: context.memory("index_nested_loop_join"),
         counters: Arc::clone(counters),
@@ -159,6 +176,8 @@ impl Operator for IndexNestedLoopJoin {
             State::Looking(left) => self.look(left, context),
             State::Holding(left, held) => self.hold(left, held, context),
             State::Emitting(left, held, given) => self.emit(left, held, given, context),
+            State::Reading(left, reader) => self.read(left, reader, context),
+            State::Probing => self.probe(context),
             State::Done => Ok(Step::Done),
         }
     }
@@ -212,6 +231,7 @@ impl IndexNestedLoopJoin {
         Ok(())
     }
 
+    /// Begins with a batch of the input.
     fn start(&mut self, left: Batch, context: &QueryContext) -> Result<Step> {
         let shape = self.shape(&left);
         let is_large = self.input_done || !self.sizer.wants_more(&shape, left.rows);
@@ -220,6 +240,78 @@ impl IndexNestedLoopJoin {
             return Ok(Step::Yield);
         }
         self.sizer.learn(&shape, left.rows);
+        let next = match &mut self.switching {
+            Some(switching) => switching.next(left.rows, context, &self.counters)?,
+            None => Next::LookUp,
+        };
+        match next {
+            Next::LookUp => self.look_up(left, &shape, context),
+            Next::Read(reader) => {
+                self.state = State::Reading(left, reader);
+                Ok(Step::Yield)
+            }
+            Next::Probe => self.turn(left),
+        }
+    }
+
+    /// Reads some of all matches.
+    fn read(
+        &mut self,
+        left: Batch,
+        mut reader: Box<Reader>,
+        context: &QueryContext,
+    ) -> Result<Step> {
+        if !reader.advance(context)? {
+            self.state = State::Reading(left, reader);
+            return Ok(Step::Yield);
+        }
+        drop(reader);
+        let switching = self.switching.as_mut();
+        match switching.is_some_and(|switching| switching.is_ready()) {
+            true => self.turn(left),
+            false => {
+                let shape = self.shape(&left);
+                self.look_up(left, &shape, context)
+            }
+        }
+    }
+
+    /// Goes over to the hash join, with a batch that was not looked up.
+    fn turn(&mut self, left: Batch) -> Result<Step> {
+        self.rows = LookupRows::default();
+        if let Some(switching) = &mut self.switching {
+            switching.start(left);
+        }
+        self.state = State::Probing;
+        Ok(Step::Yield)
+    }
+
+    fn probe(&mut self, context: &QueryContext) -> Result<Step> {
+        let Some(switching) = &mut self.switching else {
+            return Err(Error::Internal("a join without a right side"));
+        };
+        let step = if switching.is_done() {
+            self.input.stop();
+            Step::Done
+        } else if switching.is_idle() {
+            self.memory.release();
+            match self.input.next(context)? {
+                Step::Batch(batch) => {
+                    switching.start(batch);
+                    Step::Yield
+                }
+                other => other,
+            }
+        } else {
+            step(switching.probe(context)?)
+        };
+        if !matches!(step, Step::Done) {
+            self.state = State::Probing;
+        }
+        Ok(step)
+    }
+
+    fn look_up(&mut self, left: Batch, shape: &Shape, context: &QueryContext) -> Result<Step> {
         self.choose(left.rows, context)?;
         let constants: Vec<Option<Vec<TermId>>> = self
             .keys
@@ -388,138 +480,5 @@ fn step(batch: Batch) -> Step {
         Step::Yield
     } else {
         Step::Batch(batch)
-    }
-}
-
-/// What the keys of a batch look like.
-struct Shape {
-    /// Whether they ascend as they came.
-    ascending: bool,
-    first: Vec<TermId>,
-    last: Vec<TermId>,
-}
-
-impl Shape {
-    /// The shape of keys given column by column. Constants among them do not matter.
-    fn of(keys: &[&[TermId]], rows: usize) -> Self {
-        if let [ids] = keys {
-            // One varying column is the rule.
-            return Self {
-                ascending: ids.is_sorted(),
-                first: ids.iter().min().copied().into_iter().collect(),
-                last: ids.iter().max().copied().into_iter().collect(),
-            };
-        }
-        let key = |row: usize| keys.iter().map(move |column| column.get(row).copied());
-        let (mut first, mut last) = (0, 0);
-        let mut ascending = true;
-        for row in 1..rows {
-            ascending &= key(row - 1).le(key(row));
-            if key(row).lt(key(first)) {
-                first = row;
-            }
-            if key(last).lt(key(row)) {
-                last = row;
-            }
-        }
-        Self {
-            ascending,
-            first: key(first).flatten().collect(),
-            last: key(last).flatten().collect(),
-        }
-    }
-}
-
-/// How many rows whose keys jump about are collected, if there are so many, before the first are looked up: enough for
-/// some keys in each row group that is read of a predicate with some hundred thousand triples.
-const AT_ONCE_ROWS: usize = 64 * 1024;
-
-/// Decides how many rows are collected before they are looked up.
-struct Sizer {
-    rows: usize,
-    rows_max: usize,
-    /// The largest key of the batch before.
-    last: Option<Vec<TermId>>,
-}
-
-impl Sizer {
-    fn new(limited: bool, context: &QueryContext) -> Self {
-        let rows = context.settings().batch_rows.max(1);
-        Self {
-            rows,
-            rows_max: match limited {
-                true => rows,
-                false => context.settings().lookup_rows_max.max(rows),
-            },
-            last: None,
-        }
-    }
-
-    /// Whether keys begin behind the end of those before.
-    fn goes_on(&self, shape: &Shape) -> bool {
-        match &self.last {
-            Some(last) => *last <= shape.first,
-            None => shape.ascending,
-        }
-    }
-
-    /// Whether rows are better looked up with more of them: a few whose keys jump about.
-    fn wants_more(&mut self, shape: &Shape, rows: usize) -> bool {
-        let most = AT_ONCE_ROWS.min(self.rows_max);
-        if self.goes_on(shape) || rows >= most {
-            return false;
-        }
-        self.rows = self.rows.max(most);
-        true
-    }
-
-    /// Grows if a full batch went back to where the one before had been.
-    fn learn(&mut self, shape: &Shape, rows: usize) {
-        if !self.goes_on(shape) && rows >= self.rows {
-            self.rows = (self.rows * 2).min(self.rows_max);
-        }
-        self.last = Some(shape.last.clone());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batches_grow_where_keys_jump_about() {
-        let ids = |ids: &[u64]| {
-            ids.iter()
-                .copied()
-                .map(TermId::from_bits)
-                .collect::<Vec<_>>()
-        };
-        let mut sizer = Sizer {
-            rows: 2,
-            rows_max: 8,
-            last: None,
-        };
-        for (keys, rows) in [([1, 2], 2), ([2, 5], 2), ([1, 9], 4), ([3, 4], 4)] {
-            sizer.learn(&Shape::of(&[&ids(&keys)], 2), 2);
-            assert_eq!(sizer.rows, rows, "after {keys:?}");
-        }
-        for _ in 0..9 {
-            sizer.learn(&Shape::of(&[&ids(&[3, 1])], 2), 1000);
-        }
-        assert_eq!(sizer.rows, 8);
-        // Keys that ascend go out as they come, others with more of them.
-        let mut sizer = Sizer {
-            rows: 2,
-            rows_max: 8,
-            last: None,
-        };
-        assert!(!sizer.wants_more(&Shape::of(&[&ids(&[1, 2])], 2), 2));
-        assert_eq!(sizer.rows, 2);
-        assert!(sizer.wants_more(&Shape::of(&[&ids(&[2, 1])], 2), 2));
-        assert_eq!(sizer.rows, 8);
-        assert!(!sizer.wants_more(&Shape::of(&[&ids(&[2, 1])], 2), 8));
-        let shape = Shape::of(&[&ids(&[3, 3, 2]), &ids(&[1, 0, 7])], 3);
-        assert!(!shape.ascending);
-        assert_eq!((shape.first, shape.last), (ids(&[2, 7]), ids(&[3, 1])));
     }
 }

@@ -45,6 +45,36 @@ pub(super) fn build(
         pattern,
         permutation,
         prefix_length,
+        ..
+    } = &plan.operator
+    else {
+        return Err(Error::Internal("not an index scan"));
+    };
+    let first = Layout::new(pattern, *permutation).term(*prefix_length);
+    let filters = match first {
+        // What a transaction reads is taken down by whole scans; graphs are no ranges.
+        Some(PatternTerm::Variable(first))
+            if Some(first) != pattern.graph_variable
+                && !builder.context.snapshot().is_recorded() =>
+        {
+            filters(builder, first)
+        }
+        _ => Vec::new(),
+    };
+    open(plan, builder.context, counters, filters)
+}
+
+/// A scan that these filters narrow before it begins.
+pub(super) fn open(
+    plan: &Plan,
+    context: &QueryContext,
+    counters: &Arc<Counters>,
+    filters: Vec<Arc<PendingFilter>>,
+) -> Result<Box<dyn Operator>> {
+    let PlanOperator::IndexScan {
+        pattern,
+        permutation,
+        prefix_length,
         ranges,
     } = &plan.operator
     else {
@@ -70,17 +100,6 @@ pub(super) fn build(
         graphs: pattern.graphs.clone(),
         columns: residual.columns(Columns::of(&places)),
         with_graph: pattern.graph_variable.is_some(),
-    };
-    let context = builder.context;
-    let first = layout.term(*prefix_length);
-    let filters = match first {
-        // What a transaction reads is taken down by whole scans; graphs are no ranges.
-        Some(PatternTerm::Variable(first))
-            if Some(first) != pattern.graph_variable && !context.snapshot().is_recorded() =>
-        {
-            filters(builder, first)
-        }
-        _ => Vec::new(),
     };
     let source = match filters.is_empty() {
         true => Source::Open(context.snapshot_of(counters).scan(&spec)?),

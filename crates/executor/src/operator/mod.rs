@@ -58,6 +58,7 @@ mod unit;
 mod values;
 
 use hash_join::RightSide;
+pub(crate) use index_nested_loop_join::Switches;
 pub(crate) use key_filter::Placements;
 use key_filter::{Dropper, Wanted};
 pub(crate) use leapfrog_join::pinned_bytes;
@@ -185,6 +186,8 @@ pub(crate) struct Builder<'a> {
     pub(crate) built: Option<&'a BuiltSides>,
     /// What drops rows for the joins above.
     pub(crate) placements: Placements,
+    /// What joins that are built several times share with their like.
+    pub(crate) switches: Switches,
 }
 
 impl Builder<'_> {

@@ -17,6 +17,7 @@ use super::part::{
     ranges_of_parts,
 };
 use super::path_search::{PathFigures, path_from};
+use super::switching::{add_switch, switch};
 use super::{CHOICES_MAX, Lowering, Planned, empty, filter_to, planned, seen_all, unit};
 use crate::access_path::{Access, accesses, lookup, positions_of};
 use crate::cardinality::{repeats, selectivity};
@@ -25,7 +26,7 @@ use crate::error::Error;
 use crate::expression::Expression;
 use crate::join_order::{Condition, ITEMS_MAX, Item, Order, Read, Source, Step, order, shared_by};
 use crate::logical::{Node, Op};
-use crate::physical::{JoinKind, Operator, PatternTerm, QuadPattern, Variable};
+use crate::physical::{JoinKind, Operator, PatternTerm, QuadPattern, Switch, Variable};
 use crate::variable_set::VariableSet;
 
 /// A part that is planned again for the bindings of the others.
@@ -631,6 +632,7 @@ impl Materialize<'_> {
         wanted: Option<Variable>,
         rows: f64,
     ) -> Planned {
+        let known = self.items.get(item);
         let Some(part) = self.parts.get_mut(item) else {
             return empty(Vec::new());
         };
@@ -640,8 +642,24 @@ impl Materialize<'_> {
         };
         let pattern = (**pattern).clone();
         let first = self.has_graph_first;
-        let plan = lookup_join(left, pattern, JoinKind::Inner, wanted, rows, first);
+        let switch = known.and_then(|known| self.switch(&left, &pattern, known));
+        let mut plan = lookup_join(left, pattern, JoinKind::Inner, wanted, rows, first);
+        add_switch(&mut plan, switch);
         filter_to(plan, conditions, rows)
+    }
+
+    /// When looking a pattern up goes over to reading it the cheapest way.
+    fn switch(&self, left: &Planned, pattern: &QuadPattern, known: &Item) -> Option<Switch> {
+        let Source::Pattern { rows, accesses, .. } = &known.source else {
+            return None;
+        };
+        let read = accesses
+            .iter()
+            .min_by(|a, b| a.cost.total_cmp(&b.cost))
+            .copied()?;
+        let ranges = applied(pattern, read.access, self.ranges);
+        let ranges = ranges.map_or_else(Vec::new, |(_, ranges)| ranges.to_vec());
+        switch(left, pattern, *rows, (read, ranges))
     }
 }
 
@@ -782,6 +800,7 @@ pub(super) fn lookup_join(
         permutation,
         key_length,
         kind,
+        switch: None,
     };
     planned(operator, columns, sorted, rows, cost, certain)
 }

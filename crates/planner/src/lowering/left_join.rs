@@ -1,6 +1,7 @@
 //! OPTIONAL: looked up, merged, hashed, or run again for the bindings of the left side.
 
 use super::group::{hash_join, lookup_join, merge_join, sorted_scan};
+use super::switching::add_switch;
 use super::{CHOICES_MAX, Lowering, Planned, planned, seen};
 use crate::ForcedJoin;
 use crate::access_path::{lookup, positions_of};
@@ -132,7 +133,9 @@ impl Lowering<'_> {
         }
         let cost = left.cost + probe.unwrap_or(0.0) + out * cost::OUTPUT_ROW;
         let first = self.cache.has_graph_first();
+        let switch = self.switch(&left, pattern, rows)?;
         let mut joined = lookup_join(left, pattern.clone(), kind, None, out, first);
+        add_switch(&mut joined, switch);
         joined.cost = cost;
         Ok(Ok(joined))
     }

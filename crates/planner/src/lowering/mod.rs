@@ -19,6 +19,7 @@ mod prune;
 mod sample;
 mod semi_join;
 mod service;
+mod switching;
 
 pub(crate) use once::without_repeats;
 pub(crate) use path_search::PathFigures;

@@ -3,6 +3,7 @@
 
 use super::group::{hash_join, lookup_join};
 use super::left_join::apply;
+use super::switching::add_switch;
 use super::{CHOICES_MAX, Lowering, Planned, planned, project};
 use crate::ForcedJoin;
 use crate::access_path::lookup;
@@ -152,7 +153,9 @@ impl Lowering<'_> {
                 if probe < hash || self.forced == Some(ForcedJoin::IndexNestedLoop) {
                     let total = input.cost + probe;
                     let first = self.cache.has_graph_first();
+                    let switch = self.switch(&input, quad, all)?;
                     let mut joined = lookup_join(input, (**quad).clone(), kind, None, rows, first);
+                    add_switch(&mut joined, switch);
                     joined.cost = total;
                     return Ok(joined);
                 }

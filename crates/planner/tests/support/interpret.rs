@@ -171,6 +171,7 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
             permutation,
             key_length,
             kind,
+            ..
         } => {
             let mut result = Vec::new();
             for row in run(input, store, outer) {

@@ -25,7 +25,7 @@ use crate::spill::{Partitions, SpilledRows};
 use crate::table::{JoinTable, hash_columns};
 
 /// What a row is taken to cost beside its ids: its place in a part, and in a table.
-const TABLE_BYTES: usize = 40;
+pub(in crate::operator) const TABLE_BYTES: usize = 40;
 
 /// How many rows that were held go to disk in one go.
 const DUMP_ROWS: usize = 32 * 1024;
@@ -249,7 +249,7 @@ pub(super) fn may_add(rows: &mut RowStore, batch: &Batch, context: &QueryContext
 
 impl BuildSide {
     /// Splits rows by which of these columns they bind.
-    pub(super) fn new(mut rows: RowStore, compatible: &[usize]) -> Result<Self> {
+    pub(in crate::operator) fn new(mut rows: RowStore, compatible: &[usize]) -> Result<Self> {
         let count = rows.len();
         // Parts and tables have an account of their own, with what was reserved for them.
         let held = rows.bytes_with(0);
@@ -289,7 +289,7 @@ impl BuildSide {
         Self::new(RowStore::new(0, context.memory("hash_join")), &[])
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(in crate::operator) fn is_empty(&self) -> bool {
         self.rows.len() == 0
     }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::table::{JoinTable, NONE, hash_columns};
 
 /// See the module header.
-pub(super) struct Prober {
+pub(in crate::operator) struct Prober {
     /// For each part of the right side the tables that were asked for, by the variables shared with left rows.
     tables: Vec<Vec<(u64, Arc<JoinTable>)>>,
     pub(super) columns: KeyColumns,
@@ -71,8 +71,26 @@ impl Prober {
         })
     }
 
+    /// For a join, of a kind that is not `Minus`, on these pairs of a left and a right column, all of them bound.
+    pub(in crate::operator) const fn by_keys(
+        keys: Vec<(usize, usize)>,
+        combiner: Combiner,
+    ) -> Self {
+        Self {
+            tables: Vec::new(),
+            columns: KeyColumns {
+                keys,
+                compatible: Vec::new(),
+            },
+            combiner,
+            minus: None,
+            probe: None,
+            is_last: true,
+        }
+    }
+
     /// Whether a left row without a partner leaves nothing behind.
-    pub(super) fn drops_unmatched(&self) -> bool {
+    pub(in crate::operator) fn drops_unmatched(&self) -> bool {
         self.combiner.drops_unmatched()
     }
 
@@ -107,12 +125,12 @@ impl Prober {
     }
 
     /// Whether the last batch is through.
-    pub(super) const fn is_idle(&self) -> bool {
+    pub(in crate::operator) const fn is_idle(&self) -> bool {
         self.probe.is_none()
     }
 
     /// Begins with a batch of left rows.
-    pub(super) fn start(&mut self, left: Batch) {
+    pub(in crate::operator) fn start(&mut self, left: Batch) {
         self.combiner.start(left.rows);
         self.probe = Some(Probe::new(left, &self.columns.compatible));
     }
@@ -124,7 +142,11 @@ impl Prober {
     }
 
     /// The next rows of output, maybe none.
-    pub(super) fn step(&mut self, build: &BuildSide, context: &QueryContext) -> Result<Batch> {
+    pub(in crate::operator) fn step(
+        &mut self,
+        build: &BuildSide,
+        context: &QueryContext,
+    ) -> Result<Batch> {
         let Some(mut probe) = self.probe.take() else {
             return Err(Error::Internal("no left rows to probe with"));
         };

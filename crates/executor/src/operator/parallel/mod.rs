@@ -38,7 +38,7 @@ use stoa_terms::IdRange;
 
 use super::groups::Grouping;
 use super::hash_join::{Collector, RightSide};
-use super::{Builder, BuiltSides, Node, Placements, Scope};
+use super::{Builder, BuiltSides, Node, Placements, Scope, Switches};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -114,6 +114,7 @@ struct Reading {
     built: Arc<BuiltSides>,
     /// With those of joins whose right sides are built, and of joins around the plan.
     placements: Placements,
+    switches: Switches,
 }
 
 struct Progress<S: Sink> {
@@ -301,6 +302,7 @@ impl<S: Sink> Shared<S> {
                 context: Arc::new(context.of_helper()),
                 built: Arc::new(built),
                 placements,
+                switches: Switches::of(&work.plan, work.number, &Switches::default()),
             });
             self.stage = Stage::Working {
                 work: Arc::new(*work),
@@ -389,7 +391,10 @@ impl<S: Sink> Work<S> {
             Task::Begin(morsel) => morsel,
         };
         let Reading {
-            built, placements, ..
+            built,
+            placements,
+            switches,
+            ..
         } = self.reading()?;
         let mut builder = Builder {
             context,
@@ -397,6 +402,7 @@ impl<S: Sink> Work<S> {
             next_number: self.number,
             built: Some(&built),
             placements,
+            switches,
         };
         let plan = morsels::restricted(&self.plan, morsel);
         let scope = Scope {

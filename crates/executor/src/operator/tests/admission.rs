@@ -277,6 +277,7 @@ fn look_ups() -> Plan {
         permutation: Permutation::Psog,
         key_length: 2,
         kind: JoinKind::Left { condition: None },
+        switch: None,
     };
     let sort = Operator::Sort {
         input: Box::new(plan(join, &[0, 1, 2])),

@@ -11,12 +11,12 @@ use super::harness::*;
 use super::joins::{MARK, naive};
 use super::store::*;
 
-fn quads() -> impl Strategy<Value = Vec<[u8; 4]>> {
+pub(super) fn quads() -> impl Strategy<Value = Vec<[u8; 4]>> {
     proptest::collection::vec([0..12_u8, 0..3_u8, 0..12_u8, 0..4_u8], 1..60)
 }
 
 /// A pattern from small numbers: below 4 a variable, above a term of the data or none of it.
-fn pattern(quads: &[[TermId; 4]], choice: [u8; 4], graphs: u8) -> QuadPattern {
+pub(super) fn pattern(quads: &[[TermId; 4]], choice: [u8; 4], graphs: u8) -> QuadPattern {
     let term = |position: usize| {
         let choice = choice[position];
         match choice {
@@ -47,7 +47,7 @@ fn pattern(quads: &[[TermId; 4]], choice: [u8; 4], graphs: u8) -> QuadPattern {
 }
 
 /// The variables of a pattern in the order of a permutation.
-fn pattern_columns(pattern: &QuadPattern, permutation: Permutation) -> Vec<u32> {
+pub(super) fn pattern_columns(pattern: &QuadPattern, permutation: Permutation) -> Vec<u32> {
     let mut columns = Vec::new();
     for position in permutation.order() {
         let variable = match position {
@@ -69,7 +69,7 @@ fn pattern_columns(pattern: &QuadPattern, permutation: Permutation) -> Vec<u32> 
 }
 
 /// How many leading positions satisfy `known`.
-fn leading(
+pub(super) fn leading(
     pattern: &QuadPattern,
     permutation: Permutation,
     known: impl Fn(PatternTerm) -> bool,
@@ -84,7 +84,7 @@ fn leading(
         .count()
 }
 
-fn scan(pattern: &QuadPattern, permutation: Permutation, prefix_length: usize) -> Plan {
+pub(super) fn scan(pattern: &QuadPattern, permutation: Permutation, prefix_length: usize) -> Plan {
     let columns = pattern_columns(pattern, permutation);
     plan(
         Operator::IndexScan {
@@ -122,13 +122,13 @@ fn index_groups(
     )
 }
 
-fn run_on(snapshot: &Snapshot, root: &Plan, batch_rows: usize) -> Vec<Row> {
+pub(super) fn run_on(snapshot: &Snapshot, root: &Plan, batch_rows: usize) -> Vec<Row> {
     try_run(&query(root.clone()), context_on(snapshot, batch_rows))
         .unwrap()
         .0
 }
 
-const fn constant(term: PatternTerm) -> bool {
+pub(super) const fn constant(term: PatternTerm) -> bool {
     matches!(term, PatternTerm::Constant(_))
 }
 
@@ -272,6 +272,7 @@ proptest! {
                             permutation,
                             key_length,
                             kind: kind.clone(),
+                            switch: None,
                         },
                         &columns,
                     );
@@ -339,6 +340,7 @@ proptest! {
                 permutation: Permutation::Psog,
                 key_length: 2,
                 kind: JoinKind::Inner,
+                switch: None,
             },
             &columns,
         );

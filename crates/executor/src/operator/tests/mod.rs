@@ -15,6 +15,7 @@ mod paths;
 mod sort;
 mod spilling;
 mod store;
+mod switching;
 mod unary;
 
 /// For the tests of what operators share.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use stoa_planner::expression::Aggregate;
 use stoa_planner::physical::{
-    JoinKind, Operator, PatternTerm, Plan, QuadPattern, ServiceCall, ServiceEndpoint, Variable,
+    JoinKind, Operator, PatternTerm, Plan, QuadPattern, ServiceCall, ServiceEndpoint, Switch,
+    Variable,
 };
 use stoa_quadstore::Snapshot;
 use stoa_terms::{GraphSet, Permutation, TermId};
@@ -80,7 +81,7 @@ fn group(input: Plan, keys: &[u32], aggregates: Vec<Aggregate>) -> Plan {
 
 /// Plans that can be split, over variables 0 to 3.
 #[expect(clippy::too_many_lines, reason = "a list of plans")]
-fn inputs(snapshot: &Snapshot) -> [Plan; 10] {
+fn inputs(snapshot: &Snapshot) -> [Plan; 11] {
     let scan = |number, by_object, ends| scan(snapshot, number, by_object, ends);
     let star = || {
         let (one, two) = (scan(0, false, [0, 1]), scan(1, false, [0, 2]));
@@ -102,12 +103,24 @@ fn inputs(snapshot: &Snapshot) -> [Plan; 10] {
         permutation: Permutation::Psog,
         key_length: 2,
         kind: JoinKind::Inner,
+        switch: None,
     };
+    let mut switched = looked_up.clone();
+    if let Operator::IndexNestedLoopJoin { switch, .. } = &mut switched {
+        *switch = Some(Box::new(Switch {
+            after_rows: 5,
+            permutation: Permutation::Posg,
+            prefix_length: 1,
+            ranges: Vec::new(),
+            estimated_rows: 9.0,
+        }));
+    }
     [
         scan(0, false, [0, 1]),
         scan(0, true, [0, 1]),
         star(),
         plan(looked_up, &[0, 1, 2]),
+        plan(switched, &[0, 1, 2]),
         hash_join(
             star(),
             scan(2, true, [3, 1]),
