@@ -10,6 +10,8 @@ use crate::compare::{Answer, Solutions};
 pub struct Done {
     /// How many rows key filters dropped.
     pub dropped: u64,
+    /// How many keys scans looked up instead of reading all rows.
+    pub keys: u64,
     /// How many joins by look-ups went over to a hash join.
     pub switched: u64,
     /// How many of them had looked up some rows before.
@@ -33,6 +35,7 @@ pub fn done(mut query: Query) -> Result<Done> {
     let late = switched.iter().filter(|rows| **rows > 0);
     Ok(Done {
         dropped: numbers(" dropped=").iter().sum(),
+        keys: numbers(" keys=").iter().sum(),
         switched: switched.len() as u64,
         switched_late: late.count() as u64,
     })

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
-    Bench, CONFIGURATIONS, KEY_FILTER, REUSED, REUSED_PLAN, SWITCHED, SWITCHED_LATE, Tally,
+    Bench, CONFIGURATIONS, KEY_FILTER, KEYS, REUSED, REUSED_PLAN, SWITCHED, SWITCHED_LATE, Tally,
     Verdict, smaller,
 };
 use stoa_testsuite::oracle::reference::DIFFERENCES;
@@ -185,6 +185,7 @@ const CASTS: &[&str] = &[
 const OPERATORS: &[&str] = &[
     REUSED_PLAN,
     KEY_FILTER,
+    KEYS,
     SWITCHED,
     SWITCHED_LATE,
     "unit",

@@ -80,14 +80,15 @@ fn rows_are_dropped_where_they_are_made() {
         let (without, plain) = run(database.prepare(text, &options(u64::MAX)).unwrap());
         assert_eq!((with, without), (rows, rows), "{text}");
         let told = query.analysis().unwrap();
-        let scan = |line: &&str| line.contains("index_scan") && line.contains(" dropped=");
+        let is_told = |line: &str| line.contains(" dropped=") || line.contains(" keys=");
+        let scan = |line: &&str| line.contains("index_scan") && is_told(line);
         assert!(told.to_string().lines().any(|line| scan(&line)), "{told}");
         let json: serde_json::Value = serde_json::from_str(&told.to_json()).unwrap();
         let operators = json["operators"].as_array().unwrap().iter();
-        let dropped: u64 = operators.filter_map(|o| o["rows_dropped"].as_u64()).sum();
-        assert!(dropped > 0, "{json}");
+        let told = operators.flat_map(|o| [o["rows_dropped"].as_u64(), o["keys"].as_u64()]);
+        assert!(told.flatten().sum::<u64>() > 0, "{json}");
         let plain = plain.analysis().unwrap().to_string();
-        assert!(!plain.contains(" dropped="), "{plain}");
+        assert!(!is_told(&plain), "{plain}");
     }
 }
 
@@ -142,6 +143,72 @@ fn usual_joins_have_filters_where_much_is_read() {
         };
         let (_, query) = run(database.prepare(text, &usual).unwrap());
         let told = query.analysis().unwrap().to_string();
-        assert_eq!(told.contains(" dropped="), drops, "{told}");
+        let is_told = told.contains(" dropped=") || told.contains(" keys=");
+        assert_eq!(is_told, drops, "{told}");
+    }
+}
+
+/// Three keys among 18,000 rows.
+#[test]
+fn few_keys_are_looked_up() {
+    let (_folder, database) = persons();
+    let often = "SELECT * { ?s a <http://a/Marked> . ?s <http://a/often> ?often }";
+    let (rows, query) = run(database.prepare(often, &usual()).unwrap());
+    let told = query.analysis().unwrap();
+    assert_eq!(rows, 3);
+    assert!(told.to_string().contains(" keys=3"), "{told}");
+    assert!(query.reads().seq < 20, "{told}");
+    let json: serde_json::Value = serde_json::from_str(&told.to_json()).unwrap();
+    let mut operators = json["operators"].as_array().unwrap().iter();
+    assert!(operators.any(|operator| operator["keys"] == 3), "{json}");
+    // Of another column, and by threads that have a range of it each.
+    let known = "SELECT * { ?s <http://a/knows> ?o . ?o a <http://a/Marked> }";
+    for rows_min in [u64::MAX, 0] {
+        let shared = QueryOptions {
+            parallel_rows_min: Some(rows_min),
+            ..usual()
+        };
+        let (rows, query) = run(database.prepare(known, &shared).unwrap());
+        let told = query.analysis().unwrap();
+        assert_eq!(rows, 3);
+        assert!(told.to_string().contains(" keys=3"), "{told}");
+        assert!(query.reads().seq < 20, "{told}");
+    }
+}
+
+/// OPTIONAL, NOT EXISTS and MINUS keep left rows without partners: few of these narrow the right side.
+#[test]
+fn a_short_left_side_narrows_the_right_one() {
+    let (_folder, database) = persons();
+    for (with, rows) in [
+        ("OPTIONAL { ?s <http://a/knows> ?o }", 3),
+        (
+            "OPTIONAL { ?s <http://a/knows> ?o FILTER(?o != <http://a/person/09400>) }",
+            3,
+        ),
+        ("FILTER NOT EXISTS { ?s <http://a/knows> ?o }", 0),
+        ("MINUS { ?s <http://a/knows> ?o }", 0),
+    ] {
+        let text = format!("SELECT * {{ ?s a <http://a/Marked> {with} }}");
+        let (given, query) = run(database.prepare(&text, &usual()).unwrap());
+        let told = query.analysis().unwrap();
+        assert_eq!(given, rows, "{told}");
+        assert!(told.to_string().contains(" keys=3"), "{told}");
+        assert!(query.reads().seq < 20, "{told}");
+    }
+    // Without left rows nothing is read.
+    let text = "SELECT * { ?s a <http://a/Marked> FILTER(STRSTARTS(STR(?s), \"x\"))
+        OPTIONAL { ?s <http://a/knows> ?o } }";
+    let (given, query) = run(database.prepare(text, &usual()).unwrap());
+    assert_eq!(given, 0);
+    assert!(query.reads().seq < 20);
+}
+
+/// Hash joins, with filters where they are worth it.
+fn usual() -> QueryOptions {
+    QueryOptions {
+        key_filter_rows_min: None,
+        parallel_rows_min: Some(u64::MAX),
+        ..options(0)
     }
 }

@@ -24,6 +24,8 @@ pub struct OperatorProfile {
     pub rows_out: u64,
     /// How many of its rows were dropped, since a join above has no partner for them.
     pub rows_dropped: u64,
+    /// For an index scan that did not read all rows, how many keys of a join above it looked up instead.
+    pub keys: u64,
     /// For an index nested-loop join that went over to a hash join, how many rows of its input had come before, all
     /// of which were looked up.
     pub switched_after: Option<u64>,
@@ -44,6 +46,7 @@ pub(crate) struct Counters {
     rows_in: AtomicU64,
     rows_out: AtomicU64,
     rows_dropped: AtomicU64,
+    keys: AtomicU64,
     switched_after: OnceLock<u64>,
     calls: AtomicU64,
     time_ns: AtomicU64,
@@ -65,6 +68,10 @@ impl Counters {
         if rows > 0 {
             self.rows_dropped.fetch_add(rows as u64, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn add_keys(&self, keys: usize) {
+        self.keys.fetch_add(keys as u64, Ordering::Relaxed);
     }
 
     /// It went over to a hash join when so many rows had come; the first time counts.
@@ -133,6 +140,7 @@ impl Profile {
                 rows_in: counters.rows_in.load(Ordering::Relaxed),
                 rows_out: counters.rows_out.load(Ordering::Relaxed),
                 rows_dropped: counters.rows_dropped.load(Ordering::Relaxed),
+                keys: counters.keys.load(Ordering::Relaxed),
                 switched_after: counters.switched_after.get().copied(),
                 calls: counters.calls.load(Ordering::Relaxed),
                 time: Duration::from_nanos(counters.time_ns.load(Ordering::Relaxed)),

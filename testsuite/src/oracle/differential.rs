@@ -231,6 +231,9 @@ pub const REUSED_PLAN: &str = "plan of another query";
 /// What is counted where a key filter dropped a row.
 pub const KEY_FILTER: &str = "key filter";
 
+/// What is counted where a scan looked up the keys of a join.
+pub const KEYS: &str = "keys of a scan";
+
 /// What is counted where a join was switched before it had looked up a row, and after.
 pub const SWITCHED: &str = "switched join";
 pub const SWITCHED_LATE: &str = "switched join after some rows";
@@ -338,6 +341,7 @@ impl Bench {
         let done = query.and_then(crate::answer::done).unwrap_or_default();
         for (name, count) in [
             (KEY_FILTER, done.dropped),
+            (KEYS, done.keys),
             (SWITCHED, done.switched),
             (SWITCHED_LATE, done.switched_late),
         ] {

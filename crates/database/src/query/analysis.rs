@@ -53,7 +53,8 @@ impl Analysis {
     /// An object with `form`, `reused`, `operators` in the order of the text, each with its `depth` and the
     /// `operator` as it is printed, `estimated_rows`, `sorted_by`, and if the query was timed `rows`, `rows_in`,
     /// `rows_dropped` (what it made and did not give, since a join above has no partner for it), `switched_after` (how
-    /// many rows were looked up before the rest was joined by hash, for a join that was switched), `calls`, `ms`, `spilled_bytes` and, if it
+    /// many rows were looked up before the rest was joined by hash, for a join that was switched), `keys` (how many keys of a join above a scan looked
+    /// up instead of reading all rows), `calls`, `ms`, `spilled_bytes` and, if it
     /// reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes` and `threads`. `reads` is an object with `rnd`, `seq`,
     /// `same_segment`, `same_group`, `disk`, `read_ahead` and `bytes`, as in [`ReadCounts`].
     #[must_use]
@@ -72,6 +73,9 @@ impl Analysis {
                 object.insert("rows_dropped".to_owned(), done.rows_dropped.into());
                 if let Some(rows) = done.switched_after {
                     object.insert("switched_after".to_owned(), rows.into());
+                }
+                if done.keys > 0 {
+                    object.insert("keys".to_owned(), done.keys.into());
                 }
                 object.insert("calls".to_owned(), done.calls.into());
                 object.insert("ms".to_owned(), milliseconds(done.time).into());
@@ -121,6 +125,9 @@ impl fmt::Display for Analysis {
                     }
                     if let Some(rows) = done.switched_after {
                         write!(f, " switched={rows}")?;
+                    }
+                    if done.keys > 0 {
+                        write!(f, " keys={}", done.keys)?;
                     }
                     if done.spilled_bytes > 0 {
                         write!(f, " spilled={}", done.spilled_bytes)?;

@@ -9,6 +9,7 @@
 //! `compatible` variables in the order of the right side.
 //!
 //! When the right side is complete its keys may make filters for whoever makes the rows of the left side (`key_filter`).
+//! Where they may not, the left side may be looked at first (`left_side`).
 //!
 //! # Limits
 //! The right side and its tables are reserved before they are built. Where there is no room for them both sides go
@@ -16,6 +17,7 @@
 
 mod build_side;
 mod grace;
+mod left_side;
 mod prober;
 
 use std::sync::Arc;
@@ -25,16 +27,19 @@ use stoa_planner::physical::{Operator as PlanOperator, Plan};
 pub(super) use build_side::TABLE_BYTES;
 pub(crate) use build_side::{BuildSide, Collector, RightSide};
 use grace::Grace;
+use left_side::{Ahead, LeftSide, Looked};
 pub(super) use prober::Prober;
 
-use super::{Builder, Node, Operator, Scope};
+use super::{Builder, Operator, Scope};
 use crate::batch::Step;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::{Counters, size};
 
 struct HashJoin {
-    left: Node,
+    left: LeftSide,
+    /// Where the left side is looked at before the right one is read.
+    ahead: Option<Ahead>,
     prober: Prober,
     right: Right,
     counters: Arc<Counters>,
@@ -79,6 +84,10 @@ pub(super) fn build(
         Some(_) => Vec::new(),
         None => builder.place_filters(plan, number),
     };
+    let of_left = match &built {
+        Some(_) => Vec::new(),
+        None => builder.place_filters_right(plan, number),
+    };
     let left = builder.build(left, scope, Some(counters))?;
     let open = match &built {
         Some(_) => {
@@ -88,7 +97,8 @@ pub(super) fn build(
         None => Some(Collector::new(plan, builder, scope, counters, wanted)?),
     };
     let mut join = HashJoin {
-        left,
+        left: LeftSide::new(left, builder.context),
+        ahead: (!of_left.is_empty()).then(|| Ahead::new(of_left)),
         prober,
         right: Right::Held(Arc::new(BuildSide::empty(builder.context)?)),
         counters: Arc::clone(counters),
@@ -105,6 +115,14 @@ pub(super) fn build(
 
 impl Operator for HashJoin {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
+        if let Some(ahead) = &mut self.ahead {
+            match ahead.look(&mut self.left, context)? {
+                Looked::More => (),
+                Looked::Enough => self.ahead = None,
+                Looked::Empty => return Ok(Step::Done),
+            }
+            return Ok(Step::Yield);
+        }
         let build = match &mut self.right {
             Right::Held(side) => Arc::clone(side),
             Right::Open(collector) => {

@@ -1,75 +1,90 @@
 //! Index scan: an ordered read of one permutation for one quad pattern.
 //!
 //! Where key filters are known of the position that it is sorted by, it begins at their first key and ends behind their
-//! last.
+//! last. Where they are few it looks them up one by one; also those of another position, in another permutation, if
+//! nobody needs its order.
 //!
 //! Input: none. Output order: that of the permutation behind its prefix.
 
 use std::sync::Arc;
 
-use stoa_planner::physical::{Operator as PlanOperator, PatternTerm, Plan, Variable};
-use stoa_quadstore::{Columns, QuadColumns, Scan, ScanSpec};
-use stoa_terms::TermId;
+use stoa_planner::physical::{Operator as PlanOperator, PatternTerm, Plan, QuadPattern, Variable};
+use stoa_quadstore::{Columns, QuadColumns, Reading, Scan, ScanSpec};
+use stoa_terms::{IdRange, Permutation, TermId};
 
 use super::key_filter::PendingFilter;
 use super::parallel::morsels::within;
 use super::pattern::{Layout, Residual};
-use super::{Builder, Operator};
+use super::{Builder, Operator, Scope};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::Counters;
 
+/// A filter of a variable that the scan binds.
+type Filter = (Variable, Arc<PendingFilter>);
+
 struct IndexScan {
-    source: Source,
+    state: State,
+    counters: Arc<Counters>,
+}
+
+enum State {
+    /// Filters may narrow it before it begins.
+    Waiting(Box<Waiting>),
+    Open(Box<Open>),
+    Done,
+}
+
+/// A scan that has not begun.
+struct Waiting {
+    pattern: QuadPattern,
+    columns: Vec<Variable>,
+    way: Way,
+    filters: Vec<Filter>,
+    /// Whether nobody needs its order.
+    may_turn: bool,
+    estimated_rows: f64,
+}
+
+/// How a pattern is read.
+#[derive(Clone)]
+struct Way {
+    permutation: Permutation,
+    prefix_length: usize,
+    ranges: Vec<IdRange>,
+}
+
+/// A scan that has begun.
+struct Open {
+    scan: Scan,
     residual: Residual,
     /// The place in the permutation of each column.
     places: Vec<usize>,
     buffer: QuadColumns,
-    counters: Arc<Counters>,
-}
-
-enum Source {
-    /// These filters may narrow it before it begins.
-    Waiting(Box<ScanSpec>, Vec<Arc<PendingFilter>>),
-    Open(Scan),
-    Done,
 }
 
 pub(super) fn build(
     plan: &Plan,
     builder: &Builder<'_>,
+    scope: Scope<'_>,
     counters: &Arc<Counters>,
 ) -> Result<Box<dyn Operator>> {
-    let PlanOperator::IndexScan {
-        pattern,
-        permutation,
-        prefix_length,
-        ..
-    } = &plan.operator
-    else {
-        return Err(Error::Internal("not an index scan"));
+    let filters = builder.placements.at(builder.next_number - 1);
+    // What a transaction reads is taken down by whole scans.
+    let filters = match builder.context.snapshot().is_recorded() {
+        true => &[],
+        false => filters,
     };
-    let first = Layout::new(pattern, *permutation).term(*prefix_length);
-    let filters = match first {
-        // What a transaction reads is taken down by whole scans; graphs are no ranges.
-        Some(PatternTerm::Variable(first))
-            if Some(first) != pattern.graph_variable
-                && !builder.context.snapshot().is_recorded() =>
-        {
-            filters(builder, first)
-        }
-        _ => Vec::new(),
-    };
-    open(plan, builder.context, counters, filters)
+    open(plan, builder.context, counters, (filters, scope.unordered))
 }
 
-/// A scan that these filters narrow before it begins.
+/// A scan that these filters may narrow before it begins; of which it is said whether nobody needs its order.
 pub(super) fn open(
     plan: &Plan,
     context: &QueryContext,
     counters: &Arc<Counters>,
-    filters: Vec<Arc<PendingFilter>>,
+    (filters, is_unordered): (&[Filter], bool),
 ) -> Result<Box<dyn Operator>> {
     let PlanOperator::IndexScan {
         pattern,
@@ -80,72 +95,50 @@ pub(super) fn open(
     else {
         return Err(Error::Internal("not an index scan"));
     };
-    let layout = Layout::new(pattern, *permutation);
-    let residual = Residual::new(&layout, *prefix_length);
-    let variables = layout.variables(*prefix_length);
-    let places = plan
-        .columns
-        .iter()
-        .map(|column| {
-            let found = variables.iter().find(|(_, variable)| variable == column);
-            found.map(|(place, _)| *place).ok_or(Error::Internal(
-                "a scan gives a variable that its pattern lacks",
-            ))
-        })
-        .collect::<Result<Vec<_>>>()?;
-    let spec = ScanSpec {
+    let way = Way {
         permutation: *permutation,
-        prefix: layout.prefix(*prefix_length)?,
+        prefix_length: *prefix_length,
         ranges: ranges.clone(),
-        graphs: pattern.graphs.clone(),
-        columns: residual.columns(Columns::of(&places)),
-        with_graph: pattern.graph_variable.is_some(),
     };
-    let source = match filters.is_empty() {
-        true => Source::Open(context.snapshot_of(counters).scan(&spec)?),
-        false => Source::Waiting(Box::new(spec), filters),
+    // Graphs are no ranges.
+    let is_narrowing = |(variable, _): &&Filter| Some(*variable) != pattern.graph_variable;
+    let filters: Vec<Filter> = filters.iter().filter(is_narrowing).cloned().collect();
+    let state = match filters.is_empty() {
+        true => {
+            let open = Open::new(pattern, &plan.columns, &way, context, counters)?;
+            State::Open(Box::new(open))
+        }
+        false => State::Waiting(Box::new(Waiting {
+            pattern: pattern.clone(),
+            columns: plan.columns.clone(),
+            may_turn: is_unordered && way.ranges.is_empty(),
+            way,
+            filters,
+            estimated_rows: match context.settings().key_filter_rows_min {
+                0 => f64::INFINITY,
+                _ => plan.estimated_rows,
+            },
+        })),
     };
     Ok(Box::new(IndexScan {
-        source,
-        residual,
-        places,
-        buffer: QuadColumns::default(),
+        state,
         counters: Arc::clone(counters),
     }))
 }
 
-/// The filters of the scan that is being built that are for the variable by which it is sorted.
-fn filters(builder: &Builder<'_>, first: Variable) -> Vec<Arc<PendingFilter>> {
-    let all = builder.placements.at(builder.next_number - 1).iter();
-    let of_first = all.filter(|(variable, _)| *variable == first);
-    of_first.map(|(_, filter)| Arc::clone(filter)).collect()
-}
-
 impl Operator for IndexScan {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
-        let scan = match &mut self.source {
-            Source::Waiting(spec, filters) => {
-                self.source = match narrow(spec, filters) {
-                    true => Source::Open(context.snapshot_of(&self.counters).scan(spec)?),
-                    false => Source::Done,
-                };
+        let open = match &mut self.state {
+            State::Waiting(waiting) => {
+                self.state = waiting.begin(context, &self.counters)?;
                 return Ok(Step::Yield);
             }
-            Source::Open(scan) => scan,
-            Source::Done => return Ok(Step::Done),
+            State::Open(open) => open,
+            State::Done => return Ok(Step::Done),
         };
-        self.buffer.clear();
-        if !scan.next(context.batch_rows(), &mut self.buffer)? {
-            self.source = Source::Done;
-        }
-        self.counters.add_rows_in(self.buffer.rows);
-        let keep = self.residual.filter(&self.buffer);
-        let mut batch = Batch {
-            columns: self.take_columns(),
-            rows: self.buffer.rows,
-        };
-        if let Some(keep) = keep {
-            batch.retain(&keep);
+        let (batch, more) = open.next(context, &self.counters)?;
+        if !more {
+            self.state = State::Done;
         }
         Ok(if batch.is_empty() {
             Step::Yield
@@ -155,18 +148,158 @@ impl Operator for IndexScan {
     }
 }
 
-/// Keeps a scan to what lies between the keys of all filters; false if nothing is left of it.
-fn narrow(spec: &mut ScanSpec, filters: &[Arc<PendingFilter>]) -> bool {
-    for filter in filters.iter().filter_map(|filter| filter.get()) {
-        spec.ranges = within(&spec.ranges, filter.range());
-        if spec.ranges.is_empty() {
-            return false;
+impl Waiting {
+    /// Begins, with what the filters leave.
+    fn begin(&self, context: &QueryContext, counters: &Arc<Counters>) -> Result<State> {
+        let mut way = self.way.clone();
+        if let Some((by_keys, points)) = self.by_keys(context)? {
+            let whole = std::mem::replace(&mut way, by_keys).ranges;
+            way.ranges = points_within(&points, &whole);
+            counters.add_keys(way.ranges.len());
+            if way.ranges.is_empty() {
+                return Ok(State::Done);
+            }
         }
+        let first = Layout::new(&self.pattern, way.permutation).term(way.prefix_length);
+        for (variable, filter) in &self.filters {
+            if first == Some(PatternTerm::Variable(*variable))
+                && let Some(filter) = filter.get()
+            {
+                way.ranges = within(&way.ranges, filter.range());
+                if way.ranges.is_empty() {
+                    return Ok(State::Done);
+                }
+            }
+        }
+        let open = Open::new(&self.pattern, &self.columns, &way, context, counters)?;
+        Ok(State::Open(Box::new(open)))
     }
-    true
+
+    /// The way to look the keys of a filter up, of the one that has the fewest, and its keys.
+    fn by_keys(&self, context: &QueryContext) -> Result<Option<(Way, Vec<TermId>)>> {
+        let mut fewest: Option<(Way, &[TermId])> = None;
+        for (variable, filter) in &self.filters {
+            let points = filter
+                .get()
+                .and_then(|filter| filter.points(self.estimated_rows));
+            let Some(points) = points else {
+                continue;
+            };
+            if fewest
+                .as_ref()
+                .is_none_or(|(_, least)| points.len() < least.len())
+                && let Some(way) = self.way_by(*variable, context)?
+            {
+                fewest = Some((way, points));
+            }
+        }
+        Ok(fewest.map(|(way, points)| (way, points.to_vec())))
+    }
+
+    /// The way to read by a variable: it comes first behind the prefix, and what is read lies in one tree.
+    fn way_by(&self, variable: Variable, context: &QueryContext) -> Result<Option<Way>> {
+        use Permutation::{Opsg, Posg, Psog, Spog};
+        let constants = self.way.prefix_length;
+        let turned = [Psog, Posg, Spog, Opsg];
+        let turned = turned.into_iter().filter(|_| self.may_turn);
+        for permutation in std::iter::once(self.way.permutation).chain(turned) {
+            let layout = Layout::new(&self.pattern, permutation);
+            if layout.term(constants) != Some(PatternTerm::Variable(variable)) {
+                continue;
+            }
+            let Ok(prefix) = layout.prefix(constants) else {
+                continue;
+            };
+            let snapshot = context.snapshot();
+            let reading = snapshot.reading(permutation, &prefix, &self.pattern.graphs)?;
+            if !matches!(reading, Reading::Composed(_)) {
+                return Ok(Some(Way {
+                    permutation,
+                    prefix_length: constants,
+                    ranges: Vec::new(),
+                }));
+            }
+        }
+        Ok(None)
+    }
 }
 
-impl IndexScan {
+/// Ranges of one key each, of those that lie in some ranges; no ranges mean all.
+fn points_within(points: &[TermId], ranges: &[IdRange]) -> Vec<IdRange> {
+    let mut rest = ranges;
+    let mut kept = Vec::with_capacity(points.len());
+    for point in points {
+        while let [range, more @ ..] = rest
+            && range.last < *point
+        {
+            rest = more;
+        }
+        let is_inside = match rest {
+            [range, ..] => range.first <= *point,
+            [] => ranges.is_empty(),
+        };
+        if is_inside {
+            kept.push(IdRange {
+                first: *point,
+                last: *point,
+            });
+        }
+    }
+    kept
+}
+
+impl Open {
+    fn new(
+        pattern: &QuadPattern,
+        columns: &[Variable],
+        way: &Way,
+        context: &QueryContext,
+        counters: &Arc<Counters>,
+    ) -> Result<Self> {
+        let layout = Layout::new(pattern, way.permutation);
+        let residual = Residual::new(&layout, way.prefix_length);
+        let variables = layout.variables(way.prefix_length);
+        let places = columns
+            .iter()
+            .map(|column| {
+                let found = variables.iter().find(|(_, variable)| variable == column);
+                found.map(|(place, _)| *place).ok_or(Error::Internal(
+                    "a scan gives a variable that its pattern lacks",
+                ))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let spec = ScanSpec {
+            permutation: way.permutation,
+            prefix: layout.prefix(way.prefix_length)?,
+            ranges: way.ranges.clone(),
+            graphs: pattern.graphs.clone(),
+            columns: residual.columns(Columns::of(&places)),
+            with_graph: pattern.graph_variable.is_some(),
+        };
+        Ok(Self {
+            scan: context.snapshot_of(counters).scan(&spec)?,
+            residual,
+            places,
+            buffer: QuadColumns::default(),
+        })
+    }
+
+    /// The next rows, maybe none, and whether there may be more.
+    fn next(&mut self, context: &QueryContext, counters: &Counters) -> Result<(Batch, bool)> {
+        self.buffer.clear();
+        let more = self.scan.next(context.batch_rows(), &mut self.buffer)?;
+        counters.add_rows_in(self.buffer.rows);
+        let keep = self.residual.filter(&self.buffer);
+        let mut batch = Batch {
+            columns: self.take_columns(),
+            rows: self.buffer.rows,
+        };
+        if let Some(keep) = keep {
+            batch.retain(&keep);
+        }
+        Ok((batch, more))
+    }
+
     /// Moves the columns out of the buffer.
     fn take_columns(&mut self) -> Vec<Vec<TermId>> {
         self.places

@@ -5,7 +5,8 @@
 //!
 //! A filter has the smallest and the largest key, and their set: a bitmap over all ids between the two if they lie
 //! close together, which is exact; else a blocked Bloom filter, which lets some others through. An unbound key agrees
-//! with all, so it always passes, and a right side that has one makes no filter.
+//! with all, so it always passes, and a right side that has one makes no filter. Few keys are kept one by one, too: a
+//! scan looks them up instead of reading all rows.
 //!
 //! # Invariants
 //! 1. What was added passes (test `no_key_is_lost` in `operator::tests::key_filters`).
@@ -49,6 +50,12 @@ const BITMAP_BITS_FREE: u64 = 1 << 16;
 /// How many bits of a bitmap each key may cost. It is twice what a Bloom filter takes, and exact.
 const BITMAP_BITS_PER_KEY: u64 = 32;
 
+/// Up to how many keys are kept one by one, for scans to look them up.
+const POINTS_MAX: usize = if cfg!(test) { 64 } else { 16 * 1024 };
+
+/// A scan looks keys up where it is expected to have so many times as many rows.
+const ROWS_PER_POINT: f64 = 32.0;
+
 /// After how many keys cancellation is looked at.
 const CHECK_KEYS: usize = 64 * 1024;
 
@@ -57,7 +64,9 @@ pub(super) struct KeyFilter {
     first: TermId,
     last: TermId,
     members: Members,
-    _memory: Memory,
+    /// All keys, ascending, if they are few.
+    points: Option<Vec<TermId>>,
+    memory: Memory,
 }
 
 /// The set of keys.
@@ -105,7 +114,30 @@ impl KeyFilter {
             context.check()?;
             builder.add(some);
         }
-        Ok(builder.finish())
+        let mut filter = builder.finish();
+        if let Some(filter) = &mut filter {
+            filter.keep(keys);
+        }
+        Ok(filter)
+    }
+
+    /// Keeps keys one by one, if they are few and there is room.
+    fn keep(&mut self, keys: &[TermId]) {
+        let bytes = self.memory.reserved_bytes() + size_of_val(keys) as u64;
+        if keys.len() <= POINTS_MAX && self.memory.try_require(bytes) {
+            let mut points = keys.to_vec();
+            points.sort_unstable();
+            points.dedup();
+            self.points = Some(points);
+        }
+    }
+
+    /// All keys, ascending, if looking them up is less work than reading so many rows.
+    pub(super) fn points(&self, rows: f64) -> Option<&[TermId]> {
+        let points = self.points.as_deref()?;
+        #[expect(clippy::cast_precision_loss, reason = "they are few")]
+        let work = points.len() as f64 * ROWS_PER_POINT;
+        (work <= rows).then_some(points)
     }
 
     /// The keys lie between these.
@@ -202,7 +234,8 @@ impl KeyFilterBuilder {
             first: self.first,
             last: self.last,
             members: self.members,
-            _memory: self.memory,
+            points: None,
+            memory: self.memory,
         })
     }
 }

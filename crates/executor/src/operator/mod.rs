@@ -237,6 +237,13 @@ impl Builder<'_> {
         self.placements.place(plan, number, operators, self.context)
     }
 
+    /// The same for those of its left side, before its right side is built.
+    fn place_filters_right(&mut self, plan: &Plan, number: usize) -> Vec<Wanted> {
+        let operators = self.profile.operators();
+        self.placements
+            .place_right(plan, number, operators, self.context)
+    }
+
     fn operator(
         &mut self,
         plan: &Plan,
@@ -248,7 +255,7 @@ impl Builder<'_> {
             PlanOperator::Empty => Ok(unit::empty()),
             PlanOperator::Values(rows) => values::build(plan, rows, self.context),
             PlanOperator::OuterBindings => outer_bindings::build(plan, scope),
-            PlanOperator::IndexScan { .. } => index_scan::build(plan, self, counters),
+            PlanOperator::IndexScan { .. } => index_scan::build(plan, self, scope, counters),
             PlanOperator::IndexGroups { .. } => {
                 index_groups::build(plan, scope, self.context, counters)
             }

@@ -57,10 +57,15 @@ impl Intervals {
             low[prefix.len()] = range.first.to_bits();
             low
         });
+        // Ranges of one id each are keys, which are matched together.
+        let are_keys = ranges.iter().all(|range| range.first == range.last);
         Ok(Self {
             depth: prefix.len() + 1,
             lows: lows.collect(),
-            highs: ranges.iter().map(|range| range.last.to_bits()).collect(),
+            highs: match are_keys {
+                true => Vec::new(),
+                false => ranges.iter().map(|range| range.last.to_bits()).collect(),
+            },
         })
     }
 

@@ -13,9 +13,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::super::Node;
 use super::super::row_store::RowStore;
 use super::build_side::{BuildSide, may_add, scatter};
+use super::left_side::LeftSide;
 use super::prober::Prober;
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
@@ -109,7 +109,7 @@ impl Grace {
 
     pub(super) fn next(
         &mut self,
-        left: &mut Node,
+        left: &mut LeftSide,
         prober: &mut Prober,
         context: &QueryContext,
     ) -> Result<Step> {

@@ -6,7 +6,8 @@
 //! solutions binds the variable, and of the right side of an inner join in any case. It does not hold of the right
 //! side of OPTIONAL and its like if a left solution may leave the variable unbound, nor below a LIMIT.
 //!
-//! Only inner joins and semi-joins make filters: others keep solutions that find no partner.
+//! Only inner joins and semi-joins make filters of their right side: others keep solutions that find no partner. They make
+//! filters of their left side, if that is small, by the same rule: what finds no partner on the right leaves nothing behind.
 //!
 //! # References
 //! Ives, Taylor: Sideways Information Passing for Push-Style Query Processing, ICDE 2008.
@@ -16,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
 use stoa_planner::physical::{JoinKind, Operator, Plan, Variable};
+use stoa_terms::TermId;
 
 use super::super::position;
 use super::{KeyFilter, KeyFilterBuilder};
@@ -44,7 +46,7 @@ pub(crate) struct Placements(HashMap<usize, Vec<(Variable, Arc<PendingFilter>)>,
 /// A filter that a right side is to make.
 pub(in crate::operator) struct Wanted {
     pending: Arc<PendingFilter>,
-    /// Of the right side.
+    /// Of the side whose keys it has.
     column: usize,
     /// How many rows the planner expects where it is tested, at the most promising place; infinite if a filter is made
     /// however many keys there are.
@@ -80,11 +82,49 @@ impl Placements {
             return Vec::new();
         }
         let variables = keys.iter().chain(compatible);
+        self.place_all((left, number + 1), right, variables, rows_min)
+    }
+
+    /// The same for the filters of the left side, which are tested on the right one.
+    pub(in crate::operator) fn place_right(
+        &mut self,
+        join: &Plan,
+        number: usize,
+        operators: usize,
+        context: &QueryContext,
+    ) -> Vec<Wanted> {
+        let rows_min = context.settings().key_filter_rows_min;
+        let Operator::HashJoin {
+            left,
+            right,
+            keys,
+            compatible,
+            kind:
+                JoinKind::Left { .. } | JoinKind::Anti | JoinKind::Minus { .. } | JoinKind::Mark(_),
+        } = &join.operator
+        else {
+            return Vec::new();
+        };
+        if rows_min == u64::MAX || operators > OPERATORS_MAX {
+            return Vec::new();
+        }
+        let variables = keys.iter().chain(compatible);
+        let first = number + 1 + size(left);
+        self.place_all((right, first), left, variables, rows_min)
+    }
+
+    /// Places filters of the keys that `from` has, on the other side.
+    fn place_all<'a>(
+        &mut self,
+        (side, number): (&Plan, usize),
+        from: &Plan,
+        variables: impl Iterator<Item = &'a Variable>,
+        rows_min: u64,
+    ) -> Vec<Wanted> {
         let wanted = variables.filter_map(|variable| {
-            let column = position(&right.columns, *variable)?;
+            let column = position(&from.columns, *variable)?;
             let pending = Arc::default();
-            let expected_rows =
-                self.place_one((left, number + 1), *variable, &pending, rows_min)?;
+            let expected_rows = self.place_one((side, number), *variable, &pending, rows_min)?;
             Some(Wanted {
                 pending,
                 column,
@@ -171,11 +211,20 @@ fn is_handed_on(plan: &Plan, index: usize, input: &Plan, variable: Variable) -> 
 impl Wanted {
     /// Makes the filter of a right side that is held.
     pub(in crate::operator) fn make(&self, rows: &Batch, context: &QueryContext) -> Result<()> {
-        if !self.is_worth(rows.rows) {
+        self.make_of(rows.column(self.column), context)
+    }
+
+    /// Makes the filter of these keys, which are all there are.
+    pub(in crate::operator) fn make_of(
+        &self,
+        keys: &[TermId],
+        context: &QueryContext,
+    ) -> Result<()> {
+        if !self.is_worth(keys.len()) {
             return Ok(());
         }
         let memory = context.memory("hash_join");
-        if let Some(filter) = KeyFilter::of(rows.column(self.column), memory, context)? {
+        if let Some(filter) = KeyFilter::of(keys, memory, context)? {
             self.set(filter);
         }
         Ok(())

@@ -115,7 +115,7 @@ fn without_room_there_is_no_filter() {
 }
 
 /// Settings with filters wherever they can be, or without any.
-fn with_filters(filters: bool, settings: QuerySettings) -> QuerySettings {
+pub(super) fn with_filters(filters: bool, settings: QuerySettings) -> QuerySettings {
     QuerySettings {
         key_filter_rows_min: if filters { 0 } else { u64::MAX },
         ..settings
@@ -127,7 +127,13 @@ fn run_with(filters: bool, root: &Plan, batch_rows: usize) -> (Vec<Row>, Vec<Ope
     try_run(&query(root.clone()), context(settings)).unwrap()
 }
 
-fn join(left: Plan, right: Plan, keys: &[u32], compatible: &[u32], kind: JoinKind) -> Plan {
+pub(super) fn join(
+    left: Plan,
+    right: Plan,
+    keys: &[u32],
+    compatible: &[u32],
+    kind: JoinKind,
+) -> Plan {
     let mut columns: Vec<u32> = left.columns.iter().map(|variable| variable.0).collect();
     match kind {
         JoinKind::Inner | JoinKind::Left { .. } => {
@@ -151,7 +157,7 @@ fn join(left: Plan, right: Plan, keys: &[u32], compatible: &[u32], kind: JoinKin
 }
 
 /// Numbers of one column.
-fn numbers(variable: u32, numbers: impl IntoIterator<Item = i64>) -> Plan {
+pub(super) fn numbers(variable: u32, numbers: impl IntoIterator<Item = i64>) -> Plan {
     let rows: Vec<Row> = numbers
         .into_iter()
         .map(|number| vec![integer(number)])
@@ -159,7 +165,7 @@ fn numbers(variable: u32, numbers: impl IntoIterator<Item = i64>) -> Plan {
     values(&[variable], &rows)
 }
 
-fn kinds() -> [JoinKind; 6] {
+pub(super) fn kinds() -> [JoinKind; 6] {
     let ambient = Vec::new();
     [
         JoinKind::Inner,
@@ -279,7 +285,7 @@ fn a_right_side_on_disk_has_a_filter() {
 }
 
 /// `?0 p ?1`, by subjects or by objects.
-fn scan(snapshot: &Snapshot, by_object: bool) -> Plan {
+pub(super) fn scan(snapshot: &Snapshot, by_object: bool) -> Plan {
     let predicate = oxrdf::Term::from(iri(100));
     let predicate = snapshot.term_id(predicate.as_ref()).unwrap().unwrap();
     let operator = Operator::IndexScan {
@@ -659,8 +665,9 @@ fn filters_change_no_answer() {
         let shared = shared.filter(|v| numbers_of(&input.plan).contains(v));
         let is_key = |v: &u32| input.bound.contains(v) && right.bound.contains(v);
         let (keys, compatible): (Vec<u32>, Vec<u32>) = shared.partition(is_key);
-        let kind = match seed % 2 {
-            0 => JoinKind::Inner,
+        let kind = match seed % 8 {
+            6 | 7 => kinds()[usize::try_from(2 + seed / 8 % 4).unwrap()].clone(),
+            0 | 2 | 4 => JoinKind::Inner,
             _ => JoinKind::Semi,
         };
         let root = join(input.plan, right.plan, &keys, &compatible, kind);

@@ -2,6 +2,7 @@
 
 mod admission;
 mod difference;
+mod few_keys;
 mod forms;
 mod harness;
 mod index;
