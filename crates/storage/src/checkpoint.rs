@@ -457,7 +457,6 @@ impl<'a> Checkpoint<'a> {
             writer.free_list = record.free_list;
             writer.free_pages = record.free_pages;
             writer.root_ends = record.file_ends;
-            writer.checkpoint_running = false;
             if self.is_beside {
                 writer.beside = None;
             }
@@ -472,6 +471,8 @@ impl<'a> Checkpoint<'a> {
             list_pin: Arc::new(()),
         };
         *inner.root.write().unwrap_or_else(PoisonError::into_inner) = root;
+        // Not before: who begins another one builds upon the root that is current.
+        inner.lock_writer().checkpoint_running = false;
         drop(old);
         inner.release_deferred();
         inner.truncate();
