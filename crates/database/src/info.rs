@@ -1,6 +1,6 @@
 //! What `stoa info` and `stoa check` tell about a database.
 
-pub use stoa_quadstore::{DeltaInfo, LogInfo};
+pub use stoa_quadstore::{DeltaInfo, LogInfo, SetsInfo};
 use stoa_quadstore::{QuadStore, Scheme};
 use stoa_terms::{Kind, TermId};
 
@@ -31,6 +31,8 @@ pub struct Info {
     /// For each kind of term in the dictionary its name, in how many runs the terms stand, and how
     /// many of the runs were merged from those of several loads so that ids do not ascend in them.
     pub dictionary_runs: Vec<(&'static str, usize, usize)>,
+    /// The characteristic sets, by which joins are estimated, if there are any.
+    pub characteristic_sets: Option<SetsInfo>,
     /// All bytes of data files.
     pub data_bytes: u64,
     /// Bytes of them that are free for reuse.
@@ -89,6 +91,7 @@ impl Info {
             permutations: trees.collect(),
             dictionary,
             dictionary_runs: info.dictionary_runs,
+            characteristic_sets: info.sets,
             data_bytes: info.data_bytes,
             free_bytes: info.free_bytes,
             commit: info.commit,

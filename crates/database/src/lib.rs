@@ -88,7 +88,7 @@ pub use error::{DataError, Error, Result, SyntaxError};
 pub use feed::{ChangeFeed, FeedStep};
 pub use format::{Compression, GraphFormat};
 pub use history::{CommitInfo, CommitList, Retention, time_text};
-pub use info::{CheckSummary, DeltaInfo, Info, LogInfo, PartInfo};
+pub use info::{CheckSummary, DeltaInfo, Info, LogInfo, PartInfo, SetsInfo};
 pub use load::{AloneOptions, ConvertSummary, Input, LoadSummary, Progress, Skipped};
 pub use moment::{Moment, MomentError};
 pub use note::{Note, NoteKind, Place};

@@ -140,14 +140,16 @@ pub(crate) fn extents(base: &Base) -> Result<Vec<BackupExtent>> {
             below(&base.store, &tree.above, &mut extents)?;
         }
     }
-    base.dictionary.visit_parts(&mut |part| {
+    let mut add = |part| {
         extents.push(BackupExtent {
             part,
             bytes: 0,
             names_others: false,
         });
         Ok(())
-    })?;
+    };
+    base.dictionary.visit_parts(&mut add)?;
+    base.payload.sets.map(add).transpose()?;
     Ok(extents)
 }
 

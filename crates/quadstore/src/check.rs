@@ -11,8 +11,9 @@
 //! - Every id can be what it stands for: ids of the dictionary are below the next one, inline ids
 //!   have a value, subjects, predicates and graphs are of kinds that may stand there.
 //! - The dictionary: see its own check.
-//! - The roots of earlier checkpoints that are kept: the nodes, segments and partitions of the dictionary that no
+//! - The roots of earlier checkpoints that are kept: the nodes, segments, characteristic sets and partitions of the dictionary that no
 //!   later one has, each by itself; sums are taken for the current root alone.
+//! - The characteristic sets are those of the quads, counted anew.
 //! - Storage: every byte of every file, and that every page is used or free.
 //!
 //! # Limits
@@ -32,6 +33,7 @@ use stoa_storage::{PartRef, Store};
 use stoa_terms::{GraphSet, Kind, Permutation, TermId, inline};
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::characteristic_sets::{CharacteristicSets, Recount, SetLimits, Table, read};
 use crate::dictionary::CheckedPartitions;
 use crate::error::{Error, Result};
 use crate::info::trees;
@@ -46,6 +48,8 @@ use crate::segment::reader::{Header, read_rows};
 use crate::segment::writer::distinct;
 use crate::snapshot::Snapshot;
 
+/// What a problem of the characteristic sets is told under.
+const SETS: &str = "characteristic sets";
 /// The most problems that a report lists.
 const PROBLEMS_MAX: usize = 100;
 
@@ -195,6 +199,7 @@ impl Check<'_> {
 
     /// Reads what was not read yet of the trees and the dictionary.
     fn own_parts(&mut self) -> Result<()> {
+        self.read_sets()?;
         for (name, tree) in trees(self.snapshot) {
             let mut rows = TreeRows::new(name, self.snapshot);
             let mut walk = Walk {
@@ -218,8 +223,13 @@ impl Check<'_> {
 
     fn trees(&mut self) -> Result<()> {
         let mut default_quads = None;
+        let sets = self.read_sets()?;
         for (name, tree) in trees(self.snapshot) {
             let mut rows = TreeRows::new(name, self.snapshot);
+            if let Some(sets) = sets.as_ref().filter(|_| name == TreeName::Spog) {
+                let empty = Table::of(sets, SetLimits::default()).emptied();
+                rows.recount = Some(Recount::into_table(empty));
+            }
             let mut walk = Walk {
                 check: self,
                 name: name.name(),
@@ -232,6 +242,9 @@ impl Check<'_> {
             let whole = walk.whole;
             let done = walk.done;
             rows.finish();
+            if let Some(recount) = rows.recount.take().filter(|_| whole) {
+                self.sets(recount, sets.as_ref());
+            }
             for problem in rows.problems {
                 self.report.add(name.name(), problem);
             }
@@ -273,6 +286,34 @@ impl Check<'_> {
         }
         self.compare();
         Ok(())
+    }
+
+    /// The characteristic sets, if there are any that can be read.
+    fn read_sets(&mut self) -> Result<Option<CharacteristicSets>> {
+        let Some(part) = self.snapshot.0.base.payload.sets else {
+            return Ok(None);
+        };
+        self.parts.push(part);
+        let is_new = self.seen.extents.insert(part.extent.to_u64());
+        if self.is_earlier && !is_new {
+            return Ok(None);
+        }
+        match read(self.snapshot.store(), &part) {
+            Ok(sets) => Ok(Some(sets)),
+            Err(error) => {
+                self.settle(SETS, Err(error))?;
+                Ok(None)
+            }
+        }
+    }
+
+    /// Compares the characteristic sets with what was counted.
+    fn sets(&mut self, recount: Recount, sets: Option<&CharacteristicSets>) {
+        let table = recount.finish();
+        if sets.is_some_and(|sets| !table.equals(sets)) {
+            let message = "hold other subjects or quads than the quads".to_owned();
+            self.report.add(SETS, message);
+        }
     }
 
     fn compare(&mut self) {
@@ -493,6 +534,8 @@ struct TreeRows<'a> {
     default_quads: u64,
     /// The graphs of the subject at work, in SPOG.
     subject_graphs: Vec<u64>,
+    /// Counts subjects by their predicates, in SPOG.
+    recount: Option<Recount>,
     problems: Vec<String>,
 }
 
@@ -507,6 +550,7 @@ impl<'a> TreeRows<'a> {
             graphs: 0,
             default_quads: 0,
             subject_graphs: Vec::new(),
+            recount: None,
             problems: Vec::new(),
         }
     }
@@ -551,6 +595,9 @@ impl<'a> TreeRows<'a> {
                 self.finish();
             }
             self.subject_graphs.push(row[3]);
+            if let Some(recount) = &mut self.recount {
+                recount.take(row[0], row[1]);
+            }
             self.graphs = self.graphs.wrapping_add(hash(&row[3..]));
         }
     }

@@ -5,17 +5,19 @@
 
 use std::collections::BTreeMap;
 
+use crate::characteristic_sets::format as sets;
 use crate::commit::record;
 use crate::permutation::format as tree;
 use crate::root;
 use crate::segment::format as segment;
 
 const DOCUMENT: &str = include_str!("../../../docs/format.md");
-const SOURCES: [&str; 4] = [
+const SOURCES: [&str; 5] = [
     include_str!("root.rs"),
     include_str!("commit/record.rs"),
     include_str!("permutation/format.rs"),
     include_str!("segment/format.rs"),
+    include_str!("characteristic_sets/format.rs"),
 ];
 
 macro_rules! constants {
@@ -45,17 +47,26 @@ fn constants() -> BTreeMap<&'static str, u64> {
             TAG_SPLIT CONSTANT_BYTES PACKED_HEADER_BYTES DELTA_HEADER_BYTES RESTART_BYTES
             RESTARTS_MAX RUNS_HEADER_BYTES DICTIONARY_HEADER_BYTES DICTIONARY_ENTRIES_MAX
             SPLIT_HEADER_BYTES FRAME_ENTRY_BYTES FRAMES_MAX STREAM_DEPTH_MAX;
+        sets: SETS_ARE_ALL SETS_PREDICATES SETS_COUNT SETS_MEMBERS SETS_HEADER_BYTES SETS_KEPT
+            MEMBERS_KEPT SET_MEMBERS_MAX;
     }
 }
 
 fn sections() -> Vec<&'static str> {
     let named = |section: &&str| {
-        ["Quad root\n", "Commit records\n", "Trees\n", "Segments\n"]
+        let names = [
+            "Quad root",
+            "Commit records",
+            "Trees",
+            "Segments",
+            "Characteristic sets",
+        ];
+        names
             .iter()
-            .any(|name| section.starts_with(name))
+            .any(|name| section.starts_with(&format!("{name}\n")))
     };
     let sections: Vec<_> = DOCUMENT.split("\n## ").filter(named).collect();
-    assert_eq!(sections.len(), 4);
+    assert_eq!(sections.len(), 5);
     sections
 }
 
@@ -126,7 +137,7 @@ fn the_fields_of_byte_tables_follow_each_other() {
         assert_eq!(end, None, "the last row is the end, or open: {table:?}");
         checked += 1;
     }
-    assert_eq!(checked, 15);
+    assert_eq!(checked, 16);
 }
 
 #[test]
@@ -135,6 +146,7 @@ fn the_document_has_the_magic_bytes() {
         (root::ROOT_MAGIC, "Quad root"),
         (tree::NODE_MAGIC, "Trees"),
         (segment::SEGMENT_MAGIC, "Segments"),
+        (sets::SETS_MAGIC, "Characteristic sets"),
     ] {
         let magic = format!("`{}`", std::str::from_utf8(&magic.to_le_bytes()).unwrap());
         let sections = sections();

@@ -36,6 +36,8 @@ pub struct Info {
     pub dictionary_runs: Vec<(&'static str, usize, usize)>,
     /// Quads by the kind of their object, indexed by the kind's number.
     pub object_kinds: [u64; 16],
+    /// The characteristic sets, if there are any.
+    pub sets: Option<SetsInfo>,
     /// Bytes of the data files, free space included.
     pub data_bytes: u64,
     /// Bytes of the data files that are free for reuse.
@@ -85,6 +87,15 @@ pub struct DeltaInfo {
     /// Pieces that all of it is kept in.
     pub batches: usize,
     /// Bytes of memory.
+    pub bytes: u64,
+}
+
+/// What is kept of characteristic sets.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SetsInfo {
+    /// How many sets, and whether every subject has one of them; `None` if they cannot be read, or not now.
+    pub sets: Option<(u64, bool)>,
+    /// Bytes on disk, without padding.
     pub bytes: u64,
 }
 
@@ -144,10 +155,24 @@ impl Snapshot {
             dictionary: self.dictionary().info(),
             dictionary_runs: self.dictionary().runs(),
             object_kinds,
+            sets: self.sets_info()?,
             data_bytes: self.store().data_bytes(),
             free_bytes: self.store().free_bytes(),
             log: LogInfo::default(),
         })
+    }
+}
+
+impl Snapshot {
+    fn sets_info(&self) -> Result<Option<SetsInfo>> {
+        let Some(part) = self.0.base.payload.sets else {
+            return Ok(None);
+        };
+        let sets = self.characteristic_sets()?;
+        Ok(Some(SetsInfo {
+            sets: sets.map(|sets| (sets.len() as u64, sets.is_all())),
+            bytes: part.length.into(),
+        }))
     }
 }
 

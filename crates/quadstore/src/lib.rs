@@ -9,6 +9,7 @@
 
 mod backup;
 mod bulk;
+mod characteristic_sets;
 mod check;
 mod commit;
 mod compact;
@@ -33,6 +34,7 @@ mod transaction;
 
 pub use backup::{BackupOptions, RestoreAt, RestoreOptions, RestoreSummary, restore};
 pub use bulk::*;
+pub use characteristic_sets::SubjectGroup;
 pub use check::{CheckProgress, CheckReport, Problem};
 pub use commit::{CommitLimits, Committed, QuadStoreOptions, Submitted};
 pub use compact::CompactSummary;
@@ -41,14 +43,14 @@ pub use delta::{
 };
 pub use error::{Error, Result};
 pub use history::{CommitChanges, CommitInfo, CommitList, Difference, Feed, QuadChange, Retention};
-pub use info::{DeltaInfo, Info, LogInfo, TreeInfo};
+pub use info::{DeltaInfo, Info, LogInfo, SetsInfo, TreeInfo};
 pub use quad_store::QuadStore;
 pub use read::{
     Columns, Count, GraphEntry, IdRanges, KeySection, LookupRows, LookupSpec, QuadColumns,
     ScanSpec, StringRange, TermTexts,
 };
 pub use root::Scheme;
-pub use snapshot::{Lookup, Reading, Scan, SeekScan, Snapshot};
+pub use snapshot::{Lookup, Reading, Scan, SeekScan, Snapshot, SubjectSets};
 pub use transaction::{
     ChangeCounts, Clash, CommitOptions, Conflict, Savepoint, Transaction, TransactionOptions,
 };

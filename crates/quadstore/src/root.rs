@@ -3,8 +3,8 @@
 //! # Format
 //! docs/format.md#quad-root
 
-use stoa_storage::Structure;
 use stoa_storage::format::ROOT_PAYLOAD_BYTES_MAX;
+use stoa_storage::{PartRef, Structure};
 use stoa_terms::Permutation;
 
 use crate::error::{Error, Result};
@@ -74,7 +74,7 @@ const _: () = assert!(
         && ROOT_NUMBERING == ROOT_LOADED + 8
         && ROOT_UNLOADED == ROOT_NUMBERING + 8
         && ROOT_TREE_ROOTS == ROOT_UNLOADED + 8
-        && ROOT_DICTIONARY + 2 + DICTIONARY_BYTES_MAX + 2 + LOAD_MESSAGE_BYTES_MAX
+        && ROOT_DICTIONARY + 2 + DICTIONARY_BYTES_MAX + 2 + LOAD_MESSAGE_BYTES_MAX + PartRef::BYTES
             <= ROOT_PAYLOAD_BYTES_MAX,
     "`encode` writes its fields one after the other, and they fit the storage's root"
 );
@@ -225,6 +225,8 @@ pub(crate) struct RootPayload {
     pub(crate) trees: [TreeRoot; TREES],
     /// What the dictionary wrote.
     pub(crate) dictionary: Vec<u8>,
+    /// Where the characteristic sets stand, if there are any.
+    pub(crate) sets: Option<PartRef>,
 }
 
 impl RootPayload {
@@ -287,6 +289,9 @@ impl RootPayload {
         bytes.extend_from_slice(&self.dictionary);
         bytes.extend_from_slice(&message_length.to_le_bytes());
         bytes.extend_from_slice(message.as_bytes());
+        if let Some(sets) = &self.sets {
+            bytes.extend_from_slice(&sets.encode());
+        }
         Ok(bytes)
     }
 
@@ -365,6 +370,13 @@ impl RootPayload {
         let message = str::from_utf8(take_text(&mut bytes)?).ok()?;
         if !message.is_empty() {
             payload.loaded.as_mut()?.message = Some(message.to_owned());
+        }
+        if let Some((sets, rest)) = bytes.split_first_chunk() {
+            // Without quads there are none.
+            payload.trees.iter().find(|tree| tree.top.is_some())?;
+            payload.sets = Some(PartRef::decode(sets)).filter(|sets| !sets.is_none());
+            payload.sets?;
+            bytes = rest;
         }
         bytes.is_empty().then_some(payload)
     }

@@ -16,6 +16,7 @@ mod count;
 mod held;
 mod sample;
 mod seek_scan;
+mod sets;
 mod ways;
 
 use std::collections::BTreeMap;
@@ -37,6 +38,8 @@ use crate::transaction::Recorder;
 pub(crate) use held::Held;
 use held::Holding;
 pub use seek_scan::SeekScan;
+use sets::KnownSets;
+pub use sets::SubjectSets;
 pub use ways::{Lookup, Reading, Scan};
 
 /// So many graphs of a set are looked up in the catalogue to see whether the set hides anything.
@@ -69,6 +72,8 @@ pub(crate) struct Base {
     pub(crate) payload: RootPayload,
     /// By the number of the tree's name; empty ones for those that are not kept.
     pub(crate) trees: [Arc<Tree>; TreeName::ALL.len()],
+    /// Its characteristic sets, once they were asked for.
+    sets: Arc<KnownSets>,
     /// Which commits are shown by snapshots of the store, over any root.
     held: Arc<Held>,
 }
@@ -82,6 +87,7 @@ impl Base {
             root,
             payload: self.payload.clone(),
             trees: self.trees.clone(),
+            sets: Arc::clone(&self.sets),
             held,
         }
     }
@@ -175,6 +181,7 @@ impl Snapshot {
             numbering: self.numbering() + 1,
             trees: <[TreeRoot; TreeName::ALL.len()]>::default(),
             dictionary: Vec::new(),
+            sets: None,
             ..self.0.base.payload.clone()
         })
     }
@@ -230,6 +237,7 @@ impl Snapshot {
             root,
             payload,
             trees,
+            sets: Arc::default(),
             held,
         };
         Self::over(Arc::new(base), Delta::default(), commit)

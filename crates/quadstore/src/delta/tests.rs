@@ -9,6 +9,7 @@ use stoa_terms::{GraphSet, Kind, Permutation, TermId};
 use super::filter::KeyHash;
 use super::terms::KindTerms;
 use super::{Changes, CheckpointOptions, GraphChange, Probed};
+use crate::characteristic_sets::tests::assert_sets;
 use crate::permutation::TreeLimits;
 use crate::permutation::tests::{
     Fixture, Quad, SHAPES, SMALL, Shape, Small, check_all, check_lookups, check_scans, graph_set,
@@ -217,6 +218,9 @@ proptest! {
                     None => {
                         fixture.quads.checkpoint(&checkpoint_options()).unwrap();
                         prop_assert!(fixture.quads.snapshot().delta().is_empty());
+                        if shape != Shape::Lean {
+                            assert_sets(&fixture.quads.snapshot());
+                        }
                         if model.created.is_empty() && shape == Shape::Full {
                             check_all(&fixture, &model.quads);
                         }
@@ -240,6 +244,9 @@ proptest! {
         }
         fixture.quads.checkpoint(&checkpoint_options()).unwrap();
         check(&fixture.quads.snapshot(), &model);
+        if shape != Shape::Lean {
+            assert_sets(&fixture.quads.snapshot());
+        }
         let report = fixture.quads.check(&Default::default(), &mut |_, _, _| {}).unwrap();
         // The small ids of the test are in no dictionary.
         let problems = report.problems.iter();

@@ -34,7 +34,7 @@ mod check;
 mod cursor;
 mod drift;
 mod entries;
-mod format;
+pub(crate) mod format;
 mod huffman;
 mod index;
 mod model;

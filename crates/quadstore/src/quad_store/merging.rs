@@ -5,14 +5,18 @@
 
 use std::sync::Arc;
 
-use stoa_storage::{Checkpoint, ExtentId, LogMark};
+use stoa_storage::{Checkpoint, ExtentId, LogMark, PartRef};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::{Committing, Inner, next_commit};
+use crate::characteristic_sets::{
+    CharacteristicSets, SetLimits, SetTaker, is_damage, read, recount,
+};
 use crate::commit::Committed;
 use crate::delta::Delta;
 use crate::error::{Error, Result};
 use crate::graphs::{FromFn, NoteTaker, Notes, Remains};
+use crate::permutation::count::rows_between;
 use crate::permutation::{
     ChangeBatch, Changes, Effects, Intervals, MergeOptions, RowFilter, RowReader, Tree, TreeRoot,
     merge,
@@ -68,6 +72,8 @@ pub(crate) struct Merged {
     root: TreeRoot,
     /// Of the permutation that graphs are counted by.
     notes: Option<Notes>,
+    /// Of SPOG: where the characteristic sets stand, if there are any.
+    sets: Option<PartRef>,
 }
 
 impl Merged {
@@ -90,6 +96,8 @@ pub(crate) struct Derived {
 /// through its subjects: the quads of other graphs that are read in vain would soon be as many as
 /// those that are wanted.
 const GRAPHS_A_SUBJECT: (u64, u64) = (5, 4);
+/// A tree without characteristic sets gets some with the next checkpoint if it has no more rows, a tenth of a second.
+const RECOUNTED_ROWS: u64 = 1 << 20;
 
 impl Commit<'_> {
     /// Where extents are written.
@@ -192,12 +200,19 @@ impl Commit<'_> {
     ) -> Result<Merged> {
         let base = self.base.tree(tree);
         let mut notes = None;
+        let mut sets = match tree {
+            TreeName::Spog => self.set_taker()?,
+            _ => None,
+        };
         let (root, summary) = if tree == self.counted_by() {
             let mut taker = NoteTaker::new(&self.inner.store).within(self.memory_bytes);
             let merged = merge(self.options(), base, changes, &mut |row: &Row, deleted| {
                 let [a, b, _, graph] = *row;
                 let subject = if tree == TreeName::Spog { a } else { b };
                 taker.effect(subject, graph, deleted)?;
+                if let Some(sets) = &mut sets {
+                    sets.effect(row, deleted)?;
+                }
                 effects(row, deleted)
             })?;
             notes = Some(taker.finish()?);
@@ -211,7 +226,62 @@ impl Commit<'_> {
             tree,
             root,
             notes,
+            sets: match tree {
+                TreeName::Spog => self.write_sets(sets)?,
+                _ => None,
+            },
         })
+    }
+
+    /// What takes down how the characteristic sets change; `None` if there are none, and to count all of them anew would
+    /// take long.
+    fn set_taker(&self) -> Result<Option<SetTaker<'_>>> {
+        let tree = self.base.tree(TreeName::Spog);
+        let reading = |name: TreeName| self.inner.store.reading(name.structure(), None);
+        let limits = SetLimits::default();
+        let known = self
+            .base
+            .0
+            .base
+            .payload
+            .sets
+            .map(|part| read(&self.inner.store, &part));
+        let sets = match known {
+            _ if tree.rows() == 0 => CharacteristicSets::of_nobody(),
+            Some(Ok(sets)) => sets,
+            Some(Err(error)) if !is_damage(&error) => return Err(error),
+            _ if tree.rows() > RECOUNTED_ROWS => return Ok(None),
+            _ => recount(reading(TreeName::Spog), tree, limits)?,
+        };
+        let (by_predicate, store) = (self.base.tree(TreeName::Psog), reading(TreeName::Psog));
+        let quads_with = move |predicate| {
+            let (low, high) = (
+                [predicate, 0, 0, 0],
+                [predicate, u64::MAX, u64::MAX, u64::MAX],
+            );
+            rows_between(&store, by_predicate, &low, &high, 1)
+        };
+        let store = reading(TreeName::Spog);
+        let taker = SetTaker::new(sets, store, tree, Box::new(quads_with), limits);
+        Ok(Some(taker))
+    }
+
+    /// Writes the characteristic sets, if they are others than before.
+    fn write_sets(&self, taker: Option<SetTaker<'_>>) -> Result<Option<PartRef>> {
+        let old = self.base.0.base.payload.sets;
+        let (sets, is_changed) = match taker {
+            Some(taker) => taker.finish()?,
+            None => (None, true),
+        };
+        if let (Some(old), Some(_), false) = (old, &sets, is_changed) {
+            return Ok(Some(old));
+        }
+        if let Some(old) = old {
+            self.checkpoint.free(old.extent, u64::from(old.length));
+        }
+        let sets = sets.filter(|sets| sets.len() > 0);
+        let write = |sets: CharacteristicSets| self.checkpoint.write_part(&sets.encode());
+        Ok(sets.map(write).transpose()?)
     }
 
     /// The permutation by which subjects and quads of graphs are counted: where it can be, the one
@@ -389,6 +459,18 @@ impl Commit<'_> {
         Ok(())
     }
 
+    /// Makes another payload durable and shows it; for tests.
+    #[cfg(test)]
+    pub(crate) fn finish_as(self, payload: &RootPayload) {
+        self.checkpoint.mark_log(self.mark);
+        let commit = self.base.commit();
+        self.checkpoint
+            .commit(commit, &payload.encode().unwrap())
+            .unwrap();
+        let snapshot = reopened(self.inner, &self.base).unwrap();
+        self.inner.replace(&self.committing.unwrap(), snapshot);
+    }
+
     /// Says which earlier roots stay.
     fn retain(&self, commit: u64, mark: LogMark) {
         let first = self.inner.first_kept(commit, mark.time);
@@ -443,6 +525,7 @@ impl Commit<'_> {
             numbering: self.base.numbering(),
             graph_first: merged.iter().any(|one| one.tree == TreeName::Gpso),
             dictionary,
+            sets: merged.iter().find_map(|one| one.sets),
             ..RootPayload::default()
         };
         *payload.tree_mut(TreeName::Gs) = derived.pairs;

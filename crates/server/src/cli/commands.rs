@@ -279,6 +279,16 @@ fn info_text(info: &Info) -> String {
     if !runs.is_empty() {
         line("dictionary runs", runs.join("; "));
     }
+    if let Some(sets) = &info.characteristic_sets {
+        let what = match sets.sets {
+            None => "cannot be read: see `stoa check`; estimates do without".to_owned(),
+            Some((number, is_all)) => {
+                let of = if is_all { "" } else { ", the most frequent" };
+                format!("{}{of}, in {}", count(number), bytes(sets.bytes))
+            }
+        };
+        line("characteristic sets", what);
+    }
     line(
         "data files",
         format!(
