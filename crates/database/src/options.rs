@@ -193,6 +193,9 @@ pub struct QueryOptions {
     /// Whether joins are estimated from samples wherever they can be, or nowhere; by default where that is worth while;
     /// for tests.
     pub force_samples: Option<bool>,
+    /// Whether patterns with one subject are estimated from characteristic sets wherever they can be, or nowhere; by default
+    /// where that is worth while; for tests.
+    pub force_sets: Option<bool>,
     /// Ends the query from another thread.
     pub cancel: CancelHandle,
 }
@@ -219,6 +222,7 @@ impl Default for QueryOptions {
             force_join: None,
             force_difference: None,
             force_samples: None,
+            force_sets: None,
             cancel: CancelHandle::new(),
         }
     }

@@ -552,6 +552,7 @@ fn plan(
             force_join: options.force_join,
             force_difference: options.force_difference,
             force_samples: options.force_samples,
+            force_sets: options.force_sets,
         },
         &statistics,
     )

@@ -9,7 +9,7 @@ use stoa_executor::expression::CompiledExpression;
 use stoa_executor::{Batch, QueryContext, QuerySettings};
 use stoa_planner::expression::Expression;
 use stoa_planner::physical::Variable;
-use stoa_planner::{Reading, Statistics, StatisticsError};
+use stoa_planner::{Reading, Statistics, StatisticsError, SubjectGroup, SubjectSets};
 use stoa_quadstore::Snapshot;
 use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
 
@@ -330,6 +330,20 @@ impl Statistics for SnapshotStatistics<'_> {
         counts.collect()
     }
 
+    fn subject_sets(
+        &self,
+        predicates: &[TermId],
+        graphs: &GraphSet,
+        most: usize,
+    ) -> std::result::Result<Option<SubjectSets>, StatisticsError> {
+        let found = self.counted.subject_sets(predicates, graphs, most)?;
+        Ok(found.map(|found| SubjectSets {
+            groups: found.groups.into_iter().map(group).collect(),
+            others: found.others,
+            others_with: found.others_with,
+        }))
+    }
+
     fn holds(
         &self,
         conditions: &[&Expression],
@@ -386,6 +400,14 @@ impl Statistics for SnapshotStatistics<'_> {
 
     fn quads(&self) -> u64 {
         self.counted.quads()
+    }
+}
+
+fn group(group: stoa_quadstore::SubjectGroup) -> SubjectGroup {
+    SubjectGroup {
+        has: group.has,
+        subjects: group.subjects,
+        quads: group.quads,
     }
 }
 

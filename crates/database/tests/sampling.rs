@@ -34,6 +34,7 @@ fn database() -> (TempDir, Database) {
 fn estimate(database: &Database, text: &str, force_samples: Option<bool>) -> f64 {
     let options = QueryOptions {
         force_samples,
+        force_sets: Some(false),
         plans: false,
         ..QueryOptions::default()
     };

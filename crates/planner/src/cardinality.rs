@@ -16,7 +16,7 @@ use crate::cost;
 use crate::error::Error;
 use crate::expression::{Comparison, Expression, Function};
 use crate::physical::{PatternTerm, QuadPattern, Variable};
-use crate::statistics::{Reading, Statistics};
+use crate::statistics::{Reading, Statistics, SubjectSets};
 
 type Triple = [Option<TermId>; 3];
 type Map<K, V> = RefCell<HashMap<K, V, RandomState>>;
@@ -30,6 +30,7 @@ pub(crate) struct Cache<'a> {
     distinct: Map<(Triple, Position, GraphSet), f64>,
     group_sizes: Map<(Triple, Position, GraphSet), Vec<f64>>,
     readings: Map<Scanned, Reading>,
+    subject_sets: Map<(Vec<TermId>, GraphSet), SubjectSets>,
 }
 
 /// A permutation, the terms that are fixed in it, and graphs.
@@ -45,6 +46,7 @@ impl<'a> Cache<'a> {
             distinct: RefCell::default(),
             group_sizes: RefCell::default(),
             readings: RefCell::default(),
+            subject_sets: RefCell::default(),
         }
     }
 
@@ -134,7 +136,8 @@ impl<'a> Cache<'a> {
         float(self.statistics.named_graphs()).max(1.0)
     }
 
-    fn count(&self, triple: Triple, graphs: &GraphSet) -> Result<f64, Error> {
+    /// How many quads match, of which subject and object are not given without a predicate.
+    pub(crate) fn count(&self, triple: Triple, graphs: &GraphSet) -> Result<f64, Error> {
         let key = (triple, graphs.clone());
         if let Some(&count) = self.counts.borrow().get(&key) {
             return Ok(count);
@@ -157,6 +160,25 @@ impl<'a> Cache<'a> {
         Ok(self
             .statistics
             .sample(triple, within, &pattern.graphs, most)?)
+    }
+
+    /// Which of some predicates subjects have together, if that is known and takes no more than so many steps.
+    pub(crate) fn subject_sets(
+        &self,
+        predicates: &[TermId],
+        graphs: &GraphSet,
+        most: usize,
+    ) -> Result<Option<SubjectSets>, Error> {
+        let key = (predicates.to_vec(), graphs.clone());
+        if let Some(known) = self.subject_sets.borrow().get(&key) {
+            return Ok(Some(known.clone()));
+        }
+        self.check()?;
+        let found = self.statistics.subject_sets(predicates, graphs, most)?;
+        if let Some(sets) = &found {
+            self.subject_sets.borrow_mut().insert(key, sets.clone());
+        }
+        Ok(found)
     }
 
     /// For each row, given by columns, whether all conditions hold in it; `None` if that cannot be told.

@@ -18,7 +18,7 @@ use crate::ForcedJoin;
 use crate::access_path::{Access, lookup};
 use crate::cost;
 use crate::error::Error;
-use crate::lowering::{Drawn, PathFigures, Samples};
+use crate::lowering::{Drawn, PathFigures, Samples, Star};
 use crate::physical::{QuadPattern, Variable};
 use crate::variable_set::VariableSet;
 
@@ -184,7 +184,10 @@ pub(crate) struct Order {
 }
 
 /// Finds out more about a join that is expected to cost so many nanoseconds, if that is worth while.
-pub(crate) type Draw<'a> = &'a dyn Fn(f64) -> Result<Option<Drawn>, Error>;
+pub(crate) type Draw<'a> = &'a dyn Fn(f64) -> Result<Known, Error>;
+
+/// Samples, if any were drawn, and stars.
+pub(crate) type Known = (Option<Drawn>, Vec<Star>);
 
 /// Orders `items`; none if there are none. `go_on` is asked now and then, and may end it.
 pub(crate) fn order(
@@ -207,6 +210,7 @@ pub(crate) fn order(
         shared: shared_variables(items, &together),
         together,
         samples: None,
+        stars: Vec::new(),
         draw,
         trees: Vec::new(),
         bound: f64::INFINITY,
@@ -309,6 +313,8 @@ struct Search<'a> {
     shared: Vec<Shared>,
     /// Drawn where a plan without them costs enough.
     samples: Option<Samples>,
+    /// What is known of items with one subject, likewise.
+    stars: Vec<Star>,
     draw: Draw<'a>,
     trees: Vec<Tree>,
     /// Trees that cost more are not looked at.
@@ -354,14 +360,17 @@ impl Search<'_> {
         Some(self.dynamic().unwrap_or(root))
     }
 
-    /// Whether there are samples now, for a tree that was found without them; `None` if the search is to end.
+    /// Whether more is known now, for a tree that was found without it; `None` if the search is to end.
     fn draws(&mut self, root: usize) -> Option<bool> {
         match (self.draw)(self.trees.get(root)?.cost) {
-            Ok(None) => Some(false),
-            Ok(Some(Drawn { items, samples })) => {
-                self.shared = shared_variables(&items, &self.together);
-                self.items = Cow::Owned(items);
-                self.samples = Some(samples);
+            Ok((None, stars)) if stars.is_empty() => Some(false),
+            Ok((drawn, stars)) => {
+                self.stars = stars;
+                if let Some(Drawn { items, samples }) = drawn {
+                    self.shared = shared_variables(&items, &self.together);
+                    self.items = Cow::Owned(items);
+                    self.samples = Some(samples);
+                }
                 Some(true)
             }
             Err(error) => {
@@ -435,8 +444,13 @@ impl Search<'_> {
         let Some((item, bindings)) = self.items.get(next).zip(self.bindings.get(next)) else {
             return rows;
         };
-        let mut rows = limited(rows * item.rows);
+        let mut of_star = self.stars.iter();
+        let of_star = of_star.find_map(|star| Some((star.subject, star.factor(set, next)?)));
+        let mut rows = limited(rows * of_star.map_or(item.rows, |(_, factor)| factor));
         for variable in bindings.possible.iter() {
+            if of_star.is_some_and(|(subject, _)| subject == variable) {
+                continue;
+            }
             // Ascending, as the variables of a set are.
             let found = self
                 .shared
@@ -444,9 +458,12 @@ impl Search<'_> {
             let Some(shared) = found.ok().and_then(|at| self.shared.get(at)) else {
                 continue;
             };
+            let of_stars = self.stars.iter().filter(|star| star.subject == variable);
+            let of_stars = of_stars.filter_map(|star| star.subjects(set));
             let smallest = members(set & shared.items)
-                .filter_map(|item| shared.distinct.get(item))
-                .fold(f64::INFINITY, |least, distinct| least.min(*distinct));
+                .filter_map(|item| shared.distinct.get(item).copied())
+                .chain(of_stars)
+                .fold(f64::INFINITY, f64::min);
             if let Some(own) = shared.distinct.get(next)
                 && smallest.is_finite()
             {

@@ -32,7 +32,7 @@ pub use crate::explain::{ExplainedOperator, Explanation, explain};
 pub use crate::nesting::{Size, Visit, check_nesting, query_size, stack_bytes, walk_into};
 pub use crate::physical::QueryPlan;
 pub use crate::query::{is_made_up, plan};
-pub use crate::statistics::{Reading, Statistics, StatisticsError};
+pub use crate::statistics::{Reading, Statistics, StatisticsError, SubjectGroup, SubjectSets};
 
 use std::fmt;
 use std::sync::Arc;
@@ -76,6 +76,9 @@ pub struct PlannerOptions {
     /// Whether joins are estimated from samples wherever they can be, or nowhere; where it is worth while if `None`;
     /// for tests.
     pub force_samples: Option<bool>,
+    /// Whether stars are estimated from characteristic sets wherever they can be, or nowhere; where it is worth while if
+    /// `None`; for tests.
+    pub force_sets: Option<bool>,
 }
 
 impl Default for PlannerOptions {
@@ -88,6 +91,7 @@ impl Default for PlannerOptions {
             force_join: None,
             force_difference: None,
             force_samples: None,
+            force_sets: None,
         }
     }
 }

@@ -21,7 +21,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use oxrdf::{Literal, NamedNode, Term};
 use spargebra::{Query, SparqlParser};
 use stoa_planner::physical::{Operator, Plan, QueryForm};
-use stoa_planner::{Error, ForcedJoin, PlannerOptions, Statistics, StatisticsError, explain, plan};
+use stoa_planner::{
+    Error, ForcedJoin, PlannerOptions, Statistics, StatisticsError, SubjectGroup, SubjectSets,
+    explain, plan,
+};
 use stoa_terms::{GraphSet, Position, TermId};
 use support::algebra::{Context, Row};
 use support::{Store, interpret};
@@ -341,6 +344,25 @@ impl Statistics for Lying<'_> {
         Ok(self.lie())
     }
 
+    fn subject_sets(
+        &self,
+        predicates: &[TermId],
+        _: &GraphSet,
+        _: usize,
+    ) -> Result<Option<SubjectSets>, StatisticsError> {
+        let lies = || predicates.iter().map(|_| self.lie());
+        let groups = (0..self.lie() % 4).map(|_| SubjectGroup {
+            has: self.lie(),
+            subjects: self.lie(),
+            quads: lies().collect(),
+        });
+        Ok(Some(SubjectSets {
+            groups: groups.collect(),
+            others: self.lie() % 100,
+            others_with: lies().zip(lies()).collect(),
+        }))
+    }
+
     fn quads(&self) -> u64 {
         self.lie()
     }
@@ -514,11 +536,20 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
                 ..PlannerOptions::default()
             },
         ),
+        ("stars", by_sets()),
         ("lying", PlannerOptions::default()),
         ("lying again", PlannerOptions::default()),
         ("lying merge", forced(ForcedJoin::Merge)),
         ("lying leapfrog", forced(ForcedJoin::Leapfrog)),
+        ("lying stars", by_sets()),
     ]
+}
+
+fn by_sets() -> PlannerOptions {
+    PlannerOptions {
+        force_sets: Some(true),
+        ..PlannerOptions::default()
+    }
 }
 
 #[test]

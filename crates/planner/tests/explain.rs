@@ -9,7 +9,10 @@ use oxrdf::vocab::xsd;
 use oxrdf::{Literal, NamedNode, Term};
 use spargebra::SparqlParser;
 use stoa_planner::expression::{Expression, Function};
-use stoa_planner::{ForcedJoin, PlannerOptions, Statistics, StatisticsError, explain, plan};
+use stoa_planner::{
+    ForcedJoin, PlannerOptions, Statistics, StatisticsError, SubjectGroup, SubjectSets, explain,
+    plan,
+};
 use stoa_terms::{GraphSet, IdRange, Kind, Position, TermId, inline};
 
 /// Counts like those of BSBM with 28,482 products, without the quads.
@@ -43,6 +46,10 @@ const PREDICATES: &[(&str, u64, u64, u64)] = &[
     ("date", 284_820, 284_820, 3_000),
     // Edges of graphs: terms as frequent as any other, and many at a few hubs.
     ("even", 1_000_000, 100_000, 100_000),
+    // What subjects have is known of these: they seldom have the last two together.
+    ("common", 400_000, 400_000, 1_000),
+    ("frequent", 569_000, 450_000, 1_000),
+    ("seldom", 70_000, 70_000, 1_000),
     ("skewed", 20_000, 10_000, 10_000),
 ];
 
@@ -179,6 +186,44 @@ impl Statistics for Catalogue {
         })
     }
 
+    fn subject_sets(
+        &self,
+        predicates: &[TermId],
+        _: &GraphSet,
+        _: usize,
+    ) -> Result<Option<SubjectSets>, StatisticsError> {
+        // Subjects that have the same, what they have, and the quads of each with it.
+        let sets: [(u64, &[(&str, u64)]); 4] = [
+            (330_000, &[("common", 1), ("frequent", 1)]),
+            (119_000, &[("frequent", 2)]),
+            (1_000, &[("common", 1), ("frequent", 1), ("seldom", 1)]),
+            (69_000, &[("common", 1), ("seldom", 1)]),
+        ];
+        let ids = self.ids.borrow();
+        let id = |name: &str| ids.get(name).copied();
+        let known = ["common", "frequent", "seldom"].map(id);
+        if !predicates.iter().all(|one| known.contains(&Some(*one))) {
+            return Ok(None);
+        }
+        let groups = sets.iter().map(|(subjects, members)| {
+            let quads = predicates.iter().map(|one| {
+                let member = members.iter().find(|(name, _)| id(name) == Some(*one));
+                member.map_or(0, |(_, each)| subjects * each)
+            });
+            let quads: Vec<u64> = quads.collect();
+            let bits = (0..).zip(&quads);
+            SubjectGroup {
+                has: bits.fold(0, |has, (bit, quads)| has | u64::from(*quads > 0) << bit),
+                subjects: *subjects,
+                quads,
+            }
+        });
+        Ok(Some(SubjectSets {
+            groups: groups.filter(|group| group.has.count_ones() > 1).collect(),
+            ..SubjectSets::default()
+        }))
+    }
+
     fn quads(&self) -> u64 {
         10_000_000
     }
@@ -199,6 +244,8 @@ fn explained(text: &str) -> String {
             "binary" => options.force_join = Some(ForcedJoin::Binary),
             "difference" => options.force_difference = Some(true),
             "refused" => options.force_difference = Some(false),
+            "sets" => options.force_sets = Some(true),
+            "no sets" => options.force_sets = Some(false),
             "union" => options.default_graph_union = true,
             _ => {}
         }

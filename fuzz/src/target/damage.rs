@@ -43,6 +43,7 @@ const QUERIES: &[&str] = &[
     "SELECT * { ?s <http://a/p>+ ?o } LIMIT 50",
     "SELECT DISTINCT ?t { ?s ?p ?t FILTER(isLITERAL(?t) && STR(?t) > \"a\") } ORDER BY DESC(?t) LIMIT 9",
     "DESCRIBE <http://a/a>",
+    "SELECT * { ?s <http://a/p> ?o ; <http://a/q> ?x } LIMIT 50",
 ];
 
 /// The files of a database, and where its parts lie.
@@ -271,6 +272,7 @@ impl Databases {
 fn ask(database: &Database, text: &str) -> Result<(), Error> {
     let options = QueryOptions {
         timeout: Some(Duration::from_millis(300)),
+        force_sets: Some(true),
         ..QueryOptions::default()
     };
     match database.query(text, &options)? {

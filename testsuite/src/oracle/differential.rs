@@ -148,6 +148,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         21 => ("index joins switched after two rows, batches of 2", Some(2)),
         22 => ("index joins switched at once, shared by threads", None),
         23 => ("joins switched after two rows, batches of 2", Some(2)),
+        24 => ("by characteristic sets, batches of 3", Some(3)),
         REUSED => ("the plan of a query with other constants", None),
         _ => ("shared by threads, hash joins, on disk", None),
     };
@@ -179,6 +180,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         16 => options.force_join = Some(ForcedJoin::Binary),
         17..=20 => with_key_filters(number, &mut options),
         21..=23 => with_switches(number, &mut options),
+        24 => options.force_sets = Some(true),
         _ => {}
     }
     (name, options)
@@ -216,11 +218,11 @@ fn with_switches(number: usize, options: &mut QueryOptions) {
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 25;
+pub const CONFIGURATIONS: usize = 26;
 
 /// How many of them, at the end, differ from others in what an update does not do: share what is read among threads,
 /// switch, or use plans again; or are for queries alone.
-pub const OF_QUERIES: usize = 7;
+pub const OF_QUERIES: usize = 8;
 
 /// The configuration that takes the plan of another query if there is one.
 pub const REUSED: usize = CONFIGURATIONS - 1;

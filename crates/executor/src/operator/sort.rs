@@ -5,7 +5,7 @@
 //! # Limits
 //! Rows are held and reserved. What there is no room for is sorted in parts, each a run on disk, which are merged in
 //! the end. Keys are ranked and rows sorted in steps of some milliseconds, and by helpers where there are many
-//! (docs/design/0043-parallel-sort.md).
+//! (docs/design/0041-parallel-sort.md).
 
 use std::sync::Arc;
 

@@ -197,7 +197,12 @@ impl Lowering<'_> {
             })
             .collect();
         let go_on = || self.cache.check();
-        let draw = |cost| self.samples(&parts, &items, ranges, cost);
+        let draw = |cost| {
+            let drawn = self.samples(&parts, &items, ranges, cost)?;
+            let known = drawn.as_ref().map_or(&items, |drawn| &drawn.items);
+            let stars = self.stars(known, cost)?;
+            Ok((drawn, stars))
+        };
         let Some(mut order) = order(&items, &over, self.forced, &draw, &go_on)? else {
             return Ok(empty(Vec::new()));
         };
@@ -497,7 +502,7 @@ fn cost_without(
             selectivity: condition.selectivity,
         })
         .collect();
-    let order = order(&kept, &over, None, &|_| Ok(None), go_on)?;
+    let order = order(&kept, &over, None, &|_| Ok((None, Vec::new())), go_on)?;
     let tree = order.as_ref().and_then(|order| order.trees.get(order.root));
     Ok(tree.map(|tree| (tree.rows, tree.cost)))
 }

@@ -19,12 +19,14 @@ mod prune;
 mod sample;
 mod semi_join;
 mod service;
+mod star;
 mod switching;
 
 pub(crate) use once::without_repeats;
 pub(crate) use path_search::PathFigures;
 pub(crate) use prune::prune;
 pub(crate) use sample::{Drawn, Samples};
+pub(crate) use star::Star;
 
 use stoa_terms::TermId;
 
@@ -58,6 +60,7 @@ pub(crate) struct Lowering<'a> {
     forced_leapfrog: Option<bool>,
     forced_difference: Option<bool>,
     forced_samples: Option<bool>,
+    forced_sets: Option<bool>,
     pub(crate) names: Vec<String>,
     /// Expected rows of the outer bindings that are in scope.
     outer_rows: f64,
@@ -90,6 +93,7 @@ impl<'a> Lowering<'a> {
             forced_leapfrog: options.force_join.map(|join| join == ForcedJoin::Leapfrog),
             forced_difference: options.force_difference,
             forced_samples: options.force_samples,
+            forced_sets: options.force_sets,
             names,
             outer_rows: 1.0,
             inside: 0,

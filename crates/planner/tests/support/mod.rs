@@ -10,7 +10,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use oxrdf::Term;
-use stoa_planner::{Statistics, StatisticsError};
+use stoa_planner::{Statistics, StatisticsError, SubjectGroup, SubjectSets};
 use stoa_terms::{GraphSet, IdRange, Kind, Position, TermId, inline};
 
 /// Quads of ids: subject, predicate, object, graph.
@@ -176,6 +176,33 @@ impl Statistics for Store {
         let drawn = all.min(most);
         let places = (0..drawn).map(|number| (2 * number + 1) * all / (2 * drawn));
         Ok(Some(places.map(|place| triples[place]).collect()))
+    }
+
+    fn subject_sets(
+        &self,
+        predicates: &[TermId],
+        graphs: &GraphSet,
+        _: usize,
+    ) -> Result<Option<SubjectSets>, StatisticsError> {
+        let mut subjects: BTreeMap<TermId, Vec<u64>> = BTreeMap::new();
+        for [subject, predicate, ..] in self.matching([None; 3], graphs) {
+            if let Ok(place) = predicates.binary_search(&predicate) {
+                let quads = subjects.entry(subject).or_default();
+                quads.resize(predicates.len(), 0);
+                quads[place] += 1;
+            }
+        }
+        let groups = subjects.into_values().map(|quads| SubjectGroup {
+            has: (0..)
+                .zip(&quads)
+                .fold(0, |has, (bit, quads)| has | u64::from(*quads > 0) << bit),
+            subjects: 1,
+            quads,
+        });
+        Ok(Some(SubjectSets {
+            groups: groups.collect(),
+            ..SubjectSets::default()
+        }))
     }
 
     fn quads(&self) -> u64 {
