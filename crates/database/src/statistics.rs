@@ -11,6 +11,7 @@ use stoa_planner::expression::Expression;
 use stoa_planner::physical::Variable;
 use stoa_planner::{Reading, Statistics, StatisticsError, SubjectGroup, SubjectSets};
 use stoa_quadstore::Snapshot;
+use stoa_storage::nonblocking;
 use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
 
 use crate::error::Result;
@@ -367,13 +368,17 @@ impl Statistics for SnapshotStatistics<'_> {
             return Ok(None);
         };
         let context = QueryContext::new(self.counted.clone(), settings.clone());
-        match CompiledExpression::constant(call, &context) {
-            Ok(term) => {
+        let value = CompiledExpression::constant(call, &context);
+        // What was refused on this thread is done once more elsewhere, and may look like an error of the function.
+        nonblocking::check_nothing_refused().map_err(stoa_quadstore::Error::from)?;
+        match value {
+            Ok(Some(term)) if text_bytes(&term) <= COMPUTED_BYTES_MAX => {
                 if let Some(known) = &self.known {
-                    known.borrow_mut().computed.extend(term.clone());
+                    known.borrow_mut().computed.push(term.clone());
                 }
-                Ok(term)
+                Ok(Some(term))
             }
+            Ok(_) => Ok(None),
             Err(stoa_executor::Error::Quadstore(error)) => Err(error.into()),
             // Whoever runs the query is told the others.
             Err(_) => Ok(None),
@@ -408,6 +413,18 @@ fn group(group: stoa_quadstore::SubjectGroup) -> SubjectGroup {
         has: group.has,
         subjects: group.subjects,
         quads: group.quads,
+    }
+}
+
+/// A longer text that a function gives for constants is computed when the query runs, within its memory, and is no part of
+/// the plan.
+const COMPUTED_BYTES_MAX: usize = 1024;
+
+fn text_bytes(term: &Term) -> usize {
+    match term {
+        Term::NamedNode(iri) => iri.as_str().len(),
+        Term::Literal(literal) => literal.value().len(),
+        Term::BlankNode(_) | Term::Triple(_) => 0,
     }
 }
 

@@ -368,7 +368,8 @@ impl QueryContext {
         let more = bytes.saturating_sub(memory.reserved_bytes());
         let all = self.meters.memory_bytes().saturating_add(more);
         let spill = self.settings.spill.as_ref();
-        spill.is_none_or(|spill| all <= spill.after_bytes) && memory.try_require(bytes)
+        spill.is_none_or(|spill| all <= spill.after_bytes)
+            && memory.try_require(bytes + MARGIN_BYTES)
     }
 
     /// 64 random bits: the next of the sequence that the seed determines.
