@@ -13,7 +13,7 @@ use stoa_terms::{GraphSet, IdRange};
 
 use super::left_join::{APPLY_ROWS, apply};
 use super::part::{
-    Part, PartCondition, PartSource, RangesOf, applied, distribute, expressions, masks,
+    Joining, Part, PartCondition, PartSource, RangesOf, applied, distribute, expressions, masks,
     ranges_of_parts,
 };
 use super::path_search::{PathFigures, path_from};
@@ -24,7 +24,7 @@ use crate::cardinality::{repeats, selectivity};
 use crate::cost;
 use crate::error::Error;
 use crate::expression::Expression;
-use crate::join_order::{Condition, ITEMS_MAX, Item, Order, Read, Source, Step, order, shared_by};
+use crate::join_order::{Condition, ITEMS_MAX, Item, Order, Read, Source, Step, order};
 use crate::logical::{Node, Op};
 use crate::physical::{JoinKind, Operator, PatternTerm, QuadPattern, Switch, Variable};
 use crate::variable_set::VariableSet;
@@ -184,10 +184,10 @@ impl Lowering<'_> {
         ranges: &RangesOf,
     ) -> Result<Planned, Error> {
         self.cache.check()?;
-        let shared = shared_by(parts.iter().map(|part| &part.possible));
+        let joining = Joining::of(&parts);
         let mut items = Vec::with_capacity(parts.len());
         for part in &parts {
-            items.push(self.item(part, ranges, &shared)?);
+            items.push(self.item(part, ranges, &joining)?);
         }
         let over: Vec<Condition> = conditions
             .iter()
@@ -315,7 +315,7 @@ impl Lowering<'_> {
         &self,
         part: &Part,
         ranges: &RangesOf,
-        shared: &VariableSet,
+        joining: &Joining,
     ) -> Result<Item, Error> {
         self.cache.check()?;
         let pattern = match &part.source {
@@ -357,9 +357,13 @@ impl Lowering<'_> {
             rows *= 0.1;
         }
         let mut distinct = Vec::new();
-        for variable in part.possible.intersection(shared).iter() {
+        for variable in part.possible.intersection(&joining.shared).iter() {
             if let Some(position) = positions_of(pattern, variable).next() {
-                let count = self.cache.pattern_distinct(pattern, position, all)?;
+                let mut count = self.cache.pattern_distinct(pattern, position, all)?;
+                // The terms that the other end of a chain has are counted there.
+                if joining.chained.contains(variable) {
+                    count = count.min(all);
+                }
                 let share = if is_ranged(variable) {
                     (rows / all.max(1.0)).min(1.0)
                 } else {

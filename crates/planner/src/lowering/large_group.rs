@@ -13,11 +13,11 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::part::{Binders, Part, RangesOf, ranges_of_parts};
+use super::part::{Binders, Joining, Part, RangesOf, ranges_of_parts};
 use super::{Lowering, Planned, empty};
 use crate::error::Error;
 use crate::expression::Expression;
-use crate::join_order::{ITEMS_MAX, Item, shared_by};
+use crate::join_order::{ITEMS_MAX, Item};
 use crate::logical::expression_variables;
 use crate::physical::Operator;
 use crate::variable_set::VariableSet;
@@ -59,10 +59,10 @@ impl Lowering<'_> {
         if ranges.values().any(Vec::is_empty) {
             return Ok(empty(Vec::new()));
         }
-        let shared = shared_by(parts.iter().map(|part| &part.possible));
+        let joining = Joining::of(&parts);
         let mut items = Vec::with_capacity(parts.len());
         for part in &parts {
-            items.push(self.item(part, &ranges, &shared)?);
+            items.push(self.item(part, &ranges, &joining)?);
         }
         let binders = Binders::new(&parts);
         let components = components(&items, &binders);

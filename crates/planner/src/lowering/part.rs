@@ -2,11 +2,12 @@
 
 use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
-use stoa_terms::IdRange;
+use stoa_terms::{IdRange, Position};
 
 use super::{PathFigures, Planned};
 use crate::access_path::{Access, Ranges, intersect, ranges_of, term_at};
 use crate::expression::Expression;
+use crate::join_order::shared_by;
 use crate::logical::{Node, PathSearch, expression_variables, is_volatile};
 use crate::physical::{PatternTerm, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
@@ -62,6 +63,37 @@ pub(super) fn expressions(conditions: Vec<PartCondition>) -> Vec<Expression> {
         .into_iter()
         .map(|condition| condition.expression)
         .collect()
+}
+
+/// The variables that join the parts of a group.
+pub(super) struct Joining {
+    /// In several parts.
+    pub(super) shared: VariableSet,
+    /// Subjects of some patterns and objects of others.
+    pub(super) chained: VariableSet,
+}
+
+impl Joining {
+    pub(super) fn of(parts: &[Part]) -> Self {
+        let (mut subjects, mut objects) = (VariableSet::new(), VariableSet::new());
+        for part in parts {
+            if let PartSource::Pattern(pattern) = &part.source {
+                let ends = [
+                    (Position::Subject, &mut subjects),
+                    (Position::Object, &mut objects),
+                ];
+                for (position, variables) in ends {
+                    if let Some(PatternTerm::Variable(variable)) = term_at(pattern, position) {
+                        variables.insert(variable);
+                    }
+                }
+            }
+        }
+        Self {
+            shared: shared_by(parts.iter().map(|part| &part.possible)),
+            chained: subjects.intersection(&objects),
+        }
+    }
 }
 
 /// The ranges that conditions put variables into which patterns bind.
