@@ -13,8 +13,8 @@
 //! done by then costs no change of threads. It runs within [`nonblocking::run`]; a task that is refused something
 //! there begins anew in the pool.
 //!
-//! A task runs for a slice of time, then goes to the end of the queue, so short ones get through
-//! beside long ones. At most so many tasks are active (ready or running); further ones wait, and
+//! A task runs for a slice of time, then goes back among the ready ones, of which those that have run little go first
+//! (`ready`), so short ones get through beside long ones. At most so many tasks are active (ready or running); further ones wait, and
 //! when too many wait, new ones are refused. Parked ones count as neither: readers that stop in the
 //! middle keep nobody else from an answer, nor do servers that a query has asked and that take their
 //! time.
@@ -38,6 +38,8 @@
 //! # Limits
 //! A stream holds [`BUFFER_BYTES`] and what one step appends at most.
 
+mod ready;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,6 +51,7 @@ use std::time::Duration;
 use stoa_storage::nonblocking;
 use stoa_storage::sync::{Condvar, Mutex};
 
+use self::ready::{Ready, Seat};
 use crate::context::Clock;
 
 /// A stream whose buffer holds this much parks its task.
@@ -59,6 +62,9 @@ pub const CHUNK_BYTES: usize = 32 << 10;
 
 /// How long a task runs before others have their turn.
 const SLICE_NS: u64 = 5_000_000;
+
+/// Of the tasks that have run longest so many take turns for each thread.
+const SEATS_PER_THREAD: usize = 2;
 
 /// What a step of a task brought.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -159,7 +165,7 @@ impl Refusals {
 }
 
 struct Queues<T: Task> {
-    ready: VecDeque<Job<T>>,
+    ready: Ready<Job<T>>,
     waiting: VecDeque<Job<T>>,
     /// Ready and running ones.
     active: usize,
@@ -178,6 +184,9 @@ struct Job<T: Task> {
     stream: Arc<StreamShared<T>>,
     /// Output that is not yet a chunk.
     out: Vec<u8>,
+    /// For how long its slices have run, in nanoseconds.
+    ran_ns: u64,
+    seat: Seat,
 }
 
 /// The reader's end of a task. Dropping it cancels the task at its next step.
@@ -210,6 +219,14 @@ fn lock<X>(mutex: &Mutex<X>) -> MutexGuard<'_, X> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl<T: Task> Queues<T> {
+    fn ready_job(&mut self, mut job: Job<T>) {
+        let seat = std::mem::take(&mut job.seat);
+        let ran_ns = job.ran_ns;
+        self.ready.push(job, ran_ns, seat);
+    }
+}
+
 impl<T: Task> WorkerPool<T> {
     /// Starts the workers.
     ///
@@ -218,7 +235,7 @@ impl<T: Task> WorkerPool<T> {
     pub fn new(limits: PoolLimits, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             queues: Mutex::new(Queues {
-                ready: VecDeque::new(),
+                ready: Ready::new(limits.threads * SEATS_PER_THREAD),
                 waiting: VecDeque::new(),
                 active: 0,
                 alarms: BTreeMap::new(),
@@ -291,6 +308,8 @@ impl<T: Task> WorkerPool<T> {
             task,
             stream: Arc::clone(&stream),
             out: Vec::new(),
+            ran_ns: 0,
+            seat: Seat::default(),
         };
         let stream = TaskStream {
             shared: stream,
@@ -303,7 +322,7 @@ impl<T: Task> WorkerPool<T> {
         let mut queues = lock(&self.shared.queues);
         if queues.active < self.shared.limits.active_max {
             queues.active += 1;
-            queues.ready.push_back(job);
+            queues.ready_job(job);
         } else if queues.waiting.len() < self.shared.limits.waiting_max {
             queues.waiting.push_back(job);
         } else {
@@ -336,18 +355,20 @@ enum After<T: Task> {
 impl<T: Task> Shared<T> {
     fn work(self: &Arc<Self>) {
         while let Some(job) = self.next_job() {
+            let seat = job.seat;
             let after = self.run_slice(job);
             let mut queues = lock(&self.queues);
             match after {
-                After::Again(job) => queues.ready.push_back(job),
+                After::Again(job) => queues.ready_job(job),
                 After::Parked | After::Ended => {
+                    queues.ready.leave(seat);
                     queues.active -= 1;
                     // One that gave its place up lets the longest waiting one in.
                     if queues.active < self.limits.active_max
                         && let Some(job) = queues.waiting.pop_front()
                     {
                         queues.active += 1;
-                        queues.ready.push_back(job);
+                        queues.ready_job(job);
                     }
                 }
             }
@@ -372,7 +393,8 @@ impl<T: Task> Shared<T> {
                 queues = lock(&self.queues);
                 continue;
             }
-            if let Some(job) = queues.ready.pop_front() {
+            if let Some((mut job, seat)) = queues.ready.pop() {
+                job.seat = seat;
                 return Some(job);
             }
             queues = match wait_ns {
@@ -412,7 +434,10 @@ impl<T: Task> Shared<T> {
         let set = alarm.and_then(|alarm| queues.alarms.remove(&alarm));
         // It was let in before, so it does not queue up behind those that wait.
         queues.active += usize::from(job.is_some());
-        queues.ready.extend(job);
+        if let Some(job) = job {
+            queues.ready.come_back(job.seat);
+            queues.ready_job(job);
+        }
         drop(queues);
         drop(set);
         self.work.notify_one();
@@ -420,6 +445,7 @@ impl<T: Task> Shared<T> {
 
     fn run_slice(self: &Arc<Self>, mut job: Job<T>) -> After<T> {
         let start = self.clock.now_ns();
+        let ran_before_ns = job.ran_ns;
         let waker = Waker::from(Arc::new(Rouser {
             stream: Arc::downgrade(&job.stream),
             pool: Arc::downgrade(self),
@@ -433,6 +459,8 @@ impl<T: Task> Shared<T> {
                 state.woken = false;
             }
             let step = catch_unwind(AssertUnwindSafe(|| job.task.step(&mut job.out, &waker)));
+            let slice_ns = self.clock.now_ns().saturating_sub(start);
+            job.ran_ns = ran_before_ns.saturating_add(slice_ns);
             match step.unwrap_or_else(|_| Err(T::panicked())) {
                 Ok(Progress::More) => {}
                 Ok(Progress::Done) => return job.end(Ok(())),
@@ -450,7 +478,7 @@ impl<T: Task> Shared<T> {
                     None => return After::Parked,
                 };
             }
-            if self.clock.now_ns().saturating_sub(start) >= SLICE_NS {
+            if slice_ns >= SLICE_NS {
                 // A reader need not wait for a full chunk while others have their turn.
                 if job.out.is_empty() {
                     return After::Again(job);
@@ -572,7 +600,9 @@ impl<T: Task> Job<T> {
     }
 
     fn end(self, outcome: Result<(), T::Error>) -> After<T> {
-        let Self { task, stream, out } = self;
+        let Self {
+            task, stream, out, ..
+        } = self;
         // Who sees the end finds free what the task held.
         drop(task);
         let mut state = lock(&stream.state);

@@ -487,3 +487,73 @@ fn a_dropped_stream_drops_a_task_that_sleeps() {
     tell(&told, Some(1));
     until_idle(&pool);
 }
+
+/// A task of so many steps, each of which takes a millisecond of the pool's clock.
+struct Steps {
+    left: usize,
+    name: usize,
+    ended: Arc<Mutex<Vec<usize>>>,
+    /// What the first step waits for.
+    gate: Option<mpsc::Receiver<()>>,
+}
+
+impl Task for Steps {
+    type Error = ();
+
+    fn step(&mut self, _: &mut Vec<u8>, _: &Waker) -> Result<Progress, ()> {
+        if let Some(gate) = self.gate.take() {
+            gate.recv().unwrap();
+        }
+        if self.left == 0 {
+            self.ended.lock().unwrap().push(self.name);
+            return Ok(Progress::Done);
+        }
+        self.left -= 1;
+        Ok(Progress::More)
+    }
+
+    fn restart(&mut self) {}
+
+    fn panicked() {}
+}
+
+#[test]
+fn a_short_task_ends_before_all_long_ones_that_came_before_it() {
+    let limits = PoolLimits {
+        threads: 1,
+        active_max: 200,
+        waiting_max: 0,
+    };
+    let pool = WorkerPool::new(limits, Arc::new(ticks())).unwrap();
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    let submit = |name, left, gate| {
+        let ended = Arc::clone(&ended);
+        let steps = Steps {
+            left,
+            name,
+            ended,
+            gate,
+        };
+        pool.submit(steps).unwrap_or_else(|_| panic!("room"))
+    };
+    // The worker is kept until all are there.
+    let (all_there, gate) = mpsc::channel();
+    let mut gate = Some(gate);
+    let long: Vec<_> = (0..100)
+        .map(|name| submit(name, 3000, gate.take()))
+        .collect();
+    let short = submit(100, 10, None);
+    all_there.send(()).unwrap();
+    for mut stream in long.into_iter().chain([short]) {
+        assert!(stream.next_chunk().is_none());
+    }
+    let ended = lock(&ended);
+    assert_eq!(ended.first(), Some(&100));
+    // Those that run long are done in the order in which they came, but for the few that take turns.
+    let late = ended.iter().skip(1).enumerate();
+    let moved = late.map(|(place, name)| place.abs_diff(*name)).max();
+    assert!(
+        moved.is_some_and(|moved| moved <= 2 * SEATS_PER_THREAD),
+        "{ended:?}"
+    );
+}

@@ -23,14 +23,28 @@ use crate::memory::reservable;
 /// How long a query may run unless the command line says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Queries that run at once, for each core.
-const ACTIVE_PER_CORE: usize = 2;
+/// Queries that run at once, in turns, for each thread, where memory suffices: so many long ones keep no short one from
+/// its turn.
+const ACTIVE_PER_THREAD: usize = 64;
+
+/// Queries that run at once for each thread, however little memory there is.
+const ACTIVE_PER_THREAD_MIN: usize = 2;
+
+/// What each query may take before it is counted, in bytes.
+const UNCOUNTED_BYTES: u64 = 16 << 20;
 
 /// Queries that wait for their turn.
 const WAITING_MAX: usize = 100;
 
 /// How often the main thread looks for a signal.
 const SIGNAL_POLL: Duration = Duration::from_millis(50);
+
+/// How many queries run at once on so many threads with so many bytes of memory.
+fn active_max(threads: usize, memory: u64) -> usize {
+    let fit = usize::try_from(memory / UNCOUNTED_BYTES).unwrap_or(usize::MAX);
+    fit.min(threads * ACTIVE_PER_THREAD)
+        .max(threads * ACTIVE_PER_THREAD_MIN)
+}
 
 pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
     let memory = arguments
@@ -62,7 +76,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
     let (databases, created) = open_all(&runtime, &arguments.db, archive, arguments.retain)?;
     let limits = PoolLimits {
         threads: runtime.threads(),
-        active_max: runtime.threads() * ACTIVE_PER_CORE,
+        active_max: active_max(runtime.threads(), memory),
         waiting_max: WAITING_MAX,
     };
     let pool =
