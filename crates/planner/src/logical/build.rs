@@ -443,6 +443,15 @@ impl Builder {
                 self.push_into(input, condition);
                 collapse(node, |op| matches!(op, Op::Project { input, .. } if input.is_empty()))
             }
+            Op::Group {
+                input,
+                keys,
+                aggregates,
+            } if !keys.is_empty()
+                && fold::holds_for_any_group(&condition, aggregates, &input.certain) =>
+            {
+                (node, None)
+            }
             Op::Group { input, keys, .. }
                 // Other variables of the condition are unbound here but may be bound below.
                 if !variables.is_empty()

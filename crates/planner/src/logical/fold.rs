@@ -11,7 +11,10 @@ use oxrdf::{Literal, Term};
 use stoa_terms::value::{ExactOperator, Value, calculate};
 use stoa_terms::{TermId, inline};
 
-use crate::expression::{ArithmeticOperator, Comparison, Constant, Expression, Function};
+use crate::expression::{
+    Aggregate, AggregateFunction, ArithmeticOperator, Comparison, Constant, Expression, Function,
+};
+use crate::variable_set::VariableSet;
 
 /// Conditions that all have to be true, without those that always are; none if one never is.
 pub(super) fn conditions(all: Vec<Expression>) -> Option<Vec<Expression>> {
@@ -27,6 +30,40 @@ pub(super) fn conditions(all: Vec<Expression>) -> Option<Vec<Expression>> {
         }
     }
     Some(left)
+}
+
+/// Whether a condition is true of every group that has solutions, of which these variables are bound in each: as
+/// `HAVING(COUNT(?x) > 0)`.
+pub(super) fn holds_for_any_group(
+    condition: &Expression,
+    aggregates: &[Aggregate],
+    certain: &VariableSet,
+) -> bool {
+    use Comparison::{Greater, GreaterOrEqual, Less, LessOrEqual};
+    let Expression::Compare(comparison, left, right) = condition else {
+        return false;
+    };
+    let (variable, constant, least) = match (&**left, comparison, &**right) {
+        (Expression::Variable(variable), Greater, Expression::Constant(constant))
+        | (Expression::Constant(constant), Less, Expression::Variable(variable)) => {
+            (variable, constant, 0)
+        }
+        (Expression::Variable(variable), GreaterOrEqual, Expression::Constant(constant))
+        | (Expression::Constant(constant), LessOrEqual, Expression::Variable(variable)) => {
+            (variable, constant, 1)
+        }
+        _ => return false,
+    };
+    let counts = |aggregate: &Aggregate| {
+        let is_bound = match &aggregate.argument {
+            None => true,
+            Some(Expression::Variable(argument)) => certain.contains(*argument),
+            Some(_) => false,
+        };
+        aggregate.output == *variable && aggregate.function == AggregateFunction::Count && is_bound
+    };
+    constant.id == inline::encode_literal(Literal::from(least).as_ref())
+        && aggregates.iter().any(counts)
 }
 
 /// Computes what is known of an expression.
