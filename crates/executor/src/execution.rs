@@ -288,6 +288,7 @@ impl Running {
             built: None,
             placements: Placements::default(),
             switches: Switches::default(),
+            kept: Vec::new(),
         };
         let scope = Scope {
             outer: None,

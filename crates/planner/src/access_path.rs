@@ -244,6 +244,24 @@ pub(crate) fn ranges_of(condition: &Expression) -> Option<Ranges> {
     }
 }
 
+/// The ranges that a condition puts each of its variables into, if it can be true of no term outside of them; those of
+/// conditions that all have to hold are intersected. For variables that are bound.
+#[must_use]
+pub fn variables_within(condition: &Expression) -> Vec<(Variable, Vec<IdRange>)> {
+    let parts = match condition {
+        Expression::And(parts) => parts.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    let mut found: Vec<(Variable, Vec<IdRange>)> = Vec::new();
+    for part in parts.iter().filter_map(ranges_of) {
+        match found.iter_mut().find(|(other, _)| *other == part.variable) {
+            Some((_, ranges)) => *ranges = intersect(ranges, &part.ranges),
+            None => found.push((part.variable, part.ranges)),
+        }
+    }
+    found
+}
+
 fn kinds(function: Function) -> Option<Vec<IdRange>> {
     Some(match function {
         Function::IsIri => vec![IdRange::of_kind(Kind::Iri)],

@@ -25,7 +25,7 @@ mod query;
 pub mod statistics;
 mod variable_set;
 
-pub use crate::access_path::FEW_LOOKUPS;
+pub use crate::access_path::{FEW_LOOKUPS, variables_within};
 pub use crate::constants::Replacement;
 pub use crate::error::Error;
 pub use crate::explain::{ExplainedOperator, Explanation, explain};

@@ -343,6 +343,7 @@ impl Inner {
             built: None,
             placements: Placements::default(),
             switches: self.switches.clone(),
+            kept: Vec::new(),
         };
         let scope = Scope {
             outer: Some(&outer),

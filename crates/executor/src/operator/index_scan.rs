@@ -21,6 +21,9 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::Counters;
 
+/// The ranges that a variable is kept to.
+type VariableRanges = (Variable, Vec<IdRange>);
+
 /// A filter of a variable that the scan binds.
 type Filter = (Variable, Arc<PendingFilter>);
 
@@ -42,6 +45,7 @@ struct Waiting {
     columns: Vec<Variable>,
     way: Way,
     filters: Vec<Filter>,
+    kept: Vec<VariableRanges>,
     /// Whether nobody needs its order.
     may_turn: bool,
     estimated_rows: f64,
@@ -66,7 +70,7 @@ struct Open {
 
 pub(super) fn build(
     plan: &Plan,
-    builder: &Builder<'_>,
+    builder: &mut Builder<'_>,
     scope: Scope<'_>,
     counters: &Arc<Counters>,
 ) -> Result<Box<dyn Operator>> {
@@ -76,15 +80,22 @@ pub(super) fn build(
         true => &[],
         false => filters,
     };
-    open(plan, builder.context, counters, (filters, scope.unordered))
+    let kept = std::mem::take(&mut builder.kept);
+    open(
+        plan,
+        builder.context,
+        counters,
+        (filters, &kept, scope.unordered),
+    )
 }
 
-/// A scan that these filters may narrow before it begins; of which it is said whether nobody needs its order.
+/// A scan that these filters may narrow before it begins, of which rows outside of these ranges need not be given, and of
+/// which it is said whether nobody needs its order.
 pub(super) fn open(
     plan: &Plan,
     context: &QueryContext,
     counters: &Arc<Counters>,
-    (filters, is_unordered): (&[Filter], bool),
+    (filters, kept, is_unordered): (&[Filter], &[VariableRanges], bool),
 ) -> Result<Box<dyn Operator>> {
     let PlanOperator::IndexScan {
         pattern,
@@ -105,7 +116,7 @@ pub(super) fn open(
     let filters: Vec<Filter> = filters.iter().filter(is_narrowing).cloned().collect();
     let state = match filters.is_empty() {
         true => {
-            let open = Open::new(pattern, &plan.columns, &way, context, counters)?;
+            let open = Open::new((pattern, kept), &plan.columns, &way, context, counters)?;
             State::Open(Box::new(open))
         }
         false => State::Waiting(Box::new(Waiting {
@@ -114,6 +125,7 @@ pub(super) fn open(
             may_turn: is_unordered && way.ranges.is_empty(),
             way,
             filters,
+            kept: kept.to_vec(),
             estimated_rows: match context.settings().key_filter_rows_min {
                 0 => f64::INFINITY,
                 _ => plan.estimated_rows,
@@ -171,7 +183,13 @@ impl Waiting {
                 }
             }
         }
-        let open = Open::new(&self.pattern, &self.columns, &way, context, counters)?;
+        let open = Open::new(
+            (&self.pattern, &self.kept),
+            &self.columns,
+            &way,
+            context,
+            counters,
+        )?;
         Ok(State::Open(Box::new(open)))
     }
 
@@ -250,7 +268,7 @@ fn points_within(points: &[TermId], ranges: &[IdRange]) -> Vec<IdRange> {
 
 impl Open {
     fn new(
-        pattern: &QuadPattern,
+        (pattern, kept): (&QuadPattern, &[VariableRanges]),
         columns: &[Variable],
         way: &Way,
         context: &QueryContext,
@@ -276,8 +294,18 @@ impl Open {
             columns: residual.columns(Columns::of(&places)),
             with_graph: pattern.graph_variable.is_some(),
         };
+        let mut scan = context.snapshot_of(counters).scan(&spec)?;
+        for (place, variable) in &variables {
+            // What the scan descends to lies in the ranges.
+            let is_narrowed = *place == way.prefix_length && !way.ranges.is_empty();
+            if let Some((_, ranges)) = kept.iter().find(|(other, _)| other == variable)
+                && !is_narrowed
+            {
+                scan = scan.leaving_out(*place, ranges);
+            }
+        }
         Ok(Self {
-            scan: context.snapshot_of(counters).scan(&spec)?,
+            scan,
             residual,
             places,
             buffer: QuadColumns::default(),

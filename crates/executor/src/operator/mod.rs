@@ -16,6 +16,8 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
 use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
+use stoa_planner::variables_within;
+use stoa_terms::IdRange;
 
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
@@ -188,6 +190,8 @@ pub(crate) struct Builder<'a> {
     pub(crate) placements: Placements,
     /// What joins that are built several times share with their like.
     pub(crate) switches: Switches,
+    /// The ranges of variables that a filter right above the next operator keeps.
+    pub(crate) kept: Vec<(Variable, Vec<IdRange>)>,
 }
 
 impl Builder<'_> {
@@ -270,7 +274,11 @@ impl Builder<'_> {
             PlanOperator::MergeJoin { .. } => merge_join::build(plan, self, scope, counters),
             PlanOperator::HashJoin { .. } => hash_join::build(plan, self, scope, counters),
             PlanOperator::Filter { input, condition } => {
+                if matches!(input.operator, PlanOperator::IndexScan { .. }) {
+                    self.kept = variables_within(condition);
+                }
                 let node = self.build(input, scope, Some(counters))?;
+                self.kept.clear();
                 filter::build(node, plan, input, condition, self.context)
             }
             PlanOperator::Extend { .. } => extend::build(plan, self, scope, counters),

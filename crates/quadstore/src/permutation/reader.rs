@@ -26,7 +26,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use stoa_storage::{Part, PartRef, ReadCounts, Store};
-use stoa_terms::{GraphSet, TermId};
+use stoa_terms::{GraphSet, IdRange, TermId};
 
 mod overlaid;
 #[cfg(test)]
@@ -42,6 +42,7 @@ use crate::delta::DeltaCursor;
 use crate::error::Result;
 use crate::read::{Columns, QuadColumns};
 use crate::segment::reader::{Group, Match};
+use crate::segment::within::Rows;
 
 /// Rows that one call may examine in vain.
 const STEP_ROWS: usize = 65_536;
@@ -81,6 +82,14 @@ struct Visit {
     whole: (bool, bool),
 }
 
+/// Columns whose values have to lie in ranges, else the row is left out.
+#[derive(Default)]
+struct RangeFilter {
+    columns: Vec<(usize, Vec<IdRange>)>,
+    /// The rows that stay of the group at work, once that is known.
+    rows: Option<Option<Rows>>,
+}
+
 /// Reads the rows of intervals.
 pub(crate) struct RowReader {
     /// Names the tree and who reads it.
@@ -111,12 +120,30 @@ pub(crate) struct RowReader {
     counts: ReadCounts,
     /// Whether rows are quads, and counted.
     has_quads: bool,
+    /// What lies outside of these ranges may be left out.
+    ranges: Option<Box<RangeFilter>>,
     /// The segment and the row group at hand: where the last look-up or scan came to.
     at_segment: Option<PartRef>,
     at_group: Option<PartRef>,
     /// What lies over the tree, if anything does.
     overlaid: Option<Box<Overlaid>>,
     is_overlaid: bool,
+}
+
+impl RangeFilter {
+    /// The rows that stay of a group; `None` if most do, which are then all copied at once.
+    fn rows_of(&mut self, group: &Group) -> Result<Option<Rows>> {
+        if let Some(rows) = self.rows {
+            return Ok(rows);
+        }
+        let mut rows = Rows::ALL;
+        for (place, ranges) in &self.columns {
+            rows.intersect_with(&group.within(*place, ranges)?);
+        }
+        let rows = (rows.len() * 2 < group.rows()).then_some(rows);
+        self.rows = Some(rows);
+        Ok(rows)
+    }
 }
 
 impl RowReader {
@@ -150,6 +177,7 @@ impl RowReader {
             last: None,
             counts: ReadCounts::default(),
             has_quads: true,
+            ranges: None,
             at_segment: None,
             at_group: None,
             overlaid: None,
@@ -162,6 +190,12 @@ impl RowReader {
         self.is_overlaid = true;
         self.overlaid = Some(Box::new(Overlaid::new(changes)));
         self
+    }
+
+    /// Leaves out rows whose value in a column lies in none of `ranges`, but for those that a delta adds.
+    pub(crate) fn leave_out(&mut self, place: usize, ranges: Vec<IdRange>) {
+        let filter = self.ranges.get_or_insert_default();
+        filter.columns.push((place, ranges));
     }
 
     /// Rows are no quads: they are not counted.
@@ -230,7 +264,7 @@ impl RowReader {
                 return Ok(out.rows > rows_at_start);
             };
             let left = max_rows - out.rows;
-            let taken = if self.filter.passes_all() {
+            let taken = if self.passes_all()? {
                 self.take_matches(left, out, index.as_deref_mut())?
             } else {
                 let rows_before = out.rows;
@@ -245,6 +279,14 @@ impl RowReader {
             steps = steps.saturating_sub(taken.max(1));
         }
         Ok(true)
+    }
+
+    /// Whether all rows of the group at work are taken.
+    fn passes_all(&mut self) -> Result<bool> {
+        let (Some(filter), Some((_, group))) = (&mut self.ranges, &self.group) else {
+            return Ok(self.filter.passes_all());
+        };
+        Ok(self.filter.passes_all() && filter.rows_of(group)?.is_none())
     }
 
     /// Appends rows of the matches that are left, at most `most` rows; returns how many.
@@ -295,7 +337,7 @@ impl RowReader {
 
     /// Appends rows of a match that pass, at most `most`; returns how many were examined.
     fn take(&mut self, found: Match, most: usize, out: &mut QuadColumns) -> Result<usize> {
-        let taken = if self.filter.passes_all() {
+        let taken = if self.passes_all()? {
             let taken = most.min(found.rows());
             self.copy(found.start, found.start + taken, out)?;
             taken
@@ -348,6 +390,9 @@ impl RowReader {
             };
             let group = Group::new(self.parts[visit.part].clone(), rows, spare)?;
             self.group = Some((visit.part, group));
+            if let Some(filter) = &mut self.ranges {
+                filter.rows = None;
+            }
         }
         let Some((_, group)) = &mut self.group else {
             return Ok(());
@@ -409,10 +454,17 @@ impl RowReader {
         {
             return Ok(end - start);
         }
-        for row in start..end {
+        let rows = match &mut self.ranges {
+            Some(filter) => filter.rows_of(group)?,
+            None => None,
+        };
+        let rows = rows.unwrap_or(Rows::ALL);
+        let mut next = start;
+        while let Some(row) = rows.next(next, end) {
             if self.selection.len() == most {
                 return Ok(row - start);
             }
+            next = row + 1;
             if let Some(graphs) = &self.filter.graphs
                 && group.constant(3).is_none()
                 && !graphs.contains(TermId::from_bits(group.column(3)?[row]))

@@ -27,6 +27,22 @@ pub(crate) struct Frame {
     pub(crate) width: u32,
 }
 
+impl Frame {
+    /// The largest packed number.
+    pub(crate) const fn number_max(self) -> u64 {
+        mask(self.width)
+    }
+
+    /// The value of the largest packed number; `None` if values wrap around.
+    pub(crate) const fn largest(self) -> Option<u64> {
+        let above = self.number_max() << self.shift;
+        match above >> self.shift == self.number_max() {
+            true => self.base.checked_add(above),
+            false => None,
+        }
+    }
+}
+
 /// The bits that `value` needs.
 pub(crate) const fn bits_of(value: u64) -> u32 {
     u64::BITS - value.leading_zeros()

@@ -23,7 +23,7 @@ const SHORT: Malformed = "a stream that ends early";
 
 /// Takes little-endian numbers off the front of a slice.
 #[derive(Clone, Copy)]
-struct Bytes<'a>(&'a [u8]);
+pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Bytes<'a> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
@@ -32,7 +32,7 @@ impl<'a> Bytes<'a> {
         Ok(*head)
     }
 
-    fn u8(&mut self) -> Result<u8, Malformed> {
+    pub(super) fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
@@ -40,7 +40,7 @@ impl<'a> Bytes<'a> {
         Ok(usize::from(u16::from_le_bytes(self.array()?)))
     }
 
-    fn u64(&mut self) -> Result<u64, Malformed> {
+    pub(super) fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
@@ -112,7 +112,7 @@ fn one_nested(
     }
 }
 
-fn decode_nested(stream: &[u8], out: &mut [u64], depth: usize) -> Result<(), Malformed> {
+pub(super) fn decode_nested(stream: &[u8], out: &mut [u64], depth: usize) -> Result<(), Malformed> {
     if depth > STREAM_DEPTH_MAX {
         return Err("streams nested too deep");
     }
@@ -146,7 +146,10 @@ fn frame(base: u64, shift: u8, width: u8) -> Result<Frame, Malformed> {
     })
 }
 
-fn packed_stream<'a>(bytes: &mut Bytes<'a>, count: usize) -> Result<(Frame, &'a [u8]), Malformed> {
+pub(super) fn packed_stream<'a>(
+    bytes: &mut Bytes<'a>,
+    count: usize,
+) -> Result<(Frame, &'a [u8]), Malformed> {
     let (width, shift) = (bytes.u8()?, bytes.u8()?);
     let frame = frame(bytes.u64()?, shift, width)?;
     Ok((frame, bytes.packed(count, frame.width)?))
@@ -189,14 +192,18 @@ fn sum(first: u64, out: &mut [u64]) {
 }
 
 /// Run lengths, summed up, and values of the runs, of which there may be as many as values.
-struct RunArrays {
+pub(super) struct RunArrays {
     /// Behind the last row of each run.
     ends: Vec<u64>,
     heads: Vec<u64>,
 }
 
 /// The runs of a stream of `rows` values; `bytes` stand behind its tag.
-fn run_arrays(mut bytes: Bytes<'_>, rows: usize, depth: usize) -> Result<RunArrays, Malformed> {
+pub(super) fn run_arrays(
+    mut bytes: Bytes<'_>,
+    rows: usize,
+    depth: usize,
+) -> Result<RunArrays, Malformed> {
     let width = bytes.u8()?;
     let count = bytes.u16()?;
     if count == 0 || count > rows {
@@ -227,7 +234,7 @@ fn run_arrays(mut bytes: Bytes<'_>, rows: usize, depth: usize) -> Result<RunArra
 
 impl RunArrays {
     /// Value and end of each run, in order.
-    fn iter(&self) -> impl Iterator<Item = Run> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Run> {
         let runs = self.heads.iter().zip(&self.ends);
         // Ends are at most 1,024.
         runs.map(|(head, end)| (*head, (*end & 0xffff) as usize))
@@ -341,15 +348,18 @@ fn range_nested(
 }
 
 /// The head of a dictionary stream.
-struct Codes<'a> {
-    entries: usize,
+pub(super) struct Codes<'a> {
+    pub(super) entries: usize,
     /// The stream of the entries.
-    values: &'a [u8],
-    frame: Frame,
-    codes: &'a [u8],
+    pub(super) values: &'a [u8],
+    pub(super) frame: Frame,
+    pub(super) codes: &'a [u8],
 }
 
-fn dictionary_stream<'a>(bytes: &mut Bytes<'a>, count: usize) -> Result<Codes<'a>, Malformed> {
+pub(super) fn dictionary_stream<'a>(
+    bytes: &mut Bytes<'a>,
+    count: usize,
+) -> Result<Codes<'a>, Malformed> {
     let entries = bytes.u16()?;
     if entries == 0 || entries > DICTIONARY_ENTRIES_MAX {
         return Err("no or too many entries in a dictionary");
@@ -399,15 +409,15 @@ fn dictionary(mut bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(),
 }
 
 /// The head of a split stream of `count` values.
-struct Split<'a> {
-    frames: usize,
+pub(super) struct Split<'a> {
+    pub(super) frames: usize,
     /// For each frame its number of values and its stream.
-    streams: [(usize, &'a [u8]); FRAMES_MAX],
+    pub(super) streams: [(usize, &'a [u8]); FRAMES_MAX],
     /// The frame of each value.
-    selectors: Vec<u64>,
+    pub(super) selectors: Vec<u64>,
 }
 
-fn split_stream(mut bytes: Bytes<'_>, count: usize) -> Result<Split<'_>, Malformed> {
+pub(super) fn split_stream(mut bytes: Bytes<'_>, count: usize) -> Result<Split<'_>, Malformed> {
     let frames = usize::from(bytes.u8()?);
     if !(2..=FRAMES_MAX).contains(&frames) {
         return Err("no or too many frames");

@@ -13,6 +13,7 @@ pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod format;
 pub(crate) mod reader;
+pub(crate) mod within;
 pub(crate) mod writer;
 
 #[cfg(test)]

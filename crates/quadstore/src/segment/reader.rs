@@ -14,7 +14,7 @@
 use std::cmp::Ordering;
 
 use stoa_storage::{Part, PartRef, Store};
-use stoa_terms::TermId;
+use stoa_terms::{IdRange, TermId};
 
 mod matching;
 
@@ -26,6 +26,7 @@ use super::format::{
     GROUP_ENTRY_BYTES, GROUP_ENTRY_CRC, GROUP_ENTRY_KEY, GROUP_ENTRY_LENGTH, GROUP_ENTRY_OFFSET,
     GROUP_HEADER_BYTES, GROUP_ROWS, HEADER_BYTES, HEADER_ROWS, SEGMENT_MAGIC, SEGMENT_ROWS,
 };
+use super::within::{Rows, rows_within};
 use crate::error::{Error, Result};
 
 /// The header of a segment.
@@ -198,6 +199,16 @@ impl Group {
             asked: [0; 4],
             spare,
         })
+    }
+
+    /// How many rows it has, 1 to 1,024.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The rows whose value in a column lies in one of `ranges`.
+    pub(crate) fn within(&self, place: usize, ranges: &[IdRange]) -> Result<Rows> {
+        rows_within(self.stream(place), self.rows, ranges).map_err(|found| self.malformed(found))
     }
 
     /// Gives the memory of the decoded columns back.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use stoa_storage::{Cache, Identity, MemoryBudget, PartRef, RealDisk, Store};
-use stoa_terms::TermId;
+use stoa_terms::{IdRange, TermId};
 
 use super::Row;
 use super::bits::{Frame, get, pack, packed_bytes, unpack};
@@ -14,6 +14,7 @@ use super::format::{
     GROUP_ROWS, TAG_CONSTANT, TAG_DELTA, TAG_DICTIONARY, TAG_PACKED, TAG_RUNS, TAG_SPLIT,
 };
 use super::reader::{Group, Header, Match, read_rows};
+use super::within::rows_within;
 use super::writer::encode_segment;
 
 /// Columns of the shapes that permutations have, and of any other.
@@ -58,6 +59,31 @@ fn column() -> impl Strategy<Value = Vec<u64>> {
     })
 }
 
+/// Ranges that hold all, some, single and none of the values, bounds in and between them.
+fn ranges_about(values: &[u64]) -> Vec<Vec<IdRange>> {
+    let range = |first, last| IdRange {
+        first: TermId::from_bits(first),
+        last: TermId::from_bits(last),
+    };
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let at = |share: usize| sorted[(sorted.len() - 1) * share / 8];
+    vec![
+        vec![range(0, u64::MAX)],
+        vec![range(at(0), at(8))],
+        vec![range(at(3), at(5))],
+        vec![range(at(4), at(4))],
+        vec![range(at(1), at(2)), range(at(6), at(7))],
+        vec![range(
+            at(2).saturating_add(1),
+            at(6).saturating_add(1).max(1),
+        )],
+        vec![range(at(8).saturating_add(1), u64::MAX)],
+        vec![range(0, at(0).saturating_sub(1))],
+        Vec::new(),
+    ]
+}
+
 fn round_trip(values: &[u64]) -> Vec<u8> {
     let mut stream = Vec::new();
     encode(values, &mut stream);
@@ -84,6 +110,16 @@ fn round_trip(values: &[u64]) -> Vec<u8> {
             Ok(())
         );
         assert_eq!(some, values[start..end]);
+    }
+    for ranges in ranges_about(values) {
+        let rows = rows_within(&stream, values.len(), &ranges).unwrap();
+        for (row, value) in values.iter().enumerate() {
+            let id = TermId::from_bits(*value);
+            let expected = ranges.iter().any(|r| r.first <= id && id <= r.last);
+            assert_eq!(rows.contains(row), expected, "row {row}, {ranges:?}");
+        }
+        let after = (values.len()..GROUP_ROWS).find(|row| rows.contains(*row));
+        assert_eq!(after, None);
     }
     if let Some(runs) = decode_runs(&stream, values.len()).unwrap() {
         let mut start = 0;
@@ -122,6 +158,9 @@ proptest! {
         let _ = decode(&stream, &mut out);
         let _ = decode_one(&stream, values.len(), values.len() / 2);
         drop(decode_runs(&stream, values.len()));
+        for ranges in ranges_about(&values) {
+            let _ = rows_within(&stream, values.len(), &ranges);
+        }
         let half = out.len() / 2;
         let _ = decode_range(&stream, values.len(), half, &mut out[half..]);
         let _ = decode(&stream[..cut.index(stream.len())], &mut out);

@@ -803,6 +803,16 @@ impl Snapshot {
 }
 
 impl Scan {
+    /// Lets rows be left out whose term in a column (0 to 3, in the order of the permutation) lies in none of `ranges`.
+    /// Those that stand in one tree are; those that a delta adds, or that are put together of several trees, are not.
+    #[must_use]
+    pub fn leaving_out(mut self, column: usize, ranges: &[IdRange]) -> Self {
+        if let Way::Tree(reader, places) = &mut self.way {
+            reader.leave_out(places.stored(column), ranges.to_vec());
+        }
+        self
+    }
+
     /// Clears `out` and fills it with at most `max_rows` further rows, sorted by the permutation.
     /// Returns `false` at the end. There may be fewer rows than asked for, even none, before.
     pub fn next(&mut self, max_rows: usize, out: &mut QuadColumns) -> Result<bool> {

@@ -223,7 +223,7 @@ impl Switching {
             return Ok(Next::LookUp);
         }
         Ok(Next::Read(Box::new(Reader {
-            scan: index_scan::open(&self.scan, context, counters, (&[], true))?,
+            scan: index_scan::open(&self.scan, context, counters, (&[], &[], true))?,
             rows,
             claim,
             before,

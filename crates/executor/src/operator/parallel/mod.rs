@@ -403,6 +403,7 @@ impl<S: Sink> Work<S> {
             built: Some(&built),
             placements,
             switches,
+            kept: Vec::new(),
         };
         let plan = morsels::restricted(&self.plan, morsel);
         let scope = Scope {

@@ -12,7 +12,7 @@ use super::store::*;
 use crate::{OperatorProfile, QueryContext};
 
 /// 20,000 subjects; each number below 10,000 is that of two of them.
-fn pairs() -> Snapshot {
+pub(super) fn pairs() -> Snapshot {
     let quads: Vec<Quad> = (0..20_000_i64)
         .map(|number| {
             let subject = oxrdf::NamedNode::new_unchecked(format!("http://example.com/s{number}"));
@@ -32,7 +32,7 @@ fn run(snapshot: &Snapshot, root: &Plan, filters: bool) -> (Vec<Row>, Vec<Operat
     given
 }
 
-fn in_order(root: Plan) -> Plan {
+pub(super) fn in_order(root: Plan) -> Plan {
     let columns = root.columns.clone();
     let operator = Operator::Slice {
         by: Vec::new(),

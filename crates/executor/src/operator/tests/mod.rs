@@ -13,6 +13,7 @@ mod limits;
 mod order;
 mod parallel;
 mod paths;
+mod range_filters;
 mod sort;
 mod spilling;
 mod store;
