@@ -51,7 +51,7 @@ fn graph(edges: &[(usize, usize)]) -> (TempDir, Database) {
     for (a, b) in edges {
         writeln!(data, "<http://a/{a}> <http://a/knows> <http://a/{b}> .").unwrap();
     }
-    filled(data)
+    filled(data, None)
 }
 
 /// What a run of a query showed.

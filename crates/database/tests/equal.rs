@@ -44,7 +44,7 @@ fn database() -> (TempDir, Database) {
         number += 1;
     }
     assert!(number > 60);
-    filled(text)
+    filled(text, None)
 }
 
 /// Sorted rows, and the plan.

@@ -40,7 +40,7 @@ fn persons() -> (TempDir, Database) {
     for number in [4_000, 4_100, 4_200] {
         writeln!(data, "<http://a/person/{number:05}> a <http://a/Marked> .").unwrap();
     }
-    let (folder, database) = filled(data);
+    let (folder, database) = filled(data, None);
     let update = "DELETE DATA { <http://a/person/04100> <http://a/age> 4100 } ;
         INSERT DATA { <http://a/person/04100> <http://a/age> 1, 2 . <http://a/new> <http://a/age> 3 }";
     database.update(update, &UpdateOptions::default()).unwrap();

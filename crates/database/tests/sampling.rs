@@ -27,7 +27,7 @@ fn database() -> (TempDir, Database) {
         }
         .unwrap();
     }
-    filled(text)
+    filled(text, None)
 }
 
 /// How many rows the topmost operator below a projection is expected to have.

@@ -31,7 +31,7 @@ fn database() -> (TempDir, Database) {
             writeln!(text, ":t{number} :of :s{number} ; :at {number} .").unwrap();
         }
     }
-    filled(text)
+    filled(text, None)
 }
 
 /// How many rows the topmost operator below a projection is expected to have.

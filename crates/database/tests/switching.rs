@@ -29,7 +29,7 @@ fn items() -> (TempDir, Database) {
     for kind in (0..KINDS).filter(|kind| kind % 10 != 3) {
         writeln!(data, "<http://a/kind/{kind}> <http://a/label> {kind} .").unwrap();
     }
-    filled(data)
+    filled(data, None)
 }
 
 /// Conditions that all hold, of which the planner expects that few do.

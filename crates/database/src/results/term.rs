@@ -1,6 +1,7 @@
 //! Terms of a batch, decoded all at once and seen without copying.
 
 use std::borrow::Cow;
+use std::io::Write;
 
 use oxrdf::{BaseDirection, Term};
 use stoa_executor::QueryContext;
@@ -86,6 +87,9 @@ pub struct TermViews {
     ids: Vec<TermId>,
     kinds: Vec<Kind>,
     texts: TermTexts,
+    /// Lexical forms of inline literals and labels of blank nodes, and where that of each id ends.
+    written: Vec<u8>,
+    ends: Vec<usize>,
     /// Terms of ids that are neither inline nor under a key: triple terms and blank nodes that the
     /// query made, by position, ascending.
     others: Vec<(usize, Term)>,
@@ -106,6 +110,7 @@ impl TermViews {
         self.texts.clear();
         self.others.clear();
         source.texts(&self.ids, &mut self.texts)?;
+        self.write_inline();
         for (position, (&id, &kind)) in self.ids.iter().zip(&self.kinds).enumerate() {
             let made_by_query = kind == Kind::BlankNode && id.kind() == Kind::Local;
             if (kind == Kind::Triple || made_by_query)
@@ -115,6 +120,32 @@ impl TermViews {
             }
         }
         Ok(())
+    }
+
+    /// Writes what stands in ids themselves.
+    fn write_inline(&mut self) {
+        self.written.clear();
+        self.ends.clear();
+        for id in &self.ids {
+            if id.kind() == Kind::BlankNode {
+                // Nothing fails that writes to memory.
+                write!(self.written, "b{}", id.payload()).unwrap_or_default();
+            } else {
+                inline::write_lexical(*id, &mut self.written);
+            }
+            self.ends.push(self.written.len());
+        }
+    }
+
+    /// What was written for the id at `position`.
+    fn written(&self, position: usize) -> Result<&str> {
+        let start = position
+            .checked_sub(1)
+            .and_then(|before| self.ends.get(before));
+        let range = start.copied().unwrap_or(0)..self.ends.get(position).copied().unwrap_or(0);
+        let bytes = self.written.get(range).unwrap_or_default();
+        std::str::from_utf8(bytes)
+            .map_err(|_| Error::Internal("an inline literal that is not UTF-8".to_owned()))
     }
 
     /// How many ids were loaded.
@@ -154,7 +185,7 @@ impl TermViews {
                 }))
             }
             Kind::BlankNode if id.kind() == Kind::BlankNode => Ok(Some(TermView::BlankNode(
-                Cow::Owned(format!("b{}", id.payload())),
+                Cow::Borrowed(self.written(position)?),
             ))),
             Kind::Triple | Kind::BlankNode | Kind::Local => {
                 let index = self
@@ -166,21 +197,16 @@ impl TermViews {
                     .get(index)
                     .map(|other| TermView::from_term(&other.1)))
             }
-            _ => Ok(Self::inline(id)),
+            _ => match inline::datatype(id) {
+                Some(datatype) => Ok(Some(TermView::Literal {
+                    lexical: Cow::Borrowed(self.written(position)?),
+                    datatype: datatype.as_str(),
+                    language: None,
+                    direction: None,
+                })),
+                None => Ok(None),
+            },
         }
-    }
-
-    fn inline(id: TermId) -> Option<TermView<'static>> {
-        let mut lexical = Vec::with_capacity(24);
-        if !inline::write_lexical(id, &mut lexical) {
-            return None;
-        }
-        Some(TermView::Literal {
-            lexical: Cow::Owned(String::from_utf8(lexical).ok()?),
-            datatype: inline::datatype(id)?.as_str(),
-            language: None,
-            direction: None,
-        })
     }
 }
 

@@ -3,10 +3,15 @@
 use stoa_database::{Access, Database, Input, LoadOptions, OpenOptions, Runtime, RuntimeOptions};
 use tempfile::TempDir;
 
-/// One that holds what a text in Turtle says; the folder goes with what is returned.
-pub(crate) fn filled(turtle: String) -> (TempDir, Database) {
+/// One that holds what a text in Turtle says, for queries on so many threads, by default one for each core; the folder goes
+/// with what is returned.
+pub(crate) fn filled(turtle: String, threads: Option<usize>) -> (TempDir, Database) {
     let folder = tempfile::tempdir().unwrap();
-    let runtime = Runtime::new(RuntimeOptions::default()).unwrap();
+    let options = RuntimeOptions {
+        threads,
+        ..RuntimeOptions::default()
+    };
+    let runtime = Runtime::new(options).unwrap();
     let writing = OpenOptions {
         access: Access::Exclusive,
         create: true,

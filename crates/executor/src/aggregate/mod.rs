@@ -13,7 +13,7 @@ use std::ops::Range;
 
 pub(crate) use difference::{Differences, subtract};
 use stoa_planner::expression::AggregateFunction;
-use stoa_terms::TermId;
+use stoa_terms::{TermId, inline};
 
 use crate::context::QueryContext;
 use crate::error::Result;
@@ -93,6 +93,10 @@ pub(crate) fn integers(numbers: &[u64], context: &QueryContext) -> Result<Vec<Te
     let computed = numbers
         .iter()
         .map(|number| {
+            let inline = i64::try_from(*number).ok().and_then(inline::encode_i64);
+            if let Some(id) = inline {
+                return crate::Computed::Id(id);
+            }
             let literal =
                 oxrdf::Literal::new_typed_literal(number.to_string(), oxrdf::vocab::xsd::INTEGER);
             crate::Computed::Term(literal.into())

@@ -40,15 +40,32 @@ fn rounded(cell: &Cell<'_>) -> Option<f64> {
     Some((number + 0.5).floor())
 }
 
+/// Appends a text that `change` is done to.
+fn push_ascii(text: &str, out: &mut String, change: fn(&mut str)) {
+    let start = out.len();
+    out.push_str(text);
+    if let Some(appended) = out.get_mut(start..) {
+        change(appended);
+    }
+}
+
 pub(super) fn u_case<'c>(cells: &[Cell<'c>], out: &mut String) -> Option<Tag<'c>> {
     let (text, tag) = cells.first()?.string()?;
-    out.push_str(&text.to_uppercase());
+    if text.is_ascii() {
+        push_ascii(&text, out, str::make_ascii_uppercase);
+    } else {
+        out.push_str(&text.to_uppercase());
+    }
     Some(tag)
 }
 
 pub(super) fn l_case<'c>(cells: &[Cell<'c>], out: &mut String) -> Option<Tag<'c>> {
     let (text, tag) = cells.first()?.string()?;
-    out.push_str(&text.to_lowercase());
+    if text.is_ascii() {
+        push_ascii(&text, out, str::make_ascii_lowercase);
+    } else {
+        out.push_str(&text.to_lowercase());
+    }
     Some(tag)
 }
 

@@ -234,16 +234,23 @@ impl Entries {
         }
     }
 
+    /// The same for a restart, whose visible bytes stand in two parts.
+    fn compare_restart(&self, index: usize, target: &[u8]) -> Option<Ordering> {
+        let prefix = self.restart_prefix(index);
+        let (head, rest) = target.split_at(prefix.len().min(target.len()));
+        match prefix.cmp(head) {
+            Ordering::Equal => self.compare(index, self.suffix(index), rest),
+            order => Some(order),
+        }
+    }
+
     /// A restart before or at the first entry that is not less than `target`.
     fn restart_before(&self, target: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.len().div_ceil(RESTART_INTERVAL));
-        let mut key = Vec::new();
         while high - low > 1 {
             let middle = usize::midpoint(low, high);
-            key.clear();
-            self.visible_into(middle * RESTART_INTERVAL, &mut key);
             // If `None`, not knowing, search on before it: that is never wrong.
-            if self.compare(middle * RESTART_INTERVAL, &key, target) == Some(Ordering::Less) {
+            if self.compare_restart(middle * RESTART_INTERVAL, target) == Some(Ordering::Less) {
                 low = middle;
             } else {
                 high = middle;
@@ -253,25 +260,26 @@ impl Entries {
     }
 
     /// The index of the entry that equals `target`. `verify` tells whether the long entry of an
-    /// index, whose visible bytes and hash fit, does.
+    /// index, whose visible bytes and hash fit, does. `key` is memory to work with.
     pub(crate) fn find<E>(
         &self,
         target: &[u8],
+        key: &mut Vec<u8>,
         mut verify: impl FnMut(usize) -> Result<bool, E>,
     ) -> Result<Option<usize>, E> {
         if self.is_empty() {
             return Ok(None);
         }
-        let mut key = Vec::new();
+        key.clear();
         let mut hash = None;
         let start = self.restart_before(target);
         for index in start..self.len() {
             if index == start {
-                self.visible_into(index, &mut key);
+                self.visible_into(index, key);
             } else {
-                self.advance(index, &mut key);
+                self.advance(index, key);
             }
-            match self.compare(index, &key, target) {
+            match self.compare(index, key, target) {
                 Some(Ordering::Less) => {}
                 Some(Ordering::Equal) => return Ok(Some(index)),
                 Some(Ordering::Greater) => return Ok(None),

@@ -404,11 +404,11 @@ impl PartitionReader {
                 })?;
         let wanted: Vec<_> = located.iter().map(|at| (self, &at.block)).collect();
         let blocks = read_blocks(source, &wanted)?;
-        let (mut queries, mut ordinals) = (Vec::new(), Vec::new());
+        let (mut queries, mut ordinals, mut visible) = (Vec::new(), Vec::new(), Vec::new());
         for (at, block) in located.iter().zip(blocks) {
             for query in at.queries.clone() {
                 let key = keys.get(query).copied().unwrap_or(&[]);
-                let index = block.entries.find(key, |index| {
+                let index = block.entries.find(key, &mut visible, |index| {
                     let order = self.compare(source, at.block.first + index as u64, key)?;
                     Ok::<_, Error>(order == Ordering::Equal)
                 })?;

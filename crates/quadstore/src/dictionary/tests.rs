@@ -756,7 +756,7 @@ proptest! {
                     key.clear();
                     block.entries.visible_into(index, &mut key);
                 }
-                let _ = block.entries.find(b"alpha", |_| Ok::<_, ()>(false));
+                let _ = block.entries.find(b"alpha", &mut Vec::new(), |_| Ok::<_, ()>(false));
             }
             let mut damaged = stored.clone();
             *at.get_mut(&mut damaged) ^= mask;
