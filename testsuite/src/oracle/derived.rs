@@ -65,13 +65,14 @@ fn collapsed(text: &str) -> String {
     text.split_ascii_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The random texts have ASCII names alone.
+/// Letters of the random texts are ASCII, or beyond the basic plane, where any character may begin a name.
 fn of_string(target: &str, text: &str) -> Option<String> {
     if target == "normalizedString" {
         return Some(text.replace(['\t', '\n', '\r'], " "));
     }
     let text = collapsed(text);
-    let start = |c: char| c.is_alphabetic() || c == '_' || c == ':';
+    let is_far = |c: char| ('\u{10000}'..='\u{effff}').contains(&c);
+    let start = |c: char| c.is_alphabetic() || c == '_' || c == ':' || is_far(c);
     let rest = |c: char| start(c) || c.is_ascii_digit() || c == '-' || c == '.';
     let token = !text.is_empty() && text.chars().all(rest);
     let name = token && text.starts_with(start);
