@@ -8,6 +8,7 @@ pub mod inline;
 pub mod key;
 mod permutation;
 pub mod range;
+pub mod section;
 pub mod value;
 
 pub use id::{IdRange, Kind, TermId};

@@ -9,7 +9,7 @@
 //! - `intervals`: which rows are wanted.
 //! - `reader`: rows in key intervals, for scans and look-ups.
 //! - `count`: exact numbers of rows, estimates of distinct values.
-//! - `sample`: rows at evenly spaced places.
+//! - `sample`: rows at evenly spaced places, or at one.
 //! - `merge`, `build`: sorted changes into a new tree; the one write primitive.
 //!
 //! # Format
@@ -31,5 +31,5 @@ pub(crate) mod tests;
 pub(crate) use intervals::Intervals;
 pub(crate) use merge::{ChangeBatch, Changes, Effects, MergeOptions, TreeLimits, merge};
 pub(crate) use reader::{RowFilter, RowReader};
-pub(crate) use sample::sample;
+pub(crate) use sample::{row_at, sample};
 pub(crate) use tree::{Counted, Tree, TreeRoot};

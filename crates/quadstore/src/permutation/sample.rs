@@ -1,4 +1,4 @@
-//! Rows at evenly spaced places of a tree.
+//! Rows at evenly spaced places of a tree, or at one place.
 
 use std::ops::Range;
 
@@ -58,6 +58,35 @@ pub(crate) fn sample(
         }
     }
     Ok(rows)
+}
+
+/// The row that stands `number` rows behind the first one (or, `from_end`, before the last one) of those that lie in the
+/// first of `intervals`, or the last (first) of them; `None` if there is none.
+pub(crate) fn row_at(
+    store: &Store,
+    tree: &Tree,
+    intervals: &Intervals,
+    number: u64,
+    from_end: bool,
+) -> Result<Option<Row>> {
+    let Some((low, high)) = intervals.get(0) else {
+        return Ok(None);
+    };
+    let rows = row_numbers(store, tree, &low, &high, intervals.depth)?;
+    let Some(last) = rows.end.checked_sub(1).filter(|last| *last >= rows.start) else {
+        return Ok(None);
+    };
+    let place = match from_end {
+        false => rows.start.saturating_add(number).min(last),
+        true => last.saturating_sub(number).max(rows.start),
+    };
+    let mut cursor = LeafCursor::new();
+    cursor.seek_row(store, tree, place)?;
+    let Some(leaf) = cursor.leaf() else {
+        return Ok(None);
+    };
+    let before = cursor.rows_before();
+    LeafRanks::new(store, leaf.clone()).row(place.saturating_sub(before))
 }
 
 /// The middle of one of `count` parts of `all` numbers from 0, which are as many at least.

@@ -1,4 +1,4 @@
-//! Quads at evenly spaced places, for estimates.
+//! Quads at evenly spaced places, for estimates; and terms at one, to cut a scan into pieces.
 
 use stoa_storage::ReadCounts;
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
@@ -7,7 +7,7 @@ use super::composed::Places;
 use super::ways::{graph_first, only_graph, stored_prefix};
 use super::{Snapshot, Visible};
 use crate::error::Result;
-use crate::permutation::{Intervals, sample};
+use crate::permutation::{Intervals, row_at, sample};
 
 impl Snapshot {
     /// Up to `most` of the quads that start with `prefix` (at most four ids) and whose next position lies in one of
@@ -72,6 +72,54 @@ impl Snapshot {
         };
         let quads: Vec<[TermId; 4]> = quads.filter(is_visible).collect();
         Ok((quads.len() * 2 >= drawn).then_some(quads))
+    }
+
+    /// The term right behind `prefix` about `number` rows behind the first of the quads that start with `prefix` and
+    /// have a term of `range` there, or, `from_end`, before the last of them; that of the last (first) one if there are
+    /// fewer. Not recorded as read.
+    ///
+    /// Quads of other graphs are counted, and what changed after the last checkpoint is not. `None` if there are none
+    /// then, or if no tree has them in that order.
+    ///
+    /// # Errors
+    /// If the trees cannot be read.
+    pub fn term_near(
+        &self,
+        permutation: Permutation,
+        prefix: &[TermId],
+        range: IdRange,
+        graphs: &GraphSet,
+        (number, from_end): (u64, bool),
+    ) -> Result<Option<TermId>> {
+        let Visible::Rows(filter) = self.visible(graphs, false)? else {
+            return Ok(None);
+        };
+        let graph = only_graph(&filter).filter(|_| self.has_graph_first());
+        let first = graph.and_then(|graph| Some((graph, graph_first(permutation, prefix.len())?)));
+        let (stored, before) = match &first {
+            Some((graph, stored)) => (*stored, std::slice::from_ref(graph)),
+            None => (self.stored(permutation), &[][..]),
+        };
+        let Some(position) = permutation.order().get(prefix.len()).copied() else {
+            return Ok(None);
+        };
+        let is_composed = stored != permutation && first.is_none() && prefix.len() < 2;
+        if is_composed || before.len() + prefix.len() >= 4 {
+            return Ok(None);
+        }
+        let places = Places::between(permutation, stored);
+        let intervals = Intervals::new(&stored_prefix(places, before, prefix), &[range])?;
+        let store = &self.tree_store(stored);
+        let row = row_at(store, self.tree(stored), &intervals, number, from_end)?;
+        store.add(&ReadCounts {
+            rnd: 1,
+            ..ReadCounts::default()
+        });
+        let mut columns = stored.order().into_iter().zip(row.unwrap_or_default());
+        let found = columns.find(|(other, _)| *other == position);
+        Ok(found
+            .filter(|_| row.is_some())
+            .map(|(_, id)| TermId::from_bits(id)))
     }
 
     /// Whether the delta adds or removes more than a tenth as many rows as the intervals have.
