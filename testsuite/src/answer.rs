@@ -16,6 +16,8 @@ pub struct Done {
     pub switched: u64,
     /// How many of them had looked up some rows before.
     pub switched_late: u64,
+    /// How many range sorts took several ranges.
+    pub ranged: u64,
 }
 
 /// Runs a timed query to its end.
@@ -32,12 +34,14 @@ pub fn done(mut query: Query) -> Result<Done> {
             .collect()
     };
     let switched = numbers(" switched=");
+    let ranges = numbers(" ranges=");
     let late = switched.iter().filter(|rows| **rows > 0);
     Ok(Done {
         dropped: numbers(" dropped=").iter().sum(),
         keys: numbers(" keys=").iter().sum(),
         switched: switched.len() as u64,
         switched_late: late.count() as u64,
+        ranged: ranges.iter().filter(|ranges| **ranges > 1).count() as u64,
     })
 }
 

@@ -64,6 +64,8 @@ pub struct Configuration {
     pub key_filters: bool,
     /// After how many rows joins by look-ups go over to hash joins.
     pub switch_after_rows: Option<u64>,
+    /// Whether ORDER BY takes its input by ranges wherever it can, or nowhere; the first ones have one row.
+    pub force_ranges: Option<bool>,
     /// Whether the database is opened again before each query.
     pub reopen: bool,
     /// Whether the data is loaded in three parts.
@@ -308,6 +310,8 @@ impl Case {
             force_join: configuration.force_join,
             force_difference: configuration.force_difference,
             key_filter_rows_min: configuration.key_filters.then_some(0),
+            force_ranges: configuration.force_ranges,
+            range_rows: configuration.force_ranges.map(|_| 1),
             switch_after_rows: configuration.switch_after_rows,
             timed: configuration.key_filters || configuration.switch_after_rows.is_some(),
             ..QueryOptions::default()

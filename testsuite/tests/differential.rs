@@ -17,11 +17,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
-    Bench, CONFIGURATIONS, KEY_FILTER, KEYS, REUSED, REUSED_PLAN, SWITCHED, SWITCHED_LATE, Tally,
-    Verdict, smaller,
+    BY_RANGES, Bench, CONFIGURATIONS, KEY_FILTER, KEYS, RANGES, REUSED, REUSED_PLAN, SWITCHED,
+    SWITCHED_LATE, Tally, Verdict, smaller,
 };
 use stoa_testsuite::oracle::reference::DIFFERENCES;
 use stoa_testsuite::random::Random;
+use stoa_testsuite::random::ast::{Duplicates, Form, Query};
 use stoa_testsuite::random::data::Data;
 use stoa_testsuite::random::expression::DERIVED;
 use stoa_testsuite::random::print;
@@ -188,6 +189,9 @@ const OPERATORS: &[&str] = &[
     KEYS,
     SWITCHED,
     SWITCHED_LATE,
+    RANGES,
+    "range_sort",
+    "skip_distinct",
     "unit",
     "empty",
     "values",
@@ -492,7 +496,11 @@ fn one_set(seed: u64, set: u64, tally: &mut Tally) -> Option<String> {
         // The one before all others, so that no plan is there yet.
         // Empty answers are cheap to find; a quarter of them is enough.
         let empty_allowed = tally.empty * 4 < tally.passed;
-        match bench.check(&query, &[REUSED, 0, naive, other], empty_allowed, tally) {
+        let mut configurations = vec![REUSED, 0, naive, other];
+        if has_order(&query) {
+            configurations.push(*random.pick(&BY_RANGES));
+        }
+        match bench.check(&query, &configurations, empty_allowed, tally) {
             Verdict::Passed => {}
             Verdict::Skipped(reason) => *tally.skipped.entry(reason).or_default() += 1,
             Verdict::Failed(who, said) => {
@@ -505,6 +513,14 @@ fn one_set(seed: u64, set: u64, tally: &mut Tally) -> Option<String> {
         }
     }
     None
+}
+
+/// Whether the solutions of a query may be taken by ranges of an index.
+fn has_order(query: &Query) -> bool {
+    let Form::Select(select) = &query.form else {
+        return false;
+    };
+    !select.order_by.is_empty() || select.duplicates == Duplicates::Distinct
 }
 
 fn zeros(tally: &Tally) -> Vec<&'static str> {

@@ -157,6 +157,19 @@ fn differences_of_aggregates_forced_and_refused() {
 }
 
 #[test]
+fn sorted_by_ranges_forced_and_refused() {
+    for (name, forced) in [("ranges", true), ("at once", false)] {
+        let configuration = Configuration {
+            name,
+            force_ranges: Some(forced),
+            ..Configuration::default()
+        };
+        let plans = run(&configuration).plans;
+        assert_eq!(plans.contains("range_sort"), forced, "{name}");
+    }
+}
+
+#[test]
 fn opened_again_before_each_query() {
     let configuration = Configuration {
         name: "reopened",

@@ -196,6 +196,12 @@ pub struct QueryOptions {
     /// Whether patterns with one subject are estimated from characteristic sets wherever they can be, or nowhere; by default
     /// where that is worth while; for tests.
     pub force_sets: Option<bool>,
+    /// Whether ORDER BY takes its input by ranges of the first key wherever it can, or nowhere; by default where that is
+    /// worth while; for tests.
+    pub force_ranges: Option<bool>,
+    /// How many rows the first range of an ORDER BY that takes its input by ranges has, about; by default what is
+    /// expected to be enough. For tests.
+    pub range_rows: Option<u64>,
     /// Ends the query from another thread.
     pub cancel: CancelHandle,
 }
@@ -223,6 +229,8 @@ impl Default for QueryOptions {
             force_difference: None,
             force_samples: None,
             force_sets: None,
+            force_ranges: None,
+            range_rows: None,
             cancel: CancelHandle::new(),
         }
     }

@@ -553,6 +553,7 @@ fn plan(
             force_difference: options.force_difference,
             force_samples: options.force_samples,
             force_sets: options.force_sets,
+            force_ranges: options.force_ranges,
         },
         &statistics,
     )
@@ -674,6 +675,7 @@ fn settings(
         settings.key_filter_rows_min = rows;
     }
     settings.switch_after_rows = options.switch_after_rows;
+    settings.range_rows = options.range_rows;
     settings
 }
 

@@ -12,7 +12,8 @@ use stoa_planner::physical::Variable;
 use stoa_planner::{Reading, Statistics, StatisticsError, SubjectGroup, SubjectSets};
 use stoa_quadstore::Snapshot;
 use stoa_storage::nonblocking;
-use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
+use stoa_terms::section::untold;
+use stoa_terms::{GraphSet, IdRange, Kind, Permutation, Position, TermId};
 
 use crate::error::Result;
 
@@ -70,6 +71,8 @@ pub(crate) enum Of {
     Ranges(Position, Vec<IdRange>),
     /// The different terms at the position.
     Distinct(Position),
+    /// Those with a term at the position whose id does not tell its order.
+    Untold(Position),
 }
 
 impl<'a> SnapshotStatistics<'a> {
@@ -131,6 +134,7 @@ impl<'a> SnapshotStatistics<'a> {
             Of::Quads => self.count(*triple, graphs),
             Of::Ranges(position, ranges) => self.count_ranges(*triple, *position, ranges, graphs),
             Of::Distinct(position) => self.distinct(*triple, *position, graphs),
+            Of::Untold(position) => self.untold(*triple, *position, graphs),
         }
     }
 
@@ -268,6 +272,25 @@ impl Statistics for SnapshotStatistics<'_> {
         let count = self.counted.count(permutation, &prefix, counted, graphs)?;
         let of = Of::Ranges(position, ranges.to_vec());
         self.keep(triple, graphs, of, count.rows);
+        Ok(count.rows)
+    }
+
+    fn untold(
+        &self,
+        triple: [Option<TermId>; 3],
+        position: Position,
+        graphs: &GraphSet,
+    ) -> std::result::Result<u64, StatisticsError> {
+        let (permutation, prefix) = prefix(triple, Some(position));
+        let mut ranges = untold().to_vec();
+        let iris = self.counted.key_sections(Kind::Iri);
+        if iris.len() > 1 || !iris.iter().all(|section| section.is_ordered) {
+            ranges.insert(0, IdRange::of_kind(Kind::Iri));
+        }
+        let is_next = permutation.order().get(prefix.len()).copied() == Some(position);
+        let counted = if is_next { ranges.as_slice() } else { &[] };
+        let count = self.counted.count(permutation, &prefix, counted, graphs)?;
+        self.keep(triple, graphs, Of::Untold(position), count.rows);
         Ok(count.rows)
     }
 
@@ -479,8 +502,6 @@ fn prefix(
 
 #[cfg(test)]
 mod tests {
-    use stoa_terms::Kind;
-
     use super::*;
 
     #[test]

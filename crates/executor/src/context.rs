@@ -80,6 +80,8 @@ pub struct QuerySettings {
     /// After how many rows of its input an index nested-loop join that may go over to a hash join does so:
     /// [`u64::MAX`] for never; `None` for what the plan says.
     pub switch_after_rows: Option<u64>,
+    /// How many rows the first range of a range sort has, about; what is expected to be enough if `None`.
+    pub range_rows: Option<u64>,
     /// Where operators put what they cannot hold; without it the query ends there.
     pub spill: Option<Spill>,
     /// Where the query waits until there is memory for it; without it, it begins in any case.
@@ -111,6 +113,7 @@ impl QuerySettings {
             parallel_rows_min: PARALLEL_ROWS_MIN,
             key_filter_rows_min: KEY_FILTER_ROWS_MIN,
             switch_after_rows: None,
+            range_rows: None,
             spill: None,
             admission: None,
             waited_ns: Arc::default(),

@@ -112,7 +112,9 @@ impl FirstRows {
             false => 1,
         };
         Some(match &plan.operator {
-            Operator::Sort { keys, .. } | Operator::TopK { keys, .. } => {
+            Operator::Sort { keys, .. }
+            | Operator::TopK { keys, .. }
+            | Operator::RangeSort { keys, .. } => {
                 self.bytes(row_bytes(width + keys.len()) + keys.len() * KEY_BYTES, 1)
             }
             Operator::HashAggregate {
@@ -127,9 +129,9 @@ impl FirstRows {
                 };
                 of_sets.saturating_add(of_groups)
             }
-            Operator::Distinct(_) | Operator::AggregateDifference { .. } => {
-                self.bytes(row_bytes(width), parts())
-            }
+            Operator::Distinct(_)
+            | Operator::SkipDistinct(_)
+            | Operator::AggregateDifference { .. } => self.bytes(row_bytes(width), parts()),
             Operator::HashJoin { .. } => self.bytes(2 * row_bytes(width), 1),
             // Blocks in which iterators stand, and one that was just read.
             Operator::LeapfrogJoin { patterns, .. } => {

@@ -29,6 +29,8 @@ pub struct OperatorProfile {
     /// For an index nested-loop join that went over to a hash join, how many rows of its input had come before, all
     /// of which were looked up.
     pub switched_after: Option<u64>,
+    /// How many ranges of its input a range sort, or a skip distinct, took.
+    pub ranges: u64,
     /// How often it was called.
     pub calls: u64,
     /// How long it was at work with its inputs, on all threads that ran it; zero if nobody asked for that. Above
@@ -48,6 +50,7 @@ pub(crate) struct Counters {
     rows_dropped: AtomicU64,
     keys: AtomicU64,
     switched_after: OnceLock<u64>,
+    ranges: AtomicU64,
     calls: AtomicU64,
     time_ns: AtomicU64,
     spilled_bytes: AtomicU64,
@@ -77,6 +80,10 @@ impl Counters {
     /// It went over to a hash join when so many rows had come; the first time counts.
     pub(crate) fn note_switch(&self, after_rows: u64) {
         self.switched_after.get_or_init(|| after_rows);
+    }
+
+    pub(crate) fn add_range(&self) {
+        self.ranges.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn add_spilled(&self, bytes: usize) {
@@ -142,6 +149,7 @@ impl Profile {
                 rows_dropped: counters.rows_dropped.load(Ordering::Relaxed),
                 keys: counters.keys.load(Ordering::Relaxed),
                 switched_after: counters.switched_after.get().copied(),
+                ranges: counters.ranges.load(Ordering::Relaxed),
                 calls: counters.calls.load(Ordering::Relaxed),
                 time: Duration::from_nanos(counters.time_ns.load(Ordering::Relaxed)),
                 spilled_bytes: counters.spilled_bytes.load(Ordering::Relaxed),
@@ -182,9 +190,11 @@ pub(crate) const fn operator_name(operator: &Operator) -> &'static str {
         Operator::HashAggregate { .. } => "hash_aggregate",
         Operator::AggregateDifference { .. } => "aggregate_difference",
         Operator::Distinct(_) => "distinct",
+        Operator::SkipDistinct(_) => "skip_distinct",
         Operator::Reduced(_) => "reduced",
         Operator::Sort { .. } => "sort",
         Operator::TopK { .. } => "top_k",
+        Operator::RangeSort { .. } => "range_sort",
         Operator::Slice { .. } => "slice",
         Operator::Project(_) => "project",
     }

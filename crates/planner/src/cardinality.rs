@@ -107,6 +107,17 @@ impl<'a> Cache<'a> {
         Ok(cost::SCAN_START + read)
     }
 
+    /// Whether ids of the terms at a position, the next one after the constants in some permutation, tell their order.
+    pub(crate) fn tells_order(
+        &self,
+        pattern: &QuadPattern,
+        position: Position,
+    ) -> Result<bool, Error> {
+        let triple = constants(pattern);
+        let untold = self.statistics.untold(triple, position, &pattern.graphs)?;
+        Ok(untold == 0)
+    }
+
     /// Whether there are permutations that begin with the graph.
     pub(crate) fn has_graph_first(&self) -> bool {
         self.statistics.has_graph_first()

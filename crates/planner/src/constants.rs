@@ -206,7 +206,9 @@ impl With<'_> {
                 let arguments = aggregates.iter_mut().filter_map(|a| a.argument.as_mut());
                 arguments.for_each(|argument| self.expression(argument));
             }
-            Operator::Sort { keys, .. } | Operator::TopK { keys, .. } => {
+            Operator::Sort { keys, .. }
+            | Operator::TopK { keys, .. }
+            | Operator::RangeSort { keys, .. } => {
                 keys.iter_mut()
                     .for_each(|key| self.expression(&mut key.expression));
             }
@@ -217,6 +219,7 @@ impl With<'_> {
             | Operator::Service { .. }
             | Operator::Union(_)
             | Operator::Distinct(_)
+            | Operator::SkipDistinct(_)
             | Operator::Reduced(_)
             | Operator::Slice { .. }
             | Operator::Project(_) => {}

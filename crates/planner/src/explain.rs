@@ -299,6 +299,7 @@ impl<'a> Printer<'a> {
                 }
             }
             Operator::Distinct(_) => self.text.push_str("distinct"),
+            Operator::SkipDistinct(_) => self.text.push_str("skip_distinct"),
             Operator::Reduced(_) => self.text.push_str("reduced"),
             Operator::Sort { keys, .. } => {
                 self.text.push_str("sort");
@@ -306,6 +307,13 @@ impl<'a> Printer<'a> {
             }
             Operator::TopK { keys, limit, .. } => {
                 self.put(format_args!("top_k {limit}"));
+                self.keys(keys);
+            }
+            Operator::RangeSort { keys, limit, .. } => {
+                self.text.push_str("range_sort");
+                if let Some(limit) = limit {
+                    self.put(format_args!(" {limit}"));
+                }
                 self.keys(keys);
             }
             Operator::Slice {

@@ -12,6 +12,8 @@
 //! # References
 //! Moerkotte: Building Query Compilers; Neumann, Weikum: RDF-3X (2008), on orders of patterns.
 
+mod ordered;
+
 use std::borrow::Cow;
 
 use crate::ForcedJoin;
@@ -21,6 +23,8 @@ use crate::error::Error;
 use crate::lowering::{Drawn, PathFigures, Samples, Star};
 use crate::physical::{QuadPattern, Variable};
 use crate::variable_set::VariableSet;
+
+pub(crate) use ordered::{Ordered, Wanted, WantedPart};
 
 /// After so many sets of items somebody may want to end it.
 const SETS_AT_ONCE: usize = 32;
@@ -114,6 +118,10 @@ pub(crate) struct Read {
     /// Nanoseconds to read them.
     pub(crate) cost: f64,
     pub(crate) sorted: Option<Variable>,
+    /// Whether parts of it can be read one after the other, as they are wanted.
+    pub(crate) in_ranges: bool,
+    /// How many values the variable has then by which it is sorted.
+    pub(crate) values: f64,
 }
 
 /// A condition over several items.
@@ -181,6 +189,8 @@ pub(crate) struct Order {
     pub(crate) items: Option<Vec<Item>>,
     pub(crate) trees: Vec<Tree>,
     pub(crate) root: usize,
+    /// What takes the place of `root` where a part of the solutions is wanted.
+    pub(crate) ordered: Option<Ordered>,
 }
 
 /// Finds out more about a join that is expected to cost so many nanoseconds, if that is worth while.
@@ -193,7 +203,7 @@ pub(crate) type Known = (Option<Drawn>, Vec<Star>);
 pub(crate) fn order(
     items: &[Item],
     conditions: &[Condition],
-    forced: Option<ForcedJoin>,
+    (forced, wanted): (Option<ForcedJoin>, Option<Wanted>),
     draw: Draw<'_>,
     go_on: &dyn Fn() -> Result<(), Error>,
 ) -> Result<Option<Order>, Error> {
@@ -214,10 +224,13 @@ pub(crate) fn order(
         draw,
         trees: Vec::new(),
         bound: f64::INFINITY,
+        keeps_all: false,
         go_on,
         ended: None,
     };
     let root = search.root();
+    let ordered = root.zip(wanted);
+    let ordered = ordered.and_then(|(root, wanted)| search.ordered(wanted, root));
     match (search.ended, root) {
         (Some(error), _) => Err(error),
         (None, None) => Ok(None),
@@ -228,6 +241,7 @@ pub(crate) fn order(
             },
             trees: search.trees,
             root,
+            ordered,
         })),
     }
 }
@@ -319,6 +333,8 @@ struct Search<'a> {
     trees: Vec<Tree>,
     /// Trees that cost more are not looked at.
     bound: f64,
+    /// Whether joins that cost more than others are given as well.
+    keeps_all: bool,
     go_on: &'a dyn Fn() -> Result<(), Error>,
     /// Why the search has ended before it was done.
     ended: Option<Error>,
@@ -587,8 +603,8 @@ impl Search<'_> {
         );
         let probed = probed.into_iter().chain(searched);
         for tree in merge.into_iter().chain(probed).chain([hashed]) {
-            if self.forced.is_some() {
-                // Sorted out by `enforce`.
+            if self.forced.is_some() || self.keeps_all {
+                // Sorted out by `enforce`, or by what a part of it costs.
                 into.push(tree);
             } else if tree.cost <= self.bound {
                 add(tree, into);

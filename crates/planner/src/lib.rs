@@ -22,6 +22,7 @@ mod lowering;
 mod nesting;
 pub mod physical;
 mod query;
+mod split;
 pub mod statistics;
 mod variable_set;
 
@@ -79,6 +80,9 @@ pub struct PlannerOptions {
     /// Whether stars are estimated from characteristic sets wherever they can be, or nowhere; where it is worth while if
     /// `None`; for tests.
     pub force_sets: Option<bool>,
+    /// Whether ORDER BY takes its input by ranges of the first key wherever it can, or nowhere; where it is worth while
+    /// if `None`; for tests.
+    pub force_ranges: Option<bool>,
 }
 
 impl Default for PlannerOptions {
@@ -92,6 +96,7 @@ impl Default for PlannerOptions {
             force_difference: None,
             force_samples: None,
             force_sets: None,
+            force_ranges: None,
         }
     }
 }

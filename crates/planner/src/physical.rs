@@ -121,9 +121,11 @@ impl Plan {
             | Operator::Extend { input, .. }
             | Operator::HashAggregate { input, .. }
             | Operator::Distinct(input)
+            | Operator::SkipDistinct(input)
             | Operator::Reduced(input)
             | Operator::Sort { input, .. }
             | Operator::TopK { input, .. }
+            | Operator::RangeSort { input, .. }
             | Operator::Slice { input, .. }
             | Operator::Project(input) => vec![input],
             Operator::Apply { input, inner, .. } => vec![input, inner],
@@ -158,9 +160,11 @@ impl Plan {
             | Operator::Extend { input, .. }
             | Operator::HashAggregate { input, .. }
             | Operator::Distinct(input)
+            | Operator::SkipDistinct(input)
             | Operator::Reduced(input)
             | Operator::Sort { input, .. }
             | Operator::TopK { input, .. }
+            | Operator::RangeSort { input, .. }
             | Operator::Slice { input, .. }
             | Operator::Project(input) => vec![input],
             Operator::Apply { input, inner, .. } => vec![input, inner],
@@ -537,6 +541,9 @@ pub enum Operator {
     },
     /// Each solution once.
     Distinct(Box<Plan>),
+    /// The different values of one variable, by which the input can be split ([`Plan::split_by`]) and which is its only
+    /// column: of a value with many rows in the index the input is read up to the first solution.
+    SkipDistinct(Box<Plan>),
     /// Each run of equal solutions once.
     Reduced(Box<Plan>),
     /// ORDER BY, stable and total (design: by SPARQL's order, then by id).
@@ -554,6 +561,17 @@ pub enum Operator {
         keys: Vec<SortKey>,
         /// How many are kept (LIMIT plus OFFSET).
         limit: u64,
+    },
+    /// ORDER BY, of which only the first solutions may be wanted, of an input that is taken by ranges of the first key,
+    /// one after the other in the order of the keys; each is sorted on its own, and what is behind the last solution
+    /// that is wanted is not read.
+    RangeSort {
+        /// The input, which can be split by the first key ([`Plan::split_by`]).
+        input: Box<Plan>,
+        /// The keys, the first one first. That is a variable, bound in every solution.
+        keys: Vec<SortKey>,
+        /// How many are kept (LIMIT plus OFFSET); all if `None`.
+        limit: Option<u64>,
     },
     /// OFFSET and LIMIT, for each binding of `by` apart.
     Slice {

@@ -77,7 +77,7 @@ pub fn plan(
     let mut root = finish(planned, &form);
     if options.optimize {
         prune(&mut root, &wanted(&form));
-        without_repeats(&mut root, &form);
+        without_repeats(&mut root, &form, &cache, options.force_ranges)?;
     }
     let readings = cache.into_readings().into_iter();
     let readings = readings

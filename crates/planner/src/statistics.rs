@@ -86,6 +86,21 @@ pub trait Statistics {
         Ok(self.count(triple, graphs)?.div_ceil(3))
     }
 
+    /// How many quads match whose term at `position`, as in [`Self::count_ranges`], has an id that does not tell where
+    /// it stands in the order of ORDER BY (`stoa_terms::section`).
+    ///
+    /// # Errors
+    /// If the indexes cannot be read.
+    fn untold(
+        &self,
+        triple: [Option<TermId>; 3],
+        position: Position,
+        graphs: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        let _ = (triple, position, graphs);
+        Ok(0)
+    }
+
     /// How many different terms stand at `position`, which is `None` in `triple`, among the quads
     /// that match.
     ///

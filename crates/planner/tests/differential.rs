@@ -537,6 +537,13 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
             },
         ),
         ("stars", by_sets()),
+        (
+            "by ranges",
+            PlannerOptions {
+                force_ranges: Some(true),
+                ..PlannerOptions::default()
+            },
+        ),
         ("lying", PlannerOptions::default()),
         ("lying again", PlannerOptions::default()),
         ("lying merge", forced(ForcedJoin::Merge)),

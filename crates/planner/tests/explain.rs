@@ -127,6 +127,23 @@ impl Statistics for Catalogue {
             .div_ceil(if one { 1_000 } else { 4 }))
     }
 
+    fn untold(
+        &self,
+        triple: [Option<TermId>; 3],
+        position: Position,
+        graphs: &GraphSet,
+    ) -> Result<u64, StatisticsError> {
+        let ids = self.ids.borrow();
+        let of_texts = ["label", "title", "name"].map(|name| ids.get(name).copied());
+        drop(ids);
+        match triple {
+            [_, Some(p), None] if position == Position::Object && of_texts.contains(&Some(p)) => {
+                self.count(triple, graphs)
+            }
+            _ => Ok(0),
+        }
+    }
+
     fn distinct(
         &self,
         triple: [Option<TermId>; 3],
@@ -246,6 +263,8 @@ fn explained(text: &str) -> String {
             "refused" => options.force_difference = Some(false),
             "sets" => options.force_sets = Some(true),
             "no sets" => options.force_sets = Some(false),
+            "ranges" => options.force_ranges = Some(true),
+            "at once" => options.force_ranges = Some(false),
             "union" => options.default_graph_union = true,
             _ => {}
         }

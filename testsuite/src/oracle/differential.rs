@@ -149,6 +149,11 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         22 => ("index joins switched at once, shared by threads", None),
         23 => ("joins switched after two rows, batches of 2", Some(2)),
         24 => ("by characteristic sets, batches of 3", Some(3)),
+        25 => ("sorted by ranges, batches of 3", Some(3)),
+        26 => (
+            "sorted by ranges, shared by threads, hash joins, on disk",
+            None,
+        ),
         REUSED => ("the plan of a query with other constants", None),
         _ => ("shared by threads, hash joins, on disk", None),
     };
@@ -181,9 +186,21 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         17..=20 => with_key_filters(number, &mut options),
         21..=23 => with_switches(number, &mut options),
         24 => options.force_sets = Some(true),
+        25 | 26 => by_ranges(number, &mut options),
         _ => {}
     }
     (name, options)
+}
+
+/// Those in which ORDER BY and DISTINCT take ranges wherever they can.
+fn by_ranges(number: usize, options: &mut QueryOptions) {
+    options.force_ranges = Some(true);
+    options.range_rows = Some(1);
+    if number == 26 {
+        options.force_join = Some(ForcedJoin::Hash);
+        options.parallel_rows_min = Some(0);
+        options.spill_after = Some((0, 5));
+    }
 }
 
 /// Those in which hash joins have key filters wherever they can.
@@ -218,17 +235,23 @@ fn with_switches(number: usize, options: &mut QueryOptions) {
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 26;
+pub const CONFIGURATIONS: usize = 28;
 
 /// How many of them, at the end, differ from others in what an update does not do: share what is read among threads,
 /// switch, or use plans again; or are for queries alone.
-pub const OF_QUERIES: usize = 8;
+pub const OF_QUERIES: usize = 10;
+
+/// The configurations in which ORDER BY and DISTINCT take ranges wherever they can.
+pub const BY_RANGES: [usize; 2] = [25, 26];
 
 /// The configuration that takes the plan of another query if there is one.
 pub const REUSED: usize = CONFIGURATIONS - 1;
 
 /// What is counted for a plan that was.
 pub const REUSED_PLAN: &str = "plan of another query";
+
+/// What is counted where ORDER BY took several ranges.
+pub const RANGES: &str = "ranges of an order";
 
 /// What is counted where a key filter dropped a row.
 pub const KEY_FILTER: &str = "key filter";
@@ -332,7 +355,10 @@ impl Bench {
 
     /// Counts what a query does that its plan does not show.
     fn count_done(&self, text: &str, options: &QueryOptions, tally: &mut Tally) {
-        if options.key_filter_rows_min.is_none() && options.switch_after_rows.is_none() {
+        let is_counted = options.key_filter_rows_min.is_some()
+            || options.switch_after_rows.is_some()
+            || options.force_ranges.is_some();
+        if !is_counted {
             return;
         }
         let options = QueryOptions {
@@ -346,6 +372,7 @@ impl Bench {
             (KEYS, done.keys),
             (SWITCHED, done.switched),
             (SWITCHED_LATE, done.switched_late),
+            (RANGES, done.ranged),
         ] {
             *tally.operators.entry(name.to_owned()).or_default() += u64::from(count > 0);
         }

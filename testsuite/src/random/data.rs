@@ -8,6 +8,10 @@
 use oxrdf::vocab::rdf;
 use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term, Triple};
 
+use stoa_terms::Kind;
+use stoa_terms::inline::encode_literal;
+use stoa_terms::key::literal_key;
+
 use super::Random;
 
 /// Where the IRIs of the universe lie.
@@ -154,6 +158,14 @@ pub fn odd() -> Vec<Literal> {
     all
 }
 
+/// Whether a literal is no number, date or time, or one that its id tells.
+fn is_usual(literal: &Literal) -> bool {
+    let literal = literal.as_ref();
+    let kind = literal_key(literal, &mut Vec::new());
+    encode_literal(literal).is_some()
+        || !matches!(kind, Kind::NumericLiteral | Kind::TemporalLiteral)
+}
+
 /// A triple term, now and then with another as its object.
 fn triple_term(
     random: &mut Random,
@@ -192,6 +204,10 @@ impl Data {
     #[must_use]
     pub fn random(random: &mut Random) -> Self {
         let mut pools = [numbers(), texts(), dates(), odd()];
+        if random.chance(30) {
+            // So that ids tell the order of all numbers and dates.
+            pools.iter_mut().for_each(|pool| pool.retain(is_usual));
+        }
         for pool in &mut pools {
             let keep = 4 + random.below(4);
             while pool.len() > keep {

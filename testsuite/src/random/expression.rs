@@ -157,7 +157,7 @@ impl Generator<'_> {
             7 => call("DATATYPE", vec![self.any(scope, next)]),
             8 => self.term_maker(scope, next),
             9 => {
-                let cast = if self.random.chance(22) {
+                let cast = if self.random.chance(36) {
                     *self.random.pick(&DERIVED)
                 } else {
                     *self

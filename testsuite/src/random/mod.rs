@@ -9,6 +9,7 @@ pub mod ast;
 pub mod data;
 mod difference;
 pub mod expression;
+mod ordered;
 pub mod print;
 pub mod query;
 pub mod shrink;

@@ -279,7 +279,7 @@ impl<'a> Generator<'a> {
         group
     }
 
-    fn element(&mut self, own: &[Var], seen: &[Var], depth: usize) -> Element {
+    pub(super) fn element(&mut self, own: &[Var], seen: &[Var], depth: usize) -> Element {
         let next = depth.saturating_sub(1);
         match self.random.below(if depth == 0 { 8 } else { 22 }) {
             0..=2 => self.triples(seen),
@@ -429,6 +429,9 @@ impl<'a> Generator<'a> {
     }
 
     fn select(&mut self, depth: usize, top: bool) -> Select {
+        if top && self.random.chance(8) {
+            return self.ordered();
+        }
         if depth > 0 && !self.in_exists && self.random.chance(6) {
             let mut select = self.difference();
             self.modifiers(&mut select, top);

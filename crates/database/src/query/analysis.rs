@@ -77,6 +77,9 @@ impl Analysis {
                 if done.keys > 0 {
                     object.insert("keys".to_owned(), done.keys.into());
                 }
+                if done.ranges > 0 {
+                    object.insert("ranges".to_owned(), done.ranges.into());
+                }
                 object.insert("calls".to_owned(), done.calls.into());
                 object.insert("ms".to_owned(), milliseconds(done.time).into());
                 object.insert("spilled_bytes".to_owned(), done.spilled_bytes.into());
@@ -128,6 +131,9 @@ impl fmt::Display for Analysis {
                     }
                     if done.keys > 0 {
                         write!(f, " keys={}", done.keys)?;
+                    }
+                    if done.ranges > 0 {
+                        write!(f, " ranges={}", done.ranges)?;
                     }
                     if done.spilled_bytes > 0 {
                         write!(f, " spilled={}", done.spilled_bytes)?;

@@ -489,8 +489,8 @@ impl CachedPlan {
             }
             let now = statistics.answer(&question);
             let now = now.map_err(stoa_planner::Error::Statistics)?;
-            // That a graph is empty is taken as a fact.
-            let is_fact = question.triple == [None; 3];
+            // That a graph is empty, and that ids tell an order, is taken as a fact.
+            let is_fact = question.triple == [None; 3] || matches!(question.of, Of::Untold(_));
             if !is_about(*answer, now) || (is_fact && (*answer == 0) != (now == 0)) {
                 return Ok(false);
             }
@@ -512,7 +512,7 @@ fn is_about(one: u64, other: u64) -> bool {
 fn shapes(Counted { question, .. }: &Counted, id: TermId) -> bool {
     let in_ranges = match &question.of {
         Of::Ranges(_, ranges) => ranges.iter().any(|r| r.first <= id && id <= r.last),
-        Of::Quads | Of::Distinct(_) => false,
+        Of::Quads | Of::Distinct(_) | Of::Untold(_) => false,
     };
     in_ranges || question.graphs.is_named_by(id)
 }

@@ -45,10 +45,13 @@ mod parallel;
 mod path_search;
 mod pattern;
 mod project;
+mod range_sort;
+mod ranged_input;
 mod reduced;
 mod row_store;
 mod seen;
 mod service;
+mod skip_distinct;
 mod slice;
 mod sort;
 mod sort_order;
@@ -291,6 +294,8 @@ impl Builder<'_> {
             PlanOperator::HashAggregate { .. } => {
                 hash_aggregate::build(plan, self, scope, counters)
             }
+            PlanOperator::RangeSort { .. } => range_sort::build(plan, self, scope, counters),
+            PlanOperator::SkipDistinct(_) => skip_distinct::build(plan, self, scope, counters),
             PlanOperator::AggregateDifference { .. } => {
                 aggregate_difference::build(plan, self, scope, counters)
             }

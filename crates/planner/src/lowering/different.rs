@@ -84,9 +84,9 @@ impl Lowering<'_> {
                         least
                     }
                     // One row at most for each combination.
-                    Operator::HashAggregate { .. } | Operator::Distinct(_) => {
-                        Some(plan.estimated_rows)
-                    }
+                    Operator::HashAggregate { .. }
+                    | Operator::Distinct(_)
+                    | Operator::SkipDistinct(_) => Some(plan.estimated_rows),
                     _ => None,
                 };
                 for input in plan.inputs() {

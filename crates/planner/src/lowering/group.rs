@@ -5,7 +5,7 @@
 //!
 //! # Limits
 //! `FILTER(?a = ?b)` over parts that share nothing, and are no patterns alone (`logical::equal`), is a cross
-//! product with a condition. LIMIT does not change the choice of joins.
+//! product with a condition. LIMIT changes the choice of joins only where ORDER BY stands below it (`ranges`).
 
 use std::mem::take;
 
@@ -17,6 +17,7 @@ use super::part::{
     ranges_of_parts,
 };
 use super::path_search::{PathFigures, path_from};
+use super::ranges::in_part;
 use super::switching::{add_switch, switch};
 use super::{CHOICES_MAX, Lowering, Planned, empty, filter_to, planned, seen_all, unit};
 use crate::access_path::{Access, accesses, lookup, positions_of};
@@ -48,6 +49,7 @@ impl Lowering<'_> {
         node: Node,
         conditions: Vec<Expression>,
     ) -> Result<Planned, Error> {
+        let wanted = self.wanted.take();
         let conditions = seen_all(conditions, &node.possible);
         let nodes = match node.op {
             Op::Join(items) => items,
@@ -72,8 +74,10 @@ impl Lowering<'_> {
             parts.push(part);
         }
         let (conditions, last) = distribute(conditions, &mut parts);
-        let joined = self.join_parts(parts, conditions)?;
-        Ok(self.filter(joined, last))
+        self.wanted = wanted.filter(|_| parts.len() <= ITEMS_MAX);
+        let joined = self.join_parts(parts, conditions);
+        self.wanted = None;
+        Ok(self.filter(joined?, last))
     }
 
     /// Joins in written order, by hash joins.
@@ -184,6 +188,7 @@ impl Lowering<'_> {
         ranges: &RangesOf,
     ) -> Result<Planned, Error> {
         self.cache.check()?;
+        let wanted = self.wanted.take();
         let joining = Joining::of(&parts);
         let mut items = Vec::with_capacity(parts.len());
         for part in &parts {
@@ -203,10 +208,23 @@ impl Lowering<'_> {
             let stars = self.stars(known, cost)?;
             Ok((drawn, stars))
         };
-        let Some(mut order) = order(&items, &over, self.forced, &draw, &go_on)? else {
+        let Some(mut order) = order(&items, &over, (self.forced, None), &draw, &go_on)? else {
             return Ok(empty(Vec::new()));
         };
         let items = order.items.take().unwrap_or(items);
+        if let Some((order, items, ordered)) = self.in_order(&order, &items, &over, wanted)? {
+            self.ordered = true;
+            let mut tree = Materialize {
+                order: &order,
+                items: &items,
+                over: &over,
+                conditions: conditions.into_iter().map(Some).collect(),
+                parts: &mut parts,
+                ranges,
+                has_graph_first: self.cache.has_graph_first(),
+            };
+            return Ok(in_part(tree.plan(ordered.root, None), &ordered));
+        }
         let over_all = (conditions.as_slice(), over.as_slice());
         if let Some(leapfrog) = self.leapfrog(&parts, &items, over_all, &order, ranges)? {
             return self.join_some(leapfrog.replace(parts, ranges), conditions, ranges);
@@ -340,6 +358,8 @@ impl Lowering<'_> {
                 }
             }
             reads.push(Read {
+                in_ranges: false,
+                values: 0.0,
                 sorted: access.sorted_by(pattern).first().copied(),
                 access,
                 rows: read,
@@ -506,7 +526,13 @@ fn cost_without(
             selectivity: condition.selectivity,
         })
         .collect();
-    let order = order(&kept, &over, None, &|_| Ok((None, Vec::new())), go_on)?;
+    let order = order(
+        &kept,
+        &over,
+        (None, None),
+        &|_| Ok((None, Vec::new())),
+        go_on,
+    )?;
     let tree = order.as_ref().and_then(|order| order.trees.get(order.root));
     Ok(tree.map(|tree| (tree.rows, tree.cost)))
 }

@@ -220,7 +220,14 @@ impl Lowering<'_> {
             });
         let over: Vec<Condition> = over.collect();
         let go_on = || self.cache.check();
-        let Some(other) = order(&kept, &over, None, &|_| Ok((None, Vec::new())), &go_on)? else {
+        let Some(other) = order(
+            &kept,
+            &over,
+            (None, None),
+            &|_| Ok((None, Vec::new())),
+            &go_on,
+        )?
+        else {
             return Ok(false);
         };
         let cost = |order: &Order| order.trees.get(order.root).map_or(0.0, |tree| tree.cost);

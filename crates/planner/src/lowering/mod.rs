@@ -16,6 +16,7 @@ mod once;
 mod part;
 mod path_search;
 mod prune;
+mod ranges;
 mod sample;
 mod semi_join;
 mod service;
@@ -34,7 +35,7 @@ use crate::cardinality::Cache;
 use crate::cost;
 use crate::error::Error;
 use crate::expression::{Constant, Expression};
-use crate::join_order::limited;
+use crate::join_order::{Wanted, limited};
 use crate::logical::{Builder, Node, Op, handed, visit_expression};
 use crate::physical::{Operator, Plan, Variable};
 use crate::variable_set::VariableSet;
@@ -61,6 +62,11 @@ pub(crate) struct Lowering<'a> {
     forced_difference: Option<bool>,
     forced_samples: Option<bool>,
     forced_sets: Option<bool>,
+    forced_ranges: Option<bool>,
+    /// What is wanted of the solutions of the node that is lowered next.
+    wanted: Option<Wanted>,
+    /// Whether the last plan that something was wanted of was made for it.
+    ordered: bool,
     pub(crate) names: Vec<String>,
     /// Expected rows of the outer bindings that are in scope.
     outer_rows: f64,
@@ -94,6 +100,9 @@ impl<'a> Lowering<'a> {
             forced_difference: options.force_difference,
             forced_samples: options.force_samples,
             forced_sets: options.force_sets,
+            forced_ranges: options.force_ranges,
+            wanted: None,
+            ordered: false,
             names,
             outer_rows: 1.0,
             inside: 0,
@@ -106,6 +115,7 @@ impl<'a> Lowering<'a> {
     /// Lowers a node and all below it.
     pub(crate) fn lower(&mut self, node: Node) -> Result<Planned, Error> {
         self.cache.check()?;
+        self.wanted = self.wanted.filter(|wanted| hands_down(&node.op, *wanted));
         match node.op {
             Op::Empty => Ok(empty(Vec::new())),
             Op::Pattern(_) | Op::Join(_) => self.group(node, Vec::new()),
@@ -166,16 +176,15 @@ impl<'a> Lowering<'a> {
                 offset,
                 limit,
             } => self.slice(*input, by, offset, limit),
-            Op::Project {
-                input,
-                mut variables,
-            } => {
-                let input = self.lower(*input)?;
-                // A column that is never bound would seem to be shared.
-                variables.retain(|variable| input.possible.contains(*variable));
-                Ok(project(input, variables))
-            }
+            Op::Project { input, variables } => self.projected(*input, variables),
         }
+    }
+
+    fn projected(&mut self, input: Node, mut variables: Vec<Variable>) -> Result<Planned, Error> {
+        let input = self.lower(input)?;
+        // A column that is never bound would seem to be shared.
+        variables.retain(|variable| input.possible.contains(*variable));
+        Ok(project(input, variables))
     }
 
     /// Whether a node reads outer bindings, so that it cannot be run by another `apply`.
@@ -265,6 +274,18 @@ impl<'a> Lowering<'a> {
             .product();
         let rows = input.plan.estimated_rows * selectivity;
         filter_to(input, conditions, rows)
+    }
+}
+
+/// Whether a part of the solutions of a node, by a variable, takes a part of those of its input, or is of a group.
+fn hands_down(op: &Op, wanted: Wanted) -> bool {
+    match op {
+        Op::Pattern(_) | Op::Join(_) | Op::Filter { .. } | Op::Project { .. } => true,
+        Op::Extend { variable, .. } => *variable != wanted.variable,
+        Op::LeftJoin { left: input, .. }
+        | Op::Minus { left: input, .. }
+        | Op::Exists { input, .. } => input.certain.contains(wanted.variable),
+        _ => false,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Solution modifiers and aggregates.
 
+use super::ranges::{range_sorted, skipped};
 use super::{Lowering, Planned, empty, planned, seen};
 use crate::cardinality::float;
 use crate::cost;
@@ -80,9 +81,14 @@ impl Lowering<'_> {
 
     #[inline(never)]
     pub(super) fn distinct(&mut self, input: Node) -> Result<Planned, Error> {
-        let input = self.lower(input)?;
+        let (input, is_by_values) = self.lower_for_each(input)?;
         if input.plan.operator == Operator::Empty {
             return Ok(input);
+        }
+        if is_by_values {
+            let rows = self.different(&input.plan, &input.plan.columns)?;
+            let rows = rows.unwrap_or(input.plan.estimated_rows);
+            return Ok(skipped(input, rows));
         }
         if let Some(values) = self.different_values(&input)? {
             return Ok(values);
@@ -135,8 +141,27 @@ impl Lowering<'_> {
 
     #[inline(never)]
     pub(super) fn sort(&mut self, input: Node, keys: Vec<SortKey>) -> Result<Planned, Error> {
-        let input = self.lower(input)?;
-        Ok(sorted(input, keys, None))
+        self.sorted(input, keys, None)
+    }
+
+    /// ORDER BY, of which the first `kept` solutions are wanted.
+    fn sorted(
+        &mut self,
+        input: Node,
+        keys: Vec<SortKey>,
+        kept: Option<u64>,
+    ) -> Result<Planned, Error> {
+        let (input, is_made_for) = self.lower_in_order(input, &keys, kept)?;
+        if input.plan.operator == Operator::Empty {
+            return Ok(input);
+        }
+        let keys = seen_keys(keys, &input);
+        Ok(
+            match is_made_for || self.is_by_ranges(&input, &keys, kept)? {
+                true => range_sorted(input, keys, kept),
+                false => sorted(input, keys, kept),
+            },
+        )
     }
 
     #[inline(never)]
@@ -154,20 +179,17 @@ impl Lowering<'_> {
             input = sort_last(input);
         }
         let input = match (kept, input.op) {
-            (Some(kept), Op::Sort { input, keys }) => {
-                let input = self.lower(*input)?;
-                sorted(input, keys, Some(kept))
-            }
+            (Some(kept), Op::Sort { input, keys }) => self.sorted(*input, keys, Some(kept))?,
             (Some(kept), Op::Project { input, variables })
                 if matches!(input.op, Op::Sort { .. }) =>
             {
                 let Op::Sort { input, keys } = input.op else {
                     return Ok(empty(variables));
                 };
-                let input = self.lower(*input)?;
+                let sorted = self.sorted(*input, keys, Some(kept))?;
                 let mut variables = variables;
-                variables.retain(|variable| input.possible.contains(*variable));
-                super::project(sorted(input, keys, Some(kept)), variables)
+                variables.retain(|variable| sorted.possible.contains(*variable));
+                super::project(sorted, variables)
             }
             (_, op) => {
                 input.op = op;
@@ -226,15 +248,17 @@ fn sort_last(node: Node) -> Node {
     }
 }
 
-/// ORDER BY, of which the first `kept` solutions are wanted.
-fn sorted(input: Planned, mut keys: Vec<SortKey>, kept: Option<u64>) -> Planned {
-    if input.plan.operator == Operator::Empty {
-        return input;
-    }
+/// The keys of an ORDER BY over an input.
+fn seen_keys(mut keys: Vec<SortKey>, input: &Planned) -> Vec<SortKey> {
     for key in &mut keys {
         let expression = std::mem::replace(&mut key.expression, Expression::Coalesce(Vec::new()));
         key.expression = seen(expression, &input.possible);
     }
+    keys
+}
+
+/// ORDER BY, of which the first `kept` solutions are wanted, of an input that is taken at once.
+fn sorted(input: Planned, keys: Vec<SortKey>, kept: Option<u64>) -> Planned {
     let columns = input.plan.columns.clone();
     let in_rows = input.plan.estimated_rows;
     let (operator, rows, cost) = match kept {

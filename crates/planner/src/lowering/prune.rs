@@ -138,11 +138,13 @@ pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
             below.extend(keys.iter().copied());
             prune(groups, &below);
         }
-        Operator::Distinct(input) | Operator::Reduced(input) => {
+        Operator::Distinct(input) | Operator::SkipDistinct(input) | Operator::Reduced(input) => {
             let below = input.columns.iter().copied().collect();
             prune(input, &below);
         }
-        Operator::Sort { input, keys } | Operator::TopK { input, keys, .. } => {
+        Operator::Sort { input, keys }
+        | Operator::TopK { input, keys, .. }
+        | Operator::RangeSort { input, keys, .. } => {
             let mut below = needed.clone();
             for key in keys {
                 add_expression(&key.expression, &mut below);

@@ -33,6 +33,8 @@ impl Lowering<'_> {
                     rows,
                     cost,
                     sorted: None,
+                    in_ranges: false,
+                    values: 0.0,
                 });
             }
         }

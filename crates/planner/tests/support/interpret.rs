@@ -387,7 +387,7 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
             }
             result
         }
-        Operator::Distinct(input) => {
+        Operator::Distinct(input) | Operator::SkipDistinct(input) => {
             let mut result: Vec<Row> = Vec::new();
             for row in run(input, store, outer) {
                 if !result.contains(&row) {
@@ -410,6 +410,12 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
             let mut rows = run(input, store, outer);
             sort(&mut rows, keys);
             rows.truncate(usize::try_from(*limit).expect("few rows"));
+            rows
+        }
+        Operator::RangeSort { input, keys, limit } => {
+            let mut rows = run(input, store, outer);
+            sort(&mut rows, keys);
+            rows.truncate(limit.map_or(usize::MAX, |most| usize::try_from(most).expect("few")));
             rows
         }
         Operator::Slice {

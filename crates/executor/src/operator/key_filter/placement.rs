@@ -177,8 +177,10 @@ fn is_handed_on(plan: &Plan, index: usize, input: &Plan, variable: Variable) -> 
         Operator::Filter { .. }
         | Operator::Project(_)
         | Operator::Distinct(_)
+        | Operator::SkipDistinct(_)
         | Operator::Reduced(_)
         | Operator::Sort { .. }
+        | Operator::RangeSort { limit: None, .. }
         | Operator::Union(_) => true,
         Operator::Extend {
             variable: extended, ..
@@ -196,7 +198,7 @@ fn is_handed_on(plan: &Plan, index: usize, input: &Plan, variable: Variable) -> 
             index == 0 || keys.contains(&variable) || matches!(kind, JoinKind::Inner)
         }
         // What is left behind by a limit depends on what came before.
-        Operator::TopK { .. } | Operator::Slice { .. } => false,
+        Operator::TopK { .. } | Operator::RangeSort { .. } | Operator::Slice { .. } => false,
         Operator::Unit
         | Operator::Empty
         | Operator::Values(_)

@@ -160,7 +160,7 @@ fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
         && !context.snapshot().is_recorded()
         && threads(context) > 1
         && morsels::has_rows(plan, context.settings().parallel_rows_min)
-        && morsels::variable(plan).is_some()
+        && plan.split_by().is_some()
 }
 
 /// Whether so much is expected of an aggregate, of DISTINCT, or of what they read that they may be shared.
@@ -405,7 +405,7 @@ impl<S: Sink> Work<S> {
             switches,
             kept: Vec::new(),
         };
-        let plan = morsels::restricted(&self.plan, morsel);
+        let plan = morsels::restricted(&self.plan, &[morsel], 1.0);
         let scope = Scope {
             in_morsel: true,
             unordered: true,

@@ -1,17 +1,14 @@
 //! Morsels: a plan in pieces that several threads can run, each with a range of one variable.
 //!
-//! A plan can be split by a variable if its solutions are those of the plan with the variable kept to a
-//! range, all ranges together. That holds of a scan or a leapfrog join whose first variable it is, of what works
-//! solution by solution above one, of a join whose left side can be split, and of a merge join if it is the key:
-//! there both sides are kept to the range. What stands on the right of a hash join is the same for all pieces and is
-//! read once.
+//! By which variable a plan can be split is told by [`Plan::split_by`]. What stands on the right of a hash join is the
+//! same for all pieces and is read once.
 //!
 //! # References
 //! Leis, Boncz, Kemper, Neumann: Morsel-Driven Parallelism, SIGMOD 2014.
 
 use std::ops::RangeInclusive;
 
-use stoa_planner::physical::{Operator, PatternTerm, Plan, Variable};
+use stoa_planner::physical::{Operator, PatternTerm, Plan};
 use stoa_quadstore::Snapshot;
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
@@ -23,108 +20,41 @@ use crate::profile::size;
 /// Rows of the scan that is cut, for each morsel at least; each may be joined with many.
 const MORSEL_ROWS_MIN: u64 = if cfg!(test) { 1 } else { 64 };
 
-/// Plans that are deeper are run as they are.
-const DEPTH_MAX: usize = 64;
-
 /// The morsel of a plan that is not split.
 pub(in crate::operator) const WHOLE: IdRange = IdRange {
     first: TermId::from_bits(0),
     last: TermId::from_bits(u64::MAX),
 };
 
-/// The variable that `plan` can be split by.
-pub(in crate::operator) fn variable(plan: &Plan) -> Option<Variable> {
-    variable_within(plan, DEPTH_MAX)
-}
-
-fn variable_within(plan: &Plan, depth: usize) -> Option<Variable> {
-    let depth = depth.checked_sub(1)?;
-    match &plan.operator {
-        Operator::IndexScan {
-            pattern,
-            permutation,
-            prefix_length,
-            ..
-        } => {
-            let first = Layout::new(pattern, *permutation).term(*prefix_length);
-            match first {
-                Some(PatternTerm::Variable(variable))
-                    if Some(variable) != pattern.graph_variable =>
-                {
-                    Some(variable)
-                }
-                _ => None,
-            }
-        }
-        Operator::LeapfrogJoin { variables, .. } => Some(variables.first()?.variable),
-        Operator::MergeJoin {
-            left, right, key, ..
-        } => {
-            let both = [left, right].map(|side| variable_within(side, depth));
-            (both == [Some(*key); 2]).then_some(*key)
-        }
-        Operator::HashAggregate { input, keys, .. } => {
-            variable_within(input, depth).filter(|variable| keys.contains(variable))
-        }
-        Operator::Distinct(input) => {
-            variable_within(input, depth).filter(|variable| input.columns.contains(variable))
-        }
-        _ => variable_within(passed_through(plan)?, depth),
-    }
-}
-
-/// The input that an operator takes solution by solution, or the left side of a join.
-fn passed_through(plan: &Plan) -> Option<&Plan> {
-    match &plan.operator {
-        Operator::Filter { input, .. }
-        | Operator::Extend { input, .. }
-        | Operator::Project(input)
-        | Operator::IndexNestedLoopJoin { input, .. } => Some(input),
-        // Endpoints are asked once for all, by one who can wait for them.
-        Operator::Apply { input, inner, .. } => (!asks_others(inner)).then_some(input),
-        Operator::HashJoin { left, .. } => Some(left),
-        _ => None,
-    }
-}
-
-/// Whether a plan has SERVICE in it.
-fn asks_others(plan: &Plan) -> bool {
-    let mut open = vec![plan];
-    while let Some(plan) = open.pop() {
-        if matches!(plan.operator, Operator::Service { .. }) {
-            return true;
-        }
-        open.extend(plan.inputs());
-    }
-    false
-}
-
-/// The plan with the variable that it can be split by kept to `range`. It has as many operators, in the same
-/// places.
-pub(in crate::operator) fn restricted(plan: &Plan, range: IdRange) -> Plan {
+/// The plan with the variable that it can be split by kept to `to`, ascending ranges, of which this share of the rows is
+/// expected. It has as many operators, in the same places.
+pub(in crate::operator) fn restricted(plan: &Plan, to: &[IdRange], share: f64) -> Plan {
     let mut plan = plan.clone();
-    restrict(&mut plan, range);
+    restrict(&mut plan, to, share);
     plan
 }
 
-fn restrict(plan: &mut Plan, range: IdRange) {
+fn restrict(plan: &mut Plan, to: &[IdRange], share: f64) {
+    plan.estimated_rows *= share;
     match &mut plan.operator {
-        Operator::IndexScan { ranges, .. } => match within(ranges, range) {
-            within if within.is_empty() => plan.operator = Operator::Empty,
-            within => *ranges = within,
-        },
+        Operator::IndexScan { ranges, .. } | Operator::IndexGroups { ranges, .. } => {
+            match within_all(ranges, to) {
+                within if within.is_empty() => plan.operator = Operator::Empty,
+                within => *ranges = within,
+            }
+        }
         Operator::LeapfrogJoin { variables, .. } => {
             let Some(first) = variables.first_mut() else {
                 return;
             };
-            match within(&first.ranges, range) {
+            match within_all(&first.ranges, to) {
                 within if within.is_empty() => plan.operator = Operator::Empty,
                 within => first.ranges = within,
             }
         }
         Operator::MergeJoin { left, right, .. } => {
-            restrict(left, range);
-            restrict(right, range);
+            restrict(left, to, share);
+            restrict(right, to, share);
         }
         Operator::HashAggregate { input, .. }
         | Operator::Distinct(input)
@@ -132,8 +62,8 @@ fn restrict(plan: &mut Plan, range: IdRange) {
         | Operator::Extend { input, .. }
         | Operator::Project(input)
         | Operator::IndexNestedLoopJoin { input, .. }
-        | Operator::Apply { input, .. } => restrict(input, range),
-        Operator::HashJoin { left, .. } => restrict(left, range),
+        | Operator::Apply { input, .. } => restrict(input, to, share),
+        Operator::HashJoin { left, .. } => restrict(left, to, share),
         _ => (),
     }
 }
@@ -152,9 +82,15 @@ pub(in crate::operator) fn within(ranges: &[IdRange], range: IdRange) -> Vec<IdR
         .collect()
 }
 
+/// What of `ranges`, where none at all means everything, lies in one of `to`; all ascend.
+pub(in crate::operator) fn within_all(ranges: &[IdRange], to: &[IdRange]) -> Vec<IdRange> {
+    let parts = to.iter().map(|range| within(ranges, *range));
+    parts.flatten().collect()
+}
+
 /// The hash joins whose left side is split, with their numbers, if that of `plan` is `number`: the inner ones
 /// behind those around them.
-pub(super) fn hash_joins(plan: &Plan, number: usize) -> Vec<(usize, &Plan)> {
+pub(in crate::operator) fn hash_joins(plan: &Plan, number: usize) -> Vec<(usize, &Plan)> {
     let mut found = Vec::new();
     let mut open = vec![(plan, number)];
     while let Some((plan, number)) = open.pop() {
@@ -170,7 +106,7 @@ pub(super) fn hash_joins(plan: &Plan, number: usize) -> Vec<(usize, &Plan)> {
                 if matches!(operator, Operator::HashJoin { .. }) {
                     found.push((number, plan));
                 }
-                open.extend(passed_through(plan).map(|input| (input, number + 1)));
+                open.extend(plan.passed_through().map(|input| (input, number + 1)));
             }
         }
     }
@@ -193,11 +129,7 @@ pub(super) fn has_rows(plan: &Plan, least: u64) -> bool {
     let mut open = vec![plan];
     while let Some(plan) = open.pop() {
         rows += plan.estimated_rows;
-        match &plan.operator {
-            Operator::MergeJoin { left, right, .. } => open.extend([&**left, &**right]),
-            Operator::HashAggregate { input, .. } | Operator::Distinct(input) => open.push(input),
-            _ => open.extend(passed_through(plan)),
-        }
+        open.extend(plan.split_inputs());
     }
     rows >= least as f64
 }
@@ -261,14 +193,16 @@ fn after(id: TermId) -> TermId {
 }
 
 /// A scan that is restricted.
-struct Scan<'a> {
-    permutation: Permutation,
-    prefix: Vec<TermId>,
-    ranges: &'a [IdRange],
-    graphs: &'a GraphSet,
+pub(in crate::operator) struct Scan<'a> {
+    pub(in crate::operator) permutation: Permutation,
+    pub(in crate::operator) prefix: Vec<TermId>,
+    /// None at all means everything.
+    pub(in crate::operator) ranges: &'a [IdRange],
+    pub(in crate::operator) graphs: &'a GraphSet,
 }
 
-fn scans(plan: &Plan) -> Result<Vec<Scan<'_>>> {
+/// The scans that are restricted where a plan is.
+pub(in crate::operator) fn scans(plan: &Plan) -> Result<Vec<Scan<'_>>> {
     let mut found = Vec::new();
     let mut open = vec![plan];
     while let Some(plan) = open.pop() {
@@ -278,6 +212,13 @@ fn scans(plan: &Plan) -> Result<Vec<Scan<'_>>> {
                 permutation,
                 prefix_length,
                 ranges,
+            }
+            | Operator::IndexGroups {
+                pattern,
+                permutation,
+                prefix_length,
+                ranges,
+                ..
             } => found.push(Scan {
                 permutation: *permutation,
                 prefix: Layout::new(pattern, *permutation).prefix(*prefix_length)?,
@@ -304,9 +245,7 @@ fn scans(plan: &Plan) -> Result<Vec<Scan<'_>>> {
                     }
                 }
             }
-            Operator::MergeJoin { left, right, .. } => open.extend([&**left, &**right]),
-            Operator::HashAggregate { input, .. } | Operator::Distinct(input) => open.push(input),
-            _ => open.extend(passed_through(plan)),
+            _ => open.extend(plan.split_inputs()),
         }
     }
     Ok(found)
@@ -314,7 +253,7 @@ fn scans(plan: &Plan) -> Result<Vec<Scan<'_>>> {
 
 impl Scan<'_> {
     /// How many rows it has in a range, or more where graphs hide some.
-    fn count(&self, snapshot: &Snapshot, range: IdRange) -> Result<u64> {
+    pub(in crate::operator) fn count(&self, snapshot: &Snapshot, range: IdRange) -> Result<u64> {
         let ranges = within(self.ranges, range);
         if ranges.is_empty() {
             return Ok(0);

@@ -14,6 +14,7 @@ mod order;
 mod parallel;
 mod paths;
 mod range_filters;
+mod ranges;
 mod sort;
 mod spilling;
 mod store;

@@ -173,7 +173,7 @@ fn inputs(snapshot: &Snapshot) -> [Plan; 11] {
 fn plans(snapshot: &Snapshot) -> Vec<Plan> {
     let mut plans = Vec::new();
     for input in inputs(snapshot) {
-        assert!(morsels::variable(&input).is_some(), "{input:?}");
+        assert!(input.split_by().is_some(), "{input:?}");
         let counts = || vec![count(None, false, 7), count(Some(1), true, 8)];
         plans.push(group(input.clone(), &[], counts()));
         plans.push(group(input.clone(), &[1], counts()));
@@ -243,7 +243,7 @@ proptest! {
             let context = context_on(&snapshot, 1024);
             try_run(&query(plan.clone()), context).unwrap().0
         };
-        let parts = ranges.iter().map(|range| rows_of(&morsels::restricted(&whole, *range)));
+        let parts = ranges.iter().map(|range| rows_of(&morsels::restricted(&whole, &[*range], 1.0)));
         prop_assert_eq!(parts.flatten().collect::<Vec<_>>(), rows_of(&whole));
     }
 }
@@ -267,7 +267,7 @@ fn morsels_are_of_about_one_size() {
     let ranges = morsels::split(&whole, 16, &context_on(&snapshot, 1024)).unwrap();
     assert_eq!(ranges.len(), 16);
     for range in ranges {
-        let part = query(morsels::restricted(&whole, range));
+        let part = query(morsels::restricted(&whole, &[range], 1.0));
         let (rows, _) = try_run(&part, context_on(&snapshot, 1024)).unwrap();
         assert!((1_000..1_600).contains(&rows.len()), "{} rows", rows.len());
     }
@@ -365,7 +365,7 @@ fn distinct_keeps_the_order_that_a_merge_join_reads() {
     // Its right side cannot be split, so neither can the join.
     let right = plan(Operator::Reduced(Box::new(scan())), &[0, 1]);
     let joined = merge_join(distinct, right, 0, &[0, 1]);
-    assert!(morsels::variable(&joined).is_none());
+    assert!(joined.split_by().is_none());
     let run = |helpers| try_run(&query(joined.clone()), context_of(&snapshot, 1024, helpers));
     let (rows, _) = run(Some(&helpers)).unwrap();
     assert_eq!(rows.len(), 20_000);
@@ -394,7 +394,7 @@ fn plans_that_ask_endpoints_are_not_split() {
             outer: variables(&[0]),
             kind: JoinKind::Inner,
         };
-        morsels::variable(&plan(operator, &[0, 1]))
+        plan(operator, &[0, 1]).split_by()
     };
     assert_eq!(apply(outer()), Some(Variable(0)));
     assert_eq!(apply(Box::new(plan(asks, &[0]))), None);

@@ -1,0 +1,248 @@
+//! Orders of joins for a part of the solutions by one variable, the first ones in its order or one for each of its
+//! values: those that begin with a pattern which is read by that variable, so that a part of it is enough.
+//!
+//! Whatever is read for each row of that pattern is divided by the share that is wanted; what is read once, such as the
+//! right side of a hash join, is not. The next item is always the one that makes the least of it.
+
+use super::{Bindings, Read, Search, Source, Step, Tree};
+use crate::cost;
+use crate::physical::Variable;
+
+/// What is wanted of the solutions of a group.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    /// They are wanted by this variable.
+    pub(crate) variable: Variable,
+    /// Which of them.
+    pub(crate) part: WantedPart,
+    /// Whether it does not matter what that costs.
+    pub(crate) is_forced: bool,
+}
+
+/// Which of the solutions of a group are wanted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum WantedPart {
+    /// The first ones in the order of the variable, so many.
+    First(f64),
+    /// One for each value of the variable.
+    Each,
+}
+
+/// A tree whose solutions are read in ranges of a variable.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ordered {
+    /// Its place among the trees.
+    pub(crate) root: usize,
+    /// Which share of its solutions is expected to be read.
+    pub(crate) share: f64,
+    /// What that costs.
+    pub(crate) cost: f64,
+}
+
+/// Finding the ranges, and beginning anew with each.
+const RANGES_START: f64 = 50_000.0;
+/// So many more solutions are read than are wanted.
+const MARGIN: f64 = 2.0;
+/// Reading solutions up to the first one of a value: beginning, and the rows of a batch or two.
+const VALUE_START: f64 = 20_000.0;
+const ROWS_A_VALUE: f64 = 2_048.0;
+
+impl Wanted {
+    /// Whether another tree may be better than this one, whose solutions are looked through for the first.
+    pub(crate) fn is_worth(&self, tree: &Tree) -> bool {
+        let is_part = match self.part {
+            WantedPart::First(rows) => tree.rows > MARGIN * rows,
+            WantedPart::Each => true,
+        };
+        is_part && cost_at_once(tree) > RANGES_START
+    }
+
+    /// Which share of a pattern is read, by the way that is marked, if all solutions are `rows`; and what beginning with
+    /// its ranges costs.
+    fn share(&self, read: &Read, rows: f64) -> (f64, f64) {
+        match self.part {
+            WantedPart::First(wanted) => ((MARGIN * wanted / rows.max(1.0)).min(1.0), RANGES_START),
+            WantedPart::Each => {
+                let a_solution = MARGIN * read.rows / rows.max(1.0);
+                let read_rows = read.values * a_solution.max(ROWS_A_VALUE);
+                let start = RANGES_START + read.values * VALUE_START;
+                ((read_rows / read.rows.max(1.0)).min(1.0), start)
+            }
+        }
+    }
+}
+
+/// Giving all solutions and looking for the first ones.
+fn cost_at_once(tree: &Tree) -> f64 {
+    tree.cost + tree.rows * cost::GROUP_ROW
+}
+
+impl Search<'_> {
+    /// A tree that gives the wanted solutions for less than `root` takes to give all of them, which are then looked
+    /// through for the first.
+    pub(super) fn ordered(&mut self, wanted: Wanted, root: usize) -> Option<Ordered> {
+        let whole = self.trees.get(root)?;
+        let (rows, set) = (whole.rows, whole.items);
+        let otherwise = cost_at_once(whole);
+        let mut best: Option<Ordered> = None;
+        for number in 0..self.items.len() {
+            self.goes_on()?;
+            let Some(read) = self.marked(number) else {
+                continue;
+            };
+            let (share, start) = wanted.share(&read, rows);
+            let Some(root) = self.ordered_from(number, set, wanted.variable, share) else {
+                continue;
+            };
+            let cost = start + self.cost_of_share(root, share)?;
+            if best.is_none_or(|best| cost < best.cost) {
+                best = Some(Ordered { root, share, cost });
+            }
+        }
+        best.filter(|best| wanted.is_forced || best.cost < otherwise)
+    }
+
+    /// The way to read an item in ranges.
+    fn marked(&self, item: usize) -> Option<Read> {
+        match &self.items.get(item)?.source {
+            Source::Pattern { accesses, .. } => {
+                accesses.iter().find(|read| read.in_ranges).copied()
+            }
+            Source::Plan { .. } | Source::Path { .. } => None,
+        }
+    }
+
+    /// A tree of all items that begins with this one.
+    fn ordered_from(
+        &mut self,
+        first: usize,
+        all: u64,
+        variable: Variable,
+        share: f64,
+    ) -> Option<usize> {
+        let mut trees = Vec::new();
+        self.single(first, &mut trees);
+        trees.retain(|tree| self.begins_with(&tree.step, variable));
+        let mut current = *self.keep(trees).first()?;
+        let (mut set, mut binds) = (1_u64 << first, self.bindings.get(first)?.clone());
+        while set != all {
+            self.goes_on()?;
+            let rows_so_far = self.trees.get(current)?.rows;
+            let rest: Vec<usize> = super::members(all & !set).collect();
+            let is_connected = |next: &&usize| {
+                let other = self.bindings.get(**next);
+                other.is_some_and(|other| !other.possible.is_disjoint(&binds.possible))
+            };
+            let mut candidates: Vec<usize> = rest.iter().filter(is_connected).copied().collect();
+            if candidates.is_empty() {
+                candidates = rest;
+            }
+            let mut best: Option<(f64, usize, usize)> = None;
+            for next in candidates {
+                let rows = self.rows_with(set, rows_so_far, next);
+                let Some((tree, cost)) =
+                    self.ordered_with((current, &binds), next, rows, (variable, share))
+                else {
+                    continue;
+                };
+                let weight = cost + rows * share * super::ROW_AHEAD;
+                if best.is_none_or(|(least, ..)| weight < least) {
+                    best = Some((weight, next, tree));
+                }
+            }
+            let (_, next, tree) = best?;
+            current = tree;
+            set |= 1 << next;
+            binds.union_with(self.bindings.get(next)?);
+        }
+        Some(current)
+    }
+
+    /// The cheapest join of a tree with one more item that can be split as the tree is.
+    fn ordered_with(
+        &mut self,
+        (left, left_binds): (usize, &Bindings),
+        next: usize,
+        rows: f64,
+        (variable, share): (Variable, f64),
+    ) -> Option<(usize, f64)> {
+        let mut trees = Vec::new();
+        self.single(next, &mut trees);
+        let rights = self.keep(trees);
+        let own = self.bindings.get(next)?.clone();
+        let mut joined = Vec::new();
+        // What costs more in all may cost less in part.
+        let bound = std::mem::replace(&mut self.bound, f64::INFINITY);
+        self.keeps_all = true;
+        for right in rights {
+            let mut trees = Vec::new();
+            self.join((left, left_binds), (right, &own), rows, &mut trees);
+            trees.retain(|tree| match tree.step {
+                Step::Hash { .. } | Step::Lookup { .. } => true,
+                Step::Merge { right, key, .. } => {
+                    let right = self.trees.get(right);
+                    key == variable
+                        && right.is_some_and(|right| self.begins_with(&right.step, variable))
+                }
+                Step::Read { .. } | Step::Plan { .. } | Step::Search { .. } => false,
+            });
+            joined.extend(trees);
+        }
+        (self.bound, self.keeps_all) = (bound, false);
+        if self.forced.is_some() {
+            self.enforce(&mut joined);
+        }
+        let numbers = self.keep(joined);
+        let costs = numbers.into_iter();
+        let costs = costs.filter_map(|number| Some((number, self.cost_of_share(number, share)?)));
+        costs.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// Whether a step reads a pattern by the variable first.
+    fn begins_with(&self, step: &Step, variable: Variable) -> bool {
+        let Step::Read { item, access } = *step else {
+            return false;
+        };
+        let Some(Source::Pattern { accesses, .. }) = self.items.get(item).map(|item| &item.source)
+        else {
+            return false;
+        };
+        let read = accesses.get(access);
+        read.is_some_and(|read| read.in_ranges && read.sorted == Some(variable))
+    }
+
+    /// What a tree costs of which a share is read; `None` if it is none that can be read in parts.
+    fn cost_of_share(&self, number: usize, share: f64) -> Option<f64> {
+        let tree = self.trees.get(number)?;
+        let output = tree.rows * share * cost::OUTPUT_ROW;
+        Some(match tree.step {
+            Step::Read { .. } => cost::SCAN_START + tree.cost * share,
+            Step::Merge { left, right, .. } => {
+                let rows = self.trees.get(left)?.rows + self.trees.get(right)?.rows;
+                let below = self.cost_of_share(left, share)? + self.cost_of_share(right, share)?;
+                below + rows * share * cost::MERGE_ROW + output
+            }
+            Step::Hash { left, right } => {
+                let (probe, build) = (self.trees.get(left)?.rows, self.trees.get(right)?);
+                let below = self.cost_of_share(left, share)? + build.cost;
+                below + cost::hash(build.rows, probe * share) + output
+            }
+            Step::Lookup { left, item } => {
+                let Source::Pattern {
+                    rows, conditions, ..
+                } = &self.items.get(item)?.source
+                else {
+                    return None;
+                };
+                let probes = self.trees.get(left)?.rows * share;
+                let tested = match conditions {
+                    true => probes * cost::CONDITION_ROW,
+                    false => 0.0,
+                };
+                let looked_up = cost::lookup(probes, *rows, false);
+                self.cost_of_share(left, share)? + looked_up + tested + output
+            }
+            Step::Plan { .. } | Step::Search { .. } => return None,
+        })
+    }
+}
