@@ -18,6 +18,8 @@ pub struct Done {
     pub switched_late: u64,
     /// How many range sorts took several ranges.
     pub ranged: u64,
+    /// How many path searches read triples into memory.
+    pub adjacencies: u64,
 }
 
 /// Runs a timed query to its end.
@@ -42,6 +44,7 @@ pub fn done(mut query: Query) -> Result<Done> {
         switched: switched.len() as u64,
         switched_late: late.count() as u64,
         ranged: ranges.iter().filter(|ranges| **ranges > 1).count() as u64,
+        adjacencies: numbers(" adjacency=").len() as u64,
     })
 }
 

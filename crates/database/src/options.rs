@@ -202,6 +202,9 @@ pub struct QueryOptions {
     /// How many rows the first range of an ORDER BY that takes its input by ranges has, about; by default what is
     /// expected to be enough. For tests.
     pub range_rows: Option<u64>,
+    /// Whether path searches read all triples of a step into memory at once wherever there is room, or nowhere; by default
+    /// where that is cheaper than look-ups; for tests.
+    pub force_adjacency: Option<bool>,
     /// Ends the query from another thread.
     pub cancel: CancelHandle,
 }
@@ -231,6 +234,7 @@ impl Default for QueryOptions {
             force_sets: None,
             force_ranges: None,
             range_rows: None,
+            force_adjacency: None,
             cancel: CancelHandle::new(),
         }
     }

@@ -676,6 +676,7 @@ fn settings(
     }
     settings.switch_after_rows = options.switch_after_rows;
     settings.range_rows = options.range_rows;
+    settings.force_adjacency = options.force_adjacency;
     settings
 }
 

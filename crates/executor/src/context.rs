@@ -82,6 +82,9 @@ pub struct QuerySettings {
     pub switch_after_rows: Option<u64>,
     /// How many rows the first range of a range sort has, about; what is expected to be enough if `None`.
     pub range_rows: Option<u64>,
+    /// Whether path searches read all triples of a step into memory before they look any up, if there is room, or never
+    /// do; `None` for when that is cheaper.
+    pub force_adjacency: Option<bool>,
     /// Where operators put what they cannot hold; without it the query ends there.
     pub spill: Option<Spill>,
     /// Where the query waits until there is memory for it; without it, it begins in any case.
@@ -114,6 +117,7 @@ impl QuerySettings {
             key_filter_rows_min: KEY_FILTER_ROWS_MIN,
             switch_after_rows: None,
             range_rows: None,
+            force_adjacency: None,
             spill: None,
             admission: None,
             waited_ns: Arc::default(),

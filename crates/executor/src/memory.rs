@@ -272,6 +272,11 @@ impl Memory {
         }
     }
 
+    /// How many bytes all queries have together.
+    pub(crate) fn limit_bytes(&self) -> u64 {
+        self.accounts.budget.limit()
+    }
+
     /// How many bytes are reserved.
     #[must_use]
     pub const fn reserved_bytes(&self) -> u64 {

@@ -26,6 +26,11 @@ pub struct OperatorProfile {
     pub rows_dropped: u64,
     /// For an index scan that did not read all rows, how many keys of a join above it looked up instead.
     pub keys: u64,
+    /// For a path search, how many nodes it looked up.
+    pub looked_up: u64,
+    /// For a path search, how many triples it read to have them in memory, and how many bytes they took with what was
+    /// made of them.
+    pub adjacency: Option<Adjacency>,
     /// For an index nested-loop join that went over to a hash join, how many rows of its input had come before, all
     /// of which were looked up.
     pub switched_after: Option<u64>,
@@ -42,6 +47,15 @@ pub struct OperatorProfile {
     pub reads: ReadCounts,
 }
 
+/// Triples in memory, by the nodes that they lead from.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Adjacency {
+    /// How many triples.
+    pub triples: u64,
+    /// How many bytes they took, with their components and what these reach.
+    pub bytes: u64,
+}
+
 /// The counters of one operator.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -49,6 +63,9 @@ pub(crate) struct Counters {
     rows_out: AtomicU64,
     rows_dropped: AtomicU64,
     keys: AtomicU64,
+    looked_up: AtomicU64,
+    adjacency_triples: AtomicU64,
+    adjacency_bytes: AtomicU64,
     switched_after: OnceLock<u64>,
     ranges: AtomicU64,
     calls: AtomicU64,
@@ -75,6 +92,21 @@ impl Counters {
 
     pub(crate) fn add_keys(&self, keys: usize) {
         self.keys.fetch_add(keys as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_looked_up(&self, nodes: usize) {
+        self.looked_up.fetch_add(nodes as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_adjacency(&self, triples: u64, bytes: u64) {
+        self.adjacency_triples.fetch_add(triples, Ordering::Relaxed);
+        self.adjacency_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    fn adjacency(&self) -> Option<Adjacency> {
+        let bytes = self.adjacency_bytes.load(Ordering::Relaxed);
+        let triples = self.adjacency_triples.load(Ordering::Relaxed);
+        (bytes > 0).then_some(Adjacency { triples, bytes })
     }
 
     /// It went over to a hash join when so many rows had come; the first time counts.
@@ -148,6 +180,8 @@ impl Profile {
                 rows_out: counters.rows_out.load(Ordering::Relaxed),
                 rows_dropped: counters.rows_dropped.load(Ordering::Relaxed),
                 keys: counters.keys.load(Ordering::Relaxed),
+                looked_up: counters.looked_up.load(Ordering::Relaxed),
+                adjacency: counters.adjacency(),
                 switched_after: counters.switched_after.get().copied(),
                 ranges: counters.ranges.load(Ordering::Relaxed),
                 calls: counters.calls.load(Ordering::Relaxed),

@@ -154,6 +154,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
             "sorted by ranges, shared by threads, hash joins, on disk",
             None,
         ),
+        ADJACENCIES => ("paths in memory, batches of 3", Some(3)),
         REUSED => ("the plan of a query with other constants", None),
         _ => ("shared by threads, hash joins, on disk", None),
     };
@@ -187,6 +188,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         21..=23 => with_switches(number, &mut options),
         24 => options.force_sets = Some(true),
         25 | 26 => by_ranges(number, &mut options),
+        ADJACENCIES => options.force_adjacency = Some(true),
         _ => {}
     }
     (name, options)
@@ -235,17 +237,23 @@ fn with_switches(number: usize, options: &mut QueryOptions) {
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 28;
+pub const CONFIGURATIONS: usize = 29;
 
 /// How many of them, at the end, differ from others in what an update does not do: share what is read among threads,
 /// switch, or use plans again; or are for queries alone.
-pub const OF_QUERIES: usize = 10;
+pub const OF_QUERIES: usize = 11;
 
 /// The configurations in which ORDER BY and DISTINCT take ranges wherever they can.
 pub const BY_RANGES: [usize; 2] = [25, 26];
 
 /// The configuration that takes the plan of another query if there is one.
 pub const REUSED: usize = CONFIGURATIONS - 1;
+
+/// The configuration in which path searches read all triples of a step into memory.
+const ADJACENCIES: usize = REUSED - 1;
+
+/// What is counted where one did.
+pub const ADJACENCY: &str = "adjacency of a path search";
 
 /// What is counted for a plan that was.
 pub const REUSED_PLAN: &str = "plan of another query";
@@ -357,7 +365,8 @@ impl Bench {
     fn count_done(&self, text: &str, options: &QueryOptions, tally: &mut Tally) {
         let is_counted = options.key_filter_rows_min.is_some()
             || options.switch_after_rows.is_some()
-            || options.force_ranges.is_some();
+            || options.force_ranges.is_some()
+            || options.force_adjacency.is_some();
         if !is_counted {
             return;
         }
@@ -373,6 +382,7 @@ impl Bench {
             (SWITCHED, done.switched),
             (SWITCHED_LATE, done.switched_late),
             (RANGES, done.ranged),
+            (ADJACENCY, done.adjacencies),
         ] {
             *tally.operators.entry(name.to_owned()).or_default() += u64::from(count > 0);
         }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use stoa_executor::OperatorProfile;
+use stoa_executor::{Adjacency, OperatorProfile};
 use stoa_planner::Explanation;
 use stoa_storage::ReadCounts;
 
@@ -54,7 +54,8 @@ impl Analysis {
     /// `operator` as it is printed, `estimated_rows`, `sorted_by`, and if the query was timed `rows`, `rows_in`,
     /// `rows_dropped` (what it made and did not give, since a join above has no partner for it), `switched_after` (how
     /// many rows were looked up before the rest was joined by hash, for a join that was switched), `keys` (how many keys of a join above a scan looked
-    /// up instead of reading all rows), `calls`, `ms`, `spilled_bytes` and, if it
+    /// up instead of reading all rows), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
+    /// read triples into memory, an object with how many `triples` and how many `bytes` they took with what was made of them), `calls`, `ms`, `spilled_bytes` and, if it
     /// reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes` and `threads`. `reads` is an object with `rnd`, `seq`,
     /// `same_segment`, `same_group`, `disk`, `read_ahead` and `bytes`, as in [`ReadCounts`].
     #[must_use]
@@ -79,6 +80,14 @@ impl Analysis {
                 }
                 if done.ranges > 0 {
                     object.insert("ranges".to_owned(), done.ranges.into());
+                }
+                if done.looked_up > 0 {
+                    object.insert("looked_up".to_owned(), done.looked_up.into());
+                }
+                if let Some(Adjacency { triples, bytes }) = done.adjacency {
+                    let taken = [("triples", triples), ("bytes", bytes)];
+                    let taken = taken.map(|(name, value)| (name.to_owned(), value.into()));
+                    object.insert("adjacency".to_owned(), Map::from_iter(taken).into());
                 }
                 object.insert("calls".to_owned(), done.calls.into());
                 object.insert("ms".to_owned(), milliseconds(done.time).into());
@@ -134,6 +143,12 @@ impl fmt::Display for Analysis {
                     }
                     if done.ranges > 0 {
                         write!(f, " ranges={}", done.ranges)?;
+                    }
+                    if done.looked_up > 0 {
+                        write!(f, " looked_up={}", done.looked_up)?;
+                    }
+                    if let Some(Adjacency { triples, bytes }) = done.adjacency {
+                        write!(f, " adjacency={triples} adjacency_bytes={bytes}")?;
                     }
                     if done.spilled_bytes > 0 {
                         write!(f, " spilled={}", done.spilled_bytes)?;

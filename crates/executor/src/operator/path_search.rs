@@ -9,11 +9,16 @@
 //! its ends are found. Where no end is known, the searches begin at all terms that the path can begin
 //! with ([`sources`]).
 //!
+//! Where many searches go through the same triples, these are read into memory ([`edges`]), their
+//! components are found ([`condensation`]), and hundreds of searches are done by one pass ([`sweep`]).
+//!
 //! Input order: any. Output order: none.
 //!
 //! # Limits
-//! What searches have found is held and reserved, at least a bit for each node of a single search.
-//! Searches run together as long as they find little. Cancellation is checked by each read.
+//! What searches have found is held and reserved, at least a bit for each node of a single search. Where there is no
+//! room they go on on disk, one by one ([`disk_search`]), and later ones are run in smaller numbers; paths of more than
+//! 128 edges end there. Searches run together as long as they find little. Cancellation is checked by each read. Paths within one graph
+//! each (`GRAPH ?g`), and those that may end in several ways, are not swept.
 //!
 //! # References
 //! SPARQL 1.1, section 18.4. Then et al.: The More the Merrier: Efficient Multi-Source Graph Traversal
@@ -22,7 +27,7 @@
 use std::sync::Arc;
 
 use stoa_planner::physical::{
-    Operator as PlanOperator, PathPattern, PathStart, PathStep, PatternTerm, Plan, Variable,
+    Operator as PlanOperator, PathPattern, PathStart, PatternTerm, Plan, Variable,
 };
 
 use super::combiner::Combiner;
@@ -32,15 +37,24 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::memory::{Memory, STEP_BYTES};
 use crate::profile::Counters;
+use crate::spill::MARGIN_BYTES;
 
+mod adjacency;
+mod automaton;
 mod bindings;
+mod condensation;
+mod condensed;
+mod disk_search;
+mod disk_set;
 mod edges;
 mod items;
 mod machine;
 mod run;
 mod sources;
+mod sweep;
 
-use bindings::{Bindings, Known};
+use adjacency::{Outlook, When};
+use bindings::{Bindings, Known, Mode};
 use edges::Shared;
 use items::Nodes;
 use machine::Machine;
@@ -52,11 +66,15 @@ const INPUT_ROWS_MAX: usize = 16 * 1024;
 /// How much is done in one call: reads count as many items, found items as one.
 const WORK_MAX: usize = 128 * 1024;
 const WORK_OF_READ: usize = 512;
+const WORK_OF_PREPARATION: usize = 8 * 1024;
 /// How many searches run together at most.
 const TOGETHER_MAX: usize = 4096;
 /// Fewer found items in all: more searches run together next time. More: fewer.
 const FOUND_FEW: usize = 256 * 1024;
 const FOUND_MANY: usize = 4 << 20;
+
+/// What the searches of a sweep take at most, and the rows that come of them.
+const SWEEP_BYTES: u64 = 256 << 10;
 
 struct PathSearch {
     input: Option<Node>,
@@ -80,8 +98,12 @@ struct Searcher {
     machines: [Option<Machine>; 2],
     check: Option<NodeCheck>,
     shared: Shared,
-    /// How many searches run together next time.
+    /// How many searches run together next time, and how many are done.
     together: usize,
+    together_max: usize,
+    searched: u64,
+    /// Whether few rows may be asked for, so that searches to come may not be wanted.
+    limited: bool,
 }
 
 enum State {
@@ -122,7 +144,10 @@ pub(super) fn build(
         &stoa_planner::physical::JoinKind::Inner,
         context,
     )?;
-    let searcher = Searcher::new(pattern, *start, *checked, columns, counters, context)?;
+    let mut searcher = Searcher::new(pattern, *start, *checked, columns, counters, context)?;
+    // What an apply asks for is asked for again with other bindings.
+    let limited = scope.limited || scope.outer.is_some();
+    searcher.compile(pattern, limited, context)?;
     let first = match input {
         Some(input) => Batch::with_columns(input.columns.len()),
         // One solution that binds nothing.
@@ -178,29 +203,13 @@ impl Searcher {
         let snapshot = &*context.snapshot_of(counters);
         let is_loop = pattern.subject == pattern.object && known.ends.iter().all(Option::is_none);
         let with_graph = pattern.graph_variable.is_some();
-        let machine = |step: &PathStep| {
-            Machine::new(step, pattern.repeats, &pattern.graphs, with_graph, snapshot)
-        };
-        let ahead = start != PathStart::Object || is_loop;
-        let back = start != PathStart::Subject || is_loop;
         let zero_checked = pattern.zero && checked;
         Ok(Self {
             zero: pattern.zero,
             start,
             known,
             is_loop,
-            machines: [
-                if ahead {
-                    Some(machine(&pattern.step)?)
-                } else {
-                    None
-                },
-                if back {
-                    Some(machine(&reversed(&pattern.step))?)
-                } else {
-                    None
-                },
-            ],
+            machines: [None, None],
             check: match zero_checked {
                 true => Some(NodeCheck::new(&pattern.graphs, with_graph, snapshot)?),
                 false => None,
@@ -211,14 +220,77 @@ impl Searcher {
                 counters: Arc::clone(counters),
             },
             together: 1,
+            together_max: TOGETHER_MAX,
+            searched: 0,
+            limited: false,
         })
+    }
+
+    /// Makes what searches. `limited` is whether few rows may be asked for.
+    fn compile(
+        &mut self,
+        pattern: &PathPattern,
+        limited: bool,
+        context: &QueryContext,
+    ) -> Result<()> {
+        self.limited = limited;
+        let snapshot = &*context.snapshot_of(&self.shared.counters);
+        let when = match context.settings().force_adjacency {
+            Some(true) => When::AtOnce,
+            Some(false) => When::Never,
+            // From all terms all triples are met.
+            None if !limited && self.known.ends.iter().all(Option::is_none) => When::AtOnce,
+            None => When::ByCost,
+        };
+        if self.start != PathStart::Object || self.is_loop {
+            self.machines[0] = Some(Machine::new(pattern, false, when, snapshot)?);
+        }
+        if self.start != PathStart::Subject || self.is_loop {
+            self.machines[1] = Some(Machine::new(pattern, true, when, snapshot)?);
+        }
+        Ok(())
+    }
+
+    /// Finds components, if that is worth it; whether there is nothing more to do before a search.
+    fn prepare(&mut self, bindings: &Bindings, context: &QueryContext) -> Result<bool> {
+        let outlook = Outlook {
+            done: self.searched,
+            left: if self.limited { 0 } else { bindings.left() },
+        };
+        for side in bindings.mode.sides() {
+            if let Some(Some(machine)) = self.machines.get_mut(*side) {
+                if !machine.condense(outlook, &mut self.shared, context)? {
+                    return Ok(false);
+                }
+                if machine.sweeper().is_some() {
+                    break;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The machine whose graph can be swept.
+    fn swept(&self, mode: Mode) -> Option<usize> {
+        let is_swept = |side: &usize| self.sweeper(*side).is_some();
+        mode.sides().iter().copied().find(is_swept)
+    }
+
+    /// How many searches run together next.
+    fn together(&self, mode: Mode) -> usize {
+        let sweeper = self.swept(mode).and_then(|side| self.sweeper(side));
+        sweeper.map_or(self.together, sweep::Sweeper::together)
+    }
+
+    fn sweeper(&self, side: usize) -> Option<&sweep::Sweeper> {
+        self.machines.get(side)?.as_ref()?.sweeper()
     }
 
     /// All terms that the path can begin with, if no end is known.
     fn enumerator(&self, pattern: &PathPattern, context: &QueryContext) -> Result<Enumerator> {
         let with_graph = pattern.graph_variable.is_some();
         let step = match self.start {
-            PathStart::Object => &reversed(&pattern.step),
+            PathStart::Object => &machine::reversed(&pattern.step),
             _ => &pattern.step,
         };
         let snapshot = context.snapshot_of(&self.shared.counters);
@@ -242,11 +314,18 @@ impl Searcher {
         any
     }
 
+    /// Fewer searches run together from now on than those that memory did not hold.
+    fn limit(&mut self, searches: usize) {
+        self.together_max = (searches / 4).max(1);
+        self.together = self.together.min(self.together_max);
+    }
+
     /// Learns from a run how many searches should run together.
-    fn learn(&mut self) {
+    fn learn(&mut self, searches: usize) {
+        self.searched += searches as u64;
         let found: usize = self.machines.iter().flatten().map(Machine::found).sum();
         if found < FOUND_FEW {
-            self.together = (self.together * 4).min(TOGETHER_MAX);
+            self.together = (self.together * 4).min(self.together_max);
         } else if found > FOUND_MANY {
             self.together = (self.together / 2).max(1);
         }
@@ -317,6 +396,17 @@ impl PathSearch {
         left.is_empty() || bytes < STEP_BYTES || self.memory.try_require(8 * bytes)
     }
 
+    /// Reserves what a sweep takes beside its bits, or goes without sweeps: what one has put out is not known any more.
+    fn make_room(&mut self, left: &Batch, bindings: &Bindings, emitter: &Emitter) {
+        let Some(searches) = self.searcher.swept(bindings.mode).map(|_| SWEEP_BYTES) else {
+            return;
+        };
+        let bytes = left.bytes() + bindings.bytes() + self.searcher.bytes() + emitter.bytes();
+        if !self.memory.take(bytes + searches) {
+            self.searcher.shed();
+        }
+    }
+
     /// Searches for a while; says whether the batch is done.
     fn search(
         &mut self,
@@ -338,30 +428,29 @@ impl PathSearch {
                 if !emitter.put(current, bindings, &self.searcher, context.batch_rows()) {
                     break;
                 }
-                let running = self.searcher.bytes() + current.bytes() + emitter.bytes();
-                let bytes = left.bytes() + bindings.bytes() + running;
-                if let Err(refused) = self.memory.require(bytes) {
-                    if !self.searcher.shed() {
-                        return Err(refused);
-                    }
-                    self.memory.require(bytes)?;
-                }
+                let held = left.bytes() + bindings.bytes() + emitter.bytes();
+                hold(&mut self.memory, held, current, &mut self.searcher, context)?;
                 match current.advance(&mut self.searcher, context)? {
                     Advanced::Working(found) => work += found,
                     Advanced::Done => {
-                        self.searcher.learn();
+                        if !current.is_settled() {
+                            self.searcher.learn(current.searches());
+                        }
                         *run = None;
                     }
                 }
-            } else {
-                match bindings.next(self.searcher.together, context)? {
+            } else if self.searcher.prepare(bindings, context)? {
+                match bindings.next(self.searcher.together(bindings.mode), context)? {
                     None => {}
                     Some(sources) if sources.is_empty() => done = true,
                     Some(sources) => {
                         self.searcher.forget();
+                        self.make_room(left, bindings, emitter);
                         *run = Some(Run::new(sources, bindings, &mut self.searcher, context)?);
                     }
                 }
+            } else {
+                work += WORK_OF_PREPARATION;
             }
         }
         let batch = emitter.take(left, &mut self.combiner, context)?;
@@ -373,28 +462,35 @@ impl PathSearch {
     }
 }
 
-/// A step in the opposite direction.
-fn reversed(step: &PathStep) -> PathStep {
-    match step {
-        PathStep::Edge {
-            predicates,
-            inverse,
-        } => PathStep::Edge {
-            predicates: predicates.clone(),
-            inverse: !inverse,
-        },
-        PathStep::Sequence(parts) => PathStep::Sequence(parts.iter().rev().map(reversed).collect()),
-        PathStep::Alternative(branches) => {
-            PathStep::Alternative(branches.iter().map(reversed).collect())
-        }
-        PathStep::Closure {
-            step,
-            zero,
-            repeats,
-        } => PathStep::Closure {
-            step: Box::new(reversed(step)),
-            zero: *zero,
-            repeats: *repeats,
-        },
+/// Reserves what a run holds, and `others` beside it. Where there is no room, what only saves time is given up first, and
+/// then the run goes on on disk.
+fn hold(
+    memory: &mut Memory,
+    others: u64,
+    run: &mut Run,
+    searcher: &mut Searcher,
+    context: &QueryContext,
+) -> Result<()> {
+    let bytes = |run: &Run, searcher: &Searcher| others + run.bytes() + searcher.bytes();
+    let wanted = bytes(run, searcher);
+    if run.is_settled() {
+        return memory.require(wanted);
     }
+    let mut outcome = context.may_hold(memory, wanted, searcher.shared.nodes.len());
+    if !matches!(outcome, Ok(true)) && searcher.shed() {
+        outcome = context.may_hold(memory, wanted, searcher.shared.nodes.len());
+    }
+    if matches!(outcome, Ok(true)) {
+        return Ok(());
+    }
+    let held = memory.reserved_bytes().saturating_sub(MARGIN_BYTES);
+    let can = context.settings().spill.is_some() && run.can_go_to_disk(searcher);
+    if !can {
+        return outcome.and_then(|_| memory.require(wanted));
+    }
+    run.go_to_disk(searcher, memory.split_off(held), context)?;
+    searcher.limit(run.searches());
+    let left = bytes(run, searcher) + disk_search::WORK_BYTES;
+    memory.shrink_to(left);
+    memory.require(left)
 }

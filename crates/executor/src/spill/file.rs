@@ -167,11 +167,16 @@ impl RowWriter {
     }
 
     /// With at most so many rows in a block.
-    pub(super) fn with_blocks(self, rows: usize) -> Self {
+    pub(crate) fn with_blocks(self, rows: usize) -> Self {
         Self {
             block_rows: self.block_rows.min(rows),
             ..self
         }
+    }
+
+    /// How many rows a block has, but for the last one.
+    pub(crate) const fn block_rows(&self) -> usize {
+        self.block_rows
     }
 
     /// Adds rows, given column by column.

@@ -101,6 +101,17 @@ pub(super) enum Mode {
     Meeting,
 }
 
+impl Mode {
+    /// The sides that a search for all of it may begin at.
+    pub(super) const fn sides(self) -> &'static [usize] {
+        match self {
+            Self::All(0) | Self::Wanted(0) => &[0],
+            Self::All(_) | Self::Wanted(_) => &[1],
+            Self::Meeting => &[0, 1],
+        }
+    }
+}
+
 /// The searches for a batch of the input, and the rows that they are for.
 pub(super) struct Bindings {
     pub(super) mode: Mode,
@@ -263,6 +274,18 @@ impl Bindings {
                 next.sort_by_key(|source| source.graph);
                 Ok(Some(next))
             }
+        }
+    }
+
+    /// How many searches are to come, 0 if that is not known.
+    pub(super) fn left(&self) -> u64 {
+        match &self.feed {
+            Feed::List {
+                sources,
+                graphs,
+                given,
+            } => (sources.len() * graphs.len() - given) as u64,
+            Feed::Enumerated { .. } => 0,
         }
     }
 

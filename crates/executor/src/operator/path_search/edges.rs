@@ -1,12 +1,12 @@
 //! One step of a path: the neighbours of many nodes, by look-ups or from an adjacency in memory.
 //!
 //! The nodes of a frontier are looked up in one go for each predicate. Once look-ups have cost as
-//! much as reading all triples of the step would, these are read into an adjacency (offsets and
-//! neighbours by number of node), if the budget has room for it; a path of a million steps then costs
+//! much as reading all triples of the step would, these are read into an adjacency ([`adjacency`](super::adjacency)),
+//! if the budget has room for it; a path of a million steps then costs
 //! a few nanoseconds a step. So a search never costs much more than twice the better way.
 //!
 //! # Limits
-//! The adjacency is reserved by an account of its own; where that is refused, look-ups go on.
+//! Where the adjacency is refused its memory, look-ups go on.
 
 #![expect(
     clippy::indexing_slicing,
@@ -22,10 +22,10 @@ use stoa_quadstore::{
 };
 use stoa_terms::{GraphSet, Permutation, TermId};
 
+use super::adjacency::{Adjacency, Building, Built, Outlook, When};
 use super::items::{Item, Nodes, bytes_of, item, node_of, tag_of};
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::memory::Memory;
 use crate::profile::Counters;
 
 /// Up to so many predicates are looked up one after the other; more are sorted out among all triples
@@ -33,8 +33,6 @@ use crate::profile::Counters;
 pub(super) const PREDICATES_MAX: usize = 8;
 /// Nodes that are looked up at once.
 const KEYS_MAX: usize = 128 * 1024;
-/// Neighbours that are taken from an adjacency in one go.
-const NEIGHBOURS_MAX: usize = 64 * 1024;
 /// Nanoseconds: a call of a look-up, a key, a row; and a triple that goes into the adjacency.
 const CALL_NS: u64 = 1_500;
 const KEY_NS: u64 = 150;
@@ -149,6 +147,8 @@ pub(super) struct Edges {
     /// What look-ups have cost, and what the adjacency would; none if there will not be any.
     spent_ns: u64,
     price_ns: Option<u64>,
+    /// How many neighbours were found.
+    walked: u64,
     adjacency: Option<Adjacency>,
     building: Option<Building>,
 }
@@ -159,6 +159,7 @@ impl Edges {
         inverse: bool,
         graphs: &GraphSet,
         with_graph: bool,
+        when: When,
         snapshot: &Snapshot,
     ) -> Result<Self> {
         let estimated = snapshot.unrecorded();
@@ -188,9 +189,13 @@ impl Edges {
             rows: LookupRows::default(),
             numbers: Vec::new(),
             spent_ns: 0,
-            price_ns: u32::try_from(triples)
-                .is_ok()
-                .then(|| triples.saturating_mul(TRIPLE_NS)),
+            price_ns: match when {
+                When::Never => None,
+                _ if u32::try_from(triples).is_err() => None,
+                When::ByCost => Some(triples.saturating_mul(TRIPLE_NS)),
+                When::AtOnce => Some(0),
+            },
+            walked: 0,
             adjacency: None,
             building: None,
         })
@@ -201,14 +206,20 @@ impl Edges {
         self.adjacency.is_some() || self.building.is_some()
     }
 
-    /// Gives up the adjacency, for good.
+    /// The adjacency, and how many neighbours were found by it and before.
+    pub(super) const fn adjacency(&self) -> Option<(&Adjacency, u64)> {
+        match &self.adjacency {
+            Some(adjacency) => Some((adjacency, self.walked)),
+            None => None,
+        }
+    }
+
+    /// Gives up the adjacency, for good; whether there was one.
     pub(super) fn shed(&mut self) -> bool {
         let any = self.holds_numbers();
-        if any {
-            self.adjacency = None;
-            self.building = None;
-            self.price_ns = None;
-        }
+        self.adjacency = None;
+        self.building = None;
+        self.price_ns = None;
         any
     }
 
@@ -217,9 +228,10 @@ impl Edges {
         self.items = items;
         self.done = 0;
         self.running = None;
-        let dear = self.price_ns.is_some_and(|price| self.spent_ns > price);
+        let dear = |price| self.spent_ns > price || price == 0;
+        let dear = self.price_ns.is_some_and(dear);
         if self.adjacency.is_none() && self.building.is_none() && dear {
-            self.building = Some(Building::new(self, context)?);
+            self.building = Some(self.building(context));
         }
         Ok(())
     }
@@ -231,28 +243,71 @@ impl Edges {
         context: &QueryContext,
         out: &mut Vec<Item>,
     ) -> Result<bool> {
-        if let Some(building) = &mut self.building {
-            match building.next(shared, context)? {
-                Built::Part => return Ok(true),
-                Built::Refused => self.price_ns = None,
-                Built::Whole => self.adjacency = Some(building.adjacency(shared.nodes.len())),
-            }
-            self.building = None;
+        if self.building.is_some() {
+            self.build(shared, context)?;
             return Ok(true);
         }
         if let Some(adjacency) = &self.adjacency {
+            let before = out.len();
             self.done = adjacency.neighbours(&self.items, self.done, &shared.graphs, out);
+            self.walked += (out.len() - before) as u64;
             return Ok(self.done < self.items.len());
         }
         match self.running {
             Some(number) => self.fetch(number, shared, context, out)?,
             None if self.done < self.items.len() && !self.places.is_empty() => {
                 self.gather(shared);
+                shared
+                    .counters
+                    .add_looked_up(self.keys.len() * self.places.len());
                 self.look_up(0)?;
             }
             None => return Ok(false),
         }
         Ok(self.running.is_some() || self.done < self.items.len())
+    }
+
+    /// Reads some of the triples before a search begins, if searches to come will cost more, or they are to be read at
+    /// once; whether there is nothing more to read.
+    pub(super) fn read_ahead(
+        &mut self,
+        outlook: Outlook,
+        shared: &mut Shared,
+        context: &QueryContext,
+    ) -> Result<bool> {
+        let is_worth = |price| price == 0 || outlook.expects(self.spent_ns) > price;
+        let is_wanted = self.building.is_some() || self.price_ns.is_some_and(is_worth);
+        if self.adjacency.is_none() && is_wanted {
+            if self.building.is_none() {
+                self.building = Some(self.building(context));
+            }
+            self.build(shared, context)?;
+        }
+        Ok(self.building.is_none())
+    }
+
+    fn building(&self, context: &QueryContext) -> Building {
+        let places = self.places.iter().map(|(place, _)| place.clone());
+        Building::new(places.collect(), &self.graphs, self.with_graph, context)
+    }
+
+    /// Reads some of the triples for the adjacency, and makes it of them in the end.
+    fn build(&mut self, shared: &mut Shared, context: &QueryContext) -> Result<()> {
+        let Some(building) = &mut self.building else {
+            return Ok(());
+        };
+        match building.next(shared, context)? {
+            Built::Part => return Ok(()),
+            Built::Refused => self.price_ns = None,
+            Built::Whole => {
+                let adjacency = building.adjacency(shared.nodes.len());
+                let (edges, bytes) = (adjacency.edges(), adjacency.bytes());
+                shared.counters.add_adjacency(edges, bytes);
+                self.adjacency = Some(adjacency);
+            }
+        }
+        self.building = None;
+        Ok(())
     }
 
     /// Makes keys of the next items.
@@ -315,6 +370,7 @@ impl Edges {
                 items = in_graph(items, &shared.graphs, quads.columns[3][row]);
             }
             let node = self.numbers[row];
+            self.walked += items.len() as u64;
             out.extend(items.iter().map(|from| item(node, tag_of(*from))));
         }
         if !more {
@@ -344,171 +400,4 @@ fn in_graph<'a>(items: &'a [Item], graphs: &[TermId], graph: TermId) -> &'a [Ite
     let start = items.partition_point(|item| of(item) < graph);
     let end = items.partition_point(|item| of(item) <= graph);
     &items[start..end]
-}
-
-/// The neighbours of all nodes.
-struct Adjacency {
-    /// For each node where its neighbours begin.
-    offsets: Vec<u32>,
-    neighbours: Vec<u32>,
-    /// The graph of each, ascending for a node; empty if graphs do not matter.
-    graphs: Vec<TermId>,
-    /// Held as long as the adjacency.
-    #[expect(dead_code, reason = "held for its drop")]
-    memory: Option<Memory>,
-}
-
-impl Adjacency {
-    /// Adds the neighbours of some items from number `done` on, and says how far it came.
-    fn neighbours(
-        &self,
-        items: &[Item],
-        mut done: usize,
-        graphs: &[TermId],
-        out: &mut Vec<Item>,
-    ) -> usize {
-        let enough = out.len() + NEIGHBOURS_MAX;
-        while done < items.len() && out.len() < enough {
-            let (node, tag) = (node_of(items[done]) as usize, tag_of(items[done]));
-            done += 1;
-            if node + 1 >= self.offsets.len() {
-                continue;
-            }
-            let mut range = self.offsets[node] as usize..self.offsets[node + 1] as usize;
-            if !self.graphs.is_empty() {
-                let graph = graphs[tag as usize];
-                let all = &self.graphs[range.clone()];
-                let start = range.start + all.partition_point(|other| *other < graph);
-                range = start..range.start + all.partition_point(|other| *other <= graph);
-            }
-            out.extend(self.neighbours[range].iter().map(|to| item(*to, tag)));
-        }
-        done
-    }
-}
-
-/// An adjacency that is being read.
-struct Building {
-    places: Vec<Place>,
-    /// The place that is read next, and the read of the one before.
-    next: usize,
-    scan: Option<Scan>,
-    graph_set: GraphSet,
-    with_graph: bool,
-    from: Vec<u32>,
-    to: Vec<u32>,
-    graphs: Vec<TermId>,
-    buffer: QuadColumns,
-    /// `None` once the adjacency has it.
-    memory: Option<Memory>,
-}
-
-enum Built {
-    Part,
-    Whole,
-    Refused,
-}
-
-impl Building {
-    fn new(edges: &Edges, context: &QueryContext) -> Result<Self> {
-        Ok(Self {
-            places: edges
-                .places
-                .iter()
-                .map(|(place, _)| place.clone())
-                .collect(),
-            next: 0,
-            scan: None,
-            graph_set: edges.graphs.clone(),
-            with_graph: edges.with_graph,
-            from: Vec::new(),
-            to: Vec::new(),
-            graphs: Vec::new(),
-            buffer: QuadColumns::default(),
-            memory: Some(context.memory("path_search")),
-        })
-    }
-
-    fn next(&mut self, shared: &mut Shared, context: &QueryContext) -> Result<Built> {
-        let Some(scan) = &mut self.scan else {
-            let Some(place) = self.places.get(self.next) else {
-                return Ok(Built::Whole);
-            };
-            let columns = [place.from(), 2];
-            let snapshot = context.snapshot_of(&shared.counters);
-            self.scan = Some(place.scan(&self.graph_set, &columns, self.with_graph, &snapshot)?);
-            self.next += 1;
-            return Ok(Built::Part);
-        };
-        self.buffer.clear();
-        let more = scan.next(context.batch_rows().max(4096), &mut self.buffer)?;
-        if !more {
-            self.scan = None;
-        }
-        let Some(place) = self.places.get(self.next - 1) else {
-            return Ok(Built::Whole);
-        };
-        shared.counters.add_rows_in(self.buffer.rows);
-        let bytes = 2 * bytes_of(&self.from) + bytes_of(&self.to) + bytes_of(&self.graphs);
-        let grown = 4 * bytes + shared.nodes.bytes_with(2 * self.buffer.rows);
-        let granted = self.memory.as_mut().map(|memory| memory.require(grown));
-        if !matches!(granted, Some(Ok(()))) {
-            return Ok(Built::Refused);
-        }
-        let mut kept = Vec::with_capacity(self.buffer.rows);
-        kept.extend((0..self.buffer.rows).filter(|row| place.keeps(&self.buffer, *row)));
-        let column = |column: usize| -> Vec<TermId> {
-            kept.iter()
-                .map(|row| self.buffer.columns[column][*row])
-                .collect()
-        };
-        let mut numbers = Vec::new();
-        shared.nodes.insert(&column(place.from()), &mut numbers)?;
-        self.from.extend_from_slice(&numbers);
-        shared.nodes.insert(&column(2), &mut numbers)?;
-        self.to.extend_from_slice(&numbers);
-        if self.with_graph {
-            let graphs = column(3);
-            self.graphs.extend(graphs);
-        }
-        Ok(Built::Part)
-    }
-
-    /// Sorts what was read by the node that is left.
-    fn adjacency(&mut self, nodes: usize) -> Adjacency {
-        let mut offsets = vec![0_u32; nodes + 1];
-        for from in &self.from {
-            offsets[*from as usize + 1] += 1;
-        }
-        for node in 0..nodes {
-            offsets[node + 1] += offsets[node];
-        }
-        let mut order: Vec<u32> = vec![0; self.from.len()];
-        let mut free = offsets.clone();
-        for (edge, from) in self.from.iter().enumerate() {
-            let place = &mut free[*from as usize];
-            order[*place as usize] = edge as u32;
-            *place += 1;
-        }
-        if self.with_graph {
-            for node in 0..nodes {
-                let range = offsets[node] as usize..offsets[node + 1] as usize;
-                order[range].sort_unstable_by_key(|edge| self.graphs[*edge as usize]);
-            }
-        }
-        let neighbours = order.iter().map(|edge| self.to[*edge as usize]).collect();
-        let graphs = match self.with_graph {
-            true => order
-                .iter()
-                .map(|edge| self.graphs[*edge as usize])
-                .collect(),
-            false => Vec::new(),
-        };
-        Adjacency {
-            offsets,
-            neighbours,
-            graphs,
-            memory: self.memory.take(),
-        }
-    }
 }

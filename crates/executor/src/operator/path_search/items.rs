@@ -136,6 +136,24 @@ impl ItemSet {
         }
     }
 
+    /// All items, in no order.
+    pub(super) fn iter(&self) -> Box<dyn Iterator<Item = Item> + '_> {
+        match self {
+            Self::Bits { tags, words, .. } => {
+                let places = words.iter().zip(0_usize..).flat_map(|(word, number)| {
+                    let is_set = move |bit: &usize| word & 1 << bit != 0;
+                    (0..64).filter(is_set).map(move |bit| number * 64 + bit)
+                });
+                Box::new(
+                    places.map(move |place| item((place / tags) as u32, (place % tags) as u32)),
+                )
+            }
+            Self::Table { slots, .. } => {
+                Box::new(slots.iter().copied().filter(|item| *item != EMPTY))
+            }
+        }
+    }
+
     pub(super) const fn len(&self) -> usize {
         match self {
             Self::Bits { len, .. } | Self::Table { len, .. } => *len,
@@ -245,6 +263,10 @@ mod tests {
                 }
             }
             assert_eq!(set.len(), 715 * tags);
+            let mut all: Vec<Item> = set.iter().collect();
+            all.sort_unstable();
+            all.dedup();
+            assert!(all.len() == set.len() && all.iter().all(|item| set.contains(*item)));
             assert!(set.contains(item(4998, 0)) && !set.contains(item(4999, 0)));
             assert!(set.bytes_with(0, 5000) >= 640);
         }

@@ -15,14 +15,18 @@
     reason = "parts of a path are numbered when they are compiled"
 )]
 
-use stoa_planner::physical::PathStep;
+use stoa_planner::physical::{PathPattern, PathStep};
 use stoa_quadstore::Snapshot;
-use stoa_terms::GraphSet;
 
+use super::adjacency::{Adjacency, Outlook, When};
+use super::automaton::Automaton;
+use super::condensation::Product;
+use super::condensed::Condensed;
 use super::edges::{Edges, Shared};
 use super::items::{Collected, Item, ItemSet, bytes_of};
+use super::sweep::Sweeper;
 use crate::context::QueryContext;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A part of a path; numbers are places in [`Machine::parts`].
 enum Part {
@@ -74,6 +78,13 @@ pub(super) enum Progress {
 /// A search for one set of starts after the other.
 pub(super) struct Machine {
     parts: Vec<Part>,
+    /// The parts that are edges, as the automaton numbers them.
+    edges: Vec<usize>,
+    /// Of paths that are not too long; and the only state that they may end in, if they can be swept.
+    automaton: Option<Automaton>,
+    swept_end: Option<u32>,
+    when: When,
+    condensed: Condensed,
     root: usize,
     repeats: bool,
     tags: usize,
@@ -86,16 +97,20 @@ pub(super) struct Machine {
 
 impl Machine {
     pub(super) fn new(
-        step: &PathStep,
-        repeats: bool,
-        graphs: &GraphSet,
-        with_graph: bool,
+        pattern: &PathPattern,
+        is_reversed: bool,
+        when: When,
         snapshot: &Snapshot,
     ) -> Result<Self> {
         let mut machine = Self {
             parts: Vec::new(),
+            edges: Vec::new(),
+            automaton: None,
+            swept_end: None,
+            when,
+            condensed: Condensed::NotYet,
             root: 0,
-            repeats,
+            repeats: pattern.repeats,
             tags: 0,
             stack: Vec::new(),
             known: ItemSet::new(0),
@@ -103,21 +118,31 @@ impl Machine {
             begun: false,
             chunk: Vec::new(),
         };
-        machine.root = machine.compile(step, graphs, with_graph, snapshot)?;
+        let reversed = is_reversed.then(|| reversed(&pattern.step));
+        let step = reversed.as_ref().unwrap_or(&pattern.step);
+        machine.root = machine.compile(step, pattern, snapshot)?;
+        machine.automaton = Automaton::new(step, pattern.repeats);
+        if let Some(automaton) = &machine.automaton
+            && pattern.repeats
+            && pattern.graph_variable.is_none()
+        {
+            // Where a start is an end, they must be one place, or a node would be found twice.
+            let is_whole = |end: &u32| !pattern.zero || *end == automaton.start();
+            machine.swept_end = automaton.only_end().filter(is_whole);
+        }
         Ok(machine)
     }
 
     fn compile(
         &mut self,
         step: &PathStep,
-        graphs: &GraphSet,
-        with_graph: bool,
+        pattern: &PathPattern,
         snapshot: &Snapshot,
     ) -> Result<usize> {
         let mut all = |steps: &[PathStep]| {
             steps
                 .iter()
-                .map(|step| self.compile(step, graphs, with_graph, snapshot))
+                .map(|step| self.compile(step, pattern, snapshot))
                 .collect::<Result<Vec<_>>>()
         };
         let part = match step {
@@ -125,7 +150,10 @@ impl Machine {
                 predicates,
                 inverse,
             } => {
-                let edges = Edges::new(predicates, *inverse, graphs, with_graph, snapshot)?;
+                let with_graph = pattern.graph_variable.is_some();
+                let (graphs, when) = (&pattern.graphs, self.when);
+                let edges = Edges::new(predicates, *inverse, graphs, with_graph, when, snapshot)?;
+                self.edges.push(self.parts.len());
                 Part::Edges(Box::new(edges))
             }
             PathStep::Sequence(steps) => Part::Sequence(all(steps)?),
@@ -135,7 +163,7 @@ impl Machine {
                 zero,
                 repeats,
             } => Part::Closure {
-                step: self.compile(step, graphs, with_graph, snapshot)?,
+                step: self.compile(step, pattern, snapshot)?,
                 zero: *zero,
                 repeats: *repeats,
             },
@@ -173,7 +201,81 @@ impl Machine {
                 any |= edges.shed();
             }
         }
+        self.condensed.shed();
         any
+    }
+
+    /// Finds the components of the graph along the path, if its triples are in memory and walking along them has cost
+    /// as much, or will; whether there is nothing more to do.
+    pub(super) fn condense(
+        &mut self,
+        outlook: Outlook,
+        shared: &mut Shared,
+        context: &QueryContext,
+    ) -> Result<bool> {
+        let (Some(automaton), Some(end)) = (&self.automaton, self.swept_end) else {
+            return Ok(true);
+        };
+        if self.when == When::Never {
+            return Ok(true);
+        }
+        for part in &self.edges {
+            if let Part::Edges(edges) = &mut self.parts[*part]
+                && !edges.read_ahead(outlook, shared, context)?
+            {
+                return Ok(false);
+            }
+        }
+        if let Some((adjacencies, walked)) = adjacencies(&self.parts, &self.edges) {
+            let walked = match self.when {
+                When::AtOnce => u64::MAX,
+                _ => walked.max(outlook.expects(walked)),
+            };
+            let product = Product {
+                automaton,
+                end,
+                adjacencies: &adjacencies,
+            };
+            return Ok(self.condensed.advance(product, walked, shared, context));
+        }
+        Ok(true)
+    }
+
+    /// The path as an automaton, unless it is too long.
+    pub(super) const fn automaton(&self) -> Option<&Automaton> {
+        self.automaton.as_ref()
+    }
+
+    /// An edge of the path by its number there.
+    pub(super) fn edge(&mut self, number: usize) -> Result<&mut Edges> {
+        let part = self
+            .edges
+            .get(number)
+            .and_then(|part| self.parts.get_mut(*part));
+        match part {
+            Some(Part::Edges(edges)) => Ok(edges),
+            _ => Err(Error::Internal("an edge that a path does not have")),
+        }
+    }
+
+    /// What was found.
+    pub(super) fn known(&self) -> impl Iterator<Item = Item> {
+        self.known.iter()
+    }
+
+    /// What sweeps the graph along the path, if its components are found.
+    pub(super) const fn sweeper(&self) -> Option<&Sweeper> {
+        match &self.condensed {
+            Condensed::Done(sweeper) => Some(sweeper),
+            _ => None,
+        }
+    }
+
+    pub(super) fn sweeper_mut(&mut self) -> Option<&mut Sweeper> {
+        match &mut self.condensed {
+            Condensed::Done(sweeper) => Some(sweeper),
+            _ => None,
+        }
     }
 
     /// What is found but not gone on from.
@@ -388,5 +490,46 @@ impl Machine {
             };
         }
         bytes
+    }
+}
+
+/// The neighbours by each edge of the path, and how many were found; `None` if some are not in memory.
+fn adjacencies<'a>(parts: &'a [Part], edges: &[usize]) -> Option<(Vec<&'a Adjacency>, u64)> {
+    let mut all = Vec::with_capacity(edges.len());
+    let mut walked = 0;
+    for part in edges {
+        let Part::Edges(edges) = &parts[*part] else {
+            return None;
+        };
+        let (adjacency, taken) = edges.adjacency()?;
+        all.push(adjacency);
+        walked += taken;
+    }
+    Some((all, walked))
+}
+
+/// A step in the opposite direction.
+pub(super) fn reversed(step: &PathStep) -> PathStep {
+    match step {
+        PathStep::Edge {
+            predicates,
+            inverse,
+        } => PathStep::Edge {
+            predicates: predicates.clone(),
+            inverse: !inverse,
+        },
+        PathStep::Sequence(parts) => PathStep::Sequence(parts.iter().rev().map(reversed).collect()),
+        PathStep::Alternative(branches) => {
+            PathStep::Alternative(branches.iter().map(reversed).collect())
+        }
+        PathStep::Closure {
+            step,
+            zero,
+            repeats,
+        } => PathStep::Closure {
+            step: Box::new(reversed(step)),
+            zero: *zero,
+            repeats: *repeats,
+        },
     }
 }

@@ -10,11 +10,15 @@ use stoa_terms::TermId;
 
 use super::Searcher;
 use super::bindings::{Bindings, Graph, Mode, Source};
-use super::items::{Item, bytes_of, item, node_of, tag_of};
-use super::machine::Progress;
+use super::disk_search::{DiskSearch, Wanted};
+use super::disk_set::IdPair;
+use super::items::{Item, Nodes, bytes_of, item, node_of, tag_of};
+use super::machine::{Machine, Progress};
+use super::sweep::{Asked, Sweep};
 use crate::batch::Batch;
 use crate::context::QueryContext;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::memory::Memory;
 use crate::operator::combiner::{Combiner, Pair};
 use crate::table::NONE;
 
@@ -31,7 +35,17 @@ pub(super) struct Run {
     /// What was found and is not put out yet.
     found: Vec<Item>,
     chunk: Vec<Item>,
+    /// Instead of a search level by level.
+    sweep: Option<Sweep>,
+    /// Likewise, where memory does not hold what they find.
+    on_disk: Option<Box<DiskSearch>>,
 }
+
+/// What a part of a pass counts as, beside the items that it finds.
+const WORK_OF_SWEEP: usize = 8 * 1024;
+
+/// How many items are noted at once when a run goes to disk.
+const NOTED_AT_ONCE: usize = 512;
 
 /// What a run did.
 pub(super) enum Advanced {
@@ -87,9 +101,122 @@ impl Run {
             active: 0,
             found: Vec::new(),
             chunk: Vec::new(),
+            sweep: None,
+            on_disk: None,
         };
         run.start(searcher);
         Ok(run)
+    }
+
+    /// Whether it cannot go on in another way: it does not know what it has put out, or is on disk.
+    pub(super) const fn is_settled(&self) -> bool {
+        self.sweep.is_some() || self.on_disk.is_some()
+    }
+
+    /// The machine whose path is searched on disk.
+    fn side_on_disk(&self) -> usize {
+        match self.mode {
+            Mode::All(side) | Mode::Wanted(side) => side,
+            Mode::Meeting => 0,
+        }
+    }
+
+    /// Whether it can go on on disk.
+    pub(super) fn can_go_to_disk(&self, searcher: &Searcher) -> bool {
+        let machine = searcher.machines[self.side_on_disk()].as_ref();
+        machine.is_some_and(|machine| machine.automaton().is_some())
+    }
+
+    /// Goes on on disk, when all that was found is put out. `writing` is what there is to do so with.
+    pub(super) fn go_to_disk(
+        &mut self,
+        searcher: &mut Searcher,
+        writing: Memory,
+        context: &QueryContext,
+    ) -> Result<()> {
+        let side = self.side_on_disk();
+        let machine = searcher.machines[side].as_ref();
+        let automaton = machine.and_then(|machine| Some((machine, machine.automaton()?)));
+        let Some((machine, automaton)) = automaton else {
+            return Err(Error::Internal("a path that cannot be searched on disk"));
+        };
+        let mut search = DiskSearch::new(automaton, writing, &searcher.shared.counters, context);
+        if self.mode != Mode::Meeting {
+            let mut known = machine.known().peekable();
+            while known.peek().is_some() {
+                let some = known.by_ref().take(NOTED_AT_ONCE).map(|item| {
+                    let tag = TermId::from_bits(tag_of(item).into());
+                    [tag, searcher.shared.nodes.id(node_of(item))]
+                });
+                let mut some: Vec<IdPair> = some.collect();
+                some.sort_unstable();
+                search.note(&mut some, context)?;
+            }
+            search.noted(context)?;
+        }
+        for machine in searcher.machines.iter_mut().flatten() {
+            machine.start(Vec::new(), 0, false);
+        }
+        searcher.shared.nodes = Nodes::new();
+        self.nodes = [Vec::new(), Vec::new()];
+        self.active = side;
+        (self.found, self.chunk) = (Vec::new(), Vec::new());
+        self.on_disk = Some(Box::new(search));
+        Ok(())
+    }
+
+    fn advance_on_disk(
+        &mut self,
+        searcher: &mut Searcher,
+        context: &QueryContext,
+    ) -> Result<Advanced> {
+        let machine = &mut searcher.machines[self.active];
+        let (Some(search), Some(machine)) = (&mut self.on_disk, machine) else {
+            return Ok(Advanced::Done);
+        };
+        let is_pair = self.mode == Mode::Meeting;
+        let wanted = Wanted {
+            sources: &self.sources,
+            side: self.active,
+            is_pair,
+            closed: &self.closed,
+        };
+        let place = (machine, &mut searcher.shared);
+        let is_over = search.advance(&wanted, place, &mut self.found, context)?;
+        if is_pair {
+            for found in &self.found {
+                self.closed[tag_of(*found) as usize] = true;
+            }
+        }
+        Ok(match is_over {
+            true => Advanced::Done,
+            false => Advanced::Working(self.found.len()),
+        })
+    }
+
+    /// How many searches there are.
+    pub(super) const fn searches(&self) -> usize {
+        self.sources.len()
+    }
+
+    /// Begins a sweep, if the graph along the path can be swept.
+    fn sweep(&mut self, searcher: &mut Searcher) -> bool {
+        let Some(side) = searcher.swept(self.mode) else {
+            return false;
+        };
+        let machine = searcher.machines[side].as_mut();
+        let Some(sweeper) = machine.and_then(Machine::sweeper_mut) else {
+            return false;
+        };
+        self.active = side;
+        let asked = Asked {
+            starts: &self.nodes[side],
+            ends: (self.mode == Mode::Meeting).then_some(&*self.nodes[1 - side]),
+            closed: &self.closed,
+            zero: searcher.zero && self.mode != Mode::Meeting,
+        };
+        self.sweep = Some(sweeper.begin(&asked, &mut self.found));
+        true
     }
 
     fn start(&mut self, searcher: &mut Searcher) {
@@ -101,6 +228,9 @@ impl Run {
         let (tags, zero) = (self.sources.len(), searcher.zero);
         match self.mode {
             Mode::All(side) | Mode::Wanted(side) => {
+                if self.sweep(searcher) {
+                    return;
+                }
                 self.active = side;
                 let items = starts(&self.nodes[side], &self.closed);
                 if zero {
@@ -118,6 +248,9 @@ impl Run {
                             self.found.push(item(self.nodes[1][tag], tag as u32));
                         }
                     }
+                }
+                if self.sweep(searcher) {
+                    return;
                 }
                 for (side, machine) in searcher.machines.iter_mut().enumerate() {
                     if let Some(machine) = machine {
@@ -137,9 +270,21 @@ impl Run {
     ) -> Result<Advanced> {
         self.found.clear();
         self.chunk.clear();
+        if self.on_disk.is_some() {
+            return self.advance_on_disk(searcher, context);
+        }
         let Some(machine) = &mut searcher.machines[self.active] else {
             return Ok(Advanced::Done);
         };
+        if let (Some(sweep), Some(sweeper)) = (&mut self.sweep, machine.sweeper_mut()) {
+            let ends = &self.nodes[1 - self.active];
+            let is_over = sweeper.advance(sweep, ends, &mut self.found);
+            // What was found last is put out first.
+            return Ok(match is_over && self.found.is_empty() {
+                true => Advanced::Done,
+                false => Advanced::Working(WORK_OF_SWEEP + self.found.len()),
+            });
+        }
         let mut chunk = std::mem::take(&mut self.chunk);
         let progress = machine.advance(&mut searcher.shared, context, &mut chunk)?;
         let work = chunk.len();
@@ -206,11 +351,13 @@ impl Run {
 
     pub(super) fn bytes(&self) -> u64 {
         let [subjects, objects] = &self.nodes;
-        bytes_of(&self.sources)
-            + bytes_of(subjects)
-            + bytes_of(objects)
-            + 2 * bytes_of(&self.found)
-            + 2 * bytes_of(&self.chunk)
+        let searches = bytes_of(&self.sources) + bytes_of(subjects) + bytes_of(objects);
+        let searches = searches + self.on_disk.as_ref().map_or(0, |search| search.bytes());
+        match &self.sweep {
+            // What it finds is reserved with its bits.
+            Some(sweep) => searches + sweep.bytes(),
+            None => searches + 2 * bytes_of(&self.found) + 2 * bytes_of(&self.chunk),
+        }
     }
 }
 

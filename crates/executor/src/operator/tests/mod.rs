@@ -12,6 +12,7 @@ mod leapfrog;
 mod limits;
 mod order;
 mod parallel;
+mod path_figures;
 mod paths;
 mod range_filters;
 mod ranges;
@@ -20,6 +21,19 @@ mod spilling;
 mod store;
 mod switching;
 mod unary;
+
+/// The context of operators that hold so many rows at most, and put others on disk.
+pub(crate) fn spilling_context(batch_rows: usize, rows_min: usize) -> crate::QueryContext {
+    let disk = std::sync::Arc::new(stoa_storage::SimulatedDisk::new(1));
+    let snapshot = harness::store_on(disk);
+    let mut settings = harness::settings(batch_rows, 1 << 30);
+    settings.spill = Some(crate::spill::Spill {
+        space: snapshot.temp_space(),
+        after_bytes: 0,
+        rows_min,
+    });
+    crate::QueryContext::new(snapshot, settings)
+}
 
 /// For the tests of what operators share.
 pub(crate) fn context_with(

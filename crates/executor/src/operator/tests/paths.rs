@@ -14,7 +14,8 @@ use stoa_terms::{GraphSet, Kind, TermId};
 
 use super::harness::*;
 use super::store::*;
-use crate::{Error, Execution, QueryContext, Step};
+use crate::spill::Spill;
+use crate::{Error, Execution, QueryContext, QuerySettings, Step};
 
 type Pairs = BTreeSet<(TermId, TermId)>;
 
@@ -183,13 +184,30 @@ fn expected(
 }
 
 fn run_on(snapshot: &Snapshot, plan: &Plan) -> Vec<Row> {
-    let runs = BATCHES.map(|batch| {
-        let context = context_on(snapshot, batch);
+    let run = |batch: usize, force_adjacency: Option<bool>, on_disk_after: Option<usize>| {
+        let settings = QuerySettings {
+            force_adjacency,
+            spill: on_disk_after.map(|rows_min| Spill {
+                space: snapshot.temp_space(),
+                after_bytes: 0,
+                rows_min,
+            }),
+            ..settings(batch, 1 << 30)
+        };
+        let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
         sorted(try_run(&query(plan.clone()), context).unwrap().0)
-    });
-    let [first, second, third] = runs;
-    assert_eq!(first, second);
-    assert_eq!(first, third);
+    };
+    let first = run(1, None, None);
+    for batch in BATCHES {
+        for forced in [None, Some(true), Some(false)] {
+            let same = run(batch, forced, None);
+            assert_eq!(first, same, "batches of {batch}, {forced:?}");
+        }
+        for rows_min in [1, 4] {
+            let same = run(batch, None, Some(rows_min));
+            assert_eq!(first, same, "batches of {batch}, on disk after {rows_min}");
+        }
+    }
     first
 }
 

@@ -1,0 +1,75 @@
+//! When the graph along a path is condensed, and whether it is.
+//!
+//! # Limits
+//! Components take a share of all memory at most, and no memory that others wait for; where that is refused, searches go
+//! on level by level.
+
+use super::adjacency::bytes_max;
+use super::condensation::{Condensing, Product, bytes_for};
+use super::edges::Shared;
+use super::sweep::Sweeper;
+use crate::context::QueryContext;
+
+/// How many places and steps are looked at in one call while components are found.
+const CONDENSED_AT_ONCE: usize = 16 * 1024;
+
+/// The graph along the path with its components found, for sweeps.
+pub(super) enum Condensed {
+    NotYet,
+    Making(Box<Condensing>),
+    Done(Box<Sweeper>),
+    Never,
+}
+
+impl Condensed {
+    /// Goes on for a while, if `walked` triples, of searches that are done or to come, are as many as are looked at to find
+    /// components; whether there is nothing more to do.
+    pub(super) fn advance(
+        &mut self,
+        product: Product<'_>,
+        walked: u64,
+        shared: &Shared,
+        context: &QueryContext,
+    ) -> bool {
+        match self {
+            Self::Never | Self::Done(_) => return true,
+            Self::NotYet => {
+                let nodes = shared.nodes.len();
+                let (places, edges) = product.size(nodes);
+                if walked < places + edges {
+                    return true;
+                }
+                let mut memory = context.memory("path_search");
+                let bytes = bytes_for((places, edges));
+                let is_small = places.max(edges) < u32::MAX.into() && bytes <= bytes_max(&memory);
+                if !is_small || !context.has_room(&mut memory, bytes) {
+                    *self = Self::Never;
+                    return true;
+                }
+                *self = Self::Making(Box::new(Condensing::new(product, nodes, memory)));
+                return false;
+            }
+            Self::Making(making) => {
+                if !making.advance(product, CONDENSED_AT_ONCE) {
+                    return false;
+                }
+            }
+        }
+        if let Self::Making(made) = std::mem::replace(self, Self::Never) {
+            let memory = context.memory("path_search");
+            let most = bytes_max(&memory);
+            if let Some(sweeper) = Sweeper::new(made.finish(), most, memory, context) {
+                shared.counters.add_adjacency(0, sweeper.bytes());
+                *self = Self::Done(Box::new(sweeper));
+            }
+        }
+        true
+    }
+
+    /// Gives up the components, for good.
+    pub(super) fn shed(&mut self) {
+        if matches!(self, Self::Making(_) | Self::Done(_)) {
+            *self = Self::Never;
+        }
+    }
+}
