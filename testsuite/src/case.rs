@@ -60,6 +60,8 @@ pub struct Configuration {
     pub force_join: Option<ForcedJoin>,
     /// Whether aggregates over NOT EXISTS are the difference of total and part wherever they can be, or nowhere.
     pub force_difference: Option<bool>,
+    /// Whether subplans that stand in several places are run once wherever they can be, or nowhere.
+    pub force_common_subplans: Option<bool>,
     /// Whether hash joins have key filters wherever they can.
     pub key_filters: bool,
     /// After how many rows joins by look-ups go over to hash joins.
@@ -309,6 +311,7 @@ impl Case {
             naive: configuration.naive,
             force_join: configuration.force_join,
             force_difference: configuration.force_difference,
+            force_common_subplans: configuration.force_common_subplans,
             key_filter_rows_min: configuration.key_filters.then_some(0),
             force_ranges: configuration.force_ranges,
             range_rows: configuration.force_ranges.map(|_| 1),

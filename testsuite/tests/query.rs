@@ -170,6 +170,19 @@ fn sorted_by_ranges_forced_and_refused() {
 }
 
 #[test]
+fn common_subplans_forced_and_refused() {
+    for (name, forced) in [("common subplans", true), ("no common subplans", false)] {
+        let configuration = Configuration {
+            name,
+            force_common_subplans: Some(forced),
+            ..Configuration::default()
+        };
+        let plans = run(&configuration).plans;
+        assert_eq!(plans.contains("common_subplan"), forced, "{name}");
+    }
+}
+
+#[test]
 fn opened_again_before_each_query() {
     let configuration = Configuration {
         name: "reopened",

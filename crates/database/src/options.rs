@@ -205,6 +205,9 @@ pub struct QueryOptions {
     /// Whether path searches read all triples of a step into memory at once wherever there is room, or nowhere; by default
     /// where that is cheaper than look-ups; for tests.
     pub force_adjacency: Option<bool>,
+    /// Whether subplans that stand in several places of a query are run once wherever they can be, or nowhere; by
+    /// default where that is worth while; for tests.
+    pub force_common_subplans: Option<bool>,
     /// Ends the query from another thread.
     pub cancel: CancelHandle,
 }
@@ -235,6 +238,7 @@ impl Default for QueryOptions {
             force_ranges: None,
             range_rows: None,
             force_adjacency: None,
+            force_common_subplans: None,
             cancel: CancelHandle::new(),
         }
     }

@@ -554,6 +554,7 @@ fn plan(
             force_samples: options.force_samples,
             force_sets: options.force_sets,
             force_ranges: options.force_ranges,
+            force_common_subplans: options.force_common_subplans,
         },
         &statistics,
     )

@@ -135,6 +135,8 @@ impl FirstRows {
             Operator::HashJoin { .. } => self.bytes(2 * row_bytes(width), 1),
             // The search, and what was put out before it went to disk.
             Operator::PathSearch { .. } => self.bytes(row_bytes(width + 2), 2),
+            // Kept where it is first met.
+            Operator::CommonSubplan { input: Some(_), .. } => self.bytes(row_bytes(width), 1),
             // Blocks in which iterators stand, and one that was just read.
             Operator::LeapfrogJoin { patterns, .. } => {
                 (parts() * pinned_bytes(patterns.len() + 1)) as u64

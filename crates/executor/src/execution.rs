@@ -18,7 +18,7 @@ use crate::demand::Demand;
 use crate::describe::Describe;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
-use crate::operator::{Builder, Mapping, Node, Placements, Scope, Switches};
+use crate::operator::{Builder, Mapping, Node, Placements, Scope, Subplans, Switches};
 use crate::profile::{OperatorProfile, Profile};
 
 /// How long a thread that runs a query on its own sleeps at most before it looks whether the query
@@ -289,6 +289,7 @@ impl Running {
             placements: Placements::default(),
             switches: Switches::default(),
             kept: Vec::new(),
+            subplans: Subplans::default(),
         };
         let scope = Scope {
             outer: None,
@@ -297,6 +298,7 @@ impl Running {
             in_morsel: false,
         };
         let root = builder.build(&plan.root, scope, None)?;
+        builder.build_subplans()?;
         Ok(Self {
             root,
             form: Form::new(plan, context)?,

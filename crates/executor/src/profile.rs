@@ -231,5 +231,6 @@ pub(crate) const fn operator_name(operator: &Operator) -> &'static str {
         Operator::RangeSort { .. } => "range_sort",
         Operator::Slice { .. } => "slice",
         Operator::Project(_) => "project",
+        Operator::CommonSubplan { .. } => "common_subplan",
     }
 }

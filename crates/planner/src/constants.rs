@@ -222,6 +222,7 @@ impl With<'_> {
             | Operator::SkipDistinct(_)
             | Operator::Reduced(_)
             | Operator::Slice { .. }
+            | Operator::CommonSubplan { .. }
             | Operator::Project(_) => {}
         }
     }

@@ -55,6 +55,29 @@ pub(crate) const HIDDEN_ROW: f64 = 30.0;
 /// Starting the inner plan of an `apply`.
 pub(crate) const APPLY_START: f64 = 3_000.0;
 
+/// A row that is kept for others, and each of its values; each is read again by all but one of those that want it.
+const KEPT_ROW: f64 = 4.0;
+const KEPT_VALUE: f64 = 2.0;
+/// Values that are kept in memory, and more for each where they are not.
+const KEPT_VALUES_HELD: f64 = 8e6;
+const KEPT_MISS: f64 = 8.0;
+
+/// Keeping rows of so many columns for all but one of those that read them.
+pub(crate) fn kept(rows: f64, width: usize, readers: usize) -> f64 {
+    let values = rows * columns(width);
+    let value = if values > KEPT_VALUES_HELD {
+        KEPT_VALUE + KEPT_MISS
+    } else {
+        KEPT_VALUE
+    };
+    columns(readers) * (rows * KEPT_ROW + values * value)
+}
+
+/// A number of columns, or of anything else that is few.
+pub(crate) fn columns(count: usize) -> f64 {
+    float(u64::try_from(count).unwrap_or(u64::MAX))
+}
+
 /// The table of a hash join with this many rows, and looking this many up.
 pub(crate) fn hash(build: f64, probe: f64) -> f64 {
     let miss = if build > HASH_ROWS_CACHED {

@@ -36,6 +36,8 @@ pub struct ExplainedOperator {
     pub estimated_rows: f64,
     /// The variables, with `?`, that its solutions are sorted by.
     pub sorted_by: Vec<String>,
+    /// The number of the common subplan that it reads.
+    pub subplan: Option<usize>,
 }
 
 /// Explains a plan.
@@ -63,6 +65,10 @@ pub fn explain(plan: &QueryPlan) -> Explanation {
             text,
             estimated_rows: plan.estimated_rows,
             sorted_by: sorted_by.collect(),
+            subplan: match &plan.operator {
+                Operator::CommonSubplan { number, .. } => Some(*number),
+                _ => None,
+            },
         });
         let inputs = plan.inputs();
         stack.extend(inputs.into_iter().rev().map(|input| (input, depth + 1)));
@@ -333,6 +339,19 @@ impl<'a> Printer<'a> {
             Operator::Project(_) => {
                 self.text.push_str("project");
                 self.list(" ", &plan.columns);
+            }
+            Operator::CommonSubplan {
+                number,
+                readers,
+                input,
+                ..
+            } => {
+                self.put(format_args!("common_subplan {number}"));
+                self.list(" ", &plan.columns);
+                match input {
+                    Some(_) => self.put(format_args!(" for {readers} readers")),
+                    None => self.text.push_str(" again"),
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ mod access_path;
 mod cardinality;
 mod constants;
 mod cost;
+mod depth;
 pub mod error;
 mod explain;
 pub mod expression;
@@ -25,6 +26,7 @@ mod query;
 mod split;
 pub mod statistics;
 mod variable_set;
+mod variables;
 
 pub use crate::access_path::{FEW_LOOKUPS, variables_within};
 pub use crate::constants::Replacement;
@@ -83,6 +85,9 @@ pub struct PlannerOptions {
     /// Whether ORDER BY takes its input by ranges of the first key wherever it can, or nowhere; where it is worth while
     /// if `None`; for tests.
     pub force_ranges: Option<bool>,
+    /// Whether subplans that stand in several places are run once wherever they can be, or nowhere; by cost if `None`;
+    /// for tests.
+    pub force_common_subplans: Option<bool>,
 }
 
 impl Default for PlannerOptions {
@@ -97,6 +102,7 @@ impl Default for PlannerOptions {
             force_samples: None,
             force_sets: None,
             force_ranges: None,
+            force_common_subplans: None,
         }
     }
 }

@@ -89,17 +89,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// How many operators stand on top of each other at most. The plan may be deep, so there is no
-    /// recursion.
+    /// How many operators stand on top of each other at most, with a common subplan below each that reads it.
     #[must_use]
     pub fn depth(&self) -> usize {
-        let mut deepest = 0;
-        let mut open = vec![(self, 1)];
-        while let Some((plan, depth)) = open.pop() {
-            deepest = deepest.max(depth);
-            open.extend(plan.inputs().into_iter().map(|input| (input, depth + 1)));
-        }
-        deepest
+        crate::depth::depth(self)
     }
 
     /// The inputs of the operator, the left one first.
@@ -114,7 +107,9 @@ impl Plan {
             | Operator::IndexGroups { .. }
             | Operator::LeapfrogJoin { .. }
             | Operator::GraphScan { .. } => Vec::new(),
-            Operator::PathSearch { input, .. } => input.as_deref().into_iter().collect(),
+            Operator::PathSearch { input, .. } | Operator::CommonSubplan { input, .. } => {
+                input.as_deref().into_iter().collect()
+            }
             Operator::IndexNestedLoopJoin { input, .. }
             | Operator::Service { input, .. }
             | Operator::Filter { input, .. }
@@ -153,7 +148,9 @@ impl Plan {
             | Operator::IndexGroups { .. }
             | Operator::LeapfrogJoin { .. }
             | Operator::GraphScan { .. } => Vec::new(),
-            Operator::PathSearch { input, .. } => input.as_deref_mut().into_iter().collect(),
+            Operator::PathSearch { input, .. } | Operator::CommonSubplan { input, .. } => {
+                input.as_deref_mut().into_iter().collect()
+            }
             Operator::IndexNestedLoopJoin { input, .. }
             | Operator::Service { input, .. }
             | Operator::Filter { input, .. }
@@ -587,4 +584,16 @@ pub enum Operator {
     },
     /// Keeps [`Plan::columns`] of the input; one that the input lacks is unbound.
     Project(Box<Plan>),
+    /// Solutions of a subplan that stands in several places of the plan. It is run once, and its solutions are kept
+    /// for those that read them later, each of which has names of its own for the columns.
+    CommonSubplan {
+        /// Which subplan it is, from 1 in the order in which a walk over the plan meets them.
+        number: usize,
+        /// How many operators read the subplan. None of them is within the inner plan of an [`Operator::Apply`].
+        readers: usize,
+        /// Where each of [`Plan::columns`] stands among the columns of the subplan; none twice.
+        positions: Vec<usize>,
+        /// The subplan, at the first of those that read it.
+        input: Option<Box<Plan>>,
+    },
 }

@@ -11,6 +11,7 @@ use crate::cardinality::Cache;
 use crate::error::Error;
 use crate::expression::Constant;
 use crate::logical::{Builder, Node, Op, imply_joins, join_equal, narrow_graphs, translate};
+use crate::lowering::common_subplan::{self, CommonSubplans};
 use crate::lowering::{Lowering, Planned, prune, without_repeats};
 use crate::nesting::{check_algebra, pattern_of};
 use crate::physical::{
@@ -75,10 +76,17 @@ pub fn plan(
     let planned = lowering.lower(root)?;
     let names = lowering.names;
     let mut root = finish(planned, &form);
+    let forced = options.force_common_subplans;
+    // Before columns are taken out, of which each place may need others.
+    let common = match options.optimize || forced == Some(true) {
+        true => common_subplan::take_out(&mut root, forced),
+        false => CommonSubplans::default(),
+    };
     if options.optimize {
         prune(&mut root, &wanted(&form));
         without_repeats(&mut root, &form, &cache, options.force_ranges)?;
     }
+    common.put_back(&mut root, options.optimize);
     let readings = cache.into_readings().into_iter();
     let readings = readings
         .map(|((permutation, prefix, graphs), reading)| (permutation, prefix, graphs, reading));

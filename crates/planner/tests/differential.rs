@@ -180,7 +180,8 @@ impl Generator {
     }
 
     fn part(&mut self, depth: u32) -> String {
-        match self.random.below(17) {
+        match self.random.below(19) {
+            17 | 18 => self.repeated(depth),
             0..=2 => format!("FILTER({})", self.expression(depth)),
             3..=5 => format!("OPTIONAL {}", self.group(depth)),
             6 | 7 => format!("{} UNION {}", self.group(depth), self.group(depth)),
@@ -213,6 +214,26 @@ impl Generator {
             14 => self.subquery(depth),
             15 => self.triples(),
             _ => self.group(depth),
+        }
+    }
+
+    /// A group or a subquery twice, the second time with other names for some variables.
+    fn repeated(&mut self, depth: u32) -> String {
+        let part = match self.random.below(2) {
+            0 => self.group(depth),
+            _ => self.subquery(depth),
+        };
+        let mut again = part.clone();
+        for variable in VARIABLES {
+            if self.random.below(2) == 0 {
+                again = again.replace(variable, &variable.replace('?', "?r"));
+            }
+        }
+        match self.random.below(4) {
+            0 => format!("{part} UNION {again}"),
+            1 => format!("{part} UNION {{ {again} FILTER({}) }}", self.expression(0)),
+            2 => format!("{part} OPTIONAL {{ {again} }}"),
+            _ => format!("{part} {again}"),
         }
     }
 
@@ -471,6 +492,9 @@ fn operators(plan: &Plan, counts: &mut BTreeMap<String, usize>) {
                 operators(input, counts);
             }
         }
+        Operator::CommonSubplan {
+            input: Some(input), ..
+        } => operators(input, counts),
         Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
             operators(left, counts);
             operators(right, counts);
@@ -544,6 +568,21 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
                 ..PlannerOptions::default()
             },
         ),
+        (
+            "common",
+            PlannerOptions {
+                force_common_subplans: Some(true),
+                ..PlannerOptions::default()
+            },
+        ),
+        (
+            "common plain",
+            PlannerOptions {
+                force_common_subplans: Some(true),
+                optimize: false,
+                ..PlannerOptions::default()
+            },
+        ),
         ("lying", PlannerOptions::default()),
         ("lying again", PlannerOptions::default()),
         ("lying merge", forced(ForcedJoin::Merge)),
@@ -610,7 +649,7 @@ fn plans_give_what_the_specification_says() {
             };
             assert_eq!(&planned.root.columns, selected);
             let rows = catch_unwind(AssertUnwindSafe(|| {
-                interpret::run(&planned.root, &store, &[])
+                interpret::run_whole(&planned.root, &store)
             }))
             .unwrap_or_else(|_| {
                 let plan = explain(&planned).to_string();
@@ -656,6 +695,7 @@ fn plans_give_what_the_specification_says() {
         "Distinct",
         "Values",
         "OuterBindings",
+        "CommonSubplan",
         "path Subject nothing",
         "path Object nothing",
         "path Both nothing",

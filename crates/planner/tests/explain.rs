@@ -265,6 +265,8 @@ fn explained(text: &str) -> String {
             "no sets" => options.force_sets = Some(false),
             "ranges" => options.force_ranges = Some(true),
             "at once" => options.force_ranges = Some(false),
+            "common" => options.force_common_subplans = Some(true),
+            "apart" => options.force_common_subplans = Some(false),
             "union" => options.default_graph_union = true,
             _ => {}
         }

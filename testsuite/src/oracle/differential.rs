@@ -155,6 +155,9 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
             None,
         ),
         ADJACENCIES => ("paths in memory, batches of 3", Some(3)),
+        27 => ("common subplans, batches of 3", Some(3)),
+        28 => ("naive, common subplans, on disk", None),
+        29 => ("common subplans, key filters, shared by threads", None),
         REUSED => ("the plan of a query with other constants", None),
         _ => ("shared by threads, hash joins, on disk", None),
     };
@@ -189,6 +192,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         24 => options.force_sets = Some(true),
         25 | 26 => by_ranges(number, &mut options),
         ADJACENCIES => options.force_adjacency = Some(true),
+        27..=29 => with_common_subplans(number, &mut options),
         _ => {}
     }
     (name, options)
@@ -236,12 +240,29 @@ fn with_switches(number: usize, options: &mut QueryOptions) {
     }
 }
 
+/// Those in which subplans that stand in several places are run once wherever they can be.
+fn with_common_subplans(number: usize, options: &mut QueryOptions) {
+    options.force_common_subplans = Some(true);
+    match number {
+        27 => {}
+        28 => {
+            options.naive = true;
+            options.spill_after = Some((0, 2));
+        }
+        _ => {
+            options.force_join = Some(ForcedJoin::Hash);
+            options.key_filter_rows_min = Some(0);
+            options.parallel_rows_min = Some(0);
+        }
+    }
+}
+
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 29;
+pub const CONFIGURATIONS: usize = 32;
 
 /// How many of them, at the end, differ from others in what an update does not do: share what is read among threads,
-/// switch, or use plans again; or are for queries alone.
-pub const OF_QUERIES: usize = 11;
+/// switch, run parts once, or use plans again; or are for queries alone.
+pub const OF_QUERIES: usize = 14;
 
 /// The configurations in which ORDER BY and DISTINCT take ranges wherever they can.
 pub const BY_RANGES: [usize; 2] = [25, 26];

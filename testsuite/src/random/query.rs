@@ -26,6 +26,8 @@ pub struct Generator<'a> {
     avoid: Option<Var>,
     /// Whether expressions name nothing but what is in scope.
     pub(super) strict: bool,
+    /// The only one of [`DERIVED`](super::expression::DERIVED) that is called, if not any of them.
+    pub(super) cast: Option<&'static str>,
 }
 
 /// How many variables patterns share.
@@ -42,7 +44,16 @@ impl<'a> Generator<'a> {
             in_exists: false,
             avoid: None,
             strict: false,
+            cast: None,
         }
+    }
+
+    /// One that calls no more than one of the many casts that 17.5 does not list.
+    #[must_use]
+    pub const fn with_cast(self, cast: &'static str) -> Self {
+        let mut one = self;
+        one.cast = Some(cast);
+        one
     }
 
     /// Makes a query.
@@ -281,7 +292,7 @@ impl<'a> Generator<'a> {
 
     pub(super) fn element(&mut self, own: &[Var], seen: &[Var], depth: usize) -> Element {
         let next = depth.saturating_sub(1);
-        match self.random.below(if depth == 0 { 8 } else { 22 }) {
+        match self.random.below(if depth == 0 { 8 } else { 24 }) {
             0..=2 => self.triples(seen),
             3..=5 => Element::Filter(self.condition(seen, depth)),
             6 => {
@@ -302,9 +313,11 @@ impl<'a> Generator<'a> {
                 let many = 2 + self.random.below(2);
                 Element::Union((0..many).map(|_| self.group(own, next)).collect())
             }
+            14 if self.random.chance(5) => self.equality(),
             14 => Element::Union(vec![self.group(own, next)]),
             15 | 16 => Element::Minus(self.group(own, next)),
             17..=19 => self.graph(own, next),
+            20 | 21 => self.repeated(own, next),
             _ => {
                 // Inside EXISTS one that gives all its variables, so that they are those of the
                 // solution that is tested.
@@ -312,6 +325,74 @@ impl<'a> Generator<'a> {
                 Element::Select(Box::new(select))
             }
         }
+    }
+
+    /// Two patterns that nothing but an equality connects.
+    fn equality(&mut self) -> Element {
+        let mut pattern = || {
+            let (subject, object) = (self.new_variable(), self.new_variable());
+            let predicate = Slot::Term(self.random.pick(&self.data.predicates).clone().into());
+            ([Slot::Var(subject), predicate, Slot::Var(object)], object)
+        };
+        let ((one, a), (other, b)) = (pattern(), pattern());
+        let equal = Expr::Call("=", vec![Expr::Var(a), Expr::Var(b)]);
+        Element::Union(vec![Group {
+            elements: vec![Element::Triples(vec![one, other]), Element::Filter(equal)],
+        }])
+    }
+
+    /// One part several times, under UNION or joined, with other names for its variables or something done with them.
+    fn repeated(&mut self, own: &[Var], depth: usize) -> Element {
+        // Mostly small ones, so that there are not many expressions more than in other queries.
+        let depth = self.random.below(depth + 1);
+        let part = if self.random.chance(50) {
+            let select = self.select(depth, false);
+            Group {
+                elements: vec![Element::Select(Box::new(select))],
+            }
+        } else {
+            self.group(own, depth)
+        };
+        // A blank node may not stand in two groups.
+        if format!("{part:?}").contains("Blank(") {
+            return Element::Union(vec![part]);
+        }
+        let many = 2 + usize::from(self.random.chance(20));
+        let parts: Vec<Group> = (0..many).map(|_| self.varied(part.clone())).collect();
+        if self.random.chance(50) {
+            return Element::Union(parts);
+        }
+        let nested = parts.into_iter().map(|part| Element::Union(vec![part]));
+        Element::Union(vec![Group {
+            elements: nested.collect(),
+        }])
+    }
+
+    /// A part with other names for its variables, or with a condition, or as it is.
+    fn varied(&mut self, part: Group) -> Group {
+        let scope: Vec<Var> = in_scope(&part).into_iter().collect();
+        let mut part = part;
+        // Inside EXISTS variables are those of the solution that is tested.
+        if self.random.chance(40) && !self.in_exists && !scope.is_empty() {
+            let renamed = scope.iter().map(|var| {
+                let name = match self.random.chance(30) {
+                    true => *var,
+                    false => self.new_variable(),
+                };
+                let value = (name != *var).then_some(Expr::Var(*var));
+                (value, name)
+            });
+            let items = renamed.collect();
+            let mut select = Select::all(part);
+            select.items = Some(items);
+            part = Group {
+                elements: vec![Element::Select(Box::new(select))],
+            };
+        } else if self.random.chance(30) {
+            let condition = self.boolean(&scope, 1);
+            part.elements.push(Element::Filter(condition));
+        }
+        part
     }
 
     fn graph(&mut self, own: &[Var], depth: usize) -> Element {

@@ -51,7 +51,8 @@ impl Analysis {
     }
 
     /// An object with `form`, `reused`, `operators` in the order of the text, each with its `depth` and the
-    /// `operator` as it is printed, `estimated_rows`, `sorted_by`, and if the query was timed `rows`, `rows_in`,
+    /// `operator` as it is printed, `estimated_rows`, `sorted_by`, `subplan` (its number, for each that reads a common
+    /// subplan, which stands below the first of them), and if the query was timed `rows`, `rows_in`,
     /// `rows_dropped` (what it made and did not give, since a join above has no partner for it), `switched_after` (how
     /// many rows were looked up before the rest was joined by hash, for a join that was switched), `keys` (how many keys of a join above a scan looked
     /// up instead of reading all rows), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
@@ -68,6 +69,9 @@ impl Analysis {
                 ("estimated_rows".to_owned(), operator.estimated_rows.into()),
                 ("sorted_by".to_owned(), operator.sorted_by.clone().into()),
             ]);
+            if let Some(subplan) = operator.subplan {
+                object.insert("subplan".to_owned(), subplan.into());
+            }
             if let Some(done) = self.done(number) {
                 object.insert("rows".to_owned(), done.rows_out.into());
                 object.insert("rows_in".to_owned(), done.rows_in.into());

@@ -133,6 +133,7 @@ pub(super) fn shape(text: &str, tokens: &[Token], options: &QueryOptions) -> Opt
         && options.force_samples.is_none()
         && options.force_sets.is_none()
         && options.force_ranges.is_none()
+        && options.force_common_subplans.is_none()
         && options.bindings.is_empty();
     // White space that is none of SPARQL's is for the parser to refuse.
     let is_odd = |c: char| matches!(c, '\u{b}' | '\u{c}') || (!c.is_ascii() && c.is_whitespace());

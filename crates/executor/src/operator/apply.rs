@@ -17,7 +17,7 @@ use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 
 use super::combiner::{Combiner, END, Pair};
 use super::row_store::RowStore;
-use super::{Builder, Node, Operator, OuterBatch, Placements, Scope, Switches, required};
+use super::{Builder, Node, Operator, OuterBatch, Placements, Scope, Subplans, Switches, required};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -344,6 +344,7 @@ impl Inner {
             placements: Placements::default(),
             switches: self.switches.clone(),
             kept: Vec::new(),
+            subplans: Subplans::default(),
         };
         let scope = Scope {
             outer: Some(&outer),

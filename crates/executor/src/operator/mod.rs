@@ -27,6 +27,7 @@ use crate::profile::{Counters, Profile, operator_name};
 mod aggregate_difference;
 mod apply;
 mod combiner;
+mod common_subplan;
 mod distinct;
 mod extend;
 mod filter;
@@ -62,6 +63,7 @@ mod union;
 mod unit;
 mod values;
 
+pub(crate) use common_subplan::Subplans;
 use hash_join::RightSide;
 pub(crate) use index_nested_loop_join::Switches;
 pub(crate) use key_filter::Placements;
@@ -195,6 +197,8 @@ pub(crate) struct Builder<'a> {
     pub(crate) switches: Switches,
     /// The ranges of variables that a filter right above the next operator keeps.
     pub(crate) kept: Vec<(Variable, Vec<IdRange>)>,
+    /// Those that several operators read.
+    pub(crate) subplans: Subplans,
 }
 
 impl Builder<'_> {
@@ -285,6 +289,9 @@ impl Builder<'_> {
                 filter::build(node, plan, input, condition, self.context)
             }
             PlanOperator::Extend { .. } => extend::build(plan, self, scope, counters),
+            PlanOperator::CommonSubplan { .. } => {
+                common_subplan::build(plan, self, scope, counters)
+            }
             PlanOperator::Union(inputs) => union::build(plan, inputs, self, scope, counters),
             PlanOperator::HashAggregate { .. } | PlanOperator::Distinct(_)
                 if parallel::is_aggregate_worth(plan, scope, self.context) =>
@@ -446,6 +453,29 @@ impl Mapping {
         Self {
             sources: to.iter().map(|column| positions.of(*column)).collect(),
             identity: false,
+        }
+    }
+
+    /// The columns that stand in these places of the input.
+    pub(crate) fn of_positions(positions: &[usize]) -> Self {
+        Self {
+            sources: positions.iter().copied().map(Some).collect(),
+            identity: false,
+        }
+    }
+
+    /// As [`Self::apply`] for a batch that is left as it is.
+    pub(crate) fn copy(&self, batch: &Batch) -> Batch {
+        if self.identity {
+            return batch.clone();
+        }
+        let column = |source: &Option<usize>| match source {
+            Some(source) => batch.column(*source).to_vec(),
+            None => vec![stoa_terms::TermId::UNBOUND; batch.rows],
+        };
+        Batch {
+            columns: self.sources.iter().map(column).collect(),
+            rows: batch.rows,
         }
     }
 

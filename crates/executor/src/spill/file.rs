@@ -134,6 +134,12 @@ impl SpilledRows {
     pub(crate) const fn rows(&self) -> u64 {
         self.rows
     }
+
+    /// How many bytes they take on disk.
+    pub(crate) fn bytes_on_disk(&self) -> u64 {
+        let blocks = self.blocks.iter();
+        blocks.map(|block| u64::from(block.bytes)).sum()
+    }
 }
 
 impl SpilledSlice {

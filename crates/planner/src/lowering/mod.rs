@@ -4,6 +4,7 @@
 //! ranges; the executor then runs the algebra nearly as it stands.
 
 mod aggregate_difference;
+pub(crate) mod common_subplan;
 mod different;
 mod group;
 mod index_groups;

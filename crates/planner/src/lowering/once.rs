@@ -63,7 +63,7 @@ fn tell_once(root: &mut Plan, form: &QueryForm, skip: Skip<'_>) {
 
 /// `repeats`: whether it matters how often a solution comes.
 #[expect(clippy::too_many_lines, reason = "a short arm for each operator")]
-fn once(plan: &mut Plan, repeats: bool, skip: Skip<'_>) {
+pub(super) fn once(plan: &mut Plan, repeats: bool, skip: Skip<'_>) {
     if !repeats {
         ask(plan);
     }
@@ -75,6 +75,7 @@ fn once(plan: &mut Plan, repeats: bool, skip: Skip<'_>) {
         | Operator::IndexGroups { .. }
         | Operator::LeapfrogJoin { .. }
         | Operator::PathSearch { input: None, .. }
+        | Operator::CommonSubplan { .. }
         | Operator::GraphScan { .. } => {}
         Operator::IndexScan { .. } if !repeats => skip(plan),
         Operator::IndexScan { .. } => {}

@@ -18,6 +18,15 @@ pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
         | Operator::OuterBindings
         | Operator::GraphScan { .. } => return,
         Operator::IndexScan { .. } | Operator::LeapfrogJoin { .. } => {}
+        // The subplan itself is not there yet.
+        Operator::CommonSubplan { positions, .. } => {
+            let mut columns = plan.columns.iter();
+            positions.retain(|_| {
+                columns
+                    .next()
+                    .is_some_and(|column| needed.contains(*column))
+            });
+        }
         Operator::IndexGroups { counts, .. } => counts.retain(|count| needed.contains(*count)),
         Operator::IndexNestedLoopJoin {
             input,

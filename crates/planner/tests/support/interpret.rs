@@ -1,6 +1,7 @@
 //! Runs physical plans row by row and checks that they keep their promises: sorted inputs and
 //! outputs, keys that are bound, columns that are there.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use oxrdf::{Literal, Term};
@@ -14,6 +15,61 @@ use super::values::{boolean, compare, evaluate, of};
 use super::{Store, path};
 
 pub(crate) type Row = BTreeMap<Variable, Term>;
+
+thread_local! {
+    /// The subplans of the plan that is run which several operators read, by their numbers.
+    static SUBPLANS: RefCell<BTreeMap<usize, Plan>> = const { RefCell::new(BTreeMap::new()) };
+}
+
+/// The rows of the plan of a whole query.
+pub(crate) fn run_whole(plan: &Plan, store: &Store) -> Vec<Row> {
+    let mut subplans = BTreeMap::new();
+    let mut readers = BTreeMap::new();
+    let mut open = vec![plan];
+    while let Some(plan) = open.pop() {
+        if let Operator::CommonSubplan {
+            number,
+            readers: count,
+            input,
+            ..
+        } = &plan.operator
+        {
+            let (known, promised) = readers.entry(*number).or_insert((0, *count));
+            *known += 1;
+            assert_eq!(promised, count, "readers that know others");
+            if let Some(input) = input {
+                let before = subplans.insert(*number, Plan::clone(input));
+                assert!(before.is_none(), "a subplan twice");
+            }
+        }
+        open.extend(plan.inputs());
+    }
+    for (number, (known, promised)) in &readers {
+        assert_eq!(known, promised, "readers of {number}");
+        assert!(*known > 1 && subplans.contains_key(number), "{number}");
+    }
+    SUBPLANS.replace(subplans);
+    run(plan, store, &[])
+}
+
+/// The rows of a common subplan with the names that an operator has for its columns.
+fn read_subplan(
+    columns: &[Variable],
+    number: usize,
+    positions: &[usize],
+    store: &Store,
+) -> Vec<Row> {
+    let subplan = SUBPLANS.with_borrow(|subplans| subplans[&number].clone());
+    assert_eq!(columns.len(), positions.len(), "a position for each column");
+    let renamed = |row: Row| -> Row {
+        let pairs = columns.iter().zip(positions);
+        let pairs = pairs.map(|(column, position)| (column, subplan.columns[*position]));
+        pairs
+            .filter_map(|(column, name)| Some((*column, row.get(&name)?.clone())))
+            .collect()
+    };
+    run(&subplan, store, &[]).into_iter().map(renamed).collect()
+}
 
 /// The rows of a plan.
 pub(crate) fn run(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
@@ -440,6 +496,12 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
             rows
         }
         Operator::Project(input) => only(run(input, store, outer)),
+        Operator::CommonSubplan {
+            number, positions, ..
+        } => {
+            assert!(outer.is_empty(), "a common subplan in an inner plan");
+            read_subplan(&plan.columns, *number, positions, store)
+        }
     }
 }
 

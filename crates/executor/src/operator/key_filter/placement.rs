@@ -207,6 +207,8 @@ fn is_handed_on(plan: &Plan, index: usize, input: &Plan, variable: Variable) -> 
         | Operator::IndexGroups { .. }
         | Operator::LeapfrogJoin { .. }
         | Operator::GraphScan { .. } => false,
+        // Its rows are made for others as well.
+        Operator::CommonSubplan { .. } => false,
     }
 }
 

@@ -38,7 +38,7 @@ use stoa_terms::IdRange;
 
 use super::groups::Grouping;
 use super::hash_join::{Collector, RightSide};
-use super::{Builder, BuiltSides, Node, Placements, Scope, Switches};
+use super::{Builder, BuiltSides, Node, Placements, Scope, Subplans, Switches};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -404,6 +404,7 @@ impl<S: Sink> Work<S> {
             placements,
             switches,
             kept: Vec::new(),
+            subplans: Subplans::default(),
         };
         let plan = morsels::restricted(&self.plan, &[morsel], 1.0);
         let scope = Scope {

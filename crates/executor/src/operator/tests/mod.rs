@@ -1,6 +1,7 @@
 //! Operators against naive models, on random rows, with batches of 1, 3 and 1,024 rows.
 
 mod admission;
+mod common_subplans;
 mod difference;
 mod few_keys;
 mod forms;

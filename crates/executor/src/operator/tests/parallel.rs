@@ -12,6 +12,7 @@ use stoa_quadstore::Snapshot;
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::super::parallel::morsels;
+use super::common_subplans::{reads, union};
 use super::harness::*;
 use super::store::*;
 use crate::helpers::Helpers;
@@ -470,5 +471,62 @@ fn nothing_is_lost_when_helpers_leave_and_come_back() {
         let context = context_of(&snapshot, 256, Some(&helpers));
         let (rows, _) = try_run(&filtered, context).unwrap();
         assert_eq!(rows.len(), 20_000);
+    }
+}
+
+/// Plans that read a common subplan, which helpers run: on the right of joins that are split, on the left, which is not,
+/// and within another one.
+fn with_common_subplans(snapshot: &Snapshot) -> Vec<Plan> {
+    let scan = |number, ends| scan(snapshot, number, false, ends);
+    let counts = || {
+        let counted = vec![count(Some(0), true, 3)];
+        group(scan(0, [0, 1]), &[1], counted)
+    };
+    let read = |input| reads((1, 2), &[1, 3], &[0, 1], input);
+    let inner = || JoinKind::Inner;
+    let right = |input| hash_join(scan(1, [0, 1]), read(input), 1, inner(), &[0, 1, 3]);
+    let left = |input| hash_join(read(input), scan(1, [0, 1]), 1, inner(), &[0, 1, 3]);
+    let around = |input| reads((2, 2), &[0, 1, 3], &[0, 1, 2], input);
+    let nested = hash_join(
+        scan(1, [0, 1]),
+        reads((1, 2), &[1, 3], &[0, 1], Some(counts())),
+        1,
+        inner(),
+        &[0, 1, 3],
+    );
+    vec![
+        union(vec![right(Some(counts())), right(None)], &[0, 1, 3]),
+        union(vec![left(Some(counts())), right(None)], &[0, 1, 3]),
+        union(
+            vec![around(Some(nested)), around(None), read(None)],
+            &[0, 1, 3],
+        ),
+    ]
+}
+
+#[test]
+fn helpers_run_common_subplans() {
+    let snapshot = numbered(
+        &(0..60_u8)
+            .map(|number| [number % 20, number % 2, number % 7, 0])
+            .collect::<Vec<_>>(),
+    );
+    let helpers = Arc::new(Helpers::new(2));
+    for root in with_common_subplans(&snapshot) {
+        // Nobody needs the order of what is grouped.
+        let root = group(root, &[0, 3], vec![count(Some(1), false, 7)]);
+        let run = |batch_rows, helpers| {
+            let context = context_of(&snapshot, batch_rows, helpers);
+            let (rows, profile) = try_run(&query(root.clone()), context).unwrap();
+            let reads = profile.iter().filter(|one| one.name == "common_subplan");
+            let given: Vec<u64> = reads.map(|one| one.rows_out + one.rows_dropped).collect();
+            let made = profile.iter().filter(|one| one.name == "hash_aggregate");
+            (sorted(rows), given, made.map(|one| one.rows_out).collect())
+        };
+        let alone: (Vec<Row>, Vec<u64>, Vec<u64>) = run(1024, None);
+        assert!(!alone.0.is_empty() && alone.1.iter().all(|rows| *rows > 0));
+        for batch_rows in [1, 3, 1024] {
+            assert_eq!(run(batch_rows, Some(&helpers)), alone, "{root:?}");
+        }
     }
 }

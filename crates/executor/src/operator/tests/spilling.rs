@@ -7,6 +7,7 @@ use stoa_planner::physical::{JoinKind, Operator, Plan, SortKey, Variable};
 use stoa_storage::{Disk as _, Faults, SimulatedDisk};
 use stoa_terms::TermId;
 
+use super::common_subplans::{reads, union};
 use super::harness::*;
 use crate::spill::{RowReader, RowWriter, Spill, SpillFile, SpilledSlice};
 use crate::{Error, QueryContext, QuerySettings};
@@ -91,7 +92,10 @@ pub(super) fn cases() -> Vec<(&'static str, bool, Plan)> {
     };
     let distinct = || plan(Operator::Distinct(Box::new(input([0, 1], ROWS))), &[0, 1]);
     let left = || JoinKind::Left { condition: None };
+    let again = |input| reads((1, 2), &[0, 1], &[0, 1], input);
+    let twice = vec![again(Some(input([0, 1], ROWS))), again(None)];
     vec![
+        ("common subplan", true, union(twice, &[0, 1])),
         ("sort", true, sort(None)),
         ("top_k", true, sort(Some(50_000))),
         ("distinct", false, distinct()),
