@@ -106,7 +106,7 @@ fn things() -> (TempDir, Database) {
     }
     // A thing that has nothing else, in front of all others.
     data.push_str(":a0 :label \"lone\" .\n");
-    filled(data)
+    filled(data, None)
 }
 
 fn at_once() -> QueryOptions {
@@ -128,7 +128,7 @@ fn by_ranges(rows: u64) -> QueryOptions {
 
 fn lines(query: Query) -> Vec<String> {
     let QueryResult::Solutions(solutions) = query.run().unwrap() else {
-        panic!("a query with solutions");
+        unreachable!("queries with solutions are asked");
     };
     let lines = solutions.map(|solution| {
         let solution = solution.unwrap();

@@ -17,6 +17,7 @@ pub(crate) fn for_each_variable(operator: &mut Operator, see: &mut dyn FnMut(&mu
         | Operator::GraphScan { .. }
         | Operator::Union(_)
         | Operator::Distinct(_)
+        | Operator::SkipDistinct(_)
         | Operator::Reduced(_)
         | Operator::Project(_) => {}
         Operator::IndexScan { pattern, .. } => of_quad(pattern, see),
@@ -90,7 +91,9 @@ pub(crate) fn for_each_variable(operator: &mut Operator, see: &mut dyn FnMut(&mu
                 }
             }
         }
-        Operator::Sort { keys, .. } | Operator::TopK { keys, .. } => of_keys(keys, see),
+        Operator::Sort { keys, .. }
+        | Operator::TopK { keys, .. }
+        | Operator::RangeSort { keys, .. } => of_keys(keys, see),
         Operator::Slice { by, .. } => by.iter_mut().for_each(see),
     }
 }

@@ -124,43 +124,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         plans: number == REUSED,
         ..QueryOptions::default()
     };
-    let (name, batch_rows) = match number {
-        0 => ("optimized", None),
-        1 => ("naive", None),
-        2 => ("naive, batches of 3", Some(3)),
-        3 => ("batches of 3", Some(3)),
-        4 => ("merge joins, batches of 2", Some(2)),
-        5 => ("hash joins", None),
-        6 => ("hash joins, batches of 3", Some(3)),
-        7 => ("index joins, batches of 3", Some(3)),
-        8 => ("shared by threads", None),
-        9 => ("differences of aggregates, batches of 3", Some(3)),
-        10 => ("differences of aggregates, shared by threads", None),
-        11 => ("on disk, batches of 3", Some(3)),
-        12 => ("sampled, batches of 3", Some(3)),
-        14 => ("leapfrog joins, batches of 3", Some(3)),
-        15 => ("leapfrog joins, shared by threads, on disk", None),
-        16 => ("joins of two inputs", None),
-        17 => ("hash joins with key filters, batches of 3", Some(3)),
-        18 => ("naive, with key filters, on disk", None),
-        19 => ("shared by threads, with key filters", None),
-        20 => ("shared by threads, hash joins with key filters", None),
-        21 => ("index joins switched after two rows, batches of 2", Some(2)),
-        22 => ("index joins switched at once, shared by threads", None),
-        23 => ("joins switched after two rows, batches of 2", Some(2)),
-        24 => ("by characteristic sets, batches of 3", Some(3)),
-        25 => ("sorted by ranges, batches of 3", Some(3)),
-        26 => (
-            "sorted by ranges, shared by threads, hash joins, on disk",
-            None,
-        ),
-        ADJACENCIES => ("paths in memory, batches of 3", Some(3)),
-        27 => ("common subplans, batches of 3", Some(3)),
-        28 => ("naive, common subplans, on disk", None),
-        29 => ("common subplans, key filters, shared by threads", None),
-        REUSED => ("the plan of a query with other constants", None),
-        _ => ("shared by threads, hash joins, on disk", None),
-    };
+    let (name, batch_rows) = named(number);
     options.batch_rows = batch_rows;
     match number {
         1 | 2 => options.naive = true,
@@ -196,6 +160,50 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         _ => {}
     }
     (name, options)
+}
+
+/// What a way is called, and the size of its batches if it is not the usual one.
+fn named(number: usize) -> (&'static str, Option<usize>) {
+    match number {
+        0 => ("optimized", None),
+        1 => ("naive", None),
+        2 => ("naive, batches of 3", Some(3)),
+        3 => ("batches of 3", Some(3)),
+        4 => ("merge joins, batches of 2", Some(2)),
+        5 => ("hash joins", None),
+        6 => ("hash joins, batches of 3", Some(3)),
+        7 => ("index joins, batches of 3", Some(3)),
+        8 => ("shared by threads", None),
+        9 => ("differences of aggregates, batches of 3", Some(3)),
+        10 => ("differences of aggregates, shared by threads", None),
+        11 => ("on disk, batches of 3", Some(3)),
+        12 => ("sampled, batches of 3", Some(3)),
+        14 => ("leapfrog joins, batches of 3", Some(3)),
+        15 => ("leapfrog joins, shared by threads, on disk", None),
+        16 => ("joins of two inputs", None),
+        17 => ("hash joins with key filters, batches of 3", Some(3)),
+        18 => ("naive, with key filters, on disk", None),
+        19 => ("shared by threads, with key filters", None),
+        20 => ("shared by threads, hash joins with key filters", None),
+        21 => ("index joins switched after two rows, batches of 2", Some(2)),
+        22 => ("index joins switched at once, shared by threads", None),
+        23 => ("joins switched after two rows, batches of 2", Some(2)),
+        24 => ("by characteristic sets, batches of 3", Some(3)),
+        25 => ("sorted by ranges, batches of 3", Some(3)),
+        26 => (
+            "sorted by ranges, shared by threads, hash joins, on disk",
+            None,
+        ),
+        ADJACENCIES => ("paths in memory, batches of 3", Some(3)),
+        27 => ("common subplans, batches of 3", Some(3)),
+        28 => ("naive, common subplans, on disk", None),
+        29 => (
+            "common subplans, key filters, sorted by ranges, shared by threads",
+            None,
+        ),
+        REUSED => ("the plan of a query with other constants", None),
+        _ => ("shared by threads, hash joins, on disk", None),
+    }
 }
 
 /// Those in which ORDER BY and DISTINCT take ranges wherever they can.
@@ -250,6 +258,8 @@ fn with_common_subplans(number: usize, options: &mut QueryOptions) {
             options.spill_after = Some((0, 2));
         }
         _ => {
+            options.force_ranges = Some(true);
+            options.range_rows = Some(1);
             options.force_join = Some(ForcedJoin::Hash);
             options.key_filter_rows_min = Some(0);
             options.parallel_rows_min = Some(0);

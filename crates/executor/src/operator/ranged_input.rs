@@ -12,7 +12,7 @@ use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
 use super::hash_join::{Collector, RightSide};
 use super::parallel::morsels::{self, Scan, WHOLE, within};
-use super::{Builder, BuiltSides, Node, Placements, Scope, Switches};
+use super::{Builder, BuiltSides, Node, Placements, Scope, Subplans, Switches};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::{Counters, Profile, size};
@@ -114,6 +114,7 @@ impl RangedInput {
             placements: self.placements.clone(),
             switches: self.switches.clone(),
             kept: Vec::new(),
+            subplans: Subplans::default(),
         };
         let scope = Scope {
             // Threads that share a range would read right sides again.

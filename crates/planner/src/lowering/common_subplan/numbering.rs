@@ -274,9 +274,9 @@ fn is_of_its_own(operator: &Operator) -> bool {
             .iter()
             .filter_map(|aggregate| aggregate.argument.as_ref())
             .any(is_volatile),
-        Operator::Sort { keys, .. } | Operator::TopK { keys, .. } => {
-            keys.iter().any(|key| is_volatile(&key.expression))
-        }
+        Operator::Sort { keys, .. }
+        | Operator::TopK { keys, .. }
+        | Operator::RangeSort { keys, .. } => keys.iter().any(|key| is_volatile(&key.expression)),
         _ => false,
     }
 }

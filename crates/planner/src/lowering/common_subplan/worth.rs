@@ -110,6 +110,9 @@ impl<'a> Worth<'a> {
         if !computes(plan) || values > KEPT_VALUES_MAX {
             return false;
         }
+        if places.iter().any(|place| self.ends_early(*place)) {
+            return false;
+        }
         let parts = places.iter().map(|place| self.part_read(*place, places));
         let apart_ns = run_ns * parts.sum::<f64>();
         let keep_ns = cost::kept(plan.estimated_rows, plan.columns.len(), places.len());
@@ -125,6 +128,16 @@ impl<'a> Worth<'a> {
             let from = std::mem::replace(&mut below, parent);
             let plan = self.known.get(parent)?.plan;
             (from != parent).then_some((plan, index, from))
+        })
+    }
+
+    /// Whether an operator above reads what is in this place range by range, and ends when it has enough.
+    fn ends_early(&self, place: usize) -> bool {
+        self.above(place).any(|(plan, ..)| {
+            matches!(
+                plan.operator,
+                Operator::RangeSort { .. } | Operator::SkipDistinct(_)
+            )
         })
     }
 
@@ -241,7 +254,7 @@ fn filtered(plan: &Plan) -> Vec<Variable> {
     match &plan.operator {
         Operator::HashAggregate { keys, .. } => columns.filter(|c| keys.contains(c)).collect(),
         Operator::Extend { variable, .. } => columns.filter(|c| c != variable).collect(),
-        Operator::TopK { .. } | Operator::Slice { .. } => Vec::new(),
+        Operator::TopK { .. } | Operator::RangeSort { .. } | Operator::Slice { .. } => Vec::new(),
         _ => columns.collect(),
     }
 }
@@ -282,9 +295,12 @@ fn own_ns(plan: &Plan) -> f64 {
         Operator::Filter { .. } | Operator::Extend { .. } => all * cost::CONDITION_ROW,
         Operator::HashAggregate { .. }
         | Operator::AggregateDifference { .. }
-        | Operator::Distinct(_) => all * cost::GROUP_ROW,
+        | Operator::Distinct(_)
+        | Operator::SkipDistinct(_) => all * cost::GROUP_ROW,
         Operator::Sort { .. } => cost::sort(all),
-        Operator::TopK { .. } | Operator::Reduced(_) => all * cost::OUTPUT_ROW,
+        Operator::TopK { .. } | Operator::RangeSort { .. } | Operator::Reduced(_) => {
+            all * cost::OUTPUT_ROW
+        }
         Operator::IndexGroups { .. } => cost::SCAN_START + out * cost::GROUP_ROW,
         Operator::Values(_)
         | Operator::GraphScan { .. }
