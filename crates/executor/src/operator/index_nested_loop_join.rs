@@ -245,7 +245,7 @@ impl IndexNestedLoopJoin {
             None => Next::LookUp,
         };
         match next {
-            Next::LookUp => self.look_up(left, &shape, context),
+            Next::LookUp => self.look_up(left, context),
             Next::Read(reader) => {
                 self.state = State::Reading(left, reader);
                 Ok(Step::Yield)
@@ -269,10 +269,7 @@ impl IndexNestedLoopJoin {
         let switching = self.switching.as_mut();
         match switching.is_some_and(|switching| switching.is_ready()) {
             true => self.turn(left),
-            false => {
-                let shape = self.shape(&left);
-                self.look_up(left, &shape, context)
-            }
+            false => self.look_up(left, context),
         }
     }
 
@@ -311,8 +308,10 @@ impl IndexNestedLoopJoin {
         Ok(step)
     }
 
-    fn look_up(&mut self, left: Batch, shape: &Shape, context: &QueryContext) -> Result<Step> {
+    fn look_up(&mut self, left: Batch, context: &QueryContext) -> Result<Step> {
         self.choose(left.rows, context)?;
+        // By now keys may begin with another column.
+        let shape = self.shape(&left);
         let constants: Vec<Option<Vec<TermId>>> = self
             .keys
             .iter()

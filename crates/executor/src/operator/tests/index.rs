@@ -289,7 +289,10 @@ proptest! {
                     };
                     for batch_rows in BATCHES {
                         let given = run_on(&snapshot, &join, batch_rows);
-                        prop_assert_eq!(lefts(&given), lefts(&expected));
+                        prop_assert_eq!(
+                            lefts(&given), lefts(&expected),
+                            "{:?} in {:?} by {}, batches of {}", kind, permutation, key_length, batch_rows
+                        );
                         prop_assert_eq!(sorted(given), sorted(expected.clone()));
                     }
                 }
