@@ -51,7 +51,7 @@ use std::time::Duration;
 use stoa_storage::nonblocking;
 use stoa_storage::sync::{Condvar, Mutex};
 
-use self::ready::{Ready, Seat};
+use self::ready::Ready;
 use crate::context::Clock;
 
 /// A stream whose buffer holds this much parks its task.
@@ -62,9 +62,6 @@ pub const CHUNK_BYTES: usize = 32 << 10;
 
 /// How long a task runs before others have their turn.
 const SLICE_NS: u64 = 5_000_000;
-
-/// Of the tasks that have run longest so many take turns for each thread.
-const SEATS_PER_THREAD: usize = 2;
 
 /// What a step of a task brought.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -186,7 +183,6 @@ struct Job<T: Task> {
     out: Vec<u8>,
     /// For how long its slices have run, in nanoseconds.
     ran_ns: u64,
-    seat: Seat,
 }
 
 /// The reader's end of a task. Dropping it cancels the task at its next step.
@@ -220,10 +216,9 @@ fn lock<X>(mutex: &Mutex<X>) -> MutexGuard<'_, X> {
 }
 
 impl<T: Task> Queues<T> {
-    fn ready_job(&mut self, mut job: Job<T>) {
-        let seat = std::mem::take(&mut job.seat);
+    fn ready_job(&mut self, job: Job<T>) {
         let ran_ns = job.ran_ns;
-        self.ready.push(job, ran_ns, seat);
+        self.ready.push(job, ran_ns);
     }
 }
 
@@ -235,7 +230,7 @@ impl<T: Task> WorkerPool<T> {
     pub fn new(limits: PoolLimits, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             queues: Mutex::new(Queues {
-                ready: Ready::new(limits.threads * SEATS_PER_THREAD),
+                ready: Ready::new(),
                 waiting: VecDeque::new(),
                 active: 0,
                 alarms: BTreeMap::new(),
@@ -309,7 +304,6 @@ impl<T: Task> WorkerPool<T> {
             stream: Arc::clone(&stream),
             out: Vec::new(),
             ran_ns: 0,
-            seat: Seat::default(),
         };
         let stream = TaskStream {
             shared: stream,
@@ -355,13 +349,11 @@ enum After<T: Task> {
 impl<T: Task> Shared<T> {
     fn work(self: &Arc<Self>) {
         while let Some(job) = self.next_job() {
-            let seat = job.seat;
             let after = self.run_slice(job);
             let mut queues = lock(&self.queues);
             match after {
                 After::Again(job) => queues.ready_job(job),
                 After::Parked | After::Ended => {
-                    queues.ready.leave(seat);
                     queues.active -= 1;
                     // One that gave its place up lets the longest waiting one in.
                     if queues.active < self.limits.active_max
@@ -393,8 +385,7 @@ impl<T: Task> Shared<T> {
                 queues = lock(&self.queues);
                 continue;
             }
-            if let Some((mut job, seat)) = queues.ready.pop() {
-                job.seat = seat;
+            if let Some(job) = queues.ready.pop() {
                 return Some(job);
             }
             queues = match wait_ns {
@@ -435,7 +426,6 @@ impl<T: Task> Shared<T> {
         // It was let in before, so it does not queue up behind those that wait.
         queues.active += usize::from(job.is_some());
         if let Some(job) = job {
-            queues.ready.come_back(job.seat);
             queues.ready_job(job);
         }
         drop(queues);

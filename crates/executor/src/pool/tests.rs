@@ -549,11 +549,4 @@ fn a_short_task_ends_before_all_long_ones_that_came_before_it() {
     }
     let ended = lock(&ended);
     assert_eq!(ended.first(), Some(&100));
-    // Those that run long are done in the order in which they came, but for the few that take turns.
-    let late = ended.iter().skip(1).enumerate();
-    let moved = late.map(|(place, name)| place.abs_diff(*name)).max();
-    assert!(
-        moved.is_some_and(|moved| moved <= 2 * SEATS_PER_THREAD),
-        "{ended:?}"
-    );
 }
