@@ -21,6 +21,9 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::Counters;
 
+/// A list of more ranges is left to the filter, which looks values up in it.
+const KEPT_RANGES_MAX: usize = 8;
+
 /// The ranges that a variable is kept to.
 type VariableRanges = (Variable, Vec<IdRange>);
 
@@ -300,6 +303,7 @@ impl Open {
             let is_narrowed = *place == way.prefix_length && !way.ranges.is_empty();
             if let Some((_, ranges)) = kept.iter().find(|(other, _)| other == variable)
                 && !is_narrowed
+                && ranges.len() <= KEPT_RANGES_MAX
             {
                 scan = scan.leaving_out(*place, ranges);
             }
