@@ -133,12 +133,18 @@ impl<'a> Worth<'a> {
 
     /// Whether an operator above reads what is in this place range by range, and ends when it has enough.
     fn ends_early(&self, place: usize) -> bool {
-        self.above(place).any(|(plan, ..)| {
-            matches!(
-                plan.operator,
-                Operator::RangeSort { .. } | Operator::SkipDistinct(_)
-            )
-        })
+        for (plan, index, _) in self.above(place) {
+            if let Operator::RangeSort { .. } | Operator::SkipDistinct(_) = plan.operator {
+                return true;
+            }
+            let inputs = plan.inputs();
+            let below = inputs.get(index).copied();
+            let mut split = plan.split_inputs().into_iter();
+            if !below.is_some_and(|below| split.any(|other| std::ptr::eq(other, below))) {
+                return false;
+            }
+        }
+        false
     }
 
     /// What it costs that operators above a place are not split.
