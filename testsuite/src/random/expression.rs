@@ -180,7 +180,7 @@ impl Generator<'_> {
             7 => call("DATATYPE", vec![self.any(scope, next)]),
             8 => self.term_maker(scope, next),
             9 => {
-                if self.random.chance(16) {
+                if self.random.chance(22) {
                     return self.derived_cast(scope, next);
                 }
                 let cast = *self
