@@ -7,6 +7,7 @@ use oxrdf::Term;
 use stoa_terms::{IdRange, TermId};
 
 use crate::expression::{Constant, Expression};
+use crate::logical::for_each_leaf;
 use crate::physical::{
     JoinKind, Operator, PathStep, PatternTerm, PredicateSet, QuadPattern, QueryForm, QueryPlan,
     TemplateTerm, TriplePattern,
@@ -237,31 +238,12 @@ impl With<'_> {
     }
 
     fn expression(&self, expression: &mut Expression) {
-        let mut open = vec![expression];
-        while let Some(expression) = open.pop() {
-            match expression {
-                Expression::Constant(constant) => {
-                    if matches!(constant.term, Term::NamedNode(_)) {
-                        self.constant(constant);
-                    }
-                }
-                Expression::Variable(_) | Expression::Bound(_) => {}
-                Expression::Not(inner) | Expression::Plus(inner) | Expression::Minus(inner) => {
-                    open.push(inner);
-                }
-                Expression::And(list)
-                | Expression::Or(list)
-                | Expression::Coalesce(list)
-                | Expression::Call(_, list) => open.extend(list),
-                Expression::Compare(_, left, right) | Expression::Arithmetic(_, left, right) => {
-                    open.extend([&mut **left, &mut **right]);
-                }
-                Expression::In(needle, list) => {
-                    open.push(needle);
-                    open.extend(list);
-                }
-                Expression::If(a, b, c) => open.extend([&mut **a, &mut **b, &mut **c]),
+        for_each_leaf(expression, &mut |leaf| {
+            if let Expression::Constant(constant) = leaf
+                && matches!(constant.term, Term::NamedNode(_))
+            {
+                self.constant(constant);
             }
-        }
+        });
     }
 }

@@ -1,6 +1,7 @@
 //! All places of an operator where a variable stands.
 
 use crate::expression::Expression;
+use crate::logical::for_each_leaf;
 use crate::physical::{
     JoinKind, Operator, PathPattern, PatternTerm, QuadPattern, ServiceEndpoint, SortKey, Variable,
 };
@@ -136,26 +137,9 @@ fn of_kind(kind: &mut JoinKind, see: &mut dyn FnMut(&mut Variable)) {
 }
 
 fn of_expression(expression: &mut Expression, see: &mut dyn FnMut(&mut Variable)) {
-    let mut open = vec![expression];
-    while let Some(expression) = open.pop() {
-        match expression {
-            Expression::Constant(_) => {}
-            Expression::Variable(variable) | Expression::Bound(variable) => see(variable),
-            Expression::Not(inner) | Expression::Plus(inner) | Expression::Minus(inner) => {
-                open.push(inner);
-            }
-            Expression::And(list)
-            | Expression::Or(list)
-            | Expression::Coalesce(list)
-            | Expression::Call(_, list) => open.extend(list),
-            Expression::Compare(_, left, right) | Expression::Arithmetic(_, left, right) => {
-                open.extend([&mut **left, &mut **right]);
-            }
-            Expression::In(needle, list) => {
-                open.push(needle);
-                open.extend(list);
-            }
-            Expression::If(a, b, c) => open.extend([&mut **a, &mut **b, &mut **c]),
+    for_each_leaf(expression, &mut |leaf| {
+        if let Expression::Variable(variable) | Expression::Bound(variable) = leaf {
+            see(variable);
         }
-    }
+    });
 }

@@ -6,16 +6,17 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
+use stoa_planner::physical::{Plan, Variable};
 use stoa_quadstore::{Columns, QuadColumns, ScanSpec, Snapshot};
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
 use super::hash_join::{Collector, RightSide};
 use super::parallel::morsels::{self, Scan, WHOLE, within};
+use super::parallel::right_sides;
 use super::{Builder, BuiltSides, Node, Placements, Scope, Subplans, Switches};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::profile::{Counters, Profile, size};
+use crate::profile::{Counters, Profile};
 
 /// See the module header.
 pub(super) struct RangedInput {
@@ -51,20 +52,7 @@ impl RangedInput {
             return Ok(None);
         }
         let number = builder.next_number;
-        let mut open = VecDeque::new();
-        for (number, join) in morsels::hash_joins(plan, number) {
-            let PlanOperator::HashJoin { left, .. } = &join.operator else {
-                continue;
-            };
-            let counters = builder.profile.counters(number);
-            let counters = counters.ok_or(Error::Internal("an operator that was not counted"))?;
-            // Before the right sides of joins within, which may be among the places.
-            let wanted = builder.place_filters(join, number);
-            builder.next_number = number + 1 + size(left);
-            let collector = Collector::new(join, builder, scope.unordered(), &counters, wanted)?;
-            open.push_back((number, collector));
-        }
-        builder.next_number = number + size(plan);
+        let open = right_sides(plan, builder, scope.unordered())?;
         Ok(Some(Self {
             plan: plan.clone(),
             open,

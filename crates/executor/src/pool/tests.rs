@@ -491,24 +491,31 @@ fn a_dropped_stream_drops_a_task_that_sleeps() {
 /// A task of so many steps, each of which takes a millisecond of the pool's clock.
 struct Steps {
     left: usize,
-    name: usize,
-    ended: Arc<Mutex<Vec<usize>>>,
-    /// What the first step waits for.
-    gate: Option<mpsc::Receiver<()>>,
+    /// The steps of all tasks together.
+    all: Arc<AtomicUsize>,
+    /// What it tells, and waits for, when half of its steps are done.
+    pause: Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
+    /// Where it tells how many steps all had made when it ended.
+    ended: mpsc::Sender<usize>,
 }
 
 impl Task for Steps {
     type Error = ();
 
     fn step(&mut self, _: &mut Vec<u8>, _: &Waker) -> Result<Progress, ()> {
-        if let Some(gate) = self.gate.take() {
-            gate.recv().unwrap();
+        if self.left == LONG_STEPS / 2
+            && let Some((reached, go_on)) = self.pause.take()
+        {
+            reached.send(()).unwrap();
+            go_on.recv().unwrap();
         }
         if self.left == 0 {
-            self.ended.lock().unwrap().push(self.name);
+            let all = self.all.load(Ordering::SeqCst);
+            self.ended.send(all).unwrap_or_default();
             return Ok(Progress::Done);
         }
         self.left -= 1;
+        self.all.fetch_add(1, Ordering::SeqCst);
         Ok(Progress::More)
     }
 
@@ -517,36 +524,39 @@ impl Task for Steps {
     fn panicked() {}
 }
 
+const LONG_STEPS: usize = 4_000;
+
 #[test]
-fn a_short_task_ends_before_all_long_ones_that_came_before_it() {
+fn a_short_task_waits_for_no_slice_of_each_long_one() {
     let limits = PoolLimits {
         threads: 1,
         active_max: 200,
         waiting_max: 0,
     };
     let pool = WorkerPool::new(limits, Arc::new(ticks())).unwrap();
-    let ended = Arc::new(Mutex::new(Vec::new()));
-    let submit = |name, left, gate| {
-        let ended = Arc::clone(&ended);
+    let all = Arc::new(AtomicUsize::new(0));
+    let submit = |left, pause| {
+        let (ended, told) = mpsc::channel();
+        let all = Arc::clone(&all);
         let steps = Steps {
             left,
-            name,
+            all,
+            pause,
             ended,
-            gate,
         };
-        pool.submit(steps).unwrap_or_else(|_| panic!("room"))
+        (pool.submit(steps).unwrap_or_else(|_| panic!("room")), told)
     };
-    // The worker is kept until all are there.
-    let (all_there, gate) = mpsc::channel();
-    let mut gate = Some(gate);
-    let long: Vec<_> = (0..100)
-        .map(|name| submit(name, 3000, gate.take()))
-        .collect();
-    let short = submit(100, 10, None);
-    all_there.send(()).unwrap();
-    for mut stream in long.into_iter().chain([short]) {
-        assert!(stream.next_chunk().is_none());
-    }
-    let ended = lock(&ended);
-    assert_eq!(ended.first(), Some(&100));
+    let (reached, is_reached) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel();
+    let mut pause = Some((reached, may_go_on));
+    let long: Vec<_> = (0..100).map(|_| submit(LONG_STEPS, pause.take())).collect();
+    // The worker is kept in the midst of the long ones, by when they have run for seconds.
+    is_reached.recv().unwrap();
+    let before = all.load(Ordering::SeqCst);
+    let (_stream, told) = submit(10, None);
+    go_on.send(()).unwrap();
+    let made = told.recv().unwrap() - before;
+    // A slice of each long one would be five steps of a hundred; this is its own ten, and some slices.
+    assert!(made < 50, "{made} steps");
+    drop(long);
 }

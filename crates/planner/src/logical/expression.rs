@@ -240,6 +240,33 @@ pub(crate) fn visit_expression(expression: &Expression, visit: &mut impl FnMut(&
     }
 }
 
+/// Shows what an expression is made of in the end: constants, and variables as such or in BOUND. Always in the same order.
+pub(crate) fn for_each_leaf(expression: &mut Expression, see: &mut dyn FnMut(&mut Expression)) {
+    let mut open = vec![expression];
+    while let Some(expression) = open.pop() {
+        match expression {
+            Expression::Constant(_) | Expression::Variable(_) | Expression::Bound(_) => {
+                see(expression);
+            }
+            Expression::Not(inner) | Expression::Plus(inner) | Expression::Minus(inner) => {
+                open.push(inner);
+            }
+            Expression::And(list)
+            | Expression::Or(list)
+            | Expression::Coalesce(list)
+            | Expression::Call(_, list) => open.extend(list),
+            Expression::Compare(_, left, right) | Expression::Arithmetic(_, left, right) => {
+                open.extend([&mut **left, &mut **right]);
+            }
+            Expression::In(needle, list) => {
+                open.push(needle);
+                open.extend(list);
+            }
+            Expression::If(a, b, c) => open.extend([&mut **a, &mut **b, &mut **c]),
+        }
+    }
+}
+
 /// The variables that an expression names.
 pub(crate) fn expression_variables(expression: &Expression) -> VariableSet {
     let mut variables = VariableSet::new();

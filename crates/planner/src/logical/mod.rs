@@ -29,7 +29,9 @@ pub(crate) use aggregate_difference::{AggregateDifference, aggregate_difference}
 pub(crate) use build::Builder;
 pub(crate) use equal::join_equal;
 pub(crate) use exists::{existence_only, handed, is_safe, mentioned, retie, substitute};
-pub(crate) use expression::{expression_variables, is_volatile, unbound_marker, visit_expression};
+pub(crate) use expression::{
+    expression_variables, for_each_leaf, is_volatile, unbound_marker, visit_expression,
+};
 pub(crate) use inline::inlined;
 pub(crate) use narrow::narrow_graphs;
 pub(crate) use optional::imply_joins;

@@ -187,6 +187,31 @@ pub(super) fn is_gather_worth(plan: &Plan, scope: Scope<'_>, context: &QueryCont
     scope.unordered && morsels::computes(plan) && is_worth(plan, scope, context)
 }
 
+/// What reads the right sides of the hash joins whose left sides are split, of a plan whose first operator has the
+/// builder's next number; with the numbers of the joins. The builder goes on behind the plan.
+pub(super) fn right_sides(
+    plan: &Plan,
+    builder: &mut Builder<'_>,
+    scope: Scope<'_>,
+) -> Result<VecDeque<(usize, Collector)>> {
+    let first = builder.next_number;
+    let mut open = VecDeque::new();
+    for (number, join) in morsels::hash_joins(plan, first) {
+        let PlanOperator::HashJoin { left, .. } = &join.operator else {
+            continue;
+        };
+        let counters = builder.profile.counters(number);
+        let counters = counters.ok_or(Error::Internal("an operator that was not counted"))?;
+        // Before the right sides of joins within, which may be among the places.
+        let wanted = builder.place_filters(join, number);
+        builder.next_number = number + 1 + size(left);
+        let collector = Collector::new(join, builder, scope, &counters, wanted)?;
+        open.push_back((number, collector));
+    }
+    builder.next_number = first + size(plan);
+    Ok(open)
+}
+
 impl<S: Sink> Shared<S> {
     /// A plan whose first operator has the builder's next number.
     fn new(
@@ -197,20 +222,7 @@ impl<S: Sink> Shared<S> {
         consumer: Option<&Arc<Counters>>,
     ) -> Result<Self> {
         let number = builder.next_number;
-        let mut open = VecDeque::new();
-        for (number, join) in morsels::hash_joins(plan, number) {
-            let PlanOperator::HashJoin { left, .. } = &join.operator else {
-                continue;
-            };
-            let counters = builder.profile.counters(number);
-            let counters = counters.ok_or(Error::Internal("an operator that was not counted"))?;
-            // Before the right sides of joins within, which may be among the places.
-            let wanted = builder.place_filters(join, number);
-            builder.next_number = number + 1 + size(left);
-            let collector = Collector::new(join, builder, scope, &counters, wanted)?;
-            open.push_back((number, collector));
-        }
-        builder.next_number = number + size(plan);
+        let open = right_sides(plan, builder, scope)?;
         let sink = Arc::new(sink);
         let work = Work {
             plan: plan.clone(),

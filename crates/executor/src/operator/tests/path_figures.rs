@@ -297,14 +297,14 @@ fn measure(name: &str, graph: &Graph, plan: Plan) {
 }
 
 #[test]
-#[ignore = "figures"]
+#[ignore = "takes figures, by hand: see the head of this file"]
 fn figures_of_one_source() {
     let graph = Graph::cyclic(20_000);
     measure("one source, cyclic", &graph, graph.from(7..8));
 }
 
 #[test]
-#[ignore = "figures"]
+#[ignore = "takes figures, by hand: see the head of this file"]
 fn figures_of_one_pair() {
     let graph = Graph::cyclic(20_000);
     measure(
@@ -315,14 +315,14 @@ fn figures_of_one_pair() {
 }
 
 #[test]
-#[ignore = "figures"]
+#[ignore = "takes figures, by hand: see the head of this file"]
 fn figures_of_many_sources() {
     let graph = Graph::cyclic(20_000);
     measure("100 sources, cyclic", &graph, graph.from(0..100));
 }
 
 #[test]
-#[ignore = "figures"]
+#[ignore = "takes figures, by hand: see the head of this file"]
 fn figures_of_many_sources_of_a_hierarchy() {
     let graph = Graph::hierarchy(20_000);
     measure(
@@ -333,7 +333,7 @@ fn figures_of_many_sources_of_a_hierarchy() {
 }
 
 #[test]
-#[ignore = "figures"]
+#[ignore = "takes figures, by hand: see the head of this file"]
 fn figures_of_many_pairs() {
     let graph = Graph::cyclic(20_000);
     let mut random = Numbers(11);
@@ -342,7 +342,7 @@ fn figures_of_many_pairs() {
 }
 
 #[test]
-#[ignore = "figures"]
+#[ignore = "takes figures, by hand: see the head of this file"]
 fn figures_of_many_pairs_of_a_hierarchy() {
     let graph = Graph::hierarchy(20_000);
     let mut random = Numbers(11);
@@ -351,21 +351,21 @@ fn figures_of_many_pairs_of_a_hierarchy() {
 }
 
 #[test]
-#[ignore = "figures"]
+#[ignore = "takes figures, by hand: see the head of this file"]
 fn figures_of_all_pairs() {
     let graph = Graph::cyclic(2_000);
     measure("all pairs, cyclic, 2,000 nodes", &graph, graph.all());
 }
 
 #[test]
-#[ignore = "figures"]
+#[ignore = "takes figures, by hand: see the head of this file"]
 fn figures_of_all_pairs_of_a_hierarchy() {
     let graph = Graph::hierarchy(20_000);
     measure("all pairs, hierarchy", &graph, graph.all());
 }
 
 #[test]
-#[ignore = "figures"]
+#[ignore = "takes figures, by hand: see the head of this file"]
 fn figures_of_all_pairs_of_parts() {
     let graph = parts(20_000);
     measure("all pairs, parts", &graph, graph.all());
