@@ -253,13 +253,43 @@ pub fn variables_within(condition: &Expression) -> Vec<(Variable, Vec<IdRange>)>
         one => std::slice::from_ref(one),
     };
     let mut found: Vec<(Variable, Vec<IdRange>)> = Vec::new();
-    for part in parts.iter().filter_map(ranges_of) {
+    let of_part = |part| ranges_of(part).or_else(|| outside_of(part));
+    for part in parts.iter().filter_map(of_part) {
         match found.iter_mut().find(|(other, _)| *other == part.variable) {
             Some((_, ranges)) => *ranges = intersect(ranges, &part.ranges),
             None => found.push((part.variable, part.ranges)),
         }
     }
     found
+}
+
+/// All but the IRI that a variable is compared with by `!=`: no other term is equal to it. Scans do not descend to such
+/// ranges, since then the id of each other constant of the query would stand in one.
+fn outside_of(condition: &Expression) -> Option<Ranges> {
+    let Expression::Compare(Comparison::NotEqual, left, right) = condition else {
+        return None;
+    };
+    let ((Expression::Variable(variable), Expression::Constant(constant))
+    | (Expression::Constant(constant), Expression::Variable(variable))) = (&**left, &**right)
+    else {
+        return None;
+    };
+    let (Term::NamedNode(_), Some(id)) = (&constant.term, constant.id) else {
+        return None;
+    };
+    let below = id.to_bits().checked_sub(1).map(|last| IdRange {
+        first: TermId::MIN,
+        last: TermId::from_bits(last),
+    });
+    let above = id.to_bits().checked_add(1).map(|first| IdRange {
+        first: TermId::from_bits(first),
+        last: TermId::MAX,
+    });
+    Some(Ranges {
+        variable: *variable,
+        ranges: below.into_iter().chain(above).collect(),
+        exact: true,
+    })
 }
 
 fn kinds(function: Function) -> Option<Vec<IdRange>> {
