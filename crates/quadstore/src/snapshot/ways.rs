@@ -332,6 +332,12 @@ impl Snapshot {
         Ok(Arc::clone(self.0.predicates.get_or_init(|| names.into())))
     }
 
+    /// What [`Self::predicates`] gave, if it was called.
+    #[must_use]
+    pub fn predicates_known(&self) -> Option<Arc<[NamedNode]>> {
+        self.0.predicates.get().map(Arc::clone)
+    }
+
     /// The different values behind `prefix`, ascending; `None` if there are more than `most`.
     pub(super) fn leading(
         &self,

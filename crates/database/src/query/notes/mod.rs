@@ -18,7 +18,6 @@ use spargebra::algebra::{GraphPattern, PropertyPathExpression};
 use spargebra::term::NamedNodePattern;
 use stoa_planner::{UNION_GRAPH, Visit, walk_into};
 use stoa_quadstore::Snapshot;
-use stoa_storage::nonblocking;
 use stoa_terms::TermId;
 
 use super::token::Token;
@@ -188,8 +187,6 @@ fn unknown_predicates(
         }
         let word = token.of(text);
         let message = format!("the predicate {word} does not occur in the data");
-        // It looks at all predicates.
-        nonblocking::check()?;
         let meant = candidates.meant(predicate.as_str(), names)?;
         let note = Note::new(NoteKind::UnknownPredicate, message)
             .at(place_of(text, token))

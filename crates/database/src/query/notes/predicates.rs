@@ -1,8 +1,7 @@
 //! Predicates that do not occur in the data, and what may have been meant.
 //!
-//! A predicate that occurs costs a count, and a look-up if planning has not made it. Only for one that
-//! does not the same name is looked up in other namespaces, and compared with the predicates of the
-//! data unless these are many.
+//! A predicate that occurs costs a count, and a look-up if planning has not made it. One that does not is compared with
+//! the predicates of the data; where these are many the same name is looked up in other namespaces.
 
 use std::sync::Arc;
 
@@ -10,6 +9,7 @@ use hashbrown::HashSet;
 use oxrdf::{NamedNode, NamedNodeRef, Term};
 use rapidhash::fast::RandomState;
 use stoa_quadstore::Snapshot;
+use stoa_storage::nonblocking;
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::super::prefixes::well_known_namespaces;
@@ -18,6 +18,9 @@ use super::names::Names;
 use crate::error::Result;
 use crate::limits::PREDICATES_COMPARED_MAX;
 use crate::statistics::SnapshotStatistics;
+
+/// So many names are compared by what must not take long.
+const COMPARED_AT_ONCE_MAX: usize = 256;
 
 /// Those of some predicates that no quad has.
 pub(super) fn unknown<'q>(
@@ -55,20 +58,19 @@ impl<'s> Candidates<'s> {
         }
     }
 
-    /// The predicate that was meant, perhaps.
+    /// The predicate that was meant, perhaps. Where comparing may take long, or the predicates of the data must be read
+    /// first, it is refused to what must not block.
     pub(super) fn meant(&mut self, iri: &str, names: &Names<'_>) -> Result<Option<NamedNode>> {
         let (namespace, local) = split(iri);
+        let predicates = self.predicates()?;
         if !local.is_empty()
-            && let Some(found) = self.in_other_namespace(namespace, local, names)?
+            && let Some(found) = self.in_other_namespace(namespace, local, names, &predicates)?
         {
             return Ok(Some(found));
         }
-        if self.predicates.is_none() {
-            self.predicates = Some(self.snapshot.predicates(PREDICATES_COMPARED_MAX)?);
-        }
         let wanted = Name::new(local).filter(|_| !local.is_empty());
         let mut best: Option<(usize, &NamedNode)> = None;
-        for candidate in self.predicates.as_deref().unwrap_or_default() {
+        for candidate in &*predicates {
             let (its_namespace, its_local) = split(candidate.as_str());
             let found = if its_namespace == namespace {
                 wanted.as_ref().and_then(|name| name.differences(its_local))
@@ -85,6 +87,20 @@ impl<'s> Candidates<'s> {
         Ok(best.map(|(_, candidate)| candidate.clone()))
     }
 
+    fn predicates(&mut self) -> Result<Arc<[NamedNode]>> {
+        if let Some(known) = &self.predicates {
+            return Ok(Arc::clone(known));
+        }
+        let is_short = |known: &[NamedNode]| (1..=COMPARED_AT_ONCE_MAX).contains(&known.len());
+        let known = self.snapshot.predicates_known();
+        if !known.is_some_and(|known| is_short(&known)) {
+            nonblocking::check()?;
+        }
+        let predicates = self.snapshot.predicates(PREDICATES_COMPARED_MAX)?;
+        self.predicates = Some(Arc::clone(&predicates));
+        Ok(predicates)
+    }
+
     /// The same name with another scheme or end of its namespace, in a namespace of the query, or in
     /// a well-known one.
     fn in_other_namespace(
@@ -92,7 +108,12 @@ impl<'s> Candidates<'s> {
         namespace: &str,
         local: &str,
         names: &Names<'_>,
+        predicates: &[NamedNode],
     ) -> Result<Option<NamedNode>> {
+        let mut same_names = predicates.iter().map(|one| split(one.as_str()));
+        if !predicates.is_empty() && !same_names.any(|(_, its_local)| its_local == local) {
+            return Ok(None);
+        }
         let rescheme = |from: &str, to: &str| {
             let rest = namespace.strip_prefix(from)?;
             Some(format!("{to}{rest}"))
