@@ -20,7 +20,7 @@ use stoa_terms::{Kind, TermId, inline};
 use super::integers;
 use crate::context::{Computed, QueryContext};
 use crate::error::{Error, Result};
-use crate::expression::{Cell, divide, term_values};
+use crate::expression::{Cell, divide, operand_values};
 
 /// The states of one aggregate for a total and for parts of it.
 pub(crate) enum Differences {
@@ -121,7 +121,7 @@ impl Differences {
             }
         }
         let ids: Vec<TermId> = others.iter().map(|(_, id)| *id).collect();
-        let values = term_values(&ids, context)?;
+        let values = operand_values(&ids, context)?;
         for ((group, _), value) in others.iter().zip(&values) {
             let numbers = &mut all[*group as usize];
             let before = numbers.heap_bytes();

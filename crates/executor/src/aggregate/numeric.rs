@@ -17,7 +17,7 @@ use stoa_terms::{Kind, TermId, inline};
 use super::Accumulator;
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
-use crate::expression::{Cell, add, divide, term_values};
+use crate::expression::{Cell, add, divide, float, operand_values};
 
 /// SUM; 0 for an empty group.
 #[derive(Default)]
@@ -39,7 +39,7 @@ impl Sum {
     /// Adds the values of some rows, which are not inline integers.
     fn add_values(&mut self, rows: &[(u32, TermId)], context: &QueryContext) -> Result<()> {
         let ids: Vec<TermId> = rows.iter().map(|(_, id)| *id).collect();
-        let values = term_values(&ids, context)?;
+        let values = operand_values(&ids, context)?;
         for ((group, _), value) in rows.iter().zip(values) {
             let slot = &mut self.sums[*group as usize];
             let before = heap_bytes(slot.as_ref());
@@ -74,6 +74,11 @@ impl Accumulator for Sum {
                     *sum = next;
                     continue;
                 }
+            } else if let Some(value) = float(*id)
+                && let Some(Value::Float(sum)) = &mut self.sums[*group as usize]
+            {
+                *sum += value;
+                continue;
             }
             others.push((*group, *id));
         }

@@ -10,7 +10,7 @@ use stoa_terms::TermId;
 
 use super::column::{Cell, Column, FREE_BYTES, HeldTexts, Strings, Texts, fetch_texts};
 use super::node::Node;
-use super::{arithmetic, compare, integers};
+use super::{arithmetic, compare, integers, operand};
 use crate::batch::{Batch, gather};
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
@@ -45,6 +45,15 @@ impl<'a> Evaluation<'a> {
     pub(crate) fn ids(&self, node: &Node) -> Result<Vec<TermId>> {
         let column = self.column(node)?;
         self.resolve(column)
+    }
+
+    /// The operand of an aggregate for each row, unbound for an error.
+    pub(super) fn operands(&self, node: &Node) -> Result<Vec<TermId>> {
+        let column = self.column(node)?;
+        match operand::operands(&column) {
+            Some(operands) => Ok(operands),
+            None => self.resolve(column),
+        }
     }
 
     fn resolve(&self, column: Column<'_>) -> Result<Vec<TermId>> {

@@ -9,6 +9,7 @@ mod evaluate;
 mod integers;
 mod members;
 mod node;
+mod operand;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -25,6 +26,7 @@ pub(crate) use arithmetic::{add, divide};
 pub(crate) use column::{Cell, Tag, Texts, fetch_texts, term_values};
 use evaluate::Evaluation;
 use node::Node;
+pub(crate) use operand::{float, operand_values};
 
 /// An expression bound to the columns of its input.
 pub struct CompiledExpression {
@@ -53,6 +55,19 @@ impl CompiledExpression {
     /// If the dictionary cannot be read, or computed terms take more memory than there is.
     pub fn evaluate_ids(&self, batch: &Batch, context: &QueryContext) -> Result<Vec<TermId>> {
         Evaluation::new(batch, context).ids(&self.node)
+    }
+
+    /// The value for each row as SUM and AVG take it: as [`evaluate_ids`](Self::evaluate_ids), but that computed floats
+    /// are no terms; [`operand_values`] tells what they are.
+    ///
+    /// # Errors
+    /// As [`evaluate_ids`](Self::evaluate_ids).
+    pub(crate) fn evaluate_operands(
+        &self,
+        batch: &Batch,
+        context: &QueryContext,
+    ) -> Result<Vec<TermId>> {
+        Evaluation::new(batch, context).operands(&self.node)
     }
 
     /// The term that an expression without variables gives, `None` for an expression error.

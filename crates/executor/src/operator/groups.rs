@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use stoa_planner::expression::Aggregate;
+use stoa_planner::expression::{Aggregate, AggregateFunction};
 use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 use stoa_terms::TermId;
 
@@ -79,22 +79,44 @@ impl<'a> Grouping<'a> {
 pub(super) struct Arguments {
     keys: Vec<usize>,
     /// `None` for `COUNT(*)`.
-    expressions: Vec<Option<CompiledExpression>>,
+    arguments: Vec<Option<Argument>>,
+}
+
+struct Argument {
+    expression: CompiledExpression,
+    /// Whether it is added up, and nothing else is done with it.
+    is_operand: bool,
+}
+
+impl Argument {
+    fn values(&self, batch: &Batch, context: &QueryContext) -> Result<Vec<TermId>> {
+        match self.is_operand {
+            true => self.expression.evaluate_operands(batch, context),
+            false => self.expression.evaluate_ids(batch, context),
+        }
+    }
 }
 
 impl Arguments {
     pub(super) fn new(grouping: Grouping<'_>, context: &QueryContext) -> Result<Self> {
         let columns = &grouping.input.columns;
         let keys = grouping.keys.iter().map(|key| required(columns, *key));
-        let expressions = grouping.aggregates.iter().map(|aggregate| {
-            let argument = aggregate.argument.as_ref();
-            argument
-                .map(|expression| CompiledExpression::compile(expression, columns, context))
-                .transpose()
+        let arguments = grouping.aggregates.iter().map(|aggregate| {
+            let adds = matches!(
+                aggregate.function,
+                AggregateFunction::Sum | AggregateFunction::Avg
+            );
+            let argument = aggregate.argument.as_ref().map(|expression| {
+                Ok(Argument {
+                    expression: CompiledExpression::compile(expression, columns, context)?,
+                    is_operand: adds && !aggregate.distinct,
+                })
+            });
+            argument.transpose()
         });
         Ok(Self {
             keys: keys.collect::<Result<_>>()?,
-            expressions: expressions.collect::<Result<_>>()?,
+            arguments: arguments.collect::<Result<_>>()?,
         })
     }
 
@@ -104,13 +126,13 @@ impl Arguments {
 
     /// How many aggregates have an argument that is evaluated.
     pub(super) fn count(&self) -> usize {
-        self.expressions.iter().flatten().count()
+        self.arguments.iter().flatten().count()
     }
 
     /// Values of those that have some, as [`Arguments::values`] gives them.
     pub(super) fn in_place(&self, values: Vec<Vec<TermId>>) -> Vec<Option<Vec<TermId>>> {
         let mut values = values.into_iter();
-        let expressions = self.expressions.iter();
+        let expressions = self.arguments.iter();
         let all = expressions.map(|expression| expression.as_ref().and_then(|_| values.next()));
         all.collect()
     }
@@ -125,11 +147,11 @@ impl Arguments {
         batch: &Batch,
         context: &QueryContext,
     ) -> Result<Vec<Option<Vec<TermId>>>> {
-        let expressions = self.expressions.iter();
-        let values = expressions.map(|expression| {
-            let expression = expression.as_ref();
-            expression
-                .map(|expression| expression.evaluate_ids(batch, context))
+        let arguments = self.arguments.iter();
+        let values = arguments.map(|argument| {
+            let argument = argument.as_ref();
+            argument
+                .map(|argument| argument.values(batch, context))
                 .transpose()
         });
         values.collect()
