@@ -704,7 +704,7 @@ fn stop(
     Stop::new(move || {
         let now_ns = clock.now_ns();
         let is_late = deadline_ns.is_some_and(|end| now_ns >= end);
-        let is_long = now_ns.saturating_sub(started_ns) >= nonblocking::SLICE_NS;
+        let is_long = now_ns.saturating_sub(started_ns) >= nonblocking::slice_ns();
         cancel.is_cancelled() || is_late || (is_long && nonblocking::check().is_err())
     })
 }

@@ -293,7 +293,7 @@ impl QueryContext {
     pub(crate) fn begin_slice(&self, waker: &Waker) {
         self.is_waiting.store(false, Ordering::Relaxed);
         let slice_ns = match nonblocking::is_on() {
-            true => self.settings.slice_ns.min(nonblocking::SLICE_NS),
+            true => self.settings.slice_ns.min(nonblocking::slice_ns()),
             false => self.settings.slice_ns,
         };
         let end_ns = self.settings.clock.now_ns().saturating_add(slice_ns);

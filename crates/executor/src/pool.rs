@@ -266,16 +266,16 @@ impl<T: Task> WorkerPool<T> {
         Ok(stream)
     }
 
-    /// Begins a task on this thread, without blocking, and leaves what is not done after
-    /// [`nonblocking::SLICE_NS`] to the pool. Where many would have to block, as with a cache that is smaller than what
+    /// Begins a task on this thread, without blocking, and leaves what is not done after `slice_ns` nanoseconds to the
+    /// pool. Where many would have to block, as with a cache that is smaller than what
     /// is asked, only some are begun.
     ///
     /// # Errors
     /// [`PoolFull`] if it takes longer and too many wait already.
-    pub fn start(&self, task: T) -> Result<TaskStream<T>, PoolFull> {
+    pub fn start(&self, task: T, slice_ns: u64) -> Result<TaskStream<T>, PoolFull> {
         let (job, stream) = self.job(task);
         let job = match self.shared.refusals.is_worth() {
-            true => self.shared.run_at_once(job),
+            true => self.shared.run_at_once(job, slice_ns),
             false => Some(job),
         };
         if let Some(job) = job {
@@ -481,10 +481,10 @@ impl<T: Task> Shared<T> {
 
 impl<T: Task> Shared<T> {
     /// Begins a job on a thread that must not block; gives it back if it is not done.
-    fn run_at_once(&self, mut job: Job<T>) -> Option<Job<T>> {
+    fn run_at_once(&self, mut job: Job<T>, slice_ns: u64) -> Option<Job<T>> {
         let start = self.clock.now_ns();
         loop {
-            let step = nonblocking::run(|| {
+            let step = nonblocking::run_for(slice_ns, || {
                 let step = || job.task.step(&mut job.out, Waker::noop());
                 catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(T::panicked()))
             });
@@ -508,7 +508,7 @@ impl<T: Task> Shared<T> {
                     return None;
                 }
             }
-            let is_over = self.clock.now_ns().saturating_sub(start) >= nonblocking::SLICE_NS;
+            let is_over = self.clock.now_ns().saturating_sub(start) >= slice_ns;
             if is_over || job.out.len() >= CHUNK_BYTES {
                 self.refusals.note(false);
                 return Some(job);

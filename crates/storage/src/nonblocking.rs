@@ -25,12 +25,12 @@ use std::sync::TryLockError;
 
 use crate::error::{Error, Result};
 
-/// How long such work goes on before others have their turn, in nanoseconds: a few times what a change of threads
-/// costs. Nothing here looks at a clock; whoever does work in steps does, and ends it.
+/// How long such work goes on as a rule before others have their turn, in nanoseconds: a few times what a change of
+/// threads costs. Nothing here looks at a clock; whoever does work in steps does, and ends it.
 pub const SLICE_NS: u64 = 200_000;
 
-/// After this time work that cannot be ended is refused, in nanoseconds ([`check_time`]).
-pub const LIMIT_NS: u64 = 1_000_000;
+/// So many slices of time after it began work that cannot be ended is refused ([`check_time`]).
+const SLICES_MAX: u64 = 5;
 
 /// How often a lock that somebody has is tried again before it counts as held for long: some microseconds.
 const TRIES: usize = 100;
@@ -45,21 +45,28 @@ enum Mode {
 
 thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Blocking) };
+    static SLICE: Cell<u64> = const { Cell::new(SLICE_NS) };
 }
 
-/// Puts the mode back, even after a panic.
-struct Restore(Mode);
+/// Puts the mode and the slice back, even after a panic.
+struct Restore(Mode, u64);
 
 impl Drop for Restore {
     fn drop(&mut self) {
         MODE.set(self.0);
+        SLICE.set(self.1);
     }
 }
 
 /// Does work on this thread, and refuses it all that may block. Gives what the work gives; `None` if anything
 /// was refused, and what the work gave then, be it an error or not, means nothing.
 pub fn run<T>(work: impl FnOnce() -> T) -> Option<T> {
-    let _restore = Restore(MODE.replace(Mode::Nonblocking));
+    run_for(SLICE_NS, work)
+}
+
+/// As [`run`], for work that may go on for `slice_ns` nanoseconds, such as where nobody else waits for the thread.
+pub fn run_for<T>(slice_ns: u64, work: impl FnOnce() -> T) -> Option<T> {
+    let _restore = Restore(MODE.replace(Mode::Nonblocking), SLICE.replace(slice_ns));
     let done = work();
     (MODE.get() == Mode::Nonblocking).then_some(done)
 }
@@ -70,12 +77,18 @@ pub fn is_on() -> bool {
     MODE.get() != Mode::Blocking
 }
 
+/// How long the work of this thread may go on, in nanoseconds, if it must not block.
+#[must_use]
+pub fn slice_ns() -> u64 {
+    SLICE.get()
+}
+
 /// To be called now and then by work that may take long, with the time that it has taken so far.
 ///
 /// # Errors
-/// [`Error::WouldBlock`] within [`run`], after [`LIMIT_NS`].
+/// [`Error::WouldBlock`] within [`run`], after five slices of time.
 pub fn check_time(spent_ns: u64) -> Result<()> {
-    if is_on() && spent_ns >= LIMIT_NS {
+    if is_on() && spent_ns >= slice_ns().saturating_mul(SLICES_MAX) {
         check()?;
     }
     Ok(())
@@ -161,6 +174,18 @@ mod tests {
     fn a_thread_may_block_again_after_a_panic() {
         let panicked = catch_unwind(AssertUnwindSafe(|| run(|| panic!("within"))));
         assert!(panicked.is_err() && check().is_ok());
+    }
+
+    #[test]
+    fn how_long_it_may_take_is_told_until_it_ends() {
+        let outer = run_for(1_000, || {
+            let inner = run(|| (slice_ns(), check_time(5 * SLICE_NS - 1).is_ok()));
+            (slice_ns(), inner, check_time(4_999).is_ok())
+        });
+        assert_eq!(outer, Some((1_000, Some((SLICE_NS, true)), true)));
+        assert!(run_for(1_000, || drop(check_time(5_000))).is_none());
+        assert_eq!(slice_ns(), SLICE_NS);
+        assert!(check_time(u64::MAX).is_ok());
     }
 
     #[test]

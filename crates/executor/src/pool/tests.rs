@@ -208,6 +208,10 @@ type Answered = Result<Vec<u8>, &'static str>;
 
 /// The answer of a task that is started, and for each of its steps whether it was done at once.
 fn started(acts: &[Act], clock: Ticks) -> (Answered, Vec<bool>) {
+    started_for(nonblocking::SLICE_NS, acts, clock)
+}
+
+fn started_for(slice_ns: u64, acts: &[Act], clock: Ticks) -> (Answered, Vec<bool>) {
     let limits = PoolLimits {
         threads: 1,
         active_max: 1,
@@ -220,7 +224,7 @@ fn started(acts: &[Act], clock: Ticks) -> (Answered, Vec<bool>) {
         next: 0,
         threads: Arc::clone(&threads),
     };
-    let mut stream = pool.start(task).unwrap();
+    let mut stream = pool.start(task, slice_ns).unwrap();
     let mut all = Vec::new();
     let answer = loop {
         match stream.next_chunk() {
@@ -256,6 +260,9 @@ fn a_task_that_takes_long_goes_on_in_the_pool() {
     let (answer, at_once) = started(&[Act::Write(1), Act::Write(2)], ticks());
     assert_eq!(answer, Ok(vec![1, 2]));
     assert_eq!(at_once, [true, false, false]);
+    let acts = [Act::Write(1), Act::Write(2)];
+    let (answer, at_once) = started_for(u64::MAX, &acts, ticks());
+    assert_eq!((answer, at_once), (Ok(vec![1, 2]), vec![true; 3]));
 }
 
 #[test]
@@ -285,8 +292,11 @@ fn where_many_would_block_only_some_are_started() {
 fn a_task_that_is_started_takes_a_place_only_if_it_takes_long() {
     let pool = pool(1, 1, 0);
     lock(&pool.shared.queues).active = 1;
-    assert!(pool.start(pieces(0, "").0).is_ok());
-    assert_eq!(pool.start(pieces(9, "").0).err(), Some(PoolFull));
+    assert!(pool.start(pieces(0, "").0, nonblocking::SLICE_NS).is_ok());
+    assert_eq!(
+        pool.start(pieces(9, "").0, nonblocking::SLICE_NS).err(),
+        Some(PoolFull)
+    );
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use stoa_database::nonblocking;
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -19,6 +20,10 @@ use super::connection;
 
 /// How often a reactor looks whether the server is to end.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
+
+/// How long a request runs where its connection is alone, in nanoseconds: changes of threads are then a tenth of it at
+/// most, and who connects meanwhile waits no longer than that.
+const ALONE_SLICE_NS: u64 = 2_000_000;
 
 thread_local! {
     /// How many connections this thread serves.
@@ -48,6 +53,14 @@ pub(super) fn is_alone() -> bool {
         let open = open.get();
         open.is_none_or(|open| open.load(Ordering::Relaxed) <= 1)
     })
+}
+
+/// How long a request may keep this thread from others, in nanoseconds.
+pub(super) fn slice_ns() -> u64 {
+    match is_alone() {
+        true => ALONE_SLICE_NS,
+        false => nonblocking::SLICE_NS,
+    }
 }
 
 /// A connection that was taken, and its place.

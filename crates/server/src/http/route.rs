@@ -27,6 +27,7 @@ use super::loading::{checkpoint, load};
 use super::memento::refuse_at;
 use super::problem::Problem;
 use super::rdf4j;
+use super::reactor;
 use super::sparql::sparql;
 use super::status::{self, status};
 use super::store::{change, store};
@@ -252,7 +253,7 @@ pub(super) async fn run(
     let may_begin = work.may_begin();
     let (task, head) = AnswerTask::new(work, client.coding, client.takes_plain);
     let begun = match may_begin {
-        true => service.pool.start(task),
+        true => service.pool.start(task, reactor::slice_ns()),
         false => service.pool.submit(task),
     };
     let mut stream = begun.map_err(|_| {
