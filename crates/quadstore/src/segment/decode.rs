@@ -9,11 +9,11 @@
 )]
 
 use super::bits::{Frame, bits_of, get, packed_bytes, unpack};
+use super::delta::{Delta, Segment};
 use super::format::{
-    DELTA_HEADER_BYTES, DICTIONARY_ENTRIES_MAX, DICTIONARY_HEADER_BYTES, FRAME_ENTRY_BYTES,
-    FRAMES_MAX, GROUP_ROWS, PACKED_HEADER_BYTES, RESTART_BYTES, RUNS_HEADER_BYTES,
-    SPLIT_HEADER_BYTES, STREAM_DEPTH_MAX, TAG_CONSTANT, TAG_DELTA, TAG_DICTIONARY, TAG_PACKED,
-    TAG_RUNS, TAG_SPLIT,
+    DICTIONARY_ENTRIES_MAX, DICTIONARY_HEADER_BYTES, FRAME_ENTRY_BYTES, FRAMES_MAX, GROUP_ROWS,
+    PACKED_HEADER_BYTES, RUNS_HEADER_BYTES, SPLIT_HEADER_BYTES, STREAM_DEPTH_MAX, TAG_CONSTANT,
+    TAG_DELTA, TAG_DICTIONARY, TAG_PACKED, TAG_RUNS, TAG_SPLIT,
 };
 
 /// Why bytes are not a stream.
@@ -36,7 +36,7 @@ impl<'a> Bytes<'a> {
         Ok(u8::from_le_bytes(self.array()?))
     }
 
-    fn u16(&mut self) -> Result<usize, Malformed> {
+    pub(super) fn u16(&mut self) -> Result<usize, Malformed> {
         Ok(usize::from(u16::from_le_bytes(self.array()?)))
     }
 
@@ -44,13 +44,13 @@ impl<'a> Bytes<'a> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let (head, tail) = self.0.split_at_checked(length).ok_or(SHORT)?;
         self.0 = tail;
         Ok(head)
     }
 
-    fn packed(&mut self, count: usize, width: u32) -> Result<&'a [u8], Malformed> {
+    pub(super) fn packed(&mut self, count: usize, width: u32) -> Result<&'a [u8], Malformed> {
         self.take(packed_bytes(count, width))
     }
 }
@@ -108,6 +108,7 @@ fn one_nested(
             }
             one_nested(values, entries, code, depth + 1)
         }
+        TAG_DELTA => Delta::new(bytes, count)?.value(count, index),
         _ => Ok(None),
     }
 }
@@ -135,7 +136,7 @@ pub(super) fn decode_nested(stream: &[u8], out: &mut [u64], depth: usize) -> Res
     Ok(())
 }
 
-fn frame(base: u64, shift: u8, width: u8) -> Result<Frame, Malformed> {
+pub(super) fn frame(base: u64, shift: u8, width: u8) -> Result<Frame, Malformed> {
     if shift > 63 || width > 64 {
         return Err("a frame of impossible width");
     }
@@ -155,26 +156,17 @@ pub(super) fn packed_stream<'a>(
     Ok((frame, bytes.packed(count, frame.width)?))
 }
 
-fn delta(mut bytes: Bytes<'_>, out: &mut [u64]) -> Result<(), Malformed> {
-    let (width, shift, restarts) = (bytes.u8()?, bytes.u8()?, usize::from(bytes.u8()?));
-    let mut value = bytes.u64()?;
-    let step = bytes.u64()?;
-    let frame = frame(step, shift, width)?;
-    let restarts = bytes.take(restarts * RESTART_BYTES)?;
-    unpack(bytes.packed(out.len(), frame.width)?, frame, out);
+fn delta(bytes: Bytes<'_>, out: &mut [u64]) -> Result<(), Malformed> {
+    let delta = Delta::new(bytes, out.len())?;
+    unpack(delta.packed, delta.frame, out);
     // The first difference and those at restarts are placeholders.
-    let mut start = 0;
-    for restart in restarts.as_chunks::<RESTART_BYTES>().0 {
-        let mut restart = Bytes(restart);
-        let end = restart.u16()?;
-        if end <= start || end >= out.len() {
-            return Err("restarts out of order");
+    for segment in delta.segments(out.len()) {
+        let Segment { start, first, end } = segment?;
+        match delta.frame.width {
+            0 => count_up(first, delta.frame.base, &mut out[start..end]),
+            _ => sum(first, &mut out[start..end]),
         }
-        sum(value, &mut out[start..end]);
-        value = restart.u64()?;
-        start = end;
     }
-    sum(value, &mut out[start..]);
     Ok(())
 }
 
@@ -188,6 +180,13 @@ fn sum(first: u64, out: &mut [u64]) {
     for difference in differences {
         value = value.wrapping_add(*difference);
         *difference = value;
+    }
+}
+
+/// The same where all differences are `step`.
+fn count_up(first: u64, step: u64, out: &mut [u64]) {
+    for (value, index) in out.iter_mut().zip(0_u64..) {
+        *value = first.wrapping_add(step.wrapping_mul(index));
     }
 }
 
@@ -328,12 +327,21 @@ fn range_nested(
                 frame,
                 codes,
             } = dictionary_stream(&mut bytes, count)?;
+            let code = |index: usize| {
+                let code = get(codes, frame, count, start + index);
+                let entry = usize::try_from(code).ok().filter(|code| *code < entries);
+                entry.ok_or("a code beyond its dictionary")
+            };
+            if let [one] = out
+                && let Some(value) = one_nested(stream, entries, code(0)?, depth + 1)?
+            {
+                *one = value;
+                return Ok(());
+            }
             let mut values = [0; DICTIONARY_ENTRIES_MAX];
             decode_nested(stream, &mut values[..entries], depth + 1)?;
             for (index, value) in out.iter_mut().enumerate() {
-                let code = get(codes, frame, count, start + index);
-                let entry = usize::try_from(code).ok().filter(|code| *code < entries);
-                *value = values[entry.ok_or("a code beyond its dictionary")?];
+                *value = values[code(index)?];
             }
         }
         TAG_SPLIT => split_range(bytes, count, start, out, depth)?,
@@ -508,7 +516,6 @@ fn split_range(
 }
 
 const _: () = {
-    assert!(DELTA_HEADER_BYTES == 1 + 1 + 1 + 1 + 8 + 8);
     assert!(PACKED_HEADER_BYTES == 1 + 1 + 1 + 8);
     assert!(RUNS_HEADER_BYTES == 1 + 1 + 2);
     assert!(DICTIONARY_HEADER_BYTES == 1 + 2 + 2);

@@ -10,6 +10,7 @@
 
 pub(crate) mod bits;
 pub(crate) mod decode;
+mod delta;
 pub(crate) mod encode;
 pub(crate) mod format;
 pub(crate) mod reader;

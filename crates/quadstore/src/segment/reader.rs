@@ -22,6 +22,7 @@ pub(crate) use matching::Match;
 
 use super::Row;
 use super::decode::{Run, constant, decode, decode_one, decode_range, decode_runs};
+use super::delta::{equal_in_delta, is_uneven};
 use super::format::{
     GROUP_ENTRY_BYTES, GROUP_ENTRY_CRC, GROUP_ENTRY_KEY, GROUP_ENTRY_LENGTH, GROUP_ENTRY_OFFSET,
     GROUP_HEADER_BYTES, GROUP_ROWS, HEADER_BYTES, HEADER_ROWS, SEGMENT_MAGIC, SEGMENT_ROWS,
@@ -408,6 +409,12 @@ impl Group {
             let most = partition(least, end, |row| below(row, &|value| value <= wanted))?;
             return Ok(Some((least, most)));
         }
+        if is_uneven(stream) {
+            return match self.asked[place] {
+                1 => self.equal_in_delta(place, wanted, start, end).map(Some),
+                _ => Ok(None),
+            };
+        }
         let mut bits = [0_u64; FEW];
         let Some(bits) = bits.get_mut(..end - start) else {
             return Ok(None);
@@ -416,6 +423,22 @@ impl Group {
         let least = bits.partition_point(|value| *value < wanted);
         let most = bits.partition_point(|value| *value <= wanted);
         Ok(Some((start + least, start + most)))
+    }
+
+    /// As [`Self::equal`] in a column of differences, which stays packed.
+    fn equal_in_delta(
+        &mut self,
+        place: usize,
+        wanted: u64,
+        start: usize,
+        end: usize,
+    ) -> Result<(usize, usize)> {
+        let mut differences = self.spare.pop().unwrap_or_default();
+        let stream = self.stream(place);
+        let found = equal_in_delta(stream, self.rows, (start, end), wanted, &mut differences);
+        let found = found.map_err(|found| self.malformed(found));
+        self.spare.push(differences);
+        found
     }
 }
 

@@ -9,6 +9,7 @@ use stoa_terms::{IdRange, TermId};
 use super::Row;
 use super::bits::{Frame, get, pack, packed_bytes, unpack};
 use super::decode::{decode, decode_one, decode_range, decode_runs};
+use super::delta::{equal_in_delta, is_uneven};
 use super::encode::encode;
 use super::format::{
     GROUP_ROWS, TAG_CONSTANT, TAG_DELTA, TAG_DICTIONARY, TAG_PACKED, TAG_RUNS, TAG_SPLIT,
@@ -92,6 +93,32 @@ fn check_rows(rows: &Rows, values: &[u64], ranges: &[IdRange]) {
     }
 }
 
+/// Rows are found in ascending differences as in the values.
+fn check_differences(stream: &[u8], values: &[u64]) {
+    if !is_uneven(stream) {
+        return;
+    }
+    let (rows, mut memory) = (values.len(), Vec::new());
+    for (start, end) in [(0, rows), (rows / 3, rows - rows / 4), (rows - 1, rows)] {
+        let part = &values[start..end];
+        if !part.is_sorted() {
+            continue;
+        }
+        for at in [start, (start + end) / 2, (start + 3 * end) / 4, end - 1] {
+            for wanted in [
+                values[at],
+                values[at].wrapping_sub(1),
+                values[at].wrapping_add(1),
+            ] {
+                let least = start + part.partition_point(|value| *value < wanted);
+                let most = start + part.partition_point(|value| *value <= wanted);
+                let found = equal_in_delta(stream, rows, (start, end), wanted, &mut memory);
+                assert_eq!(found, Ok((least, most)), "{wanted} in {start}..{end}");
+            }
+        }
+    }
+}
+
 fn round_trip(values: &[u64]) -> Vec<u8> {
     let mut stream = Vec::new();
     encode(values, &mut stream);
@@ -125,6 +152,7 @@ fn round_trip(values: &[u64]) -> Vec<u8> {
         let after = (values.len()..GROUP_ROWS).find(|row| rows.contains(*row));
         assert_eq!(after, None);
     }
+    check_differences(&stream, values);
     if let Some(runs) = decode_runs(&stream, values.len()).unwrap() {
         let mut start = 0;
         for (head, end) in runs {
@@ -170,6 +198,10 @@ proptest! {
         let _ = decode_one(&stream, values.len(), values.len() / 2);
         drop(decode_runs(&stream, values.len()));
         let half = out.len() / 2;
+        if is_uneven(&stream) {
+            let rows = (half, out.len());
+            let _ = equal_in_delta(&stream, out.len(), rows, values[half], &mut Vec::new());
+        }
         let _ = decode_range(&stream, values.len(), half, &mut out[half..]);
         let _ = decode(&stream[..cut.index(stream.len())], &mut out);
     }
@@ -204,6 +236,10 @@ fn every_encoding_is_chosen() {
     assert_eq!(tag(&mixed), TAG_PACKED);
     let ascending: Vec<_> = (0..rows).map(|row| row * row % 3 + row * 1000).collect();
     assert_eq!(tag(&ascending), TAG_DELTA);
+    let steps: Vec<_> = (0..rows).map(|row| row * 16 + row / 300 * 5000).collect();
+    assert_eq!(tag(&steps), TAG_DELTA);
+    let stream = round_trip(&steps);
+    assert_eq!(decode_one(&stream, GROUP_ROWS, 1000), Ok(Some(steps[1000])));
     let runs: Vec<_> = (0..rows).map(|row| row / 100 * 7919 % 1021).collect();
     assert_eq!(tag(&runs), TAG_RUNS);
     let few: Vec<_> = (0..rows)

@@ -7,11 +7,12 @@
 
 use stoa_terms::TermId;
 
-use super::{Column, Group, gallop};
+use super::{Column, Group, gallop, is_uneven};
 use crate::error::Result;
 use crate::segment::Row;
 
-/// So many keys in a group, or fewer, are looked for one by one, since that decodes a few values only.
+/// So many keys in a group, or fewer, are looked for one by one, since that decodes a few values only; of uneven
+/// differences all are unpacked each time.
 const KEYS_FEW: usize = 4;
 
 /// Rows of a group that an interval holds; at least one.
@@ -99,7 +100,11 @@ impl Group {
             let constant = self.constant(place).map(TermId::to_bits);
             least[place] == most[place] && constant == Some(least[place])
         };
-        (keys.len() > KEYS_FEW && (0..place).all(agree)).then_some(place)
+        let few = match is_uneven(self.stream(place)) {
+            true => 1,
+            false => KEYS_FEW,
+        };
+        (keys.len() > few && (0..place).all(agree)).then_some(place)
     }
 
     fn match_each(
