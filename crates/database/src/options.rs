@@ -196,6 +196,9 @@ pub struct QueryOptions {
     /// Whether patterns with one subject are estimated from characteristic sets wherever they can be, or nowhere; by default
     /// where that is worth while; for tests.
     pub force_sets: Option<bool>,
+    /// Whether joins are estimated from the most frequent terms of predicates wherever they can be, or nowhere; by default
+    /// where that is worth while; for tests.
+    pub force_top_values: Option<bool>,
     /// Whether ORDER BY takes its input by ranges of the first key wherever it can, or nowhere; by default where that is
     /// worth while; for tests.
     pub force_ranges: Option<bool>,
@@ -235,6 +238,7 @@ impl Default for QueryOptions {
             force_difference: None,
             force_samples: None,
             force_sets: None,
+            force_top_values: None,
             force_ranges: None,
             range_rows: None,
             force_adjacency: None,

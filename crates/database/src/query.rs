@@ -553,6 +553,7 @@ fn plan(
             force_difference: options.force_difference,
             force_samples: options.force_samples,
             force_sets: options.force_sets,
+            force_top_values: options.force_top_values,
             force_ranges: options.force_ranges,
             force_common_subplans: options.force_common_subplans,
         },

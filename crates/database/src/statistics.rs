@@ -354,6 +354,16 @@ impl Statistics for SnapshotStatistics<'_> {
         counts.collect()
     }
 
+    fn top_values(
+        &self,
+        predicate: TermId,
+        position: Position,
+        graphs: &GraphSet,
+    ) -> std::result::Result<Vec<(TermId, u64)>, StatisticsError> {
+        let found = self.counted.top_values(predicate, position, graphs)?;
+        Ok(found.unwrap_or_default())
+    }
+
     fn subject_sets(
         &self,
         predicates: &[TermId],

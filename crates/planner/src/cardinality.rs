@@ -31,6 +31,7 @@ pub(crate) struct Cache<'a> {
     group_sizes: Map<(Triple, Position, GraphSet), Vec<f64>>,
     readings: Map<Scanned, Reading>,
     subject_sets: Map<(Vec<TermId>, GraphSet), SubjectSets>,
+    top_values: Map<(TermId, Position, GraphSet), Vec<(TermId, u64)>>,
 }
 
 /// A permutation, the terms that are fixed in it, and graphs.
@@ -47,6 +48,7 @@ impl<'a> Cache<'a> {
             group_sizes: RefCell::default(),
             readings: RefCell::default(),
             subject_sets: RefCell::default(),
+            top_values: RefCell::default(),
         }
     }
 
@@ -202,13 +204,30 @@ impl<'a> Cache<'a> {
         Ok(self.statistics.holds(conditions, variables, columns)?)
     }
 
-    /// How many quads match each of some triples that were drawn.
+    /// How many quads match each of some triples, on which a plan does not rely.
     pub(crate) fn partners(
         &self,
         triples: &[Triple],
         graphs: &GraphSet,
     ) -> Result<Vec<u64>, Error> {
         Ok(self.statistics.partners(triples, graphs)?)
+    }
+
+    /// The terms that many quads with a predicate have at a position, and how many quads have each.
+    pub(crate) fn top_values(
+        &self,
+        predicate: TermId,
+        position: Position,
+        graphs: &GraphSet,
+    ) -> Result<Vec<(TermId, u64)>, Error> {
+        let key = (predicate, position, graphs.clone());
+        if let Some(known) = self.top_values.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        self.check()?;
+        let found = self.statistics.top_values(predicate, position, graphs)?;
+        self.top_values.borrow_mut().insert(key, found.clone());
+        Ok(found)
     }
 
     /// How many quads match a pattern, not regarding that one variable may stand in two places.

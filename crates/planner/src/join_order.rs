@@ -20,7 +20,7 @@ use crate::ForcedJoin;
 use crate::access_path::{Access, lookup};
 use crate::cost;
 use crate::error::Error;
-use crate::lowering::{Drawn, PathFigures, Samples, Star};
+use crate::lowering::{Drawn, PathFigures, Samples, Spread, Star};
 use crate::physical::{QuadPattern, Variable};
 use crate::variable_set::VariableSet;
 
@@ -196,8 +196,14 @@ pub(crate) struct Order {
 /// Finds out more about a join that is expected to cost so many nanoseconds, if that is worth while.
 pub(crate) type Draw<'a> = &'a dyn Fn(f64) -> Result<Known, Error>;
 
-/// Samples, if any were drawn, and stars.
-pub(crate) type Known = (Option<Drawn>, Vec<Star>);
+/// What was found out about a join.
+#[derive(Default)]
+pub(crate) struct Known {
+    /// Samples, if any were drawn.
+    pub(crate) drawn: Option<Drawn>,
+    pub(crate) stars: Vec<Star>,
+    pub(crate) spreads: Vec<Spread>,
+}
 
 /// Orders `items`; none if there are none. `go_on` is asked now and then, and may end it.
 pub(crate) fn order(
@@ -221,6 +227,7 @@ pub(crate) fn order(
         together,
         samples: None,
         stars: Vec::new(),
+        spreads: Vec::new(),
         draw,
         trees: Vec::new(),
         bound: f64::INFINITY,
@@ -329,6 +336,8 @@ struct Search<'a> {
     samples: Option<Samples>,
     /// What is known of items with one subject, likewise.
     stars: Vec<Star>,
+    /// How often terms are met that items share, likewise.
+    spreads: Vec<Spread>,
     draw: Draw<'a>,
     trees: Vec<Tree>,
     /// Trees that cost more are not looked at.
@@ -379,15 +388,17 @@ impl Search<'_> {
     /// Whether more is known now, for a tree that was found without it; `None` if the search is to end.
     fn draws(&mut self, root: usize) -> Option<bool> {
         match (self.draw)(self.trees.get(root)?.cost) {
-            Ok((None, stars)) if stars.is_empty() => Some(false),
-            Ok((drawn, stars)) => {
-                self.stars = stars;
-                if let Some(Drawn { items, samples }) = drawn {
+            Ok(known) => {
+                let is_any =
+                    known.drawn.is_some() || !known.stars.is_empty() || !known.spreads.is_empty();
+                self.stars = known.stars;
+                self.spreads = known.spreads;
+                if let Some(Drawn { items, samples }) = known.drawn {
                     self.shared = shared_variables(&items, &self.together);
                     self.items = Cow::Owned(items);
                     self.samples = Some(samples);
                 }
-                Some(true)
+                Some(is_any)
             }
             Err(error) => {
                 self.ended = Some(error);
@@ -475,7 +486,20 @@ impl Search<'_> {
                 continue;
             };
             let of_stars = self.stars.iter().filter(|star| star.subject == variable);
-            let of_stars = of_stars.filter_map(|star| star.subjects(set));
+            let of_stars = of_stars.filter_map(|star| star.together(set));
+            let mut spreads = self
+                .spreads
+                .iter()
+                .filter(|known| known.variable == variable);
+            let kept = spreads.find_map(|spread| {
+                let star = of_stars.clone().next();
+                spread.selectivity(set & shared.items, next, star)
+            });
+            if let Some(kept) = kept {
+                rows *= kept;
+                continue;
+            }
+            let of_stars = of_stars.map(|(.., subjects)| subjects);
             let smallest = members(set & shared.items)
                 .filter_map(|item| shared.distinct.get(item).copied())
                 .chain(of_stars)

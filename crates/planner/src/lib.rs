@@ -82,6 +82,9 @@ pub struct PlannerOptions {
     /// Whether stars are estimated from characteristic sets wherever they can be, or nowhere; where it is worth while if
     /// `None`; for tests.
     pub force_sets: Option<bool>,
+    /// Whether joins are estimated from the most frequent terms wherever they can be, or nowhere; where it is worth while if
+    /// `None`; for tests.
+    pub force_top_values: Option<bool>,
     /// Whether ORDER BY takes its input by ranges of the first key wherever it can, or nowhere; where it is worth while
     /// if `None`; for tests.
     pub force_ranges: Option<bool>,
@@ -101,6 +104,7 @@ impl Default for PlannerOptions {
             force_difference: None,
             force_samples: None,
             force_sets: None,
+            force_top_values: None,
             force_ranges: None,
             force_common_subplans: None,
         }

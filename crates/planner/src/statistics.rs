@@ -162,6 +162,21 @@ pub trait Statistics {
         Ok(None)
     }
 
+    /// The terms that many quads with a predicate have at a position, subject or object, and how many quads have each, the
+    /// most frequent ones first: every term that several quads have, and more than a 64th of them. Nothing where that is not known.
+    ///
+    /// # Errors
+    /// If the indexes cannot be read.
+    fn top_values(
+        &self,
+        predicate: TermId,
+        position: Position,
+        graphs: &GraphSet,
+    ) -> Result<Vec<(TermId, u64)>, StatisticsError> {
+        let _ = (predicate, position, graphs);
+        Ok(Vec::new())
+    }
+
     /// For some of the quads that match, drawn at even distances in an order by `position`, which is `None` in `triple`,
     /// how many have the same term there. So a term that many quads have is among them for sure. Nothing where that is
     /// not known.

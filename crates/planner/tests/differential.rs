@@ -384,6 +384,19 @@ impl Statistics for Lying<'_> {
         }))
     }
 
+    fn top_values(
+        &self,
+        predicate: TermId,
+        position: Position,
+        graphs: &GraphSet,
+    ) -> Result<Vec<(TermId, u64)>, StatisticsError> {
+        let top = self.store.top_values(predicate, position, graphs)?;
+        Ok(top
+            .into_iter()
+            .map(|(term, _)| (term, self.lie()))
+            .collect())
+    }
+
     fn quads(&self) -> u64 {
         self.lie()
     }
@@ -561,6 +574,7 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
             },
         ),
         ("stars", by_sets()),
+        ("top values", by_top_values()),
         (
             "by ranges",
             PlannerOptions {
@@ -588,7 +602,15 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
         ("lying merge", forced(ForcedJoin::Merge)),
         ("lying leapfrog", forced(ForcedJoin::Leapfrog)),
         ("lying stars", by_sets()),
+        ("lying top values", by_top_values()),
     ]
+}
+
+fn by_top_values() -> PlannerOptions {
+    PlannerOptions {
+        force_top_values: Some(true),
+        ..PlannerOptions::default()
+    }
 }
 
 fn by_sets() -> PlannerOptions {

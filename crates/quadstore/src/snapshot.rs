@@ -17,6 +17,7 @@ mod held;
 mod sample;
 mod seek_scan;
 mod sets;
+mod top_values;
 mod ways;
 
 use std::collections::BTreeMap;

@@ -273,6 +273,7 @@ fn ask(database: &Database, text: &str) -> Result<(), Error> {
     let options = QueryOptions {
         timeout: Some(Duration::from_millis(300)),
         force_sets: Some(true),
+        force_top_values: Some(true),
         ..QueryOptions::default()
     };
     match database.query(text, &options)? {

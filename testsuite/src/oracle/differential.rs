@@ -153,7 +153,10 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         16 => options.force_join = Some(ForcedJoin::Binary),
         17..=20 => with_key_filters(number, &mut options),
         21..=23 => with_switches(number, &mut options),
-        24 => options.force_sets = Some(true),
+        24 => {
+            options.force_sets = Some(true);
+            options.force_top_values = Some(true);
+        }
         25 | 26 => by_ranges(number, &mut options),
         ADJACENCIES => options.force_adjacency = Some(true),
         27..=29 => with_common_subplans(number, &mut options),
@@ -188,7 +191,10 @@ fn named(number: usize) -> (&'static str, Option<usize>) {
         21 => ("index joins switched after two rows, batches of 2", Some(2)),
         22 => ("index joins switched at once, shared by threads", None),
         23 => ("joins switched after two rows, batches of 2", Some(2)),
-        24 => ("by characteristic sets, batches of 3", Some(3)),
+        24 => (
+            "by characteristic sets and top values, batches of 3",
+            Some(3),
+        ),
         25 => ("sorted by ranges, batches of 3", Some(3)),
         26 => (
             "sorted by ranges, shared by threads, hash joins, on disk",

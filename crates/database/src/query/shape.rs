@@ -132,6 +132,7 @@ pub(super) fn shape(text: &str, tokens: &[Token], options: &QueryOptions) -> Opt
         && options.force_difference.is_none()
         && options.force_samples.is_none()
         && options.force_sets.is_none()
+        && options.force_top_values.is_none()
         && options.force_ranges.is_none()
         && options.force_common_subplans.is_none()
         && options.bindings.is_empty();

@@ -25,7 +25,7 @@ use crate::cardinality::{repeats, selectivity};
 use crate::cost;
 use crate::error::Error;
 use crate::expression::Expression;
-use crate::join_order::{Condition, ITEMS_MAX, Item, Order, Read, Source, Step, order};
+use crate::join_order::{Condition, ITEMS_MAX, Item, Known, Order, Read, Source, Step, order};
 use crate::logical::{Node, Op};
 use crate::physical::{JoinKind, Operator, PatternTerm, QuadPattern, Switch, Variable};
 use crate::variable_set::VariableSet;
@@ -206,7 +206,12 @@ impl Lowering<'_> {
             let drawn = self.samples(&parts, &items, ranges, cost)?;
             let known = drawn.as_ref().map_or(&items, |drawn| &drawn.items);
             let stars = self.stars(known, cost)?;
-            Ok((drawn, stars))
+            let spreads = self.spreads(known, ranges, cost)?;
+            Ok(Known {
+                drawn,
+                stars,
+                spreads,
+            })
         };
         let Some(mut order) = order(&items, &over, (self.forced, None), &draw, &go_on)? else {
             return Ok(empty(Vec::new()));
@@ -526,13 +531,7 @@ fn cost_without(
             selectivity: condition.selectivity,
         })
         .collect();
-    let order = order(
-        &kept,
-        &over,
-        (None, None),
-        &|_| Ok((None, Vec::new())),
-        go_on,
-    )?;
+    let order = order(&kept, &over, (None, None), &|_| Ok(Known::default()), go_on)?;
     let tree = order.as_ref().and_then(|order| order.trees.get(order.root));
     Ok(tree.map(|tree| (tree.rows, tree.cost)))
 }

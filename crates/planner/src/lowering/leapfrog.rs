@@ -18,7 +18,7 @@ use crate::cardinality::{repeats, selectivity};
 use crate::cost;
 use crate::error::Error;
 use crate::expression::Expression;
-use crate::join_order::{Condition, Item, Order, Step, limited, order};
+use crate::join_order::{Condition, Item, Known, Order, Step, limited, order};
 use crate::leapfrog_order::{LeapfrogOrder, Member, cycles, leapfrog_order, orders};
 use crate::logical::expression_variables;
 use crate::physical::{LeapfrogPattern, LeapfrogVariable, Operator, QuadPattern, Variable};
@@ -224,7 +224,7 @@ impl Lowering<'_> {
             &kept,
             &over,
             (None, None),
-            &|_| Ok((None, Vec::new())),
+            &|_| Ok(Known::default()),
             &go_on,
         )?
         else {

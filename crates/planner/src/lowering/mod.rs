@@ -23,12 +23,14 @@ mod semi_join;
 mod service;
 mod star;
 mod switching;
+mod top_values;
 
 pub(crate) use once::without_repeats;
 pub(crate) use path_search::PathFigures;
 pub(crate) use prune::prune;
 pub(crate) use sample::{Drawn, Samples};
 pub(crate) use star::Star;
+pub(crate) use top_values::Spread;
 
 use stoa_terms::TermId;
 
@@ -63,6 +65,7 @@ pub(crate) struct Lowering<'a> {
     forced_difference: Option<bool>,
     forced_samples: Option<bool>,
     forced_sets: Option<bool>,
+    forced_top_values: Option<bool>,
     forced_ranges: Option<bool>,
     /// What is wanted of the solutions of the node that is lowered next.
     wanted: Option<Wanted>,
@@ -101,6 +104,7 @@ impl<'a> Lowering<'a> {
             forced_difference: options.force_difference,
             forced_samples: options.force_samples,
             forced_sets: options.force_sets,
+            forced_top_values: options.force_top_values,
             forced_ranges: options.force_ranges,
             wanted: None,
             ordered: false,

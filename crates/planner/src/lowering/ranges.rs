@@ -13,7 +13,7 @@ use crate::cardinality::float;
 use crate::cost;
 use crate::error::Error;
 use crate::expression::Expression;
-use crate::join_order::{self, Condition, Item, Order, Ordered, Source, Wanted, WantedPart};
+use crate::join_order::{self, Condition, Item, Known, Order, Ordered, Source, Wanted, WantedPart};
 use crate::logical::{Node, Op};
 use crate::physical::{Operator, PatternTerm, Plan, QuadPattern, SortKey, Variable};
 use crate::statistics::Reading;
@@ -193,7 +193,7 @@ impl Lowering<'_> {
             &items,
             over,
             (self.forced, Some(wanted)),
-            &|_| Ok((None, Vec::new())),
+            &|_| Ok(Known::default()),
             &go_on,
         )?;
         let ordered = found.and_then(|order| order.ordered.map(|ordered| (order, ordered)));

@@ -79,13 +79,14 @@ impl Star {
         Some(with / without)
     }
 
-    /// How many subjects the items of a set are expected to have together.
-    pub(crate) fn subjects(&self, set: u64) -> Option<f64> {
+    /// Its items in a set, if there are several, and how many rows and subjects these are expected to have together.
+    pub(crate) fn together(&self, set: u64) -> Option<(u64, f64, f64)> {
         let inside = set & self.items;
         if inside.count_ones() < 2 {
             return None;
         }
-        self.expected(inside).map(|(_, subjects)| subjects)
+        let (rows, subjects) = self.expected(inside)?;
+        Some((inside, rows, subjects))
     }
 
     /// Rows and subjects of some items of the star.
@@ -327,19 +328,23 @@ mod tests {
             .into()
     }
 
+    fn subjects(star: &Star, set: u64) -> Option<f64> {
+        star.together(set).map(|(.., subjects)| subjects)
+    }
+
     #[test]
     fn what_goes_together_is_counted_together() {
         let star = star(plain());
         assert_eq!(star.factor(0b001, 1), Some(2.0));
         assert_eq!(star.factor(0b010, 0), Some(0.4));
         assert_eq!(star.factor(0b010, 2), Some(0.6));
-        assert_eq!(star.subjects(0b011), Some(100.0));
+        assert_eq!(subjects(&star, 0b011), Some(100.0));
         // Nobody has all: next to nothing is expected, and not nothing.
         assert_eq!(star.factor(0b011, 2), Some(LEAST / 200.0));
         // An item that is not of the star, and the first one of it.
         assert_eq!(star.factor(0b001, 5), None);
         assert_eq!(star.factor(0b1000, 1), None);
-        assert_eq!(star.subjects(0b001), None);
+        assert_eq!(subjects(&star, 0b001), None);
     }
 
     #[test]
@@ -349,7 +354,7 @@ mod tests {
         members[1].rows = 50.0;
         let conditioned = star(members);
         assert_eq!(conditioned.factor(0b001, 1), Some(0.2));
-        assert_eq!(conditioned.subjects(0b011), Some(10.0));
+        assert_eq!(subjects(&conditioned, 0b011), Some(10.0));
         let mut members = plain();
         members[1] = member(1, 25.0, 500.0, true);
         // Between 5 (of 100 subjects a twentieth) and 25 (all that match).

@@ -178,6 +178,21 @@ impl Statistics for Store {
         Ok(Some(places.map(|place| triples[place]).collect()))
     }
 
+    fn top_values(
+        &self,
+        predicate: TermId,
+        position: Position,
+        graphs: &GraphSet,
+    ) -> Result<Vec<(TermId, u64)>, StatisticsError> {
+        let mut counts: BTreeMap<TermId, u64> = BTreeMap::new();
+        for quad in self.matching([None, Some(predicate), None], graphs) {
+            *counts.entry(quad[position as usize]).or_default() += 1;
+        }
+        let mut top: Vec<_> = counts.into_iter().filter(|(_, rows)| *rows > 1).collect();
+        top.sort_by_key(|(term, rows)| (std::cmp::Reverse(*rows), *term));
+        Ok(top)
+    }
+
     fn subject_sets(
         &self,
         predicates: &[TermId],

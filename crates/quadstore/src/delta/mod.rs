@@ -56,6 +56,7 @@ pub use terms::{NewTerms, Resolved};
 
 use crate::error::Result;
 use crate::info::DeltaInfo;
+use crate::permutation::{met_twice, middle};
 use crate::root::TreeName;
 use crate::segment::Row;
 
@@ -419,6 +420,35 @@ impl Delta {
             distinct = distinct.saturating_add(u64::try_from(all).unwrap_or(u64::MAX));
         }
         (distinct, samples)
+    }
+
+    /// The values of a column that stand in several of up to `drawn` rows at even distances, of those that a batch has added
+    /// to an interval of a tree.
+    pub(crate) fn repeated(
+        &self,
+        tree: TreeName,
+        (low, high): (&Row, &Row),
+        column: usize,
+        drawn: usize,
+    ) -> Vec<u64> {
+        let mut found = Vec::new();
+        let Some(sort) = Sort::of(tree) else {
+            return found;
+        };
+        for batch in &self.batches {
+            let side = &batch.added;
+            let all = side.count_between(sort, low, high);
+            let start = side.lower_bound(sort, low, 0);
+            let count = all.min(drawn as u64);
+            let places = (0..count).filter_map(|number| {
+                let place = usize::try_from(middle(number, count, all)).ok()?;
+                side.row(sort, start + place).get(column).copied()
+            });
+            found.extend(met_twice(places));
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 }
 

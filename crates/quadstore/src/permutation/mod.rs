@@ -10,6 +10,7 @@
 //! - `reader`: rows in key intervals, for scans and look-ups.
 //! - `count`: exact numbers of rows, estimates of distinct values.
 //! - `sample`: rows at evenly spaced places, or at one.
+//! - `top_values`: values that many rows have.
 //! - `merge`, `build`: sorted changes into a new tree; the one write primitive.
 //!
 //! # Format
@@ -23,13 +24,16 @@ pub(crate) mod merge;
 pub(crate) mod node;
 pub(crate) mod reader;
 mod sample;
+mod top_values;
 pub(crate) mod tree;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use count::rows_between;
 pub(crate) use intervals::Intervals;
 pub(crate) use merge::{ChangeBatch, Changes, Effects, MergeOptions, TreeLimits, merge};
 pub(crate) use reader::{RowFilter, RowReader};
-pub(crate) use sample::{row_at, sample};
+pub(crate) use sample::{middle, row_at, sample};
+pub(crate) use top_values::{FREQUENT, behind, met_twice, top_values};
 pub(crate) use tree::{Counted, Tree, TreeRoot};

@@ -90,7 +90,7 @@ pub(crate) fn row_at(
 }
 
 /// The middle of one of `count` parts of `all` numbers from 0, which are as many at least.
-fn middle(number: u64, count: u64, all: u64) -> u64 {
+pub(crate) fn middle(number: u64, count: u64, all: u64) -> u64 {
     let twice = (2 * u128::from(number) + 1) * u128::from(all);
     let place = twice / (2 * u128::from(count.max(1)));
     u64::try_from(place).unwrap_or(u64::MAX)

@@ -1,17 +1,17 @@
 //! Tests of trees: merges and reads against a sorted list of quads.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use proptest::prelude::*;
 use stoa_storage::{Access, Cache, Identity, MemoryBudget, RealDisk, Store};
-use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
+use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
 use tempfile::TempDir;
 
-use super::TreeLimits;
 use super::merge::ChangeBatch;
 use super::node::Node;
 use super::tree::{Tree, child_node};
+use super::{FREQUENT, TreeLimits};
 use crate::graphs::FromFn;
 use crate::quad_store::QuadStore;
 use crate::read::{Columns, LookupRows, LookupSpec, QuadColumns, ScanSpec};
@@ -295,6 +295,51 @@ pub(crate) fn check_scans(
         }
         check_distinct(snapshot, model, permutation, &prefix);
     }
+    let [_, predicate, ..] = quad(*probe);
+    check_top_values(snapshot, model, predicate, graphs);
+}
+
+/// Counted in the graphs, or else in all; and nothing that is frequent is missing in all.
+fn check_top_values(
+    snapshot: &Snapshot,
+    model: &BTreeSet<Quad>,
+    predicate: TermId,
+    graphs: &GraphSet,
+) {
+    for (position, permutation) in [
+        (Position::Subject, Permutation::Psog),
+        (Position::Object, Permutation::Posg),
+    ] {
+        let counted = |graphs: &GraphSet| {
+            let mut counts: BTreeMap<TermId, u64> = BTreeMap::new();
+            for row in expected(model, permutation, &[predicate], &[], graphs, true) {
+                *counts.entry(row[1]).or_default() += 1;
+            }
+            counts
+        };
+        let (inside, all) = (counted(graphs), counted(&GraphSet::All));
+        let Some(top) = snapshot.top_values(predicate, position, graphs).unwrap() else {
+            continue;
+        };
+        assert!(top.is_sorted_by(|a, b| a.1 >= b.1), "{top:?}");
+        let is_of = |counts: &BTreeMap<TermId, u64>| {
+            let mut top = top.iter();
+            top.all(|(term, rows)| counts.get(term) == Some(rows))
+        };
+        assert!(
+            is_of(&inside) || is_of(&all),
+            "{top:?} of {inside:?} in {all:?}"
+        );
+        let terms: BTreeSet<TermId> = top.iter().map(|(term, _)| *term).collect();
+        assert_eq!(terms.len(), top.len(), "{top:?}");
+        if *graphs == GraphSet::All && snapshot.delta().is_empty() {
+            let rows: u64 = all.values().sum();
+            for (term, count) in &all {
+                let is_frequent = *count > 1 && count * FREQUENT > rows;
+                assert!(!is_frequent || terms.contains(term), "{term:?} of {all:?}");
+            }
+        }
+    }
 }
 
 /// At evenly spaced places of all graphs; those of the graphs that are asked for are left.
@@ -489,7 +534,7 @@ pub(crate) fn check_all(fixture: &Fixture, model: &BTreeSet<Quad>) {
 
 pub(crate) fn apply_to_model(model: &mut BTreeSet<Quad>, changes: &[(Quad, bool)]) -> (u64, u64) {
     let mut counts = (0, 0);
-    let mut last = std::collections::BTreeMap::new();
+    let mut last = BTreeMap::new();
     for (quad, delete) in changes {
         last.insert(*quad, *delete);
     }

@@ -4,11 +4,11 @@
 //! snapshot, until it is dropped: about 120 bytes for 16K rows.
 //!
 //! Counts of rows that begin with one value are kept once they were asked for: those of a predicate are asked for by
-//! nearly every query that names it.
+//! nearly every query that names it. So are the values that many rows have behind a prefix.
 //!
 //! # Concurrency
 //! Readers share nodes without locks; two that read the same node at the same time both decode it
-//! and keep one. The counts that are kept have a lock, which is held for a look-up.
+//! and keep one. The counts and values that are kept have locks, which are held for a look-up.
 
 use std::sync::{Arc, PoisonError};
 
@@ -64,7 +64,12 @@ pub(crate) struct Tree {
     pub(crate) above: Arc<Node>,
     /// By the first value of the rows and what is counted of them.
     counts: Mutex<HashMap<(u64, Counted), u64, RandomState>>,
+    /// By prefix the values that many rows have behind it.
+    top_values: Mutex<HashMap<[u64; 2], ValueList, RandomState>>,
 }
+
+/// Values, and how many rows have each.
+type ValueList = Arc<[(u64, u64)]>;
 
 /// What is counted of the rows that begin with one value.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -75,6 +80,8 @@ pub(crate) enum Counted {
 
 /// How many counts of a tree are kept; when there are so many, all are forgotten.
 const COUNTS_MAX: usize = 4_096;
+/// And so many lists of values, of 64 each at most.
+const LISTS_MAX: usize = 512;
 
 impl Tree {
     /// The tree at `root`; reads nothing.
@@ -83,6 +90,7 @@ impl Tree {
         Self {
             above: Arc::new(Node::new(root.height + 1, children)),
             counts: Mutex::default(),
+            top_values: Mutex::default(),
         }
     }
 
@@ -106,6 +114,29 @@ impl Tree {
             }
             counts.insert((first, what), found);
         }
+        Ok(found)
+    }
+
+    /// Values that many of the rows with a prefix have behind it, each with the number of its rows: those that are kept, or
+    /// what `take` gives.
+    pub(crate) fn top_values(
+        &self,
+        prefix: [u64; 2],
+        take: impl FnOnce() -> Result<Vec<(u64, u64)>>,
+    ) -> Result<ValueList> {
+        let lists = || {
+            let lists = self.top_values.lock();
+            lists.unwrap_or_else(PoisonError::into_inner)
+        };
+        if let Some(known) = lists().get(&prefix) {
+            return Ok(Arc::clone(known));
+        }
+        let found: ValueList = take()?.into();
+        let mut lists = lists();
+        if lists.len() >= LISTS_MAX {
+            lists.clear();
+        }
+        lists.insert(prefix, Arc::clone(&found));
         Ok(found)
     }
 

@@ -123,7 +123,7 @@ impl Snapshot {
     }
 
     /// Whether the delta adds or removes more than a tenth as many rows as the intervals have.
-    fn is_mostly_new(&self, name: Permutation, intervals: &Intervals) -> Result<bool> {
+    pub(super) fn is_mostly_new(&self, name: Permutation, intervals: &Intervals) -> Result<bool> {
         let delta = self.delta();
         if delta.is_empty() {
             return Ok(false);
