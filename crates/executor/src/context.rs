@@ -6,7 +6,7 @@
 //!
 //! # Concurrency
 //! Shared by all workers of a query. The table of computed terms has a lock of its own; it is never
-//! held while the snapshot is read.
+//! held while the snapshot is read, nor while computed terms are read from disk.
 //!
 //! # Limits
 //! Computed terms and the memory of operators count against the budget.
@@ -27,7 +27,7 @@ use crate::admission::Admission;
 use crate::batch::BATCH_ROWS;
 use crate::error::{Error, Result};
 use crate::helpers::Helpers;
-use crate::local_terms::{LocalKeys, LocalTerms};
+use crate::local_terms::{self, HeldKeys, LocalTerms};
 use crate::memory::{Accounts, Memory, UNNAMED};
 use crate::meters::Meters;
 use crate::profile::Counters;
@@ -178,7 +178,13 @@ impl QueryContext {
         let meters = Arc::default();
         let accounts = Accounts::new(&settings.memory, settings.admission.clone(), &meters);
         let accounts = Arc::new(accounts);
-        let local_terms = LocalTerms::new(Memory::new(UNNAMED, &accounts).beside_the_grant());
+        let memory = || Memory::new(UNNAMED, &accounts);
+        // Without a disk there is no end to what computed terms take.
+        let for_terms = match settings.spill {
+            Some(_) => memory(),
+            None => memory().beside_the_grant(),
+        };
+        let local_terms = LocalTerms::new(for_terms, memory().beside_the_grant());
         Self {
             begun_ns: settings.clock.now_ns(),
             snapshot,
@@ -412,7 +418,7 @@ impl QueryContext {
     #[must_use]
     pub fn kind(&self, id: TermId) -> Kind {
         match id.kind() {
-            Kind::Local => self.local_terms.kind(id),
+            Kind::Local => local_terms::kind(id),
             kind => kind,
         }
     }
@@ -476,9 +482,14 @@ impl QueryContext {
         Ok(())
     }
 
-    /// The computed terms, to compare many of them.
-    pub(crate) fn local_keys(&self) -> LocalKeys<'_> {
-        self.local_terms.keys()
+    #[cfg(test)]
+    pub(crate) fn local_terms(&self) -> &LocalTerms {
+        &self.local_terms
+    }
+
+    /// The keys of some computed terms, to compare many of them; `None` if not all of them are in memory.
+    pub(crate) fn held_keys(&self, ids: impl Iterator<Item = TermId>) -> Option<HeldKeys> {
+        self.local_terms.hold(ids)
     }
 
     /// The parts of a triple term, whose [`kind`](Self::kind) must be [`Kind::Triple`].
@@ -486,7 +497,7 @@ impl QueryContext {
     /// # Errors
     /// If the table of triple terms cannot be read.
     pub fn triple(&self, id: TermId) -> Result<[TermId; 3]> {
-        match self.local_terms.triple(id) {
+        match self.local_terms.triple(id)? {
             Some(parts) => Ok(parts),
             None => Ok(self.snapshot().triple(id)?),
         }
@@ -505,8 +516,8 @@ impl QueryContext {
     /// the query. Equal terms get equal ids. The dictionary is asked once for all of them.
     ///
     /// # Errors
-    /// If the dictionary cannot be read; [`Error::MemoryExceeded`] if the query computes more terms
-    /// than it may hold.
+    /// If the dictionary or a temporary file cannot be read; [`Error::MemoryExceeded`] if the query computes more terms
+    /// than it may hold, [`Error::DiskExceeded`] if more than the disk has room for.
     pub fn resolve(&self, computed: Vec<Computed>) -> Result<Vec<TermId>> {
         self.local_terms.resolve(self, computed)
     }

@@ -4,10 +4,12 @@
 //! those that stream have in work. Whether they do is tested (`operator/tests/admission.rs`): each operator finishes
 //! with its grant alone.
 
+use stoa_planner::expression::AggregateFunction;
 use stoa_planner::physical::{Operator, Plan, QueryForm, QueryPlan, TemplateTerm};
 use stoa_terms::TermId;
 
 use crate::context::QuerySettings;
+use crate::local_terms::COMPUTED_BYTES;
 use crate::operator::{may_be_shared, pinned_bytes};
 use crate::spill::MARGIN_BYTES;
 
@@ -25,7 +27,7 @@ const STREAM_BYTES: usize = 32 << 10;
 pub(crate) struct Demand {
     /// About how much the operators take before they hold any rows.
     pub(crate) operator_bytes: u64,
-    /// How many operators hold what they read.
+    /// How many operators hold what they read, and the terms that the query computes.
     pub(crate) holders: usize,
     /// What is reserved before the query begins; nothing if no operator holds rows.
     pub(crate) grant_bytes: u64,
@@ -39,6 +41,7 @@ impl Demand {
         let first = FirstRows::new(settings);
         let batches = |width: usize| 4 * batch_rows.saturating_mul(width) * size_of::<TermId>();
         let (mut operators, mut held, mut streamed, mut holders) = (0, 0_u64, 0_u64, 0);
+        let mut computes = false;
         if tells_apart(&plan.form) {
             holders += 1;
             held += first.bytes(row_bytes(3), 1);
@@ -62,14 +65,19 @@ impl Demand {
             holders += usize::from(kept.is_some());
             held = held.saturating_add(kept.unwrap_or(0));
             streamed += (STREAM_BYTES + batches(width)) as u64;
+            computes |= makes_texts(plan);
             open.extend(inputs);
         }
         let most = settings.admission.as_ref();
         let most = most.map_or(0, |admission| admission.grant_bytes_max());
         let operator_bytes = operators as u64;
+        if computes {
+            streamed += COMPUTED_BYTES;
+        }
         Self {
             operator_bytes,
-            holders,
+            // Computed terms have a share, but alone they begin with what there is.
+            holders: holders + usize::from(computes),
             grant_bytes: match holders {
                 0 => 0,
                 _ => (operator_bytes + streamed).saturating_add(held).min(most),
@@ -149,6 +157,18 @@ impl FirstRows {
 /// What an operator takes for a row that it holds.
 const fn row_bytes(columns: usize) -> usize {
     ROW_BYTES + 3 * columns * size_of::<TermId>()
+}
+
+/// Whether terms may come of it that are in no dictionary.
+fn makes_texts(plan: &Plan) -> bool {
+    match &plan.operator {
+        Operator::Extend { .. } => true,
+        Operator::HashAggregate { aggregates, .. } => {
+            let mut functions = aggregates.iter().map(|aggregate| &aggregate.function);
+            functions.any(|function| matches!(function, AggregateFunction::GroupConcat(_)))
+        }
+        _ => false,
+    }
 }
 
 /// Whether the triples of an answer are told apart: those that may come again, as without a new blank node.

@@ -1,32 +1,43 @@
 //! Terms that a query computed and that no dictionary holds, under ids local to the query.
 //!
-//! A local id's payload is the number of an entry, or, with its highest bit set, the number of a
-//! blank node, of which nothing is kept. Within a query equal terms have equal ids: a term is first
+//! A local id's payload tells where the term's record is, and the kind of the term; or, with its highest bit set, it is
+//! the number of a blank node, of which nothing is kept. Within a query equal terms have equal ids: a term is first
 //! searched among the local ones, then in the dictionary, and only then becomes local. As the
 //! snapshot does not change, a term that is local once is in no dictionary later.
 //!
+//! What memory does not hold goes to disk (docs/design/0047-computed-terms.md): records as they are (`records`), and when
+//! it is the greater part also the table that finds them (`index`).
+//!
 //! # Concurrency
-//! One lock around the table; the dictionary is read without it. Two workers that miss the same
-//! term both come back to insert it, and the second one finds the entry of the first.
+//! One lock around the table; the dictionary, and what is on disk, is read without it. Whoever wants to insert terms has
+//! looked for them before, and looks again if something went to disk since: the table has a version. Two workers that
+//! miss the same term both come back to insert it, and the second one finds the record of the first. Runs of the index
+//! are merged under a lock of its own, taken before that of the table, or left if somebody has it.
 //!
 //! # Limits
-//! Entries count against the memory budget; the error names the operator that computed the term.
+//! What is in memory counts against the budget. On disk a term takes some 14 bits of memory.
 
-use std::ops::Range;
+mod index;
+mod records;
+mod table;
+
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{PoisonError, RwLockReadGuard};
+use std::sync::{Arc, PoisonError, RwLockReadGuard, RwLockWriteGuard};
 
-use hashbrown::{HashMap, HashTable};
 use oxrdf::{BlankNode, NamedNode, NamedOrBlankNode, Term, Triple};
-use rapidhash::fast::RandomState;
-use rapidhash::v3::rapidhash_v3;
-use stoa_quadstore::{Snapshot, TermTexts};
-use stoa_storage::sync::RwLock;
+use stoa_quadstore::TermTexts;
+use stoa_storage::sync::{Mutex, RwLock};
 use stoa_terms::{Kind, TermId, inline, key};
 
+use self::index::IndexMerging;
+pub(crate) use self::records::HeldKeys;
+use self::records::{Found, RecordReader, kind_of};
+use self::table::{Table, Wanted, give_found};
 use crate::context::{Computed, QueryContext};
 use crate::error::{Error, Result};
 use crate::memory::{Memory, UNNAMED};
+use crate::profile::Counters;
 
 /// Set in the payload of a blank node.
 const BLANK_NODE_BIT: u64 = 1 << (TermId::PAYLOAD_BITS - 1);
@@ -34,128 +45,49 @@ const BLANK_NODE_BIT: u64 = 1 << (TermId::PAYLOAD_BITS - 1);
 /// Prefix of the labels of new blank nodes; those of stored ones begin with `b`.
 const BLANK_NODE_LABEL: char = 'q';
 
-/// What one entry costs beside its bytes: the entry and its slot in the table.
-const ENTRY_BYTES: usize = size_of::<Entry>() + 2 * size_of::<u32>();
+/// So many bytes of keys are taken before they are reserved: terms get their ids when there are as many.
+const FREE_BYTES: usize = 256 << 10;
 
-/// What a blank node with a label costs beside the label.
-const LABEL_BYTES: usize = size_of::<(TermId, Box<str>, TermId)>() + 1;
+/// So many bytes of records are added at once; and the table holds as many before it goes to disk.
+const GROUP_BYTES: usize = 64 << 10;
+
+/// What the first computed terms take, before any go to disk, and merging those that did.
+pub(crate) const COMPUTED_BYTES: u64 = 4 * GROUP_BYTES as u64;
+
+/// How many ids of runs are merged for each that is new, so that runs never become many.
+const MERGED_EACH: usize = 8;
 
 pub(crate) struct LocalTerms {
     table: RwLock<Table>,
+    /// Runs of the index that somebody merges, those of higher levels first.
+    merging: Mutex<Vec<IndexMerging>>,
+    /// No operator's.
+    counters: Arc<Counters>,
     blank_nodes: AtomicU64,
 }
 
-#[derive(Clone)]
-enum Entry {
-    /// A term by its dictionary key, in [`Table::keys`].
-    Keyed(Kind, KeyPlace),
-    Triple([TermId; 3]),
-}
-
-/// Where a key stands: its chunk, and its bytes in there.
-#[derive(Clone, Copy)]
-struct KeyPlace {
-    chunk: u32,
-    start: u32,
-    length: u32,
-}
-
-/// Keys one behind the other in chunks, so that none is moved when more come.
-#[derive(Default)]
-struct KeyChunks {
-    chunks: Vec<Vec<u8>>,
-    /// The capacity of all chunks.
-    bytes: usize,
-}
-
-/// A chunk is a quarter of what is there, within these bounds, or as large as one key.
-const CHUNK_BYTES_MIN: usize = 4 << 10;
-const CHUNK_BYTES_MAX: usize = 1 << 20;
-
-/// So many bytes of keys are taken before they are reserved.
-const FREE_BYTES: usize = 256 << 10;
-
-struct Table {
-    entries: Vec<Entry>,
-    keys: KeyChunks,
-    /// Numbers of entries by the hash of kind and key, or of the triple.
-    index: HashTable<u32>,
-    /// Blank nodes by the solution and the string that BNODE gave them for.
-    labelled: HashMap<(TermId, Box<str>), TermId, RandomState>,
-    labels_bytes: usize,
-    memory: Memory,
-}
-
-/// Terms that were not found among the local ones.
+/// Terms that are looked for.
 #[derive(Default)]
 struct Missing {
-    /// Which result each belongs to, and its kind and key.
-    places: Vec<(usize, Kind, Range<usize>)>,
+    terms: Vec<Wanted>,
     keys: Vec<u8>,
 }
 
-/// The computed terms while they are read.
-pub(crate) struct LocalKeys<'a>(RwLockReadGuard<'a, Table>);
-
-impl LocalKeys<'_> {
-    /// The key of a computed term, empty for blank nodes and triple terms.
-    pub(crate) fn get(&self, id: TermId) -> &[u8] {
-        self.0.key(id)
-    }
-}
-
-impl KeyChunks {
-    fn get(&self, place: KeyPlace) -> &[u8] {
-        let start = place.start as usize;
-        self.chunks
-            .get(place.chunk as usize)
-            .and_then(|chunk| chunk.get(start..start + place.length as usize))
-            .unwrap_or_default()
-    }
-
-    /// The capacity of the chunk that a key of `length` bytes needs, 0 if it fits into the last one.
-    fn more_for(&self, length: usize) -> usize {
-        let spare = self
-            .chunks
-            .last()
-            .map_or(0, |last| last.capacity() - last.len());
-        match length <= spare {
-            true => 0,
-            false => (self.bytes / 4)
-                .clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
-                .max(length),
-        }
-    }
-
-    fn push(&mut self, key: &[u8]) -> Option<KeyPlace> {
-        let more = self.more_for(key.len());
-        if more > 0 || self.chunks.is_empty() {
-            self.chunks.push(Vec::with_capacity(more));
-            self.bytes += more;
-        }
-        let chunk = u32::try_from(self.chunks.len() - 1).ok()?;
-        let last = self.chunks.last_mut()?;
-        let place = KeyPlace {
-            chunk,
-            start: u32::try_from(last.len()).ok()?,
-            length: u32::try_from(key.len()).ok()?,
-        };
-        last.extend_from_slice(key);
-        Some(place)
+/// The kind of the term behind a local id.
+pub(crate) fn kind(id: TermId) -> Kind {
+    match is_blank_node(id) {
+        true => Kind::BlankNode,
+        false => kind_of(id).unwrap_or(Kind::Local),
     }
 }
 
 impl LocalTerms {
-    pub(crate) fn new(memory: Memory) -> Self {
+    /// None yet. `memory` is for what can go to disk, `kept` for what cannot.
+    pub(crate) fn new(memory: Memory, kept: Memory) -> Self {
         Self {
-            table: RwLock::new(Table {
-                entries: Vec::new(),
-                keys: KeyChunks::default(),
-                index: HashTable::new(),
-                labelled: HashMap::default(),
-                labels_bytes: 0,
-                memory,
-            }),
+            table: RwLock::new(Table::new(memory, kept)),
+            merging: Mutex::new(Vec::new()),
+            counters: Arc::default(),
             blank_nodes: AtomicU64::new(0),
         }
     }
@@ -170,37 +102,17 @@ impl LocalTerms {
 
     /// [`QueryContext::labelled_blank_node`]
     pub(crate) fn labelled_blank_node(&self, solution: TermId, label: &str) -> Result<TermId> {
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        table.labels_bytes += label.len();
-        table.reserve(0)?;
-        let key = (solution, label.into());
-        let node = table.labelled.entry(key);
-        Ok(*node.or_insert_with(|| self.new_blank_node()))
-    }
-
-    /// The kind of the term behind a local id.
-    pub(crate) fn kind(&self, id: TermId) -> Kind {
-        if is_blank_node(id) {
-            return Kind::BlankNode;
-        }
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        match table.entry(id) {
-            Some(Entry::Keyed(kind, _)) => *kind,
-            Some(Entry::Triple(_)) => Kind::Triple,
-            None => Kind::Local,
-        }
+        let mut table = self.write();
+        table.labelled(solution, label, || self.new_blank_node())
     }
 
     /// The parts of a local triple term, `None` for any other id.
-    pub(crate) fn triple(&self, id: TermId) -> Option<[TermId; 3]> {
-        if id.kind() != Kind::Local {
-            return None;
+    pub(crate) fn triple(&self, id: TermId) -> Result<Option<[TermId; 3]>> {
+        if id.kind() != Kind::Local || kind(id) != Kind::Triple {
+            return Ok(None);
         }
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        match table.entry(id) {
-            Some(Entry::Triple(parts)) => Some(*parts),
-            _ => None,
-        }
+        let broken = Error::Internal("a computed triple term has a broken key");
+        self.with_key(id, triple_parts)?.ok_or(broken).map(Some)
     }
 
     /// [`QueryContext::texts`] for those of the ids that are local; the text of the first one of
@@ -212,23 +124,53 @@ impl LocalTerms {
         out: &mut TermTexts,
         meter: &mut dyn FnMut(usize) -> Result<()>,
     ) -> Result<()> {
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        let mut on_disk = Vec::new();
         let mut metered = out.memory_bytes();
-        for (row, id) in ids.iter().enumerate() {
-            if id.kind() != Kind::Local {
-                continue;
+        let mut meter = |bytes: usize| match bytes > metered {
+            true => {
+                metered = bytes;
+                meter(bytes)
             }
-            out.set(first + row, table.key(*id));
-            if out.memory_bytes() > metered {
-                metered = out.memory_bytes();
-                meter(metered)?;
+            false => Ok(()),
+        };
+        let file = {
+            let table = self.read();
+            for (row, id) in ids.iter().enumerate() {
+                if id.kind() != Kind::Local {
+                    continue;
+                }
+                let is_text = !matches!(kind(*id), Kind::Triple | Kind::BlankNode);
+                match is_text.then(|| table.records.get(*id)) {
+                    Some(Found::Held(key)) => out.set(first + row, key),
+                    Some(Found::OnDisk(offset)) => on_disk.push((offset, row)),
+                    Some(Found::Nowhere) => return Err(Error::Internal("an id of another query")),
+                    None => out.set(first + row, &[]),
+                }
+                meter(out.memory_bytes())?;
             }
+            match (on_disk.is_empty(), table.records.file()) {
+                (false, Some(file)) => Arc::clone(file),
+                _ => return Ok(()),
+            }
+        };
+        on_disk.sort_unstable();
+        let mut reader = RecordReader::new(&file);
+        for (number, (offset, row)) in on_disk.iter().enumerate() {
+            let next = on_disk.iter().skip(number).map(|(offset, _)| *offset);
+            let length = reader.length(next)?;
+            if length > GROUP_BYTES {
+                // What is read, and its copy.
+                meter(out.memory_bytes() + 2 * length)?;
+            }
+            out.set(first + row, reader.key(*offset, length)?);
+            meter(out.memory_bytes())?;
         }
         Ok(())
     }
 
-    pub(crate) fn keys(&self) -> LocalKeys<'_> {
-        LocalKeys(self.table.read().unwrap_or_else(PoisonError::into_inner))
+    /// Keys of some ids that stay in memory, `None` if those of some are on disk.
+    pub(crate) fn hold(&self, ids: impl Iterator<Item = TermId>) -> Option<HeldKeys> {
+        self.read().records.hold(ids)
     }
 
     /// [`QueryContext::term`]
@@ -242,22 +184,13 @@ impl LocalTerms {
             return Ok(Some(BlankNode::new_unchecked(label).into()));
         }
         if id.kind() == Kind::Local {
-            let entry = {
-                let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-                match table.entry(id) {
-                    Some(Entry::Keyed(kind, _)) => {
-                        let term = key::decode_term(*kind, table.key(id));
-                        return term
-                            .map(Some)
-                            .map_err(|_| Error::Internal("a computed term has a broken key"));
-                    }
-                    Some(entry) => Some(entry.clone()),
-                    None => None,
+            return match kind(id) {
+                Kind::Triple => triple_term(context, context.triple(id)?).map(Some),
+                kind => {
+                    let term = self.with_key(id, |key| key::decode_term(kind, key))?;
+                    term.map(Some)
+                        .map_err(|_| Error::Internal("a computed term has a broken key"))
                 }
-            };
-            return match entry {
-                Some(Entry::Triple(parts)) => triple_term(context, parts).map(Some),
-                _ => Err(Error::Internal("an id of another query")),
             };
         }
         if id.kind() == Kind::Triple {
@@ -276,92 +209,238 @@ impl LocalTerms {
         let mut ids = vec![TermId::UNBOUND; computed.len()];
         let mut missing = Missing::default();
         let mut memory = context.memory(UNNAMED);
-        for (row, (computed, id)) in computed.into_iter().zip(&mut ids).enumerate() {
-            match computed {
-                Computed::Unbound => (),
-                Computed::Id(known) => *id = known,
-                Computed::Triple(parts) => *id = self.resolve_triple(context.snapshot(), parts)?,
+        for (row, computed) in computed.into_iter().enumerate() {
+            let known = match computed {
+                Computed::Unbound => None,
+                Computed::Id(known) => Some(known),
+                Computed::Triple(parts) => Some(self.resolve_triple(context, parts)?),
                 Computed::Term(Term::Triple(triple)) => {
-                    *id = self.resolve_triple_term(context, *triple)?;
+                    Some(self.resolve_triple_term(context, *triple)?)
                 }
-                Computed::Term(term) => {
-                    *id = self.search(row, &term, &mut missing)?;
-                    if missing.keys.capacity() > FREE_BYTES {
-                        memory.require(missing.keys.capacity() as u64)?;
-                    }
-                }
+                Computed::Term(term) => missing.add(row, &term)?,
+            };
+            if let (Some(known), Some(id)) = (known, ids.get_mut(row)) {
+                *id = known;
+            }
+            if missing.keys.len() >= FREE_BYTES {
+                memory.require(missing.keys.capacity() as u64)?;
+                self.settle(context, &mut missing, &mut ids)?;
+                missing = Missing::default();
+                memory.release();
             }
         }
-        if !missing.places.is_empty() {
-            self.resolve_missing(context.snapshot(), &missing, &mut ids)?;
-        }
+        self.settle(context, &mut missing, &mut ids)?;
         Ok(ids)
     }
 
-    /// The id of an IRI or a literal if no dictionary is needed for it, else it is noted as missing.
-    fn search(&self, row: usize, term: &Term, missing: &mut Missing) -> Result<TermId> {
-        let start = missing.keys.len();
-        let kind = match term {
-            Term::NamedNode(iri) => {
-                missing.keys.extend_from_slice(iri.as_str().as_bytes());
-                Kind::Iri
-            }
-            Term::Literal(literal) => {
-                if let Some(id) = inline::encode_literal(literal.as_ref()) {
-                    return Ok(id);
-                }
-                key::literal_key(literal.as_ref(), &mut missing.keys)
-            }
-            Term::BlankNode(_) | Term::Triple(_) => {
-                return Err(Error::Internal("a blank node was computed by its label"));
-            }
-        };
-        let bytes = missing.keys.get(start..).unwrap_or_default();
-        let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(id) = table.find_keyed(kind, bytes) {
-            missing.keys.truncate(start);
-            return Ok(id);
-        }
-        missing.places.push((row, kind, start..missing.keys.len()));
-        Ok(TermId::UNBOUND)
-    }
-
-    fn resolve_missing(
+    /// Gives terms their ids.
+    fn settle(
         &self,
-        snapshot: &Snapshot,
-        missing: &Missing,
+        context: &QueryContext,
+        missing: &mut Missing,
         ids: &mut [TermId],
     ) -> Result<()> {
-        let key = |range: &Range<usize>| missing.keys.get(range.clone()).unwrap_or_default();
-        let keys: Vec<_> = missing
-            .places
-            .iter()
-            .map(|(_, kind, range)| (*kind, key(range)))
-            .collect();
-        let found = snapshot.key_ids(&keys)?;
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        for ((row, kind, range), found) in missing.places.iter().zip(found) {
-            let bytes = key(range);
-            let id = match found {
-                Some(id) => id,
-                None => table.insert_keyed(*kind, bytes)?,
+        let Missing { terms, keys } = missing;
+        if terms.is_empty() {
+            return Ok(());
+        }
+        let seen = self.find(context, terms, keys, ids)?;
+        if terms.is_empty() {
+            return Ok(());
+        }
+        let by_key: Vec<_> = terms.iter().map(|one| (one.kind, one.key(keys))).collect();
+        let found = context.snapshot().key_ids(&by_key)?;
+        for (one, found) in terms.iter_mut().zip(found) {
+            one.found = found;
+        }
+        give_found(terms, ids);
+        self.insert(context, seen, std::mem::take(terms), keys, ids)
+    }
+
+    /// Gives those terms their ids that are here already, and keeps others. Tells the version of the table that was
+    /// looked at.
+    fn find(
+        &self,
+        context: &QueryContext,
+        terms: &mut Vec<Wanted>,
+        keys: &[u8],
+        ids: &mut [TermId],
+    ) -> Result<u64> {
+        let mut candidates = Vec::new();
+        let (version, runs) = {
+            let table = self.read();
+            for (number, one) in terms.iter_mut().enumerate() {
+                one.found = table.search(one, keys, |id| candidates.push((number, id)));
+            }
+            (table.version, table.index.runs())
+        };
+        if !runs.is_empty() {
+            context.check()?;
+            for (number, one) in terms.iter().enumerate() {
+                if one.found.is_some() {
+                    continue;
+                }
+                for run in runs.iter() {
+                    run.find(one.hash, |id| {
+                        if kind_of(id) == Some(one.kind) {
+                            candidates.push((number, id));
+                        }
+                    })?;
+                }
+            }
+        }
+        if !candidates.is_empty() {
+            self.compare(&candidates, terms, keys)?;
+        }
+        give_found(terms, ids);
+        Ok(version)
+    }
+
+    /// Finds out which terms, given by number, are those of the ids beside, whose records may be on disk.
+    fn compare(
+        &self,
+        candidates: &[(usize, TermId)],
+        terms: &mut [Wanted],
+        keys: &[u8],
+    ) -> Result<()> {
+        let mut on_disk = Vec::new();
+        let file = {
+            let table = self.read();
+            for (number, id) in candidates {
+                let Some(one) = terms.get_mut(*number) else {
+                    continue;
+                };
+                match table.records.get(*id) {
+                    Found::Held(key) if key == one.key(keys) => one.found = Some(*id),
+                    Found::OnDisk(offset) => on_disk.push((offset, *number, *id)),
+                    Found::Held(_) | Found::Nowhere => (),
+                }
+            }
+            match (on_disk.is_empty(), table.records.file()) {
+                (false, Some(file)) => Arc::clone(file),
+                _ => return Ok(()),
+            }
+        };
+        on_disk.sort_unstable();
+        let mut reader = RecordReader::new(&file);
+        for (place, (offset, number, id)) in on_disk.iter().enumerate() {
+            let Some(one) = terms.get_mut(*number) else {
+                continue;
             };
-            if let Some(place) = ids.get_mut(*row) {
-                *place = id;
+            let key = one.key(keys);
+            let next = on_disk.iter().skip(place).map(|(offset, ..)| *offset);
+            let length = reader.length(next)?;
+            if length == key.len() && reader.key(*offset, length)? == key {
+                one.found = Some(*id);
             }
         }
         Ok(())
     }
 
-    fn resolve_triple(&self, snapshot: &Snapshot, parts: [TermId; 3]) -> Result<TermId> {
+    /// Adds terms that were not here at version `seen`.
+    fn insert(
+        &self,
+        context: &QueryContext,
+        seen: u64,
+        mut terms: Vec<Wanted>,
+        keys: &[u8],
+        ids: &mut [TermId],
+    ) -> Result<()> {
+        let inserted = terms.len();
+        while !terms.is_empty() {
+            let mut bytes = 0;
+            let fits = terms.iter().take_while(|one| {
+                let is_first = bytes == 0;
+                bytes += one.bytes();
+                is_first || bytes <= GROUP_BYTES
+            });
+            let others = terms.split_off(fits.count());
+            self.insert_group(context, seen, terms, keys, ids)?;
+            terms = others;
+        }
+        self.merge(context, inserted)
+    }
+
+    fn insert_group(
+        &self,
+        context: &QueryContext,
+        seen: u64,
+        mut terms: Vec<Wanted>,
+        keys: &[u8],
+        ids: &mut [TermId],
+    ) -> Result<()> {
+        let mut seen = seen;
+        while !terms.is_empty() {
+            {
+                let mut table = self.write();
+                if table.version == seen && table.make_room(context, &self.counters, &terms)? {
+                    for one in &mut terms {
+                        one.found = Some(table.insert(one, keys)?);
+                    }
+                    give_found(&mut terms, ids);
+                    return Ok(());
+                }
+            }
+            seen = self.find(context, &mut terms, keys, ids)?;
+        }
+        Ok(())
+    }
+
+    /// Merges runs of the index, some ids for each that is new.
+    fn merge(&self, context: &QueryContext, inserted: usize) -> Result<()> {
+        if !self.read().index.has_runs() {
+            return Ok(());
+        }
+        let Ok(mut merging) = self.merging.try_lock() else {
+            return Ok(());
+        };
+        let mut rows = MERGED_EACH * inserted;
+        while rows > 0 {
+            let begun = {
+                let table = self.read();
+                table.index.begin_merging(&merging, context, &self.counters)
+            };
+            merging.extend(begun);
+            merging.sort_by_key(|one| Reverse(one.level()));
+            let Some(current) = merging.last_mut() else {
+                return Ok(());
+            };
+            match current.step(context) {
+                Ok(Some(merged)) => rows = rows.saturating_sub(merged.max(1)),
+                Ok(None) => {
+                    if let Some(done) = merging.pop() {
+                        let (run, parts) = done.finish()?;
+                        self.write().index.replace(&parts, run);
+                    }
+                }
+                // Later, when there is room.
+                Err(Error::MemoryExceeded { .. }) => {
+                    merging.pop();
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve_triple(&self, context: &QueryContext, parts: [TermId; 3]) -> Result<TermId> {
         // What is local is in no dictionary, so neither is a triple term with it.
         if parts.iter().all(|part| part.kind() != Kind::Local)
-            && let Some(id) = snapshot.triple_id(parts)?
+            && let Some(id) = context.snapshot().triple_id(parts)?
         {
             return Ok(id);
         }
-        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        table.insert_triple(parts)
+        let key: Vec<u8> = parts
+            .iter()
+            .flat_map(|part| part.to_bits().to_le_bytes())
+            .collect();
+        let mut terms = vec![Wanted::new(0, Kind::Triple, &key, 0..key.len())];
+        let mut ids = [TermId::UNBOUND];
+        let seen = self.find(context, &mut terms, &key, &mut ids)?;
+        self.insert(context, seen, terms, &key, &mut ids)?;
+        let [id] = ids;
+        Ok(id)
     }
 
     fn resolve_triple_term(&self, context: &QueryContext, triple: Triple) -> Result<TermId> {
@@ -373,88 +452,59 @@ impl LocalTerms {
         let ids = self.resolve(context, parts)?;
         match ids.as_slice() {
             &[subject, predicate, object] => {
-                self.resolve_triple(context.snapshot(), [subject, predicate, object])
+                self.resolve_triple(context, [subject, predicate, object])
             }
             _ => Err(Error::Internal("three parts gave another number of ids")),
         }
     }
+
+    /// Visits the key of a computed term.
+    fn with_key<T>(&self, id: TermId, visit: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let of_another = Error::Internal("an id of another query");
+        let (offset, file) = {
+            let table = self.read();
+            match (table.records.get(id), table.records.file()) {
+                (Found::Held(key), _) => return Ok(visit(key)),
+                (Found::OnDisk(offset), Some(file)) => (offset, Arc::clone(file)),
+                _ => return Err(of_another),
+            }
+        };
+        let mut reader = RecordReader::new(&file);
+        let length = reader.length([offset].into_iter())?;
+        Ok(visit(reader.key(offset, length)?))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Table> {
+        self.table.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Table> {
+        self.table.write().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-impl Table {
-    fn entry(&self, id: TermId) -> Option<&Entry> {
-        self.entries.get(usize::try_from(id.payload()).ok()?)
-    }
-
-    fn key(&self, id: TermId) -> &[u8] {
-        match self.entry(id) {
-            Some(Entry::Keyed(_, place)) => self.keys.get(*place),
-            _ => &[],
-        }
-    }
-
-    fn find_keyed(&self, kind: Kind, key: &[u8]) -> Option<TermId> {
-        let number = self.index.find(hash_keyed(kind, key), |number| {
-            self.entry_is(*number, kind, key)
-        })?;
-        Some(TermId::new(Kind::Local, u64::from(*number)))
-    }
-
-    fn entry_is(&self, number: u32, kind: Kind, key: &[u8]) -> bool {
-        match self.entries.get(number as usize) {
-            Some(Entry::Keyed(other, place)) => *other == kind && self.keys.get(*place) == key,
-            _ => false,
-        }
-    }
-
-    fn insert_keyed(&mut self, kind: Kind, key: &[u8]) -> Result<TermId> {
-        if let Some(id) = self.find_keyed(kind, key) {
-            return Ok(id);
-        }
-        self.reserve(self.keys.more_for(key.len()))?;
-        let place = self
-            .keys
-            .push(key)
-            .ok_or(Error::LimitExceeded("a computed term is longer than 4 GB"))?;
-        self.insert(hash_keyed(kind, key), Entry::Keyed(kind, place))
-    }
-
-    fn insert_triple(&mut self, parts: [TermId; 3]) -> Result<TermId> {
-        let hash = hash_triple(parts);
-        let found = self.index.find(hash, |number| {
-            matches!(self.entries.get(*number as usize), Some(Entry::Triple(other)) if *other == parts)
-        });
-        if let Some(number) = found {
-            return Ok(TermId::new(Kind::Local, u64::from(*number)));
-        }
-        self.reserve(0)?;
-        self.insert(hash, Entry::Triple(parts))
-    }
-
-    fn reserve(&mut self, key_bytes: usize) -> Result<()> {
-        let entries = (self.entries.len() + 1) * ENTRY_BYTES;
-        let labels = (self.labelled.len() + 1) * LABEL_BYTES + self.labels_bytes;
-        // Vectors double, so up to twice the bytes are taken; keys never move.
-        let bytes = self.keys.bytes + key_bytes + 2 * (entries + labels);
-        self.memory
-            .require(u64::try_from(bytes).unwrap_or(u64::MAX))
-    }
-
-    fn insert(&mut self, hash: u64, entry: Entry) -> Result<TermId> {
-        let number = u32::try_from(self.entries.len())
-            .map_err(|_| Error::LimitExceeded("a query can compute at most 2^32 terms"))?;
-        self.entries.push(entry);
-        let Self {
-            entries,
-            keys,
-            index,
-            ..
-        } = self;
-        index.insert_unique(hash, number, |number| match entries.get(*number as usize) {
-            Some(Entry::Keyed(kind, place)) => hash_keyed(*kind, keys.get(*place)),
-            Some(Entry::Triple(parts)) => hash_triple(*parts),
-            None => 0,
-        });
-        Ok(TermId::new(Kind::Local, u64::from(number)))
+impl Missing {
+    /// Adds an IRI or a literal; gives its id if no dictionary is needed for it.
+    fn add(&mut self, row: usize, term: &Term) -> Result<Option<TermId>> {
+        let start = self.keys.len();
+        let kind = match term {
+            Term::NamedNode(iri) => {
+                self.keys.extend_from_slice(iri.as_str().as_bytes());
+                Kind::Iri
+            }
+            Term::Literal(literal) => {
+                if let Some(id) = inline::encode_literal(literal.as_ref()) {
+                    return Ok(Some(id));
+                }
+                key::literal_key(literal.as_ref(), &mut self.keys)
+            }
+            Term::BlankNode(_) | Term::Triple(_) => {
+                return Err(Error::Internal("a blank node was computed by its label"));
+            }
+        };
+        let range = start..self.keys.len();
+        self.terms.push(Wanted::new(row, kind, &self.keys, range));
+        Ok(None)
     }
 }
 
@@ -462,15 +512,14 @@ fn is_blank_node(id: TermId) -> bool {
     id.kind() == Kind::Local && id.payload() & BLANK_NODE_BIT != 0
 }
 
-fn hash_keyed(kind: Kind, key: &[u8]) -> u64 {
-    // Literals of different kinds never have one key, but an IRI may be spelt like a literal.
-    rapidhash_v3(key) ^ u64::from(kind == Kind::Iri)
+/// The parts of a triple term by its key.
+fn triple_parts(key: &[u8]) -> Option<[TermId; 3]> {
+    let (parts, _) = key.as_chunks::<8>();
+    let part = |number: usize| Some(TermId::from_bits(u64::from_le_bytes(*parts.get(number)?)));
+    Some([part(0)?, part(1)?, part(2)?])
 }
 
-fn hash_triple(parts: [TermId; 3]) -> u64 {
-    crate::table::hash_ids(&parts)
-}
-
+/// A triple term with these parts.
 fn triple_term(context: &QueryContext, parts: [TermId; 3]) -> Result<Term> {
     let broken = Error::Internal("a triple term with a part that does not fit");
     let [subject, predicate, object] = parts;
@@ -486,3 +535,6 @@ fn triple_term(context: &QueryContext, parts: [TermId; 3]) -> Result<Term> {
     let object = context.term(object)?.ok_or(broken)?;
     Ok(Triple::new(subject, predicate, object).into())
 }
+
+#[cfg(test)]
+mod tests;

@@ -50,7 +50,7 @@ impl Meters {
         self.waited_ns.store(waited_ns, Ordering::Relaxed);
     }
 
-    /// How many operators of the plan hold rows or groups.
+    /// How many operators of the plan hold rows or groups, and one for the terms that it computes.
     pub(crate) fn holders(&self) -> u64 {
         self.holders.load(Ordering::Relaxed)
     }

@@ -16,6 +16,7 @@ mod numbering;
 mod ranking;
 mod run_order;
 mod run_parts;
+mod slicing;
 mod sorter;
 mod team;
 mod values;
@@ -305,11 +306,7 @@ impl Ordered {
 }
 
 impl Order for RowOrder {
-    type View<'a> = ();
-
     type Part = Part;
-
-    fn view(&self, _: &QueryContext) {}
 
     fn prefix(&self, number: u32) -> u64 {
         let first = self.ranks.first();
@@ -317,7 +314,7 @@ impl Order for RowOrder {
         rank.copied().unwrap_or(0)
     }
 
-    fn compare(&self, left: u32, right: u32, (): &()) -> Ordering {
+    fn compare(&self, left: u32, right: u32) -> Ordering {
         let further = self.ranks.get(1..).unwrap_or_default();
         compare_rows(further, self.rows.rows(), left, right)
     }

@@ -2,7 +2,7 @@
 //!
 //! A stream is a list of blocks. In a block column follows column, each as its smallest id, a width in bytes, and
 //! the differences from the smallest one in that width. A block has a checksum, kept with its place in memory: what
-//! came back wrong would be a wrong answer.
+//! came back wrong would be a wrong answer. A file may as well take bytes whose owner sees to that.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -107,23 +107,39 @@ impl SpillFile {
         for column in &batch.columns {
             pack(column, bytes);
         }
-        let before = file.len();
         let too_long = |_| Error::Internal("a block of rows is too long");
-        let block = Block {
-            offset: file.append(bytes).map_err(of_storage)?,
+        Ok(Block {
+            offset: self.append_to(file, bytes)?,
             bytes: u32::try_from(bytes.len()).map_err(too_long)?,
             rows: u32::try_from(batch.rows).map_err(too_long)?,
             checksum: crc32c(bytes),
-        };
-        if before / ASK_BYTES != file.len() / ASK_BYTES {
+        })
+    }
+
+    /// Adds bytes as they are; gives where they begin.
+    pub(crate) fn append_bytes(&self, bytes: &[u8]) -> Result<u64> {
+        let mut guard = self.file.write().unwrap_or_else(PoisonError::into_inner);
+        self.append_to(&mut guard.0, bytes)
+    }
+
+    fn append_to(&self, file: &mut TempFile, bytes: &[u8]) -> Result<u64> {
+        let offset = file.append(bytes).map_err(of_storage)?;
+        if offset / ASK_BYTES != file.len() / ASK_BYTES {
             check_room(&self.space)?;
         }
         self.counters.add_spilled(bytes.len());
         self.meters.add_spilled(bytes.len());
-        Ok(block)
+        Ok(offset)
     }
 
-    fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
+    /// How many bytes it has.
+    pub(crate) fn len(&self) -> u64 {
+        let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
+        file.0.len()
+    }
+
+    /// Fills `bytes` from `offset`; an error if the file ends before.
+    pub(crate) fn read(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
         let file = self.file.read().unwrap_or_else(PoisonError::into_inner);
         file.0.read_at(bytes, offset).map_err(of_storage)
     }
@@ -297,13 +313,13 @@ impl RowReader {
         self.stream.file.read(&mut self.bytes, block.offset)?;
         let found = crc32c(&self.bytes);
         if found != block.checksum {
-            return Err(damaged(block, found));
+            return Err(damaged_block(block, found));
         }
         let rows = block.rows as usize;
         let mut rest = self.bytes.as_slice();
         let mut columns = Vec::with_capacity(self.stream.width);
         for _ in 0..self.stream.width {
-            columns.push(unpack(&mut rest, rows).ok_or_else(|| damaged(block, found))?);
+            columns.push(unpack(&mut rest, rows).ok_or_else(|| damaged_block(block, found))?);
         }
         self.next += 1;
         Ok(Some(Batch { columns, rows }))
@@ -314,17 +330,26 @@ fn of_storage(error: stoa_storage::Error) -> Error {
     Error::Quadstore(error.into())
 }
 
-fn damaged(block: &Block, found: u32) -> Error {
+fn damaged_block(block: &Block, found: u32) -> Error {
     let Block {
         offset,
         bytes,
         checksum,
         ..
     } = block;
+    damaged(
+        "rows in a temporary file",
+        format!("checksum {checksum:08x} of {bytes} bytes at {offset}"),
+        format!("checksum {found:08x}"),
+    )
+}
+
+/// What came back is not what was written.
+pub(crate) fn damaged(structure: &'static str, expected: String, found: String) -> Error {
     Error::Quadstore(stoa_quadstore::Error::Corruption {
-        structure: "rows in a temporary file",
-        expected: format!("checksum {checksum:08x} of {bytes} bytes at {offset}"),
-        found: format!("checksum {found:08x}"),
+        structure,
+        expected,
+        found,
     })
 }
 

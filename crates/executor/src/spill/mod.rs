@@ -2,22 +2,27 @@
 //!
 //! - `file`: streams of rows in one temporary file.
 //! - `partitions`: rows scattered by the hash of a key, one stream for each part.
+//! - `pair_runs`: sorted pairs of ids, to be looked up.
 //! - `runs`: sorted streams, merged. `sequence`: those that are sorted by a number of each row.
 //!
-//! docs/design/0025-spilling.md says how operators use them.
+//! docs/design/0025-spilling.md says how operators use them, docs/design/0047-computed-terms.md what else is there.
 //!
 //! # Limits
-//! What waits to be written, and what is read of each stream, is a batch of rows and is reserved. Terms that a query
-//! computes stay in memory.
+//! What waits to be written, and what is read of each stream, is a batch of rows and is reserved.
 
 mod file;
+mod pair_runs;
 mod partitions;
 mod runs;
 mod sequence;
 
 use stoa_storage::TempSpace;
 
-pub(crate) use file::{RowReader, RowWriter, SpillFile, SpilledRows, SpilledSlice};
+pub(crate) use file::{RowReader, RowWriter, SpillFile, SpilledRows, SpilledSlice, damaged};
+pub(crate) use pair_runs::{
+    BLOCK_BYTES as PAIR_RUN_BLOCK_BYTES, IdPair, PairMerging, PairRun, PairRunWriter,
+    columns as pair_columns,
+};
 pub(crate) use partitions::Partitions;
 pub(crate) use runs::{RunOrder, Runs};
 pub(crate) use sequence::{ByNumber, Numbers, Sequences};

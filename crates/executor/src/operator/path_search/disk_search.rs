@@ -14,7 +14,7 @@ use stoa_terms::TermId;
 
 use super::automaton::{Automaton, Transition};
 use super::bindings::Source;
-use super::disk_set::{DiskSet, IdPair, columns};
+use super::disk_set::DiskSet;
 use super::edges::Shared;
 use super::items::{Item, Nodes, bytes_of, item};
 use super::machine::Machine;
@@ -22,7 +22,7 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::profile::Counters;
-use crate::spill::{RowReader, RowWriter, SpillFile, SpilledRows};
+use crate::spill::{IdPair, RowReader, RowWriter, SpillFile, SpilledRows, pair_columns};
 
 /// How many places are looked up at once.
 const PLACES_AT_ONCE: usize = 1024;
@@ -205,7 +205,7 @@ impl DiskSearch {
                 self.step = 0;
                 continue;
             };
-            let [_, nodes] = columns(rest.get(..alike).unwrap_or_default());
+            let [_, nodes] = pair_columns(rest.get(..alike).unwrap_or_default());
             let mut numbers = Vec::new();
             shared.nodes = Nodes::new();
             shared.nodes.insert(&nodes, &mut numbers)?;
@@ -259,7 +259,7 @@ impl DiskSearch {
                 .and_then(|source| source.ends.get(1 - wanted.side));
             ended.retain(|[_, node]| Some(node) == target);
         }
-        let [_, nodes] = columns(&ended);
+        let [_, nodes] = pair_columns(&ended);
         let mut numbers = Vec::new();
         shared.nodes = Nodes::new();
         shared.nodes.insert(&nodes, &mut numbers)?;
@@ -303,7 +303,7 @@ impl Stack {
             };
             let some: Vec<IdPair> = self.rows.drain(..STACK_ROWS).collect();
             let mut stream = RowWriter::new(file, 2, context);
-            let columns = columns(&some);
+            let columns = pair_columns(&some);
             stream.append(columns.iter().map(Vec::as_slice), some.len())?;
             self.streams.push(stream.finish()?);
         }

@@ -10,61 +10,31 @@
 //! # References
 //! O'Neil et al.: The Log-Structured Merge-Tree (Acta Informatica 33, 1996).
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
-use stoa_terms::TermId;
-
-use crate::batch::{Batch, Step};
+use crate::batch::Step;
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::memory::Memory;
 use crate::profile::Counters;
-use crate::spill::{RowReader, RowWriter, RunOrder, Runs, SpillFile, SpilledSlice};
+use crate::spill::{
+    IdPair, PAIR_RUN_BLOCK_BYTES, PairMerging, PairRun, PairRunWriter, RowReader, SpillFile,
+    pair_columns,
+};
 use crate::table::{GroupTable, hash_ids};
-
-/// Two ids that are told apart together.
-pub(super) type IdPair = [TermId; 2];
 
 /// Runs of a level.
 const FAN_IN: usize = 8;
-/// Rows of a block.
-const BLOCK_ROWS: usize = 256;
 
 /// See the module header.
 pub(super) struct DiskSet {
     table: GroupTable,
     file: Option<Arc<SpillFile>>,
-    runs: Vec<Run>,
-    merging: Option<Merging>,
+    runs: Vec<PairRun>,
+    merging: Option<PairMerging>,
     memory: Memory,
     counters: Arc<Counters>,
 }
-
-struct Run {
-    rows: SpilledSlice,
-    block_rows: usize,
-    /// The first pair of each block.
-    fences: Vec<IdPair>,
-    level: u32,
-}
-
-/// Runs that are becoming one.
-struct Merging {
-    merged: Runs<ByColumns>,
-    into: RunWriter,
-}
-
-struct RunWriter {
-    rows: RowWriter,
-    block_rows: usize,
-    written: usize,
-    fences: Vec<IdPair>,
-    level: u32,
-}
-
-/// The order of the columns.
-struct ByColumns;
 
 impl DiskSet {
     /// An empty set, with an account that may hold something already.
@@ -88,7 +58,7 @@ impl DiskSet {
             self.flush(context)?;
             self.memory.require(self.bytes_with(more))?;
         }
-        let [left, right] = columns(pairs);
+        let [left, right] = pair_columns(pairs);
         self.table.insert(&[&left, &right], more, &mut Vec::new())
     }
 
@@ -99,7 +69,7 @@ impl DiskSet {
             self.table.find(&columns, 0, hash_ids(pair)).is_none()
         });
         for run in &self.runs {
-            run.retain_new(pairs)?;
+            retain_new(run, pairs)?;
         }
         Ok(())
     }
@@ -107,30 +77,25 @@ impl DiskSet {
     /// Merges some rows of runs, if there are too many of these; whether there is nothing to merge.
     pub(super) fn tidy(&mut self, context: &QueryContext) -> Result<bool> {
         let Some(merging) = &mut self.merging else {
-            let Some(last) = self.runs.last().map(|run| run.level) else {
+            let Some(last) = self.runs.last().map(PairRun::level) else {
                 return Ok(true);
             };
-            let first = self.runs.partition_point(|run| run.level > last);
+            let first = self.runs.partition_point(|run| run.level() > last);
             if self.runs.len() - first < FAN_IN {
                 return Ok(true);
             }
-            let rows = self.runs.iter().skip(first).map(|run| run.rows.clone());
             let memory = context.memory("path_search");
-            self.merging = Some(Merging {
-                merged: Runs::new(ByColumns, 2, rows.collect(), memory, &self.counters),
-                into: RunWriter::new(self.file(context)?, last + 1, context),
-            });
+            let file = Arc::clone(self.file(context)?);
+            let runs = self.runs.iter().skip(first);
+            let merging = PairMerging::new(runs, (&file, last), memory, &self.counters, context);
+            self.merging = Some(merging);
             return Ok(false);
         };
-        match merging.merged.next(context)? {
-            Step::Batch(batch) => merging.into.append(&batch)?,
-            Step::Yield => {}
-            Step::Done => {
-                if let Some(Merging { into, .. }) = self.merging.take() {
-                    self.runs.retain(|run| run.level >= into.level);
-                    self.runs.push(into.finish()?);
-                }
-            }
+        if matches!(merging.step(context)?, Step::Done)
+            && let Some(merging) = self.merging.take()
+        {
+            self.runs.retain(|run| run.level() >= merging.level());
+            self.runs.push(merging.finish()?);
         }
         Ok(false)
     }
@@ -146,14 +111,8 @@ impl DiskSet {
             .collect();
         drop(table);
         pairs.sort_unstable();
-        let mut writer = RunWriter::new(self.file(context)?, 0, context);
-        for some in pairs.chunks(BLOCK_ROWS) {
-            let [left, right] = columns(some);
-            writer.append(&Batch {
-                columns: vec![left, right],
-                rows: some.len(),
-            })?;
-        }
+        let mut writer = PairRunWriter::new(self.file(context)?, 0, context);
+        writer.append_pairs(&pairs)?;
         self.runs.push(writer.finish()?);
         self.memory.shrink_to(self.bytes_with(0));
         Ok(())
@@ -169,118 +128,61 @@ impl DiskSet {
     /// With so many further pairs, and what is needed to sort them all.
     fn bytes_with(&self, more: usize) -> u64 {
         let sorted = (self.table.len() + more) * size_of::<IdPair>();
-        // A fence and a block's place.
-        const BLOCK_BYTES: usize = 48;
-        let blocks: usize = self.runs.iter().map(|run| run.fences.len()).sum();
-        self.table.bytes_with(more) + (sorted + blocks * BLOCK_BYTES) as u64
+        let blocks: usize = self.runs.iter().map(|run| run.fences().len()).sum();
+        self.table.bytes_with(more) + (sorted + blocks * PAIR_RUN_BLOCK_BYTES) as u64
     }
 }
 
-impl Run {
-    fn retain_new(&self, pairs: &mut Vec<IdPair>) -> Result<()> {
-        let mut known = vec![false; pairs.len()];
-        let mut next = 0;
-        while let Some(pair) = pairs.get(next) {
-            let behind = self.fences.partition_point(|fence| fence <= pair);
-            let until = |fence: &IdPair| pairs.partition_point(|pair| pair < fence);
-            let end = self.fences.get(behind).map_or(pairs.len(), until);
-            if let Some(block) = behind.checked_sub(1) {
-                let start = (block * self.block_rows) as u64;
-                let batch = RowReader::within(&SpilledSlice {
-                    stream: Arc::clone(&self.rows.stream),
-                    rows: start..self.rows.len().min(start + self.block_rows as u64),
-                });
-                self.find(batch, (pairs, next, end), &mut known)?;
-            }
-            next = end;
+/// Keeps those of some pairs that a run does not have.
+fn retain_new(run: &PairRun, pairs: &mut Vec<IdPair>) -> Result<()> {
+    let mut known = vec![false; pairs.len()];
+    let mut next = 0;
+    let fences = run.fences();
+    while let Some(pair) = pairs.get(next) {
+        let behind = fences.partition_point(|fence| fence <= pair);
+        let until = |fence: &IdPair| pairs.partition_point(|pair| pair < fence);
+        let end = fences.get(behind).map_or(pairs.len(), until);
+        if let Some(block) = behind.checked_sub(1) {
+            find(run.blocks(block, behind), (pairs, next, end), &mut known)?;
         }
-        let mut known = known.into_iter();
-        pairs.retain(|_| known.next() != Some(true));
-        Ok(())
+        next = end;
     }
+    let mut known = known.into_iter();
+    pairs.retain(|_| known.next() != Some(true));
+    Ok(())
+}
 
-    /// Marks those of some pairs that are in a block.
-    fn find(
-        &self,
-        mut block: RowReader,
-        (pairs, start, end): (&[IdPair], usize, usize),
-        known: &mut [bool],
-    ) -> Result<()> {
-        let mut place = start;
-        while let Some(batch) = block.next()? {
-            let [left, right] = [batch.columns.first(), batch.columns.get(1)];
-            let rows = left.into_iter().flatten().zip(right.into_iter().flatten());
-            for row in rows.map(|(left, right)| [*left, *right]) {
-                let some = pairs.get(place..end).unwrap_or_default();
-                place += some.partition_point(|pair| *pair < row);
-                if pairs.get(place..end).and_then(<[IdPair]>::first) == Some(&row)
-                    && let Some(known) = known.get_mut(place)
-                {
-                    *known = true;
-                }
-                if place == end {
-                    return Ok(());
-                }
+/// Marks those of some pairs that are in a block.
+fn find(
+    mut block: RowReader,
+    (pairs, start, end): (&[IdPair], usize, usize),
+    known: &mut [bool],
+) -> Result<()> {
+    let mut place = start;
+    while let Some(batch) = block.next()? {
+        let [left, right] = [batch.columns.first(), batch.columns.get(1)];
+        let rows = left.into_iter().flatten().zip(right.into_iter().flatten());
+        for row in rows.map(|(left, right)| [*left, *right]) {
+            let some = pairs.get(place..end).unwrap_or_default();
+            place += some.partition_point(|pair| *pair < row);
+            if pairs.get(place..end).and_then(<[IdPair]>::first) == Some(&row)
+                && let Some(known) = known.get_mut(place)
+            {
+                *known = true;
+            }
+            if place == end {
+                return Ok(());
             }
         }
-        Ok(())
     }
-}
-
-impl RunWriter {
-    fn new(file: &Arc<SpillFile>, level: u32, context: &QueryContext) -> Self {
-        let rows = RowWriter::new(file, 2, context).with_blocks(BLOCK_ROWS);
-        Self {
-            block_rows: rows.block_rows(),
-            rows,
-            written: 0,
-            fences: Vec::new(),
-            level,
-        }
-    }
-
-    fn append(&mut self, batch: &Batch) -> Result<()> {
-        let ahead = self.written.next_multiple_of(self.block_rows) - self.written;
-        for row in (ahead..batch.rows).step_by(self.block_rows) {
-            self.fences.push([batch.get(0, row), batch.get(1, row)]);
-        }
-        self.written += batch.rows;
-        self.rows
-            .append(batch.columns.iter().map(Vec::as_slice), batch.rows)
-    }
-
-    fn finish(self) -> Result<Run> {
-        Ok(Run {
-            rows: SpilledSlice::whole(self.rows.finish()?),
-            block_rows: self.block_rows,
-            fences: self.fences,
-            level: self.level,
-        })
-    }
-}
-
-impl RunOrder for ByColumns {
-    type Keys = ();
-
-    fn keys(&mut self, _: &Batch, _: &QueryContext) -> Result<((), u64)> {
-        Ok(((), 0))
-    }
-
-    fn compare(&self, left: (&Batch, &(), usize), right: (&Batch, &(), usize)) -> Ordering {
-        let pair = |(batch, (), row): (&Batch, &(), usize)| [batch.get(0, row), batch.get(1, row)];
-        pair(left).cmp(&pair(right))
-    }
-}
-
-/// Pairs as columns.
-pub(super) fn columns(pairs: &[IdPair]) -> [Vec<TermId>; 2] {
-    let (left, right) = pairs.iter().map(|[left, right]| (*left, *right)).unzip();
-    [left, right]
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use stoa_terms::TermId;
 
     use super::*;
     use crate::operator::tests::spilling_context;
@@ -316,7 +218,7 @@ mod tests {
             }
             assert!(set.runs.len() < 2 * FAN_IN);
             assert!(
-                set.runs.iter().any(|run| run.level > 1),
+                set.runs.iter().any(|run| run.level() > 1),
                 "nothing was merged"
             );
         }

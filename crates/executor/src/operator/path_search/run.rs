@@ -11,7 +11,6 @@ use stoa_terms::TermId;
 use super::Searcher;
 use super::bindings::{Bindings, Graph, Mode, Source};
 use super::disk_search::{DiskSearch, Wanted};
-use super::disk_set::IdPair;
 use super::items::{Item, Nodes, bytes_of, item, node_of, tag_of};
 use super::machine::{Machine, Progress};
 use super::sweep::{Asked, Sweep};
@@ -20,6 +19,7 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::operator::combiner::{Combiner, Pair};
+use crate::spill::IdPair;
 use crate::table::NONE;
 
 /// Searches that run together; their places are their tags.

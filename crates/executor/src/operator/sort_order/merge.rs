@@ -1,7 +1,8 @@
 //! The merge of lists of terms that are sorted by key, their texts read a slice at a time.
 //!
 //! # Limits
-//! One slice of texts a list, about [`SLICE_BYTES`], reserved. A step reads a few slices.
+//! One slice of texts a list, about [`SLICE_BYTES`] or of more than four lists together four times that, reserved. A
+//! step reads a few slices.
 
 use std::cmp::Ordering;
 
@@ -23,26 +24,34 @@ const STEP_SLICES: usize = 8;
 /// How many texts to read next, from how long the last ones were.
 pub(super) struct Slices {
     rows: usize,
+    /// About how many bytes a slice has.
+    target: usize,
 }
 
 impl Default for Slices {
     fn default() -> Self {
-        Self {
-            rows: SLICE_ROWS_FIRST,
-        }
+        Self::of(SLICE_BYTES)
     }
 }
 
 impl Slices {
+    /// Slices of about so many bytes, at most [`SLICE_BYTES`].
+    pub(super) fn of(target: usize) -> Self {
+        Self {
+            rows: (SLICE_ROWS_FIRST * target / SLICE_BYTES).max(1),
+            target,
+        }
+    }
+
     pub(super) const fn rows(&self) -> usize {
         self.rows
     }
 
     /// Notes how many bytes the last slice had.
     pub(super) fn note(&mut self, bytes: usize) {
-        if bytes > SLICE_BYTES {
+        if bytes > self.target {
             self.rows = (self.rows / 2).max(1);
-        } else if bytes < SLICE_BYTES / 2 {
+        } else if bytes < self.target / 2 {
             self.rows = (self.rows * 2).min(SLICE_ROWS_MAX);
         }
     }
@@ -132,6 +141,14 @@ impl Merge {
         match rest {
             [] => Ok(()),
             _ => Err(Error::Internal("an id that no section holds")),
+        }
+    }
+
+    /// Where there are many lists, slices are smaller, so that all of them together take what four take otherwise.
+    pub(super) fn share_slices(&mut self) {
+        let target = (4 * SLICE_BYTES / self.streams.len().max(1)).min(SLICE_BYTES);
+        for stream in &mut self.streams {
+            stream.slices = Slices::of(target);
         }
     }
 

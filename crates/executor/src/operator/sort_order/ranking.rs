@@ -3,7 +3,8 @@
 //! Distinct ids are numbered and sorted by what ids tell. Within a section of the dictionary keys
 //! stand in their order, and the order of strings and IRIs is that of their keys; so texts are read
 //! only where several sorted lists are merged (`merge`), a slice at a time, and to tell strings from
-//! literals of other datatypes. All that is left is compared by its value.
+//! literals of other datatypes. All that is left is compared by its value. Computed terms are sorted by their keys where
+//! these are in memory; those on disk are cut into lists that are (`slicing`).
 //!
 //! # Limits
 //! Some 40 bytes a distinct id, one slice of texts a list, and the values of numbers, dates and
@@ -19,12 +20,13 @@ use stoa_terms::{Kind, TermId};
 use super::merge::Merge;
 use super::merging::{Merging, Progress};
 use super::numbering::{Column, NUMBERED_BYTES, Numbering};
+use super::slicing::Slicing;
 use super::sorter::{Order, Sorter};
 use super::team::{PIECE_ROWS, Team};
 use super::values::{Reading, Values};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::local_terms::LocalKeys;
+use crate::local_terms::HeldKeys;
 use crate::memory::Memory;
 use crate::operator::parallel::{InOrder, Turn};
 use crate::table::GroupTable;
@@ -35,7 +37,8 @@ const DISTINCT_BYTES: usize = 40;
 /// What ranking takes for a row at most, if all ids differ: the above, and the table that numbers them.
 pub(super) const RANKED_BYTES: usize = DISTINCT_BYTES + 64;
 
-/// How ids are ordered at first: by list, then by key where the query computed the term, else by id.
+/// How ids are ordered at first: by list, then by key where the query computed the term and its key is in memory, else
+/// by id.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum List {
     Unbound,
@@ -64,6 +67,9 @@ pub(super) struct Ranking {
     order: Vec<u32>,
     iris: Vec<u32>,
     strings: Vec<u32>,
+    /// Computed terms in lists whose keys ascend.
+    computed_iris: Vec<Vec<u32>>,
+    computed_strings: Vec<Vec<u32>>,
     /// Numbers of those that are compared by value.
     others: Vec<u32>,
     team: Team,
@@ -74,6 +80,8 @@ pub(super) struct Ranking {
 pub(super) struct Ids {
     ids: Vec<TermId>,
     lists: Vec<List>,
+    /// The keys of terms that the query computed, `None` if not all of them are in memory, or there are none.
+    keys: Option<HeldKeys>,
 }
 
 enum Stage {
@@ -81,6 +89,9 @@ enum Stage {
     Number,
     NumberShared(Box<Numbering>),
     Sort(Sorter<Ids>),
+    /// Computed terms whose keys are on disk are cut into lists: IRIs, then literals.
+    SliceIris(Slicing),
+    SliceStrings(Slicing),
     MergeIris(Merging),
     MergeStrings(Merging),
     ReadValues(Reading),
@@ -103,6 +114,8 @@ impl Ranking {
             order: Vec::new(),
             iris: Vec::new(),
             strings: Vec::new(),
+            computed_iris: Vec::new(),
+            computed_strings: Vec::new(),
             others: Vec::new(),
             team,
         }
@@ -140,7 +153,21 @@ impl Ranking {
                     Stage::Sort(sorter)
                 }
                 Turn::Working => Stage::Sort(sorter),
-                Turn::Done => Stage::MergeIris(self.merging(Kind::Iri, context)?),
+                Turn::Done => Stage::SliceIris(self.slicing(List::LocalIri)),
+            },
+            Stage::SliceIris(mut slicing) => match self.slice(&mut slicing, context)? {
+                true => {
+                    self.computed_iris = slicing.into_lists();
+                    Stage::SliceStrings(self.slicing(List::LocalLiteral))
+                }
+                false => Stage::SliceIris(slicing),
+            },
+            Stage::SliceStrings(mut slicing) => match self.slice(&mut slicing, context)? {
+                true => {
+                    self.computed_strings = slicing.into_lists();
+                    Stage::MergeIris(self.merging(Kind::Iri, context)?)
+                }
+                false => Stage::SliceStrings(slicing),
             },
             Stage::MergeIris(mut merging) => {
                 let target = (self.ids.ids(), &mut self.iris, &mut self.others);
@@ -252,10 +279,15 @@ impl Ranking {
         self.memory
             .require(self.groups_bytes() + (ids.len() * DISTINCT_BYTES) as u64)?;
         self.order.reserve_exact(ids.len());
-        self.ids = Arc::new(Ids {
-            lists: ids.iter().map(|id| list_of(*id, context)).collect(),
-            ids,
-        });
+        let lists: Vec<List> = ids.iter().map(|id| list_of(*id, context)).collect();
+        let is_computed = |list: &List| matches!(list, List::LocalIri | List::LocalLiteral);
+        let computed = ids.iter().zip(&lists).filter(|(_, list)| is_computed(list));
+        let mut computed = computed.map(|(id, _)| *id).peekable();
+        let keys = match computed.peek() {
+            Some(_) => context.held_keys(computed),
+            None => None,
+        };
+        self.ids = Arc::new(Ids { ids, lists, keys });
         let count = u32::try_from(self.ids.ids.len()).unwrap_or(u32::MAX);
         Ok(Sorter::new(Arc::clone(&self.ids), count, self.team))
     }
@@ -283,23 +315,34 @@ impl Ranking {
         numbers.unwrap_or_default().to_vec()
     }
 
+    /// What cuts a list of computed terms into such whose keys ascend: one, if their keys were compared.
+    fn slicing(&self, list: List) -> Slicing {
+        Slicing::new(self.of_list(list), self.ids.keys.is_some())
+    }
+
+    fn slice(&mut self, slicing: &mut Slicing, context: &QueryContext) -> Result<bool> {
+        let held = self.held_bytes();
+        slicing.step(self.ids.ids(), (&mut self.memory, held), context)
+    }
+
     /// The merge of what is sorted by key: computed terms, short strings, and each section of the
     /// dictionary.
     fn merging(&mut self, kind: Kind, context: &QueryContext) -> Result<Merging> {
-        let lists: &[List] = match kind {
-            Kind::Iri => &[List::Iri, List::LocalIri],
-            _ => &[List::ShortString, List::Literal, List::LocalLiteral],
+        let (own, computed) = match kind {
+            Kind::Iri => (List::Iri, &self.computed_iris),
+            _ => (List::Literal, &self.computed_strings),
         };
         let held = self.held_bytes();
         let mut merge = Merge::new(kind, held);
-        for list in lists {
-            let numbers = self.of_list(*list);
-            if matches!(list, List::Iri | List::Literal) {
-                merge.add_sections(&numbers, self.ids.ids(), &mut self.memory, context)?;
-            } else {
-                merge.add(numbers);
-            }
+        if kind != Kind::Iri {
+            merge.add(self.of_list(List::ShortString));
         }
+        let numbers = self.of_list(own);
+        merge.add_sections(&numbers, self.ids.ids(), &mut self.memory, context)?;
+        for numbers in computed {
+            merge.add(numbers.clone());
+        }
+        merge.share_slices();
         Merging::new(
             merge,
             &self.ids,
@@ -388,13 +431,7 @@ impl Ids {
 }
 
 impl Order for Ids {
-    type View<'a> = LocalKeys<'a>;
-
     type Part = Vec<u32>;
-
-    fn view<'a>(&self, context: &'a QueryContext) -> LocalKeys<'a> {
-        context.local_keys()
-    }
 
     fn prefix(&self, number: u32) -> u64 {
         let (list, id) = (self.list(number), self.id(number));
@@ -407,12 +444,15 @@ impl Order for Ids {
         (list as u64) << (u64::BITS - List::BITS) | first
     }
 
-    fn compare(&self, left: u32, right: u32, keys: &LocalKeys<'_>) -> Ordering {
+    fn compare(&self, left: u32, right: u32) -> Ordering {
         let (list, ids) = (self.list(left), (self.id(left), self.id(right)));
-        list.cmp(&self.list(right)).then_with(|| match list {
-            List::LocalIri | List::LocalLiteral => keys.get(ids.0).cmp(keys.get(ids.1)),
-            _ => ids.0.cmp(&ids.1),
-        })
+        list.cmp(&self.list(right))
+            .then_with(|| match (list, &self.keys) {
+                (List::LocalIri | List::LocalLiteral, Some(keys)) => {
+                    keys.get(ids.0).cmp(keys.get(ids.1))
+                }
+                _ => ids.0.cmp(&ids.1),
+            })
     }
 
     fn part(&self, numbers: Vec<u32>) -> Vec<u32> {

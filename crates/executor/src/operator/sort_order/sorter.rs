@@ -24,18 +24,13 @@ const SAMPLED: usize = 16;
 
 /// An order of numbers.
 pub(super) trait Order: Send + Sync + 'static {
-    /// What a comparison looks at beside the order itself.
-    type View<'a>;
-
     /// What comes of a part.
     type Part: Send + 'static;
-
-    fn view<'a>(&self, context: &'a QueryContext) -> Self::View<'a>;
 
     /// Ascends with the order; where it is the same [`compare`](Self::compare) decides.
     fn prefix(&self, number: u32) -> u64;
 
-    fn compare(&self, left: u32, right: u32, view: &Self::View<'_>) -> Ordering;
+    fn compare(&self, left: u32, right: u32) -> Ordering;
 
     /// What comes of these numbers, which are in order.
     fn part(&self, numbers: Vec<u32>) -> Self::Part;
@@ -83,10 +78,10 @@ impl<O: Order> Sorter<O> {
                     let numbers = (0..self.count).collect();
                     return Ok(match self.count {
                         0 => Turn::Done,
-                        _ => Turn::Given(sorted(&*self.order, numbers, context)),
+                        _ => Turn::Given(sorted(&*self.order, numbers)),
                     });
                 }
-                self.stage = self.scatter(piece, context);
+                self.stage = self.scatter(piece);
             }
             Stage::Scatter(pieces, done) => match pieces.next(context)? {
                 Turn::Given(scattered) => done.push(scattered),
@@ -125,15 +120,15 @@ impl<O: Order> Sorter<O> {
     }
 
     /// Cuts the numbers into pieces, and these into parts.
-    fn scatter(&self, piece: usize, context: &QueryContext) -> Stage<O> {
+    fn scatter(&self, piece: usize) -> Stage<O> {
         // Parts of half that size, since some are larger than others.
         let parts = (self.count as usize).div_ceil(piece.div_ceil(2));
-        let cuts = cuts(&*self.order, self.count, parts, context);
+        let cuts = cuts(&*self.order, self.count, parts);
         let (order, count) = (Arc::clone(&self.order), self.count as usize);
         let pieces = count.div_ceil(piece);
-        let work = move |number: usize, context: &QueryContext| {
+        let work = move |number: usize, _: &QueryContext| {
             let range = number * piece..count.min((number + 1) * piece);
-            Ok(Scattered::new(&*order, range, &cuts, context))
+            Ok(Scattered::new(&*order, range, &cuts))
         };
         let pieces = InOrder::new(pieces, self.team.helpers(count), pieces, work);
         Stage::Scatter(pieces, Vec::new())
@@ -142,10 +137,10 @@ impl<O: Order> Sorter<O> {
     fn sort(&self, scattered: Vec<Scattered>) -> Stage<O> {
         let order = Arc::clone(&self.order);
         let parts = scattered.first().map_or(0, |some| some.ends.len());
-        let work = move |part: usize, context: &QueryContext| {
+        let work = move |part: usize, _: &QueryContext| {
             let numbers = scattered.iter().flat_map(|some| some.part(part));
             let numbers = numbers.copied().collect();
-            Ok(sorted(&*order, numbers, context))
+            Ok(sorted(&*order, numbers))
         };
         let count = self.count as usize;
         let (helpers, ahead) = (self.team.helpers(count), self.team.ahead(count));
@@ -154,13 +149,12 @@ impl<O: Order> Sorter<O> {
 }
 
 /// Sorts some numbers.
-fn sorted<O: Order>(order: &O, mut numbers: Vec<u32>, context: &QueryContext) -> O::Part {
-    let view = order.view(context);
+fn sorted<O: Order>(order: &O, mut numbers: Vec<u32>) -> O::Part {
     let with_prefix = |number: &u32| (order.prefix(*number), *number);
     let mut items: Vec<(u64, u32)> = numbers.iter().map(with_prefix).collect();
     items.sort_unstable_by(|left, right| {
         let by_prefix = left.0.cmp(&right.0);
-        by_prefix.then_with(|| order.compare(left.1, right.1, &view))
+        by_prefix.then_with(|| order.compare(left.1, right.1))
     });
     for (place, (_, number)) in numbers.iter_mut().zip(&items) {
         *place = *number;
@@ -170,7 +164,7 @@ fn sorted<O: Order>(order: &O, mut numbers: Vec<u32>, context: &QueryContext) ->
 }
 
 /// Where one part ends and the next one begins: numbers with their prefixes.
-fn cuts<O: Order>(order: &O, count: u32, parts: usize, context: &QueryContext) -> Vec<(u64, u32)> {
+fn cuts<O: Order>(order: &O, count: u32, parts: usize) -> Vec<(u64, u32)> {
     // One of each stretch, anywhere in it: what comes may be periodic.
     let wanted = (parts * SAMPLED).min(count as usize) as u64;
     let place = |at: u64| at * u64::from(count) / wanted;
@@ -180,8 +174,7 @@ fn cuts<O: Order>(order: &O, count: u32, parts: usize, context: &QueryContext) -
         u32::try_from(first + offset).unwrap_or(0)
     });
     let mut sampled: Vec<(u64, u32)> = sampled.map(|n| (order.prefix(n), n)).collect();
-    let view = order.view(context);
-    sampled.sort_unstable_by(|left, right| compare_all(order, *left, *right, &view));
+    sampled.sort_unstable_by(|left, right| compare_all(order, *left, *right));
     let each = (sampled.len() / parts).max(1);
     let cuts = sampled.into_iter().skip(each).step_by(each);
     cuts.take(parts - 1).collect()
@@ -196,30 +189,19 @@ const fn mixed(number: u64) -> u64 {
 }
 
 /// As the order has it, and what it leaves equal by number, so that it can be cut anywhere.
-fn compare_all<O: Order>(
-    order: &O,
-    left: (u64, u32),
-    right: (u64, u32),
-    view: &O::View<'_>,
-) -> Ordering {
+fn compare_all<O: Order>(order: &O, left: (u64, u32), right: (u64, u32)) -> Ordering {
     let by_prefix = left.0.cmp(&right.0);
-    let by_order = by_prefix.then_with(|| order.compare(left.1, right.1, view));
+    let by_order = by_prefix.then_with(|| order.compare(left.1, right.1));
     by_order.then(left.1.cmp(&right.1))
 }
 
 impl Scattered {
-    fn new<O: Order>(
-        order: &O,
-        numbers: std::ops::Range<usize>,
-        cuts: &[(u64, u32)],
-        context: &QueryContext,
-    ) -> Self {
-        let view = order.view(context);
+    fn new<O: Order>(order: &O, numbers: std::ops::Range<usize>, cuts: &[(u64, u32)]) -> Self {
         let mut ends = vec![0_u32; cuts.len() + 1];
         let first = u32::try_from(numbers.start).unwrap_or(0);
         let part_of = |number: u32| {
             let item = (order.prefix(number), number);
-            let is_before = |cut: &(u64, u32)| compare_all(order, *cut, item, &view).is_le();
+            let is_before = |cut: &(u64, u32)| compare_all(order, *cut, item).is_le();
             cuts.partition_point(is_before)
         };
         let parts: Vec<u32> = (first..)
@@ -275,17 +257,13 @@ mod tests {
     }
 
     impl Order for ByValue {
-        type View<'a> = ();
-
         type Part = Vec<u32>;
-
-        fn view(&self, _: &QueryContext) {}
 
         fn prefix(&self, number: u32) -> u64 {
             u64::from(self.values[number as usize]) >> self.shift
         }
 
-        fn compare(&self, left: u32, right: u32, (): &()) -> Ordering {
+        fn compare(&self, left: u32, right: u32) -> Ordering {
             let value = |number: u32| self.values[number as usize];
             value(left).cmp(&value(right))
         }

@@ -237,11 +237,7 @@ impl Values {
 }
 
 impl Order for Values {
-    type View<'a> = ();
-
     type Part = Vec<u32>;
-
-    fn view(&self, _: &QueryContext) {}
 
     fn prefix(&self, place: u32) -> u64 {
         match self.known(place) {
@@ -251,7 +247,7 @@ impl Order for Values {
         }
     }
 
-    fn compare(&self, left: u32, right: u32, (): &()) -> Ordering {
+    fn compare(&self, left: u32, right: u32) -> Ordering {
         let by_value = self.compare_values(left, right);
         by_value.then_with(|| self.id(left).cmp(&self.id(right)))
     }

@@ -47,7 +47,7 @@ fn empty_store() -> Snapshot {
     store_on(Arc::new(SimulatedDisk::new(1)))
 }
 
-pub(super) fn store_on(disk: Arc<SimulatedDisk>) -> Snapshot {
+pub(crate) fn store_on(disk: Arc<SimulatedDisk>) -> Snapshot {
     let cache = Cache::new(&MemoryBudget::unlimited(), 1 << 20);
     let store = Store::create(disk, cache, Identity::new(1)).unwrap();
     QuadStore::create(store).unwrap().snapshot()

@@ -26,7 +26,17 @@ mod unary;
 /// The context of operators that hold so many rows at most, and put others on disk.
 pub(crate) fn spilling_context(batch_rows: usize, rows_min: usize) -> crate::QueryContext {
     let disk = std::sync::Arc::new(stoa_storage::SimulatedDisk::new(1));
-    let snapshot = harness::store_on(disk);
+    spilling_on(harness::store_on(disk), batch_rows, rows_min)
+}
+
+pub(crate) use harness::store_on as snapshot_on;
+
+/// The same on data of its own.
+pub(crate) fn spilling_on(
+    snapshot: stoa_quadstore::Snapshot,
+    batch_rows: usize,
+    rows_min: usize,
+) -> crate::QueryContext {
     let mut settings = harness::settings(batch_rows, 1 << 30);
     settings.spill = Some(crate::spill::Spill {
         space: snapshot.temp_space(),

@@ -7,7 +7,7 @@ use oxrdf::{Literal, NamedNode, Term};
 use proptest::prelude::*;
 use stoa_planner::physical::{Operator, Plan};
 use stoa_quadstore::Snapshot;
-use stoa_terms::TermId;
+use stoa_terms::{Kind, TermId};
 
 use super::harness::*;
 use super::order::{runs, some_term};
@@ -85,7 +85,7 @@ fn sort(rows: &[Row], keys: &[(u32, bool)], limit: Option<u64>) -> Plan {
     plan(operator, &[0, 1])
 }
 
-/// What comes of rows with terms of these numbers.
+/// What comes of rows with terms of these numbers; computed terms under numbers in the order in which they were made.
 fn sorted_by(
     snapshot: &Snapshot,
     numbers: &[(u32, u32)],
@@ -102,8 +102,17 @@ fn sorted_by(
         .map(|row| columns.iter().map(|column| column[row]).collect())
         .collect();
     let plan = query(sort(&rows, keys, limit));
-    let given = try_run(&plan, context).unwrap().0;
+    let mut given = try_run(&plan, context).unwrap().0;
     assert_eq!(memory.used(), 0, "memory is kept");
+    let mut computed: Vec<TermId> = columns.concat();
+    computed.retain(|id| id.kind() == Kind::Local);
+    computed.sort_unstable();
+    computed.dedup();
+    for id in given.iter_mut().flatten() {
+        if let Ok(number) = computed.binary_search(id) {
+            *id = TermId::new(Kind::Local, number as u64);
+        }
+    }
     given
 }
 
