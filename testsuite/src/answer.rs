@@ -20,6 +20,8 @@ pub struct Done {
     pub ranged: u64,
     /// How many path searches read triples into memory.
     pub adjacencies: u64,
+    /// How many bytes computed terms put on disk.
+    pub computed_spilled: u64,
 }
 
 /// Runs a timed query to its end.
@@ -37,6 +39,8 @@ pub fn done(mut query: Query) -> Result<Done> {
     };
     let switched = numbers(" switched=");
     let ranges = numbers(" ranges=");
+    let of_operators: u64 = numbers(" spilled=").iter().sum();
+    let spilled: u64 = numbers(" on disk ").iter().sum();
     let late = switched.iter().filter(|rows| **rows > 0);
     Ok(Done {
         dropped: numbers(" dropped=").iter().sum(),
@@ -45,6 +49,7 @@ pub fn done(mut query: Query) -> Result<Done> {
         switched_late: late.count() as u64,
         ranged: ranges.iter().filter(|ranges| **ranges > 1).count() as u64,
         adjacencies: numbers(" adjacency=").len() as u64,
+        computed_spilled: spilled.saturating_sub(of_operators),
     })
 }
 

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
-    ADJACENCY, BY_RANGES, Bench, CONFIGURATIONS, KEY_FILTER, KEYS, RANGES, REUSED, REUSED_PLAN,
-    SWITCHED, SWITCHED_LATE, Tally, Verdict, smaller,
+    ADJACENCY, BY_RANGES, Bench, COMPUTED_ON_DISK, CONFIGURATIONS, KEY_FILTER, KEYS, RANGES,
+    REUSED, REUSED_PLAN, SWITCHED, SWITCHED_LATE, Tally, Verdict, smaller,
 };
 use stoa_testsuite::oracle::reference::DIFFERENCES;
 use stoa_testsuite::random::Random;
@@ -193,6 +193,7 @@ const OPERATORS: &[&str] = &[
     "range_sort",
     "skip_distinct",
     ADJACENCY,
+    COMPUTED_ON_DISK,
     "unit",
     "empty",
     "values",

@@ -137,7 +137,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
             options.force_difference = Some(true);
             options.parallel_rows_min = Some(0);
         }
-        11 => options.spill_after = Some((0, 2)),
+        11 => options.spill_after = Some(EACH_ON_DISK),
         12 => options.force_samples = Some(true),
         13 => {
             options.force_join = Some(ForcedJoin::Hash);
@@ -289,6 +289,12 @@ pub const REUSED: usize = CONFIGURATIONS - 1;
 /// The configuration in which path searches read all triples of a step into memory.
 const ADJACENCIES: usize = REUSED - 1;
 
+/// Operators, and computed terms, go to disk with the second row.
+const EACH_ON_DISK: (u64, usize) = (0, 2);
+
+/// What is counted where computed terms were on disk.
+pub const COMPUTED_ON_DISK: &str = "computed terms on disk";
+
 /// What is counted where one did.
 pub const ADJACENCY: &str = "adjacency of a path search";
 
@@ -403,7 +409,8 @@ impl Bench {
         let is_counted = options.key_filter_rows_min.is_some()
             || options.switch_after_rows.is_some()
             || options.force_ranges.is_some()
-            || options.force_adjacency.is_some();
+            || options.force_adjacency.is_some()
+            || options.spill_after == Some(EACH_ON_DISK);
         if !is_counted {
             return;
         }
@@ -420,6 +427,7 @@ impl Bench {
             (SWITCHED_LATE, done.switched_late),
             (RANGES, done.ranged),
             (ADJACENCY, done.adjacencies),
+            (COMPUTED_ON_DISK, done.computed_spilled),
         ] {
             *tally.operators.entry(name.to_owned()).or_default() += u64::from(count > 0);
         }
