@@ -36,7 +36,7 @@ const WINDOW_BYTES: u64 = 64 << 10;
 const GAP_BYTES: u64 = 4 << 10;
 
 /// What a chunk takes beside its bytes.
-const CHUNK_PLACE_BYTES: usize = 2 * size_of::<Chunk>();
+const CHUNK_PLACE_BYTES: usize = 2 * size_of::<Piece>();
 
 /// The kinds of computed terms, by their code in ids.
 const KINDS: [Kind; 5] = [
@@ -50,7 +50,7 @@ const KINDS: [Kind; 5] = [
 /// See the module header.
 #[derive(Default)]
 pub(super) struct Records {
-    chunks: Vec<Chunk>,
+    chunks: Vec<Piece>,
     /// All chunks before are on disk.
     first_held: usize,
     /// The capacity of all chunks in memory.
@@ -60,8 +60,9 @@ pub(super) struct Records {
     file: Option<Arc<SpillFile>>,
 }
 
+/// A chunk.
 #[derive(Clone)]
-enum Chunk {
+enum Piece {
     Held(Arc<Buffer>),
     /// Where it begins in the file.
     OnDisk(u64),
@@ -79,7 +80,7 @@ pub(super) enum Found<'a> {
 }
 
 /// Keys that stay in memory as long as this.
-pub(crate) struct HeldKeys(Vec<Chunk>);
+pub(crate) struct HeldKeys(Vec<Piece>);
 
 /// Reads records from disk. Those that lie near each other are read together.
 pub(super) struct RecordReader {
@@ -124,7 +125,7 @@ impl Records {
     /// The capacity of the chunks that further records take at most.
     pub(super) fn more_for(&self, bytes: usize, records: usize) -> usize {
         let spare = match self.chunks.last() {
-            Some(Chunk::Held(last)) if Arc::strong_count(last) == 1 => spare(last),
+            Some(Piece::Held(last)) if Arc::strong_count(last) == 1 => spare(last),
             _ => 0,
         };
         match bytes <= spare {
@@ -149,16 +150,16 @@ impl Records {
         let length = u32::try_from(key.len())
             .map_err(|_| Error::LimitExceeded("a computed term is longer than 4 GB"))?;
         let is_open = match self.chunks.last_mut() {
-            Some(Chunk::Held(last)) => bytes <= spare(last) && Arc::get_mut(last).is_some(),
+            Some(Piece::Held(last)) => bytes <= spare(last) && Arc::get_mut(last).is_some(),
             _ => false,
         };
         if !is_open {
             let chunk = Vec::with_capacity(self.chunk_bytes(bytes));
             self.held_bytes += chunk.capacity();
-            self.chunks.push(Chunk::Held(Arc::new(Buffer(chunk))));
+            self.chunks.push(Piece::Held(Arc::new(Buffer(chunk))));
         }
         let number = self.chunks.len() as u64 - 1;
-        let Some(Chunk::Held(last)) = self.chunks.last_mut() else {
+        let Some(Piece::Held(last)) = self.chunks.last_mut() else {
             return Err(Error::Internal("a chunk that was just made"));
         };
         let Buffer(last) = Arc::get_mut(last).ok_or(Error::Internal("a chunk that others read"))?;
@@ -182,15 +183,15 @@ impl Records {
     pub(super) fn get(&self, id: TermId) -> Found<'_> {
         let (number, start) = place(id);
         match self.chunks.get(number) {
-            Some(Chunk::Held(chunk)) => key_at(&chunk.0, start).map_or(Found::Nowhere, Found::Held),
-            Some(Chunk::OnDisk(offset)) => Found::OnDisk(offset + start as u64),
+            Some(Piece::Held(chunk)) => key_at(&chunk.0, start).map_or(Found::Nowhere, Found::Held),
+            Some(Piece::OnDisk(offset)) => Found::OnDisk(offset + start as u64),
             None => Found::Nowhere,
         }
     }
 
     /// Keys that stay where they are, `None` if one of these ids has its key on disk.
     pub(super) fn hold(&self, ids: impl Iterator<Item = TermId>) -> Option<HeldKeys> {
-        let is_held = |id| matches!(self.chunks.get(place(id).0), Some(Chunk::Held(_)));
+        let is_held = |id| matches!(self.chunks.get(place(id).0), Some(Piece::Held(_)));
         let mut ids = ids;
         match self.file.is_none() || ids.all(is_held) {
             true => Some(HeldKeys(self.chunks.clone())),
@@ -213,7 +214,7 @@ impl Records {
         let mut written = 0;
         let mut is_first = true;
         for (number, chunk) in self.chunks.iter_mut().enumerate().skip(self.first_held) {
-            let Chunk::Held(held) = chunk else { continue };
+            let Piece::Held(held) = chunk else { continue };
             if written >= most {
                 return Ok(());
             }
@@ -228,7 +229,7 @@ impl Records {
             self.held_bytes -= bytes.capacity();
             self.unwritten.0 = self.unwritten.0.saturating_sub(records);
             self.unwritten.1 = self.unwritten.1.saturating_sub(bytes.len());
-            *chunk = Chunk::OnDisk(offset);
+            *chunk = Piece::OnDisk(offset);
             if is_first {
                 self.first_held = number + 1;
             }
@@ -244,7 +245,7 @@ impl HeldKeys {
     pub(crate) fn get(&self, id: TermId) -> &[u8] {
         let (number, start) = place(id);
         match self.0.get(number) {
-            Some(Chunk::Held(chunk)) => key_at(&chunk.0, start).unwrap_or_default(),
+            Some(Piece::Held(chunk)) => key_at(&chunk.0, start).unwrap_or_default(),
             _ => &[],
         }
     }
