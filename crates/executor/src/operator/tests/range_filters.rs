@@ -131,7 +131,7 @@ proptest! {
     fn filtered_scans_find_what_matches(
         numbers in quads(),
         choices in proptest::collection::vec(
-            ([0..9_u8, 0..9_u8, 0..9_u8, 0..5_u8], 0..7_u8, 0..4_u32, 0..12_i64, 0..12_i64), 6,
+            ([0..9_u8, 0..9_u8, 0..9_u8, 0..5_u8], 0..7_u8, 0..4_u32, 0..12_u8, 0..12_u8), 6,
         ),
     ) {
         let snapshot = numbered(&numbers);
@@ -144,9 +144,9 @@ proptest! {
                 }
                 let prefix_length = leading(&pattern, permutation, constant);
                 let scan = scan(&pattern, permutation, prefix_length);
-                let iris = [iri(least as u8), iri(end as u8)];
+                let iris = [iri(least), iri(end)];
                 for condition in [
-                    between(variable, least / 4, end), other_than(&snapshot, variable, &iris),
+                    between(variable, i64::from(least / 4), i64::from(end)), other_than(&snapshot, variable, &iris),
                 ] {
                     let filtered = filter(scan.clone(), condition.clone());
                     let apart = filter(in_order(scan.clone()), condition);
