@@ -83,6 +83,34 @@ fn what_goes_together_is_expected_together() {
     assert!(guessed > 1_000.0, "{guessed} would need no samples");
 }
 
+/// Of the subjects that have a kind a tenth is made by somebody, and only the kinds of those are listed.
+#[test]
+fn chains_are_expected_by_what_the_rest_leaves() {
+    let mut text = String::from("@prefix : <http://a/> .\n");
+    for number in 0..40_000 {
+        match number % 10 {
+            0 => writeln!(
+                text,
+                ":s{number} :kind :k{} ; :made :m{} .",
+                number % 70,
+                number % 300
+            ),
+            _ => writeln!(text, ":s{number} :kind :other{} .", number % 7),
+        }
+        .unwrap();
+    }
+    for number in 0..300 {
+        writeln!(text, ":m{number} :in :c{} .", number / 10 % 2).unwrap();
+    }
+    for number in 0..70 {
+        writeln!(text, ":k{number} :is :Listed .").unwrap();
+    }
+    let (_folder, database) = filled(text, None);
+    let chain = "SELECT * { ?s :made ?m ; :kind ?k . ?m :in :c1 . ?k :is :Listed }";
+    let sampled = estimate(&database, chain, Some(true));
+    assert!((1_000.0..4_000.0).contains(&sampled), "{sampled} for 2,000");
+}
+
 #[test]
 fn long_queries_are_sampled_and_short_ones_are_not() {
     let (_folder, database) = database();

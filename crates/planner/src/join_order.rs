@@ -463,7 +463,7 @@ impl Search<'_> {
         let centres = shared.fold(None, |binding: Option<u64>, shared| {
             Some(binding.unwrap_or(set) & shared.items)
         });
-        members(centres?).find_map(|centre| samples.partners(centre, next))
+        members(centres?).find_map(|centre| samples.partners(set, centre, next))
     }
 
     /// Expected solutions of a join of a set that has `rows` with one item more, without conditions.

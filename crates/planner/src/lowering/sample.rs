@@ -5,7 +5,7 @@
 //! patterns is then estimated from one of them, the centre: its rows by the mean over what was drawn of the product of
 //! partners in the others, as far as these share nothing but what the centre binds. Stars and pairs are estimated so as
 //! a whole, longer chains piece by piece: what comes next has as many matches for each row as were found for matches of the
-//! pattern that it shares its variables with.
+//! pattern that it shares its variables with, of those that have partners in the others of the set where these are enough.
 //!
 //! # Limits
 //! Patterns alone, and such as are looked up by a prefix of a permutation. What sampling takes is a share of what the
@@ -35,6 +35,8 @@ const TRIED: f64 = 10.0;
 /// How many matches of a pattern are drawn: fewer say nothing, more say little more.
 const DRAWN_MIN: f64 = 8.0;
 const DRAWN_MAX: f64 = 64.0;
+/// Of how many matches in a join it is taken what goes with the rows of that join.
+const MET_MIN: usize = 4;
 
 /// What was found out about the joins of some items.
 pub(crate) struct Samples {
@@ -114,12 +116,15 @@ impl Samples {
         Some((covered, limited(centre.rows * mean), is_found))
     }
 
-    /// How many matches of an item go with each of a centre, which is another one; `None` if that was not asked, or none
-    /// was found.
-    pub(crate) fn partners(&self, centre: usize, item: usize) -> Option<f64> {
+    /// How many matches of an item go with each of a centre, which is another one, where that goes with the rest of
+    /// `set`; `None` if that was not asked, or none was found.
+    pub(crate) fn partners(&self, set: u64, centre: usize, item: usize) -> Option<f64> {
         let centre = self.centres.iter().find(|known| known.item == centre)?;
         let mut partners = centre.partners.iter();
         let partner = partners.find(|partner| partner.item == item)?;
+        if let Some(partners) = centre.partners_within(set & !(1 << item), partner) {
+            return Some(partners);
+        }
         let is_found = partner.sum > 0.0 || centre.is_whole;
         is_found.then_some(partner.sum / float(centre.drawn as u64).max(1.0))
     }
@@ -149,6 +154,33 @@ impl Centre {
         })
     }
 
+    /// The product of partners of each match.
+    fn products(&self, covered: u64) -> impl Iterator<Item = f64> {
+        let of = move |row| -> f64 {
+            let partners = self.partners.iter();
+            let counts = partners.filter(|partner| covered & 1 << partner.item != 0);
+            let counts = counts.map(|partner| partner.counts.get(row).copied().unwrap_or_default());
+            counts.fold(1.0, |product, count| limited(product * count))
+        };
+        (0..self.drawn).map(of)
+    }
+
+    /// How many matches of a partner go with each row of the join of the centre with the others of a set; `None` if too
+    /// few of the matches that were drawn are in that join, or none of them has any.
+    fn partners_within(&self, set: u64, partner: &Partner) -> Option<f64> {
+        let covered = self.covered(set);
+        if covered.count_ones() < 2 {
+            return None;
+        }
+        let (mut met, mut all, mut found) = (0, 0.0, 0.0);
+        for (product, count) in self.products(covered).zip(&partner.counts) {
+            met += usize::from(product > 0.0);
+            all += product;
+            found += limited(product * count);
+        }
+        (met >= MET_MIN && found > 0.0).then_some(found / all)
+    }
+
     /// The mean product of partners, and whether any match has one in each of the items.
     fn mean(&self, covered: u64) -> (f64, bool) {
         let partners = self
@@ -156,14 +188,7 @@ impl Centre {
             .iter()
             .filter(|partner| covered & 1 << partner.item != 0);
         let partners: Vec<&Partner> = partners.collect();
-        let product = |row: usize| -> f64 {
-            let counts = partners
-                .iter()
-                .map(|partner| partner.counts.get(row).copied());
-            let counts = counts.map(Option::unwrap_or_default);
-            counts.fold(1.0, |product, count| limited(product * count))
-        };
-        let sum: f64 = (0..self.drawn).map(product).sum();
+        let sum: f64 = self.products(covered).sum();
         let drawn = float(self.drawn as u64).max(1.0);
         if sum > 0.0 || self.is_whole {
             return (sum / drawn, true);
