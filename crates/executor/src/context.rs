@@ -180,11 +180,11 @@ impl QueryContext {
         let accounts = Arc::new(accounts);
         let memory = || Memory::new(UNNAMED, &accounts);
         // Without a disk there is no end to what computed terms take.
-        let for_terms = match settings.spill {
+        let for_terms = || match settings.spill {
             Some(_) => memory(),
             None => memory().beside_the_grant(),
         };
-        let local_terms = LocalTerms::new(for_terms, memory().beside_the_grant());
+        let local_terms = LocalTerms::new(for_terms(), for_terms());
         Self {
             begun_ns: settings.clock.now_ns(),
             snapshot,
@@ -477,7 +477,7 @@ impl QueryContext {
             ids.iter().for_each(|_| out.push(&[]));
         }
         if has(|kind| kind == Kind::Local) {
-            self.local_terms.texts(ids, first, out, meter)?;
+            self.local_terms.texts(self, ids, first, out, meter)?;
         }
         Ok(())
     }

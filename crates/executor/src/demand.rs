@@ -4,11 +4,12 @@
 //! those that stream have in work. Whether they do is tested (`operator/tests/admission.rs`): each operator finishes
 //! with its grant alone.
 
-use stoa_planner::expression::AggregateFunction;
-use stoa_planner::physical::{Operator, Plan, QueryForm, QueryPlan, TemplateTerm};
+use stoa_planner::expression::{Aggregate, AggregateFunction, Expression};
+use stoa_planner::physical::{JoinKind, Operator, Plan, QueryForm, QueryPlan, TemplateTerm};
 use stoa_terms::TermId;
 
 use crate::context::QuerySettings;
+use crate::function::{self, Implementation};
 use crate::local_terms::COMPUTED_BYTES;
 use crate::operator::{may_be_shared, pinned_bytes};
 use crate::spill::MARGIN_BYTES;
@@ -65,7 +66,7 @@ impl Demand {
             holders += usize::from(kept.is_some());
             held = held.saturating_add(kept.unwrap_or(0));
             streamed += (STREAM_BYTES + batches(width)) as u64;
-            computes |= makes_texts(plan);
+            computes |= makes_terms(plan);
             open.extend(inputs);
         }
         let most = settings.admission.as_ref();
@@ -160,15 +161,70 @@ const fn row_bytes(columns: usize) -> usize {
 }
 
 /// Whether terms may come of it that are in no dictionary.
-fn makes_texts(plan: &Plan) -> bool {
+fn makes_terms(plan: &Plan) -> bool {
     match &plan.operator {
-        Operator::Extend { .. } => true,
-        Operator::HashAggregate { aggregates, .. } => {
-            let mut functions = aggregates.iter().map(|aggregate| &aggregate.function);
-            functions.any(|function| matches!(function, AggregateFunction::GroupConcat(_)))
+        Operator::Extend { .. } | Operator::Service { .. } => true,
+        Operator::Sort { keys, .. }
+        | Operator::TopK { keys, .. }
+        | Operator::RangeSort { keys, .. } => {
+            let mut keys = keys.iter().map(|key| &key.expression);
+            keys.any(is_computed)
         }
+        Operator::HashAggregate { aggregates, .. }
+        | Operator::AggregateDifference { aggregates, .. } => aggregates.iter().any(has_new_terms),
+        Operator::Filter { condition, .. } => has_ids(condition),
+        Operator::IndexNestedLoopJoin { kind, .. }
+        | Operator::MergeJoin { kind, .. }
+        | Operator::HashJoin { kind, .. }
+        | Operator::Apply { kind, .. } => match kind {
+            JoinKind::Left { condition } => condition.as_ref().is_some_and(has_ids),
+            _ => false,
+        },
         _ => false,
     }
+}
+
+/// Whether the values of an expression get ids as terms do.
+const fn is_computed(expression: &Expression) -> bool {
+    !matches!(expression, Expression::Variable(_))
+}
+
+/// Whether an aggregate reads or gives terms that may be new.
+fn has_new_terms(aggregate: &Aggregate) -> bool {
+    // Averages have many digits, which are not inline.
+    let gives = matches!(
+        aggregate.function,
+        AggregateFunction::GroupConcat(_) | AggregateFunction::Avg
+    );
+    gives || aggregate.argument.as_ref().is_some_and(is_computed)
+}
+
+/// Whether some parts of a condition get ids while it is evaluated.
+fn has_ids(condition: &Expression) -> bool {
+    let mut open = vec![condition];
+    while let Some(expression) = open.pop() {
+        match expression {
+            Expression::Constant(_) | Expression::Variable(_) | Expression::Bound(_) => (),
+            Expression::If(..) | Expression::Coalesce(_) | Expression::Plus(_) => return true,
+            Expression::Not(inner) | Expression::Minus(inner) => open.push(inner),
+            Expression::And(parts) | Expression::Or(parts) => open.extend(parts),
+            Expression::In(inner, list) => {
+                open.push(inner);
+                open.extend(list);
+            }
+            Expression::Compare(_, left, right) | Expression::Arithmetic(_, left, right) => {
+                open.extend([&**left, &**right]);
+            }
+            Expression::Call(function, arguments) => match function::implementation(*function) {
+                Implementation::Term(_)
+                | Implementation::Cast(_)
+                | Implementation::Id(_)
+                | Implementation::BlankNode => return true,
+                _ => open.extend(arguments),
+            },
+        }
+    }
+    false
 }
 
 /// Whether the triples of an answer are told apart: those that may come again, as without a new blank node.

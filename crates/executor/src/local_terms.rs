@@ -51,8 +51,11 @@ const FREE_BYTES: usize = 256 << 10;
 /// So many bytes of records are added at once; and the table holds as many before it goes to disk.
 const GROUP_BYTES: usize = 64 << 10;
 
-/// What the first computed terms take, before any go to disk, and merging those that did.
-pub(crate) const COMPUTED_BYTES: u64 = 4 * GROUP_BYTES as u64;
+/// What the first computed terms take, before any go to disk, merging those that did, and what finds these.
+pub(crate) const COMPUTED_BYTES: u64 = 6 * GROUP_BYTES as u64;
+
+/// After how many terms that are looked for on disk it is asked whether the query has ended.
+const CHECKED_EACH: usize = 256;
 
 /// How many ids of runs are merged for each that is new, so that runs never become many.
 const MERGED_EACH: usize = 8;
@@ -119,6 +122,7 @@ impl LocalTerms {
     /// `ids` stands at `first`.
     pub(crate) fn texts(
         &self,
+        context: &QueryContext,
         ids: &[TermId],
         first: usize,
         out: &mut TermTexts,
@@ -156,6 +160,9 @@ impl LocalTerms {
         on_disk.sort_unstable();
         let mut reader = RecordReader::new(&file);
         for (number, (offset, row)) in on_disk.iter().enumerate() {
+            if number.is_multiple_of(CHECKED_EACH) {
+                context.check()?;
+            }
             let next = on_disk.iter().skip(number).map(|(offset, _)| *offset);
             let length = reader.length(next)?;
             if length > GROUP_BYTES {
@@ -275,8 +282,10 @@ impl LocalTerms {
             (table.version, table.index.runs())
         };
         if !runs.is_empty() {
-            context.check()?;
             for (number, one) in terms.iter().enumerate() {
+                if number.is_multiple_of(CHECKED_EACH) {
+                    context.check()?;
+                }
                 if one.found.is_some() {
                     continue;
                 }
@@ -290,7 +299,7 @@ impl LocalTerms {
             }
         }
         if !candidates.is_empty() {
-            self.compare(&candidates, terms, keys)?;
+            self.compare(context, &candidates, terms, keys)?;
         }
         give_found(terms, ids);
         Ok(version)
@@ -299,6 +308,7 @@ impl LocalTerms {
     /// Finds out which terms, given by number, are those of the ids beside, whose records may be on disk.
     fn compare(
         &self,
+        context: &QueryContext,
         candidates: &[(usize, TermId)],
         terms: &mut [Wanted],
         keys: &[u8],
@@ -324,6 +334,9 @@ impl LocalTerms {
         on_disk.sort_unstable();
         let mut reader = RecordReader::new(&file);
         for (place, (offset, number, id)) in on_disk.iter().enumerate() {
+            if place.is_multiple_of(CHECKED_EACH) {
+                context.check()?;
+            }
             let Some(one) = terms.get_mut(*number) else {
                 continue;
             };
@@ -413,12 +426,15 @@ impl LocalTerms {
                         self.write().index.replace(&parts, run);
                     }
                 }
-                // Later, when there is room.
-                Err(Error::MemoryExceeded { .. }) => {
+                // What was taken of its runs is lost, so it cannot go on.
+                Err(error) => {
                     merging.pop();
-                    return Ok(());
+                    return match error {
+                        // Later, when there is room.
+                        Error::MemoryExceeded { .. } => Ok(()),
+                        error => Err(error),
+                    };
                 }
-                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -86,12 +86,17 @@ impl Index {
         !self.runs.is_empty()
     }
 
+    /// Whether all ids are on disk.
+    pub(super) fn is_table_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
     /// What the table takes now.
     pub(super) fn table_bytes(&self) -> usize {
         self.table.allocation_size()
     }
 
-    /// What the table takes with so many more ids while it grows, and while it is sorted.
+    /// What the table takes with so many more ids while it grows, and while it becomes a run.
     pub(super) fn table_bytes_with(&self, more: usize) -> usize {
         const PARTS_COUNT: usize = PARTS as usize;
         const SLOT_BYTES: usize = size_of::<Slot>() + 1;
@@ -102,7 +107,7 @@ impl Index {
             true => 0,
             false => (count * 8 / 7 + 1).next_power_of_two() * SLOT_BYTES,
         };
-        now + grown + sorting
+        now + grown + sorting + Self::run_bytes(count)
     }
 
     #[cfg(test)]
@@ -115,9 +120,9 @@ impl Index {
         self.runs.iter().map(|run| run.bytes()).sum()
     }
 
-    /// What a run of the table's ids will take in memory.
-    pub(super) fn next_run_bytes(&self) -> usize {
-        Filter::words(self.table.len() as u64) * 8 + self.table.len() / 4
+    /// What a run of so many ids takes in memory.
+    fn run_bytes(count: usize) -> usize {
+        Filter::words(count as u64) * 8 + count / 4
     }
 
     /// Makes the table a run.
@@ -153,21 +158,23 @@ impl Index {
         Ok(())
     }
 
-    /// Begins to merge runs if there are enough of a level at which none are merged yet, and there is room for what is
-    /// read of them.
+    /// Begins to merge runs if there are enough of a level at which none are merged yet, and there is room for what comes
+    /// of them. Where there are twice as many, that is not left to others who wait for memory: it would never be done.
     pub(super) fn begin_merging(
         &self,
         running: &[IndexMerging],
         context: &QueryContext,
         counters: &Arc<Counters>,
     ) -> Option<IndexMerging> {
-        let parts = self.due(running)?.to_vec();
+        let (parts, is_urgent) = self.due(running)?;
+        let parts = parts.to_vec();
         let memory = || context.memory(UNNAMED);
         let file = self.file.as_ref()?;
         let level = parts.first()?.run.level();
         let count = parts.iter().map(|part| part.run.len()).sum();
-        let mut own = memory();
-        if !own.try_require(Filter::words(count) as u64 * 8) {
+        let (mut own, bytes) = (memory(), Filter::words(count) as u64 * 8);
+        let has_room = own.try_require(bytes) || is_urgent && own.take(bytes);
+        if !has_room {
             return None;
         }
         let runs = parts.iter().map(|part| &part.run);
@@ -179,8 +186,8 @@ impl Index {
         })
     }
 
-    /// The first runs of the lowest level that has enough of them.
-    fn due(&self, running: &[IndexMerging]) -> Option<&[Arc<IndexRun>]> {
+    /// The first runs of the lowest level that has enough of them, and whether it has twice as many.
+    fn due(&self, running: &[IndexMerging]) -> Option<(&[Arc<IndexRun>], bool)> {
         let runs = &*self.runs;
         let mut end = runs.len();
         while let Some(last) = end.checked_sub(1).and_then(|last| runs.get(last)) {
@@ -188,7 +195,8 @@ impl Index {
             let start = runs.partition_point(|run| run.run.level() > level);
             let is_merged = running.iter().any(|one| one.level() == level);
             if end - start >= FAN_IN && !is_merged {
-                return runs.get(start..start + FAN_IN);
+                let first = runs.get(start..start + FAN_IN)?;
+                return Some((first, end - start >= 2 * FAN_IN));
             }
             end = start;
         }

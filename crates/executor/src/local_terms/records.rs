@@ -61,7 +61,6 @@ pub(super) struct Records {
 }
 
 /// A chunk.
-#[derive(Clone)]
 enum Piece {
     Held(Arc<Buffer>),
     /// Where it begins in the file.
@@ -79,8 +78,8 @@ pub(super) enum Found<'a> {
     Nowhere,
 }
 
-/// Keys that stay in memory as long as this.
-pub(crate) struct HeldKeys(Vec<Piece>);
+/// Keys that stay in memory as long as this: their chunks, by number.
+pub(crate) struct HeldKeys(Vec<Option<Arc<Buffer>>>);
 
 /// Reads records from disk. Those that lie near each other are read together.
 pub(super) struct RecordReader {
@@ -191,12 +190,16 @@ impl Records {
 
     /// Keys that stay where they are, `None` if one of these ids has its key on disk.
     pub(super) fn hold(&self, ids: impl Iterator<Item = TermId>) -> Option<HeldKeys> {
-        let is_held = |id| matches!(self.chunks.get(place(id).0), Some(Piece::Held(_)));
-        let mut ids = ids;
-        match self.file.is_none() || ids.all(is_held) {
-            true => Some(HeldKeys(self.chunks.clone())),
-            false => None,
+        let mut held = vec![None; self.chunks.len()];
+        for id in ids {
+            let (number, _) = place(id);
+            let Piece::Held(chunk) = self.chunks.get(number)? else {
+                return None;
+            };
+            held.get_mut(number)?
+                .get_or_insert_with(|| Arc::clone(chunk));
         }
+        Some(HeldKeys(held))
     }
 
     /// Writes the oldest chunks in memory to the file, as far as nobody else holds them: so many bytes, if there are as
@@ -245,7 +248,7 @@ impl HeldKeys {
     pub(crate) fn get(&self, id: TermId) -> &[u8] {
         let (number, start) = place(id);
         match self.0.get(number) {
-            Some(Piece::Held(chunk)) => key_at(&chunk.0, start).unwrap_or_default(),
+            Some(Some(chunk)) => key_at(&chunk.0, start).unwrap_or_default(),
             _ => &[],
         }
     }

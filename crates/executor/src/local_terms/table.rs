@@ -1,7 +1,8 @@
 //! The table of computed terms: records, the index that finds them, and what both take.
 //!
 //! # Limits
-//! Makes room by putting records on disk, and the table of the index if it is as large as these.
+//! Makes room by putting records on disk, and the table of the index if it is as large as these. Where there are hardly
+//! any records, the table goes alone.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,6 +22,9 @@ use crate::profile::Counters;
 
 /// How much is written at once: others wait meanwhile.
 const SPILLED_BYTES: usize = 16 << 20;
+
+/// A table of the index of so many bytes goes to disk with whatever records do: others wait while it is sorted.
+const TABLE_BYTES_MAX: usize = 32 << 20;
 
 /// What a blank node with a label costs beside the label.
 const LABEL_BYTES: usize = size_of::<(TermId, Box<str>, TermId)>() + 1;
@@ -98,7 +102,7 @@ impl Table {
         new: impl FnOnce() -> TermId,
     ) -> Result<TermId> {
         self.labels_bytes += label.len();
-        self.keep(0)?;
+        self.keep()?;
         let node = self.labelled.entry((solution, label.into()));
         Ok(*node.or_insert_with(new))
     }
@@ -143,29 +147,45 @@ impl Table {
         counters: &Arc<Counters>,
         terms: &[Wanted],
     ) -> Result<bool> {
-        self.keep(0)?;
+        self.keep()?;
         let bytes = terms.iter().map(Wanted::bytes).sum();
         let needed = self.bytes_with(bytes, terms.len());
         let spill = context.settings().spill.as_ref();
         let rows_min = spill.map_or(usize::MAX, |spill| spill.rows_min);
         let (records, used) = self.records.unwritten();
         if spill.is_none() || records < rows_min && used < GROUP_BYTES {
-            return self.memory.require(needed).map(|()| true);
+            if spill.is_none() || self.index.is_table_empty() || self.memory.take(needed) {
+                return self.memory.require(needed).map(|()| true);
+            }
+            // Most records went to disk a moment ago, and the table that finds them has to grow.
+            self.flush_index(context, counters)?;
+            return Ok(false);
         }
         // As for an operator that holds rows enough.
         if context.may_hold(&mut self.memory, needed, usize::MAX)? {
             return Ok(true);
         }
         self.version += 1;
-        let is_greater = self.index.table_bytes() >= used;
+        let is_greater = self.index.table_bytes() >= used.min(TABLE_BYTES_MAX);
         self.records.spill(SPILLED_BYTES, context, counters)?;
         if is_greater {
-            self.keep(self.index.next_run_bytes())?;
-            self.index.flush(context, counters)?;
+            self.flush_index(context, counters)?;
         }
         let left = self.bytes_with(0, 0);
         self.memory.shrink_to(left);
         Ok(false)
+    }
+
+    /// Puts the table of the index on disk. What stays of it in memory is paid for out of what it took, so that nobody
+    /// comes between.
+    fn flush_index(&mut self, context: &QueryContext, counters: &Arc<Counters>) -> Result<()> {
+        self.version += 1;
+        self.index.flush(context, counters)?;
+        let freed = self.memory.split_off(self.bytes_with(0, 0));
+        self.kept.join(freed);
+        self.keep()?;
+        self.kept.shrink_to(self.kept_bytes());
+        Ok(())
     }
 
     /// What records in memory and the table of the index take with so many more records.
@@ -174,12 +194,15 @@ impl Table {
         (held + self.index.table_bytes_with(records)) as u64
     }
 
-    /// Reserves what stays in memory whatever goes to disk, and so much more.
-    pub(super) fn keep(&mut self, more: usize) -> Result<()> {
+    /// Reserves what stays in memory whatever goes to disk.
+    pub(super) fn keep(&mut self) -> Result<()> {
+        self.kept.require(self.kept_bytes())
+    }
+
+    fn kept_bytes(&self) -> u64 {
         let labels = (self.labelled.len() + 1) * LABEL_BYTES + self.labels_bytes;
         // Tables double, so up to twice the bytes are taken.
-        let bytes = 2 * labels + self.records.places_bytes() + self.index.runs_bytes() + more;
-        self.kept.require(bytes as u64)
+        (2 * labels + self.records.places_bytes() + self.index.runs_bytes()) as u64
     }
 }
 

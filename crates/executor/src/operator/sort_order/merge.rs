@@ -19,7 +19,7 @@ pub(super) const SLICE_BYTES: usize = 256 << 10;
 const SLICE_ROWS_FIRST: usize = 16;
 const SLICE_ROWS_MAX: usize = 8 << 10;
 /// How many slices a step reads at most.
-const STEP_SLICES: usize = 8;
+pub(super) const STEP_SLICES: usize = 8;
 
 /// How many texts to read next, from how long the last ones were.
 pub(super) struct Slices {

@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Poll, Wake, Waker};
 
-use oxrdf::{NamedNode, Term};
+use oxrdf::{Literal, NamedNode, Term};
+use stoa_planner::expression::{Comparison, Constant, Expression, Function};
 use stoa_planner::physical::{
-    JoinKind, Operator, PatternTerm, Plan, QuadPattern, QueryForm, QueryPlan, TemplateTerm,
-    TriplePattern, Variable,
+    JoinKind, Operator, PatternTerm, Plan, QuadPattern, QueryForm, QueryPlan, SortKey,
+    TemplateTerm, TriplePattern, Variable,
 };
 use stoa_quadstore::Snapshot;
 use stoa_storage::{MemoryBudget, SimulatedDisk};
+use stoa_terms::datatype::Datatype;
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::harness::*;
@@ -18,6 +20,7 @@ use super::spilling::{cases, key};
 use crate::admission::{Admission, Ticket, WAITING_MAX};
 use crate::demand::Demand;
 use crate::helpers::Helpers;
+use crate::local_terms::COMPUTED_BYTES;
 use crate::spill::{ROWS_MIN, Spill};
 use crate::{Error, Execution, QueryContext, QuerySettings, Step};
 
@@ -134,10 +137,39 @@ fn rest(budget: &MemoryBudget) -> stoa_storage::Reservation {
     budget.try_reserve(budget.limit() - budget.used()).unwrap()
 }
 
+/// Texts of an input that keeps nothing, told apart; and a part of each, whose id is the same in each run.
+fn computed_texts() -> Plan {
+    let rows: Vec<Row> = (0..60_000)
+        .map(|number: i64| vec![integer(10_000 + number * 7_919 % 20_000)])
+        .collect();
+    let text = Expression::Call(Function::Str, vec![Expression::Variable(Variable(0))]);
+    let texts = Operator::Extend {
+        input: Box::new(values(&[0], &rows)),
+        variable: Variable(1),
+        expression: Expression::Call(Function::Concat, vec![text; 6]),
+    };
+    let texts = Operator::Project(Box::new(plan(texts, &[0, 1])));
+    let distinct = Operator::Distinct(Box::new(plan(texts, &[1])));
+    let number = |number: i64| {
+        Expression::Constant(Constant {
+            term: Literal::from(number).into(),
+            id: Some(integer(number)),
+        })
+    };
+    let part = vec![Expression::Variable(Variable(1)), number(1), number(5)];
+    let parts = Operator::Extend {
+        input: Box::new(plan(distinct, &[1])),
+        variable: Variable(2),
+        expression: Expression::Call(Function::SubStr, part),
+    };
+    plan(Operator::Project(Box::new(plan(parts, &[1, 2]))), &[2])
+}
+
 #[test]
 fn an_admitted_query_finishes_with_its_grant() {
     let look_ups = ("index_nested_loop_join", true, look_ups());
-    for (name, is_ordered, root) in cases().into_iter().chain([look_ups]) {
+    let computed = ("computed texts", false, computed_texts());
+    for (name, is_ordered, root) in cases().into_iter().chain([look_ups, computed]) {
         let queries = Queries::new(0);
         let started = queries.admitted(&root);
         let rest = rest(&queries.budget);
@@ -207,6 +239,75 @@ fn grants_are_for_threads_that_are_to_be_expected() {
     assert_eq!(grant(&[0], 100.0, 15), alone);
     assert!(grant(&[0], 1e6, 15) > 8 * alone);
     assert!(grant(&[], 100.0, 15) < alone * 3 / 4);
+}
+
+#[test]
+fn grants_are_for_terms_that_operators_compute() {
+    let queries = Queries::new(0);
+    let variable = || Expression::Variable(Variable(0));
+    let call = |function| Expression::Call(function, vec![variable()]);
+    let input = || Box::new(values(&[0], &[]));
+    let sort = |expression| {
+        let keys = vec![SortKey {
+            expression,
+            descending: false,
+        }];
+        let operator = Operator::Sort {
+            input: input(),
+            keys,
+        };
+        plan(operator, &[0])
+    };
+    let group = |argument| {
+        let mut aggregate = count(None, false, 5);
+        aggregate.argument = Some(argument);
+        let operator = Operator::HashAggregate {
+            input: input(),
+            keys: variables(&[0]),
+            aggregates: vec![aggregate],
+        };
+        plan(operator, &[0, 5])
+    };
+    let filter = |condition| {
+        let operator = Operator::Filter {
+            input: input(),
+            condition,
+        };
+        plan(Operator::Distinct(Box::new(plan(operator, &[0]))), &[0])
+    };
+    let join = |condition| {
+        let operator = Operator::HashJoin {
+            left: input(),
+            right: input(),
+            keys: variables(&[0]),
+            compatible: Vec::new(),
+            kind: JoinKind::Left {
+                condition: Some(condition),
+            },
+        };
+        plan(operator, &[0])
+    };
+    let equal = |expression| {
+        let (left, right) = (Box::new(variable()), Box::new(expression));
+        Expression::Compare(Comparison::Equal, left, right)
+    };
+    let grant = |root| Demand::of(&query(root), &queries.settings()).grant_bytes;
+    for (name, without, with) in [
+        ("sort", sort(variable()), sort(call(Function::Str))),
+        ("group", group(variable()), group(call(Function::Str))),
+        (
+            "filter",
+            filter(equal(call(Function::Str))),
+            filter(equal(call(Function::Iri))),
+        ),
+        (
+            "join",
+            join(equal(call(Function::StrLen))),
+            join(equal(call(Function::CastDerived(Datatype::Byte)))),
+        ),
+    ] {
+        assert_eq!(grant(with), grant(without) + COMPUTED_BYTES, "{name}");
+    }
 }
 
 #[test]
