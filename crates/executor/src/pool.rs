@@ -480,7 +480,7 @@ impl<T: Task> Shared<T> {
 }
 
 impl<T: Task> Shared<T> {
-    /// Begins a job on a thread that must not block; gives it back if it is not done.
+    /// Begins a job on a thread that must not block; gives it back if it is not done, with the time that it had.
     fn run_at_once(&self, mut job: Job<T>, slice_ns: u64) -> Option<Job<T>> {
         let start = self.clock.now_ns();
         loop {
@@ -488,6 +488,7 @@ impl<T: Task> Shared<T> {
                 let step = || job.task.step(&mut job.out, Waker::noop());
                 catch_unwind(AssertUnwindSafe(step)).unwrap_or_else(|_| Err(T::panicked()))
             });
+            job.ran_ns = self.clock.now_ns().saturating_sub(start);
             match step {
                 None => {
                     self.refusals.note(true);
@@ -508,8 +509,7 @@ impl<T: Task> Shared<T> {
                     return None;
                 }
             }
-            let is_over = self.clock.now_ns().saturating_sub(start) >= slice_ns;
-            if is_over || job.out.len() >= CHUNK_BYTES {
+            if job.ran_ns >= slice_ns || job.out.len() >= CHUNK_BYTES {
                 self.refusals.note(false);
                 return Some(job);
             }

@@ -29,8 +29,10 @@ use crate::error::{Error, Result};
 /// threads costs. Nothing here looks at a clock; whoever does work in steps does, and ends it.
 pub const SLICE_NS: u64 = 200_000;
 
-/// So many slices of time after it began work that cannot be ended is refused ([`check_time`]).
+/// So many slices of time after it began work that cannot be ended is refused ([`check_time`]), and after so many
+/// nanoseconds however long a slice is.
 const SLICES_MAX: u64 = 5;
+const SPENT_NS_MAX: u64 = 3_000_000;
 
 /// How often a lock that somebody has is tried again before it counts as held for long: some microseconds.
 const TRIES: usize = 100;
@@ -86,9 +88,10 @@ pub fn slice_ns() -> u64 {
 /// To be called now and then by work that may take long, with the time that it has taken so far.
 ///
 /// # Errors
-/// [`Error::WouldBlock`] within [`run`], after five slices of time.
+/// [`Error::WouldBlock`] within [`run`], after five slices of time, and after 3 ms in any case.
 pub fn check_time(spent_ns: u64) -> Result<()> {
-    if is_on() && spent_ns >= slice_ns().saturating_mul(SLICES_MAX) {
+    let most = slice_ns().saturating_mul(SLICES_MAX).min(SPENT_NS_MAX);
+    if is_on() && spent_ns >= most {
         check()?;
     }
     Ok(())
@@ -184,6 +187,9 @@ mod tests {
         });
         assert_eq!(outer, Some((1_000, Some((SLICE_NS, true)), true)));
         assert!(run_for(1_000, || drop(check_time(5_000))).is_none());
+        let long = |spent_ns: u64| run_for(2_000_000, move || check_time(spent_ns).is_ok());
+        assert_eq!(long(SPENT_NS_MAX - 1), Some(true));
+        assert_eq!(long(SPENT_NS_MAX), None);
         assert_eq!(slice_ns(), SLICE_NS);
         assert!(check_time(u64::MAX).is_ok());
     }

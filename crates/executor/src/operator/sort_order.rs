@@ -205,7 +205,8 @@ impl Ranker {
 
     /// The rows, to be sorted by their ranks. Whether they are wanted themselves, or their numbers.
     pub(super) fn ordered(mut self, as_rows: bool, context: &QueryContext) -> Ordered {
-        let (count, batch_rows) = (self.rows.len(), context.batch_rows());
+        // Most parts are made by other threads, whatever this one may do in one go.
+        let (count, batch_rows) = (self.rows.len(), context.settings().batch_rows.max(1));
         // Several threads make batches in the order of their parts, if there is room for these.
         let parts_bytes = match as_rows && self.team.helpers(count) > 0 {
             false => 0,

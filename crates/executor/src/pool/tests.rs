@@ -266,6 +266,15 @@ fn a_task_that_takes_long_goes_on_in_the_pool() {
 }
 
 #[test]
+fn the_time_of_a_task_counts_where_it_is_started() {
+    let pool = pool(1, 1, 1);
+    let (job, _stream) = pool.job(pieces(3, "").0);
+    let slice_ns = 2_000_000;
+    let job = pool.shared.run_at_once(job, slice_ns).unwrap();
+    assert!(job.ran_ns >= slice_ns, "{} ns", job.ran_ns);
+}
+
+#[test]
 fn a_task_that_would_block_begins_anew_in_the_pool() {
     let (answer, at_once) = started(&[Act::Write(1), Act::Block], still());
     assert_eq!(answer, Ok(vec![1]), "and writes nothing twice");

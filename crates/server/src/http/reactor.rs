@@ -22,7 +22,8 @@ use super::connection;
 const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
 
 /// How long a request runs where its connection is alone, in nanoseconds: changes of threads are then a tenth of it at
-/// most, and who connects meanwhile waits no longer than that.
+/// most. Who connects meanwhile waits as long, and for the step that is being made: what can be refused ends after 3 ms
+/// (`nonblocking::check_time`).
 const ALONE_SLICE_NS: u64 = 2_000_000;
 
 thread_local! {

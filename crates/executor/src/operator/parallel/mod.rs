@@ -256,6 +256,8 @@ impl<S: Sink> Shared<S> {
     fn advance(&mut self, context: &QueryContext) -> Result<bool> {
         match &mut self.stage {
             Stage::Preparing { open, built, .. } => {
+                // What is worth several threads is not done where this one must not block.
+                nonblocking::check().map_err(stoa_quadstore::Error::from)?;
                 let Some((number, collector)) = open.front_mut() else {
                     return self.begin(context);
                 };
@@ -290,8 +292,6 @@ impl<S: Sink> Shared<S> {
 
     /// From preparing to working.
     fn begin(&mut self, context: &QueryContext) -> Result<bool> {
-        // What is worth several threads is not done where this one must not block.
-        nonblocking::check().map_err(stoa_quadstore::Error::from)?;
         let stage = std::mem::replace(&mut self.stage, Stage::Ended);
         if let Stage::Preparing {
             work,

@@ -314,6 +314,13 @@ mod tests {
     }
 
     #[test]
+    fn what_begins_where_it_must_not_block_is_shared_later() {
+        let context = context_with(Helpers::new(2));
+        let team = stoa_storage::nonblocking::run(|| Team::new(&context));
+        assert_eq!(team.map(|team| team.helpers(1)), Some(2));
+    }
+
+    #[test]
     fn parts_are_of_about_one_size() {
         let count = 10 * u32::try_from(PIECE_ROWS).unwrap();
         let scattered = |number: u32| number.wrapping_mul(2_654_435_761);

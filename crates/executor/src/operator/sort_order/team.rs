@@ -1,7 +1,5 @@
 //! Who sorts: whoever runs the query, and helpers where it is much.
 
-use stoa_storage::nonblocking;
-
 use crate::context::QueryContext;
 
 /// Pieces for each thread: some take longer than others.
@@ -22,15 +20,13 @@ pub(super) struct Team {
 }
 
 impl Team {
-    /// Those that may sort what the query has on this thread.
+    /// Those that may sort what the query has. What begins where a thread must not block goes on elsewhere, so whether
+    /// helpers may be asked is seen each time (`InOrder`).
     pub(super) fn new(context: &QueryContext) -> Self {
         let settings = context.settings();
-        let helpers = match &settings.helpers {
-            Some(helpers) if !nonblocking::is_on() => helpers.threads(),
-            _ => 0,
-        };
+        let helpers = settings.helpers.as_ref();
         Self {
-            helpers,
+            helpers: helpers.map_or(0, |helpers| helpers.threads()),
             rows_min: settings.parallel_rows_min,
         }
     }

@@ -9,6 +9,7 @@ use stoa_planner::physical::{
     Variable,
 };
 use stoa_quadstore::Snapshot;
+use stoa_storage::nonblocking;
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::super::parallel::morsels;
@@ -312,6 +313,26 @@ fn helpers_do_their_part() {
     }
     let alone = try_run(&query(grouped), context_of(&snapshot, 1024, None)).unwrap();
     assert_eq!(sorted(rows), sorted(alone.0));
+}
+
+#[test]
+fn right_sides_are_not_read_where_the_plan_is_refused() {
+    let snapshot = many();
+    let scan = |ends| scan(&snapshot, 0, false, ends);
+    let joined = hash_join(scan([0, 1]), scan([0, 2]), 0, JoinKind::Inner, &[0, 1, 2]);
+    let grouped = group(joined, &[1], vec![count(None, false, 7)]);
+    // Then no read is what is refused.
+    try_run(&query(grouped.clone()), context_of(&snapshot, 1024, None)).unwrap();
+    let context = context_of(&snapshot, 1024, Some(&Arc::new(Helpers::new(1))));
+    let mut execution = Execution::new(&query(grouped).into(), context).unwrap();
+    let mut steps = 0;
+    while let Some(step) = nonblocking::run(|| execution.next()) {
+        assert!(matches!(step, Ok(Step::Yield)), "{step:?}");
+        steps += 1;
+    }
+    let profile = execution.profile();
+    let read: u64 = profile.iter().map(|operator| operator.rows_out).sum();
+    assert!(read == 0, "{read} rows were read in {steps} steps");
 }
 
 #[test]
