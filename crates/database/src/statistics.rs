@@ -354,13 +354,29 @@ impl Statistics for SnapshotStatistics<'_> {
         counts.collect()
     }
 
+    fn partners_at_most(
+        &self,
+        triples: &[[Option<TermId>; 3]],
+        graphs: &GraphSet,
+    ) -> std::result::Result<Vec<u64>, StatisticsError> {
+        let counts = triples.iter().map(|triple| {
+            let (permutation, prefix) = prefix(*triple, None);
+            let count = self.counted.count_at_most(permutation, &prefix, graphs)?;
+            Ok(count.rows)
+        });
+        counts.collect()
+    }
+
     fn top_values(
         &self,
         predicate: TermId,
         position: Position,
         graphs: &GraphSet,
+        go_on: &dyn Fn() -> bool,
     ) -> std::result::Result<Vec<(TermId, u64)>, StatisticsError> {
-        let found = self.counted.top_values(predicate, position, graphs)?;
+        let found = self
+            .counted
+            .top_values(predicate, position, graphs, go_on)?;
         Ok(found.unwrap_or_default())
     }
 

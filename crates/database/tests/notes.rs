@@ -109,6 +109,16 @@ fn predicates_that_do_not_occur_are_told() {
 }
 
 #[test]
+fn a_namespace_may_end_within_a_name() {
+    let (_folder, database) = database("<http://a/s> <http://a/p_name> <http://a/t> .");
+    let text = "PREFIX p: <http://a/p_>\nPREFIX b: <http://b/>\nASK { ?s b:name ?o }";
+    assert_eq!(
+        notes(&database, text),
+        ["unknown-predicate b:name -> p:name"]
+    );
+}
+
+#[test]
 fn graphs_that_do_not_exist_are_told() {
     let (_folder, database) = database(DATA);
     let (known, unknown) = ("GRAPH <http://a/g>", "GRAPH <http://a/h>");

@@ -244,8 +244,12 @@ pub(crate) fn ranges_of(condition: &Expression) -> Option<Ranges> {
     }
 }
 
+/// A list of more ranges is not worth to be looked through for each row.
+pub const KEPT_RANGES_MAX: usize = 8;
+
 /// The ranges that a condition puts each of its variables into, if it can be true of no term outside of them; those of
-/// conditions that all have to hold are intersected. For variables that are bound.
+/// conditions that all have to hold are intersected, but for a `!=` that would give a variable more than
+/// [`KEPT_RANGES_MAX`]. For variables that are bound.
 #[must_use]
 pub fn variables_within(condition: &Expression) -> Vec<(Variable, Vec<IdRange>)> {
     let parts = match condition {
@@ -253,10 +257,22 @@ pub fn variables_within(condition: &Expression) -> Vec<(Variable, Vec<IdRange>)>
         one => std::slice::from_ref(one),
     };
     let mut found: Vec<(Variable, Vec<IdRange>)> = Vec::new();
-    let of_part = |part| ranges_of(part).or_else(|| outside_of(part));
-    for part in parts.iter().filter_map(of_part) {
+    for part in parts.iter().filter_map(ranges_of) {
         match found.iter_mut().find(|(other, _)| *other == part.variable) {
             Some((_, ranges)) => *ranges = intersect(ranges, &part.ranges),
+            None => found.push((part.variable, part.ranges)),
+        }
+    }
+    // Each of these leaves out one term, and makes one range more.
+    for part in parts.iter().filter_map(outside_of) {
+        match found.iter_mut().find(|(other, _)| *other == part.variable) {
+            Some((_, ranges)) if ranges.len() <= KEPT_RANGES_MAX => {
+                let both = intersect(ranges, &part.ranges);
+                if both.len() <= KEPT_RANGES_MAX {
+                    *ranges = both;
+                }
+            }
+            Some(_) => (),
             None => found.push((part.variable, part.ranges)),
         }
     }
@@ -437,6 +453,42 @@ mod tests {
             intersect(&list, &[range(3, 7), range(9, 20)]),
             [range(3, 5), range(7, 7), range(9, 9)]
         );
+    }
+
+    #[test]
+    fn what_is_left_out_makes_no_more_ranges_than_are_kept() {
+        let compare = |comparison, number| {
+            let iri = oxrdf::NamedNode::new_unchecked(format!("http://a/{number}"));
+            let constant = Constant {
+                term: iri.into(),
+                id: Some(id(number)),
+            };
+            let operands = (
+                Expression::Variable(Variable(0)),
+                Expression::Constant(constant),
+            );
+            Expression::Compare(comparison, Box::new(operands.0), Box::new(operands.1))
+        };
+        let unequal = (0..100).map(|number| compare(Comparison::NotEqual, 10 * number));
+        let is_iri = || Expression::Call(Function::IsIri, vec![Expression::Variable(Variable(0))]);
+        let within =
+            |parts: Vec<Expression>| match variables_within(&Expression::And(parts)).as_slice() {
+                [(Variable(0), ranges)] => ranges.clone(),
+                other => panic!("{other:?}"),
+            };
+        let many = within(unequal.clone().chain([is_iri()]).collect());
+        assert_eq!(many.len(), KEPT_RANGES_MAX);
+        assert_eq!(many.first(), Some(&range(1, 9)));
+        let iris = IdRange::of_kind(Kind::Iri);
+        assert_eq!(many.last().map(|last| last.last), Some(iris.last));
+        // What leaves fewer is not lost behind others.
+        let few = compare(Comparison::Equal, 55);
+        assert_eq!(
+            within(unequal.clone().chain([few]).collect()),
+            [range(55, 55)]
+        );
+        let none = compare(Comparison::Equal, 50);
+        assert!(within(unequal.chain([none]).collect()).is_empty());
     }
 
     #[test]

@@ -213,6 +213,15 @@ impl<'a> Cache<'a> {
         Ok(self.statistics.partners(triples, graphs)?)
     }
 
+    /// As [`partners`](Self::partners), or upper bounds where the graphs hide some.
+    pub(crate) fn partners_at_most(
+        &self,
+        triples: &[Triple],
+        graphs: &GraphSet,
+    ) -> Result<Vec<u64>, Error> {
+        Ok(self.statistics.partners_at_most(triples, graphs)?)
+    }
+
     /// The terms that many quads with a predicate have at a position, and how many quads have each.
     pub(crate) fn top_values(
         &self,
@@ -224,8 +233,10 @@ impl<'a> Cache<'a> {
         if let Some(known) = self.top_values.borrow().get(&key) {
             return Ok(known.clone());
         }
+        let go_on = || self.check().is_ok();
+        let statistics = &self.statistics;
+        let found = statistics.top_values(predicate, position, graphs, &go_on)?;
         self.check()?;
-        let found = self.statistics.top_values(predicate, position, graphs)?;
         self.top_values.borrow_mut().insert(key, found.clone());
         Ok(found)
     }

@@ -28,7 +28,7 @@ pub mod statistics;
 mod variable_set;
 mod variables;
 
-pub use crate::access_path::{FEW_LOOKUPS, variables_within};
+pub use crate::access_path::{FEW_LOOKUPS, KEPT_RANGES_MAX, variables_within};
 pub use crate::constants::Replacement;
 pub use crate::error::Error;
 pub use crate::explain::{ExplainedOperator, Explanation, explain};

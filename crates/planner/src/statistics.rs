@@ -147,6 +147,18 @@ pub trait Statistics {
             .collect()
     }
 
+    /// As [`partners`](Self::partners), but rows are not read to tell which ones the graphs hide: then an upper bound.
+    ///
+    /// # Errors
+    /// If the indexes cannot be read.
+    fn partners_at_most(
+        &self,
+        triples: &[[Option<TermId>; 3]],
+        graphs: &GraphSet,
+    ) -> Result<Vec<u64>, StatisticsError> {
+        self.partners(triples, graphs)
+    }
+
     /// Which of these predicates (2 to 64 different ones, ascending) subjects have together; `None` if that is not
     /// known, or would take more than `most` steps of about 10 nanoseconds.
     ///
@@ -164,6 +176,7 @@ pub trait Statistics {
 
     /// The terms that many quads with a predicate have at a position, subject or object, and how many quads have each, the
     /// most frequent ones first: every term that several quads have, and more than a 64th of them. Nothing where that is not known.
+    /// `go_on` is asked now and then; what comes once it says no means nothing.
     ///
     /// # Errors
     /// If the indexes cannot be read.
@@ -172,8 +185,9 @@ pub trait Statistics {
         predicate: TermId,
         position: Position,
         graphs: &GraphSet,
+        go_on: &dyn Fn() -> bool,
     ) -> Result<Vec<(TermId, u64)>, StatisticsError> {
-        let _ = (predicate, position, graphs);
+        let _ = (predicate, position, graphs, go_on);
         Ok(Vec::new())
     }
 

@@ -389,8 +389,9 @@ impl Statistics for Lying<'_> {
         predicate: TermId,
         position: Position,
         graphs: &GraphSet,
+        go_on: &dyn Fn() -> bool,
     ) -> Result<Vec<(TermId, u64)>, StatisticsError> {
-        let top = self.store.top_values(predicate, position, graphs)?;
+        let top = self.store.top_values(predicate, position, graphs, go_on)?;
         Ok(top
             .into_iter()
             .map(|(term, _)| (term, self.lie()))

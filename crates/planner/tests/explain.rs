@@ -216,6 +216,7 @@ impl Statistics for Catalogue {
         predicate: TermId,
         position: Position,
         _: &GraphSet,
+        _: &dyn Fn() -> bool,
     ) -> Result<Vec<(TermId, u64)>, StatisticsError> {
         let rows = match (self.name(predicate).as_deref(), position) {
             (Some("kind" | "wants"), Position::Object) => self.frequent(predicate),
@@ -392,9 +393,10 @@ fn planning_asks_little() {
             predicate: TermId,
             position: Position,
             graphs: &GraphSet,
+            go_on: &dyn Fn() -> bool,
         ) -> Result<Vec<(TermId, u64)>, StatisticsError> {
             *self.2.borrow_mut() += 1;
-            self.0.top_values(predicate, position, graphs)
+            self.0.top_values(predicate, position, graphs, go_on)
         }
         fn partners(
             &self,

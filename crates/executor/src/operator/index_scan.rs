@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use stoa_planner::KEPT_RANGES_MAX;
 use stoa_planner::physical::{Operator as PlanOperator, PatternTerm, Plan, QuadPattern, Variable};
 use stoa_quadstore::{Columns, QuadColumns, Reading, Scan, ScanSpec};
 use stoa_terms::{IdRange, Permutation, TermId};
@@ -20,9 +21,6 @@ use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::Counters;
-
-/// A list of more ranges is left to the filter, which looks values up in it.
-const KEPT_RANGES_MAX: usize = 8;
 
 /// The ranges that a variable is kept to.
 type VariableRanges = (Variable, Vec<IdRange>);
@@ -299,7 +297,7 @@ impl Open {
         };
         let mut scan = context.snapshot_of(counters).scan(&spec)?;
         for (place, variable) in &variables {
-            // What the scan descends to lies in the ranges.
+            // What the scan descends to lies in the ranges. Long lists are left to the filter, which looks values up.
             let is_narrowed = *place == way.prefix_length && !way.ranges.is_empty();
             if let Some((_, ranges)) = kept.iter().find(|(other, _)| other == variable)
                 && !is_narrowed

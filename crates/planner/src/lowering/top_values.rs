@@ -202,7 +202,6 @@ impl Lowering<'_> {
         let mut spreads = Vec::new();
         if most >= TERMS_MIN {
             for joint in &joints {
-                self.cache.check()?;
                 spreads.push(self.spread(joint, items, ranges, most)?);
             }
         }
@@ -260,6 +259,7 @@ impl Lowering<'_> {
         let within = ranges.get(&joint.variable).map(Vec::as_slice);
         let mut members = Vec::with_capacity(joint.ends.len());
         for (end, list) in joint.ends.iter().zip(&joint.lists) {
+            self.cache.check()?;
             if let Some(item) = items.get(end.item) {
                 let about = (joint.variable, within);
                 let figures = self.figures(end, item, about, &terms, list.as_ref())?;
@@ -306,7 +306,7 @@ impl Lowering<'_> {
         let asked = terms.iter().zip(&top).filter(|(_, rows)| rows.is_none());
         let asked = asked.map(|(term, _)| with(end, *term));
         let asked: Vec<[Option<TermId>; 3]> = asked.collect();
-        let counts = self.cache.partners(&asked, &end.pattern.graphs)?;
+        let counts = self.cache.partners_at_most(&asked, &end.pattern.graphs)?;
         for (rows, count) in top.iter_mut().filter(|rows| rows.is_none()).zip(counts) {
             *rows = Some(count);
         }

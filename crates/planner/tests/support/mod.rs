@@ -183,6 +183,7 @@ impl Statistics for Store {
         predicate: TermId,
         position: Position,
         graphs: &GraphSet,
+        _: &dyn Fn() -> bool,
     ) -> Result<Vec<(TermId, u64)>, StatisticsError> {
         let mut counts: BTreeMap<TermId, u64> = BTreeMap::new();
         for quad in self.matching([None, Some(predicate), None], graphs) {

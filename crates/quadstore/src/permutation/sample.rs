@@ -10,14 +10,19 @@ use super::tree::{LeafCursor, Tree};
 use crate::error::Result;
 use crate::segment::Row;
 
+/// So many rows are looked for before it is asked whether to go on: each may be a read or two.
+pub(super) const READS_UNCHECKED: u64 = 8;
+
 /// Up to `most` rows of a tree that lie in `intervals`, at evenly spaced places and in ascending order; all of them if
-/// there are no more. Reads a group of a segment for each.
+/// there are no more. Reads a group of a segment for each; `go_on` is asked now and then, and where it says no there are
+/// none.
 pub(crate) fn sample(
     store: &Store,
     tree: &Tree,
     intervals: &Intervals,
     most: usize,
-) -> Result<Vec<Row>> {
+    go_on: &dyn Fn() -> bool,
+) -> Result<Option<Vec<Row>>> {
     let mut parts: Vec<Range<u64>> = Vec::with_capacity(intervals.lows.len());
     for index in 0..intervals.lows.len() {
         if let Some((low, high)) = intervals.get(index) {
@@ -33,11 +38,14 @@ pub(crate) fn sample(
     let mut open: Option<(u64, LeafRanks<'_>)> = None;
     let mut rows = Vec::new();
     for number in 0..count {
+        if number.is_multiple_of(READS_UNCHECKED) && !go_on() {
+            return Ok(None);
+        }
         let place = middle(number, count, all);
         while place - before >= length(&part) {
             before += length(&part);
             let Some(next) = parts.next() else {
-                return Ok(rows);
+                return Ok(Some(rows));
             };
             part = next;
         }
@@ -49,7 +57,7 @@ pub(crate) fn sample(
             let mut cursor = LeafCursor::new();
             cursor.seek_row(store, tree, number)?;
             let Some(leaf) = cursor.leaf() else {
-                return Ok(rows);
+                return Ok(Some(rows));
             };
             open = Some((cursor.rows_before(), LeafRanks::new(store, leaf.clone())));
         }
@@ -57,7 +65,7 @@ pub(crate) fn sample(
             rows.extend(ranks.row(number.saturating_sub(*first))?);
         }
     }
-    Ok(rows)
+    Ok(Some(rows))
 }
 
 /// The row that stands `number` rows behind the first one (or, `from_end`, before the last one) of those that lie in the

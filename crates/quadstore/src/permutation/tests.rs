@@ -1,5 +1,6 @@
 //! Tests of trees: merges and reads against a sorted list of quads.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -291,6 +292,13 @@ pub(crate) fn check_scans(
                 .count(permutation, &prefix, &ranges, graphs)
                 .unwrap();
             assert_eq!((count.rows, count.exact), (merged.len() as u64, true));
+            if ranges.is_empty() {
+                let bound = snapshot
+                    .count_at_most(permutation, &prefix, graphs)
+                    .unwrap();
+                assert!(bound.rows >= count.rows, "{bound:?} for {count:?}");
+                assert!(!bound.exact || bound.rows == count.rows);
+            }
             check_sample(snapshot, model, permutation, (&prefix, &ranges), graphs);
         }
         check_distinct(snapshot, model, permutation, &prefix);
@@ -318,7 +326,10 @@ fn check_top_values(
             counts
         };
         let (inside, all) = (counted(graphs), counted(&GraphSet::All));
-        let Some(top) = snapshot.top_values(predicate, position, graphs).unwrap() else {
+        let Some(top) = snapshot
+            .top_values(predicate, position, graphs, &|| true)
+            .unwrap()
+        else {
             continue;
         };
         assert!(top.is_sorted_by(|a, b| a.1 >= b.1), "{top:?}");
@@ -689,6 +700,36 @@ fn many_keys_equal_the_model() {
 }
 
 /// A graph with few subjects among many quads is read through its subjects.
+#[test]
+fn frequent_values_are_looked_for_as_long_as_somebody_waits() {
+    let fixture = Fixture::shaped(TreeLimits::default(), Shape::Full);
+    let id = |number: u64| TermId::new(stoa_terms::Kind::Iri, number);
+    let quads = (0..2_000_u64).map(|row| [id(row), id(0), id(row % 10), TermId::DEFAULT_GRAPH]);
+    let changes: Vec<_> = quads.map(|quad| (quad, false)).collect();
+    fixture.apply(&changes);
+    let snapshot = fixture.quads.snapshot();
+    let asked = Cell::new(0);
+    let top_values = |most: u64| {
+        asked.set(0);
+        let go_on = || {
+            asked.set(asked.get() + 1);
+            asked.get() <= most
+        };
+        let (position, graphs) = (Position::Object, GraphSet::All);
+        snapshot
+            .top_values(id(0), position, &graphs, &go_on)
+            .unwrap()
+    };
+    assert_eq!(top_values(0), None);
+    // All rows were drawn, and no value was counted.
+    assert_eq!(top_values(16), None);
+    assert_eq!(asked.get(), 17);
+    let top = top_values(u64::MAX).unwrap();
+    assert!(top.iter().all(|(_, rows)| *rows == 200) && top.len() == 10);
+    // It is kept by now, and what was stopped was not.
+    assert_eq!(top_values(0), Some(top));
+}
+
 #[test]
 fn small_graphs_in_large_stores() {
     SHAPES.into_iter().for_each(small_graphs);

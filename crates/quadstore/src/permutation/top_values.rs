@@ -6,9 +6,10 @@
 use stoa_storage::Store;
 use stoa_terms::TermId;
 
+use super::Intervals;
 use super::count::rows_between;
+use super::sample::{READS_UNCHECKED, sample};
 use super::tree::Tree;
-use super::{Intervals, sample};
 use crate::error::Result;
 
 /// How many rows are looked at.
@@ -20,13 +21,17 @@ pub(crate) const FREQUENT: u64 = DRAWN as u64 / 2;
 pub(crate) type ValueRows = Vec<(u64, u64)>;
 
 /// The values that many of the rows with a prefix (at most three ids) have behind it, and how many rows have each; none
-/// that more than one in [`FREQUENT`] have is missing. Also how many look-ups that took.
+/// that more than one in [`FREQUENT`] have is missing. Also how many look-ups that took. `go_on` is asked now and then;
+/// `None` once it says no.
 pub(crate) fn top_values(
     store: &Store,
     tree: &Tree,
     prefix: &[TermId],
-) -> Result<(ValueRows, usize)> {
-    let rows = sample(store, tree, &Intervals::new(prefix, &[])?, DRAWN)?;
+    go_on: &dyn Fn() -> bool,
+) -> Result<Option<(ValueRows, usize)>> {
+    let Some(rows) = sample(store, tree, &Intervals::new(prefix, &[])?, DRAWN, go_on)? else {
+        return Ok(None);
+    };
     let values = rows.iter().filter_map(|row| row.get(prefix.len()).copied());
     let values = met_twice(values);
     let mut lookups = rows.len();
@@ -34,12 +39,15 @@ pub(crate) fn top_values(
     for value in values {
         let intervals = behind(prefix, value)?;
         if let Some((low, high)) = intervals.get(0) {
+            if (top.len() as u64).is_multiple_of(READS_UNCHECKED) && !go_on() {
+                return Ok(None);
+            }
             lookups += 1;
             let rows = rows_between(store, tree, &low, &high, intervals.depth)?;
             top.push((value, rows));
         }
     }
-    Ok((top, lookups))
+    Ok(Some((top, lookups)))
 }
 
 /// The rows with a prefix and a value behind it.

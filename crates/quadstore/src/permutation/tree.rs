@@ -118,26 +118,29 @@ impl Tree {
     }
 
     /// Values that many of the rows with a prefix have behind it, each with the number of its rows: those that are kept, or
-    /// what `take` gives.
+    /// what `take` gives; `None` if that is none.
     pub(crate) fn top_values(
         &self,
         prefix: [u64; 2],
-        take: impl FnOnce() -> Result<Vec<(u64, u64)>>,
-    ) -> Result<ValueList> {
+        take: impl FnOnce() -> Result<Option<Vec<(u64, u64)>>>,
+    ) -> Result<Option<ValueList>> {
         let lists = || {
             let lists = self.top_values.lock();
             lists.unwrap_or_else(PoisonError::into_inner)
         };
         if let Some(known) = lists().get(&prefix) {
-            return Ok(Arc::clone(known));
+            return Ok(Some(Arc::clone(known)));
         }
-        let found: ValueList = take()?.into();
+        let Some(found) = take()? else {
+            return Ok(None);
+        };
+        let found: ValueList = found.into();
         let mut lists = lists();
         if lists.len() >= LISTS_MAX {
             lists.clear();
         }
         lists.insert(prefix, Arc::clone(&found));
-        Ok(found)
+        Ok(Some(found))
     }
 
     /// The number of rows.

@@ -41,6 +41,27 @@ impl Snapshot {
         ranges: &[IdRange],
         graphs: &GraphSet,
     ) -> Result<Count> {
+        self.count_reading((permutation, prefix, ranges), graphs, COUNTED_ROWS)
+    }
+
+    /// As [`count`](Self::count) without ranges, but rows are never read to tell which ones the set of graphs hides: then an
+    /// upper bound, from the index alone.
+    pub fn count_at_most(
+        &self,
+        permutation: Permutation,
+        prefix: &[TermId],
+        graphs: &GraphSet,
+    ) -> Result<Count> {
+        self.count_reading((permutation, prefix, &[]), graphs, 0)
+    }
+
+    /// Up to so many rows are read.
+    fn count_reading(
+        &self,
+        (permutation, prefix, ranges): (Permutation, &[TermId], &[IdRange]),
+        graphs: &GraphSet,
+        read_max: u64,
+    ) -> Result<Count> {
         if let Some(recorder) = self.recorder() {
             recorder.rows(permutation, prefix, ranges, graphs);
         }
@@ -72,10 +93,10 @@ impl Snapshot {
         }
         let inside = inside.unwrap_or(all).min(all);
         let small = match graph {
-            Some(graph) => inside <= COUNTED_ROWS && self.has_few_subjects(graph, all)?,
+            Some(graph) => inside <= read_max && self.has_few_subjects(graph, all)?,
             None => false,
         };
-        if all > COUNTED_ROWS && !small {
+        if all > read_max && !small {
             return Ok(Count {
                 rows: inside,
                 exact: false,

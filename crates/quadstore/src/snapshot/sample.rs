@@ -50,7 +50,8 @@ impl Snapshot {
             return Ok(None);
         }
         let store = &self.tree_store(stored);
-        let rows = sample(store, self.tree(stored), &intervals, most)?;
+        let rows =
+            sample(store, self.tree(stored), &intervals, most, &|| true)?.unwrap_or_default();
         store.add(&ReadCounts {
             rnd: rows.len() as u64,
             ..ReadCounts::default()

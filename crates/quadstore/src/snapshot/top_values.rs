@@ -21,7 +21,8 @@ impl Snapshot {
     /// where that would not stand for the quads: if more than a tenth of them came or went after the last checkpoint, or
     /// fewer than half of all are in the graphs.
     ///
-    /// What the last checkpoint had is looked for once and kept until the next one.
+    /// What the last checkpoint had is looked for once and kept until the next one. That may take some hundred reads, between
+    /// which `go_on` is asked; `None` as well once it says no.
     ///
     /// # Errors
     /// If the trees cannot be read.
@@ -30,6 +31,7 @@ impl Snapshot {
         predicate: TermId,
         position: Position,
         graphs: &GraphSet,
+        go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Vec<(TermId, u64)>>> {
         let permutation = match position {
             Position::Subject => Permutation::Psog,
@@ -55,7 +57,9 @@ impl Snapshot {
         if self.is_mostly_new(stored, &intervals)? {
             return Ok(None);
         }
-        let mut top = self.top_rows(stored.into(), &prefix)?;
+        let Some(mut top) = self.top_rows(stored.into(), &prefix, go_on)? else {
+            return Ok(None);
+        };
         top.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
         let top = top.into_iter().filter(|(_, rows)| *rows > 0);
         let terms = top.map(|(value, rows)| (TermId::from_bits(value), rows));
@@ -63,7 +67,12 @@ impl Snapshot {
     }
 
     /// The values that many rows of a tree have behind a prefix, and how many rows have each.
-    fn top_rows(&self, name: TreeName, prefix: &[TermId]) -> Result<Vec<(u64, u64)>> {
+    fn top_rows(
+        &self,
+        name: TreeName,
+        prefix: &[TermId],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<Vec<(u64, u64)>>> {
         let (store, tree) = (&self.tree_store(name), self.tree(name));
         let count_lookups = |lookups: usize| {
             store.add(&ReadCounts {
@@ -76,14 +85,19 @@ impl Snapshot {
             *slot = id.to_bits();
         }
         let in_root = tree.top_values(key, || {
-            let (top, lookups) = top_values(store, tree, prefix)?;
-            count_lookups(lookups);
-            Ok(top)
+            let found = top_values(store, tree, prefix, go_on)?;
+            Ok(found.map(|(top, lookups)| {
+                count_lookups(lookups);
+                top
+            }))
         })?;
+        let Some(in_root) = in_root else {
+            return Ok(None);
+        };
         let (mut top, delta) = (in_root.to_vec(), self.delta());
         let intervals = Intervals::new(prefix, &[])?;
         let Some((low, high)) = intervals.get(0).filter(|_| !delta.is_empty()) else {
-            return Ok(top);
+            return Ok(Some(top));
         };
         for (value, rows) in &mut top {
             if let Some((low, high)) = behind(prefix, *value)?.get(0) {
@@ -107,6 +121,6 @@ impl Snapshot {
                 top.push((value, rows.saturating_add_signed(net)));
             }
         }
-        Ok(top)
+        Ok(Some(top))
     }
 }

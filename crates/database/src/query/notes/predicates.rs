@@ -110,8 +110,9 @@ impl<'s> Candidates<'s> {
         names: &Names<'_>,
         predicates: &[NamedNode],
     ) -> Result<Option<NamedNode>> {
-        let mut same_names = predicates.iter().map(|one| split(one.as_str()));
-        if !predicates.is_empty() && !same_names.any(|(_, its_local)| its_local == local) {
+        // A namespace may end within what looks like a local name.
+        let mut names_end = predicates.iter().map(|one| one.as_str().ends_with(local));
+        if !predicates.is_empty() && !names_end.any(|is_same| is_same) {
             return Ok(None);
         }
         let rescheme = |from: &str, to: &str| {
