@@ -38,6 +38,9 @@ pub struct Faults {
     pub fail_at: Option<u64>,
     /// The read with this number fails; reads have numbers of their own.
     pub fail_read_at: Option<u64>,
+    /// The read with this number gives one byte that is not what was written, none of padding with zeros if there are
+    /// others; later ones are sound.
+    pub damage_read_at: Option<u64>,
     /// Syncs report success but make nothing durable.
     pub sync_does_nothing: bool,
     /// More bytes than this, over all files, do not fit on the disk.
@@ -475,7 +478,17 @@ impl File for SimulatedFile {
         if state.faults.fail_read_at == Some(state.reads) {
             return Err(failure("the read failed"));
         }
-        Ok(image(&mut state.files, self.number)?.read(buffer, offset))
+        let read = image(&mut state.files, self.number)?.read(buffer, offset);
+        if state.faults.damage_read_at == Some(state.reads) && read > 0 {
+            let first = to_usize(state.random.below(read as u64));
+            let mut places = (first..read).chain(0..first);
+            let is_data = |at: &usize| buffer.get(*at).is_some_and(|byte| *byte != 0);
+            let at = places.find(is_data).unwrap_or(first);
+            if let Some(byte) = buffer.get_mut(at) {
+                *byte ^= 1_u8 << state.random.below(8);
+            }
+        }
+        Ok(read)
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

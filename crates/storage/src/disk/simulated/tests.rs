@@ -109,3 +109,20 @@ fn a_crash_stops_everything_until_the_restart() {
     disk.restart(Crash::Process);
     assert_eq!(disk.bytes("file").unwrap()[..512], [9; 512]);
 }
+
+#[test]
+fn a_damaged_read_is_wrong_in_one_byte_and_once() {
+    let disk = disk_with_file(5);
+    let file = disk.open("file", OpenMode::Read).unwrap();
+    disk.set_faults(Faults {
+        damage_read_at: Some(disk.reads() + 2),
+        ..Faults::default()
+    });
+    let wrong = || {
+        let mut bytes = [0; 1024];
+        assert_eq!(file.read_at(&mut bytes, 512).unwrap(), 1024);
+        bytes.iter().filter(|byte| **byte != 1).count()
+    };
+    assert_eq!([wrong(), wrong(), wrong()], [0, 1, 0]);
+    assert_eq!(disk.bytes("file").unwrap(), [1; 2048]);
+}
