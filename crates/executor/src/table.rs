@@ -111,6 +111,11 @@ impl GroupTable {
         self.hashes.len()
     }
 
+    /// How many ids a key has.
+    pub(crate) const fn width(&self) -> usize {
+        self.width
+    }
+
     /// The key of a group.
     pub(crate) fn key(&self, group: usize) -> &[TermId] {
         &self.keys[group * self.width..(group + 1) * self.width]

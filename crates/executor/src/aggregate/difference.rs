@@ -90,6 +90,26 @@ impl Differences {
         }
     }
 
+    /// Forgets groups from `groups` on.
+    pub(crate) fn truncate(&mut self, groups: usize) {
+        match self {
+            Self::Rows => (),
+            Self::Bound(counts) => {
+                counts.truncate(groups);
+                counts.shrink_to_fit();
+            }
+            Self::Numbers {
+                groups: all,
+                heap_bytes,
+                ..
+            } => {
+                all.truncate(groups);
+                all.shrink_to_fit();
+                *heap_bytes = all.iter().map(Numbers::heap_bytes).sum();
+            }
+        }
+    }
+
     /// As [`super::Accumulator::update`].
     pub(crate) fn update(
         &mut self,

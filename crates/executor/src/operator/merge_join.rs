@@ -3,15 +3,17 @@
 //! Keys whose right rows lie within the batch at hand, as is the rule, are paired as they stand. The right rows of
 //! another key, the group, are held while the left rows of that key pass by, and their pairs go out in a batch of their own,
 //! so batches are at least as many as those of the right side. Keys without a partner are skipped by binary
-//! search within batches.
+//! search within batches. A group that memory does not hold is on disk, and read for each of its left rows (`group`).
 //!
 //! Input order: both sides sorted by the key, ascending by id, never unbound (debug-asserted).
 //! Output order: that of the left side; partners in the order of the right side. Further shared
 //! variables are compared; an unbound one is compatible with all.
 //!
 //! # Limits
-//! One group is held and reserved, and before it the partners of at most one batch of output. One call compares
-//! at most [`COMPARED_MAX`] pairs, so that a query whose groups are large can be ended.
+//! One group is held and reserved, or goes to disk, and before it the partners of at most one batch of output. One call
+//! compares at most [`COMPARED_MAX`] pairs, so that a query whose groups are large can be ended.
+
+mod group;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -20,12 +22,12 @@ use stoa_planner::physical::{Operator as PlanOperator, Plan};
 use stoa_terms::TermId;
 
 use super::combiner::{Combiner, END, Pair};
-use super::row_store::RowStore;
 use super::{Builder, Node, Operator, Scope, position, required};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::Counters;
+use group::Group;
 
 /// Pairs that one call compares: under a millisecond.
 const COMPARED_MAX: usize = 1 << 16;
@@ -39,6 +41,8 @@ struct MergeJoin {
     combiner: Combiner,
     /// Which row of the group the current left row comes to next.
     next_partner: usize,
+    /// Whether that is the first one of the next block of a group on disk.
+    turns: bool,
     pairs: Vec<Pair>,
     /// Whether the right rows of the pairs are those of the batch at hand, and not of the group.
     is_direct: bool,
@@ -52,14 +56,6 @@ struct Cursor {
     row: usize,
     done: bool,
     last: TermId,
-}
-
-/// The right rows of one key, behind those of earlier keys that pairs still point to.
-struct Group {
-    key: TermId,
-    rows: RowStore,
-    start: usize,
-    complete: bool,
 }
 
 pub(super) fn build(
@@ -91,14 +87,10 @@ pub(super) fn build(
         combiner: Combiner::new(&plan.columns, &left.columns, &right_columns, kind, context)?,
         left: Cursor::new(builder.build(left, scope, Some(counters))?, left_key),
         right: Cursor::new(builder.build(right, scope, Some(counters))?, right_key),
-        group: Group {
-            key: TermId::UNBOUND,
-            rows: RowStore::new(right.columns.len(), context.memory("merge_join")),
-            start: 0,
-            complete: true,
-        },
+        group: Group::new(right.columns.len(), context, counters),
         compared,
         next_partner: 0,
+        turns: false,
         pairs: Vec::new(),
         is_direct: false,
     }))
@@ -115,8 +107,8 @@ impl Operator for MergeJoin {
                 }
             }
             // The pairs of a group that is done go out, so that the next ones can point to the batch at hand.
-            let is_done = !self.pairs.is_empty() && self.left.current() != Some(self.group.key);
-            if is_done && self.compared.is_empty() && self.group.complete {
+            let is_done = !self.pairs.is_empty() && self.left.current() != Some(self.group.key());
+            if is_done && self.compared.is_empty() && self.group.is_complete() {
                 return self.give(Step::Yield, context);
             }
             if self.pair_directly(context.batch_rows()) && !self.pairs.is_empty() {
@@ -126,12 +118,12 @@ impl Operator for MergeJoin {
                 // All of the batch was skipped.
                 return Ok(Step::Yield);
             };
-            if (self.group.key != key || !self.group.complete)
+            if (self.group.key() != key || !self.group.is_complete())
                 && !self.gather_group(key, context)?
             {
                 return self.give(Step::Yield, context);
             }
-            if self.group.rows.len() == self.group.start && self.combiner.drops_unmatched() {
+            if self.group.is_empty() && self.combiner.drops_unmatched() {
                 // Nothing for this key: on to the first that the right side may have.
                 match self.right.current() {
                     Some(right) => self.left.skip_to(right),
@@ -141,7 +133,7 @@ impl Operator for MergeJoin {
                         return Ok(step);
                     }
                 }
-            } else if !self.pair(context.batch_rows()) {
+            } else if !self.pair(context.batch_rows())? {
                 return self.give(Step::Yield, context);
             }
             if self.left.at_end() || self.pairs.len() >= context.batch_rows() {
@@ -155,7 +147,7 @@ impl MergeJoin {
     /// Pairs rows of both batches at hand, as long as the right rows of a key end within theirs, up to about `rows_max`
     /// pairs. False if it did nothing, since a group is at work.
     fn pair_directly(&mut self, rows_max: usize) -> bool {
-        let is_new = self.left.current() != Some(self.group.key) && self.group.complete;
+        let is_new = self.left.current() != Some(self.group.key()) && self.group.is_complete();
         if !self.compared.is_empty() || !is_new {
             return false;
         }
@@ -203,24 +195,18 @@ impl MergeJoin {
         has_moved
     }
 
-    /// Collects the right rows of `key`; false if the right side has nothing yet.
+    /// Collects the right rows of `key`; false if the right side has nothing yet, or pairs must go out first.
     fn gather_group(&mut self, key: TermId, context: &QueryContext) -> Result<bool> {
-        if self.group.key != key {
-            if self.pairs.is_empty() {
-                self.group.rows.clear();
-            }
-            self.group.start = self.group.rows.len();
-            self.next_partner = self.group.start;
-            self.group.key = key;
-            self.group.complete = false;
+        if self.group.key() != key {
+            self.group.begin(key, !self.pairs.is_empty());
         }
-        while !self.group.complete {
+        while !self.group.is_complete() {
             if self.right.at_end() {
                 match self.right.refill(context)? {
                     Refill::Rows => (),
                     Refill::Yield => return Ok(false),
                     Refill::Done => {
-                        self.group.complete = true;
+                        self.group.complete()?;
                         break;
                     }
                 }
@@ -228,27 +214,41 @@ impl MergeJoin {
             self.right.skip_to(key);
             let start = self.right.row;
             self.right.skip_beyond(key);
-            let end = self.right.row;
-            self.group
-                .rows
-                .append_range(&self.right.batch, start, end)?;
-            self.group.complete = !self.right.at_end();
+            let rows = start..self.right.row;
+            let (batch, are_pointed_to) = (&self.right.batch, !self.pairs.is_empty());
+            if !self.group.add(batch, rows, are_pointed_to, context)? {
+                self.right.row = start;
+                return Ok(false);
+            }
+            if !self.right.at_end() {
+                self.group.complete()?;
+            }
         }
+        (_, self.next_partner) = self.group.at_hand();
+        self.turns = false;
         Ok(true)
     }
 
     /// Pairs left rows of the group's key with the group, up to `rows_max` pairs; `false` if it has compared as many
-    /// as one call may.
-    fn pair(&mut self, rows_max: usize) -> bool {
-        let group = self.group.rows.rows();
+    /// as one call may, or pairs must go out first.
+    fn pair(&mut self, rows_max: usize) -> Result<bool> {
         let mut compared = 0;
-        while self.left.current() == Some(self.group.key) && self.pairs.len() < rows_max {
+        while self.left.current() == Some(self.group.key()) && self.pairs.len() < rows_max {
+            if self.turns {
+                if !self.pairs.is_empty() {
+                    return Ok(false);
+                }
+                self.group.turn()?;
+                (_, self.next_partner) = self.group.at_hand();
+                self.turns = false;
+            }
+            let (group, start) = self.group.at_hand();
             let row = self.left.row;
             let number = u32::try_from(row).unwrap_or(END);
             let first = self.next_partner;
             while self.next_partner < group.rows && self.pairs.len() < rows_max {
                 if compared == COMPARED_MAX {
-                    return false;
+                    return Ok(false);
                 }
                 compared += 1;
                 let partner = self.next_partner;
@@ -265,15 +265,19 @@ impl MergeJoin {
             }
             if self.next_partner < group.rows {
                 debug_assert!(first < self.next_partner, "a full batch has room first");
-                return true;
+                return Ok(true);
+            }
+            self.turns = self.group.is_on_disk();
+            if !self.group.is_last() {
+                continue;
             }
             if self.combiner.needs_end() {
                 self.pairs.push((number, END));
             }
-            self.next_partner = self.group.start;
+            self.next_partner = start;
             self.left.row += 1;
         }
-        true
+        Ok(true)
     }
 
     /// The rows of the pairs, or `otherwise` if there are none.
@@ -283,7 +287,7 @@ impl MergeJoin {
         }
         let right = match self.is_direct {
             true => self.right.batch.columns.iter().map(Vec::as_slice).collect(),
-            false => self.group.rows.slices(),
+            false => self.group.slices(),
         };
         let batch = self
             .combiner

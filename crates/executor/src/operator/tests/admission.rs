@@ -16,7 +16,7 @@ use stoa_terms::datatype::Datatype;
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::harness::*;
-use super::spilling::{cases, key};
+use super::spilling::{ROWS, cases, key};
 use crate::admission::{Admission, Ticket, WAITING_MAX};
 use crate::demand::Demand;
 use crate::helpers::Helpers;
@@ -169,7 +169,7 @@ fn computed_texts() -> Plan {
 fn an_admitted_query_finishes_with_its_grant() {
     let look_ups = ("index_nested_loop_join", true, look_ups());
     let computed = ("computed texts", false, computed_texts());
-    for (name, is_ordered, root) in cases().into_iter().chain([look_ups, computed]) {
+    for (name, is_ordered, root) in cases(ROWS).into_iter().chain([look_ups, computed]) {
         let queries = Queries::new(0);
         let started = queries.admitted(&root);
         let rest = rest(&queries.budget);
@@ -538,7 +538,7 @@ fn what_is_done_holds_nothing() {
 #[test]
 fn queries_that_hold_much_go_to_disk_where_others_wait() {
     let sorts = |case: &(&str, bool, Plan)| case.0 == "sort";
-    let (_, _, root) = cases().into_iter().find(sorts).unwrap();
+    let (_, _, root) = cases(ROWS).into_iter().find(sorts).unwrap();
     let queries = Queries::new(u64::MAX);
     let spilled = |is_waited_for: bool| {
         let started = queries.admitted(&root);

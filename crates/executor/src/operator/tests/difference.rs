@@ -9,7 +9,7 @@ use stoa_planner::expression::{Aggregate, AggregateFunction, Constant, Expressio
 use stoa_planner::physical::{Operator, Plan, Variable};
 
 use super::harness::*;
-use crate::Error;
+use crate::{Error, QueryContext};
 
 /// A number as it is written in SPARQL, a float with `f` behind it; `-` is unbound, all else a string.
 fn term(text: &str) -> Option<Term> {
@@ -66,8 +66,18 @@ fn difference(groups: &[&str], total: &[&str], part: &[(&str, &str)], columns: &
 
 /// The rows of a plan as text, which are the same in all batch sizes.
 fn told(root: &Plan) -> Vec<String> {
+    told_with(root, |batch_rows| context(settings(batch_rows, 1 << 30)))
+}
+
+/// The same where from the second key on all are put aside.
+fn told_on_disk(root: &Plan) -> Vec<String> {
+    let context = |batch_rows| Arc::new(super::spilling_context(batch_rows, 1));
+    told_with(&super::spilling::in_order(root.clone()), context)
+}
+
+fn told_with(root: &Plan, context_of: impl Fn(usize) -> Arc<QueryContext>) -> Vec<String> {
     let [first, rest @ ..] = BATCHES.map(|batch_rows| {
-        let context = context(settings(batch_rows, 1 << 30));
+        let context = context_of(batch_rows);
         let (rows, _) = try_run(&query(root.clone()), Arc::clone(&context)).unwrap();
         let cell = |id: &stoa_terms::TermId| match id.is_unbound() {
             true => "-".to_owned(),
@@ -105,6 +115,7 @@ fn groups_come_in_their_order_with_what_is_left() {
     ];
     // Of 3 nothing is left; 9 is no group.
     assert_eq!(told(&all), expected);
+    assert_eq!(told_on_disk(&all), expected);
     assert!(told(&difference(&["1"], &[], &[], &[5, 0, 2])).is_empty());
     assert!(told(&difference(&[], &["5"], &part, &[5, 0, 2])).is_empty());
     assert_eq!(run_all(&difference(&["1", "2"], &["5"], &[], &[])).len(), 2);
@@ -258,7 +269,9 @@ proptest! {
         }
         let values: Vec<&str> = total.iter().map(|(value, _)| *value).collect();
         let columns = [0, 2, 3, 4, 5];
-        let found = told(&difference(&groups, &values, &part, &columns));
+        let root = difference(&groups, &values, &part, &columns);
+        let found = told(&root);
+        prop_assert_eq!(&found, &told_on_disk(&root));
         let expected = plan(
             Operator::HashAggregate {
                 input: constants(&[0, 1], &rest),

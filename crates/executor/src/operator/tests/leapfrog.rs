@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use oxrdf::NamedNode;
 use proptest::prelude::*;
 use stoa_planner::physical::{
     LeapfrogPattern, LeapfrogVariable, Operator, PatternTerm, Plan, QuadPattern, Variable,
@@ -366,6 +367,28 @@ fn wheel() -> Snapshot {
         edges.push([node(number), 0, node(1 + number % 49), 0]);
     }
     numbered(&edges)
+}
+
+/// Nodes with an edge to each of the next two, and their triangles.
+pub(super) fn strip(nodes: u32) -> (Snapshot, Plan) {
+    let node = |number: u32| NamedNode::new_unchecked(format!("http://example.com/n{number}"));
+    let edge =
+        |(from, to)| -> Quad { ([node(from).into(), iri(100).into(), node(to).into()], None) };
+    let edges = (0..nodes).flat_map(|from| [(from, from + 1), (from, from + 2)]);
+    let snapshot = store(&edges.map(edge).collect::<Vec<_>>());
+    let predicate = oxrdf::Term::from(iri(100));
+    let predicate = snapshot.term_id(predicate.as_ref()).unwrap().unwrap();
+    let patterns = SHAPES[0].0.iter().map(|[s, _, o]| QuadPattern {
+        triple: [
+            PatternTerm::Variable(Variable(u32::from(*s))),
+            PatternTerm::Constant(predicate),
+            PatternTerm::Variable(Variable(u32::from(*o))),
+        ],
+        graphs: GraphSet::All,
+        graph_variable: None,
+    });
+    let patterns: Vec<_> = patterns.collect();
+    (snapshot, leapfrog(&patterns, &[0, 1, 2]).unwrap())
 }
 
 fn triangles(snapshot: &Snapshot) -> (Plan, Vec<Row>) {

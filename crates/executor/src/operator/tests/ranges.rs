@@ -307,7 +307,7 @@ fn floats_beside_a_cut_are_in_order() {
 }
 
 /// A range sort and a skip distinct of as many integers.
-fn of_numbers(count: i64) -> (Snapshot, [Plan; 2]) {
+pub(super) fn of_numbers(count: i64) -> (Snapshot, [Plan; 2]) {
     let quad = |number: i64| -> Quad {
         let object = Literal::from(number).into();
         ([iri(1).into(), iri(100).into(), object], None)

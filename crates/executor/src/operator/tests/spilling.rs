@@ -1,8 +1,8 @@
-//! Operators whose input is ten times what they may hold.
+//! Operators whose input is ten times what they may hold, and with less memory step by step.
 
 use std::sync::Arc;
 
-use stoa_planner::expression::Expression;
+use stoa_planner::expression::{Aggregate, AggregateFunction, Expression};
 use stoa_planner::physical::{JoinKind, Operator, Plan, SortKey, Variable};
 use stoa_storage::{Disk as _, Faults, SimulatedDisk};
 use stoa_terms::TermId;
@@ -12,7 +12,7 @@ use super::harness::*;
 use crate::spill::{RowReader, RowWriter, Spill, SpillFile, SpilledSlice};
 use crate::{Error, QueryContext, QuerySettings};
 
-const ROWS: i64 = 120_000;
+pub(super) const ROWS: i64 = 120_000;
 
 /// What the larger input of each takes in memory.
 const INPUT_BYTES: u64 = ROWS as u64 * 16;
@@ -21,12 +21,12 @@ const INPUT_BYTES: u64 = ROWS as u64 * 16;
 const OTHERS_BYTES: u64 = 1 << 20;
 
 /// Rows of a scattered number and a small one.
-fn input(columns: [u32; 2], distinct: i64) -> Plan {
+fn input(rows: i64, columns: [u32; 2], distinct: i64) -> Plan {
     let row = |number: i64| {
         let scattered = number.wrapping_mul(7_919) % distinct;
         vec![integer(scattered), integer(number % 7)]
     };
-    let rows: Vec<Row> = (0..ROWS).map(row).collect();
+    let rows: Vec<Row> = (0..rows).map(row).collect();
     values(&columns, &rows)
 }
 
@@ -37,18 +37,14 @@ pub(super) fn key(variable: u32, descending: bool) -> SortKey {
     }
 }
 
-fn hash_join(keys: &[u32], kind: JoinKind, output: &[u32], distinct: i64) -> Plan {
+fn hash_join(rows: i64, kind: JoinKind, output: &[u32], distinct: i64) -> Plan {
     // A right side of which every second row has a partner, each half of them a few ones.
+    let row = |number: i64| vec![integer(number % (rows / 6) * 12), integer(number)];
     plan(
         Operator::HashJoin {
-            left: Box::new(values(
-                &[0, 2],
-                &(0..30_000)
-                    .map(|number| vec![integer(number % 20_000 * 12), integer(number)])
-                    .collect::<Vec<_>>(),
-            )),
-            right: Box::new(input([0, 1], distinct)),
-            keys: variables(keys),
+            left: Box::new(values(&[0, 2], &(0..rows / 4).map(row).collect::<Vec<_>>())),
+            right: Box::new(input(rows, [0, 1], distinct)),
+            keys: variables(&[0]),
             compatible: Vec::new(),
             kind,
         },
@@ -56,7 +52,46 @@ fn hash_join(keys: &[u32], kind: JoinKind, output: &[u32], distinct: i64) -> Pla
     )
 }
 
-fn in_order(root: Plan) -> Plan {
+/// Each row of a few on the left side, and one more, has all rows of the right side as partners.
+fn merge_join(rows: i64, kind: JoinKind) -> Plan {
+    let left = [[0, 1], [3, 2], [3, 3], [5, 4]].map(|row| row.map(integer).to_vec());
+    let right = |number: i64| vec![integer(3), integer(number.wrapping_mul(7_919) % rows)];
+    plan(
+        Operator::MergeJoin {
+            left: Box::new(values(&[0, 2], &left)),
+            right: Box::new(values(&[0, 1], &(0..rows).map(right).collect::<Vec<_>>())),
+            key: Variable(0),
+            kind,
+        },
+        &[0, 1, 2],
+    )
+}
+
+/// As many groups as rows of the part, each with one.
+fn difference(rows: i64) -> Plan {
+    let column = |variable: u32, rows: i64| {
+        let rows: Vec<Row> = (0..rows).map(|number| vec![integer(number)]).collect();
+        Box::new(values(&[variable], &rows))
+    };
+    let sum = Aggregate {
+        function: AggregateFunction::Sum,
+        argument: Some(Expression::Variable(Variable(1))),
+        distinct: false,
+        output: Variable(6),
+    };
+    plan(
+        Operator::AggregateDifference {
+            groups: column(0, rows + 50),
+            total: column(1, 7),
+            part: Box::new(input(rows, [0, 1], rows)),
+            keys: variables(&[0]),
+            aggregates: vec![count(None, false, 5), sum],
+        },
+        &[6, 0, 5],
+    )
+}
+
+pub(super) fn in_order(root: Plan) -> Plan {
     let columns: Vec<u32> = root.columns.iter().map(|variable| variable.0).collect();
     plan(
         Operator::Slice {
@@ -69,10 +104,13 @@ fn in_order(root: Plan) -> Plan {
     )
 }
 
-/// What goes to disk, with its name and whether the order of its output is given.
-pub(super) fn cases() -> Vec<(&'static str, bool, Plan)> {
+/// A name, whether the order of the output is given, and the plan.
+pub(super) type Case = (&'static str, bool, Plan);
+
+/// What goes to disk with so many rows, at least some thousands, and needs a grant to begin.
+pub(super) fn cases(rows: i64) -> Vec<Case> {
     let sort = |limit: Option<u64>| {
-        let input = Box::new(input([0, 1], ROWS));
+        let input = Box::new(input(rows, [0, 1], rows));
         let keys = vec![key(1, true), key(0, false)];
         let operator = match limit {
             Some(limit) => Operator::TopK { input, keys, limit },
@@ -83,69 +121,74 @@ pub(super) fn cases() -> Vec<(&'static str, bool, Plan)> {
     let group = |keys: &[u32], distinct: i64| {
         plan(
             Operator::HashAggregate {
-                input: Box::new(input([0, 1], distinct)),
+                input: Box::new(input(rows, [0, 1], distinct)),
                 keys: variables(keys),
                 aggregates: vec![count(None, false, 5), count(Some(0), true, 6)],
             },
             &[keys, &[5, 6]].concat(),
         )
     };
-    let distinct = || plan(Operator::Distinct(Box::new(input([0, 1], ROWS))), &[0, 1]);
+    let distinct = || {
+        let input = Box::new(input(rows, [0, 1], rows));
+        plan(Operator::Distinct(input), &[0, 1])
+    };
     let left = || JoinKind::Left { condition: None };
     let again = |input| reads((1, 2), &[0, 1], &[0, 1], input);
-    let twice = vec![again(Some(input([0, 1], ROWS))), again(None)];
+    let twice = vec![again(Some(input(rows, [0, 1], rows))), again(None)];
+    let all = &[0, 1, 2];
+    let join = |kind, output: &[u32], distinct| hash_join(rows, kind, output, distinct);
+    let joined = |kind, output: &[u32], distinct| in_order(join(kind, output, distinct));
+    let minus = || JoinKind::Minus {
+        ambient: Vec::new(),
+    };
+    let limit = Some(u64::try_from(rows / 12 * 5).unwrap());
     vec![
         ("common subplan", true, union(twice, &[0, 1])),
         ("sort", true, sort(None)),
-        ("top_k", true, sort(Some(50_000))),
+        ("top_k", true, sort(limit)),
         ("distinct", false, distinct()),
         ("distinct in order", true, in_order(distinct())),
-        ("groups", false, group(&[0], ROWS)),
-        ("groups of many keys", false, group(&[0, 1], 40_000)),
-        ("distinct values of all", false, group(&[], ROWS)),
-        ("distinct values", false, group(&[1], ROWS)),
+        ("groups", false, group(&[0], rows)),
+        ("groups of many keys", false, group(&[0, 1], rows / 3)),
+        ("distinct values of all", false, group(&[], rows)),
+        ("distinct values", false, group(&[1], rows)),
+        ("difference", false, difference(rows)),
+        ("difference in order", true, in_order(difference(rows))),
+        ("join", false, join(JoinKind::Inner, all, rows)),
+        ("join in order", true, joined(JoinKind::Inner, all, rows)),
+        ("OPTIONAL", true, joined(left(), all, rows)),
+        ("EXISTS", true, joined(JoinKind::Semi, &[0, 2], rows)),
+        ("NOT EXISTS", true, joined(JoinKind::Anti, &[0, 2], rows)),
+        ("MINUS", true, joined(minus(), &[0, 2], rows)),
         (
-            "join",
-            false,
-            hash_join(&[0], JoinKind::Inner, &[0, 1, 2], ROWS),
-        ),
-        (
-            "join in order",
+            "EXISTS of an expression",
             true,
-            in_order(hash_join(&[0], JoinKind::Inner, &[0, 1, 2], ROWS)),
-        ),
-        (
-            "OPTIONAL",
-            true,
-            in_order(hash_join(&[0], left(), &[0, 1, 2], ROWS)),
-        ),
-        (
-            "EXISTS",
-            true,
-            in_order(hash_join(&[0], JoinKind::Semi, &[0, 2], ROWS)),
-        ),
-        (
-            "NOT EXISTS",
-            true,
-            in_order(hash_join(&[0], JoinKind::Anti, &[0, 2], ROWS)),
+            joined(JoinKind::Mark(Variable(9)), &[0, 2, 9], rows),
         ),
         // All rows of the right side have one key.
-        (
-            "OPTIONAL of one key",
-            true,
-            in_order(hash_join(&[0], left(), &[0, 1, 2], 1)),
-        ),
+        ("OPTIONAL of one key", true, joined(left(), all, 1)),
+        ("MINUS of one key", true, joined(minus(), &[0, 2], 1)),
         (
             "NOT EXISTS of one key",
             true,
-            in_order(hash_join(&[0], JoinKind::Anti, &[0, 2], 1)),
+            joined(JoinKind::Anti, &[0, 2], 1),
         ),
+    ]
+}
+
+/// What goes to disk as well, but begins without a grant, since it seldom holds much.
+fn cases_without_grant(rows: i64) -> [Case; 2] {
+    let left = JoinKind::Left { condition: None };
+    [
+        ("merge join", true, merge_join(rows, JoinKind::Inner)),
+        ("merge join of OPTIONAL", true, merge_join(rows, left)),
     ]
 }
 
 #[test]
 fn operators_finish_with_a_tenth_of_their_input() {
-    for (name, is_ordered, plan) in cases() {
+    let cases = cases(ROWS).into_iter().chain(cases_without_grant(ROWS));
+    for (name, is_ordered, plan) in cases {
         let in_memory = run(&plan, 1024);
         let values = values_bytes(&plan);
         // By what an operator may hold, and by what the budget has.
@@ -185,11 +228,96 @@ fn values_bytes(plan: &Plan) -> u64 {
     own + inputs.map(values_bytes).sum::<u64>()
 }
 
+/// What it takes and keeps where the budget goes from enough to too little.
+#[test]
+fn with_less_and_less_memory_the_answer_is_right_or_none() {
+    const STEPS: u64 = 7;
+    let rows = 18_000;
+    for (name, is_ordered, plan) in cases(rows).into_iter().chain(cases_without_grant(rows)) {
+        let given = |rows: Vec<Row>| match is_ordered {
+            true => rows,
+            false => sorted(rows),
+        };
+        let values = values_bytes(&plan);
+        let enough = settings(512, 1 << 30);
+        let memory = enough.memory.clone();
+        let expected = try_run(&query(plan.clone()), context(enough)).unwrap().0;
+        let expected = given(expected);
+        let most = memory.peak() - values;
+        for spills in [true, false] {
+            let (mut finished, mut refused) = (0, 0);
+            for step in 0..=STEPS {
+                let snapshot = store_on(Arc::new(SimulatedDisk::new(1)));
+                let mut settings = settings(512, values + most * step / STEPS);
+                settings.spill = spills.then(|| Spill {
+                    space: snapshot.temp_space(),
+                    after_bytes: u64::MAX,
+                    rows_min: 100,
+                });
+                let memory = settings.memory.clone();
+                let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
+                match try_run(&query(plan.clone()), context) {
+                    Ok((rows, _)) => {
+                        assert!(given(rows) == expected, "{name} gives other rows");
+                        finished += 1;
+                    }
+                    Err(Error::MemoryExceeded { .. }) => refused += 1,
+                    Err(error) => panic!("{name}: {error}"),
+                }
+                assert_eq!(memory.used(), 0, "{name} keeps memory");
+                assert_eq!(snapshot.temp_space().bytes(), 0, "{name} keeps files");
+            }
+            assert!(finished > 0, "{name} never finishes");
+            assert!(refused > 0, "{name} is never refused");
+        }
+    }
+}
+
+/// The order of an index, and a join that would read it, with a tenth of what they read.
+#[test]
+fn operators_over_an_index_finish_with_a_tenth() {
+    let (numbers, [sort, skip]) = super::ranges::of_numbers(60_000);
+    let (subjects, join) = super::switching::many_twice();
+    let (edges, triangles) = super::leapfrog::strip(20_000);
+    for (name, snapshot, plan, bytes) in [
+        ("range_sort", &numbers, sort, 60_000 * 16),
+        ("skip_distinct", &numbers, skip, 60_000 * 8),
+        ("switched join", &subjects, join, 20_000 * 16),
+        ("leapfrog_join", &edges, triangles, 40_000 * 16),
+    ] {
+        let run = |after_bytes: u64| {
+            let settings = QuerySettings {
+                spill: Some(Spill {
+                    space: snapshot.temp_space(),
+                    after_bytes,
+                    rows_min: 1,
+                }),
+                // All at once.
+                range_rows: Some(1 << 20),
+                ..settings(1024, 1 << 30)
+            };
+            let memory = settings.memory.clone();
+            let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
+            let (rows, _) = try_run(&query(plan.clone()), context).unwrap();
+            assert_eq!(memory.used(), 0, "{name} keeps memory");
+            assert_eq!(snapshot.temp_space().bytes(), 0, "{name} keeps files");
+            (rows, memory.peak())
+        };
+        let (expected, most) = run(u64::MAX);
+        let (rows, peak) = run(bytes / 10);
+        assert!(sorted(rows) == sorted(expected), "{name} gives other rows");
+        assert!(
+            peak < bytes / 10 + OTHERS_BYTES,
+            "{name} took {peak} of {most} bytes"
+        );
+    }
+}
+
 #[test]
 fn a_disk_that_is_short_of_room_ends_the_query() {
     let sort = plan(
         Operator::Sort {
-            input: Box::new(input([0, 1], ROWS)),
+            input: Box::new(input(ROWS, [0, 1], ROWS)),
             keys: vec![key(0, false)],
         },
         &[0, 1],

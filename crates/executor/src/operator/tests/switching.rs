@@ -173,6 +173,12 @@ fn twice(pattern: &QuadPattern) -> Plan {
     look_up(scan(pattern), &again, JoinKind::Inner, &[0, 1, 2])
 }
 
+pub(super) fn many_twice() -> (Snapshot, Plan) {
+    let (snapshot, pattern) = many();
+    let join = twice(&pattern);
+    (snapshot, join)
+}
+
 #[test]
 fn options_take_the_place_of_the_plan() {
     let (snapshot, pattern) = many();
