@@ -6,7 +6,8 @@
 //! LIMIT stands above, so that what the inner plan does once a run is done seldom.
 //!
 //! Input order: any. Output order: none, or that of the left side if the plan says so; then the
-//! inner rows of one run are held.
+//! inner rows of one run are held. Where there is no room for them the inner plan is run anew for half of the batch, and
+//! later for the rest; the inner rows of a single left row are in order as they come.
 //!
 //! # Limits
 //! The collected batch, and held rows, are reserved.
@@ -39,6 +40,8 @@ struct Apply {
     keep_order: bool,
     rows: usize,
     rows_max: usize,
+    /// Halves of batches that are next, the last one first.
+    later: Vec<Batch>,
     state: State,
     memory: Memory,
 }
@@ -73,7 +76,9 @@ struct Run {
     /// How many bindings have no partner yet; only counted where one partner is enough.
     open: usize,
     found: Vec<bool>,
-    /// The current inner batch or, where order is kept, all inner rows.
+    /// Whether inner rows are held, to be brought into the order of the left ones.
+    keeps: bool,
+    /// The current inner batch, or all inner rows.
     right: RowStore,
     /// Pairs to be given, the first `given` of which are.
     pairs: Vec<Pair>,
@@ -129,6 +134,7 @@ pub(super) fn build(
             true => context.batch_rows(),
             false => APPLY_ROWS_MAX.max(context.batch_rows()),
         },
+        later: Vec::new(),
         state: State::Collecting(Batch::with_columns(input.columns.len())),
         memory: context.memory("apply"),
     }))
@@ -140,12 +146,13 @@ impl Operator for Apply {
             State::Collecting(left) => self.collect(left, context),
             State::Running(mut run) => {
                 let step = self.run(&mut run, context)?;
-                self.state = if run.ended && run.given == run.pairs.len() {
-                    self.memory.release();
-                    State::Collecting(Batch::with_columns(run.left.columns.len()))
-                } else {
-                    State::Running(run)
-                };
+                if !run.is_over() {
+                    self.state = State::Running(run);
+                    return Ok(step);
+                }
+                let width = run.left.columns.len();
+                drop(run);
+                self.state = self.after(width, context)?;
                 Ok(step)
             }
             State::Done => Ok(Step::Done),
@@ -186,6 +193,31 @@ impl Apply {
         left.is_empty() || bytes < STEP_BYTES || self.memory.try_require(3 * bytes)
     }
 
+    /// Goes on behind a run of left rows of so many columns.
+    fn after(&mut self, width: usize, context: &QueryContext) -> Result<State> {
+        if let Some(next) = self.later.pop() {
+            return Ok(State::Running(Box::new(self.start(next, context)?)));
+        }
+        self.memory.release();
+        Ok(State::Collecting(Batch::with_columns(width)))
+    }
+
+    /// Begins anew with half of the batch, the rest is for later.
+    fn halve(&mut self, run: &mut Run, context: &QueryContext) -> Result<()> {
+        run.inner.stop();
+        run.right.release();
+        run.pairs = Vec::new();
+        let mut left = std::mem::take(&mut run.left);
+        let half = left.rows / 2;
+        let mut rest = left.clone();
+        rest.skip(half);
+        left.truncate(half);
+        self.later.push(rest);
+        self.rows = half.max(1);
+        *run = self.start(left, context)?;
+        Ok(())
+    }
+
     /// Numbers the bindings of a batch and builds the inner plan for them.
     fn start(&mut self, left: Batch, context: &QueryContext) -> Result<Run> {
         let mut bindings = GroupTable::new(self.left_outer.len());
@@ -218,6 +250,7 @@ impl Apply {
         let inner = self.inner.build(batch, context)?;
         self.combiner.start(left.rows);
         Ok(Run {
+            keeps: self.keep_order && left.rows > 1,
             open: bindings.len(),
             found: vec![false; bindings.len()],
             left,
@@ -234,7 +267,7 @@ impl Apply {
     }
 
     fn run(&mut self, run: &mut Run, context: &QueryContext) -> Result<Step> {
-        if run.given < run.pairs.len() && (!self.keep_order || run.ended) {
+        if run.given < run.pairs.len() && (!run.keeps || run.ended) {
             return self.give(run, context);
         }
         if run.inner_done {
@@ -242,17 +275,21 @@ impl Apply {
         }
         match run.inner.next(context)? {
             Step::Batch(batch) => {
-                if !self.keep_order {
+                if !run.keeps {
                     run.right.clear();
                     run.pairs.clear();
                     run.given = 0;
+                } else if !run.may_hold(&batch, context) {
+                    self.halve(run, context)?;
+                    return Ok(Step::Yield);
                 }
                 self.pair(run, &batch)?;
                 run.right.append(&batch)?;
-                let bytes = 2 * run.pairs.len() * size_of::<Pair>();
-                run.right
-                    .memory()
-                    .require(u64::try_from(bytes).unwrap_or(u64::MAX))?;
+                let bytes = run.right.bytes_with(0) + run.pairs_bytes();
+                match run.right.memory().require(bytes) {
+                    Err(_) if run.keeps => self.halve(run, context)?,
+                    other => other?,
+                }
             }
             Step::Yield => (),
             Step::Done => run.inner_done = true,
@@ -301,7 +338,7 @@ impl Apply {
             return Ok(Step::Yield);
         }
         run.ended = true;
-        if !self.keep_order {
+        if !run.keeps {
             run.pairs.clear();
             run.given = 0;
         }
@@ -309,7 +346,7 @@ impl Apply {
             run.pairs
                 .extend((0_u32..).take(run.left.rows).map(|row| (row, END)));
         }
-        if self.keep_order {
+        if run.keeps {
             context.check()?;
             run.pairs.sort_unstable();
         }
@@ -327,6 +364,30 @@ impl Apply {
             true => Step::Yield,
             false => Step::Batch(batch),
         })
+    }
+}
+
+impl Run {
+    /// Whether all of it was given.
+    const fn is_over(&self) -> bool {
+        self.ended && self.given == self.pairs.len()
+    }
+
+    /// Whether there is room for an inner batch beside what is held.
+    fn may_hold(&mut self, batch: &Batch, context: &QueryContext) -> bool {
+        let rows = self.right.len();
+        let spill = context.settings().spill.as_ref();
+        let is_first = spill.is_none_or(|spill| rows < spill.rows_min);
+        let bytes = self.right.bytes_with(batch.rows) + self.pairs_bytes();
+        match is_first {
+            true => self.right.memory().take(bytes),
+            false => context.has_room(self.right.memory(), bytes),
+        }
+    }
+
+    /// What the pairs take.
+    fn pairs_bytes(&self) -> u64 {
+        (2 * self.pairs.len() * size_of::<Pair>()) as u64
     }
 }
 

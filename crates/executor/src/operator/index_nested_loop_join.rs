@@ -9,7 +9,8 @@
 //! the rows is joined with them by hash (`switching`).
 //!
 //! Input order: any. Output order: none, or that of the input if the plan says so; then the matches
-//! of a batch whose keys do not ascend are held until all are found.
+//! of a batch whose keys do not ascend are held until all are found. Where there is no room for them half of the batch is
+//! looked up anew, and the rest later; the matches of a single row are in order as they come.
 //!
 //! # Limits
 //! The collected batch, and held matches, are reserved. Cancellation is checked by each call.
@@ -55,6 +56,8 @@ struct IndexNestedLoopJoin {
     combiner: Combiner,
     keep_order: bool,
     sizer: Sizer,
+    /// Halves of batches that are looked up next, the last one first.
+    later: Vec<Batch>,
     /// Where it may go over to a hash join.
     switching: Option<Box<Switching>>,
     state: State,
@@ -73,6 +76,8 @@ enum Key {
 enum State {
     /// Rows of the input are collected.
     Collecting(Batch),
+    /// This batch is looked up.
+    Next(Batch),
     /// Matches come from the index and go out as they come.
     Looking(Batch),
     /// Matches come from the index and are held, to be brought into the order of the input.
@@ -162,6 +167,7 @@ pub(super) fn build(
         compared,
         keep_order: !plan.sorted_by.is_empty(),
         sizer: Sizer::new(scope.limited, context),
+        later: Vec::new(),
         switching: Switching::new(plan, &used, number, builder, scope)?.map(Box::new),
         rows: LookupRows::default(),
         memory: context.memory("index_nested_loop_join"),
@@ -173,6 +179,7 @@ impl Operator for IndexNestedLoopJoin {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
         match std::mem::replace(&mut self.state, State::Done) {
             State::Collecting(left) => self.collect(left, context),
+            State::Next(left) => self.look_up(left, context),
             State::Looking(left) => self.look(left, context),
             State::Holding(left, held) => self.hold(left, held, context),
             State::Emitting(left, held, given) => self.emit(left, held, given, context),
@@ -336,7 +343,7 @@ impl IndexNestedLoopJoin {
         }
         self.lookup.start(&keys)?;
         self.combiner.start(left.rows);
-        let in_order = shape.ascending && !self.combiner.needs_end();
+        let in_order = left.rows == 1 || shape.ascending && !self.combiner.needs_end();
         self.state = if self.keep_order && !in_order {
             let held = self.held(context);
             State::Holding(left, held)
@@ -411,6 +418,10 @@ impl IndexNestedLoopJoin {
 
     fn hold(&mut self, left: Batch, mut held: Held, context: &QueryContext) -> Result<Step> {
         let (more, pairs) = self.fetch(&left, context)?;
+        if !self.may_hold(&left, &mut held, context) {
+            drop(held);
+            return self.halve(left, context);
+        }
         let offset = u32::try_from(held.rows.len())
             .map_err(|_| Error::LimitExceeded("a join would hold more than 2^32 rows"))?;
         let quads = &self.rows.columns;
@@ -426,9 +437,6 @@ impl IndexNestedLoopJoin {
             rows: quads.rows,
         };
         held.rows.append(&batch)?;
-        let bytes = held.rows.len() * 2 * size_of::<Pair>();
-        self.memory
-            .require(2 * left.bytes() + u64::try_from(bytes).unwrap_or(u64::MAX))?;
         let moved = pairs.into_iter().map(|(row, found)| (row, found + offset));
         held.pairs.extend(moved);
         self.state = if more {
@@ -442,6 +450,31 @@ impl IndexNestedLoopJoin {
             State::Emitting(left, held, 0)
         };
         Ok(Step::Yield)
+    }
+
+    /// Whether there is room for the matches that were fetched last beside those that are held.
+    fn may_hold(&mut self, left: &Batch, held: &mut Held, context: &QueryContext) -> bool {
+        let (rows, more) = (held.rows.len(), self.rows.columns.rows);
+        let pairs = (rows + more) * 2 * size_of::<Pair>();
+        let spill = context.settings().spill.as_ref();
+        let is_first = spill.is_none_or(|spill| rows < spill.rows_min);
+        let bytes = held.rows.bytes_with(more);
+        let has_room = match is_first {
+            true => held.rows.memory().take(bytes),
+            false => context.has_room(held.rows.memory(), bytes),
+        };
+        has_room && self.memory.take(2 * left.bytes() + pairs as u64)
+    }
+
+    /// Looks half of a batch up anew, the rest later.
+    fn halve(&mut self, mut left: Batch, context: &QueryContext) -> Result<Step> {
+        let half = left.rows / 2;
+        let mut rest = left.clone();
+        rest.skip(half);
+        left.truncate(half);
+        self.later.push(rest);
+        self.sizer.rows = half.max(1);
+        self.look_up(left, context)
     }
 
     fn emit(
@@ -464,7 +497,11 @@ impl IndexNestedLoopJoin {
         Ok(step(batch))
     }
 
+    /// Goes on behind a batch.
     fn collecting(&mut self, left: &Batch) -> State {
+        if let Some(next) = self.later.pop() {
+            return State::Next(next);
+        }
         self.memory.release();
         State::Collecting(Batch::with_columns(left.columns.len()))
     }

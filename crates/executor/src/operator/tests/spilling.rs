@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stoa_planner::expression::{Aggregate, AggregateFunction, Expression};
 use stoa_planner::physical::{JoinKind, Operator, Plan, SortKey, Variable};
 use stoa_storage::{Disk as _, Faults, SimulatedDisk};
-use stoa_terms::TermId;
+use stoa_terms::{Permutation, TermId};
 
 use super::common_subplans::{reads, union};
 use super::harness::*;
@@ -310,6 +310,67 @@ fn operators_over_an_index_finish_with_a_tenth() {
             peak < bytes / 10 + OTHERS_BYTES,
             "{name} took {peak} of {most} bytes"
         );
+    }
+}
+
+/// Rows of which each has some thousand partners, in an order that is not that of the index.
+#[test]
+fn joins_in_order_finish_where_their_matches_do_not_fit() {
+    let (snapshot, pattern) = super::switching::many();
+    let row = |number: i64| vec![integer(number), integer(6 - number * 3 % 8)];
+    let left: Vec<Row> = (0..30).map(row).collect();
+    let look_up = |input: Plan, kind: &JoinKind, columns: &[u32]| {
+        let operator = Operator::IndexNestedLoopJoin {
+            input: Box::new(input),
+            pattern: pattern.clone(),
+            permutation: Permutation::Posg,
+            key_length: 2,
+            kind: kind.clone(),
+            switch: None,
+        };
+        plan(operator, columns)
+    };
+    let apply = |kind: &JoinKind| {
+        let outer = plan(Operator::OuterBindings, &[1]);
+        let operator = Operator::Apply {
+            input: Box::new(values(&[2, 1], &left)),
+            inner: Box::new(look_up(outer, &JoinKind::Inner, &[1, 0])),
+            outer: variables(&[1]),
+            kind: kind.clone(),
+        };
+        plan(operator, &[2, 1, 0])
+    };
+    for kind in [JoinKind::Inner, JoinKind::Left { condition: None }] {
+        let join = look_up(values(&[2, 1], &left), &kind, &[2, 1, 0]);
+        for root in [join, apply(&kind)] {
+            let ordered = Plan {
+                sorted_by: variables(&[2]),
+                ..root
+            };
+            let run = |settings: QuerySettings| {
+                let memory = settings.memory.clone();
+                let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
+                let (rows, profile) = try_run(&query(ordered.clone()), context).unwrap();
+                assert_eq!(memory.used(), 0, "memory is kept");
+                (rows, profile[0].name, memory.peak())
+            };
+            let (expected, name, most) = run(settings(1024, 1 << 30));
+            assert!(most > 3 << 19, "{name} holds {most} bytes");
+            assert!(expected.is_sorted_by_key(|row| row[0]));
+            for budget in [most / 2, most / 3, 600 << 10] {
+                let (rows, ..) = run(settings(1024, budget));
+                assert!(rows == expected, "{name} with {budget} bytes");
+            }
+            let mut spilling = settings(1024, 1 << 30);
+            spilling.spill = Some(Spill {
+                space: snapshot.temp_space(),
+                after_bytes: 100_000,
+                rows_min: 100,
+            });
+            let (rows, _, peak) = run(spilling);
+            assert!(rows == expected, "{name} with less");
+            assert!(peak < 1 << 20, "{name} took {peak} bytes");
+        }
     }
 }
 

@@ -133,7 +133,7 @@ proptest! {
 }
 
 /// 20,000 subjects with a number below 7 each, and the pattern `?subject p ?number`.
-fn many() -> (Snapshot, QuadPattern) {
+pub(super) fn many() -> (Snapshot, QuadPattern) {
     let quads: Vec<Quad> = (0..20_000_i64)
         .map(|number| {
             let subject = oxrdf::NamedNode::new_unchecked(format!("http://example.com/s{number}"));
