@@ -306,19 +306,7 @@ impl Case {
         let Kind::Query { ordered } = query.kind else {
             return change(scratch, query, configuration, seen);
         };
-        let options = QueryOptions {
-            batch_rows: configuration.batch_rows,
-            naive: configuration.naive,
-            force_join: configuration.force_join,
-            force_difference: configuration.force_difference,
-            force_common_subplans: configuration.force_common_subplans,
-            key_filter_rows_min: configuration.key_filters.then_some(0),
-            force_ranges: configuration.force_ranges,
-            range_rows: configuration.force_ranges.map(|_| 1),
-            switch_after_rows: configuration.switch_after_rows,
-            timed: configuration.key_filters || configuration.switch_after_rows.is_some(),
-            ..QueryOptions::default()
-        };
+        let options = options(configuration);
         if options.timed
             && let Ok(prepared) = scratch.database().prepare(&query.text, &options)
         {
@@ -357,6 +345,23 @@ impl Case {
     }
 }
 
+/// How queries are run, and the patterns of updates.
+fn options(configuration: &Configuration) -> QueryOptions {
+    QueryOptions {
+        batch_rows: configuration.batch_rows,
+        naive: configuration.naive,
+        force_join: configuration.force_join,
+        force_difference: configuration.force_difference,
+        force_common_subplans: configuration.force_common_subplans,
+        key_filter_rows_min: configuration.key_filters.then_some(0),
+        force_ranges: configuration.force_ranges,
+        range_rows: configuration.force_ranges.map(|_| 1),
+        switch_after_rows: configuration.switch_after_rows,
+        timed: configuration.key_filters || configuration.switch_after_rows.is_some(),
+        ..QueryOptions::default()
+    }
+}
+
 /// Runs an update.
 fn change(
     scratch: &Scratch,
@@ -365,9 +370,7 @@ fn change(
     seen: &mut Seen,
 ) -> anyhow::Result<()> {
     let options = UpdateOptions {
-        batch_rows: configuration.batch_rows,
-        naive: configuration.naive,
-        force_join: configuration.force_join,
+        patterns: Some(Box::new(options(configuration))),
         ..UpdateOptions::default()
     };
     seen.updates += 1;

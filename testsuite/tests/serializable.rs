@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use oxrdf::Quad;
 use oxttl::NQuadsParser;
 use stoa_database::{
-    Database, Error, ForcedJoin, QueryOptions, QueryResult, Transaction, TransactionOptions,
-    UpdateOptions,
+    Database, Error, QueryOptions, QueryResult, Transaction, TransactionOptions, UpdateOptions,
 };
+use stoa_testsuite::oracle::differential::{CONFIGURATIONS, configuration};
 use stoa_testsuite::scratch::Scratch;
 use stoa_testsuite::serializability::{Objects, cycle};
 use stoa_testsuite::workloads::{
@@ -66,19 +66,8 @@ fn rows(result: QueryResult) -> Vec<Row> {
 
 impl Session for Running {
     fn ask(&mut self, text: &str, random: &mut Random) -> Vec<Row> {
-        let join = match random.below(5) {
-            0 => None,
-            1 => Some(ForcedJoin::Merge),
-            2 => Some(ForcedJoin::Hash),
-            3 => Some(ForcedJoin::Leapfrog),
-            _ => Some(ForcedJoin::IndexNestedLoop),
-        };
-        let options = QueryOptions {
-            force_join: join,
-            naive: random.below(5) == 0,
-            batch_rows: (random.below(4) == 0).then_some(3),
-            ..QueryOptions::default()
-        };
+        let number = usize::try_from(random.below(CONFIGURATIONS as u64)).unwrap();
+        let (_, options) = configuration(number);
         rows(self.0.query(text, &options).unwrap())
     }
 

@@ -12,7 +12,7 @@ use oxrdf::{GraphName, Quad};
 use oxttl::NQuadsParser;
 use stoa_database::{DumpFormat, Error, GraphFormat, UpdateOptions};
 use stoa_testsuite::canonical::canonical;
-use stoa_testsuite::oracle::differential::{CONFIGURATIONS, OF_QUERIES, configuration};
+use stoa_testsuite::oracle::differential::{REUSED, configuration};
 use stoa_testsuite::oracle::update::Store;
 use stoa_testsuite::oracle::{Fault, Seen};
 use stoa_testsuite::random::Random;
@@ -99,7 +99,7 @@ fn random_updates_agree_with_the_naive_evaluator() {
 fn one_store(seed: u64, set: u64, tally: &mut Tally) -> Result<(), String> {
     let mut random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(set));
     let data = Data::random(&mut random);
-    let scratch = Scratch::with_threads(1);
+    let scratch = Scratch::with_threads(2);
     scratch
         .load(data.text(), GraphFormat::NQuads, None, None)
         .unwrap();
@@ -123,11 +123,9 @@ fn one_store(seed: u64, set: u64, tally: &mut Tally) -> Result<(), String> {
             }
         };
         let text = text(&operations);
-        let (name, query) = configuration(random.below(CONFIGURATIONS - OF_QUERIES));
+        let (name, patterns) = configuration(random.below(REUSED));
         let options = UpdateOptions {
-            batch_rows: query.batch_rows,
-            naive: query.naive,
-            force_join: query.force_join,
+            patterns: Some(Box::new(patterns)),
             ..UpdateOptions::default()
         };
         let failed = |what: String| format!("{what}\n{name}: {text}\n{}", shown(&store));

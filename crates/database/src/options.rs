@@ -285,12 +285,9 @@ pub struct UpdateOptions {
     pub bindings: Vec<(Variable, Term)>,
     /// What the commit is kept with.
     pub message: Option<String>,
-    /// How many solutions operators hand on at once; by default the executor's choice.
-    pub batch_rows: Option<usize>,
-    /// Turns off all rewriting and join ordering; for tests.
-    pub naive: bool,
-    /// The join method that is taken wherever it can be; for tests.
-    pub force_join: Option<ForcedJoin>,
+    /// How the patterns of WHERE are run: what is forced, the sizes of batches, when operators go to disk and the like. All
+    /// else that it says is not looked at: what is asked and how long it may take is said here. For tests.
+    pub patterns: Option<Box<QueryOptions>>,
     /// Ends the update from another thread; the database stays as it was.
     pub cancel: CancelHandle,
 }

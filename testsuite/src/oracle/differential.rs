@@ -276,14 +276,10 @@ fn with_common_subplans(number: usize, options: &mut QueryOptions) {
 /// How many configurations there are.
 pub const CONFIGURATIONS: usize = 32;
 
-/// How many of them, at the end, differ from others in what an update does not do: share what is read among threads,
-/// switch, run parts once, or use plans again; or are for queries alone.
-pub const OF_QUERIES: usize = 14;
-
 /// The configurations in which ORDER BY and DISTINCT take ranges wherever they can.
 pub const BY_RANGES: [usize; 2] = [25, 26];
 
-/// The configuration that takes the plan of another query if there is one.
+/// The configuration that takes the plan of another query if there is one; the last one, since updates are planned each.
 pub const REUSED: usize = CONFIGURATIONS - 1;
 
 /// The configuration in which path searches read all triples of a step into memory.

@@ -184,11 +184,11 @@ impl Run<'_> {
             default_graphs: names(&options.using_graphs),
             named_graphs: names(&options.using_named_graphs),
             notes: false,
-            batch_rows: options.batch_rows,
-            naive: options.naive,
-            force_join: options.force_join,
             cancel: options.cancel.clone(),
-            ..QueryOptions::default()
+            base: None,
+            at: None,
+            bindings: Vec::new(),
+            ..options.patterns.as_deref().cloned().unwrap_or_default()
         }
     }
 
