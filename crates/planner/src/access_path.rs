@@ -282,8 +282,13 @@ pub fn variables_within(condition: &Expression) -> Vec<(Variable, Vec<IdRange>)>
 /// All but the IRI that a variable is compared with by `!=`: no other term is equal to it. Scans do not descend to such
 /// ranges, since then the id of each other constant of the query would stand in one.
 fn outside_of(condition: &Expression) -> Option<Ranges> {
-    let Expression::Compare(Comparison::NotEqual, left, right) = condition else {
-        return None;
+    let (left, right) = match condition {
+        Expression::Compare(Comparison::NotEqual, left, right) => (left, right),
+        Expression::Not(equal) => match &**equal {
+            Expression::Compare(Comparison::Equal, left, right) => (left, right),
+            _ => return None,
+        },
+        _ => return None,
     };
     let ((Expression::Variable(variable), Expression::Constant(constant))
     | (Expression::Constant(constant), Expression::Variable(variable))) = (&**left, &**right)
@@ -476,6 +481,12 @@ mod tests {
                 [(Variable(0), ranges)] => ranges.clone(),
                 other => panic!("{other:?}"),
             };
+        // As the parser gives it.
+        let not = Expression::Not(Box::new(compare(Comparison::Equal, 7)));
+        assert_eq!(
+            within(vec![not]),
+            within(vec![compare(Comparison::NotEqual, 7)])
+        );
         let many = within(unequal.clone().chain([is_iri()]).collect());
         assert_eq!(many.len(), KEPT_RANGES_MAX);
         assert_eq!(many.first(), Some(&range(1, 9)));

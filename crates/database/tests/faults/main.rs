@@ -64,7 +64,6 @@ fn run_all(cases: &[Case]) -> u64 {
     let mut wrong = Vec::new();
     let mut threads = 0;
     for case in cases {
-        println!("{}", case.name);
         match beside_faults(&mut world, case) {
             Ok(most) => threads = threads.max(most),
             Err(what) => wrong.push(format!("{}: {what}", case.name)),

@@ -60,6 +60,17 @@ struct Way {
     ranges: Vec<IdRange>,
 }
 
+impl Way {
+    /// Whether the scan descends to nothing but what lies within some ranges.
+    fn lies_within(&self, ranges: &[IdRange]) -> bool {
+        let lies = |own: &IdRange| {
+            let mut ranges = ranges.iter();
+            ranges.any(|range| range.first <= own.first && own.last <= range.last)
+        };
+        !self.ranges.is_empty() && self.ranges.iter().all(lies)
+    }
+}
+
 /// A scan that has begun.
 struct Open {
     scan: Scan,
@@ -297,10 +308,8 @@ impl Open {
         };
         let mut scan = context.snapshot_of(counters).scan(&spec)?;
         for (place, variable) in &variables {
-            // What the scan descends to lies in the ranges. Long lists are left to the filter, which looks values up.
-            let is_narrowed = *place == way.prefix_length && !way.ranges.is_empty();
             if let Some((_, ranges)) = kept.iter().find(|(other, _)| other == variable)
-                && !is_narrowed
+                && !(*place == way.prefix_length && way.lies_within(ranges))
                 && ranges.len() <= KEPT_RANGES_MAX
             {
                 scan = scan.leaving_out(*place, ranges);

@@ -281,10 +281,7 @@ impl Builder<'_> {
             PlanOperator::MergeJoin { .. } => merge_join::build(plan, self, scope, counters),
             PlanOperator::HashJoin { .. } => hash_join::build(plan, self, scope, counters),
             PlanOperator::Filter { input, condition } => {
-                // A scan that descends to ranges of its own leaves little out.
-                if let PlanOperator::IndexScan { ranges, .. } = &input.operator
-                    && ranges.is_empty()
-                {
+                if matches!(input.operator, PlanOperator::IndexScan { .. }) {
                     self.kept = variables_within(condition);
                 }
                 let node = self.build(input, scope, Some(counters))?;
