@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use oxrdf::{Dataset, GraphName, Quad, Term};
-use stoa_database::{ForcedJoin, GraphFormat, QueryOptions, Scheme, UpdateOptions};
+use stoa_database::{ForcedJoin, GraphFormat, QueryOptions, Rewrites, Scheme, UpdateOptions};
 
 use crate::answer::{answer, done};
 use crate::compare::{self, Answer, Rules, Solutions};
@@ -62,6 +62,8 @@ pub struct Configuration {
     pub force_difference: Option<bool>,
     /// Whether subplans that stand in several places are run once wherever they can be, or nowhere.
     pub force_common_subplans: Option<bool>,
+    /// Rewrites that are left out.
+    pub without: Rewrites,
     /// Whether hash joins have key filters wherever they can.
     pub key_filters: bool,
     /// After how many rows joins by look-ups go over to hash joins.
@@ -353,6 +355,7 @@ fn options(configuration: &Configuration) -> QueryOptions {
         force_join: configuration.force_join,
         force_difference: configuration.force_difference,
         force_common_subplans: configuration.force_common_subplans,
+        without: configuration.without,
         key_filter_rows_min: configuration.key_filters.then_some(0),
         force_ranges: configuration.force_ranges,
         range_rows: configuration.force_ranges.map(|_| 1),

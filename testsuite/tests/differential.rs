@@ -18,7 +18,7 @@ use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
     ADJACENCY, BY_RANGES, Bench, COMPUTED_ON_DISK, CONFIGURATIONS, KEY_FILTER, KEYS, RANGES,
-    REUSED, REUSED_PLAN, SWITCHED, SWITCHED_LATE, Tally, Verdict, smaller,
+    REUSED, REUSED_PLAN, SWITCHED, SWITCHED_LATE, Tally, UNNESTED, Verdict, smaller,
 };
 use stoa_testsuite::oracle::reference::DIFFERENCES;
 use stoa_testsuite::random::Random;
@@ -185,6 +185,7 @@ const CASTS: &[&str] = &[
 /// only, which small data does not have.
 const OPERATORS: &[&str] = &[
     REUSED_PLAN,
+    UNNESTED,
     KEY_FILTER,
     KEYS,
     SWITCHED,

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stoa_database::ForcedJoin;
+use stoa_database::{ForcedJoin, Rewrites};
 use stoa_testsuite::case::{Case, Configuration, Seen};
 
 fn files() -> Vec<PathBuf> {
@@ -180,6 +180,23 @@ fn common_subplans_forced_and_refused() {
         let plans = run(&configuration).plans;
         assert_eq!(plans.contains("common_subplan"), forced, "{name}");
     }
+}
+
+#[test]
+fn subqueries_left_as_they_are() {
+    let usual = run(&Configuration {
+        name: "as usual",
+        ..Configuration::default()
+    });
+    let nested = run(&Configuration {
+        name: "subqueries left as they are",
+        without: Rewrites::UNNESTING,
+        ..Configuration::default()
+    });
+    assert_ne!(
+        usual.plans, nested.plans,
+        "no subquery was a part of a group"
+    );
 }
 
 #[test]

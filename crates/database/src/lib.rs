@@ -94,7 +94,8 @@ pub use moment::{Moment, MomentError};
 pub use note::{Note, NoteKind, Place};
 pub use options::{
     Access, DirectionForm, DocumentOptions, DumpFormat, Durability, ForcedJoin, IoCalls,
-    JsonLdOptions, LoadOptions, OpenOptions, QueryOptions, RuntimeOptions, Scheme, UpdateOptions,
+    JsonLdOptions, LoadOptions, OpenOptions, QueryOptions, Rewrites, RuntimeOptions, Scheme,
+    UpdateOptions,
 };
 pub use oxrdf;
 pub use patch::Patch;

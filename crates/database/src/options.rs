@@ -13,7 +13,7 @@ use crate::moment::Moment;
 use crate::query::CancelHandle;
 use crate::runtime::Clock;
 
-pub use stoa_planner::ForcedJoin;
+pub use stoa_planner::{ForcedJoin, Rewrites};
 pub use stoa_quadstore::Scheme;
 pub use stoa_storage::{Durability, IoCalls};
 
@@ -211,6 +211,8 @@ pub struct QueryOptions {
     /// Whether subplans that stand in several places of a query are run once wherever they can be, or nowhere; by
     /// default where that is worth while; for tests.
     pub force_common_subplans: Option<bool>,
+    /// Rewrites that are left out; none by default; for tests.
+    pub without: Rewrites,
     /// Ends the query from another thread.
     pub cancel: CancelHandle,
 }
@@ -243,6 +245,7 @@ impl Default for QueryOptions {
             range_rows: None,
             force_adjacency: None,
             force_common_subplans: None,
+            without: Rewrites::NONE,
             cancel: CancelHandle::new(),
         }
     }

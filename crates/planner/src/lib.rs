@@ -91,6 +91,15 @@ pub struct PlannerOptions {
     /// Whether subplans that stand in several places are run once wherever they can be, or nowhere; by cost if `None`;
     /// for tests.
     pub force_common_subplans: Option<bool>,
+    /// Rewrites that are left out, beside all of them where `optimize` is off; for tests.
+    pub without: Rewrites,
+}
+
+impl PlannerOptions {
+    /// Whether a rewrite is done.
+    const fn takes(&self, rewrite: Rewrites) -> bool {
+        self.optimize && !self.without.has(rewrite)
+    }
 }
 
 impl Default for PlannerOptions {
@@ -107,7 +116,31 @@ impl Default for PlannerOptions {
             force_top_values: None,
             force_ranges: None,
             force_common_subplans: None,
+            without: Rewrites::NONE,
         }
+    }
+}
+
+/// A set of rewrites.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Rewrites(u32);
+
+impl Rewrites {
+    /// None of them.
+    pub const NONE: Self = Self(0);
+    /// Subqueries, and what is nested with BIND and FILTER, become parts of the group around them.
+    pub const UNNESTING: Self = Self(1);
+
+    /// Those of both sets.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether it has all of another set.
+    #[must_use]
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
     }
 }
 

@@ -22,8 +22,8 @@ use oxrdf::{Literal, NamedNode, Term};
 use spargebra::{Query, SparqlParser};
 use stoa_planner::physical::{Operator, Plan, QueryForm};
 use stoa_planner::{
-    Error, ForcedJoin, PlannerOptions, Statistics, StatisticsError, SubjectGroup, SubjectSets,
-    explain, plan,
+    Error, ForcedJoin, PlannerOptions, Rewrites, Statistics, StatisticsError, SubjectGroup,
+    SubjectSets, explain, plan,
 };
 use stoa_terms::{GraphSet, Position, TermId};
 use support::algebra::{Context, Row};
@@ -180,8 +180,9 @@ impl Generator {
     }
 
     fn part(&mut self, depth: u32) -> String {
-        match self.random.below(19) {
+        match self.random.below(21) {
             17 | 18 => self.repeated(depth),
+            19 | 20 => self.open_subquery(depth),
             0..=2 => format!("FILTER({})", self.expression(depth)),
             3..=5 => format!("OPTIONAL {}", self.group(depth)),
             6 | 7 => format!("{} UNION {}", self.group(depth), self.group(depth)),
@@ -237,7 +238,57 @@ impl Generator {
         }
     }
 
+    /// A subquery that becomes a part of the group around it, if what stands in it and beside it lets it.
+    fn open_subquery(&mut self, depth: u32) -> String {
+        let (a, b, c) = (
+            self.random.one(VARIABLES),
+            self.random.one(VARIABLES),
+            self.random.one(VARIABLES),
+        );
+        self.made += 1;
+        let made = self.made;
+        let mut group = self.triples();
+        for _ in 0..=self.random.below(2) {
+            group += &match self.random.below(9) {
+                0..=2 => format!("FILTER({})\n", self.expression(depth.min(1))),
+                3 => format!("BIND({c} AS ?made{made})\n"),
+                4 => format!("BIND({} AS ?own{made})\n", self.expression(0)),
+                5 => format!("OPTIONAL {{ {} }}\n", self.triples()),
+                6 => format!(
+                    "OPTIONAL {{ {c} <urn:p> {a} FILTER({}) }}\n",
+                    self.expression(0)
+                ),
+                7 => format!("VALUES {c} {{ <urn:a> 1 UNDEF }}\n"),
+                _ => self.triples(),
+            };
+        }
+        let select = match self.random.below(6) {
+            0 => a.to_owned(),
+            1 => format!("{a} ?made{made}"),
+            2 => format!("({} AS ?value{made}) {a}", self.expression(0)),
+            3 => "*".to_owned(),
+            _ if a == b => a.to_owned(),
+            _ => format!("{a} {b}"),
+        };
+        let order = self.random.one(&["", "", "ORDER BY ?b"]);
+        let subquery = format!("{{ SELECT {select} WHERE {{ {group} }} {order} }}");
+        match self.random.below(8) {
+            0 => format!(
+                "GRAPH {} {subquery}",
+                self.random.one(&["?g", "<urn:g>", a])
+            ),
+            1 => format!("OPTIONAL {subquery}"),
+            2 => format!("{subquery} UNION {}", self.group(0)),
+            3 => format!("{{ SELECT {a} WHERE {{ {} {subquery} }} }}", self.triples()),
+            4 => format!("{subquery} {}", self.triples()),
+            _ => subquery,
+        }
+    }
+
     fn subquery(&mut self, depth: u32) -> String {
+        if self.random.below(3) == 0 {
+            return self.open_subquery(depth);
+        }
         let (a, b) = (self.random.one(VARIABLES), self.random.one(VARIABLES));
         self.made += 1;
         let made = self.made;
@@ -541,6 +592,9 @@ fn operators(plan: &Plan, counts: &mut BTreeMap<String, usize>) {
     }
 }
 
+/// The configuration in which subqueries stay as they are.
+const NESTED: &str = "nested";
+
 fn configurations() -> Vec<(&'static str, PlannerOptions)> {
     let forced = |join| PlannerOptions {
         force_join: Some(join),
@@ -598,6 +652,13 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
                 ..PlannerOptions::default()
             },
         ),
+        (
+            NESTED,
+            PlannerOptions {
+                without: Rewrites::UNNESTING,
+                ..PlannerOptions::default()
+            },
+        ),
         ("lying", PlannerOptions::default()),
         ("lying again", PlannerOptions::default()),
         ("lying merge", forced(ForcedJoin::Merge)),
@@ -648,6 +709,7 @@ fn plans_give_what_the_specification_says() {
         if expected.len() > 3_000 {
             continue;
         }
+        let mut usual = String::new();
         for (name, options) in configurations() {
             let lying = Lying {
                 store: &store,
@@ -667,6 +729,13 @@ fn plans_give_what_the_specification_says() {
                 Err(error) => panic!("{error}"),
             };
             operators(&planned.root, &mut counts);
+            match name {
+                "optimized" => usual = explain(&planned).to_string(),
+                NESTED if explain(&planned).to_string() != usual => {
+                    *counts.entry("unnested".to_owned()).or_default() += 1;
+                }
+                _ => {}
+            }
             let QueryForm::Select(selected) = &planned.form else {
                 panic!("SELECT")
             };
@@ -719,6 +788,7 @@ fn plans_give_what_the_specification_says() {
         "Values",
         "OuterBindings",
         "CommonSubplan",
+        "unnested",
         "path Subject nothing",
         "path Object nothing",
         "path Both nothing",

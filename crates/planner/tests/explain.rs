@@ -10,8 +10,8 @@ use oxrdf::{Literal, NamedNode, Term};
 use spargebra::SparqlParser;
 use stoa_planner::expression::{Expression, Function};
 use stoa_planner::{
-    ForcedJoin, PlannerOptions, Statistics, StatisticsError, SubjectGroup, SubjectSets, explain,
-    plan,
+    ForcedJoin, PlannerOptions, Rewrites, Statistics, StatisticsError, SubjectGroup, SubjectSets,
+    explain, plan,
 };
 use stoa_terms::{GraphSet, IdRange, Kind, Position, TermId, inline};
 
@@ -318,6 +318,7 @@ fn explained(text: &str) -> String {
             "at once" => options.force_ranges = Some(false),
             "common" => options.force_common_subplans = Some(true),
             "apart" => options.force_common_subplans = Some(false),
+            "nested" => options.without = Rewrites::UNNESTING,
             "union" => options.default_graph_union = true,
             _ => {}
         }

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context as _, bail};
 use oxrdf::{BlankNode, Dataset as Quads, GraphName, NamedOrBlankNode, Quad, Term};
-use stoa_database::{ForcedJoin, GraphFormat, QueryOptions};
+use stoa_database::{ForcedJoin, GraphFormat, QueryOptions, Rewrites};
 
 use super::answer::{Expected, expected, judge};
 use super::reference::{self, DIFFERENCES};
@@ -160,6 +160,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         25 | 26 => by_ranges(number, &mut options),
         ADJACENCIES => options.force_adjacency = Some(true),
         27..=29 => with_common_subplans(number, &mut options),
+        NESTED => options.without = Rewrites::UNNESTING,
         _ => {}
     }
     (name, options)
@@ -207,6 +208,7 @@ fn named(number: usize) -> (&'static str, Option<usize>) {
             "common subplans, key filters, sorted by ranges, shared by threads",
             None,
         ),
+        NESTED => ("subqueries left as they are, batches of 3", Some(3)),
         REUSED => ("the plan of a query with other constants", None),
         _ => ("shared by threads, hash joins, on disk", None),
     }
@@ -274,7 +276,7 @@ fn with_common_subplans(number: usize, options: &mut QueryOptions) {
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 32;
+pub const CONFIGURATIONS: usize = 33;
 
 /// The configurations in which ORDER BY and DISTINCT take ranges wherever they can.
 pub const BY_RANGES: [usize; 2] = [25, 26];
@@ -284,6 +286,9 @@ pub const REUSED: usize = CONFIGURATIONS - 1;
 
 /// The configuration in which path searches read all triples of a step into memory.
 const ADJACENCIES: usize = REUSED - 1;
+
+/// The configuration in which subqueries stay as they are.
+const NESTED: usize = 30;
 
 /// Operators, and computed terms, go to disk with the second row.
 const EACH_ON_DISK: (u64, usize) = (0, 2);
@@ -296,6 +301,9 @@ pub const ADJACENCY: &str = "adjacency of a path search";
 
 /// What is counted for a plan that was.
 pub const REUSED_PLAN: &str = "plan of another query";
+
+/// What is counted for a plan that is another one if subqueries are left as they are.
+pub const UNNESTED: &str = "subquery as a part of a group";
 
 /// What is counted where ORDER BY took several ranges.
 pub const RANGES: &str = "ranges of an order";
@@ -508,6 +516,7 @@ impl Bench {
         {
             seen.note(reference::NO_TRIPLE);
         }
+        let mut usual = String::new();
         for number in configurations {
             let (name, options) = configuration(*number);
             if *number == REUSED {
@@ -531,6 +540,13 @@ impl Bench {
                     "stoa",
                     format!("{name}:\n{difference}\nspareval:\n{other}\nplan:\n{plan}"),
                 );
+            }
+            match *number {
+                0 => usual.clone_from(&plan),
+                NESTED if !usual.is_empty() && plan != usual => {
+                    *tally.operators.entry(UNNESTED.to_owned()).or_default() += 1;
+                }
+                _ => {}
             }
             tally.operators_of(&plan);
             self.count_done(&text, &options, tally);

@@ -9,7 +9,7 @@ use oxrdf::vocab::{rdf, xsd};
 use oxrdf::{Literal, NamedNode, Term};
 
 use super::token::Token;
-use crate::options::QueryOptions;
+use crate::options::{QueryOptions, Rewrites};
 
 /// Longer texts have no shape, in bytes.
 const TEXT_BYTES_MAX: usize = 16 << 10;
@@ -135,6 +135,7 @@ pub(super) fn shape(text: &str, tokens: &[Token], options: &QueryOptions) -> Opt
         && options.force_top_values.is_none()
         && options.force_ranges.is_none()
         && options.force_common_subplans.is_none()
+        && options.without == Rewrites::NONE
         && options.bindings.is_empty();
     // White space that is none of SPARQL's is for the parser to refuse.
     let is_odd = |c: char| matches!(c, '\u{b}' | '\u{c}') || (!c.is_ascii() && c.is_whitespace());

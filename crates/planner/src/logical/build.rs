@@ -1,12 +1,8 @@
 //! Constructors of logical nodes that simplify while they build.
 //!
 //! Empty parts are dropped, joins flattened; with `optimize` conditions move down to where their
-//! variables are bound, and OPTIONAL moves above the joins around it, so that all patterns of a
-//! group are ordered together.
-//!
-//! # References
-//! Perez, Arenas, Gutierrez: Semantics and complexity of SPARQL (2009), on reordering OPTIONAL;
-//! here with variables that may be unbound.
+//! variables are bound, and OPTIONAL and BIND move above the joins around them (`rise`), so that all
+//! patterns of a group are ordered together.
 
 use super::{ExistsKind, Mark, Node, Op, expression_variables, fold, inline, is_volatile};
 use crate::expression::{Aggregate, Expression};
@@ -20,6 +16,8 @@ pub(crate) struct Builder {
     /// Whether conditions go down through BIND of their variables. Not in patterns of EXISTS, where such a variable may
     /// have a value from outside.
     pub(crate) through_bind: bool,
+    /// Whether subqueries, and what is nested with BIND and FILTER, go into the group around them.
+    pub(crate) unnest: bool,
 }
 
 impl Builder {
@@ -28,6 +26,7 @@ impl Builder {
         Self {
             optimize,
             through_bind: false,
+            unnest: false,
         }
     }
 
@@ -41,19 +40,17 @@ impl Builder {
             }
             self.flatten(node, &mut items, &mut conditions);
         }
-        if self.optimize
-            && items.len() > 1
-            && let Some(position) = (0..items.len()).find(|&at| can_rise(&items, at))
-        {
-            let joined = self.join_below_optional(items, position);
-            return self.filter(joined, conditions);
-        }
-        let joined = join_of(items);
+        let joined = self.join_below(items, &mut conditions);
         self.filter(joined, conditions)
     }
 
     /// Adds the parts of `node` to the items of a join.
-    fn flatten(self, node: Node, items: &mut Vec<Node>, conditions: &mut Vec<Expression>) {
+    pub(super) fn flatten(
+        self,
+        node: Node,
+        items: &mut Vec<Node>,
+        conditions: &mut Vec<Expression>,
+    ) {
         match node.op {
             Op::Join(inner) => items.extend(inner),
             Op::Filter {
@@ -61,33 +58,16 @@ impl Builder {
                 conditions: mut own,
             } if self.optimize
                 && matches!(input.op, Op::Join(_) | Op::Pattern(_) | Op::Values { .. })
-                && own
-                    .iter()
-                    .all(|condition| expression_variables(condition).is_subset(&input.certain)) =>
+                && own.iter().all(|condition| {
+                    !is_volatile(condition)
+                        && expression_variables(condition).is_subset(&input.certain)
+                }) =>
             {
                 conditions.append(&mut own);
                 self.flatten(*input, items, conditions);
             }
             _ => items.push(node),
         }
-    }
-
-    /// `Join(A, LeftJoin(B, C))` as `LeftJoin(Join(A, B), C)`.
-    fn join_below_optional(self, mut items: Vec<Node>, position: usize) -> Node {
-        let optional = items.remove(position);
-        let Op::LeftJoin {
-            left,
-            right,
-            conditions,
-            marks,
-        } = optional.op
-        else {
-            items.push(optional);
-            return join_of(items);
-        };
-        items.insert(position, *left);
-        let left = self.join(items);
-        self.left_join(left, *right, conditions, marks)
     }
 
     /// OPTIONAL. The conditions see both sides.
@@ -515,7 +495,7 @@ fn filter_of(node: Node, mut conditions: Vec<Expression>) -> Node {
     Node::new(Op::Filter { input, conditions }, certain, possible)
 }
 
-fn join_of(mut items: Vec<Node>) -> Node {
+pub(super) fn join_of(mut items: Vec<Node>) -> Node {
     if items.len() == 1 {
         return items.pop().unwrap_or_else(Node::unit);
     }
@@ -534,30 +514,4 @@ fn wrap(input: Node, op: impl FnOnce(Box<Node>) -> Op) -> Node {
     }
     let (certain, possible) = (input.certain.clone(), input.possible.clone());
     Node::new(op(Box::new(input)), certain, possible)
-}
-
-/// Whether the OPTIONAL at `position` gives the same solutions when it is evaluated after the join
-/// with the other items: what they share with its right side is fixed by its left side.
-fn can_rise(items: &[Node], position: usize) -> bool {
-    let Some(Op::LeftJoin {
-        left,
-        right,
-        conditions,
-        marks,
-    }) = items.get(position).map(|item| &item.op)
-    else {
-        return false;
-    };
-    let mut sees = right.possible.clone();
-    for condition in conditions {
-        sees.union_with(&expression_variables(condition));
-    }
-    for (_, pattern) in marks {
-        sees.union_with(&super::mentioned(pattern));
-    }
-    sees.remove_all(&left.certain);
-    items
-        .iter()
-        .enumerate()
-        .all(|(at, other)| at == position || other.possible.is_disjoint(&sees))
 }

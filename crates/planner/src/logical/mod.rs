@@ -2,7 +2,7 @@
 //! resolved.
 //!
 //! Scopes are settled here. A variable that a subquery does not project has a number of its own, so
-//! one number means one variable wherever it occurs. Every node knows which variables its solutions
+//! one number means one variable wherever it occurs, and most subqueries need no projection. Every node knows which variables its solutions
 //! bind for certain and which they may bind.
 //!
 //! # Invariants
@@ -21,6 +21,7 @@ mod narrow;
 mod optional;
 mod path;
 mod path_step;
+mod rise;
 mod seed;
 mod service;
 mod translate;

@@ -19,14 +19,17 @@ use super::dataset::{ActiveGraph, Dataset};
 use super::exists::one_group_each;
 use super::expression::conjuncts;
 use super::path::path_terms;
-use super::{Builder, ExistsKind, Mark, Node, Op};
-use crate::PlannerOptions;
+use super::{Builder, ExistsKind, Mark, Node, Op, asks_others};
 use crate::cardinality::Cache;
 use crate::error::Error;
 use crate::expression::{Aggregate, AggregateFunction, Comparison, Constant, Expression, Function};
-use crate::nesting::{Visit, pattern_of, walk};
+use crate::nesting::{Visit, pattern_of, query_size, walk};
 use crate::physical::{PatternTerm, QuadPattern, SortKey, Variable};
 use crate::variable_set::VariableSet;
+use crate::{PlannerOptions, Rewrites};
+
+/// Larger queries keep their subqueries: what rises is built again at each level of nesting.
+const UNNESTED_ELEMENTS_MAX: usize = 1_000;
 
 /// A query as a logical plan.
 pub(crate) struct Logical {
@@ -85,6 +88,8 @@ pub(crate) fn translate(
         build: Builder {
             optimize: options.optimize,
             through_bind: options.optimize,
+            unnest: options.takes(Rewrites::UNNESTING)
+                && query_size(query)?.elements <= UNNESTED_ELEMENTS_MAX,
         },
         names: Vec::new(),
         scope: Scope::default(),
@@ -179,9 +184,12 @@ impl<'a> Translator<'a> {
                 bindings,
             } => self.values(variables, bindings),
             GraphPattern::OrderBy { inner, expression } => self.order_by(inner, expression),
-            GraphPattern::Project { inner, variables } => self.project(inner, variables),
-            GraphPattern::Distinct { inner } => Ok(self.build.distinct(self.pattern(inner)?)),
-            GraphPattern::Reduced { inner } => Ok(self.build.reduced(self.pattern(inner)?)),
+            GraphPattern::Project { inner, variables } => {
+                let is_open = self.build.unnest && !is_grouped(inner);
+                self.project(inner, variables, is_open)
+            }
+            GraphPattern::Distinct { inner } => Ok(self.build.distinct(self.projected(inner)?)),
+            GraphPattern::Reduced { inner } => Ok(self.build.reduced(self.projected(inner)?)),
             GraphPattern::Slice {
                 inner,
                 start,
@@ -593,11 +601,23 @@ impl<'a> Translator<'a> {
         Ok(self.build.sort(node, keys))
     }
 
+    /// A pattern of which what the projection leaves out must not come out: of two solutions that differ in that alone
+    /// one goes.
+    fn projected(&mut self, pattern: &'a GraphPattern) -> Result<Node, Error> {
+        match pattern {
+            GraphPattern::Project { inner, variables } => self.project(inner, variables, false),
+            _ => self.pattern(pattern),
+        }
+    }
+
+    /// A projection. That of a subquery may be `open`: what it does not give has numbers of its own, so it is no harm that
+    /// it comes out, and the patterns of the subquery can become parts of the group around it.
     #[inline(never)]
     fn project(
         &mut self,
         inner: &'a GraphPattern,
         variables: &'a [spargebra::term::Variable],
+        is_open: bool,
     ) -> Result<Node, Error> {
         let mut numbers: Vec<_> = variables
             .iter()
@@ -616,12 +636,17 @@ impl<'a> Translator<'a> {
         let outside = std::mem::replace(&mut self.scope, visible);
         let node = self.pattern(inner);
         self.scope = outside;
+        let node = node?;
+        // What is sent to another endpoint does not depend on what stands around.
+        if is_open && !asks_others(&node) {
+            return Ok(node);
+        }
         if let ActiveGraph::Variable(graph) = self.graph
             && !numbers.contains(&graph)
         {
             numbers.push(graph);
         }
-        Ok(self.build.project(node?, numbers))
+        Ok(self.build.project(node, numbers))
     }
 
     #[inline(never)]
@@ -631,7 +656,7 @@ impl<'a> Translator<'a> {
         start: usize,
         length: Option<usize>,
     ) -> Result<Node, Error> {
-        let node = self.pattern(inner)?;
+        let node = self.projected(inner)?;
         let node = self.in_graph(node);
         // GRAPH ?g runs the subquery for each graph.
         let by = match self.graph {
@@ -844,6 +869,19 @@ fn spine(
     parts.push(rest);
     parts.reverse();
     parts
+}
+
+/// Whether a subquery is made of groups.
+fn is_grouped(pattern: &GraphPattern) -> bool {
+    let mut pattern = pattern;
+    loop {
+        pattern = match pattern {
+            GraphPattern::OrderBy { inner, .. }
+            | GraphPattern::Extend { inner, .. }
+            | GraphPattern::Filter { inner, .. } => inner,
+            other => return matches!(other, GraphPattern::Group { .. }),
+        };
+    }
 }
 
 fn exists_of(condition: &Source) -> Option<(&GraphPattern, ExistsKind)> {
