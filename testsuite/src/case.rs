@@ -62,6 +62,8 @@ pub struct Configuration {
     pub force_difference: Option<bool>,
     /// Whether subplans that stand in several places are run once wherever they can be, or nowhere.
     pub force_common_subplans: Option<bool>,
+    /// Whether joins are ordered by dynamic programming over sequences wherever they can be, or nowhere.
+    pub force_linear: Option<bool>,
     /// Rewrites that are left out.
     pub without: Rewrites,
     /// Whether hash joins have key filters wherever they can.
@@ -355,6 +357,7 @@ fn options(configuration: &Configuration) -> QueryOptions {
         force_join: configuration.force_join,
         force_difference: configuration.force_difference,
         force_common_subplans: configuration.force_common_subplans,
+        force_linear: configuration.force_linear,
         without: configuration.without,
         key_filter_rows_min: configuration.key_filters.then_some(0),
         force_ranges: configuration.force_ranges,

@@ -200,6 +200,19 @@ fn subqueries_left_as_they_are() {
 }
 
 #[test]
+fn joins_ordered_over_sequences() {
+    let plans = |force_linear| {
+        let seen = run(&Configuration {
+            name: "joins over sequences",
+            force_linear: Some(force_linear),
+            ..Configuration::default()
+        });
+        seen.plans
+    };
+    assert_ne!(plans(true), plans(false), "no order was another one");
+}
+
+#[test]
 fn opened_again_before_each_query() {
     let configuration = Configuration {
         name: "reopened",

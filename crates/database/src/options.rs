@@ -211,6 +211,9 @@ pub struct QueryOptions {
     /// Whether subplans that stand in several places of a query are run once wherever they can be, or nowhere; by
     /// default where that is worth while; for tests.
     pub force_common_subplans: Option<bool>,
+    /// Whether joins are ordered by dynamic programming over a sequence wherever there are three of them, or nowhere; by
+    /// default where that is worth while; for tests.
+    pub force_linear: Option<bool>,
     /// Rewrites that are left out; none by default; for tests.
     pub without: Rewrites,
     /// Ends the query from another thread.
@@ -245,6 +248,7 @@ impl Default for QueryOptions {
             range_rows: None,
             force_adjacency: None,
             force_common_subplans: None,
+            force_linear: None,
             without: Rewrites::NONE,
             cancel: CancelHandle::new(),
         }

@@ -556,6 +556,7 @@ fn plan(
             force_top_values: options.force_top_values,
             force_ranges: options.force_ranges,
             force_common_subplans: options.force_common_subplans,
+            force_linear: options.force_linear,
             without: options.without,
         },
         &statistics,

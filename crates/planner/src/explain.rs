@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write};
 
+use hashbrown::HashSet;
 use oxrdf::Term;
+use rapidhash::fast::RandomState;
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId, inline};
 
 use crate::Reading;
@@ -10,6 +12,7 @@ use crate::cardinality::{float, scanned};
 use crate::expression::{
     Aggregate, AggregateFunction, ArithmeticOperator, Comparison, Constant, Expression,
 };
+use crate::logical::{path_variables, pattern_variables};
 use crate::physical::{
     JoinKind, Operator, PathPattern, PathStart, PathStep, PatternTerm, Plan, PredicateSet,
     QuadPattern, QueryForm, QueryPlan, ServiceEndpoint, SortKey, Switch, Variable,
@@ -30,7 +33,7 @@ pub struct Explanation {
 pub struct ExplainedOperator {
     /// How many stand above it.
     pub depth: usize,
-    /// Its name and arguments.
+    /// Its name and arguments; what it gives, if it leaves variables of its inputs or its pattern out.
     pub text: String,
     /// How many rows the planner expects.
     pub estimated_rows: f64,
@@ -43,8 +46,12 @@ pub struct ExplainedOperator {
 /// Explains a plan.
 #[must_use]
 pub fn explain(plan: &QueryPlan) -> Explanation {
+    let mut known = HashSet::with_hasher(RandomState::new());
+    let names = plan.variable_names.iter();
+    let again = names.map(|name| !name.is_empty() && !known.insert(name.as_str()));
     let mut printer = Printer {
         names: &plan.variable_names,
+        again: again.collect(),
         readings: &plan.readings,
         text: String::new(),
     };
@@ -55,6 +62,13 @@ pub fn explain(plan: &QueryPlan) -> Explanation {
     let mut stack = vec![(&plan.root, 0)];
     while let Some((plan, depth)) = stack.pop() {
         printer.operator(plan);
+        if leaves_out(plan) {
+            printer.text.push_str(" gives");
+            match plan.columns.as_slice() {
+                [] => printer.text.push_str(" nothing"),
+                columns => printer.list(" ", columns),
+            }
+        }
         let text = std::mem::take(&mut printer.text);
         let sorted_by = plan.sorted_by.iter().map(|variable| {
             printer.list("", &[*variable]);
@@ -100,8 +114,48 @@ impl fmt::Display for ExplainedOperator {
     }
 }
 
+/// Whether an operator that reads, joins or tests does not give all variables of its pattern and its inputs.
+fn leaves_out(plan: &Plan) -> bool {
+    let is_given = |variable: Variable| plan.columns.contains(&variable);
+    let gives = |input: &Plan| input.columns.iter().copied().all(is_given);
+    let gives_pattern = |pattern: &QuadPattern| pattern_variables(pattern).all(is_given);
+    let is_test = |kind: &JoinKind| !matches!(kind, JoinKind::Inner | JoinKind::Left { .. });
+    let gives_all = match &plan.operator {
+        Operator::IndexScan { pattern, .. } => gives_pattern(pattern),
+        Operator::LeapfrogJoin { patterns, .. } => {
+            patterns.iter().all(|read| gives_pattern(&read.pattern))
+        }
+        Operator::IndexNestedLoopJoin {
+            input,
+            pattern,
+            kind,
+            ..
+        } => gives(input) && (is_test(kind) || gives_pattern(pattern)),
+        Operator::MergeJoin {
+            left, right, kind, ..
+        }
+        | Operator::HashJoin {
+            left, right, kind, ..
+        }
+        | Operator::Apply {
+            input: left,
+            inner: right,
+            kind,
+            ..
+        } => gives(left) && (is_test(kind) || gives(right)),
+        Operator::PathSearch { input, pattern, .. } => {
+            input.as_deref().is_none_or(gives) && path_variables(pattern).all(is_given)
+        }
+        Operator::Filter { input, .. } => gives(input),
+        _ => true,
+    };
+    !gives_all
+}
+
 struct Printer<'a> {
     names: &'a [String],
+    /// Whether an earlier variable is called so, in another scope.
+    again: Vec<bool>,
     readings: &'a [(Permutation, Vec<TermId>, GraphSet, Reading)],
     text: String,
 }
@@ -577,6 +631,9 @@ impl<'a> Printer<'a> {
             match self.names.get(index) {
                 Some(name) if !name.is_empty() && !is_made_up(name) => {
                     self.put(format_args!("?{name}"));
+                    if self.again.get(index) == Some(&true) {
+                        self.put(format_args!("'{}", variable.0));
+                    }
                 }
                 _ => self.put(format_args!("?_{}", variable.0)),
             }

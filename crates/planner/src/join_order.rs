@@ -1,17 +1,20 @@
 //! The order in which the parts of a group are joined, and by which methods.
 //!
 //! A greedy order comes first. If it costs little, it is taken; else dynamic programming looks for a
-//! better one: over all trees for few items, over left-deep ones for more, within what the greedy
-//! order costs. For each set of items the cheapest tree is kept, and the cheapest one for each
-//! variable that a tree is sorted by, since that lets a merge join follow.
+//! better one, within what the best one so far costs: over all trees for few items; for more over the
+//! trees whose leaves stand in the greedy order, or in that with stars together (`linear`), and if
+//! they are not too many over left-deep ones. For each set of items the cheapest tree is kept, and the
+//! cheapest one for each variable that a tree is sorted by, since that lets a merge join follow.
 //!
 //! # Limits
 //! At most [`ITEMS_MAX`] items; the caller joins larger groups piece by piece. Dynamic programming
-//! up to [`DYNAMIC_MAX`] items.
+//! over sets up to [`DYNAMIC_MAX`] items. Each search is begun only where its time is little beside what
+//! the best tree so far costs.
 //!
 //! # References
 //! Moerkotte: Building Query Compilers; Neumann, Weikum: RDF-3X (2008), on orders of patterns.
 
+mod linear;
 mod ordered;
 
 use std::borrow::Cow;
@@ -193,6 +196,15 @@ pub(crate) struct Order {
     pub(crate) ordered: Option<Ordered>,
 }
 
+/// What a search is held to; for tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Forced {
+    /// The join of two inputs that is taken wherever it can be.
+    pub(crate) join: Option<ForcedJoin>,
+    /// Whether trees over sequences are looked at wherever there are three items, and no others, or nowhere.
+    pub(crate) linear: Option<bool>,
+}
+
 /// Finds out more about a join that is expected to cost so many nanoseconds, if that is worth while.
 pub(crate) type Draw<'a> = &'a dyn Fn(f64) -> Result<Known, Error>;
 
@@ -209,7 +221,7 @@ pub(crate) struct Known {
 pub(crate) fn order(
     items: &[Item],
     conditions: &[Condition],
-    (forced, wanted): (Option<ForcedJoin>, Option<Wanted>),
+    (forced, wanted): (Forced, Option<Wanted>),
     draw: Draw<'_>,
     go_on: &dyn Fn() -> Result<(), Error>,
 ) -> Result<Option<Order>, Error> {
@@ -222,7 +234,8 @@ pub(crate) fn order(
         items: Cow::Borrowed(items),
         bindings: items.iter().map(bindings).collect(),
         conditions,
-        forced,
+        forced: forced.join,
+        linear: forced.linear,
         shared: shared_variables(items, &together),
         together,
         samples: None,
@@ -253,17 +266,23 @@ pub(crate) fn order(
     }
 }
 
-/// Whether dynamic programming over this many items takes little time beside a plan of this cost.
-fn is_worth(items: usize, cost: f64) -> bool {
-    let Ok(count) = i32::try_from(items) else {
-        return false;
-    };
-    let pairs = if items <= BUSHY_MAX {
-        3_f64.powi(count)
-    } else {
-        2_f64.powi(count) * f64::from(count)
-    };
+/// Whether looking at so many pairs of sets takes little time beside a plan of this cost.
+fn is_worth(pairs: f64, cost: f64) -> bool {
     cost > WORTH * pairs * PAIR_NS
+}
+
+/// How many pairs of sets there are to look at: of all items up to [`BUSHY_MAX`], of all and one more beyond.
+fn pairs_of_sets(count: usize) -> f64 {
+    let power = |base: f64| (0..count).fold(1.0, |product, _| product * base);
+    match count <= BUSHY_MAX {
+        true => power(3.0),
+        false => power(2.0) * cost::columns(count),
+    }
+}
+
+/// How many pairs of intervals of a sequence are next to each other, each in both directions.
+fn pairs_of_intervals(count: usize) -> f64 {
+    cost::columns(count).powi(3) / 3.0
 }
 
 /// A variable that several items have.
@@ -329,6 +348,7 @@ struct Search<'a> {
     bindings: Vec<Bindings>,
     conditions: &'a [Condition],
     forced: Option<ForcedJoin>,
+    linear: Option<bool>,
     /// The variables that several items have.
     together: VariableSet,
     shared: Vec<Shared>,
@@ -370,19 +390,46 @@ pub(crate) fn members(mut set: u64) -> impl Iterator<Item = usize> {
 impl Search<'_> {
     /// The best tree of all items; `None` if there are none, or the search was ended.
     fn root(&mut self) -> Option<usize> {
-        let mut root = self.greedy()?;
+        let (mut root, mut sequence) = self.greedy()?;
         if self.forced.is_none() && self.draws(root)? {
-            root = self.greedy()?;
+            (root, sequence) = self.greedy()?;
         }
-        let (count, cost) = (self.items.len(), self.trees.get(root)?.cost);
-        if !(2..=DYNAMIC_MAX).contains(&count) || !is_worth(count, cost) {
-            return Some(root);
+        let count = sequence.len();
+        let by_sets = count > 1 && count <= DYNAMIC_MAX && self.linear != Some(true);
+        if count > BUSHY_MAX || self.linear == Some(true) {
+            root = self.over_sequences(root, sequence)?;
         }
+        if by_sets && is_worth(pairs_of_sets(count), self.bounded_by(root)?) {
+            root = self.dynamic().unwrap_or(root);
+        }
+        Some(root)
+    }
+
+    /// The best tree over the sequence of the greedy one and over that with stars together, where looking for it is worth
+    /// while; else `root`.
+    fn over_sequences(&mut self, root: usize, sequence: Vec<usize>) -> Option<usize> {
+        let mut root = root;
+        let pairs = pairs_of_intervals(sequence.len());
+        let by_stars = self.by_stars(&sequence);
+        let other = Some(by_stars).filter(|other| *other != sequence);
+        for sequence in [Some(sequence), other].into_iter().flatten() {
+            let cost = self.bounded_by(root)?;
+            let is_wanted = self.linear.unwrap_or_else(|| is_worth(pairs, cost));
+            if is_wanted && sequence.len() > 2 {
+                root = self.linear(&sequence).unwrap_or(root);
+            }
+        }
+        Some(root)
+    }
+
+    /// Keeps what follows from looking at trees that cost more than this one, and tells what it costs.
+    fn bounded_by(&mut self, root: usize) -> Option<f64> {
+        let cost = self.trees.get(root)?.cost;
         self.bound = match self.forced {
             Some(_) => f64::INFINITY,
             None => cost,
         };
-        Some(self.dynamic().unwrap_or(root))
+        Some(cost)
     }
 
     /// Whether more is known now, for a tree that was found without it; `None` if the search is to end.
@@ -700,8 +747,8 @@ impl Search<'_> {
         Some((item, figures.cost_from(left.rows, certain)?))
     }
 
-    /// Left-deep, each time the item that makes the least of it.
-    fn greedy(&mut self) -> Option<usize> {
+    /// Left-deep, each time the item that makes the least of it; with the sequence of the items.
+    fn greedy(&mut self) -> Option<(usize, Vec<usize>)> {
         let count = self.items.len();
         let mut singles: Vec<Vec<usize>> = Vec::with_capacity(count);
         for number in 0..count {
@@ -720,6 +767,7 @@ impl Search<'_> {
             (a.0 + a.1 / 1_000.0).total_cmp(&(b.0 + b.1 / 1_000.0))
         })?;
         let mut current = singles.get(first)?.clone();
+        let mut sequence = vec![first];
         let mut set: u64 = 1 << first;
         let mut binds = self.bindings.get(first)?.clone();
         let mut rows_so_far = self.items.get(first)?.rows;
@@ -758,10 +806,11 @@ impl Search<'_> {
             let (_, rows, next, trees) = best?;
             rows_so_far = rows;
             current = self.keep(trees);
+            sequence.push(next);
             set |= 1 << next;
             binds.union_with(self.bindings.get(next)?);
         }
-        self.cheapest_number(&current)
+        Some((self.cheapest_number(&current)?, sequence))
     }
 
     /// Dynamic programming; `None` if nothing is cheaper than the bound.

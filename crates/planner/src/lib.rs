@@ -91,6 +91,9 @@ pub struct PlannerOptions {
     /// Whether subplans that stand in several places are run once wherever they can be, or nowhere; by cost if `None`;
     /// for tests.
     pub force_common_subplans: Option<bool>,
+    /// Whether joins are ordered by dynamic programming over a sequence wherever there are three of them, or nowhere; where
+    /// it is worth while if `None`; for tests.
+    pub force_linear: Option<bool>,
     /// Rewrites that are left out, beside all of them where `optimize` is off; for tests.
     pub without: Rewrites,
 }
@@ -116,6 +119,7 @@ impl Default for PlannerOptions {
             force_top_values: None,
             force_ranges: None,
             force_common_subplans: None,
+            force_linear: None,
             without: Rewrites::NONE,
         }
     }

@@ -659,6 +659,8 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
                 ..PlannerOptions::default()
             },
         ),
+        ("linear", in_sequence()),
+        ("lying linear", in_sequence()),
         ("lying", PlannerOptions::default()),
         ("lying again", PlannerOptions::default()),
         ("lying merge", forced(ForcedJoin::Merge)),
@@ -666,6 +668,13 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
         ("lying stars", by_sets()),
         ("lying top values", by_top_values()),
     ]
+}
+
+fn in_sequence() -> PlannerOptions {
+    PlannerOptions {
+        force_linear: Some(true),
+        ..PlannerOptions::default()
+    }
 }
 
 fn by_top_values() -> PlannerOptions {

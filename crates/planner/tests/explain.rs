@@ -318,6 +318,8 @@ fn explained(text: &str) -> String {
             "at once" => options.force_ranges = Some(false),
             "common" => options.force_common_subplans = Some(true),
             "apart" => options.force_common_subplans = Some(false),
+            "linear" => options.force_linear = Some(true),
+            "not linear" => options.force_linear = Some(false),
             "nested" => options.without = Rewrites::UNNESTING,
             "union" => options.default_graph_union = true,
             _ => {}

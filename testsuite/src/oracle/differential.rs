@@ -161,6 +161,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         ADJACENCIES => options.force_adjacency = Some(true),
         27..=29 => with_common_subplans(number, &mut options),
         NESTED => options.without = Rewrites::UNNESTING,
+        31 => options.force_linear = Some(true),
         _ => {}
     }
     (name, options)
@@ -209,6 +210,7 @@ fn named(number: usize) -> (&'static str, Option<usize>) {
             None,
         ),
         NESTED => ("subqueries left as they are, batches of 3", Some(3)),
+        31 => ("joins ordered over sequences, batches of 3", Some(3)),
         REUSED => ("the plan of a query with other constants", None),
         _ => ("shared by threads, hash joins, on disk", None),
     }
@@ -276,7 +278,7 @@ fn with_common_subplans(number: usize, options: &mut QueryOptions) {
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 33;
+pub const CONFIGURATIONS: usize = 34;
 
 /// The configurations in which ORDER BY and DISTINCT take ranges wherever they can.
 pub const BY_RANGES: [usize; 2] = [25, 26];

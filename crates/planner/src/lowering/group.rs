@@ -25,7 +25,9 @@ use crate::cardinality::{repeats, selectivity};
 use crate::cost;
 use crate::error::Error;
 use crate::expression::Expression;
-use crate::join_order::{Condition, ITEMS_MAX, Item, Known, Order, Read, Source, Step, order};
+use crate::join_order::{
+    Condition, Forced, ITEMS_MAX, Item, Known, Order, Read, Source, Step, order,
+};
 use crate::logical::{Node, Op};
 use crate::physical::{JoinKind, Operator, PatternTerm, QuadPattern, Switch, Variable};
 use crate::variable_set::VariableSet;
@@ -213,7 +215,8 @@ impl Lowering<'_> {
                 spreads,
             })
         };
-        let Some(mut order) = order(&items, &over, (self.forced, None), &draw, &go_on)? else {
+        let Some(mut order) = order(&items, &over, (self.forced_order(), None), &draw, &go_on)?
+        else {
             return Ok(empty(Vec::new()));
         };
         let items = order.items.take().unwrap_or(items);
@@ -531,7 +534,13 @@ fn cost_without(
             selectivity: condition.selectivity,
         })
         .collect();
-    let order = order(&kept, &over, (None, None), &|_| Ok(Known::default()), go_on)?;
+    let order = order(
+        &kept,
+        &over,
+        (Forced::default(), None),
+        &|_| Ok(Known::default()),
+        go_on,
+    )?;
     let tree = order.as_ref().and_then(|order| order.trees.get(order.root));
     Ok(tree.map(|tree| (tree.rows, tree.cost)))
 }

@@ -55,6 +55,18 @@ impl Lowering<'_> {
         parts: Vec<Part>,
         conditions: Vec<Expression>,
     ) -> Result<Planned, Error> {
+        // Of thousands of pieces none is looked at long.
+        let outside = self.forced_linear.replace(false);
+        let joined = self.join_in_pieces(parts, conditions);
+        self.forced_linear = outside;
+        joined
+    }
+
+    fn join_in_pieces(
+        &mut self,
+        parts: Vec<Part>,
+        conditions: Vec<Expression>,
+    ) -> Result<Planned, Error> {
         let ranges = ranges_of_parts(&parts);
         if ranges.values().any(Vec::is_empty) {
             return Ok(empty(Vec::new()));

@@ -18,7 +18,7 @@ use crate::cardinality::{repeats, selectivity};
 use crate::cost;
 use crate::error::Error;
 use crate::expression::Expression;
-use crate::join_order::{Condition, Item, Known, Order, Step, limited, order};
+use crate::join_order::{Condition, Forced, Item, Known, Order, Step, limited, order};
 use crate::leapfrog_order::{LeapfrogOrder, Member, cycles, leapfrog_order, orders};
 use crate::logical::expression_variables;
 use crate::physical::{LeapfrogPattern, LeapfrogVariable, Operator, QuadPattern, Variable};
@@ -223,7 +223,7 @@ impl Lowering<'_> {
         let Some(other) = order(
             &kept,
             &over,
-            (None, None),
+            (Forced::default(), None),
             &|_| Ok(Known::default()),
             &go_on,
         )?

@@ -38,7 +38,7 @@ use crate::cardinality::Cache;
 use crate::cost;
 use crate::error::Error;
 use crate::expression::{Constant, Expression};
-use crate::join_order::{Wanted, limited};
+use crate::join_order::{Forced, Wanted, limited};
 use crate::logical::{Builder, Node, Op, handed, visit_expression};
 use crate::physical::{Operator, Plan, Variable};
 use crate::variable_set::VariableSet;
@@ -67,6 +67,7 @@ pub(crate) struct Lowering<'a> {
     forced_sets: Option<bool>,
     forced_top_values: Option<bool>,
     forced_ranges: Option<bool>,
+    forced_linear: Option<bool>,
     /// What is wanted of the solutions of the node that is lowered next.
     wanted: Option<Wanted>,
     /// Whether the last plan that something was wanted of was made for it.
@@ -106,6 +107,7 @@ impl<'a> Lowering<'a> {
             forced_sets: options.force_sets,
             forced_top_values: options.force_top_values,
             forced_ranges: options.force_ranges,
+            forced_linear: options.force_linear,
             wanted: None,
             ordered: false,
             names,
@@ -114,6 +116,14 @@ impl<'a> Lowering<'a> {
             choices: 0,
             is_turned: false,
             turns: TURNS_MAX,
+        }
+    }
+
+    /// What orders of joins are held to.
+    const fn forced_order(&self) -> Forced {
+        Forced {
+            join: self.forced,
+            linear: self.forced_linear,
         }
     }
 

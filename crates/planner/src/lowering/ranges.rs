@@ -192,7 +192,7 @@ impl Lowering<'_> {
         let found = join_order::order(
             &items,
             over,
-            (self.forced, Some(wanted)),
+            (self.forced_order(), Some(wanted)),
             &|_| Ok(Known::default()),
             &go_on,
         )?;
