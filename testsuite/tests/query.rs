@@ -200,6 +200,17 @@ fn subqueries_left_as_they_are() {
 }
 
 #[test]
+fn each_rewrite_left_out() {
+    for without in Rewrites::EACH {
+        run(&Configuration {
+            name: "a rewrite left out",
+            without,
+            ..Configuration::default()
+        });
+    }
+}
+
+#[test]
 fn joins_ordered_over_sequences() {
     let plans = |force_linear| {
         let seen = run(&Configuration {

@@ -134,6 +134,35 @@ impl Rewrites {
     pub const NONE: Self = Self(0);
     /// Subqueries, and what is nested with BIND and FILTER, become parts of the group around them.
     pub const UNNESTING: Self = Self(1);
+    /// EXISTS is a semi-join.
+    pub const SEMI_JOINS: Self = Self(2);
+    /// OPTIONAL is a join where a condition above implies that.
+    pub const IMPLIED_JOINS: Self = Self(4);
+    /// Expressions of constants, and conditions that are always or never true, are decided.
+    pub const FOLDING: Self = Self(8);
+    /// Equalities across patterns that share nothing else are joins.
+    pub const EQUAL_JOINS: Self = Self(16);
+    /// Joins only ask whether there is a partner where it does not matter how often a solution comes.
+    pub const ONCE: Self = Self(32);
+    /// Groups and different values are those of an index.
+    pub const INDEX_GROUPS: Self = Self(64);
+    /// Conditions are ranges of ids in scans.
+    pub const ID_RANGES: Self = Self(128);
+    /// ORDER BY with LIMIT keeps no more than is wanted.
+    pub const TOP_K: Self = Self(256);
+
+    /// Each of them alone.
+    pub const EACH: [Self; 9] = [
+        Self::UNNESTING,
+        Self::SEMI_JOINS,
+        Self::IMPLIED_JOINS,
+        Self::FOLDING,
+        Self::EQUAL_JOINS,
+        Self::ONCE,
+        Self::INDEX_GROUPS,
+        Self::ID_RANGES,
+        Self::TOP_K,
+    ];
 
     /// Those of both sets.
     #[must_use]

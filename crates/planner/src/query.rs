@@ -19,7 +19,7 @@ use crate::physical::{
 };
 use crate::statistics::Statistics;
 use crate::variable_set::VariableSet;
-use crate::{PlannerOptions, Reading};
+use crate::{PlannerOptions, Reading, Rewrites};
 
 /// Plans a query for one snapshot.
 ///
@@ -68,9 +68,7 @@ pub fn plan(
         }
     };
     if options.optimize {
-        imply_joins(Builder::plain(true), &mut root);
-        join_equal(Builder::plain(true), &mut root);
-        narrow_graphs(&mut root, &cache)?;
+        rewrite(&mut root, options, &cache)?;
     }
     let mut lowering = Lowering::new(&cache, options, logical.names);
     let planned = lowering.lower(root)?;
@@ -84,7 +82,7 @@ pub fn plan(
     };
     if options.optimize {
         prune(&mut root, &wanted(&form));
-        without_repeats(&mut root, &form, &cache, options.force_ranges)?;
+        without_repeats(&mut root, &form, &cache, options)?;
     }
     common.put_back(&mut root, options.optimize);
     let readings = cache.into_readings().into_iter();
@@ -100,6 +98,21 @@ pub fn plan(
             .collect(),
         base_iri: query.base_iri().map(|base| base.as_str().to_owned()),
     })
+}
+
+/// Rewrites that look at the whole plan.
+fn rewrite(root: &mut Node, options: &PlannerOptions, cache: &Cache<'_>) -> Result<(), Error> {
+    let build = Builder {
+        folds: options.takes(Rewrites::FOLDING),
+        ..Builder::plain(true)
+    };
+    if options.takes(Rewrites::IMPLIED_JOINS) {
+        imply_joins(build, root);
+    }
+    if options.takes(Rewrites::EQUAL_JOINS) {
+        join_equal(build, root);
+    }
+    narrow_graphs(root, cache)
 }
 
 /// The variables that the form of a query looks at.

@@ -321,6 +321,14 @@ fn explained(text: &str) -> String {
             "linear" => options.force_linear = Some(true),
             "not linear" => options.force_linear = Some(false),
             "nested" => options.without = Rewrites::UNNESTING,
+            "no semi-joins" => options.without = Rewrites::SEMI_JOINS,
+            "no implied joins" => options.without = Rewrites::IMPLIED_JOINS,
+            "no folding" => options.without = Rewrites::FOLDING,
+            "no equal joins" => options.without = Rewrites::EQUAL_JOINS,
+            "not once" => options.without = Rewrites::ONCE,
+            "no index groups" => options.without = Rewrites::INDEX_GROUPS,
+            "no id ranges" => options.without = Rewrites::ID_RANGES,
+            "no top-k" => options.without = Rewrites::TOP_K,
             "union" => options.default_graph_union = true,
             _ => {}
         }

@@ -18,6 +18,8 @@ pub(crate) struct Builder {
     pub(crate) through_bind: bool,
     /// Whether subqueries, and what is nested with BIND and FILTER, go into the group around them.
     pub(crate) unnest: bool,
+    /// Whether what expressions say without variables is decided.
+    pub(crate) folds: bool,
 }
 
 impl Builder {
@@ -27,6 +29,7 @@ impl Builder {
             optimize,
             through_bind: false,
             unnest: false,
+            folds: optimize,
         }
     }
 
@@ -194,7 +197,7 @@ impl Builder {
             return input;
         }
         let mut expression = expression;
-        if self.optimize {
+        if self.folds {
             fold::fold(&mut expression);
         }
         let (mut certain, mut possible) = (input.certain.clone(), input.possible.clone());
@@ -306,7 +309,11 @@ impl Builder {
         if !self.optimize {
             return filter_of(node, conditions);
         }
-        let Some(conditions) = fold::conditions(conditions) else {
+        let conditions = match self.folds {
+            true => fold::conditions(conditions),
+            false => Some(conditions),
+        };
+        let Some(conditions) = conditions else {
             return Node::empty();
         };
         let mut node = node;
@@ -427,7 +434,8 @@ impl Builder {
                 input,
                 keys,
                 aggregates,
-            } if !keys.is_empty()
+            } if self.folds
+                && !keys.is_empty()
                 && fold::holds_for_any_group(&condition, aggregates, &input.certain) =>
             {
                 (node, None)

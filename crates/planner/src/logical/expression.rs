@@ -104,7 +104,7 @@ impl<'a> Translator<'a> {
         let left = Box::new(self.expression(left, marks)?);
         let right = Box::new(self.expression(right, marks)?);
         // At once, for it may be what a function is called with.
-        let known = match self.build.optimize {
+        let known = match self.build.folds {
             true => fold::arithmetic(operator, &left, &right),
             false => None,
         };
@@ -121,7 +121,7 @@ impl<'a> Translator<'a> {
     ) -> Result<Expression, Error> {
         let function = self::function(function)?;
         let call = Expression::Call(function, self.expressions(arguments, marks)?);
-        if self.build.optimize && fold::is_known_call(&call) {
+        if self.build.folds && fold::is_known_call(&call) {
             match self.cache.value(&call)? {
                 Some(term @ (Term::NamedNode(_) | Term::Literal(_))) => {
                     return Ok(Expression::Constant(self.constant(term)?));

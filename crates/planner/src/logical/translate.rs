@@ -90,6 +90,7 @@ pub(crate) fn translate(
             through_bind: options.optimize,
             unnest: options.takes(Rewrites::UNNESTING)
                 && query_size(query)?.elements <= UNNESTED_ELEMENTS_MAX,
+            folds: options.takes(Rewrites::FOLDING),
         },
         names: Vec::new(),
         scope: Scope::default(),

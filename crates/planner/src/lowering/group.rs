@@ -14,7 +14,6 @@ use stoa_terms::{GraphSet, IdRange};
 use super::left_join::{APPLY_ROWS, apply};
 use super::part::{
     Joining, Part, PartCondition, PartSource, RangesOf, applied, distribute, expressions, masks,
-    ranges_of_parts,
 };
 use super::path_search::{PathFigures, path_from};
 use super::ranges::in_part;
@@ -175,7 +174,7 @@ impl Lowering<'_> {
         if parts.len() > ITEMS_MAX {
             return self.join_many(parts, conditions);
         }
-        let ranges = ranges_of_parts(&parts);
+        let ranges = self.ranges_of_parts(&parts);
         if ranges.values().any(Vec::is_empty) {
             return Ok(empty(Vec::new()));
         }

@@ -6,6 +6,7 @@
 use stoa_terms::IdRange;
 
 use super::{Lowering, Planned, planned};
+use crate::Rewrites;
 use crate::access_path::{Access, accesses, constants, positions_of};
 use crate::cardinality::repeats;
 use crate::cost;
@@ -22,6 +23,10 @@ struct Counted<'a> {
 }
 
 impl Lowering<'_> {
+    const fn takes_index_groups(&self) -> bool {
+        self.build.optimize && !self.without.has(Rewrites::INDEX_GROUPS)
+    }
+
     /// Aggregates that are all the number of solutions, grouped by one variable at most.
     pub(super) fn counted(
         &self,
@@ -30,7 +35,7 @@ impl Lowering<'_> {
         aggregates: &[Aggregate],
     ) -> Result<Option<Planned>, Error> {
         let is_count = |aggregate: &Aggregate| aggregate.function == AggregateFunction::Count;
-        if !self.build.optimize || !aggregates.iter().all(is_count) {
+        if !self.takes_index_groups() || !aggregates.iter().all(is_count) {
             return Ok(None);
         }
         let Some(counted) = Counted::of(&input.plan) else {
@@ -67,7 +72,7 @@ impl Lowering<'_> {
         let (Operator::Project(scan), [key], true) = (
             &input.plan.operator,
             input.plan.columns.as_slice(),
-            self.build.optimize,
+            self.takes_index_groups(),
         ) else {
             return Ok(None);
         };

@@ -13,7 +13,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::part::{Binders, Joining, Part, RangesOf, ranges_of_parts};
+use super::part::{Binders, Joining, Part, RangesOf};
 use super::{Lowering, Planned, empty};
 use crate::error::Error;
 use crate::expression::Expression;
@@ -67,7 +67,7 @@ impl Lowering<'_> {
         parts: Vec<Part>,
         conditions: Vec<Expression>,
     ) -> Result<Planned, Error> {
-        let ranges = ranges_of_parts(&parts);
+        let ranges = self.ranges_of_parts(&parts);
         if ranges.values().any(Vec::is_empty) {
             return Ok(empty(Vec::new()));
         }

@@ -42,7 +42,7 @@ use crate::join_order::{Forced, Wanted, limited};
 use crate::logical::{Builder, Node, Op, handed, visit_expression};
 use crate::physical::{Operator, Plan, Variable};
 use crate::variable_set::VariableSet;
-use crate::{ForcedJoin, PlannerOptions};
+use crate::{ForcedJoin, PlannerOptions, Rewrites};
 
 /// A physical plan with what the planner knows about it.
 #[derive(Clone, Debug)]
@@ -68,6 +68,8 @@ pub(crate) struct Lowering<'a> {
     forced_top_values: Option<bool>,
     forced_ranges: Option<bool>,
     forced_linear: Option<bool>,
+    /// Rewrites that are left out.
+    without: Rewrites,
     /// What is wanted of the solutions of the node that is lowered next.
     wanted: Option<Wanted>,
     /// Whether the last plan that something was wanted of was made for it.
@@ -97,7 +99,10 @@ impl<'a> Lowering<'a> {
     pub(crate) fn new(cache: &'a Cache<'a>, options: &PlannerOptions, names: Vec<String>) -> Self {
         Self {
             cache,
-            build: Builder::plain(options.optimize),
+            build: Builder {
+                folds: options.takes(Rewrites::FOLDING),
+                ..Builder::plain(options.optimize)
+            },
             forced: options
                 .force_join
                 .filter(|join| !matches!(join, ForcedJoin::Leapfrog | ForcedJoin::Binary)),
@@ -108,6 +113,7 @@ impl<'a> Lowering<'a> {
             forced_top_values: options.force_top_values,
             forced_ranges: options.force_ranges,
             forced_linear: options.force_linear,
+            without: options.without,
             wanted: None,
             ordered: false,
             names,

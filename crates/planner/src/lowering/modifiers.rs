@@ -2,6 +2,7 @@
 
 use super::ranges::{range_sorted, skipped};
 use super::{Lowering, Planned, empty, planned, seen};
+use crate::Rewrites;
 use crate::cardinality::float;
 use crate::cost;
 use crate::error::Error;
@@ -174,7 +175,8 @@ impl Lowering<'_> {
     ) -> Result<Planned, Error> {
         let kept = limit
             .and_then(|limit| limit.checked_add(offset))
-            .filter(|&kept| self.build.optimize && by.is_empty() && kept <= TOP_K_MAX);
+            .filter(|&kept| self.build.optimize && by.is_empty() && kept <= TOP_K_MAX)
+            .filter(|_| !self.without.has(Rewrites::TOP_K));
         if kept.is_some() {
             input = sort_last(input);
         }

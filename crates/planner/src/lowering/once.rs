@@ -11,6 +11,7 @@ use crate::physical::{
     JoinKind, Operator, PatternTerm, Plan, QuadPattern, QueryForm, TemplateTerm,
 };
 use crate::statistics::Reading;
+use crate::{PlannerOptions, Rewrites};
 
 /// More partners than this are not looked up to know that there is one: they are held for a whole batch.
 const PARTNERS_MAX: f64 = 64.0;
@@ -22,7 +23,7 @@ const ROWS_MIN: f64 = 1_000.0;
 /// Makes inner joins semi-joins in the plan of a whole query, whose columns are those that are used.
 ///
 /// Scans of which one variable is used become groups of the index there, if each value has many quads, or wherever they
-/// can, or nowhere, if that is `forced`.
+/// can, or nowhere, if `options` say so.
 ///
 /// # Errors
 /// Those of the statistics.
@@ -30,8 +31,15 @@ pub(crate) fn without_repeats(
     root: &mut Plan,
     form: &QueryForm,
     cache: &Cache<'_>,
-    forced: Option<bool>,
+    options: &PlannerOptions,
 ) -> Result<(), Error> {
+    if !options.takes(Rewrites::ONCE) {
+        return Ok(());
+    }
+    let forced = match options.takes(Rewrites::INDEX_GROUPS) {
+        true => options.force_ranges,
+        false => Some(false),
+    };
     let mut failed = Ok(());
     let mut skip = |plan: &mut Plan| {
         if failed.is_ok() && forced != Some(false) {

@@ -4,7 +4,8 @@ use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
 use stoa_terms::{IdRange, Position};
 
-use super::{PathFigures, Planned};
+use super::{Lowering, PathFigures, Planned};
+use crate::Rewrites;
 use crate::access_path::{Access, Ranges, intersect, ranges_of, term_at};
 use crate::expression::Expression;
 use crate::join_order::shared_by;
@@ -111,19 +112,24 @@ pub(super) fn applied<'a>(
     Some((variable, ranges.get(&variable)?))
 }
 
-pub(super) fn ranges_of_parts(parts: &[Part]) -> RangesOf {
-    let mut all = RangesOf::default();
-    for part in parts {
-        for ranges in part.conditions.iter().filter_map(|c| c.ranges.as_ref()) {
-            if !part.certain.contains(ranges.variable) {
-                continue;
-            }
-            all.entry(ranges.variable)
-                .and_modify(|known| *known = intersect(known, &ranges.ranges))
-                .or_insert_with(|| ranges.ranges.clone());
+impl Lowering<'_> {
+    pub(super) fn ranges_of_parts(&self, parts: &[Part]) -> RangesOf {
+        let mut all = RangesOf::default();
+        if self.without.has(Rewrites::ID_RANGES) {
+            return all;
         }
+        for part in parts {
+            for ranges in part.conditions.iter().filter_map(|c| c.ranges.as_ref()) {
+                if !part.certain.contains(ranges.variable) {
+                    continue;
+                }
+                all.entry(ranges.variable)
+                    .and_modify(|known| *known = intersect(known, &ranges.ranges))
+                    .or_insert_with(|| ranges.ranges.clone());
+            }
+        }
+        all
     }
-    all
 }
 
 /// The parts of a group that may bind each variable, by their numbers, ascending.

@@ -5,7 +5,6 @@ use super::group::{hash_join, lookup_join};
 use super::left_join::apply;
 use super::switching::add_switch;
 use super::{CHOICES_MAX, Lowering, Planned, planned, project};
-use crate::ForcedJoin;
 use crate::access_path::lookup;
 use crate::cost;
 use crate::error::Error;
@@ -14,6 +13,7 @@ use crate::logical::{
 };
 use crate::physical::{JoinKind, Operator, Variable};
 use crate::variable_set::VariableSet;
+use crate::{ForcedJoin, Rewrites};
 
 /// An inner plan that costs less than this (nanoseconds) is taken without looking for another.
 const CHEAP_NS: f64 = 100_000.0;
@@ -57,6 +57,7 @@ impl Lowering<'_> {
         let shared = input.possible.intersection(&pattern.possible);
         let is_fixed = shared.is_subset(&input.certain) && shared.is_subset(&pattern.certain);
         let may_be = self.build.optimize
+            && !self.without.has(Rewrites::SEMI_JOINS)
             && self.forced.is_none()
             && is_fixed
             && is_safe(pattern, &mentioned(pattern).intersection(&input.possible))
@@ -87,7 +88,8 @@ impl Lowering<'_> {
             ExistsKind::Mark(variable) => JoinKind::Mark(variable),
         };
         let outer = mentioned(&pattern).intersection(&input.possible);
-        if is_safe(&pattern, &outer) {
+        let is_plain = self.without.has(Rewrites::SEMI_JOINS) && !outer.is_empty();
+        if is_safe(&pattern, &outer) && !is_plain {
             return self.semi_join(input, pattern, kind);
         }
         // Patterns of EXISTS get their bindings here, so none is in there yet.
