@@ -522,44 +522,17 @@ impl Bench {
         {
             seen.note(reference::NO_TRIPLE);
         }
+        let judges = Judges {
+            text: &text,
+            expected: &expected,
+            dataset: &dataset,
+            reference: &reference,
+        };
         let mut usual = String::new();
         for number in configurations {
-            let (name, mut options) = configuration(*number);
-            if *number == DRAWN {
-                options.without = drawn(&text);
+            if let Err(difference) = self.check_in(*number, &judges, &mut usual, tally) {
+                return Verdict::Failed("stoa", difference);
             }
-            if *number == REUSED {
-                // Who asks first, and twice, decides on the plan, whatever comes of it.
-                for other in self.with_other_constants(&text) {
-                    drop(self.scratch.database().prepare(&other, &options));
-                    drop(self.scratch.database().prepare(&other, &options));
-                }
-            }
-            let (answer, plan) = match self.ask(&text, &options) {
-                Ok(answer) => answer,
-                Err(error) => return Verdict::Failed("stoa", format!("{name}: {error:#}")),
-            };
-            if let Err(difference) = judge(&expected, &answer, &dataset) {
-                let other = match &reference {
-                    Ok(other) => judge(&expected, other, &dataset),
-                    Err(error) => Err(error.to_string()),
-                };
-                let other = other.map_or_else(|e| e, |()| "as expected".to_owned());
-                let without = options.without;
-                return Verdict::Failed(
-                    "stoa",
-                    format!("{name} {without:?}:\n{difference}\nspareval:\n{other}\nplan:\n{plan}"),
-                );
-            }
-            match *number {
-                0 => usual.clone_from(&plan),
-                NESTED if !usual.is_empty() && plan != usual => {
-                    *tally.operators.entry(UNNESTED.to_owned()).or_default() += 1;
-                }
-                _ => {}
-            }
-            tally.operators_of(&plan);
-            self.count_done(&text, &options, tally);
         }
         if let Some(failed) = judge_reference(query, &expected, reference, &dataset, &seen, tally) {
             return failed;
@@ -574,6 +547,52 @@ impl Bench {
         tally.empty += u64::from(expected.is_empty());
         Verdict::Passed
     }
+
+    /// Runs a case in one configuration, and tells how it differs. `usual` is the plan of the first one.
+    fn check_in(
+        &self,
+        number: usize,
+        judges: &Judges<'_>,
+        usual: &mut String,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        let text = judges.text;
+        let (name, mut options) = configuration(number);
+        if number == DRAWN {
+            options.without = drawn(text);
+        }
+        if number == REUSED {
+            // Who asks first, and twice, decides on the plan, whatever comes of it.
+            for other in self.with_other_constants(text) {
+                drop(self.scratch.database().prepare(&other, &options));
+                drop(self.scratch.database().prepare(&other, &options));
+            }
+        }
+        let (answer, plan) = self
+            .ask(text, &options)
+            .map_err(|error| format!("{name}: {error:#}"))?;
+        if let Err(difference) = judge(judges.expected, &answer, judges.dataset) {
+            let other = match judges.reference {
+                Ok(other) => judge(judges.expected, other, judges.dataset),
+                Err(error) => Err(error.to_string()),
+            };
+            let other = other.map_or_else(|e| e, |()| "as expected".to_owned());
+            let without = options.without;
+            return Err(format!(
+                "{name} {without:?}:\n{difference}\nspareval:\n{other}\nplan:\n{plan}"
+            ));
+        }
+        match number {
+            0 => usual.clone_from(&plan),
+            NESTED if !usual.is_empty() && plan != *usual => {
+                *tally.operators.entry(UNNESTED.to_owned()).or_default() += 1;
+            }
+            _ => {}
+        }
+        tally.operators_of(&plan);
+        self.count_done(text, &options, tally);
+        Ok(())
+    }
 }
 
 /// Rewrites that follow from a text by chance.
@@ -584,6 +603,14 @@ fn drawn(text: &str) -> Rewrites {
     let each = (20..).zip(Rewrites::EACH);
     let drawn = each.filter(|(bit, _)| hash >> bit & 1 == 1);
     drawn.fold(Rewrites::NONE, |all, (_, one)| all.and(one))
+}
+
+/// What answers to a case are compared with.
+struct Judges<'a> {
+    text: &'a str,
+    expected: &'a Expected,
+    dataset: &'a Dataset,
+    reference: &'a anyhow::Result<Answer>,
 }
 
 fn judge_reference(
