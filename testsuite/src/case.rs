@@ -72,6 +72,8 @@ pub struct Configuration {
     pub switch_after_rows: Option<u64>,
     /// Whether ORDER BY takes its input by ranges wherever it can, or nowhere; the first ones have one row.
     pub force_ranges: Option<bool>,
+    /// After how many rows what conditions on texts gave is kept for terms.
+    pub term_memo_after_rows: Option<u64>,
     /// Whether the database is opened again before each query.
     pub reopen: bool,
     /// Whether the data is loaded in three parts.
@@ -109,6 +111,8 @@ pub struct Seen {
     pub dropped: u64,
     /// How many joins by look-ups went over to hash joins.
     pub switched: u64,
+    /// For how many rows what a condition gives was known.
+    pub known: u64,
     /// The numbers of threads that databases had.
     pub threads: BTreeSet<usize>,
 }
@@ -317,6 +321,7 @@ impl Case {
             let done = done(prepared).unwrap_or_default();
             seen.dropped += done.dropped;
             seen.switched += done.switched;
+            seen.known += done.known;
         }
         let actual = scratch
             .database()
@@ -363,7 +368,10 @@ fn options(configuration: &Configuration) -> QueryOptions {
         force_ranges: configuration.force_ranges,
         range_rows: configuration.force_ranges.map(|_| 1),
         switch_after_rows: configuration.switch_after_rows,
-        timed: configuration.key_filters || configuration.switch_after_rows.is_some(),
+        term_memo_after_rows: configuration.term_memo_after_rows,
+        timed: configuration.key_filters
+            || configuration.switch_after_rows.is_some()
+            || configuration.term_memo_after_rows.is_some(),
         ..QueryOptions::default()
     }
 }

@@ -211,6 +211,19 @@ fn each_rewrite_left_out() {
 }
 
 #[test]
+fn conditions_kept_by_terms_and_not() {
+    for (name, after_rows) in [("kept", 0), ("not kept", u64::MAX)] {
+        let configuration = Configuration {
+            name,
+            term_memo_after_rows: Some(after_rows),
+            batch_rows: Some(2),
+            ..Configuration::default()
+        };
+        assert_eq!(run(&configuration).known > 0, after_rows == 0, "{name}");
+    }
+}
+
+#[test]
 fn joins_ordered_over_sequences() {
     let plans = |force_linear| {
         let seen = run(&Configuration {

@@ -175,6 +175,9 @@ pub struct QueryOptions {
     /// After how many rows of its left side a join by look-ups goes over to a hash join: 0 at once, [`u64::MAX`] never;
     /// by default when the look-ups have cost what the hash join would have cost, as the planner reckons.
     pub switch_after_rows: Option<u64>,
+    /// After how many rows what conditions on the text of a variable gave is kept for its terms: 0 from the first row on,
+    /// [`u64::MAX`] never, with each row tried by itself; by default the executor's choice.
+    pub term_memo_after_rows: Option<u64>,
     /// How many bytes an operator holds before it goes on on disk, and how many rows at least; by default half of
     /// the memory of the runtime, and a thousand rows.
     pub spill_after: Option<(u64, usize)>,
@@ -235,6 +238,7 @@ impl Default for QueryOptions {
             parallel_rows_min: None,
             key_filter_rows_min: None,
             switch_after_rows: None,
+            term_memo_after_rows: None,
             spill_after: None,
             plans: true,
             timed: false,

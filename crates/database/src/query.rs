@@ -274,6 +274,7 @@ impl Query {
             spilled_bytes: self.context.meters().spilled_bytes(),
             waited: Duration::from_nanos(self.context.meters().waited_ns()),
             threads: self.context.meters().threads_peak(),
+            known_rows: self.context.meters().known_rows(),
         })
     }
 
@@ -679,6 +680,9 @@ fn settings(
         settings.key_filter_rows_min = rows;
     }
     settings.switch_after_rows = options.switch_after_rows;
+    if let Some(rows) = options.term_memo_after_rows {
+        settings.term_memo_after_rows = rows;
+    }
     settings.range_rows = options.range_rows;
     settings.force_adjacency = options.force_adjacency;
     settings

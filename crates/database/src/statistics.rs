@@ -1,5 +1,7 @@
 //! The planner's view of a snapshot, and what it was told, for the notes on a query and for who uses the plan again.
 
+mod prefixes;
+
 use std::cell::RefCell;
 
 use hashbrown::HashMap;
@@ -9,7 +11,9 @@ use stoa_executor::expression::CompiledExpression;
 use stoa_executor::{Batch, QueryContext, QuerySettings};
 use stoa_planner::expression::Expression;
 use stoa_planner::physical::Variable;
-use stoa_planner::{Reading, Statistics, StatisticsError, SubjectGroup, SubjectSets};
+use stoa_planner::{
+    PrefixRanges, Reading, Statistics, StatisticsError, SubjectGroup, SubjectSets, TextOf,
+};
 use stoa_quadstore::Snapshot;
 use stoa_storage::nonblocking;
 use stoa_terms::section::untold;
@@ -40,6 +44,23 @@ struct Known {
     counted: Vec<Counted>,
     /// What functions of constants gave.
     computed: Vec<Term>,
+    /// Where the texts are that were asked for.
+    prefixes: Vec<Prefix>,
+}
+
+/// Where terms with a text are, on which what a plan gives relies.
+#[derive(Clone, Debug)]
+pub(crate) struct Prefix {
+    text: String,
+    of: TextOf,
+    answer: PrefixRanges,
+}
+
+impl Prefix {
+    /// What it takes, about, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.text.len() + size_of_val(self.answer.ranges.as_slice())
+    }
 }
 
 /// A number that a plan relies on.
@@ -107,6 +128,20 @@ impl<'a> SnapshotStatistics<'a> {
         known.map_or_else(Vec::new, |known| {
             std::mem::take(&mut known.borrow_mut().counted)
         })
+    }
+
+    /// Where the texts are that were asked for, if that is kept.
+    pub(crate) fn take_prefixes(&self) -> Vec<Prefix> {
+        let known = self.known.as_ref();
+        known.map_or_else(Vec::new, |known| {
+            std::mem::take(&mut known.borrow_mut().prefixes)
+        })
+    }
+
+    /// Whether texts are where they were.
+    pub(crate) fn is_as_it_was(&self, prefix: &Prefix) -> Result<bool> {
+        let now = prefixes::ranges(&self.counted, &prefix.text, prefix.of)?;
+        Ok(now == prefix.answer)
     }
 
     /// The terms that were asked for and are not there, if that is kept.
@@ -446,6 +481,23 @@ impl Statistics for SnapshotStatistics<'_> {
             Stored::Composed(trees) => Reading::Composed(trees),
             Stored::Filtered(tree) => Reading::Filtered(tree),
         })
+    }
+
+    /// Terms that come later may lie elsewhere, so what is asked is recorded.
+    fn prefix_ranges(
+        &self,
+        prefix: &str,
+        of: TextOf,
+    ) -> std::result::Result<Option<PrefixRanges>, StatisticsError> {
+        let answer = prefixes::ranges(self.snapshot, prefix, of)?;
+        if let Some(known) = &self.known {
+            known.borrow_mut().prefixes.push(Prefix {
+                text: prefix.to_owned(),
+                of,
+                answer: answer.clone(),
+            });
+        }
+        Ok(Some(answer))
     }
 
     fn has_graph_first(&self) -> bool {

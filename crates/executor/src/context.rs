@@ -26,6 +26,7 @@ use stoa_terms::{Kind, TermId};
 use crate::admission::Admission;
 use crate::batch::BATCH_ROWS;
 use crate::error::{Error, Result};
+use crate::expression::TermMemos;
 use crate::helpers::Helpers;
 use crate::local_terms::{self, HeldKeys, LocalTerms};
 use crate::memory::{Accounts, Memory, UNNAMED};
@@ -85,6 +86,9 @@ pub struct QuerySettings {
     /// Whether path searches read all triples of a step into memory before they look any up, if there is room, or never
     /// do; `None` for when that is cheaper.
     pub force_adjacency: Option<bool>,
+    /// After how many rows what conditions on the text of a variable gave is kept for its terms: 0 from the first row on;
+    /// [`u64::MAX`] for never, with each row tried by itself.
+    pub term_memo_after_rows: u64,
     /// Where operators put what they cannot hold; without it the query ends there.
     pub spill: Option<Spill>,
     /// Where the query waits until there is memory for it; without it, it begins in any case.
@@ -118,6 +122,7 @@ impl QuerySettings {
             switch_after_rows: None,
             range_rows: None,
             force_adjacency: None,
+            term_memo_after_rows: TERM_MEMO_AFTER_ROWS,
             spill: None,
             admission: None,
             waited_ns: Arc::default(),
@@ -136,6 +141,9 @@ const PARALLEL_ROWS_MIN: u64 = 30_000;
 
 /// The default of [`QuerySettings::key_filter_rows_min`]: with fewer there is little to gain.
 const KEY_FILTER_ROWS_MIN: u64 = 4_000;
+
+/// The default of [`QuerySettings::term_memo_after_rows`]: some batches, in which terms are told apart anyway.
+const TERM_MEMO_AFTER_ROWS: u64 = 4_096;
 
 /// The default of [`QuerySettings::lookup_rows_max`].
 pub const LOOKUP_ROWS_MAX: usize = 512 * 1024;
@@ -162,6 +170,7 @@ pub struct QueryContext {
     meters: Arc<Meters>,
     accounts: Arc<Accounts>,
     local_terms: Arc<LocalTerms>,
+    term_memos: Arc<TermMemos>,
     random_counter: Arc<AtomicU64>,
     /// Of whoever runs the query.
     waker: Mutex<Waker>,
@@ -192,6 +201,7 @@ impl QueryContext {
             meters,
             accounts,
             local_terms: Arc::new(local_terms),
+            term_memos: Arc::default(),
             random_counter: Arc::default(),
             waker: Mutex::new(Waker::noop().clone()),
             is_waiting: AtomicBool::new(false),
@@ -213,6 +223,7 @@ impl QueryContext {
             meters: Arc::clone(&self.meters),
             accounts: Arc::clone(&self.accounts),
             local_terms: Arc::clone(&self.local_terms),
+            term_memos: Arc::clone(&self.term_memos),
             random_counter: Arc::clone(&self.random_counter),
             waker: Mutex::new(Waker::noop().clone()),
             is_waiting: AtomicBool::new(false),
@@ -480,6 +491,11 @@ impl QueryContext {
             self.local_terms.texts(self, ids, first, out, meter)?;
         }
         Ok(())
+    }
+
+    /// What conditions gave for terms.
+    pub(crate) fn term_memos(&self) -> &TermMemos {
+        &self.term_memos
     }
 
     #[cfg(test)]

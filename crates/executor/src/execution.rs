@@ -165,6 +165,7 @@ impl Execution {
         let step = self.advance(waker);
         if !matches!(step, Ok(Step::Batch(_) | Step::Yield)) {
             self.stage = Stage::Done;
+            self.context.term_memos().clear();
             self.context.accounts().end();
         }
         let step = step?;

@@ -12,6 +12,7 @@ pub struct Meters {
     helpers_peak: AtomicU64,
     holders: AtomicU64,
     waited_ns: AtomicU64,
+    known_rows: AtomicU64,
 }
 
 impl Meters {
@@ -43,6 +44,18 @@ impl Meters {
     #[must_use]
     pub fn waited_ns(&self) -> u64 {
         self.waited_ns.load(Ordering::Relaxed)
+    }
+
+    /// For how many rows what a condition gives was known, since it had been tried on the same term in an earlier batch.
+    #[must_use]
+    pub fn known_rows(&self) -> u64 {
+        self.known_rows.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_known(&self, rows: usize) {
+        if rows > 0 {
+            self.known_rows.fetch_add(rows as u64, Ordering::Relaxed);
+        }
     }
 
     /// It has waited so long.

@@ -8,8 +8,11 @@ use stoa_terms::range::{Comparison as RangeComparison, comparison_ranges};
 use stoa_terms::value::Value;
 use stoa_terms::{IdRange, Kind, Permutation, Position, TermId};
 
+use crate::error::Error;
 use crate::expression::{Comparison, Constant, Expression, Function};
 use crate::physical::{PatternTerm, QuadPattern, Variable};
+use crate::statistics::PrefixRanges;
+use crate::text_prefix::{TextPrefix, text_prefix};
 use crate::variable_set::VariableSet;
 
 /// The constants of a pattern.
@@ -181,10 +184,63 @@ pub(crate) struct Ranges {
     pub(crate) ranges: Vec<IdRange>,
     /// Whether the condition is true for every term of the ranges that data can hold.
     pub(crate) exact: bool,
+    /// Whether the condition leaves out much of what lies in the ranges.
+    pub(crate) loose: bool,
 }
 
+/// Tells where terms are whose text begins with something, if it is known.
+pub(crate) type Prefixes<'a> = &'a dyn Fn(&TextPrefix) -> Result<Option<PrefixRanges>, Error>;
+
 /// The ranges that a condition stands for, if it is about one variable and constants.
-pub(crate) fn ranges_of(condition: &Expression) -> Option<Ranges> {
+///
+/// # Errors
+/// Those of `prefixes`.
+pub(crate) fn ranges_of(
+    condition: &Expression,
+    prefixes: Prefixes<'_>,
+) -> Result<Option<Ranges>, Error> {
+    if let Expression::Call(function, arguments) = condition
+        && let Some(text) = text_prefix(*function, arguments)
+    {
+        return Ok(prefixes(&text)?.map(|found| Ranges {
+            variable: text.variable,
+            exact: found.is_exact && text.is_all,
+            loose: !found.is_exact,
+            ranges: normal(found.ranges),
+        }));
+    }
+    match condition {
+        Expression::Or(parts) => any_of(parts, prefixes),
+        other => Ok(ranges_by_ids(other)),
+    }
+}
+
+/// The ranges in which one of some conditions holds.
+fn any_of(parts: &[Expression], prefixes: Prefixes<'_>) -> Result<Option<Ranges>, Error> {
+    let mut all: Option<Ranges> = None;
+    for part in parts {
+        let Some(part) = ranges_of(part, prefixes)? else {
+            return Ok(None);
+        };
+        all = match all {
+            None => Some(part),
+            Some(all) if all.variable != part.variable => return Ok(None),
+            Some(mut all) => {
+                all.ranges.extend(part.ranges);
+                all.exact &= part.exact;
+                all.loose |= part.loose;
+                Some(all)
+            }
+        };
+    }
+    if let Some(all) = &mut all {
+        all.ranges = normal(std::mem::take(&mut all.ranges));
+    }
+    Ok(all)
+}
+
+/// The ranges that ids and values alone tell.
+fn ranges_by_ids(condition: &Expression) -> Option<Ranges> {
     match condition {
         Expression::Compare(comparison, left, right) => match (&**left, &**right) {
             (Expression::Variable(variable), Expression::Constant(constant)) => {
@@ -203,6 +259,7 @@ pub(crate) fn ranges_of(condition: &Expression) -> Option<Ranges> {
                 variable: *variable,
                 ranges: Vec::new(),
                 exact: true,
+                loose: false,
             };
             for item in list {
                 let Expression::Constant(constant) = item else {
@@ -211,20 +268,6 @@ pub(crate) fn ranges_of(condition: &Expression) -> Option<Ranges> {
                 let one = compared(Comparison::Equal, *variable, constant)?;
                 all.ranges.extend(one.ranges);
                 all.exact &= one.exact;
-            }
-            all.ranges = normal(all.ranges);
-            Some(all)
-        }
-        Expression::Or(parts) => {
-            let mut parts = parts.iter().map(ranges_of);
-            let mut all = parts.next()??;
-            for part in parts {
-                let part = part?;
-                if part.variable != all.variable {
-                    return None;
-                }
-                all.ranges.extend(part.ranges);
-                all.exact &= part.exact;
             }
             all.ranges = normal(all.ranges);
             Some(all)
@@ -238,6 +281,7 @@ pub(crate) fn ranges_of(condition: &Expression) -> Option<Ranges> {
                 variable: *variable,
                 ranges,
                 exact: *function != Function::HasOtherForms,
+                loose: false,
             })
         }
         _ => None,
@@ -257,7 +301,9 @@ pub fn variables_within(condition: &Expression) -> Vec<(Variable, Vec<IdRange>)>
         one => std::slice::from_ref(one),
     };
     let mut found: Vec<(Variable, Vec<IdRange>)> = Vec::new();
-    for part in parts.iter().filter_map(ranges_of) {
+    // Where texts are is asked by who plans.
+    let by_ids = |part: &Expression| ranges_of(part, &|_| Ok(None)).ok().flatten();
+    for part in parts.iter().filter_map(by_ids) {
         match found.iter_mut().find(|(other, _)| *other == part.variable) {
             Some((_, ranges)) => *ranges = intersect(ranges, &part.ranges),
             None => found.push((part.variable, part.ranges)),
@@ -310,6 +356,7 @@ fn outside_of(condition: &Expression) -> Option<Ranges> {
         variable: *variable,
         ranges: below.into_iter().chain(above).collect(),
         exact: true,
+        loose: false,
     })
 }
 
@@ -359,6 +406,7 @@ fn compared(comparison: Comparison, variable: Variable, constant: &Constant) -> 
             .into_iter()
             .collect(),
         exact: true,
+        loose: false,
     };
     let range = match comparison {
         Comparison::SameTerm => return Some(identity()),
@@ -378,6 +426,7 @@ fn compared(comparison: Comparison, variable: Variable, constant: &Constant) -> 
                 &Value::from_literal(literal.as_ref()),
             )),
             exact: false,
+            loose: false,
         }),
         _ => None,
     }

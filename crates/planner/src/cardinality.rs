@@ -16,7 +16,8 @@ use crate::cost;
 use crate::error::Error;
 use crate::expression::{Comparison, Expression, Function};
 use crate::physical::{PatternTerm, QuadPattern, Variable};
-use crate::statistics::{Reading, Statistics, SubjectSets};
+use crate::statistics::{PrefixRanges, Reading, Statistics, SubjectSets};
+use crate::text_prefix::TextOf;
 
 type Triple = [Option<TermId>; 3];
 type Map<K, V> = RefCell<HashMap<K, V, RandomState>>;
@@ -32,6 +33,7 @@ pub(crate) struct Cache<'a> {
     readings: Map<Scanned, Reading>,
     subject_sets: Map<(Vec<TermId>, GraphSet), SubjectSets>,
     top_values: Map<(TermId, Position, GraphSet), Vec<(TermId, u64)>>,
+    prefixes: Map<(String, TextOf), Option<PrefixRanges>>,
 }
 
 /// A permutation, the terms that are fixed in it, and graphs.
@@ -49,6 +51,7 @@ impl<'a> Cache<'a> {
             readings: RefCell::default(),
             subject_sets: RefCell::default(),
             top_values: RefCell::default(),
+            prefixes: RefCell::default(),
         }
     }
 
@@ -238,6 +241,22 @@ impl<'a> Cache<'a> {
         let found = statistics.top_values(predicate, position, graphs, &go_on)?;
         self.check()?;
         self.top_values.borrow_mut().insert(key, found.clone());
+        Ok(found)
+    }
+
+    /// Where the terms are whose text begins with something, if that is known.
+    pub(crate) fn prefix_ranges(
+        &self,
+        prefix: &str,
+        of: TextOf,
+    ) -> Result<Option<PrefixRanges>, Error> {
+        let key = (prefix.to_owned(), of);
+        if let Some(known) = self.prefixes.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        self.check()?;
+        let found = self.statistics.prefix_ranges(prefix, of)?;
+        self.prefixes.borrow_mut().insert(key, found.clone());
         Ok(found)
     }
 

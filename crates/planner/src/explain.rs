@@ -19,6 +19,9 @@ use crate::physical::{
 };
 use crate::query::is_made_up;
 
+/// Of a longer list of ranges the first ones are told.
+const RANGES_TOLD: usize = 16;
+
 /// What a query gives, and its operators.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
@@ -607,13 +610,16 @@ impl<'a> Printer<'a> {
             return;
         }
         self.text.push_str(" in");
-        for (number, range) in ranges.iter().enumerate() {
+        for (number, range) in ranges.iter().take(RANGES_TOLD).enumerate() {
             self.text.push_str(if number > 0 { ", " } else { " " });
             self.id(range.first);
             if range.first != range.last {
                 self.text.push_str("..");
                 self.id(range.last);
             }
+        }
+        if ranges.len() > RANGES_TOLD {
+            self.put(format_args!(" and {} more", ranges.len() - RANGES_TOLD));
         }
     }
 

@@ -25,6 +25,7 @@ pub mod physical;
 mod query;
 mod split;
 pub mod statistics;
+mod text_prefix;
 mod variable_set;
 mod variables;
 
@@ -35,7 +36,10 @@ pub use crate::explain::{ExplainedOperator, Explanation, explain};
 pub use crate::nesting::{Size, Visit, check_nesting, query_size, stack_bytes, walk_into};
 pub use crate::physical::QueryPlan;
 pub use crate::query::{is_made_up, plan};
-pub use crate::statistics::{Reading, Statistics, StatisticsError, SubjectGroup, SubjectSets};
+pub use crate::statistics::{
+    PrefixRanges, Reading, Statistics, StatisticsError, SubjectGroup, SubjectSets,
+};
+pub use crate::text_prefix::TextOf;
 
 use std::fmt;
 use std::sync::Arc;

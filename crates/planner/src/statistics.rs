@@ -6,6 +6,7 @@ use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
 pub use crate::error::StatisticsError;
 use crate::expression::Expression;
 use crate::physical::Variable;
+use crate::text_prefix::TextOf;
 
 /// How the quads of a scan are read; what from in words for EXPLAIN.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,6 +43,16 @@ pub struct SubjectGroup {
     pub subjects: u64,
     /// For each predicate their quads with it.
     pub quads: Vec<u64>,
+}
+
+/// Where terms are whose text begins with something.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct PrefixRanges {
+    /// Ids, outside of which no term that a quad holds has such a text; ascending, disjoint, and so few that each can be
+    /// counted and read by itself.
+    pub ranges: Vec<IdRange>,
+    /// Whether every term of the ranges has such a text, or, of strings, every one that is a string.
+    pub is_exact: bool,
 }
 
 /// Ids and counts of one snapshot. A triple is given as subject, predicate and object, `None` for
@@ -242,6 +253,20 @@ pub trait Statistics {
     /// If the dictionary cannot be read.
     fn value(&self, call: &Expression) -> Result<Option<Term>, StatisticsError> {
         let _ = call;
+        Ok(None)
+    }
+
+    /// Where the terms are whose text begins with `prefix`; `None` if that is not known. What is read by it is right for
+    /// this snapshot alone.
+    ///
+    /// # Errors
+    /// If the dictionary cannot be read.
+    fn prefix_ranges(
+        &self,
+        prefix: &str,
+        of: TextOf,
+    ) -> Result<Option<PrefixRanges>, StatisticsError> {
+        let _ = (prefix, of);
         Ok(None)
     }
 

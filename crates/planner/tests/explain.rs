@@ -10,8 +10,8 @@ use oxrdf::{Literal, NamedNode, Term};
 use spargebra::SparqlParser;
 use stoa_planner::expression::{Expression, Function};
 use stoa_planner::{
-    ForcedJoin, PlannerOptions, Rewrites, Statistics, StatisticsError, SubjectGroup, SubjectSets,
-    explain, plan,
+    ForcedJoin, PlannerOptions, PrefixRanges, Rewrites, Statistics, StatisticsError, SubjectGroup,
+    SubjectSets, TextOf, explain, plan,
 };
 use stoa_terms::{GraphSet, IdRange, Kind, Position, TermId, inline};
 
@@ -250,6 +250,33 @@ impl Statistics for Catalogue {
             }
             _ => None,
         })
+    }
+
+    /// Of texts that begin with "nothing" there are none, and those with "scattered" lie among others.
+    fn prefix_ranges(
+        &self,
+        prefix: &str,
+        of: TextOf,
+    ) -> Result<Option<PrefixRanges>, StatisticsError> {
+        if prefix.starts_with("nothing") {
+            return Ok(Some(PrefixRanges {
+                ranges: Vec::new(),
+                is_exact: true,
+            }));
+        }
+        let start = prefix.len() as u64 * 1_000;
+        let range = |kind| IdRange {
+            first: TermId::new(kind, start),
+            last: TermId::new(kind, start + 99),
+        };
+        let kinds: &[Kind] = match of {
+            TextOf::Strings => &[Kind::Literal],
+            TextOf::Terms => &[Kind::Iri, Kind::Literal],
+        };
+        Ok(Some(PrefixRanges {
+            ranges: kinds.iter().map(|kind| range(*kind)).collect(),
+            is_exact: !prefix.starts_with("scattered"),
+        }))
     }
 
     fn subject_sets(

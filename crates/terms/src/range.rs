@@ -71,6 +71,37 @@ pub fn comparison_ranges(comparison: Comparison, value: &Value) -> Vec<IdRange> 
     ranges
 }
 
+/// The bytes that lexical forms of inline numbers, dates and times are made of.
+const SPELLING: &[u8] = b"0123456789+-.:eEINFaTZ";
+
+/// The ranges of inline ids, but for those of strings, ascending and disjoint, outside of which no lexical form starts
+/// with `prefix`.
+#[must_use]
+pub fn inline_prefix_ranges(prefix: &str) -> Vec<IdRange> {
+    let mut ranges = Vec::new();
+    for (id, lexical) in [(TermId::FALSE, "false"), (TermId::TRUE, "true")] {
+        if lexical.starts_with(prefix) {
+            ranges.push(IdRange {
+                first: id,
+                last: id,
+            });
+        }
+    }
+    if prefix.bytes().all(|byte| SPELLING.contains(&byte)) {
+        let kinds = [
+            Kind::Integer,
+            Kind::Decimal,
+            Kind::Double,
+            Kind::Date,
+            Kind::DateZoned,
+            Kind::DateTime,
+            Kind::DateTimeZoned,
+        ];
+        ranges.extend(kinds.map(IdRange::of_kind));
+    }
+    ranges
+}
+
 /// Adds the payloads of `kind` that satisfy the comparison, `low` being the smallest payload that
 /// may be equal and `high` the largest one; `first` and `last` bound the payloads.
 fn push(
@@ -325,6 +356,31 @@ mod tests {
                 }
             }
         }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+
+        #[test]
+        fn prefixes_of_inline_literals_lie_in_ranges((literal, _) in values(), length in 0_usize..6) {
+            let id = inline::encode_literal(literal.as_ref());
+            let id = id.filter(|id| id.kind() != Kind::ShortString);
+            let prefix: String = literal.value().chars().take(length).collect();
+            let ranges = inline_prefix_ranges(&prefix);
+            prop_assert!(ranges.windows(2).all(|pair| pair[0].last < pair[1].first));
+            if let Some(id) = id {
+                prop_assert!(ranges.iter().any(|range| range.contains(id)), "{literal} {prefix}");
+            }
+        }
+    }
+
+    #[test]
+    fn prefixes_of_words_leave_numbers_out() {
+        assert_eq!(inline_prefix_ranges("word"), []);
+        assert_eq!(inline_prefix_ranges("12 "), []);
+        assert_eq!(inline_prefix_ranges("tr").len(), 1);
+        assert_eq!(inline_prefix_ranges("2008-0").len(), 7);
+        assert_eq!(inline_prefix_ranges("").len(), 9);
     }
 
     #[test]

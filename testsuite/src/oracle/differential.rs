@@ -72,6 +72,13 @@ impl Tally {
         if plan.contains("planned for an earlier query") {
             *self.operators.entry(REUSED_PLAN.to_owned()).or_default() += 1;
         }
+        let tells = |line: &str, what: &str| line.trim_start().starts_with(what);
+        let is_prefix = plan.lines().zip(plan.lines().skip(1)).any(|(line, next)| {
+            (tells(line, "filter strstarts(") || tells(line, "filter regex("))
+                && tells(next, "index_scan")
+                && next.contains(" in ")
+        });
+        *self.operators.entry(PREFIX.to_owned()).or_default() += u64::from(is_prefix);
         for line in plan.lines().skip(1) {
             let mut words = line.split_whitespace();
             let Some(operator) = words.next() else {
@@ -159,6 +166,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         }
         25 | 26 => by_ranges(number, &mut options),
         ADJACENCIES => options.force_adjacency = Some(true),
+        MEMOS => options.term_memo_after_rows = Some(0),
         27..=29 => with_common_subplans(number, &mut options),
         NESTED => options.without = Rewrites::UNNESTING,
         31 => options.force_linear = Some(true),
@@ -203,6 +211,7 @@ fn named(number: usize) -> (&'static str, Option<usize>) {
             None,
         ),
         ADJACENCIES => ("paths in memory, batches of 3", Some(3)),
+        MEMOS => ("conditions kept by terms, batches of 3", Some(3)),
         27 => ("common subplans, batches of 3", Some(3)),
         28 => ("naive, common subplans, on disk", None),
         29 => (
@@ -279,7 +288,7 @@ fn with_common_subplans(number: usize, options: &mut QueryOptions) {
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 35;
+pub const CONFIGURATIONS: usize = 36;
 
 /// The configurations in which ORDER BY and DISTINCT take ranges wherever they can.
 pub const BY_RANGES: [usize; 2] = [25, 26];
@@ -295,6 +304,15 @@ const NESTED: usize = 30;
 
 /// The configuration in which some rewrites are left out, others for each query.
 const DRAWN: usize = 32;
+
+/// The configuration in which what conditions gave is kept for terms from the first row on.
+const MEMOS: usize = ADJACENCIES - 1;
+
+/// What is counted where that was of use.
+pub const KNOWN: &str = "condition known of a term";
+
+/// What is counted for a scan of the terms whose text begins with something.
+pub const PREFIX: &str = "ranges of a prefix";
 
 /// Operators, and computed terms, go to disk with the second row.
 const EACH_ON_DISK: (u64, usize) = (0, 2);
@@ -420,6 +438,7 @@ impl Bench {
             || options.switch_after_rows.is_some()
             || options.force_ranges.is_some()
             || options.force_adjacency.is_some()
+            || options.term_memo_after_rows.is_some()
             || options.spill_after == Some(EACH_ON_DISK);
         if !is_counted {
             return;
@@ -438,6 +457,7 @@ impl Bench {
             (RANGES, done.ranged),
             (ADJACENCY, done.adjacencies),
             (COMPUTED_ON_DISK, done.computed_spilled),
+            (KNOWN, done.known),
         ] {
             *tally.operators.entry(name.to_owned()).or_default() += u64::from(count > 0);
         }

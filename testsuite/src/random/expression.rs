@@ -459,7 +459,45 @@ impl Generator<'_> {
         call(operator, vec![left, right])
     }
 
+    /// A test of what a text begins with, which some text of the data does.
+    fn prefix_test(&mut self, scope: &[Var]) -> Expr {
+        let data = self.data;
+        let whole = match self.random.chance(35) {
+            true => self.random.pick(&data.nodes).as_str(),
+            false => self.random.pick(&data.literals).value(),
+        };
+        let length = whole.chars().count();
+        let kept = match self.random.chance(30) {
+            true => length,
+            false => self.random.below(length.min(20) + 1),
+        };
+        let prefix: String = whole.chars().take(kept).collect();
+        let mut tested = self.variable(scope);
+        if self.random.chance(50) {
+            tested = call("STR", vec![tested]);
+        }
+        if self.random.chance(50) {
+            return call("STRSTARTS", vec![tested, text(prefix)]);
+        }
+        let mut pattern = String::from("^");
+        for character in prefix.chars() {
+            if "\\|.?*+(){}[]^$-".contains(character) {
+                pattern.push('\\');
+            }
+            pattern.push(character);
+        }
+        if kept > 0 {
+            pattern += *self
+                .random
+                .pick(&["", "", "?", "*", "+", "{0,1}", "{1}", "|1", "."]);
+        }
+        call("REGEX", vec![tested, text(pattern)])
+    }
+
     fn text_test(&mut self, scope: &[Var], depth: usize) -> Expr {
+        if self.random.chance(40) {
+            return self.prefix_test(scope);
+        }
         if self.random.chance(30) {
             let pattern = text(self.random.pick(&PATTERNS));
             let mut arguments = vec![self.string(scope, depth), pattern];

@@ -1,4 +1,4 @@
-//! Times of single kernels: decoding, seeking, the dictionary both ways, joins, aggregation, sorting.
+//! Times of single kernels: decoding, seeking, the dictionary both ways, joins, aggregation, sorting, conditions on texts.
 //!
 //! `make bench` runs all, `make bench ONLY=seek` those whose names contain that. Each benchmark checks
 //! what it computes. Data are made up, the same in every run, and all reads come from the cache.
@@ -14,6 +14,7 @@ mod columns;
 mod data;
 mod queries;
 mod store;
+mod texts;
 
 use criterion::Criterion;
 
@@ -27,6 +28,7 @@ fn main() {
     columns::run(&mut criterion);
     let data = Data::load();
     store::run(&mut criterion, &data);
+    texts::run(&mut criterion, &data);
     queries::run(&mut criterion, &data);
     criterion.final_summary();
 }

@@ -33,6 +33,8 @@ pub struct Analysis {
     pub waited: Duration,
     /// How many threads were at work at one time at most.
     pub threads: u64,
+    /// For how many rows what a condition on a text gives was known, since it had been tried on the same term before.
+    pub known_rows: u64,
 }
 
 impl Analysis {
@@ -57,7 +59,8 @@ impl Analysis {
     /// many rows were looked up before the rest was joined by hash, for a join that was switched), `keys` (how many keys of a join above a scan looked
     /// up instead of reading all rows), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
     /// read triples into memory, an object with how many `triples` and how many `bytes` they took with what was made of them), `calls`, `ms`, `spilled_bytes` and, if it
-    /// reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes` and `threads`. `reads` is an object with `rnd`, `seq`,
+    /// reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes`, `threads` and
+    /// `known_rows` (for how many rows what a condition on a text gives was known from an earlier row). `reads` is an object with `rnd`, `seq`,
     /// `same_segment`, `same_group`, `disk`, `read_ahead` and `bytes`, as in [`ReadCounts`].
     #[must_use]
     pub fn to_json(&self) -> String {
@@ -118,6 +121,7 @@ impl Analysis {
             whole.insert("memory_peak_bytes".to_owned(), memory_peak.into());
             whole.insert("spilled_bytes".to_owned(), self.spilled_bytes.into());
             whole.insert("threads".to_owned(), self.threads.into());
+            whole.insert("known_rows".to_owned(), self.known_rows.into());
         }
         Value::from(whole).to_string()
     }
@@ -185,6 +189,9 @@ impl fmt::Display for Analysis {
             reads.read_ahead,
             reads.bytes
         )?;
+        if self.known_rows > 0 {
+            writeln!(f, "conditions known from earlier rows: {}", self.known_rows)?;
+        }
         match self.waited {
             Duration::ZERO => Ok(()),
             waited => writeln!(f, "waited {:.3} ms for memory", milliseconds(waited)),

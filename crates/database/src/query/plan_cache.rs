@@ -4,7 +4,7 @@
 //! A plan is right for other constants if the planner had looked at none of them but for their ids: those are
 //! parameters ([`super::parameters`], [`QueryPlan::is_shaped_by`]), and all others must be the same. It is good for
 //! them if the counts that it was made with are about the same: those with a parameter in them are asked for again each
-//! time, all of them once for each commit. Where they are not, the query is planned as if nothing was kept, and that
+//! time, all of them once for each commit. So is where texts are that begin with a constant, which must be as it was. Where they are not, the query is planned as if nothing was kept, and that
 //! plan is kept beside.
 //!
 //! # Concurrency
@@ -30,7 +30,7 @@ use stoa_terms::TermId;
 use super::parameters::parameters;
 use super::shape::{Shape, Written};
 use crate::error::Result;
-use crate::statistics::{Counted, Of, Question, SnapshotStatistics};
+use crate::statistics::{Counted, Of, Prefix, Question, SnapshotStatistics};
 
 /// How many bytes are kept at most, about.
 const BYTES_MAX: usize = 8 << 20;
@@ -93,6 +93,8 @@ struct CachedPlan {
     words: Vec<Term>,
     /// Each with whether a parameter is in it.
     counts: Vec<(Counted, bool)>,
+    /// Where texts are whose ids stand in the plan as ranges.
+    prefixes: Vec<Prefix>,
     plan: QueryPlan,
     /// What it takes, about.
     bytes: usize,
@@ -164,7 +166,7 @@ impl PlanCache {
         // The one that was used last is at the end.
         for cached in found.iter().rev() {
             let plan = cached.plan_for(shape, statistics)?;
-            drop(statistics.take_counted());
+            drop((statistics.take_counted(), statistics.take_prefixes()));
             if let Some(plan) = plan {
                 self.used.fetch_add(1, Ordering::Relaxed);
                 self.lock().found(&shape.key, cached);
@@ -365,6 +367,7 @@ impl CachedPlan {
             has_graph_first: snapshot.has_graph_first(),
             commit: AtomicU64::new(snapshot.commit()),
             counts: counts.collect(),
+            prefixes: statistics.take_prefixes(),
             slots,
             missing,
             words,
@@ -387,7 +390,12 @@ impl CachedPlan {
             Slot::Parameter(written, _) => 2 * written.bytes() + size_of::<Constant>(),
         });
         let lists = self.counts.len() + self.missing.len() + self.words.len();
-        operators * OPERATOR_BYTES + lists * COUNT_BYTES + slots.sum::<usize>()
+        // Their ranges stand in the plan, and in what was counted.
+        let prefixes = self.prefixes.iter().map(|prefix| 4 * prefix.bytes());
+        operators * OPERATOR_BYTES
+            + lists * COUNT_BYTES
+            + slots.sum::<usize>()
+            + prefixes.sum::<usize>()
     }
 
     /// The plan with the constants of a shape, if it is right and good for these.
@@ -474,6 +482,13 @@ impl CachedPlan {
                 .any(|id| id.is_some())
         {
             return Ok(false);
+        }
+        if !is_known {
+            for prefix in &self.prefixes {
+                if !statistics.is_as_it_was(prefix)? {
+                    return Ok(false);
+                }
+            }
         }
         for (Counted { question, answer }, has_parameter) in &self.counts {
             if is_known && !has_parameter {

@@ -19,7 +19,7 @@ use crate::function::{self, Implementation};
 
 /// One batch while an expression is evaluated over it.
 pub(crate) struct Evaluation<'a> {
-    batch: &'a Batch,
+    pub(super) batch: &'a Batch,
     pub(super) context: &'a QueryContext,
     /// Texts of the batch's columns, inline literals included, fetched at most once.
     texts: RefCell<Vec<Option<Rc<HeldTexts>>>>,
@@ -103,7 +103,8 @@ impl<'a> Evaluation<'a> {
             | Node::And(_)
             | Node::Or(_)
             | Node::Compare(..)
-            | Node::In(..) => Column::Booleans(self.booleans(node, true)?),
+            | Node::In(..)
+            | Node::OncePerTerm(..) => Column::Booleans(self.booleans(node, true)?),
             Node::Arithmetic(operator, parts) => {
                 let [left, right] = &**parts;
                 let left = self.with_texts(left, Texts::Dictionary)?;
@@ -214,6 +215,9 @@ impl<'a> Evaluation<'a> {
             Node::Compare(comparison, parts) => compare::compare(self, *comparison, parts, errors),
             Node::In(inner, list, members) => {
                 compare::is_in(self, inner, list, members.as_deref(), errors)
+            }
+            Node::OncePerTerm(column, condition, memo) => {
+                self.once_per_term(*column, condition, memo)
             }
             _ => {
                 let column = self.with_texts(node, Texts::Dictionary)?;

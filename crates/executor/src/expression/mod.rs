@@ -10,6 +10,7 @@ mod integers;
 mod members;
 mod node;
 mod operand;
+mod term_memo;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -27,6 +28,7 @@ pub(crate) use column::{Cell, Tag, Texts, fetch_texts, term_values};
 use evaluate::Evaluation;
 use node::Node;
 pub(crate) use operand::{float, operand_values};
+pub(crate) use term_memo::TermMemos;
 
 /// An expression bound to the columns of its input.
 pub struct CompiledExpression {
@@ -44,8 +46,9 @@ impl CompiledExpression {
         columns: &[Variable],
         context: &QueryContext,
     ) -> Result<Self> {
+        let node = node::compile(expression, columns, context)?;
         Ok(Self {
-            node: node::compile(expression, columns, context)?,
+            node: term_memo::once_per_term(node, expression, context),
         })
     }
 

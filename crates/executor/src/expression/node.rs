@@ -8,6 +8,7 @@ use stoa_terms::{TermId, inline};
 use super::column::{ConstantTerm, term_values};
 use super::evaluate::Evaluation;
 use super::members::Members;
+use super::term_memo::Memo;
 use crate::batch::Batch;
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
@@ -34,6 +35,8 @@ pub(crate) enum Node {
     Call(Function, Vec<Self>),
     /// REGEX or REPLACE with a pattern and flags that are constant; `None` if they are wrong.
     Pattern(Function, Vec<Self>, Option<Box<Pattern>>),
+    /// A condition on the texts of one column, tried once for each term.
+    OncePerTerm(usize, Box<Self>, Memo),
 }
 
 /// Compiles `expression` for the columns `columns`.
@@ -186,7 +189,10 @@ impl Node {
             visit(node);
             match node {
                 Node::Constant(_) | Node::Column(_) | Node::Error | Node::Bound(_) => (),
-                Node::Not(inner) | Node::Plus(inner) | Node::Minus(inner) => walk(inner, visit),
+                Node::Not(inner)
+                | Node::Plus(inner)
+                | Node::Minus(inner)
+                | Node::OncePerTerm(_, inner, _) => walk(inner, visit),
                 Node::And(parts)
                 | Node::Or(parts)
                 | Node::Coalesce(parts)
@@ -210,7 +216,11 @@ impl Node {
         let mut cost = 0;
         self.visit(&mut |node| {
             cost += match node {
-                Self::Constant(_) | Self::Column(_) | Self::Error | Self::Bound(_) => 0,
+                Self::Constant(_)
+                | Self::Column(_)
+                | Self::Error
+                | Self::Bound(_)
+                | Self::OncePerTerm(..) => 0,
                 Self::Not(_) | Self::And(_) | Self::Or(_) => 1,
                 Self::Compare(Comparison::SameTerm, _) => 1,
                 Self::Compare(..) | Self::In(..) => 2,

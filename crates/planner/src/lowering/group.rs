@@ -74,7 +74,7 @@ impl Lowering<'_> {
             };
             parts.push(part);
         }
-        let (conditions, last) = distribute(conditions, &mut parts);
+        let (conditions, last) = distribute(conditions, &mut parts, self.cache)?;
         self.wanted = wanted.filter(|_| parts.len() <= ITEMS_MAX);
         let joined = self.join_parts(parts, conditions);
         self.wanted = None;
@@ -112,7 +112,10 @@ impl Lowering<'_> {
             Op::Filter { input, conditions } if matches!(input.op, Op::Pattern(_)) => {
                 // What the pattern does not bind stays unbound, whatever it is joined with.
                 let conditions = seen_all(conditions, &input.possible);
-                let conditions = conditions.into_iter().map(PartCondition::new).collect();
+                let conditions = conditions
+                    .into_iter()
+                    .map(|condition| PartCondition::new(condition, true, self.cache))
+                    .collect::<Result<_, _>>()?;
                 (*input, conditions)
             }
             _ => (node, Vec::new()),
@@ -376,7 +379,7 @@ impl Lowering<'_> {
         let is_ranged = |variable| ranged.iter().any(|(other, _)| *other == variable);
         for condition in &part.conditions {
             let ranges = condition.ranges.as_ref();
-            if !ranges.is_some_and(|ranges| is_ranged(ranges.variable)) {
+            if !ranges.is_some_and(|ranges| !ranges.loose && is_ranged(ranges.variable)) {
                 rows *= selectivity(&condition.expression);
             }
         }

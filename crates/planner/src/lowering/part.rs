@@ -7,6 +7,8 @@ use stoa_terms::{IdRange, Position};
 use super::{Lowering, PathFigures, Planned};
 use crate::Rewrites;
 use crate::access_path::{Access, Ranges, intersect, ranges_of, term_at};
+use crate::cardinality::Cache;
+use crate::error::Error;
 use crate::expression::Expression;
 use crate::join_order::shared_by;
 use crate::logical::{Node, PathSearch, expression_variables, is_volatile};
@@ -50,11 +52,18 @@ pub(super) struct PartCondition {
 }
 
 impl PartCondition {
-    pub(super) fn new(expression: Expression) -> Self {
-        Self {
-            ranges: ranges_of(&expression),
-            expression,
-        }
+    /// A condition on what a pattern gives, or something else. Only terms of quads are looked for where their texts are:
+    /// others may be none of the dictionary's.
+    pub(super) fn new(
+        expression: Expression,
+        is_of_pattern: bool,
+        cache: &Cache<'_>,
+    ) -> Result<Self, Error> {
+        let ranges = ranges_of(&expression, &|text| match is_of_pattern {
+            true => cache.prefix_ranges(&text.prefix, text.of),
+            false => Ok(None),
+        })?;
+        Ok(Self { ranges, expression })
     }
 }
 
@@ -159,11 +168,12 @@ impl Binders {
 pub(super) fn distribute(
     conditions: Vec<Expression>,
     parts: &mut [Part],
-) -> (Vec<Expression>, Vec<Expression>) {
+    cache: &Cache<'_>,
+) -> Result<(Vec<Expression>, Vec<Expression>), Error> {
     let mut over = Vec::new();
     let mut last = Vec::new();
     if conditions.is_empty() {
-        return (over, last);
+        return Ok((over, last));
     }
     let binders = Binders::new(parts);
     for condition in conditions {
@@ -187,11 +197,15 @@ pub(super) fn distribute(
             })
         });
         match alone.and_then(|number| parts.get_mut(number)) {
-            Some(part) => part.conditions.push(PartCondition::new(condition)),
+            Some(part) => {
+                let is_pattern = matches!(part.source, PartSource::Pattern(_));
+                let condition = PartCondition::new(condition, is_pattern, cache)?;
+                part.conditions.push(condition);
+            }
             None => over.push(condition),
         }
     }
-    (over, last)
+    Ok((over, last))
 }
 
 /// For each variable of a condition the parts that bind it for certain, and that may bind it, of at

@@ -215,6 +215,12 @@ impl Entries {
         out.extend_from_slice(self.suffix(index));
     }
 
+    /// Appends the visible bytes of entry `index`, when those of the entry before begin at `before` in `out`.
+    pub(crate) fn visible_after(&self, index: usize, before: usize, out: &mut Vec<u8>) {
+        out.extend_from_within(before..before + self.shared(index));
+        out.extend_from_slice(self.suffix(index));
+    }
+
     /// Turns the visible bytes of entry `index - 1` in `key` into those of entry `index`.
     pub(crate) fn advance(&self, index: usize, key: &mut Vec<u8>) {
         key.truncate(self.shared(index));

@@ -3,8 +3,8 @@
 //! The list has the inline short strings and, for each ordered partition of [`Kind::Literal`], the ids
 //! between two look-ups. The ids of a permuted partition that lie between are read and become as many
 //! ranges as they need; where there are too many, the range of the whole partition stands for them and
-//! the list is not exact. New terms of the delta are listed as those of a permuted partition. Literals sort by lexical form first, so a range holds all literals of that kind with
-//! a lexical form in the range, whatever their language or datatype: a superset, from which the
+//! the list is not exact. New terms of the delta are listed as those of a permuted partition. Literals sort by lexical
+//! form first, so a range holds all literals of that kind with a lexical form in the range, whatever their language or datatype: a superset, from which the
 //! caller's comparison picks.
 
 use std::ops::Bound;
@@ -38,7 +38,7 @@ impl Dictionary {
     /// lies in `range`.
     pub(crate) fn string_ranges(&self, range: &StringRange) -> Result<IdRanges> {
         let keys = KeyRange::of(range);
-        let mut ids = self.key_ranges(Kind::Literal, &keys)?;
+        let mut ids = self.key_ranges(Kind::Literal, &keys, PERMUTED_IDS_MAX)?;
         // The kind of short strings is below that of literals.
         ids.ranges.splice(..0, short_range(range));
         Ok(ids)
@@ -46,10 +46,36 @@ impl Dictionary {
 
     /// The ids of the IRIs that start with `prefix`.
     pub(crate) fn iri_ranges(&self, prefix: &str) -> Result<IdRanges> {
-        self.key_ranges(Kind::Iri, &KeyRange::of_iris(prefix))
+        let keys = KeyRange::of_prefix(Kind::Iri, prefix);
+        self.key_ranges(Kind::Iri, &keys, PERMUTED_IDS_MAX)
     }
 
-    fn key_ranges(&self, kind: Kind, keys: &KeyRange) -> Result<IdRanges> {
+    /// See [`crate::Snapshot::prefix_ranges`].
+    pub(crate) fn prefix_ranges(
+        &self,
+        prefix: &str,
+        kinds: &[Kind],
+        ids_max: u64,
+    ) -> Result<IdRanges> {
+        let mut all = IdRanges {
+            ranges: Vec::new(),
+            is_exact: true,
+        };
+        for &kind in kinds {
+            if kind == Kind::ShortString {
+                all.ranges
+                    .extend(short_range(&StringRange::Prefix(prefix.to_owned())));
+                continue;
+            }
+            let found = self.key_ranges(kind, &KeyRange::of_prefix(kind, prefix), ids_max)?;
+            all.ranges.extend(found.ranges);
+            all.is_exact &= found.is_exact;
+        }
+        Ok(all)
+    }
+
+    /// The ids of terms with such keys; at most `ids_max` of them are listed one by one in each part that is not in order.
+    fn key_ranges(&self, kind: Kind, keys: &KeyRange, ids_max: u64) -> Result<IdRanges> {
         let mut ids = IdRanges {
             ranges: Vec::new(),
             is_exact: true,
@@ -71,7 +97,7 @@ impl Dictionary {
             let is_whole = below - from == descriptor.count;
             if descriptor.permuted.is_none() || is_whole {
                 ids.ranges.push(range(from, below - 1));
-            } else if below - from > PERMUTED_IDS_MAX {
+            } else if below - from > ids_max {
                 ids.ranges.push(range(0, descriptor.count - 1));
                 ids.is_exact = false;
             } else {
@@ -86,6 +112,14 @@ impl Dictionary {
                 Some(below) => terms.lower_bound(below),
                 None => terms.len(),
             };
+            if below.saturating_sub(from) as u64 > ids_max {
+                ids.ranges.push(IdRange {
+                    first: TermId::new(kind, terms.first()),
+                    last: TermId::new(kind, terms.end() - 1),
+                });
+                ids.is_exact &= below - from == terms.len();
+                continue;
+            }
             let mut found: Vec<TermId> = (from..below).map(|place| terms.id(place)).collect();
             ids.ranges.extend(as_ranges(&mut found));
         }
@@ -132,21 +166,22 @@ impl KeyRange {
         key >= self.from.as_slice() && self.below.as_ref().is_none_or(is_below)
     }
 
-    /// The keys of the IRIs that start with `prefix`.
-    pub(crate) fn of_iris(prefix: &str) -> Self {
+    /// The keys of the terms of a kind whose text, for literals the lexical form, starts with `prefix`.
+    pub(crate) fn of_prefix(kind: Kind, prefix: &str) -> Self {
+        let from = match kind {
+            Kind::Iri => prefix.as_bytes().to_vec(),
+            _ => lexical(prefix),
+        };
         Self {
-            from: prefix.as_bytes().to_vec(),
-            below: successor(prefix.as_bytes().to_vec()),
+            below: successor(from.clone()),
+            from,
         }
     }
 
     /// The keys of the literals with a lexical form in a range.
     pub(crate) fn of(range: &StringRange) -> Self {
         match range {
-            StringRange::Prefix(prefix) => Self {
-                from: lexical(prefix),
-                below: successor(lexical(prefix)),
-            },
+            StringRange::Prefix(prefix) => Self::of_prefix(Kind::Literal, prefix),
             StringRange::Between { lower, upper } => Self {
                 from: match lower {
                     Bound::Included(text) => lexical(text),

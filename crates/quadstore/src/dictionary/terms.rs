@@ -160,9 +160,22 @@ impl Snapshot {
     /// Ids of the IRIs that start with `prefix`.
     pub fn iri_ranges(&self, prefix: &str) -> Result<IdRanges> {
         if let Some(recorder) = self.recorder() {
-            recorder.key_range(Kind::Iri, KeyRange::of_iris(prefix));
+            recorder.key_range(Kind::Iri, KeyRange::of_prefix(Kind::Iri, prefix));
         }
         self.dictionary().iri_ranges(prefix)
+    }
+
+    /// Ids of all terms of some kinds (those of the dictionary, and short strings) whose text starts with `prefix`: IRIs, and
+    /// lexical forms of literals. The ranges of a kind are disjoint. Of each part of the dictionary that is not in order at most `ids_max` ids are
+    /// listed one by one; for more the whole part stands, and the list is not exact.
+    pub fn prefix_ranges(&self, prefix: &str, kinds: &[Kind], ids_max: u64) -> Result<IdRanges> {
+        if let Some(recorder) = self.recorder() {
+            let in_dictionary = kinds.iter().filter(|kind| kind.is_in_dictionary());
+            for &kind in in_dictionary {
+                recorder.key_range(kind, KeyRange::of_prefix(kind, prefix));
+            }
+        }
+        self.dictionary().prefix_ranges(prefix, kinds, ids_max)
     }
 }
 

@@ -79,6 +79,8 @@ impl Dictionary {
         let mut groups = self.group(&sorted)?;
         drop(sorted);
         let mut long: Vec<Group<'_>> = Vec::new();
+        // The last entry that was read: its block, its index, and where its bytes begin.
+        let mut before: Option<(*const Located, usize, usize)> = None;
         let whole = self.read(
             &mut groups,
             keys,
@@ -86,7 +88,13 @@ impl Dictionary {
             |keys, group, number, slot, at, block| {
                 let index = entry_index(&at.block, block, number)?;
                 let start = keys.bytes.len();
-                block.entries.visible_into(index, &mut keys.bytes);
+                match before {
+                    Some((last, entry, from)) if std::ptr::eq(last, at) && entry + 1 == index => {
+                        block.entries.visible_after(index, from, &mut keys.bytes);
+                    }
+                    _ => block.entries.visible_into(index, &mut keys.bytes),
+                }
+                before = Some((std::ptr::from_ref(at), index, start));
                 if let Some(place) = keys.places.get_mut(slot) {
                     *place = (start, keys.bytes.len());
                 }

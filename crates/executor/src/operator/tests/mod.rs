@@ -21,6 +21,7 @@ mod sort;
 mod spilling;
 mod store;
 mod switching;
+mod term_memos;
 mod unary;
 
 /// The context of operators that hold so many rows at most, and put others on disk.
