@@ -55,7 +55,7 @@ const CASES: [Case; 7] = [
     Case {
         group: "aggregate",
         name: "a group for each row",
-        text: "SELECT ?n (COUNT(?s) AS ?count) { ?s <http://example.org/number> ?n } GROUP BY ?n",
+        text: "SELECT ?n (SUM(?n) AS ?sum) { ?s <http://example.org/number> ?n } GROUP BY ?n",
         forced: None,
         operator: "hash_aggregate",
         solutions: SUBJECTS,
