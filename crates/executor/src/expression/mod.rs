@@ -21,7 +21,7 @@ use stoa_terms::TermId;
 
 use crate::batch::Batch;
 use crate::context::QueryContext;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 pub(crate) use arithmetic::{add, divide};
 pub(crate) use column::{Cell, Tag, Texts, fetch_texts, term_values};
@@ -40,7 +40,7 @@ impl CompiledExpression {
     /// unbound.
     ///
     /// # Errors
-    /// [`crate::Error::Unsupported`]; or if the dictionary cannot be read.
+    /// [`Error::Unsupported`]; or if the dictionary cannot be read.
     pub fn compile(
         expression: &Expression,
         columns: &[Variable],
@@ -57,7 +57,7 @@ impl CompiledExpression {
     /// # Errors
     /// If the dictionary cannot be read, or computed terms take more memory than there is.
     pub fn evaluate_ids(&self, batch: &Batch, context: &QueryContext) -> Result<Vec<TermId>> {
-        Evaluation::new(batch, context).ids(&self.node)
+        in_pieces(batch, context, &|evaluation| evaluation.ids(&self.node))
     }
 
     /// The value for each row as SUM and AVG take it: as [`evaluate_ids`](Self::evaluate_ids), but that computed floats
@@ -70,7 +70,9 @@ impl CompiledExpression {
         batch: &Batch,
         context: &QueryContext,
     ) -> Result<Vec<TermId>> {
-        Evaluation::new(batch, context).operands(&self.node)
+        in_pieces(batch, context, &|evaluation| {
+            evaluation.operands(&self.node)
+        })
     }
 
     /// The term that an expression without variables gives, `None` for an expression error.
@@ -99,5 +101,28 @@ impl CompiledExpression {
             .into_iter()
             .map(|value| value == Some(true))
             .collect())
+    }
+}
+
+/// So few rows are evaluated at once, whatever room there is.
+const PIECE_ROWS_MIN: usize = 16;
+
+/// What an evaluation gives for each row of a batch; where there is no room for all that it computes on the way, for one half
+/// after the other.
+fn in_pieces(
+    batch: &Batch,
+    context: &QueryContext,
+    evaluate: &dyn Fn(&Evaluation<'_>) -> Result<Vec<TermId>>,
+) -> Result<Vec<TermId>> {
+    match evaluate(&Evaluation::new(batch, context)) {
+        Err(Error::MemoryExceeded { .. }) if batch.rows > PIECE_ROWS_MIN => {
+            let (mut first, mut rest) = (batch.clone(), batch.clone());
+            first.truncate(batch.rows / 2);
+            rest.skip(batch.rows / 2);
+            let mut ids = in_pieces(&first, context, evaluate)?;
+            ids.extend(in_pieces(&rest, context, evaluate)?);
+            Ok(ids)
+        }
+        other => other,
     }
 }
