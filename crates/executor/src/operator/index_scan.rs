@@ -309,8 +309,8 @@ impl Open {
         let mut scan = context.snapshot_of(counters).scan(&spec)?;
         for (place, variable) in &variables {
             if let Some((_, ranges)) = kept.iter().find(|(other, _)| other == variable)
-                && !(*place == way.prefix_length && way.lies_within(ranges))
                 && ranges.len() <= KEPT_RANGES_MAX
+                && !(*place == way.prefix_length && way.lies_within(ranges))
             {
                 scan = scan.leaving_out(*place, ranges);
             }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
 use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
-use stoa_planner::variables_within;
+use stoa_planner::{KEPT_RANGES_MAX, variables_within};
 use stoa_terms::IdRange;
 
 use crate::batch::{Batch, Step};
@@ -281,7 +281,10 @@ impl Builder<'_> {
             PlanOperator::MergeJoin { .. } => merge_join::build(plan, self, scope, counters),
             PlanOperator::HashJoin { .. } => hash_join::build(plan, self, scope, counters),
             PlanOperator::Filter { input, condition } => {
-                if matches!(input.operator, PlanOperator::IndexScan { .. }) {
+                // A scan that descends to many ranges of its own leaves little out.
+                if let PlanOperator::IndexScan { ranges, .. } = &input.operator
+                    && ranges.len() <= KEPT_RANGES_MAX
+                {
                     self.kept = variables_within(condition);
                 }
                 let node = self.build(input, scope, Some(counters))?;
