@@ -14,7 +14,7 @@ use stoa_planner::physical::Variable;
 use stoa_planner::{
     PrefixRanges, Reading, Statistics, StatisticsError, SubjectGroup, SubjectSets, TextOf,
 };
-use stoa_quadstore::Snapshot;
+use stoa_quadstore::{Count, Snapshot};
 use stoa_storage::nonblocking;
 use stoa_terms::section::untold;
 use stoa_terms::{GraphSet, IdRange, Kind, Permutation, Position, TermId};
@@ -381,12 +381,9 @@ impl Statistics for SnapshotStatistics<'_> {
         triples: &[[Option<TermId>; 3]],
         graphs: &GraphSet,
     ) -> std::result::Result<Vec<u64>, StatisticsError> {
-        let counts = triples.iter().map(|triple| {
-            let (permutation, prefix) = prefix(*triple, None);
-            let count = self.counted.count(permutation, &prefix, &[], graphs)?;
-            Ok(count.rows)
-        });
-        counts.collect()
+        rows_of(triples, |permutation, prefix| {
+            self.counted.count(permutation, prefix, &[], graphs)
+        })
     }
 
     fn partners_at_most(
@@ -394,12 +391,9 @@ impl Statistics for SnapshotStatistics<'_> {
         triples: &[[Option<TermId>; 3]],
         graphs: &GraphSet,
     ) -> std::result::Result<Vec<u64>, StatisticsError> {
-        let counts = triples.iter().map(|triple| {
-            let (permutation, prefix) = prefix(*triple, None);
-            let count = self.counted.count_at_most(permutation, &prefix, graphs)?;
-            Ok(count.rows)
-        });
-        counts.collect()
+        rows_of(triples, |permutation, prefix| {
+            self.counted.count_at_most(permutation, prefix, graphs)
+        })
     }
 
     fn top_values(
@@ -545,6 +539,18 @@ fn all_hold(
         }
     }
     Ok(all)
+}
+
+/// How many quads match each of some triples, by a count of those with a prefix.
+fn rows_of(
+    triples: &[[Option<TermId>; 3]],
+    count: impl Fn(Permutation, &[TermId]) -> stoa_quadstore::Result<Count>,
+) -> std::result::Result<Vec<u64>, StatisticsError> {
+    let counts = triples.iter().map(|triple| {
+        let (permutation, prefix) = prefix(*triple, None);
+        Ok(count(permutation, &prefix)?.rows)
+    });
+    counts.collect()
 }
 
 /// The permutation that has the given positions as a prefix, `next` after them if that is possible,
