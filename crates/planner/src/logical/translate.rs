@@ -1,5 +1,5 @@
-//! From spargebra's algebra to logical nodes: variables numbered, constants looked up, graphs put
-//! into patterns.
+//! From spargebra's algebra to logical nodes: variables numbered, constants looked up. Subqueries and groups are in
+//! `modifiers`, GRAPH in `graph`, expressions, paths and SERVICE in rooms of their own.
 //!
 //! # References
 //! SPARQL 1.1, section 18.6 (evaluation), 18.2.1 (scope of variables).
@@ -9,22 +9,21 @@ use oxrdf::{Term, Triple};
 use rapidhash::fast::RandomState;
 use spargebra::Query;
 use spargebra::algebra::{
-    AggregateExpression, AggregateFunction as SourceAggregate, Expression as Source,
-    Function as SourceFunction, GraphPattern, OrderExpression, QueryDataset,
+    Expression as Source, Function as SourceFunction, GraphPattern, QueryDataset,
 };
 use spargebra::term::{GroundTerm, NamedNodePattern, TermPattern, TriplePattern};
-use stoa_terms::{GraphSet, TermId};
+use stoa_terms::GraphSet;
 
 use super::dataset::{ActiveGraph, Dataset};
-use super::exists::one_group_each;
 use super::expression::conjuncts;
+use super::modifiers::is_grouped;
 use super::path::path_terms;
-use super::{Builder, ExistsKind, Mark, Node, Op, asks_others};
+use super::{Builder, ExistsKind, Mark, Node};
 use crate::cardinality::Cache;
 use crate::error::Error;
-use crate::expression::{Aggregate, AggregateFunction, Comparison, Constant, Expression, Function};
+use crate::expression::{Comparison, Constant, Expression, Function};
 use crate::nesting::{Visit, pattern_of, query_size, walk};
-use crate::physical::{PatternTerm, QuadPattern, SortKey, Variable};
+use crate::physical::{PatternTerm, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
 use crate::{PlannerOptions, Rewrites};
 
@@ -54,13 +53,13 @@ pub(super) struct Translator<'a> {
     pub(super) build: Builder,
     names: Vec<String>,
     /// Names of variables, of the subquery that is translated.
-    scope: Scope<'a>,
+    pub(super) scope: Scope<'a>,
     /// Labels of blank nodes; the parser refuses one label in two basic graph patterns.
     blank_nodes: Scope<'a>,
-    dataset: Dataset,
-    graph: ActiveGraph,
+    pub(super) dataset: Dataset,
+    pub(super) graph: ActiveGraph,
     /// `None` until the outermost projection was seen.
-    selected: Option<Vec<Variable>>,
+    pub(super) selected: Option<Vec<Variable>>,
     /// Those of the pattern that is translated.
     triple_terms: TripleTerms<'a>,
     /// Names the solution for which expressions call BNODE, where several calls must agree.
@@ -309,17 +308,6 @@ impl<'a> Translator<'a> {
             graphs,
             graph_variable,
         })
-    }
-
-    /// The graphs that are matched with, and the variable of GRAPH; `None` for a graph that is not
-    /// in the dataset.
-    pub(super) fn active_graphs(&self) -> Option<(GraphSet, Option<Variable>)> {
-        match &self.graph {
-            ActiveGraph::Default => Some((self.dataset.default.clone(), None)),
-            ActiveGraph::One(graph) => Some((GraphSet::One(*graph), None)),
-            ActiveGraph::Missing => None,
-            ActiveGraph::Variable(variable) => Some((self.dataset.named.clone(), Some(*variable))),
-        }
     }
 
     /// A term of a pattern; `None` if it is in no quad.
@@ -576,284 +564,6 @@ impl<'a> Translator<'a> {
         }
         Ok(Node::values(variables, rows))
     }
-
-    #[inline(never)]
-    fn order_by(
-        &mut self,
-        inner: &'a GraphPattern,
-        order: &'a [OrderExpression],
-    ) -> Result<Node, Error> {
-        let node = self.pattern(inner)?;
-        let mut marks = Vec::new();
-        let mut keys = Vec::with_capacity(order.len());
-        for key in order {
-            let (expression, descending) = match key {
-                OrderExpression::Asc(expression) => (expression, false),
-                OrderExpression::Desc(expression) => (expression, true),
-            };
-            keys.push(SortKey {
-                expression: self.expression(expression, &mut marks)?,
-                descending,
-            });
-        }
-        // A join above would lose the order.
-        let node = self.in_graph(node);
-        let node = self.build.mark(node, marks);
-        Ok(self.build.sort(node, keys))
-    }
-
-    /// A pattern of which what the projection leaves out must not come out: of two solutions that differ in that alone
-    /// one goes.
-    fn projected(&mut self, pattern: &'a GraphPattern) -> Result<Node, Error> {
-        match pattern {
-            GraphPattern::Project { inner, variables } => self.project(inner, variables, false),
-            _ => self.pattern(pattern),
-        }
-    }
-
-    /// A projection. That of a subquery may be `open`: what it does not give has numbers of its own, so it is no harm that
-    /// it comes out, and the patterns of the subquery can become parts of the group around it.
-    #[inline(never)]
-    fn project(
-        &mut self,
-        inner: &'a GraphPattern,
-        variables: &'a [spargebra::term::Variable],
-        is_open: bool,
-    ) -> Result<Node, Error> {
-        let mut numbers: Vec<_> = variables
-            .iter()
-            .map(|variable| self.variable(variable.as_str()))
-            .collect();
-        if self.selected.is_none() {
-            self.selected = Some(numbers.clone());
-            let node = self.pattern(inner)?;
-            return Ok(self.build.project(node, numbers));
-        }
-        let visible = variables
-            .iter()
-            .map(|variable| variable.as_str())
-            .zip(numbers.iter().copied())
-            .collect();
-        let outside = std::mem::replace(&mut self.scope, visible);
-        let node = self.pattern(inner);
-        self.scope = outside;
-        let node = node?;
-        // What is sent to another endpoint does not depend on what stands around.
-        if is_open && !asks_others(&node) {
-            return Ok(node);
-        }
-        if let ActiveGraph::Variable(graph) = self.graph
-            && !numbers.contains(&graph)
-        {
-            numbers.push(graph);
-        }
-        Ok(self.build.project(node, numbers))
-    }
-
-    #[inline(never)]
-    fn slice(
-        &mut self,
-        inner: &'a GraphPattern,
-        start: usize,
-        length: Option<usize>,
-    ) -> Result<Node, Error> {
-        let node = self.projected(inner)?;
-        let node = self.in_graph(node);
-        // GRAPH ?g runs the subquery for each graph.
-        let by = match self.graph {
-            ActiveGraph::Variable(graph) => vec![graph],
-            _ => Vec::new(),
-        };
-        let number = |value: usize| u64::try_from(value).unwrap_or(u64::MAX);
-        let (start, length) = (number(start), length.map(number));
-        Ok(self.build.slice(node, by, start, length))
-    }
-
-    #[inline(never)]
-    fn group(
-        &mut self,
-        inner: &'a GraphPattern,
-        variables: &'a [spargebra::term::Variable],
-        aggregates: &'a [(spargebra::term::Variable, AggregateExpression)],
-    ) -> Result<Node, Error> {
-        let mut node = self.pattern(inner)?;
-        let mut keys: Vec<Variable> = Vec::with_capacity(variables.len());
-        for variable in variables {
-            let variable = self.variable(variable.as_str());
-            if !keys.contains(&variable) {
-                keys.push(variable);
-            }
-        }
-        let mut marks = Vec::new();
-        let mut outputs = Vec::with_capacity(aggregates.len());
-        for (output, aggregate) in aggregates {
-            outputs.push(self.aggregate(output.as_str(), aggregate, &mut marks)?);
-        }
-        let whole = outputs
-            .iter()
-            .any(|output| output.distinct && output.argument.is_none());
-        if whole {
-            // COUNT(DISTINCT *) does not tell blank nodes of patterns apart.
-            node = self.visible(node);
-        }
-        if !marks.is_empty() {
-            node = self.in_graph(node);
-            node = self.build.mark(node, marks);
-        }
-        let ActiveGraph::Variable(graph) = self.graph else {
-            return Ok(self.build.group(node, keys, outputs));
-        };
-        let node = self.in_graph(node);
-        if keys.is_empty() {
-            let graphs = Node::graph_scan(self.dataset.named.clone(), graph);
-            let (build, keys) = (self.build, vec![graph]);
-            let mut fresh = || self.fresh_variable();
-            return Ok(one_group_each(
-                build, graphs, node, keys, outputs, &mut fresh,
-            ));
-        }
-        keys.push(graph);
-        Ok(self.build.group(node, keys, outputs))
-    }
-
-    /// The variables of a node that the query names, and the graph that it is matched with.
-    fn visible(&self, node: Node) -> Node {
-        let graph = match self.graph {
-            ActiveGraph::Variable(graph) => Some(graph),
-            _ => None,
-        };
-        let mut variables: Vec<Variable> = self
-            .scope
-            .values()
-            .copied()
-            .chain(graph)
-            .filter(|variable| node.possible.contains(*variable))
-            .collect();
-        variables.sort_unstable();
-        variables.dedup();
-        self.build.project(node, variables)
-    }
-
-    fn aggregate(
-        &mut self,
-        output: &'a str,
-        source: &'a AggregateExpression,
-        marks: &mut Vec<Mark>,
-    ) -> Result<Aggregate, Error> {
-        let output = self.variable(output);
-        let (function, argument, distinct) = match source {
-            AggregateExpression::CountSolutions { distinct } => {
-                (AggregateFunction::Count, None, *distinct)
-            }
-            AggregateExpression::FunctionCall {
-                name,
-                expr,
-                distinct,
-            } => {
-                let function = match name {
-                    SourceAggregate::Count => AggregateFunction::Count,
-                    SourceAggregate::Sum => AggregateFunction::Sum,
-                    SourceAggregate::Avg => AggregateFunction::Avg,
-                    SourceAggregate::Min => AggregateFunction::Min,
-                    SourceAggregate::Max => AggregateFunction::Max,
-                    SourceAggregate::Sample => AggregateFunction::Sample,
-                    SourceAggregate::GroupConcat { separator } => AggregateFunction::GroupConcat(
-                        separator.clone().unwrap_or_else(|| " ".to_owned()),
-                    ),
-                    SourceAggregate::Custom(name) => {
-                        return Err(Error::Unsupported(format!("aggregate {name}")));
-                    }
-                };
-                (function, Some(self.expression(expr, marks)?), *distinct)
-            }
-        };
-        Ok(Aggregate {
-            function,
-            argument,
-            distinct,
-            output,
-        })
-    }
-
-    /// GRAPH
-    #[inline(never)]
-    fn graph(
-        &mut self,
-        name: &'a NamedNodePattern,
-        inner: &'a GraphPattern,
-    ) -> Result<Node, Error> {
-        match name {
-            NamedNodePattern::NamedNode(iri) => {
-                let id = self
-                    .cache
-                    .term_id(&iri.clone().into())?
-                    .filter(|&id| self.dataset.named.contains(id));
-                self.graph_constant(id, inner)
-            }
-            NamedNodePattern::Variable(variable) => self.graph_variable(variable.as_str(), inner),
-        }
-    }
-
-    fn graph_constant(
-        &mut self,
-        id: Option<TermId>,
-        inner: &'a GraphPattern,
-    ) -> Result<Node, Error> {
-        let graph = id.map_or(ActiveGraph::Missing, ActiveGraph::One);
-        let outside = std::mem::replace(&mut self.graph, graph);
-        let node = self.pattern(inner);
-        self.graph = outside;
-        let node = node?;
-        let Some(id) = id else {
-            return Ok(Node::empty());
-        };
-        if reads(&node, id) {
-            return Ok(node);
-        }
-        let exists = Node::graph_scan(GraphSet::One(id), self.fresh_variable());
-        Ok(self.build.join(vec![exists, node]))
-    }
-
-    fn graph_variable(&mut self, name: &'a str, inner: &'a GraphPattern) -> Result<Node, Error> {
-        if self.dataset.named == GraphSet::Some(Vec::new()) {
-            let outside = std::mem::replace(&mut self.graph, ActiveGraph::Missing);
-            let node = self.pattern(inner);
-            self.graph = outside;
-            node?;
-            return Ok(Node::empty());
-        }
-        let variable = self.variable(name);
-        // Inside, ?g is not bound by GRAPH ?g; only where nothing there names it, one variable does
-        // for both.
-        let graph = if mentions(inner, name) {
-            self.fresh_variable()
-        } else {
-            variable
-        };
-        let outside = std::mem::replace(&mut self.graph, ActiveGraph::Variable(graph));
-        let node = self.pattern(inner).map(|node| self.in_graph(node));
-        self.graph = outside;
-        let node = node?;
-        if graph == variable {
-            return Ok(node);
-        }
-        let graphs = Node::graph_scan(self.dataset.named.clone(), graph);
-        let names = self
-            .build
-            .extend(graphs, variable, Expression::Variable(graph));
-        Ok(self.build.join(vec![node, names]))
-    }
-
-    /// Under GRAPH ?g, makes every solution belong to a graph.
-    pub(super) fn in_graph(&self, node: Node) -> Node {
-        match self.graph {
-            ActiveGraph::Variable(graph) if !node.certain.contains(graph) => {
-                let graphs = Node::graph_scan(self.dataset.named.clone(), graph);
-                self.build.join(vec![graphs, node])
-            }
-            _ => node,
-        }
-    }
 }
 
 /// The parts of a left-deep chain, in the order in which they are written.
@@ -870,19 +580,6 @@ fn spine(
     parts.push(rest);
     parts.reverse();
     parts
-}
-
-/// Whether a subquery is made of groups.
-fn is_grouped(pattern: &GraphPattern) -> bool {
-    let mut pattern = pattern;
-    loop {
-        pattern = match pattern {
-            GraphPattern::OrderBy { inner, .. }
-            | GraphPattern::Extend { inner, .. }
-            | GraphPattern::Filter { inner, .. } => inner,
-            other => return matches!(other, GraphPattern::Group { .. }),
-        };
-    }
 }
 
 fn exists_of(condition: &Source) -> Option<(&GraphPattern, ExistsKind)> {
@@ -922,85 +619,4 @@ pub(super) fn ground(pattern: &TriplePattern) -> Option<Triple> {
         TermPattern::BlankNode(_) | TermPattern::Variable(_) => return None,
     };
     Some(Triple::new(subject.clone(), predicate.clone(), object))
-}
-
-/// Whether every solution of a node needs a quad of this graph.
-fn reads(node: &Node, graph: TermId) -> bool {
-    match &node.op {
-        Op::Empty => true,
-        Op::Pattern(pattern) => pattern.graphs == GraphSet::One(graph),
-        Op::GraphScan { graphs, .. } => **graphs == GraphSet::One(graph),
-        Op::Values { .. } | Op::OuterBindings(_) | Op::Service(_) => false,
-        Op::PathSearch(search) => {
-            search.reads_quads() && search.pattern.graphs == GraphSet::One(graph)
-        }
-        Op::Join(items) => items.iter().any(|item| reads(item, graph)),
-        Op::Union(branches) => branches.iter().all(|branch| reads(branch, graph)),
-        Op::LeftJoin { left: input, .. }
-        | Op::Minus { left: input, .. }
-        | Op::Filter { input, .. }
-        | Op::Exists { input, .. }
-        | Op::Extend { input, .. }
-        | Op::Distinct(input)
-        | Op::Reduced(input)
-        | Op::Sort { input, .. }
-        | Op::Slice { input, .. }
-        | Op::Project { input, .. } => reads(input, graph),
-        Op::Group { input, keys, .. } => !keys.is_empty() && reads(input, graph),
-    }
-}
-
-/// Whether a variable of this name occurs anywhere below.
-fn mentions(pattern: &GraphPattern, name: &str) -> bool {
-    let mut found = false;
-    walk(Visit::Pattern(pattern), |item, _| {
-        found |= match item {
-            Visit::Expression(Source::Variable(variable) | Source::Bound(variable)) => {
-                variable.as_str() == name
-            }
-            Visit::Expression(_) => false,
-            Visit::Pattern(pattern) => names_variable(pattern, name),
-        };
-    });
-    found
-}
-
-fn triple_names(triple: &TriplePattern, name: &str) -> bool {
-    term_names(&triple.subject, name)
-        || term_names(&triple.object, name)
-        || matches!(&triple.predicate, NamedNodePattern::Variable(variable)
-            if variable.as_str() == name)
-}
-
-fn term_names(term: &TermPattern, name: &str) -> bool {
-    match term {
-        TermPattern::Variable(variable) => variable.as_str() == name,
-        TermPattern::Triple(triple) => triple_names(triple, name),
-        _ => false,
-    }
-}
-
-fn names_variable(pattern: &GraphPattern, name: &str) -> bool {
-    let is = |variable: &spargebra::term::Variable| variable.as_str() == name;
-    let in_term = |term: &TermPattern| term_names(term, name);
-    match pattern {
-        GraphPattern::Bgp { patterns } => patterns.iter().any(|triple| triple_names(triple, name)),
-        GraphPattern::Path {
-            subject, object, ..
-        } => in_term(subject) || in_term(object),
-        GraphPattern::Graph {
-            name: NamedNodePattern::Variable(variable),
-            ..
-        }
-        | GraphPattern::Extend { variable, .. } => is(variable),
-        GraphPattern::Values { variables, .. } | GraphPattern::Project { variables, .. } => {
-            variables.iter().any(is)
-        }
-        GraphPattern::Group {
-            variables,
-            aggregates,
-            ..
-        } => variables.iter().any(is) || aggregates.iter().any(|(output, _)| is(output)),
-        _ => false,
-    }
 }
