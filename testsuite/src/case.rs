@@ -64,6 +64,8 @@ pub struct Configuration {
     pub force_common_subplans: Option<bool>,
     /// Whether joins are ordered by dynamic programming over sequences wherever they can be, or nowhere.
     pub force_linear: Option<bool>,
+    /// Whether single matches are found before the rest of their group wherever they can be, or nowhere.
+    pub force_parameters: Option<bool>,
     /// Rewrites that are left out.
     pub without: Rewrites,
     /// Whether hash joins have key filters wherever they can.
@@ -363,6 +365,7 @@ fn options(configuration: &Configuration) -> QueryOptions {
         force_difference: configuration.force_difference,
         force_common_subplans: configuration.force_common_subplans,
         force_linear: configuration.force_linear,
+        force_parameters: configuration.force_parameters,
         without: configuration.without,
         key_filter_rows_min: configuration.key_filters.then_some(0),
         force_ranges: configuration.force_ranges,

@@ -209,6 +209,7 @@ const OPERATORS: &[&str] = &[
     "index_nested_loop_join semi",
     "index_nested_loop_join anti",
     "leapfrog_join",
+    "parameterized_join",
     "path_search from subject",
     "path_search from object",
     "path_search from both",

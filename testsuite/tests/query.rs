@@ -237,6 +237,20 @@ fn joins_ordered_over_sequences() {
 }
 
 #[test]
+fn conditions_with_parameters() {
+    let plans = |force_parameters| {
+        let seen = run(&Configuration {
+            name: "with parameters",
+            force_parameters: Some(force_parameters),
+            batch_rows: Some(2),
+            ..Configuration::default()
+        });
+        seen.plans
+    };
+    assert_ne!(plans(true), plans(false), "no plan has parameters");
+}
+
+#[test]
 fn opened_again_before_each_query() {
     let configuration = Configuration {
         name: "reopened",

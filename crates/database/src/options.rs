@@ -217,6 +217,9 @@ pub struct QueryOptions {
     /// Whether joins are ordered by dynamic programming over a sequence wherever there are three of them, or nowhere; by
     /// default where that is worth while; for tests.
     pub force_linear: Option<bool>,
+    /// Whether single matches are found before the rest of their group, which is run with their terms as constants, wherever
+    /// they can be, or nowhere; by default where that is worth while; for tests.
+    pub force_parameters: Option<bool>,
     /// Rewrites that are left out; none by default; for tests.
     pub without: Rewrites,
     /// Ends the query from another thread.
@@ -253,6 +256,7 @@ impl Default for QueryOptions {
             force_adjacency: None,
             force_common_subplans: None,
             force_linear: None,
+            force_parameters: None,
             without: Rewrites::NONE,
             cancel: CancelHandle::new(),
         }

@@ -558,6 +558,7 @@ fn plan(
             force_ranges: options.force_ranges,
             force_common_subplans: options.force_common_subplans,
             force_linear: options.force_linear,
+            force_parameters: options.force_parameters,
             without: options.without,
         },
         &statistics,

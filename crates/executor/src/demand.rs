@@ -56,7 +56,8 @@ impl Demand {
             if let Operator::IndexNestedLoopJoin { .. }
             | Operator::MergeJoin { .. }
             | Operator::HashJoin { .. }
-            | Operator::Apply { .. } = plan.operator
+            | Operator::Apply { .. }
+            | Operator::ParameterizedJoin { .. } = plan.operator
             {
                 operators += plan.columns.len() * COLUMN_BYTES;
             }
@@ -204,7 +205,10 @@ fn has_ids(condition: &Expression) -> bool {
     let mut open = vec![condition];
     while let Some(expression) = open.pop() {
         match expression {
-            Expression::Constant(_) | Expression::Variable(_) | Expression::Bound(_) => (),
+            Expression::Constant(_)
+            | Expression::Variable(_)
+            | Expression::Bound(_)
+            | Expression::Parameter(_) => (),
             Expression::If(..) | Expression::Coalesce(_) | Expression::Plus(_) => return true,
             Expression::Not(inner) | Expression::Minus(inner) => open.push(inner),
             Expression::And(parts) | Expression::Or(parts) => open.extend(parts),

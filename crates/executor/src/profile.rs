@@ -216,6 +216,7 @@ pub(crate) const fn operator_name(operator: &Operator) -> &'static str {
         Operator::PathSearch { .. } => "path_search",
         Operator::Service { .. } => "service",
         Operator::Apply { .. } => "apply",
+        Operator::ParameterizedJoin { .. } => "parameterized_join",
         Operator::MergeJoin { .. } => "merge_join",
         Operator::HashJoin { .. } => "hash_join",
         Operator::Filter { .. } => "filter",

@@ -218,6 +218,7 @@ impl With<'_> {
             | Operator::OuterBindings
             | Operator::GraphScan { .. }
             | Operator::Service { .. }
+            | Operator::ParameterizedJoin { .. }
             | Operator::Union(_)
             | Operator::Distinct(_)
             | Operator::SkipDistinct(_)

@@ -146,6 +146,7 @@ fn leaves_out(plan: &Plan) -> bool {
             kind,
             ..
         } => gives(left) && (is_test(kind) || gives(right)),
+        Operator::ParameterizedJoin { input, inner, .. } => gives(input) && gives(inner),
         Operator::PathSearch { input, pattern, .. } => {
             input.as_deref().is_none_or(gives) && path_variables(pattern).all(is_given)
         }
@@ -308,6 +309,10 @@ impl<'a> Printer<'a> {
                 self.text.push_str("apply");
                 self.kind(kind);
                 self.list(" ", outer);
+            }
+            Operator::ParameterizedJoin { parameters, .. } => {
+                self.text.push_str("parameterized_join");
+                self.list(" ", parameters);
             }
             Operator::MergeJoin { key, kind, .. } => {
                 self.text.push_str("merge_join");
@@ -657,6 +662,10 @@ impl<'a> Printer<'a> {
         match expression {
             Expression::Constant(constant) => self.constant(constant),
             Expression::Variable(variable) => self.list("", &[*variable]),
+            Expression::Parameter(variable) => {
+                self.text.push_str("parameter ");
+                self.list("", &[*variable]);
+            }
             Expression::Bound(variable) => {
                 self.text.push_str("bound(");
                 self.list("", &[*variable]);

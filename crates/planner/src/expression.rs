@@ -18,6 +18,11 @@ pub enum Expression {
     Variable(Variable),
     /// `BOUND(?v)`
     Bound(Variable),
+    /// What a variable is bound to on the left of the [`Operator::ParameterizedJoin`] around the operator; a constant by
+    /// the time that it is run.
+    ///
+    /// [`Operator::ParameterizedJoin`]: crate::physical::Operator::ParameterizedJoin
+    Parameter(Variable),
     /// `!`, of the effective boolean value.
     Not(Box<Self>),
     /// `&&` of two or more, with SPARQL's logic of errors.

@@ -21,6 +21,7 @@ mod leapfrog_order;
 mod logical;
 mod lowering;
 mod nesting;
+mod parameters;
 pub mod physical;
 mod query;
 mod split;
@@ -98,6 +99,9 @@ pub struct PlannerOptions {
     /// Whether joins are ordered by dynamic programming over a sequence wherever there are three of them, or nowhere; where
     /// it is worth while if `None`; for tests.
     pub force_linear: Option<bool>,
+    /// Whether single matches are found before the rest of their group, which is run with their terms as constants, wherever
+    /// they can be, or nowhere; by cost if `None`; for tests.
+    pub force_parameters: Option<bool>,
     /// Rewrites that are left out, beside all of them where `optimize` is off; for tests.
     pub without: Rewrites,
 }
@@ -124,6 +128,7 @@ impl Default for PlannerOptions {
             force_ranges: None,
             force_common_subplans: None,
             force_linear: None,
+            force_parameters: None,
             without: Rewrites::NONE,
         }
     }

@@ -123,7 +123,8 @@ impl Plan {
             | Operator::RangeSort { input, .. }
             | Operator::Slice { input, .. }
             | Operator::Project(input) => vec![input],
-            Operator::Apply { input, inner, .. } => vec![input, inner],
+            Operator::Apply { input, inner, .. }
+            | Operator::ParameterizedJoin { input, inner, .. } => vec![input, inner],
             Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
                 vec![left, right]
             }
@@ -164,7 +165,8 @@ impl Plan {
             | Operator::RangeSort { input, .. }
             | Operator::Slice { input, .. }
             | Operator::Project(input) => vec![input],
-            Operator::Apply { input, inner, .. } => vec![input, inner],
+            Operator::Apply { input, inner, .. }
+            | Operator::ParameterizedJoin { input, inner, .. } => vec![input, inner],
             Operator::MergeJoin { left, right, .. } | Operator::HashJoin { left, right, .. } => {
                 vec![left, right]
             }
@@ -467,6 +469,17 @@ pub enum Operator {
         outer: Vec<Variable>,
         /// Any but `Minus`.
         kind: JoinKind,
+    },
+    /// Runs the inner plan anew for each solution of the left side, with what that one binds in the place of
+    /// [`Expression::Parameter`] in conditions, and so in the ranges of scans below them
+    /// ([`Plan::with_parameters`]), and joins it with its solutions, with which it shares no variable.
+    ParameterizedJoin {
+        /// The left side, of which one solution is expected.
+        input: Box<Plan>,
+        /// The plan that depends on it.
+        inner: Box<Plan>,
+        /// Columns of the left side, bound in each of its solutions.
+        parameters: Vec<Variable>,
     },
     /// Joins two inputs that are both sorted by `key`.
     MergeJoin {

@@ -56,6 +56,7 @@ pub(crate) fn for_each_variable(operator: &mut Operator, see: &mut dyn FnMut(&mu
             outer.iter_mut().for_each(&mut *see);
             of_kind(kind, see);
         }
+        Operator::ParameterizedJoin { parameters, .. } => parameters.iter_mut().for_each(see),
         Operator::MergeJoin { key, kind, .. } => {
             see(key);
             of_kind(kind, see);

@@ -547,6 +547,10 @@ fn operators(plan: &Plan, counts: &mut BTreeMap<String, usize>) {
             operators(input, counts);
             operators(inner, counts);
         }
+        Operator::ParameterizedJoin { input, inner, .. } => {
+            operators(input, counts);
+            operators(inner, counts);
+        }
         Operator::PathSearch { input, start, .. } => {
             let from = match input {
                 Some(_) => "bindings",
@@ -671,6 +675,8 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
         (DRAWN, PlannerOptions::default()),
         ("linear", in_sequence()),
         ("lying linear", in_sequence()),
+        ("parameters", with_parameters()),
+        ("lying parameters", with_parameters()),
         ("lying", PlannerOptions::default()),
         ("lying again", PlannerOptions::default()),
         ("lying merge", forced(ForcedJoin::Merge)),
@@ -683,6 +689,13 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
 fn in_sequence() -> PlannerOptions {
     PlannerOptions {
         force_linear: Some(true),
+        ..PlannerOptions::default()
+    }
+}
+
+fn with_parameters() -> PlannerOptions {
+    PlannerOptions {
+        force_parameters: Some(true),
         ..PlannerOptions::default()
     }
 }
@@ -800,6 +813,7 @@ fn plans_give_what_the_specification_says() {
         "IndexNestedLoopJoin",
         "LeapfrogJoin",
         "Apply",
+        "ParameterizedJoin",
         "MergeJoin",
         "HashJoin",
         "HashAggregate",

@@ -193,6 +193,24 @@ impl Statistics for Catalogue {
         })
     }
 
+    /// Of products the numbers are known.
+    fn sample(
+        &self,
+        triple: [Option<TermId>; 3],
+        _: Option<(Position, &[IdRange])>,
+        _: &GraphSet,
+        _: usize,
+    ) -> Result<Option<Vec<[TermId; 3]>>, StatisticsError> {
+        let [Some(product), Some(predicate), None] = triple else {
+            return Ok(None);
+        };
+        let number = inline::encode_i64(700);
+        Ok(match self.name(predicate).as_deref() {
+            Some("pN1" | "pN3" | "pN4") => number.map(|number| vec![[product, predicate, number]]),
+            _ => None,
+        })
+    }
+
     fn group_sizes(
         &self,
         triple: [Option<TermId>; 3],
@@ -347,6 +365,8 @@ fn explained(text: &str) -> String {
             "apart" => options.force_common_subplans = Some(false),
             "linear" => options.force_linear = Some(true),
             "not linear" => options.force_linear = Some(false),
+            "parameters" => options.force_parameters = Some(true),
+            "no parameters" => options.force_parameters = Some(false),
             "nested" => options.without = Rewrites::UNNESTING,
             "no semi-joins" => options.without = Rewrites::SEMI_JOINS,
             "no implied joins" => options.without = Rewrites::IMPLIED_JOINS,

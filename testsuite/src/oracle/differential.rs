@@ -170,6 +170,11 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         27..=29 => with_common_subplans(number, &mut options),
         NESTED => options.without = Rewrites::UNNESTING,
         31 => options.force_linear = Some(true),
+        PARAMETERS => {
+            options.force_parameters = Some(true);
+            options.parallel_rows_min = Some(0);
+            options.switch_after_rows = Some(2);
+        }
         _ => {}
     }
     (name, options)
@@ -221,6 +226,7 @@ fn named(number: usize) -> (&'static str, Option<usize>) {
         NESTED => ("subqueries left as they are, batches of 3", Some(3)),
         31 => ("joins ordered over sequences, batches of 3", Some(3)),
         DRAWN => ("some rewrites left out", None),
+        PARAMETERS => ("with parameters, shared by threads, batches of 3", Some(3)),
         REUSED => ("the plan of a query with other constants", None),
         _ => ("shared by threads, hash joins, on disk", None),
     }
@@ -288,7 +294,7 @@ fn with_common_subplans(number: usize, options: &mut QueryOptions) {
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 36;
+pub const CONFIGURATIONS: usize = 37;
 
 /// The configurations in which ORDER BY and DISTINCT take ranges wherever they can.
 pub const BY_RANGES: [usize; 2] = [25, 26];
@@ -304,6 +310,9 @@ const NESTED: usize = 30;
 
 /// The configuration in which some rewrites are left out, others for each query.
 const DRAWN: usize = 32;
+
+/// The configuration in which single matches, or several, are found before the rest of their group wherever they can be.
+const PARAMETERS: usize = 33;
 
 /// The configuration in which what conditions gave is kept for terms from the first row on.
 const MEMOS: usize = ADJACENCIES - 1;

@@ -11,7 +11,7 @@ use super::members::Members;
 use super::term_memo::Memo;
 use crate::batch::Batch;
 use crate::context::{Computed, QueryContext};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::function;
 use crate::function::regex::Pattern;
 
@@ -53,6 +53,11 @@ pub(super) fn compile(
         Expression::Constant(constant) => return constant_node(constant, context),
         Expression::Variable(variable) => {
             return Ok(column(variable).map_or(Node::Error, Node::Column));
+        }
+        Expression::Parameter(_) => {
+            return Err(Error::Internal(
+                "a parameter outside of a parameterized join",
+            ));
         }
         Expression::Bound(variable) => match column(variable) {
             Some(column) => return Ok(Node::Bound(column)),

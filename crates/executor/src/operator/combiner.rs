@@ -275,7 +275,7 @@ fn gather_right(column: &[TermId], pairs: &[Pair]) -> Vec<TermId> {
 /// Adds the variables of an expression, each once.
 pub(crate) fn collect_variables(expression: &Expression, out: &mut Vec<Variable>) {
     match expression {
-        Expression::Constant(_) => (),
+        Expression::Constant(_) | Expression::Parameter(_) => (),
         Expression::Variable(variable) | Expression::Bound(variable) => {
             if !out.contains(variable) {
                 out.push(*variable);

@@ -43,6 +43,7 @@ mod leapfrog_join;
 mod merge_join;
 mod outer_bindings;
 mod parallel;
+mod parameterized_join;
 mod path_search;
 mod pattern;
 mod project;
@@ -278,6 +279,9 @@ impl Builder<'_> {
             PlanOperator::PathSearch { .. } => path_search::build(plan, self, scope, counters),
             PlanOperator::Service { .. } => service::build(plan, self, scope, counters),
             PlanOperator::Apply { .. } => apply::build(plan, self, scope, counters),
+            PlanOperator::ParameterizedJoin { .. } => {
+                parameterized_join::build(plan, self, scope, counters)
+            }
             PlanOperator::MergeJoin { .. } => merge_join::build(plan, self, scope, counters),
             PlanOperator::HashJoin { .. } => hash_join::build(plan, self, scope, counters),
             PlanOperator::Filter { input, condition } => {

@@ -198,7 +198,7 @@ impl Builder {
         }
         let mut expression = expression;
         if self.folds {
-            fold::fold(&mut expression);
+            fold(&mut expression);
         }
         let (mut certain, mut possible) = (input.certain.clone(), input.possible.clone());
         possible.insert(variable);

@@ -210,7 +210,10 @@ fn flatten(source: &Source, split: fn(&Source) -> Option<(&Source, &Source)>) ->
 pub(crate) fn visit_expression(expression: &Expression, visit: &mut impl FnMut(&Expression)) {
     visit(expression);
     match expression {
-        Expression::Constant(_) | Expression::Variable(_) | Expression::Bound(_) => {}
+        Expression::Constant(_)
+        | Expression::Variable(_)
+        | Expression::Bound(_)
+        | Expression::Parameter(_) => {}
         Expression::Not(inner) | Expression::Plus(inner) | Expression::Minus(inner) => {
             visit_expression(inner, visit);
         }
@@ -240,12 +243,15 @@ pub(crate) fn visit_expression(expression: &Expression, visit: &mut impl FnMut(&
     }
 }
 
-/// Shows what an expression is made of in the end: constants, and variables as such or in BOUND. Always in the same order.
+/// Shows what an expression is made of in the end: constants, parameters, and variables as such or in BOUND. Always in the same order.
 pub(crate) fn for_each_leaf(expression: &mut Expression, see: &mut dyn FnMut(&mut Expression)) {
     let mut open = vec![expression];
     while let Some(expression) = open.pop() {
         match expression {
-            Expression::Constant(_) | Expression::Variable(_) | Expression::Bound(_) => {
+            Expression::Constant(_)
+            | Expression::Variable(_)
+            | Expression::Bound(_)
+            | Expression::Parameter(_) => {
                 see(expression);
             }
             Expression::Not(inner) | Expression::Plus(inner) | Expression::Minus(inner) => {

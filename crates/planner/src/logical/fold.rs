@@ -67,9 +67,12 @@ pub(super) fn holds_for_any_group(
 }
 
 /// Computes what is known of an expression.
-pub(super) fn fold(expression: &mut Expression) {
+pub(crate) fn fold(expression: &mut Expression) {
     let folded = match expression {
-        Expression::Constant(_) | Expression::Variable(_) | Expression::Bound(_) => None,
+        Expression::Constant(_)
+        | Expression::Variable(_)
+        | Expression::Bound(_)
+        | Expression::Parameter(_) => None,
         Expression::Not(inner) => {
             fold(inner);
             truth(inner).map(|truth| boolean(!truth))

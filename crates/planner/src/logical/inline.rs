@@ -82,7 +82,10 @@ pub(super) fn below(
 fn replace(target: &mut Expression, variable: Variable, expression: &Expression) {
     match target {
         Expression::Variable(found) if *found == variable => *target = expression.clone(),
-        Expression::Constant(_) | Expression::Variable(_) | Expression::Bound(_) => {}
+        Expression::Constant(_)
+        | Expression::Variable(_)
+        | Expression::Bound(_)
+        | Expression::Parameter(_) => {}
         Expression::Not(inner) | Expression::Plus(inner) | Expression::Minus(inner) => {
             replace(inner, variable, expression);
         }
@@ -115,7 +118,10 @@ fn replace(target: &mut Expression, variable: Variable, expression: &Expression)
 fn depth(expression: &Expression) -> usize {
     let deepest = |list: &[Expression]| list.iter().map(depth).max().unwrap_or(0);
     1 + match expression {
-        Expression::Constant(_) | Expression::Variable(_) | Expression::Bound(_) => 0,
+        Expression::Constant(_)
+        | Expression::Variable(_)
+        | Expression::Bound(_)
+        | Expression::Parameter(_) => 0,
         Expression::Not(inner) | Expression::Plus(inner) | Expression::Minus(inner) => depth(inner),
         Expression::And(list)
         | Expression::Or(list)

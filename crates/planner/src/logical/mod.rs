@@ -35,6 +35,7 @@ pub(crate) use exists::{existence_only, handed, is_safe, mentioned, retie, subst
 pub(crate) use expression::{
     expression_variables, for_each_leaf, is_volatile, unbound_marker, visit_expression,
 };
+pub(crate) use fold::fold;
 pub(crate) use inline::inlined;
 pub(crate) use narrow::narrow_graphs;
 pub(crate) use optional::imply_joins;

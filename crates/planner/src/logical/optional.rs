@@ -74,7 +74,10 @@ fn needs(condition: &Expression, variable: Variable) -> bool {
 fn fails(expression: &Expression, variable: Variable) -> bool {
     match expression {
         Expression::Variable(other) => *other == variable,
-        Expression::Constant(_) | Expression::Bound(_) | Expression::Coalesce(_) => false,
+        Expression::Constant(_)
+        | Expression::Bound(_)
+        | Expression::Parameter(_)
+        | Expression::Coalesce(_) => false,
         Expression::Not(inner) | Expression::Plus(inner) | Expression::Minus(inner) => {
             fails(inner, variable)
         }

@@ -13,7 +13,8 @@ use stoa_terms::{GraphSet, IdRange};
 
 use super::left_join::{APPLY_ROWS, apply};
 use super::part::{
-    Joining, Part, PartCondition, PartSource, RangesOf, applied, distribute, expressions, masks,
+    GroupRanges, Joining, Part, PartCondition, PartSource, RangesOf, applied, distribute,
+    expressions, masks,
 };
 use super::path_search::{PathFigures, path_from};
 use super::ranges::in_part;
@@ -169,7 +170,7 @@ impl Lowering<'_> {
     }
 
     /// Joins any number of parts.
-    fn join_parts(
+    pub(super) fn join_parts(
         &mut self,
         parts: Vec<Part>,
         conditions: Vec<Expression>,
@@ -178,7 +179,7 @@ impl Lowering<'_> {
             return self.join_many(parts, conditions);
         }
         let ranges = self.ranges_of_parts(&parts);
-        if ranges.values().any(Vec::is_empty) {
+        if ranges.read.values().any(Vec::is_empty) {
             return Ok(empty(Vec::new()));
         }
         self.join_some(parts, conditions, &ranges)
@@ -189,9 +190,10 @@ impl Lowering<'_> {
         &mut self,
         mut parts: Vec<Part>,
         conditions: Vec<Expression>,
-        ranges: &RangesOf,
+        all_ranges: &GroupRanges,
     ) -> Result<Planned, Error> {
         self.cache.check()?;
+        let (ranges, read) = (all_ranges.expected(), &all_ranges.read);
         let wanted = self.wanted.take();
         let joining = Joining::of(&parts);
         let mut items = Vec::with_capacity(parts.len());
@@ -224,35 +226,43 @@ impl Lowering<'_> {
         let items = order.items.take().unwrap_or(items);
         if let Some((order, items, ordered)) = self.in_order(&order, &items, &over, wanted)? {
             self.ordered = true;
-            let mut tree = Materialize {
-                order: &order,
-                items: &items,
-                over: &over,
-                conditions: conditions.into_iter().map(Some).collect(),
-                parts: &mut parts,
-                ranges,
-                has_graph_first: self.cache.has_graph_first(),
-            };
-            return Ok(in_part(tree.plan(ordered.root, None), &ordered));
+            let found = (&order, ordered.root, items.as_slice());
+            let plan = self.materialize(found, (conditions, &over), &mut parts, read);
+            return Ok(in_part(plan, &ordered));
         }
         let over_all = (conditions.as_slice(), over.as_slice());
-        if let Some(leapfrog) = self.leapfrog(&parts, &items, over_all, &order, ranges)? {
-            return self.join_some(leapfrog.replace(parts, ranges), conditions, ranges);
+        if let Some(leapfrog) = self.leapfrog(&parts, &items, over_all, &order, read)? {
+            return self.join_some(leapfrog.replace(parts, read), conditions, all_ranges);
         }
         let cost = order.trees.get(order.root).map_or(0.0, |tree| tree.cost);
+        if let Some(found) = self.parameterized(&parts, &items, &conditions, cost)? {
+            return Ok(found);
+        }
         if let Some(again) = self.planned_again(&parts, &items, &over, cost)? {
             return self.join_again(parts, conditions, &over, again);
         }
+        let found = (&order, order.root, items.as_slice());
+        Ok(self.materialize(found, (conditions, &over), &mut parts, read))
+    }
+
+    /// The plan of a tree of an order.
+    fn materialize(
+        &self,
+        (order, root, items): (&Order, usize, &[Item]),
+        (conditions, over): (Vec<Expression>, &[Condition]),
+        parts: &mut [Part],
+        ranges: &RangesOf,
+    ) -> Planned {
         let mut tree = Materialize {
-            order: &order,
-            items: &items,
-            over: &over,
+            order,
+            items,
+            over,
             conditions: conditions.into_iter().map(Some).collect(),
-            parts: &mut parts,
+            parts,
             ranges,
             has_graph_first: self.cache.has_graph_first(),
         };
-        Ok(tree.plan(order.root, None))
+        tree.plan(root, None)
     }
 
     /// Looks for a part that costs much and is cheaper when it is run for the bindings of all other

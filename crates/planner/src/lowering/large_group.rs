@@ -13,7 +13,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use super::part::{Binders, Joining, Part, RangesOf};
+use super::part::{Binders, GroupRanges, Joining, Part};
 use super::{Lowering, Planned, empty};
 use crate::error::Error;
 use crate::expression::Expression;
@@ -68,13 +68,13 @@ impl Lowering<'_> {
         conditions: Vec<Expression>,
     ) -> Result<Planned, Error> {
         let ranges = self.ranges_of_parts(&parts);
-        if ranges.values().any(Vec::is_empty) {
+        if ranges.read.values().any(Vec::is_empty) {
             return Ok(empty(Vec::new()));
         }
         let joining = Joining::of(&parts);
         let mut items = Vec::with_capacity(parts.len());
         for part in &parts {
-            items.push(self.item(part, &ranges, &joining)?);
+            items.push(self.item(part, ranges.expected(), &joining)?);
         }
         let binders = Binders::new(&parts);
         let components = components(&items, &binders);
@@ -107,7 +107,7 @@ impl Lowering<'_> {
         &mut self,
         parts: Vec<Part>,
         conditions: Vec<(usize, Expression)>,
-        ranges: &RangesOf,
+        ranges: &GroupRanges,
     ) -> Result<Planned, Error> {
         let mut window: Vec<Part> = Vec::with_capacity(WINDOW);
         let mut conditions = conditions.into_iter().peekable();
@@ -135,7 +135,7 @@ impl Lowering<'_> {
         &mut self,
         mut parts: Vec<Part>,
         mut conditions: Vec<Expression>,
-        ranges: &RangesOf,
+        ranges: &GroupRanges,
     ) -> Result<Planned, Error> {
         while parts.len() > ITEMS_MAX {
             let mut rest = std::mem::take(&mut parts).into_iter();

@@ -14,6 +14,7 @@ mod leapfrog;
 mod left_join;
 mod modifiers;
 mod once;
+mod parameterized;
 mod part;
 mod path_search;
 mod prune;
@@ -68,6 +69,7 @@ pub(crate) struct Lowering<'a> {
     forced_top_values: Option<bool>,
     forced_ranges: Option<bool>,
     forced_linear: Option<bool>,
+    forced_parameters: Option<bool>,
     /// Rewrites that are left out.
     without: Rewrites,
     /// What is wanted of the solutions of the node that is lowered next.
@@ -113,6 +115,7 @@ impl<'a> Lowering<'a> {
             forced_top_values: options.force_top_values,
             forced_ranges: options.force_ranges,
             forced_linear: options.force_linear,
+            forced_parameters: options.force_parameters,
             without: options.without,
             wanted: None,
             ordered: false,
@@ -463,7 +466,10 @@ fn blind(expression: &mut Expression, columns: &VariableSet) {
                 id: Some(TermId::FALSE),
             });
         }
-        Expression::Constant(_) | Expression::Variable(_) | Expression::Bound(_) => {}
+        Expression::Constant(_)
+        | Expression::Variable(_)
+        | Expression::Bound(_)
+        | Expression::Parameter(_) => {}
         Expression::Not(inner) | Expression::Plus(inner) | Expression::Minus(inner) => {
             blind(inner, columns);
         }

@@ -129,6 +129,10 @@ pub(super) fn once(plan: &mut Plan, repeats: bool, skip: Skip<'_>) {
         } => {
             once_joined((input, inner), kind, repeats, skip);
         }
+        Operator::ParameterizedJoin { input, inner, .. } => {
+            once(input, repeats, skip);
+            once(inner, repeats, skip);
+        }
         Operator::Union(branches) => branches.iter_mut().for_each(|b| once(b, repeats, skip)),
         Operator::HashAggregate {
             input, aggregates, ..

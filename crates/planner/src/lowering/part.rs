@@ -16,6 +16,7 @@ use crate::physical::{PatternTerm, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
 
 /// A part of a group, before its order is known.
+#[derive(Clone)]
 pub(super) struct Part {
     pub(super) source: PartSource,
     pub(super) certain: VariableSet,
@@ -24,6 +25,7 @@ pub(super) struct Part {
     pub(super) conditions: Vec<PartCondition>,
 }
 
+#[derive(Clone)]
 pub(super) enum PartSource {
     Pattern(Box<QuadPattern>),
     /// A plan that is ready; taken out when it is placed. With the node that it was made of, if it
@@ -46,9 +48,12 @@ impl Part {
 }
 
 /// A condition with the ranges it stands for, which are made once: a list behind IN may be long.
+#[derive(Clone)]
 pub(super) struct PartCondition {
     pub(super) expression: Expression,
     pub(super) ranges: Option<Ranges>,
+    /// Whether those are ranges of the parameters' values at planning, by which rows are estimated and none are read.
+    pub(super) is_expected: bool,
 }
 
 impl PartCondition {
@@ -63,7 +68,11 @@ impl PartCondition {
             true => cache.prefix_ranges(&text.prefix, text.of),
             false => Ok(None),
         })?;
-        Ok(Self { ranges, expression })
+        Ok(Self {
+            ranges,
+            expression,
+            is_expected: false,
+        })
     }
 }
 
@@ -109,6 +118,21 @@ impl Joining {
 /// The ranges that conditions put variables into which patterns bind.
 pub(super) type RangesOf = HashMap<Variable, Vec<IdRange>, RandomState>;
 
+/// Those of a group.
+pub(super) struct GroupRanges {
+    /// What scans read.
+    pub(super) read: RangesOf,
+    /// The same with those of parameters, if there are any.
+    expected: Option<RangesOf>,
+}
+
+impl GroupRanges {
+    /// What rows are estimated by.
+    pub(super) fn expected(&self) -> &RangesOf {
+        self.expected.as_ref().unwrap_or(&self.read)
+    }
+}
+
 /// The ranges for the position behind the prefix of an access.
 pub(super) fn applied<'a>(
     pattern: &QuadPattern,
@@ -122,23 +146,40 @@ pub(super) fn applied<'a>(
 }
 
 impl Lowering<'_> {
-    pub(super) fn ranges_of_parts(&self, parts: &[Part]) -> RangesOf {
-        let mut all = RangesOf::default();
+    pub(super) fn ranges_of_parts(&self, parts: &[Part]) -> GroupRanges {
+        let mut ranges = GroupRanges {
+            read: RangesOf::default(),
+            expected: None,
+        };
         if self.without.has(Rewrites::ID_RANGES) {
-            return all;
+            return ranges;
         }
-        for part in parts {
-            for ranges in part.conditions.iter().filter_map(|c| c.ranges.as_ref()) {
-                if !part.certain.contains(ranges.variable) {
-                    continue;
-                }
-                all.entry(ranges.variable)
-                    .and_modify(|known| *known = intersect(known, &ranges.ranges))
-                    .or_insert_with(|| ranges.ranges.clone());
-            }
+        ranges.read = ranges_of_conditions(parts, |condition| !condition.is_expected);
+        let mut conditions = parts.iter().flat_map(|part| &part.conditions);
+        if conditions.any(|condition| condition.is_expected) {
+            let mut expected = ranges_of_conditions(parts, |_| true);
+            // Of other values there may be some.
+            expected.retain(|_, ranges| !ranges.is_empty());
+            ranges.expected = Some(expected);
         }
-        all
+        ranges
     }
+}
+
+fn ranges_of_conditions(parts: &[Part], is: impl Fn(&PartCondition) -> bool) -> RangesOf {
+    let mut all = RangesOf::default();
+    for part in parts {
+        let conditions = part.conditions.iter().filter(|condition| is(condition));
+        for ranges in conditions.filter_map(|condition| condition.ranges.as_ref()) {
+            if !part.certain.contains(ranges.variable) {
+                continue;
+            }
+            all.entry(ranges.variable)
+                .and_modify(|known| *known = intersect(known, &ranges.ranges))
+                .or_insert_with(|| ranges.ranges.clone());
+        }
+    }
+    all
 }
 
 /// The parts of a group that may bind each variable, by their numbers, ascending.

@@ -76,6 +76,16 @@ pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
             }
             prune(inner, &below);
         }
+        Operator::ParameterizedJoin {
+            input,
+            inner,
+            parameters,
+        } => {
+            prune(inner, needed);
+            let mut below = needed.clone();
+            below.extend(parameters.iter().copied());
+            prune(input, &below);
+        }
         Operator::MergeJoin {
             left, right, kind, ..
         }

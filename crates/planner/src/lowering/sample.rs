@@ -28,6 +28,10 @@ use crate::physical::{PatternTerm, QuadPattern};
 
 /// What share of a plan's expected time may go into sampling.
 const SHARE: f64 = 0.05;
+/// The same for all matches of patterns that have few, which tell more.
+const WHOLE_SHARE: f64 = 0.25;
+/// More than this are not few.
+const WHOLE_ROWS: usize = 64;
 /// What a look-up of one match is taken to cost, in nanoseconds.
 const LOOKUP_NS: f64 = 3_000.0;
 /// How many look-ups it costs as much as to try the conditions on a match, whose terms have to be read.
@@ -228,7 +232,10 @@ impl Lowering<'_> {
             None => (cost * SHARE / LOOKUP_NS / lookups.max(1.0)).min(DRAWN_MAX),
         };
         if lookups == 0.0 || each < DRAWN_MIN {
-            return Ok(None);
+            return match self.forced_samples {
+                None => self.whole_samples(&sources, parts, items, cost),
+                Some(_) => Ok(None),
+            };
         }
         #[expect(
             clippy::cast_possible_truncation,
@@ -254,6 +261,39 @@ impl Lowering<'_> {
         }
         Ok(Some(Drawn {
             items: known,
+            samples: Samples { centres },
+        }))
+    }
+
+    /// The same of those patterns alone that have few matches and no condition: what these join is known then, however far
+    /// from the mean it is.
+    fn whole_samples(
+        &self,
+        sources: &[Option<(&QuadPattern, u64, bool)>],
+        parts: &[Part],
+        items: &[Item],
+        cost: f64,
+    ) -> Result<Option<Drawn>, Error> {
+        let mut left = cost * WHOLE_SHARE / LOOKUP_NS;
+        let mut centres = Vec::new();
+        for (number, (source, part)) in sources.iter().zip(parts).enumerate() {
+            let (Some((pattern, near, false)), Some(item)) = (source, items.get(number)) else {
+                continue;
+            };
+            let lookups = item.rows * f64::from(near.count_ones());
+            if lookups == 0.0 || item.rows > float(WHOLE_ROWS as u64) || lookups > left {
+                continue;
+            }
+            left -= lookups;
+            let mut item = item.clone();
+            let none = RangesOf::default();
+            let drawn = self.matches((part, pattern), &mut item, &none, WHOLE_ROWS)?;
+            if let Some(matches) = drawn.filter(|matches| matches.is_whole) {
+                centres.extend(self.centre((number, pattern), &matches, (items, *near))?);
+            }
+        }
+        Ok((!centres.is_empty()).then(|| Drawn {
+            items: items.to_vec(),
             samples: Samples { centres },
         }))
     }

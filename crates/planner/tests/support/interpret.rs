@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use oxrdf::{Literal, Term};
-use stoa_planner::expression::{Aggregate, AggregateFunction, Comparison, Expression};
+use stoa_planner::expression::{Aggregate, AggregateFunction, Comparison, Constant, Expression};
 use stoa_planner::physical::{
     JoinKind, LeapfrogPattern, LeapfrogVariable, Operator, PatternTerm, Plan, QuadPattern, Variable,
 };
@@ -315,6 +315,30 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
                     })
                     .collect();
                 combine(&row, partners, kind, &mut result);
+            }
+            result.reverse();
+            only(result)
+        }
+        Operator::ParameterizedJoin {
+            input,
+            inner,
+            parameters,
+        } => {
+            let mut result = Vec::new();
+            for row in run(input, store, outer) {
+                let value = |variable: &Variable| {
+                    let term = row[variable].clone();
+                    let id = store.known(&term);
+                    (*variable, Constant { term, id })
+                };
+                let values: Vec<_> = parameters.iter().map(value).collect();
+                for mut other in run(&inner.with_parameters(&values), store, outer) {
+                    for (variable, term) in &row {
+                        let before = other.insert(*variable, term.clone());
+                        assert!(before.is_none(), "{variable:?} is on both sides");
+                    }
+                    result.push(other);
+                }
             }
             result.reverse();
             only(result)

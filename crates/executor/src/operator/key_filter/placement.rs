@@ -190,6 +190,7 @@ fn is_handed_on(plan: &Plan, index: usize, input: &Plan, variable: Variable) -> 
         | Operator::PathSearch { .. }
         | Operator::Service { .. }
         | Operator::Apply { .. }
+        | Operator::ParameterizedJoin { .. }
         | Operator::AggregateDifference { .. } => index == 0,
         Operator::MergeJoin { key, kind, .. } => {
             index == 0 || *key == variable || matches!(kind, JoinKind::Inner)

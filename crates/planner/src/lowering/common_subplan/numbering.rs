@@ -74,7 +74,7 @@ struct Entry {
     class: usize,
     /// The number behind the last operator of the subplan.
     end: usize,
-    /// Whether it is in the inner plan of an apply.
+    /// Whether it is in the inner plan of an apply, or of a parameterized join.
     is_inner: bool,
 }
 
@@ -148,6 +148,7 @@ impl Numbering {
         });
         let handed = match &plan.operator {
             Operator::Apply { outer, .. } => Some(outer.clone()),
+            Operator::ParameterizedJoin { .. } => Some(outer.unwrap_or_default().to_vec()),
             _ => None,
         };
         // Without its inputs an operator is soon copied.

@@ -296,6 +296,7 @@ fn own_ns(plan: &Plan) -> f64 {
         }
         Operator::Service { .. } => cost::APPLY_START,
         Operator::Apply { .. } => cost::APPLY_START + cost::hash(rows(0), rows(1)),
+        Operator::ParameterizedJoin { .. } => cost::APPLY_START + out * cost::OUTPUT_ROW,
         Operator::MergeJoin { .. } => all * cost::MERGE_ROW + out * cost::OUTPUT_ROW,
         Operator::HashJoin { .. } => cost::hash(rows(1), rows(0)) + out * cost::OUTPUT_ROW,
         Operator::Filter { .. } | Operator::Extend { .. } => all * cost::CONDITION_ROW,
