@@ -202,8 +202,8 @@ pub struct QueryOptions {
     /// Whether joins are estimated from the most frequent terms of predicates wherever they can be, or nowhere; by default
     /// where that is worth while; for tests.
     pub force_top_values: Option<bool>,
-    /// Whether ORDER BY takes its input by ranges of the first key wherever it can, or nowhere; by default where that is
-    /// worth while; for tests.
+    /// Whether ORDER BY takes its input by ranges of the first key, and joins below LIMIT are ordered for the solutions that
+    /// it wants, wherever they can, or nowhere; by default where that is worth while; for tests.
     pub force_ranges: Option<bool>,
     /// How many rows the first range of an ORDER BY that takes its input by ranges has, about; by default what is
     /// expected to be enough. For tests.

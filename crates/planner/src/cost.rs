@@ -5,6 +5,8 @@
 //! alone the decoding of its row group.
 
 use crate::cardinality::float;
+use crate::expression::Expression;
+use crate::logical::expression_variables;
 
 /// The descent to the first row of a scan.
 pub(crate) const SCAN_START: f64 = 2_000.0;
@@ -38,6 +40,8 @@ const ROW_GROUP_ROWS: f64 = 1_024.0;
 const LOOKUP_BATCH: f64 = 65_536.0;
 /// A condition, for one row.
 pub(crate) const CONDITION_ROW: f64 = 15.0;
+/// One that compares a variable with what is the same for all rows, which is done column by column.
+const COMPARED_ROW: f64 = 3.0;
 /// Grouping one row.
 pub(crate) const GROUP_ROW: f64 = 30.0;
 /// A group of an index that is counted and skipped, with what is read of it before.
@@ -132,6 +136,32 @@ pub(crate) fn open(rows: f64) -> f64 {
         OPEN + OPEN_MISS
     } else {
         OPEN
+    }
+}
+
+/// Trying conditions, for one row.
+pub(crate) fn conditions<'a>(all: impl Iterator<Item = &'a Expression>) -> f64 {
+    let mut open: Vec<&Expression> = all.collect();
+    let (mut compared, mut other) = (0.0, 0.0);
+    while let Some(condition) = open.pop() {
+        match condition {
+            Expression::And(parts) => open.extend(parts),
+            _ if is_compared(condition) => compared += COMPARED_ROW,
+            _ => other = CONDITION_ROW,
+        }
+    }
+    compared + other
+}
+
+/// Whether a condition compares a variable with what is known before the rows are.
+fn is_compared(condition: &Expression) -> bool {
+    let is_known = |operand: &Expression| expression_variables(operand).is_empty();
+    match condition {
+        Expression::Compare(_, left, right) => match (&**left, &**right) {
+            (Expression::Variable(_), known) | (known, Expression::Variable(_)) => is_known(known),
+            _ => false,
+        },
+        _ => false,
     }
 }
 

@@ -99,8 +99,8 @@ pub(crate) enum Source {
         /// Which share of them is left by the ranges of each variable that has some, where a permutation allows for
         /// reading these alone.
         ranged: Vec<(Variable, f64)>,
-        /// Whether conditions stand above.
-        conditions: bool,
+        /// What the conditions above take for a row, in nanoseconds.
+        condition_row: f64,
         accesses: Vec<Read>,
     },
     /// A plan that is ready.
@@ -245,6 +245,7 @@ pub(crate) fn order(
         trees: Vec::new(),
         bound: f64::INFINITY,
         keeps_all: false,
+        wanted,
         go_on,
         ended: None,
     };
@@ -364,6 +365,8 @@ struct Search<'a> {
     bound: f64,
     /// Whether joins that cost more than others are given as well.
     keeps_all: bool,
+    /// What is wanted of the solutions.
+    wanted: Option<Wanted>,
     go_on: &'a dyn Fn() -> Result<(), Error>,
     /// Why the search has ended before it was done.
     ended: Option<Error>,
@@ -391,15 +394,17 @@ impl Search<'_> {
     /// The best tree of all items; `None` if there are none, or the search was ended.
     fn root(&mut self) -> Option<usize> {
         let (mut root, mut sequence) = self.greedy()?;
-        if self.forced.is_none() && self.draws(root)? {
+        let mut cost = self.expected_cost(root)?;
+        if self.forced.is_none() && self.draws(cost)? {
             (root, sequence) = self.greedy()?;
+            cost = self.expected_cost(root)?;
         }
         let count = sequence.len();
         let by_sets = count > 1 && count <= DYNAMIC_MAX && self.linear != Some(true);
         if count > BUSHY_MAX || self.linear == Some(true) {
-            root = self.over_sequences(root, sequence)?;
+            root = self.over_sequences((root, cost), sequence)?;
         }
-        if by_sets && is_worth(pairs_of_sets(count), self.bounded_by(root)?) {
+        if by_sets && is_worth(pairs_of_sets(count), self.bounded_by(root)?.min(cost)) {
             root = self.dynamic().unwrap_or(root);
         }
         Some(root)
@@ -407,13 +412,16 @@ impl Search<'_> {
 
     /// The best tree over the sequence of the greedy one and over that with stars together, where looking for it is worth
     /// while; else `root`.
-    fn over_sequences(&mut self, root: usize, sequence: Vec<usize>) -> Option<usize> {
-        let mut root = root;
+    fn over_sequences(
+        &mut self,
+        (mut root, expected): (usize, f64),
+        sequence: Vec<usize>,
+    ) -> Option<usize> {
         let pairs = pairs_of_intervals(sequence.len());
         let by_stars = self.by_stars(&sequence);
         let other = Some(by_stars).filter(|other| *other != sequence);
         for sequence in [Some(sequence), other].into_iter().flatten() {
-            let cost = self.bounded_by(root)?;
+            let cost = self.bounded_by(root)?.min(expected);
             let is_wanted = self.linear.unwrap_or_else(|| is_worth(pairs, cost));
             if is_wanted && sequence.len() > 2 {
                 root = self.linear(&sequence).unwrap_or(root);
@@ -432,9 +440,9 @@ impl Search<'_> {
         Some(cost)
     }
 
-    /// Whether more is known now, for a tree that was found without it; `None` if the search is to end.
-    fn draws(&mut self, root: usize) -> Option<bool> {
-        match (self.draw)(self.trees.get(root)?.cost) {
+    /// Whether more is known now, for a tree of this cost that was found without it; `None` if the search is to end.
+    fn draws(&mut self, cost: f64) -> Option<bool> {
+        match (self.draw)(cost) {
             Ok(known) => {
                 let is_any =
                     known.drawn.is_some() || !known.stars.is_empty() || !known.spreads.is_empty();
@@ -596,14 +604,11 @@ impl Search<'_> {
             }
             Source::Pattern {
                 accesses,
-                conditions,
+                condition_row,
                 ..
             } => {
                 for (access, read) in accesses.iter().enumerate() {
-                    let mut cost = read.cost;
-                    if *conditions {
-                        cost += read.rows * cost::CONDITION_ROW;
-                    }
+                    let cost = read.cost + read.rows * condition_row;
                     let step = Step::Read {
                         item: number,
                         access,
@@ -715,7 +720,7 @@ impl Search<'_> {
         let Source::Pattern {
             pattern,
             rows,
-            conditions,
+            condition_row,
             ..
         } = &self.items.get(item)?.source
         else {
@@ -729,11 +734,8 @@ impl Search<'_> {
         let sorted = left
             .sorted
             .is_some_and(|variable| shared.contains(variable));
-        let mut cost = cost::lookup(left.rows, *rows, sorted);
-        if *conditions {
-            cost += left.rows * cost::CONDITION_ROW;
-        }
-        Some((item, cost))
+        let cost = cost::lookup(left.rows, *rows, sorted);
+        Some((item, cost + left.rows * condition_row))
     }
 
     /// What searching the path of `right` from what `left` binds costs, if `right` is a path.

@@ -90,8 +90,8 @@ pub struct PlannerOptions {
     /// Whether joins are estimated from the most frequent terms wherever they can be, or nowhere; where it is worth while if
     /// `None`; for tests.
     pub force_top_values: Option<bool>,
-    /// Whether ORDER BY takes its input by ranges of the first key wherever it can, or nowhere; where it is worth while
-    /// if `None`; for tests.
+    /// Whether ORDER BY takes its input by ranges of the first key, and joins below LIMIT are ordered for the solutions that
+    /// it wants, wherever they can, or nowhere; where it is worth while if `None`; for tests.
     pub force_ranges: Option<bool>,
     /// Whether subplans that stand in several places are run once wherever they can be, or nowhere; by cost if `None`;
     /// for tests.

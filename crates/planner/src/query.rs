@@ -71,6 +71,9 @@ pub fn plan(
         rewrite(&mut root, options, &cache)?;
     }
     let mut lowering = Lowering::new(&cache, options, logical.names);
+    if matches!(form, QueryForm::Ask) {
+        lowering.want_some(1);
+    }
     let planned = lowering.lower(root)?;
     let names = lowering.names;
     let mut root = finish(planned, &form);

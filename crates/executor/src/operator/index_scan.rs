@@ -22,6 +22,9 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::Counters;
 
+/// The rows of the first batch where few may be asked for.
+const FIRST_ROWS: usize = 64;
+
 /// The ranges that a variable is kept to.
 type VariableRanges = (Variable, Vec<IdRange>);
 
@@ -49,6 +52,8 @@ struct Waiting {
     kept: Vec<VariableRanges>,
     /// Whether nobody needs its order.
     may_turn: bool,
+    /// Whether few rows may be asked for.
+    limited: bool,
     estimated_rows: f64,
 }
 
@@ -75,6 +80,8 @@ impl Way {
 struct Open {
     scan: Scan,
     residual: Residual,
+    /// How many rows the next batch may have; it doubles where few may be asked for.
+    rows: usize,
     /// The place in the permutation of each column.
     places: Vec<usize>,
     buffer: QuadColumns,
@@ -93,21 +100,15 @@ pub(super) fn build(
         false => filters,
     };
     let kept = std::mem::take(&mut builder.kept);
-    open(
-        plan,
-        builder.context,
-        counters,
-        (filters, &kept, scope.unordered),
-    )
+    open(plan, builder.context, counters, (filters, &kept, scope))
 }
 
-/// A scan that these filters may narrow before it begins, of which rows outside of these ranges need not be given, and of
-/// which it is said whether nobody needs its order.
+/// A scan that these filters may narrow before it begins, and of which rows outside of these ranges need not be given.
 pub(super) fn open(
     plan: &Plan,
     context: &QueryContext,
     counters: &Arc<Counters>,
-    (filters, kept, is_unordered): (&[Filter], &[VariableRanges], bool),
+    (filters, kept, scope): (&[Filter], &[VariableRanges], Scope<'_>),
 ) -> Result<Box<dyn Operator>> {
     let PlanOperator::IndexScan {
         pattern,
@@ -128,13 +129,15 @@ pub(super) fn open(
     let filters: Vec<Filter> = filters.iter().filter(is_narrowing).cloned().collect();
     let state = match filters.is_empty() {
         true => {
-            let open = Open::new((pattern, kept), &plan.columns, &way, context, counters)?;
+            let mut open = Open::new((pattern, kept), &plan.columns, &way, context, counters)?;
+            open.rows = first_rows(scope.limited, context);
             State::Open(Box::new(open))
         }
         false => State::Waiting(Box::new(Waiting {
             pattern: pattern.clone(),
             columns: plan.columns.clone(),
-            may_turn: is_unordered && way.ranges.is_empty(),
+            may_turn: scope.unordered && way.ranges.is_empty(),
+            limited: scope.limited,
             way,
             filters,
             kept: kept.to_vec(),
@@ -195,13 +198,14 @@ impl Waiting {
                 }
             }
         }
-        let open = Open::new(
+        let mut open = Open::new(
             (&self.pattern, &self.kept),
             &self.columns,
             &way,
             context,
             counters,
         )?;
+        open.rows = first_rows(self.limited, context);
         Ok(State::Open(Box::new(open)))
     }
 
@@ -278,6 +282,14 @@ fn points_within(points: &[TermId], ranges: &[IdRange]) -> Vec<IdRange> {
     kept
 }
 
+/// How many rows the first batch may have: where few may be asked for, joins above would look all of them up.
+fn first_rows(limited: bool, context: &QueryContext) -> usize {
+    match limited {
+        true => FIRST_ROWS.min(context.batch_rows()),
+        false => context.batch_rows(),
+    }
+}
+
 impl Open {
     fn new(
         (pattern, kept): (&QuadPattern, &[VariableRanges]),
@@ -318,6 +330,7 @@ impl Open {
         Ok(Self {
             scan,
             residual,
+            rows: context.batch_rows(),
             places,
             buffer: QuadColumns::default(),
         })
@@ -326,7 +339,8 @@ impl Open {
     /// The next rows, maybe none, and whether there may be more.
     fn next(&mut self, context: &QueryContext, counters: &Counters) -> Result<(Batch, bool)> {
         self.buffer.clear();
-        let more = self.scan.next(context.batch_rows(), &mut self.buffer)?;
+        let more = self.scan.next(self.rows, &mut self.buffer)?;
+        self.rows = (self.rows * 2).min(context.batch_rows());
         counters.add_rows_in(self.buffer.rows);
         let keep = self.residual.filter(&self.buffer);
         let mut batch = Batch {

@@ -1,5 +1,6 @@
-//! Orders of joins for a part of the solutions by one variable, the first ones in its order or one for each of its
-//! values: those that begin with a pattern which is read by that variable, so that a part of it is enough.
+//! Orders of joins for a part of the solutions: by one variable, the first ones in its order or one for each of its
+//! values; or some of them, whichever. They begin with a pattern of which a part is enough, read by that variable if there
+//! is one.
 //!
 //! Whatever is read for each row of that pattern is divided by the share that is wanted; what is read once, such as the
 //! right side of a hash join, is not. The next item is always the one that makes the least of it.
@@ -11,8 +12,8 @@ use crate::physical::Variable;
 /// What is wanted of the solutions of a group.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// They are wanted by this variable.
-    pub(crate) variable: Variable,
+    /// They are wanted by this variable; `None` if it does not matter which ones they are.
+    pub(crate) variable: Option<Variable>,
     /// Which of them.
     pub(crate) part: WantedPart,
     /// Whether it does not matter what that costs.
@@ -22,7 +23,7 @@ pub(crate) struct Wanted {
 /// Which of the solutions of a group are wanted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WantedPart {
-    /// The first ones in the order of the variable, so many.
+    /// The first ones in the order of the variable, or some, so many.
     First(f64),
     /// One for each value of the variable.
     Each,
@@ -43,11 +44,24 @@ pub(crate) struct Ordered {
 const RANGES_START: f64 = 50_000.0;
 /// So many more solutions are read than are wanted.
 const MARGIN: f64 = 2.0;
+/// Some solutions are looked for from so many items, those with the fewest rows.
+const STARTS_MAX: usize = 8;
+/// Another order must save so much for them, since a plan for all is as fast where there are fewer than expected.
+const SOME_SHARE_MAX: f64 = 0.5;
 /// Reading solutions up to the first one of a value: beginning, and the rows of a batch or two.
 const VALUE_START: f64 = 20_000.0;
 const ROWS_A_VALUE: f64 = 2_048.0;
 
 impl Wanted {
+    /// So many times as many.
+    pub(crate) fn of_times(self, times: f64) -> Self {
+        let part = match self.part {
+            WantedPart::First(rows) => WantedPart::First(super::limited(rows * times)),
+            WantedPart::Each => WantedPart::Each,
+        };
+        Self { part, ..self }
+    }
+
     /// Whether another tree may be better than this one, whose solutions are looked through for the first.
     pub(crate) fn is_worth(&self, tree: &Tree) -> bool {
         let is_part = match self.part {
@@ -61,7 +75,7 @@ impl Wanted {
     /// its ranges costs.
     fn share(&self, read: &Read, rows: f64) -> (f64, f64) {
         match self.part {
-            WantedPart::First(wanted) => ((MARGIN * wanted / rows.max(1.0)).min(1.0), RANGES_START),
+            WantedPart::First(wanted) => (share_of(wanted, rows), RANGES_START),
             WantedPart::Each => {
                 let a_solution = MARGIN * read.rows / rows.max(1.0);
                 let read_rows = read.values * a_solution.max(ROWS_A_VALUE);
@@ -70,6 +84,11 @@ impl Wanted {
             }
         }
     }
+}
+
+/// Which share of so many solutions is read for some of them.
+fn share_of(wanted: f64, rows: f64) -> f64 {
+    (MARGIN * wanted / rows.max(1.0)).min(1.0)
 }
 
 /// Giving all solutions and looking for the first ones.
@@ -81,6 +100,9 @@ impl Search<'_> {
     /// A tree that gives the wanted solutions for less than `root` takes to give all of them, which are then looked
     /// through for the first.
     pub(super) fn ordered(&mut self, wanted: Wanted, root: usize) -> Option<Ordered> {
+        let Some(variable) = wanted.variable else {
+            return self.some(wanted, root);
+        };
         let whole = self.trees.get(root)?;
         let (rows, set) = (whole.rows, whole.items);
         let otherwise = cost_at_once(whole);
@@ -91,7 +113,13 @@ impl Search<'_> {
                 continue;
             };
             let (share, start) = wanted.share(&read, rows);
-            let Some(root) = self.ordered_from(number, set, wanted.variable, share) else {
+            let mut trees = Vec::new();
+            self.single(number, &mut trees);
+            trees.retain(|tree| self.begins_with(&tree.step, variable));
+            let Some(first) = self.keep(trees).first().copied() else {
+                continue;
+            };
+            let Some(root) = self.ordered_from((number, first), set, Some(variable), share) else {
                 continue;
             };
             let cost = start + self.cost_of_share(root, share)?;
@@ -100,6 +128,54 @@ impl Search<'_> {
             }
         }
         best.filter(|best| wanted.is_forced || best.cost < otherwise)
+    }
+
+    /// A tree that gives some solutions for much less than `root` takes to give as many.
+    fn some(&mut self, wanted: Wanted, root: usize) -> Option<Ordered> {
+        let WantedPart::First(rows) = wanted.part else {
+            return None;
+        };
+        let whole = self.trees.get(root)?;
+        if !wanted.is_forced && !wanted.is_worth(whole) {
+            return None;
+        }
+        let (share, set) = (share_of(rows, whole.rows), whole.items);
+        let otherwise = self.cost_of_share(root, share)?;
+        let mut starts: Vec<(f64, usize)> = self
+            .items
+            .iter()
+            .enumerate()
+            .map(|(number, item)| (item.rows, number))
+            .collect();
+        starts.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut best: Option<Ordered> = None;
+        for (_, number) in starts.into_iter().take(STARTS_MAX) {
+            let mut trees = Vec::new();
+            self.single(number, &mut trees);
+            for first in self.keep(trees) {
+                self.goes_on()?;
+                let Some(root) = self.ordered_from((number, first), set, None, share) else {
+                    continue;
+                };
+                let cost = self.cost_of_share(root, share)?;
+                if best.is_none_or(|best| cost < best.cost) {
+                    best = Some(Ordered { root, share, cost });
+                }
+            }
+        }
+        best.filter(|best| wanted.is_forced || best.cost < otherwise * SOME_SHARE_MAX)
+    }
+
+    /// What the best tree so far is expected to take, of which as much is run as is wanted.
+    pub(super) fn expected_cost(&mut self, root: usize) -> Option<f64> {
+        let cost = self.trees.get(root)?.cost;
+        let Some(wanted) = self.wanted.filter(|wanted| wanted.variable.is_none()) else {
+            return Some(cost);
+        };
+        let part = self.some(wanted, root);
+        self.ended
+            .is_none()
+            .then(|| part.map_or(cost, |part| part.cost))
     }
 
     /// The way to read an item in ranges.
@@ -112,18 +188,15 @@ impl Search<'_> {
         }
     }
 
-    /// A tree of all items that begins with this one.
+    /// A tree of all items that begins with this item, and this tree of it.
     fn ordered_from(
         &mut self,
-        first: usize,
+        (first, tree): (usize, usize),
         all: u64,
-        variable: Variable,
+        variable: Option<Variable>,
         share: f64,
     ) -> Option<usize> {
-        let mut trees = Vec::new();
-        self.single(first, &mut trees);
-        trees.retain(|tree| self.begins_with(&tree.step, variable));
-        let mut current = *self.keep(trees).first()?;
+        let mut current = tree;
         let (mut set, mut binds) = (1_u64 << first, self.bindings.get(first)?.clone());
         while set != all {
             self.goes_on()?;
@@ -164,7 +237,7 @@ impl Search<'_> {
         (left, left_binds): (usize, &Bindings),
         next: usize,
         rows: f64,
-        (variable, share): (Variable, f64),
+        (variable, share): (Option<Variable>, f64),
     ) -> Option<(usize, f64)> {
         let mut trees = Vec::new();
         self.single(next, &mut trees);
@@ -178,11 +251,12 @@ impl Search<'_> {
             let mut trees = Vec::new();
             self.join((left, left_binds), (right, &own), rows, &mut trees);
             trees.retain(|tree| match tree.step {
+                _ if variable.is_none() => true,
                 Step::Hash { .. } | Step::Lookup { .. } => true,
                 Step::Merge { right, key, .. } => {
                     let right = self.trees.get(right);
-                    key == variable
-                        && right.is_some_and(|right| self.begins_with(&right.step, variable))
+                    Some(key) == variable
+                        && right.is_some_and(|right| self.begins_with(&right.step, key))
                 }
                 Step::Read { .. } | Step::Plan { .. } | Step::Search { .. } => false,
             });
@@ -211,7 +285,7 @@ impl Search<'_> {
         read.is_some_and(|read| read.in_ranges && read.sorted == Some(variable))
     }
 
-    /// What a tree costs of which a share is read; `None` if it is none that can be read in parts.
+    /// What a tree costs of which a share is read: by ranges, or row by row, of what can give a row before it has all.
     fn cost_of_share(&self, number: usize, share: f64) -> Option<f64> {
         let tree = self.trees.get(number)?;
         let output = tree.rows * share * cost::OUTPUT_ROW;
@@ -229,20 +303,24 @@ impl Search<'_> {
             }
             Step::Lookup { left, item } => {
                 let Source::Pattern {
-                    rows, conditions, ..
+                    rows,
+                    condition_row,
+                    ..
                 } = &self.items.get(item)?.source
                 else {
                     return None;
                 };
                 let probes = self.trees.get(left)?.rows * share;
-                let tested = match conditions {
-                    true => probes * cost::CONDITION_ROW,
-                    false => 0.0,
-                };
+                let tested = probes * condition_row;
                 let looked_up = cost::lookup(probes, *rows, false);
                 self.cost_of_share(left, share)? + looked_up + tested + output
             }
-            Step::Plan { .. } | Step::Search { .. } => return None,
+            // Nobody knows how soon it gives something.
+            Step::Plan { .. } => tree.cost,
+            Step::Search { left, .. } => {
+                let own = tree.cost - self.trees.get(left)?.cost;
+                self.cost_of_share(left, share)? + own * share
+            }
         })
     }
 }

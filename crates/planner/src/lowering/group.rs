@@ -5,7 +5,7 @@
 //!
 //! # Limits
 //! `FILTER(?a = ?b)` over parts that share nothing, and are no patterns alone (`logical::equal`), is a cross
-//! product with a condition. LIMIT changes the choice of joins only where ORDER BY stands below it (`ranges`).
+//! product with a condition. LIMIT above UNION does not change the choice of joins.
 
 use std::mem::take;
 
@@ -219,14 +219,24 @@ impl Lowering<'_> {
                 spreads,
             })
         };
-        let Some(mut order) = order(&items, &over, (self.forced_order(), None), &draw, &go_on)?
+        let some = wanted.filter(|wanted| wanted.variable.is_none());
+        let Some(mut order) = order(&items, &over, (self.forced_order(), some), &draw, &go_on)?
         else {
             return Ok(empty(Vec::new()));
         };
         let items = order.items.take().unwrap_or(items);
-        if let Some((order, items, ordered)) = self.in_order(&order, &items, &over, wanted)? {
+        let in_order = match order.ordered {
+            Some(_) => None,
+            None => self.in_order(&order, &items, &over, wanted)?,
+        };
+        let part = match (&in_order, order.ordered) {
+            (Some((order, items, ordered)), _) => Some((order, items.as_slice(), *ordered)),
+            (None, Some(ordered)) => Some((&order, items.as_slice(), ordered)),
+            (None, None) => None,
+        };
+        if let Some((order, items, ordered)) = part {
             self.ordered = true;
-            let found = (&order, ordered.root, items.as_slice());
+            let found = (order, ordered.root, items);
             let plan = self.materialize(found, (conditions, &over), &mut parts, read);
             return Ok(in_part(plan, &ordered));
         }
@@ -348,6 +358,28 @@ impl Lowering<'_> {
         Ok(self.filter(joined, after))
     }
 
+    /// How many different terms the variables of a pattern have that join it with other parts.
+    fn distinct_in(
+        &self,
+        (part, pattern): (&Part, &QuadPattern),
+        joining: &Joining,
+        all: f64,
+        share_of: &dyn Fn(Variable) -> f64,
+    ) -> Result<Vec<(Variable, f64)>, Error> {
+        let mut distinct = Vec::new();
+        for variable in part.possible.intersection(&joining.shared).iter() {
+            if let Some(position) = positions_of(pattern, variable).next() {
+                let mut count = self.cache.pattern_distinct(pattern, position, all)?;
+                // The terms that the other end of a chain has are counted there.
+                if joining.chained.contains(variable) {
+                    count = count.min(all);
+                }
+                distinct.push((variable, count * share_of(variable)));
+            }
+        }
+        Ok(distinct)
+    }
+
     /// What is known about a part.
     pub(super) fn item(
         &self,
@@ -396,22 +428,10 @@ impl Lowering<'_> {
         if repeats(pattern) {
             rows *= 0.1;
         }
-        let mut distinct = Vec::new();
-        for variable in part.possible.intersection(&joining.shared).iter() {
-            if let Some(position) = positions_of(pattern, variable).next() {
-                let mut count = self.cache.pattern_distinct(pattern, position, all)?;
-                // The terms that the other end of a chain has are counted there.
-                if joining.chained.contains(variable) {
-                    count = count.min(all);
-                }
-                let share = if is_ranged(variable) {
-                    (rows / all.max(1.0)).min(1.0)
-                } else {
-                    1.0
-                };
-                distinct.push((variable, count * share));
-            }
-        }
+        let share = (rows / all.max(1.0)).min(1.0);
+        let share_of = |variable| if is_ranged(variable) { share } else { 1.0 };
+        let distinct = self.distinct_in((part, pattern), joining, all, &share_of)?;
+        let expressions = part.conditions.iter().map(|one| &one.expression);
         Ok(Item {
             certain: part.certain.clone(),
             possible: part.possible.clone(),
@@ -421,7 +441,7 @@ impl Lowering<'_> {
                 pattern: pattern.clone(),
                 rows: all,
                 ranged,
-                conditions: !part.conditions.is_empty(),
+                condition_row: cost::conditions(expressions),
                 accesses: reads,
             },
         })

@@ -92,6 +92,9 @@ pub(crate) struct Lowering<'a> {
 /// No cost is larger, so that sums of costs are numbers.
 const COST_MAX: f64 = 1e200;
 
+/// So many solutions are taken to be read for each that differs from all before.
+const ROWS_A_DIFFERENT_ONE: f64 = 16.0;
+
 /// How deep choices between whole plans are nested; below, a rule of thumb decides.
 const CHOICES_MAX: u32 = 3;
 /// How many EXISTS of a query are tried as joins, the outer ones first; each has its group planned again.
@@ -139,7 +142,8 @@ impl<'a> Lowering<'a> {
     /// Lowers a node and all below it.
     pub(crate) fn lower(&mut self, node: Node) -> Result<Planned, Error> {
         self.cache.check()?;
-        self.wanted = self.wanted.filter(|wanted| hands_down(&node.op, *wanted));
+        let wanted = self.wanted.take();
+        self.wanted = wanted.and_then(|wanted| handed_down(&node.op, wanted));
         match node.op {
             Op::Empty => Ok(empty(Vec::new())),
             Op::Pattern(_) | Op::Join(_) => self.group(node, Vec::new()),
@@ -301,15 +305,31 @@ impl<'a> Lowering<'a> {
     }
 }
 
-/// Whether a part of the solutions of a node, by a variable, takes a part of those of its input, or is of a group.
-fn hands_down(op: &Op, wanted: Wanted) -> bool {
+/// What is wanted of the input of a node if that is wanted of the node; `None` if a part of the input is not enough.
+fn handed_down(op: &Op, wanted: Wanted) -> Option<Wanted> {
+    let is_of = |input: &Node| {
+        wanted
+            .variable
+            .is_none_or(|variable| input.certain.contains(variable))
+    };
     match op {
-        Op::Pattern(_) | Op::Join(_) | Op::Filter { .. } | Op::Project { .. } => true,
-        Op::Extend { variable, .. } => *variable != wanted.variable,
+        Op::Pattern(_) | Op::Join(_) | Op::Project { .. } => Some(wanted),
+        Op::Filter { input, conditions } => Some(match input.op {
+            // Conditions are part of the group.
+            Op::Pattern(_) | Op::Join(_) => wanted,
+            _ => {
+                let kept = conditions.iter().map(crate::cardinality::selectivity);
+                wanted.of_times(1.0 / kept.product::<f64>().max(f64::MIN_POSITIVE))
+            }
+        }),
+        Op::Extend { variable, .. } => Some(wanted).filter(|_| wanted.variable != Some(*variable)),
         Op::LeftJoin { left: input, .. }
         | Op::Minus { left: input, .. }
-        | Op::Exists { input, .. } => input.certain.contains(wanted.variable),
-        _ => false,
+        | Op::Exists { input, .. } => Some(wanted).filter(|_| is_of(input)),
+        Op::Distinct(_) | Op::Reduced(_) => {
+            Some(wanted.of_times(ROWS_A_DIFFERENT_ONE)).filter(|wanted| wanted.variable.is_none())
+        }
+        _ => None,
     }
 }
 

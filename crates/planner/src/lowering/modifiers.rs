@@ -193,8 +193,11 @@ impl Lowering<'_> {
                 variables.retain(|variable| sorted.possible.contains(*variable));
                 super::project(sorted, variables)
             }
-            (_, op) => {
+            (kept, op) => {
                 input.op = op;
+                if let Some(kept) = kept {
+                    self.want_some(kept);
+                }
                 self.lower(input)?
             }
         };

@@ -47,12 +47,18 @@ impl Lowering<'_> {
         let (Some(variable), Some(rows)) = (variable, rows) else {
             return Ok((self.lower(input)?, false));
         };
-        let wanted = Wanted {
-            variable,
-            part: WantedPart::First(rows),
-            is_forced,
-        };
-        self.lower_wanted(input, wanted)
+        self.lower_wanted(input, (variable, WantedPart::First(rows)), is_forced)
+    }
+
+    /// Has the group below look for some of its solutions, `kept` of them, whichever.
+    pub(crate) fn want_some(&mut self, kept: u64) {
+        if self.build.optimize && self.forced_ranges != Some(false) {
+            self.wanted = Some(Wanted {
+                variable: None,
+                part: WantedPart::First(float(kept.max(1))),
+                is_forced: self.forced_ranges == Some(true),
+            });
+        }
     }
 
     /// Lowers the input of a DISTINCT; also whether it is made for being taken by ranges of its only variable.
@@ -66,29 +72,38 @@ impl Lowering<'_> {
             },
             _ => None,
         };
-        let Some(variable) = variable.filter(|_| self.may_be_by_ranges()) else {
+        // Some values are enough for a LIMIT.
+        let is_of_all = self.wanted.is_none();
+        let variable = variable.filter(|_| is_of_all && self.may_be_by_ranges());
+        let Some(variable) = variable else {
             return Ok((self.lower(input)?, false));
         };
-        let wanted = Wanted {
-            variable,
-            part: WantedPart::Each,
-            is_forced: self.forced_ranges == Some(true),
-        };
-        let (planned, is_made_for) = self.lower_wanted(input, wanted)?;
+        let is_forced = self.forced_ranges == Some(true);
+        let wanted = (variable, WantedPart::Each);
+        let (planned, is_made_for) = self.lower_wanted(input, wanted, is_forced)?;
         let is_only = planned.plan.columns == [variable];
-        let may_skip = wanted.is_forced && planned.plan.split_by() == Some(variable);
+        let may_skip = is_forced && planned.plan.split_by() == Some(variable);
         Ok((planned, is_only && (is_made_for || may_skip)))
     }
 
-    fn lower_wanted(&mut self, input: Node, wanted: Wanted) -> Result<(Planned, bool), Error> {
+    fn lower_wanted(
+        &mut self,
+        input: Node,
+        (variable, part): (Variable, WantedPart),
+        is_forced: bool,
+    ) -> Result<(Planned, bool), Error> {
         let copy = input.clone();
-        self.wanted = Some(wanted);
+        self.wanted = Some(Wanted {
+            variable: Some(variable),
+            part,
+            is_forced,
+        });
         self.ordered = false;
         let planned = self.lower(input)?;
         if !std::mem::take(&mut self.ordered) {
             return Ok((planned, false));
         }
-        if planned.plan.split_by() == Some(wanted.variable) {
+        if planned.plan.split_by() == Some(variable) {
             return Ok((planned, true));
         }
         // Something above the group keeps it from being split.
@@ -146,6 +161,9 @@ impl Lowering<'_> {
         let Some((wanted, tree)) = wanted.zip(order.trees.get(order.root)) else {
             return Ok(None);
         };
+        let Some(variable) = wanted.variable else {
+            return Ok(None);
+        };
         if !wanted.is_forced && !wanted.is_worth(tree) {
             return Ok(None);
         }
@@ -165,8 +183,8 @@ impl Lowering<'_> {
                 let Some(position) = read.access.next_position() else {
                     continue;
                 };
-                let is_next = pattern.graph_variable != Some(wanted.variable)
-                    && term_at(pattern, position) == Some(PatternTerm::Variable(wanted.variable));
+                let is_next = pattern.graph_variable != Some(variable)
+                    && term_at(pattern, position) == Some(PatternTerm::Variable(variable));
                 if !is_next {
                     continue;
                 }

@@ -47,11 +47,16 @@ impl Shape {
 /// some keys in each row group that is read of a predicate with some hundred thousand triples.
 pub(super) const AT_ONCE_ROWS: usize = 64 * 1024;
 
+/// How many rows are collected at first where few may be asked for; twice as many each time.
+const FIRST_ROWS: usize = 64;
+
 /// Decides how many rows are collected before they are looked up.
 pub(super) struct Sizer {
     /// How many to collect now.
     pub(super) rows: usize,
     rows_max: usize,
+    /// Whether few rows may be asked for.
+    limited: bool,
     /// The largest key of the batch before.
     last: Option<Vec<TermId>>,
 }
@@ -60,11 +65,15 @@ impl Sizer {
     pub(super) fn new(limited: bool, context: &QueryContext) -> Self {
         let rows = context.settings().batch_rows.max(1);
         Self {
-            rows,
+            rows: match limited {
+                true => FIRST_ROWS.min(rows),
+                false => rows,
+            },
             rows_max: match limited {
                 true => rows,
                 false => context.settings().lookup_rows_max.max(rows),
             },
+            limited,
             last: None,
         }
     }
@@ -80,7 +89,7 @@ impl Sizer {
     /// Whether rows are better looked up with more of them: a few whose keys jump about.
     pub(super) fn wants_more(&mut self, shape: &Shape, rows: usize) -> bool {
         let most = AT_ONCE_ROWS.min(self.rows_max);
-        if self.goes_on(shape) || rows >= most {
+        if self.limited || self.goes_on(shape) || rows >= most {
             return false;
         }
         self.rows = self.rows.max(most);
@@ -89,7 +98,8 @@ impl Sizer {
 
     /// Grows if a full batch went back to where the one before had been.
     pub(super) fn learn(&mut self, shape: &Shape, rows: usize) {
-        if !self.goes_on(shape) && rows >= self.rows {
+        let is_worth = self.limited || !self.goes_on(shape);
+        if is_worth && rows >= self.rows {
             self.rows = (self.rows * 2).min(self.rows_max);
         }
         self.last = Some(shape.last.clone());
@@ -111,6 +121,7 @@ mod tests {
         let mut sizer = Sizer {
             rows: 2,
             rows_max: 8,
+            limited: false,
             last: None,
         };
         for (keys, rows) in [([1, 2], 2), ([2, 5], 2), ([1, 9], 4), ([3, 4], 4)] {
@@ -125,6 +136,7 @@ mod tests {
         let mut sizer = Sizer {
             rows: 2,
             rows_max: 8,
+            limited: false,
             last: None,
         };
         assert!(!sizer.wants_more(&Shape::of(&[&ids(&[1, 2])], 2), 2));
@@ -135,5 +147,24 @@ mod tests {
         let shape = Shape::of(&[&ids(&[3, 3, 2]), &ids(&[1, 0, 7])], 3);
         assert!(!shape.ascending);
         assert_eq!((shape.first, shape.last), (ids(&[2, 7]), ids(&[3, 1])));
+    }
+
+    #[test]
+    fn where_few_may_be_asked_for_batches_double() {
+        let mut sizer = Sizer {
+            rows: 2,
+            rows_max: 5,
+            limited: true,
+            last: None,
+        };
+        let keys = [9, 3].map(TermId::from_bits);
+        let jumping = Shape::of(&[&keys], 2);
+        let mut sizes = Vec::new();
+        for _ in 0..4 {
+            sizes.push(sizer.rows);
+            assert!(!sizer.wants_more(&jumping, sizer.rows));
+            sizer.learn(&jumping, sizer.rows);
+        }
+        assert_eq!(sizes, [2, 4, 5, 5]);
     }
 }

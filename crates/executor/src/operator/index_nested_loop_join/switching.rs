@@ -223,7 +223,12 @@ impl Switching {
             return Ok(Next::LookUp);
         }
         Ok(Next::Read(Box::new(Reader {
-            scan: index_scan::open(&self.scan, context, counters, (&[], &[], true))?,
+            scan: index_scan::open(
+                &self.scan,
+                context,
+                counters,
+                (&[], &[], Scope::default().unordered()),
+            )?,
             rows,
             claim,
             before,

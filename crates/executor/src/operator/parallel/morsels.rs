@@ -122,13 +122,19 @@ pub(super) fn computes(plan: &Plan) -> bool {
     }
 }
 
-/// Whether the planner expects so many solutions of all operators that are split together.
+/// How many rows of a scan take as long as one of another operator.
+const SCANNED_ROWS: f64 = 4.0;
+
+/// Whether the planner expects so many solutions of all operators that are split together; those of scans count less.
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 pub(super) fn has_rows(plan: &Plan, least: u64) -> bool {
     let mut rows = 0.0;
     let mut open = vec![plan];
     while let Some(plan) = open.pop() {
-        rows += plan.estimated_rows;
+        rows += match plan.operator {
+            Operator::IndexScan { .. } => plan.estimated_rows / SCANNED_ROWS,
+            _ => plan.estimated_rows,
+        };
         open.extend(plan.split_inputs());
     }
     rows >= least as f64

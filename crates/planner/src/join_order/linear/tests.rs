@@ -81,7 +81,7 @@ fn item(number: u64, subject: u32, object: u32, random: &mut Random) -> Item {
             pattern: Box::new(pattern),
             rows,
             ranged: Vec::new(),
-            conditions: false,
+            condition_row: 0.0,
             accesses,
         },
     }
