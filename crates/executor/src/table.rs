@@ -21,6 +21,9 @@
 
 use stoa_terms::TermId;
 
+mod dense;
+
+use self::dense::Dense;
 use crate::error::{Error, Result};
 
 const SECRET: u64 = 0x2d35_8dcc_aa6c_78a5;
@@ -254,13 +257,15 @@ impl GroupTable {
     }
 }
 
-/// The rows of a build side by the hash of their key. The rows themselves stand with the caller.
+/// The rows of a build side by the hash of their key, or by the key itself. The rows themselves stand with the caller.
 pub(crate) struct JoinTable {
-    /// The first row of each key.
+    /// The first row of each key, of one column whose ids lie close together.
+    dense: Option<Dense>,
+    /// The first row of each key; none if that is told above.
     slots: Vec<u32>,
     /// The next row of the same key, by place in `rows`.
     next: Vec<u32>,
-    /// Hashes by place in `rows`.
+    /// Hashes by place in `rows`; none without slots.
     hashes: Vec<u64>,
     /// Which rows of the build side are in the table, ascending.
     rows: Vec<u32>,
@@ -274,8 +279,14 @@ impl JoinTable {
         rows: Vec<u32>,
         check: impl Fn() -> Result<()>,
     ) -> Result<Self> {
+        if let [column] = key
+            && let Some(dense) = Dense::of(column, &rows, &check)?
+        {
+            return Self::by_keys(column, dense, rows, check);
+        }
         let slot_count = (rows.len() * 2).next_power_of_two().max(SLOTS_MIN);
         let mut table = Self {
+            dense: None,
             slots: vec![EMPTY; slot_count],
             next: vec![NONE; rows.len()],
             hashes: Vec::with_capacity(rows.len()),
@@ -302,13 +313,42 @@ impl JoinTable {
         Ok(table)
     }
 
+    /// A table without hashes.
+    fn by_keys(
+        column: &[TermId],
+        mut dense: Dense,
+        rows: Vec<u32>,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<Self> {
+        let mut next = vec![NONE; rows.len()];
+        for (place, row) in rows.iter().enumerate().rev() {
+            if place % CHECK_ROWS == 0 {
+                check()?;
+            }
+            next[place] = dense.put(column[*row as usize], place as u32);
+        }
+        Ok(Self {
+            dense: Some(dense),
+            slots: Vec::new(),
+            next,
+            hashes: Vec::new(),
+            rows,
+        })
+    }
+
+    /// Whether rows are found by their hashes.
+    pub(crate) const fn needs_hashes(&self) -> bool {
+        self.dense.is_none()
+    }
+
     /// How many bytes a table of so many rows takes.
     pub(crate) fn bytes_for(rows: usize) -> u64 {
         let slots = (rows * 2).next_power_of_two().max(SLOTS_MIN);
         (slots * 4 + rows * 16) as u64
     }
 
-    /// The place of the first row whose key is that of `row` in `probe`, or [`NONE`].
+    /// The place of the first row whose key is that of `row` in `probe`, or [`NONE`]. The hash does not matter where it is
+    /// not needed.
     pub(crate) fn first(
         &self,
         key: &[&[TermId]],
@@ -316,7 +356,10 @@ impl JoinTable {
         row: usize,
         hash: u64,
     ) -> u32 {
-        self.slots[self.slot(key, probe, row, hash)]
+        match (&self.dense, probe) {
+            (Some(dense), [column]) => dense.first(column[row]),
+            _ => self.slots[self.slot(key, probe, row, hash)],
+        }
     }
 
     /// As [`Self::first`] for a key of one column.
@@ -327,6 +370,9 @@ impl JoinTable {
         row: usize,
         hash: u64,
     ) -> u32 {
+        if let Some(dense) = &self.dense {
+            return dense.first(probe[row]);
+        }
         let mask = self.slots.len() - 1;
         let mut slot = hash as usize & mask;
         loop {
@@ -408,6 +454,42 @@ mod tests {
         let mut groups = Vec::new();
         table.insert(&[], 3, &mut groups).unwrap();
         assert_eq!((groups.as_slice(), table.len()), (&[0, 0, 0][..], 1));
+    }
+
+    /// For each of some ids the rows of a table over a column, which are those that have it.
+    #[test]
+    fn keys_that_lie_close_need_no_hashes() {
+        let scattered = |rows: u64, apart: u64| {
+            (0..rows).map(move |row| 1_000 + row.wrapping_mul(0x9E37_79B9) % (rows * apart))
+        };
+        for (apart, is_dense) in [(1, true), (50, true), (90, false)] {
+            for rows in [63_u64, 64, 1_000] {
+                let key = ids(scattered(rows, apart));
+                let some: Vec<u32> = (0..rows as u32).filter(|row| row % 5 != 0).collect();
+                let known = some.clone();
+                let table = JoinTable::build(&[&key], some, || Ok(())).unwrap();
+                assert_eq!(!table.needs_hashes(), is_dense && known.len() >= 64);
+                let probe = ids((0..2_000 + rows * apart).chain([u64::MAX, 1 << 60]));
+                let mut hashes = Vec::new();
+                hash_columns(&[&probe], probe.len(), &mut hashes);
+                for (row, hash) in hashes.into_iter().enumerate() {
+                    let expected = known
+                        .iter()
+                        .filter(|other| key[**other as usize] == probe[row]);
+                    let expected: Vec<u32> = expected.copied().collect();
+                    let one = table.first_of_one(&key, &probe, row, hash);
+                    assert_eq!(table.first(&[&key], &[&probe], row, hash), one);
+                    let some = |place: u32| Some(place).filter(|place| *place != NONE);
+                    let places = std::iter::successors(some(one), |at| some(table.next(*at)));
+                    let found: Vec<u32> = places.map(|place| table.row(place)).collect();
+                    assert_eq!(
+                        found, expected,
+                        "{rows} rows, {apart} apart, {:?}",
+                        probe[row]
+                    );
+                }
+            }
+        }
     }
 
     #[test]

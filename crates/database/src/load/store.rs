@@ -327,12 +327,23 @@ fn commit(
             .name("load commit".to_owned())
             .spawn_scoped(scope, move || bulk.commit_with(options))
             .map_err(Error::Threads)?;
+        // What the store counts while it takes what was read is not what is shown of reading.
+        let mut is_shown = false;
         // Ends when the load has dropped its end.
         for event in events {
             match event {
-                Event::Phase(name, _) if name == READING => {}
-                Event::Phase(name, total) => progress.phase(&name, total),
-                Event::Advance(counter) => progress.advance(counter.take(), parsed.quads),
+                Event::Phase(name, total) => {
+                    is_shown = name != READING;
+                    if is_shown {
+                        progress.phase(&name, total);
+                    }
+                }
+                Event::Advance(counter) => {
+                    let done = counter.take();
+                    if is_shown {
+                        progress.advance(done, parsed.quads);
+                    }
+                }
             }
         }
         match committing.join() {

@@ -122,17 +122,20 @@ pub(super) fn computes(plan: &Plan) -> bool {
     }
 }
 
-/// How many rows of a scan take as long as one of another operator.
+/// How many rows of what works column by column take as long as one of another operator.
 const SCANNED_ROWS: f64 = 4.0;
 
-/// Whether the planner expects so many solutions of all operators that are split together; those of scans count less.
+/// Whether the planner expects so many solutions of all operators that are split together; those of scans and
+/// filters count less.
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
 pub(super) fn has_rows(plan: &Plan, least: u64) -> bool {
     let mut rows = 0.0;
     let mut open = vec![plan];
     while let Some(plan) = open.pop() {
         rows += match plan.operator {
-            Operator::IndexScan { .. } => plan.estimated_rows / SCANNED_ROWS,
+            Operator::IndexScan { .. } | Operator::Filter { .. } | Operator::Project(_) => {
+                plan.estimated_rows / SCANNED_ROWS
+            }
             _ => plan.estimated_rows,
         };
         open.extend(plan.split_inputs());
