@@ -7,6 +7,7 @@
 
 use stoa_terms::{IdRange, TermId};
 
+use super::key_order::ascending;
 use crate::error::{Error, Result};
 use crate::segment::Row;
 use crate::segment::reader::gallop;
@@ -92,10 +93,9 @@ impl Intervals {
         let is_constant = |column: &[TermId]| column.iter().all(|id| Some(id) == column.first());
         let mut varying = (0..).zip(keys).filter(|(_, column)| !is_constant(column));
         if let (Some((slot, column)), None) = (varying.next(), varying.next()) {
-            let mut pairs: Vec<_> = column.iter().zip(0_u32..).collect();
-            pairs.sort_unstable();
-            for ((low, place), (id, index)) in self.lows.iter_mut().zip(order).zip(pairs) {
-                low[slot] = id.to_bits();
+            let pairs = ascending(column);
+            for ((low, place), (bits, index)) in self.lows.iter_mut().zip(order).zip(pairs) {
+                low[slot] = bits;
                 *place = index;
             }
         } else {

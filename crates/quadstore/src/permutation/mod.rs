@@ -20,6 +20,7 @@ mod build;
 pub(crate) mod count;
 pub(crate) mod format;
 mod intervals;
+mod key_order;
 pub(crate) mod merge;
 pub(crate) mod node;
 pub(crate) mod reader;

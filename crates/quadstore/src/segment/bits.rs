@@ -17,6 +17,9 @@ use super::format::{GROUP_ROWS, LANES};
 const WORD: usize = 8;
 const LANES_BYTES: usize = LANES * WORD;
 
+/// A value of so many bits lies within eight bytes, wherever it begins.
+const NARROW_BITS_MAX: usize = 57;
+
 /// How values stand in a packed stream: `value = base + (packed << shift)`, wrapping.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Frame {
@@ -119,44 +122,55 @@ pub(crate) fn unpack(bytes: &[u8], frame: Frame, out: &mut [u64]) {
         out.fill(frame.base);
     } else if let Ok(block) = <&mut [u64; GROUP_ROWS]>::try_from(&mut *out) {
         unpack_block(bytes, frame, block);
-    } else if frame.width <= 57 {
+    } else if frame.width as usize <= NARROW_BITS_MAX {
         unpack_narrow(bytes, frame, out);
     } else {
-        unpack_tail(bytes, frame, 0, out);
+        unpack_wide(bytes, frame, out);
     }
 }
 
-/// Unpacks values from `first` on, with no regard to what lies behind `bytes`.
-fn unpack_tail(bytes: &[u8], frame: Frame, first: usize, out: &mut [u64]) {
+/// Unpacks values of any width, with no regard to what lies behind `bytes`.
+fn unpack_wide(bytes: &[u8], frame: Frame, out: &mut [u64]) {
     for (index, value) in out.iter_mut().enumerate() {
-        *value = get_some(bytes, frame, first + index);
+        *value = get_some(bytes, frame, index);
     }
 }
 
-/// Eight values of `width` bits, at most 57 so that one load of eight bytes has each, fill `width`
-/// bytes.
+/// Values of at most 57 bits, so that one load of eight bytes has each.
 fn unpack_narrow(bytes: &[u8], frame: Frame, out: &mut [u64]) {
+    // The loads of the last values reach beyond them, so these are unpacked from a copy with room behind. It is of at
+    // most 64 bytes, and the values in it end less than 57 bytes later.
+    const COPIED: usize = NARROW_BITS_MAX + WORD - 1;
+    let mut copy = [0; COPIED + NARROW_BITS_MAX + WORD];
+    let done = unpack_eights(bytes, frame, out);
+    let rest = &bytes[done * frame.width as usize / 8..];
+    let rest = &rest[..rest.len().min(COPIED)];
+    copy[..rest.len()].copy_from_slice(rest);
+    unpack_eights(&copy, frame, &mut out[done..]);
+}
+
+/// Eight values of `width` bits fill `width` bytes. Unpacks as many eights, and at the end what is left of one, as there
+/// are bytes for with eight more behind them; returns how many values that are.
+fn unpack_eights(bytes: &[u8], frame: Frame, out: &mut [u64]) -> usize {
     let width = frame.width as usize;
     let mask = mask(frame.width);
-    let (eights, _) = out.as_chunks_mut::<8>();
     let mut done = 0;
-    for eight in eights {
+    for eight in out.chunks_mut(8) {
         let start = done * width / 8;
-        // The loads of the last values reach beyond them.
-        let Some(window) = bytes.get(start..start + width + 8) else {
+        let Some(window) = bytes.get(start..start + width + WORD) else {
             break;
         };
         for (index, value) in eight.iter_mut().enumerate() {
             let bit = index * width;
-            let word = window[bit / 8..].first_chunk::<8>();
+            let word = window[bit / 8..].first_chunk::<WORD>();
             let word = word.map_or(0, |word| u64::from_le_bytes(*word));
             *value = frame
                 .base
                 .wrapping_add((word >> (bit % 8) & mask) << frame.shift);
         }
-        done += 8;
+        done += eight.len();
     }
-    unpack_tail(bytes, frame, done, &mut out[done..]);
+    done
 }
 
 fn unpack_block(bytes: &[u8], frame: Frame, out: &mut [u64; GROUP_ROWS]) {

@@ -346,6 +346,7 @@ fn range_nested(
         }
         TAG_SPLIT => split_range(bytes, count, start, out, depth)?,
         TAG_RUNS => runs_range(bytes, count, start, out, depth)?,
+        TAG_DELTA if Delta::new(bytes, count)?.range(count, start, out)? => (),
         _ => {
             let mut all = [0; GROUP_ROWS];
             decode_nested(stream, &mut all[..count], depth)?;

@@ -9,12 +9,15 @@
     reason = "a kernel: rows lie below the end that the caller gives, for which there are as many differences"
 )]
 
-use super::bits::{Frame, unpack};
+use super::bits::{Frame, get, unpack};
 use super::decode::{Bytes, Malformed, frame};
 use super::format::{DELTA_HEADER_BYTES, GROUP_ROWS, RESTART_BYTES, TAG_DELTA};
 
 /// So many differences are added up at once.
 const STEP: usize = 32;
+
+/// Values are decoded alone if so many differences or fewer are unpacked for that, one by one.
+const ALONE_MAX: usize = 96;
 
 /// The parts of a stream of differences.
 pub(super) struct Delta<'a> {
@@ -76,6 +79,44 @@ impl<'a> Delta<'a> {
     }
 }
 
+impl Delta<'_> {
+    /// Fills `out` with the values of `count` rows from row `start` on; `false` if that takes many differences.
+    pub(super) fn range(
+        &self,
+        count: usize,
+        start: usize,
+        out: &mut [u64],
+    ) -> Result<bool, Malformed> {
+        let end = start + out.len();
+        let mut filled = 0;
+        for segment in self.segments(count) {
+            let segment = segment?;
+            if segment.end <= start {
+                continue;
+            }
+            if segment.start >= end {
+                break;
+            }
+            let from = segment.start.max(start);
+            if from - segment.start + out.len() > ALONE_MAX {
+                return Ok(false);
+            }
+            let mut value = segment.first;
+            for row in segment.start..segment.end.min(end) {
+                if row > segment.start {
+                    let difference = get(self.packed, self.frame, count, row);
+                    value = value.wrapping_add(difference);
+                }
+                if row >= from {
+                    out[filled] = value;
+                    filled += 1;
+                }
+            }
+        }
+        Ok(filled == out.len())
+    }
+}
+
 /// See [`Delta::segments`].
 pub(super) struct Segments<'a> {
     restarts: &'a [[u8; RESTART_BYTES]],
@@ -108,6 +149,79 @@ impl Iterator for Segments<'_> {
 /// Whether a stream is one of differences that are not all equal.
 pub(super) fn is_uneven(stream: &[u8]) -> bool {
     matches!(stream, [TAG_DELTA, width, ..] if *width > 0)
+}
+
+/// A stream of differences that are all equal, with few restarts: a value's row is a division away.
+pub(super) struct Even {
+    step: u64,
+    segments: [Segment; SEGMENTS_MAX],
+    count: usize,
+}
+
+/// Of streams with more segments each would be looked through for a value.
+const SEGMENTS_MAX: usize = 8;
+
+impl Even {
+    /// The stream of `count` values, if it is such a one and no value comes twice within a segment.
+    pub(super) fn new(stream: &[u8], count: usize) -> Result<Option<Self>, Malformed> {
+        let Some(rest) = stream.strip_prefix(&[TAG_DELTA, 0]) else {
+            return Ok(None);
+        };
+        let is_small = matches!(rest, [_, restarts, ..] if usize::from(*restarts) < SEGMENTS_MAX);
+        if !is_small {
+            return Ok(None);
+        }
+        let delta = Delta::new(Bytes(&stream[1..]), count)?;
+        let none = Segment {
+            start: 0,
+            first: 0,
+            end: 0,
+        };
+        let mut even = Self {
+            step: delta.frame.base,
+            segments: [none; SEGMENTS_MAX],
+            count: 0,
+        };
+        for segment in delta.segments(count) {
+            even.segments[even.count] = segment?;
+            even.count += 1;
+        }
+        Ok((even.step > 0).then_some(even))
+    }
+
+    /// The rows between `start` and `end`, where the values ascend, that hold `wanted`, or twice the row before which they
+    /// would stand; `None` where a segment may repeat the last value of the one before.
+    pub(super) fn equal(&self, start: usize, end: usize, wanted: u64) -> Option<(usize, usize)> {
+        let mut segments = self.segments[..self.count].iter();
+        while let Some(segment) = segments.next() {
+            if segment.end <= start {
+                continue;
+            }
+            let (from, until) = (segment.start.max(start), segment.end.min(end));
+            let value = |row: usize| {
+                let steps = (row - segment.start) as u64;
+                segment.first.wrapping_add(self.step.wrapping_mul(steps))
+            };
+            if wanted > value(until - 1) {
+                if until == end {
+                    return Some((end, end));
+                }
+                continue;
+            }
+            let Some(above) = wanted.checked_sub(value(from)) else {
+                return Some((from, from));
+            };
+            let steps = usize::try_from(above / self.step).unwrap_or(usize::MAX);
+            let row = from + steps.min(until - 1 - from);
+            if above % self.step > 0 {
+                return Some((row + 1, row + 1));
+            }
+            let next = segments.next();
+            let repeats = row + 1 == until && next.is_some_and(|next| next.first == wanted);
+            return (!repeats).then_some((row, row + 1));
+        }
+        None
+    }
 }
 
 /// The rows between `start` and `end` of a stream of `count` differences, where the values ascend, that hold `wanted`,

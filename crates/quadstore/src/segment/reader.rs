@@ -22,7 +22,7 @@ pub(crate) use matching::Match;
 
 use super::Row;
 use super::decode::{Run, constant, decode, decode_one, decode_range, decode_runs};
-use super::delta::{equal_in_delta, is_uneven};
+use super::delta::{Even, equal_in_delta, is_uneven};
 use super::format::{
     GROUP_ENTRY_BYTES, GROUP_ENTRY_CRC, GROUP_ENTRY_KEY, GROUP_ENTRY_LENGTH, GROUP_ENTRY_OFFSET,
     GROUP_HEADER_BYTES, GROUP_ROWS, HEADER_BYTES, HEADER_ROWS, SEGMENT_MAGIC, SEGMENT_ROWS,
@@ -380,6 +380,10 @@ impl Group {
             _ => {}
         }
         let wanted = wanted.to_bits();
+        let even = self.even(place)?;
+        if let Some(rows) = even.and_then(|even| even.equal(start, end, wanted)) {
+            return Ok(rows);
+        }
         if let Some(rows) = self.equal_few(place, wanted, start, end)? {
             return Ok(rows);
         }
@@ -387,6 +391,15 @@ impl Group {
         let least = gallop(values, |value| *value < wanted);
         let most = least + gallop(&values[least..], |value| *value <= wanted);
         Ok((start + least, start + most))
+    }
+
+    /// A packed column of equal differences.
+    fn even(&self, place: usize) -> Result<Option<Even>> {
+        if !matches!(self.columns[place], Column::Packed) {
+            return Ok(None);
+        }
+        let even = Even::new(self.stream(place), self.rows);
+        even.map_err(|found| self.malformed(found))
     }
 
     /// As [`Self::equal`] in a packed column, a few values of which are decoded alone; `None` if all should be.

@@ -7,7 +7,7 @@
 
 use stoa_terms::TermId;
 
-use super::{Column, Group, gallop, is_uneven};
+use super::{Column, Even, Group, gallop, is_uneven};
 use crate::error::Result;
 use crate::segment::Row;
 
@@ -45,6 +45,9 @@ impl Group {
         };
         if !matches!(self.columns[place], Column::Constant(_)) {
             self.open(place)?;
+        }
+        if let Some(even) = self.even(place)? {
+            return self.match_in_even(&even, place, keys, first, matches);
         }
         let rows = self.rows;
         let keys = keys.iter().map(|key| key[place]).zip(first..);
@@ -85,6 +88,38 @@ impl Group {
                         });
                     }
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Self::match_keys`] in a column of equal differences, where each row is found by a division.
+    fn match_in_even(
+        &mut self,
+        even: &Even,
+        place: usize,
+        keys: &[Row],
+        first: usize,
+        matches: &mut Vec<Match>,
+    ) -> Result<()> {
+        let mut from = 0;
+        for (key, interval) in keys.iter().zip(first..) {
+            if from == self.rows {
+                break;
+            }
+            let wanted = key[place];
+            let (start, end) = match even.equal(from, self.rows, wanted) {
+                Some(rows) => rows,
+                None => self.equal(place, TermId::from_bits(wanted), from, self.rows)?,
+            };
+            // The same key may come again.
+            from = start;
+            if start < end {
+                matches.push(Match {
+                    interval,
+                    start,
+                    end,
+                });
             }
         }
         Ok(())
