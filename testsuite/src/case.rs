@@ -66,6 +66,8 @@ pub struct Configuration {
     pub force_linear: Option<bool>,
     /// Whether single matches are found before the rest of their group wherever they can be, or nowhere.
     pub force_parameters: Option<bool>,
+    /// Whether joins below COUNT give the number of partners wherever they can, or nowhere.
+    pub force_partner_counts: Option<bool>,
     /// Rewrites that are left out.
     pub without: Rewrites,
     /// Whether hash joins have key filters wherever they can.
@@ -366,6 +368,7 @@ fn options(configuration: &Configuration) -> QueryOptions {
         force_common_subplans: configuration.force_common_subplans,
         force_linear: configuration.force_linear,
         force_parameters: configuration.force_parameters,
+        force_partner_counts: configuration.force_partner_counts,
         without: configuration.without,
         key_filter_rows_min: configuration.key_filters.then_some(0),
         force_ranges: configuration.force_ranges,

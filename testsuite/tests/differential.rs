@@ -206,6 +206,7 @@ const OPERATORS: &[&str] = &[
     "graph_scan",
     "index_nested_loop_join",
     "index_nested_loop_join left",
+    "index_nested_loop_join counted",
     "index_nested_loop_join semi",
     "index_nested_loop_join anti",
     "leapfrog_join",

@@ -136,6 +136,7 @@ fn joins_switched_early() {
             force_join: Some(ForcedJoin::IndexNestedLoop),
             batch_rows,
             switch_after_rows: Some(after_rows),
+            force_partner_counts: Some(true),
             ..Configuration::default()
         };
         let switched = run(&configuration).switched;
@@ -248,6 +249,23 @@ fn conditions_with_parameters() {
         seen.plans
     };
     assert_ne!(plans(true), plans(false), "no plan has parameters");
+}
+
+#[test]
+fn partners_counted_wherever_they_can_be() {
+    let plans = |force_join, force_partner_counts| {
+        let seen = run(&Configuration {
+            name: "partners counted",
+            force_join,
+            force_partner_counts: Some(force_partner_counts),
+            ..Configuration::default()
+        });
+        seen.plans
+    };
+    let counted = "index_nested_loop_join ?_4=count(*) of";
+    assert!(plans(Some(ForcedJoin::IndexNestedLoop), true).contains(counted));
+    assert!(plans(None, true).contains("=count(*) of"));
+    assert!(!plans(Some(ForcedJoin::IndexNestedLoop), false).contains(counted));
 }
 
 #[test]

@@ -357,6 +357,7 @@ impl Source {
             graphs: GraphSet::One(entry.graph),
             columns: Columns::ALL,
             with_graph: true,
+            is_counted: false,
         })?;
         Ok(Self::Subjects {
             subjects: snapshot.scan_graph_subjects(entry.graph)?,

@@ -220,6 +220,9 @@ pub struct QueryOptions {
     /// Whether single matches are found before the rest of their group, which is run with their terms as constants, wherever
     /// they can be, or nowhere; by default where that is worth while; for tests.
     pub force_parameters: Option<bool>,
+    /// Whether joins by look-ups below COUNT give the number of partners wherever they can, or nowhere; by default where
+    /// more than one is expected; for tests.
+    pub force_partner_counts: Option<bool>,
     /// Rewrites that are left out; none by default; for tests.
     pub without: Rewrites,
     /// Ends the query from another thread.
@@ -257,6 +260,7 @@ impl Default for QueryOptions {
             force_common_subplans: None,
             force_linear: None,
             force_parameters: None,
+            force_partner_counts: None,
             without: Rewrites::NONE,
             cancel: CancelHandle::new(),
         }

@@ -559,6 +559,7 @@ fn plan(
             force_common_subplans: options.force_common_subplans,
             force_linear: options.force_linear,
             force_parameters: options.force_parameters,
+            force_partner_counts: options.force_partner_counts,
             without: options.without,
         },
         &statistics,

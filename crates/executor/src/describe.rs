@@ -53,6 +53,7 @@ impl Describe {
                 graphs: graphs.clone(),
                 columns: Columns::of(&[1, 2]),
                 with_graph: false,
+                is_counted: false,
             })?,
             seen: Seen::in_memory(1, "describe", context),
             frontier: Vec::new(),

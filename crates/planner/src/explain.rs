@@ -132,8 +132,9 @@ fn leaves_out(plan: &Plan) -> bool {
             input,
             pattern,
             kind,
+            count,
             ..
-        } => gives(input) && (is_test(kind) || gives_pattern(pattern)),
+        } => gives(input) && (is_test(kind) || count.is_some() || gives_pattern(pattern)),
         Operator::MergeJoin {
             left, right, kind, ..
         }
@@ -259,10 +260,15 @@ impl<'a> Printer<'a> {
                 key_length,
                 kind,
                 switch,
+                count,
                 ..
             } => {
                 self.text.push_str("index_nested_loop_join");
                 self.kind(kind);
+                if let Some(count) = count {
+                    self.list(" ", &[*count]);
+                    self.text.push_str("=count(*) of");
+                }
                 self.put(format_args!(" {}/{key_length} ", permutation.name()));
                 self.pattern(pattern);
                 if let Some(switch) = switch {

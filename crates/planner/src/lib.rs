@@ -102,6 +102,9 @@ pub struct PlannerOptions {
     /// Whether single matches are found before the rest of their group, which is run with their terms as constants, wherever
     /// they can be, or nowhere; by cost if `None`; for tests.
     pub force_parameters: Option<bool>,
+    /// Whether joins by look-ups below COUNT give the number of partners wherever they can, or nowhere; where more than one
+    /// partner is expected if `None`; for tests.
+    pub force_partner_counts: Option<bool>,
     /// Rewrites that are left out, beside all of them where `optimize` is off; for tests.
     pub without: Rewrites,
 }
@@ -129,6 +132,7 @@ impl Default for PlannerOptions {
             force_common_subplans: None,
             force_linear: None,
             force_parameters: None,
+            force_partner_counts: None,
             without: Rewrites::NONE,
         }
     }

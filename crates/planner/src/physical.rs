@@ -442,6 +442,11 @@ pub enum Operator {
         /// When it goes over to a hash join, if it may: all variables of the pattern that the input has are bound
         /// there then.
         switch: Option<Box<Switch>>,
+        /// The column in which partners are counted: a solution of the input comes with their number, or several times
+        /// with numbers that add up to it, and not with each of them. `kind` is `Inner`, or `Left` without a condition,
+        /// which leaves the number unbound where there is no partner; and of the pattern no variable is given that
+        /// the input does not have.
+        count: Option<Variable>,
     },
     /// For each solution of the input, the pairs of terms that a path connects with what is known of
     /// its ends put in.

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::expression::Constant;
 use crate::logical::{Builder, Node, Op, imply_joins, join_equal, narrow_graphs, translate};
 use crate::lowering::common_subplan::{self, CommonSubplans};
-use crate::lowering::{Lowering, Planned, prune, without_repeats};
+use crate::lowering::{Lowering, Planned, count_partners, prune, without_repeats};
 use crate::nesting::{check_algebra, pattern_of};
 use crate::physical::{
     Operator, Plan, QueryForm, QueryPlan, TemplateTerm, TriplePattern, Variable,
@@ -75,7 +75,7 @@ pub fn plan(
         lowering.want_some(1);
     }
     let planned = lowering.lower(root)?;
-    let names = lowering.names;
+    let mut names = lowering.names;
     let mut root = finish(planned, &form);
     let forced = options.force_common_subplans;
     // Before columns are taken out, of which each place may need others.
@@ -88,6 +88,7 @@ pub fn plan(
         without_repeats(&mut root, &form, &cache, options)?;
     }
     common.put_back(&mut root, options.optimize);
+    count_partners(&mut root, &mut names, &cache, options)?;
     let readings = cache.into_readings().into_iter();
     let readings = readings
         .map(|((permutation, prefix, graphs), reading)| (permutation, prefix, graphs, reading));

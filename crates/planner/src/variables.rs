@@ -47,9 +47,15 @@ pub(crate) fn for_each_variable(operator: &mut Operator, see: &mut dyn FnMut(&mu
             let sent = call.variables.iter_mut().map(|(variable, _)| variable);
             sent.chain(&mut call.bound).for_each(see);
         }
-        Operator::IndexNestedLoopJoin { pattern, kind, .. } => {
+        Operator::IndexNestedLoopJoin {
+            pattern,
+            kind,
+            count,
+            ..
+        } => {
             of_quad(pattern, see);
             of_kind(kind, see);
+            count.iter_mut().for_each(see);
         }
         Operator::PathSearch { pattern, .. } => of_path(pattern, see),
         Operator::Apply { outer, kind, .. } => {

@@ -534,8 +534,17 @@ fn operators(plan: &Plan, counts: &mut BTreeMap<String, usize>) {
     let name = text.split([' ', '(', '{']).next().unwrap_or_default();
     *counts.entry(name.to_owned()).or_default() += 1;
     match &plan.operator {
-        Operator::IndexNestedLoopJoin { input, kind, .. } => {
+        Operator::IndexNestedLoopJoin {
+            input, kind, count, ..
+        } => {
             *counts.entry(format!("lookup {kind:?}")).or_default() += 1;
+            if count.is_some() {
+                let kind = format!("{kind:?}");
+                let kind = kind.split([' ', '{']).next().unwrap_or_default();
+                *counts
+                    .entry(format!("partners counted {kind}"))
+                    .or_default() += 1;
+            }
             operators(input, counts);
         }
         Operator::Apply {
@@ -625,6 +634,20 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
         ("hash", forced(ForcedJoin::Hash)),
         ("merge", forced(ForcedJoin::Merge)),
         ("lookup", forced(ForcedJoin::IndexNestedLoop)),
+        (
+            "partners counted",
+            PlannerOptions {
+                force_partner_counts: Some(true),
+                ..forced(ForcedJoin::IndexNestedLoop)
+            },
+        ),
+        (
+            "partners not counted",
+            PlannerOptions {
+                force_partner_counts: Some(false),
+                ..PlannerOptions::default()
+            },
+        ),
         ("leapfrog", forced(ForcedJoin::Leapfrog)),
         ("binary", forced(ForcedJoin::Binary)),
         (
@@ -826,6 +849,8 @@ fn plans_give_what_the_specification_says() {
         "OuterBindings",
         "CommonSubplan",
         "unnested",
+        "partners counted Inner",
+        "partners counted Left",
         "path Subject nothing",
         "path Object nothing",
         "path Both nothing",

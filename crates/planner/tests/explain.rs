@@ -376,6 +376,8 @@ fn explained(text: &str) -> String {
             "no index groups" => options.without = Rewrites::INDEX_GROUPS,
             "no id ranges" => options.without = Rewrites::ID_RANGES,
             "no top-k" => options.without = Rewrites::TOP_K,
+            "partner counts" => options.force_partner_counts = Some(true),
+            "no partner counts" => options.force_partner_counts = Some(false),
             "union" => options.default_graph_union = true,
             _ => {}
         }

@@ -46,8 +46,8 @@ pub use history::{CommitChanges, CommitInfo, CommitList, Difference, Feed, QuadC
 pub use info::{DeltaInfo, Info, LogInfo, SetsInfo, TreeInfo};
 pub use quad_store::QuadStore;
 pub use read::{
-    Columns, Count, GraphEntry, IdRanges, KeySection, LookupRows, LookupSpec, QuadColumns,
-    ScanSpec, StringRange, TermTexts,
+    Columns, Count, GraphEntry, IdRanges, KeySection, LookupCounts, LookupRows, LookupSpec,
+    QuadColumns, ScanSpec, StringRange, TermTexts,
 };
 pub use root::Scheme;
 pub use snapshot::{Lookup, Reading, Scan, SeekScan, Snapshot, SubjectSets};

@@ -73,6 +73,8 @@ pub struct LookupSpec {
     pub columns: Columns,
     /// As in [`ScanSpec::with_graph`].
     pub with_graph: bool,
+    /// Whether [`crate::Lookup::next_counts`] is asked, and not [`crate::Lookup::next`].
+    pub is_counted: bool,
 }
 
 /// Rows of quads, column by column.
@@ -106,6 +108,43 @@ impl LookupRows {
     pub fn clear(&mut self) {
         self.key_index.clear();
         self.columns.clear();
+    }
+}
+
+/// How many rows a look-up found.
+#[derive(Clone, Debug, Default)]
+pub struct LookupCounts {
+    /// The indexes of keys among the keys given. A key may come several times in a row: its numbers add up.
+    pub key_index: Vec<u32>,
+    /// For each of them a number of its rows, at least 1.
+    pub counts: Vec<u64>,
+}
+
+impl LookupCounts {
+    /// Removes all numbers and keeps the memory.
+    pub fn clear(&mut self) {
+        self.key_index.clear();
+        self.counts.clear();
+    }
+
+    /// Adds rows, given by the index of the key of each.
+    pub(crate) fn add_rows(&mut self, key_index: &[u32]) {
+        for rows in key_index.chunk_by(|a, b| a == b) {
+            if let Some(key) = rows.first() {
+                self.add(*key, rows.len() as u64);
+            }
+        }
+    }
+
+    /// Adds rows of a key.
+    pub(crate) fn add(&mut self, key: u32, rows: u64) {
+        match (self.key_index.last(), self.counts.last_mut()) {
+            (Some(last), Some(count)) if *last == key => *count += rows,
+            _ => {
+                self.key_index.push(key);
+                self.counts.push(rows);
+            }
+        }
     }
 }
 

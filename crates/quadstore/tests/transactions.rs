@@ -231,6 +231,7 @@ fn read(view: &Snapshot, pattern: &[Option<String>; 4], by_lookup: bool) -> BTre
             graphs: access.graphs.clone(),
             columns: Columns::ALL,
             with_graph: true,
+            is_counted: false,
         };
         let mut lookup = view.lookup(&spec).unwrap();
         let keys: Vec<[TermId; 1]> = access.prefix.iter().map(|id| [*id]).collect();

@@ -97,6 +97,9 @@ impl Tally {
                     .entry("equality as a join".to_owned())
                     .or_default() += 1;
             }
+            if operator == "index_nested_loop_join" && line.contains("=count(*) of") {
+                name.push_str(" counted");
+            }
             if line.contains("slice by ") {
                 "slice by".clone_into(&mut name);
             }
@@ -137,14 +140,23 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         1 | 2 => options.naive = true,
         4 => options.force_join = Some(ForcedJoin::Merge),
         5 | 6 => options.force_join = Some(ForcedJoin::Hash),
-        7 => options.force_join = Some(ForcedJoin::IndexNestedLoop),
-        8 => options.parallel_rows_min = Some(0),
+        7 => {
+            options.force_join = Some(ForcedJoin::IndexNestedLoop);
+            options.force_partner_counts = Some(true);
+        }
+        8 => {
+            options.parallel_rows_min = Some(0);
+            options.force_partner_counts = Some(true);
+        }
         9 => options.force_difference = Some(true),
         10 => {
             options.force_difference = Some(true);
             options.parallel_rows_min = Some(0);
         }
-        11 => options.spill_after = Some(EACH_ON_DISK),
+        11 => {
+            options.spill_after = Some(EACH_ON_DISK);
+            options.force_partner_counts = Some(true);
+        }
         12 => options.force_samples = Some(true),
         13 => {
             options.force_join = Some(ForcedJoin::Hash);
@@ -169,7 +181,10 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         MEMOS => options.term_memo_after_rows = Some(0),
         27..=29 => with_common_subplans(number, &mut options),
         NESTED => options.without = Rewrites::UNNESTING,
-        31 => options.force_linear = Some(true),
+        31 => {
+            options.force_linear = Some(true);
+            options.force_partner_counts = Some(false);
+        }
         PARAMETERS => {
             options.force_parameters = Some(true);
             options.parallel_rows_min = Some(0);
@@ -190,11 +205,11 @@ fn named(number: usize) -> (&'static str, Option<usize>) {
         4 => ("merge joins, batches of 2", Some(2)),
         5 => ("hash joins", None),
         6 => ("hash joins, batches of 3", Some(3)),
-        7 => ("index joins, batches of 3", Some(3)),
-        8 => ("shared by threads", None),
+        7 => ("index joins that count, batches of 3", Some(3)),
+        8 => ("shared by threads, counting partners", None),
         9 => ("differences of aggregates, batches of 3", Some(3)),
         10 => ("differences of aggregates, shared by threads", None),
-        11 => ("on disk, batches of 3", Some(3)),
+        11 => ("on disk, counting partners, batches of 3", Some(3)),
         12 => ("sampled, batches of 3", Some(3)),
         14 => ("leapfrog joins, batches of 3", Some(3)),
         15 => ("leapfrog joins, shared by threads, on disk", None),
@@ -224,7 +239,10 @@ fn named(number: usize) -> (&'static str, Option<usize>) {
             None,
         ),
         NESTED => ("subqueries left as they are, batches of 3", Some(3)),
-        31 => ("joins ordered over sequences, batches of 3", Some(3)),
+        31 => (
+            "joins ordered over sequences, partners not counted, batches of 3",
+            Some(3),
+        ),
         DRAWN => ("some rewrites left out", None),
         PARAMETERS => ("with parameters, shared by threads, batches of 3", Some(3)),
         REUSED => ("the plan of a query with other constants", None),
@@ -263,6 +281,7 @@ fn with_key_filters(number: usize, options: &mut QueryOptions) {
 /// Those in which joins by look-ups go over to hash joins.
 fn with_switches(number: usize, options: &mut QueryOptions) {
     options.switch_after_rows = Some(2);
+    options.force_partner_counts = Some(true);
     match number {
         21 => options.force_join = Some(ForcedJoin::IndexNestedLoop),
         22 => {

@@ -61,6 +61,7 @@ fn seek(criterion: &mut Criterion, snapshot: &Snapshot) {
         graphs: GraphSet::Default,
         columns: Columns::of(&[2]),
         with_graph: false,
+        is_counted: false,
     };
     let mut random = Random(2);
     let anywhere: Vec<u64> = (0..KEYS).map(|_| random.below(SUBJECTS)).collect();

@@ -137,6 +137,7 @@ pub(super) fn shape(text: &str, tokens: &[Token], options: &QueryOptions) -> Opt
         && options.force_common_subplans.is_none()
         && options.force_linear.is_none()
         && options.force_parameters.is_none()
+        && options.force_partner_counts.is_none()
         && options.without == Rewrites::NONE
         && options.bindings.is_empty();
     // White space that is none of SPARQL's is for the parser to refuse.

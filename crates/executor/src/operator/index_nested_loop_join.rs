@@ -6,7 +6,8 @@
 //! doubles up to `QuerySettings::lookup_rows_max`, unless a LIMIT stands above. Where more keys of a node and
 //! a predicate come than were expected, it goes over to the dense order of the predicate, with the batch that makes
 //! them [`FEW`] or more. Where many more rows come than were expected, all matches of the pattern are read, and the rest of
-//! the rows is joined with them by hash (`switching`).
+//! the rows is joined with them by hash (`switching`). Where the number of partners is all that is looked at, they are counted
+//! (`counting`).
 //!
 //! Input order: any. Output order: none, or that of the input if the plan says so; then the matches
 //! of a batch whose keys do not ascend are held until all are found. Where there is no room for them half of the batch is
@@ -15,6 +16,7 @@
 //! # Limits
 //! The collected batch, and held matches, are reserved. Cancellation is checked by each call.
 
+mod counting;
 mod sizer;
 mod switching;
 
@@ -25,6 +27,7 @@ use stoa_planner::physical::{JoinKind, Operator as PlanOperator, PatternTerm, Pl
 use stoa_quadstore::{Columns, Lookup, LookupRows, LookupSpec};
 use stoa_terms::{Permutation, TermId};
 
+use counting::Counting;
 use sizer::{Shape, Sizer};
 pub(crate) use switching::Switches;
 use switching::{Next, Reader, Switching};
@@ -60,6 +63,8 @@ struct IndexNestedLoopJoin {
     later: Vec<Batch>,
     /// Where it may go over to a hash join.
     switching: Option<Box<Switching>>,
+    /// Where partners are counted.
+    counting: Option<Counting>,
     state: State,
     rows: LookupRows,
     memory: Memory,
@@ -91,7 +96,7 @@ enum State {
     Done,
 }
 
-/// Matches of a batch: their columns in the order of the permutation, and who they belong to.
+/// Matches of a batch: their columns in the order of the permutation, or their numbers; and who they belong to.
 struct Held {
     rows: RowStore,
     pairs: Vec<Pair>,
@@ -109,6 +114,7 @@ pub(super) fn build(
         permutation,
         key_length,
         kind,
+        count,
         ..
     } = &plan.operator
     else {
@@ -138,21 +144,18 @@ pub(super) fn build(
     {
         collect_variables(condition, &mut used);
     }
-    let mut right: [Option<Variable>; 4] = [None; 4];
-    let mut columns = Columns::NONE;
-    for (place, variable) in variables.iter().filter(|(_, name)| used.contains(name)) {
-        columns = columns.with(*place);
-        if let Some(name) = right.get_mut(*place) {
-            *name = Some(*variable);
-        }
-    }
+    let (columns, right) = looked_at(&variables, &used, *count);
     let context = builder.context;
+    let columns = residual.columns(columns);
+    // Where something is compared, rows are read.
+    let is_counted = count.is_some() && columns == Columns::NONE;
     let spec = LookupSpec {
         permutation: *permutation,
         key_length: *key_length,
         graphs: pattern.graphs.clone(),
-        columns: residual.columns(columns),
+        columns,
         with_graph: pattern.graph_variable.is_some(),
+        is_counted,
     };
     Ok(Box::new(IndexNestedLoopJoin {
         lookup: context.snapshot_of(counters).lookup(&spec)?,
@@ -169,10 +172,32 @@ pub(super) fn build(
         sizer: Sizer::new(scope.limited, context),
         later: Vec::new(),
         switching: Switching::new(plan, &used, number, builder, scope)?.map(Box::new),
+        counting: count.map(|_| Counting::new(is_counted)),
         rows: LookupRows::default(),
         memory: context.memory("index_nested_loop_join"),
         counters: Arc::clone(counters),
     }))
+}
+
+/// Which columns of matches are looked at, of those that hold variables; and the names of what partners give: all four
+/// columns, or their number.
+fn looked_at(
+    variables: &[(usize, Variable)],
+    used: &[Variable],
+    count: Option<Variable>,
+) -> (Columns, Vec<Option<Variable>>) {
+    let mut right = [None; 4];
+    let mut columns = Columns::NONE;
+    for (place, variable) in variables.iter().filter(|(_, name)| used.contains(name)) {
+        columns = columns.with(*place);
+        if let Some(name) = right.get_mut(*place) {
+            *name = Some(*variable);
+        }
+    }
+    match count {
+        Some(count) => (columns, vec![Some(count)]),
+        None => (columns, right.to_vec()),
+    }
 }
 
 impl Operator for IndexNestedLoopJoin {
@@ -363,14 +388,31 @@ impl IndexNestedLoopJoin {
     }
 
     fn held(&self, context: &QueryContext) -> Held {
+        let memory = context.memory("index_nested_loop_join");
         Held {
-            rows: RowStore::new(4, context.memory("index_nested_loop_join")),
+            rows: RowStore::new(self.matches().len(), memory),
             pairs: Vec::new(),
         }
     }
 
-    /// Fetches matches and says whether there may be more.
+    /// The columns of the matches that were fetched last; empty are those that nobody looks at.
+    fn matches(&self) -> Vec<&[TermId]> {
+        matches_of(&self.rows, self.counting.as_ref())
+    }
+
+    /// Fetches matches, or their numbers, and says whether there may be more.
     fn fetch(&mut self, left: &Batch, context: &QueryContext) -> Result<(bool, Vec<Pair>)> {
+        if let Some(counting) = self.counting.as_mut().filter(|it| it.is_by_index()) {
+            return counting.fetch(&mut self.lookup, &self.counters, context);
+        }
+        let (more, pairs) = self.fetch_rows(left, context)?;
+        Ok(match &mut self.counting {
+            Some(counting) => (more, counting.count(&pairs, context)?),
+            None => (more, pairs),
+        })
+    }
+
+    fn fetch_rows(&mut self, left: &Batch, context: &QueryContext) -> Result<(bool, Vec<Pair>)> {
         self.rows.clear();
         let more = self.lookup.next(context.batch_rows(), &mut self.rows)?;
         let quads = &self.rows.columns;
@@ -396,13 +438,7 @@ impl IndexNestedLoopJoin {
 
     fn look(&mut self, left: Batch, context: &QueryContext) -> Result<Step> {
         let (more, pairs) = self.fetch(&left, context)?;
-        let right: Vec<_> = self
-            .rows
-            .columns
-            .columns
-            .iter()
-            .map(Vec::as_slice)
-            .collect();
+        let right = matches_of(&self.rows, self.counting.as_ref());
         let batch = self.combiner.combine(&left, &right, &pairs, context)?;
         self.state = if more {
             State::Looking(left)
@@ -424,17 +460,14 @@ impl IndexNestedLoopJoin {
         }
         let offset = u32::try_from(held.rows.len())
             .map_err(|_| Error::LimitExceeded("a join would hold more than 2^32 rows"))?;
-        let quads = &self.rows.columns;
+        let rows = self.match_count();
+        let columns = self.matches().into_iter().map(|column| match column {
+            [] => vec![TermId::UNBOUND; rows],
+            column => column.to_vec(),
+        });
         let batch = Batch {
-            columns: quads
-                .columns
-                .iter()
-                .map(|column| match column.is_empty() {
-                    true => vec![TermId::UNBOUND; quads.rows],
-                    false => column.clone(),
-                })
-                .collect(),
-            rows: quads.rows,
+            columns: columns.collect(),
+            rows,
         };
         held.rows.append(&batch)?;
         let moved = pairs.into_iter().map(|(row, found)| (row, found + offset));
@@ -452,9 +485,15 @@ impl IndexNestedLoopJoin {
         Ok(Step::Yield)
     }
 
+    /// How many matches, or numbers of them, were fetched last.
+    fn match_count(&self) -> usize {
+        let counting = self.counting.as_ref();
+        counting.map_or(self.rows.columns.rows, |it| it.numbers().len())
+    }
+
     /// Whether there is room for the matches that were fetched last beside those that are held.
     fn may_hold(&mut self, left: &Batch, held: &mut Held, context: &QueryContext) -> bool {
-        let (rows, more) = (held.rows.len(), self.rows.columns.rows);
+        let (rows, more) = (held.rows.len(), self.match_count());
         let pairs = (rows + more) * 2 * size_of::<Pair>();
         let spill = context.settings().spill.as_ref();
         let is_first = spill.is_none_or(|spill| rows < spill.rows_min);
@@ -504,6 +543,14 @@ impl IndexNestedLoopJoin {
         }
         self.memory.release();
         State::Collecting(Batch::with_columns(left.columns.len()))
+    }
+}
+
+/// The columns of matches, or that of their numbers.
+fn matches_of<'a>(rows: &'a LookupRows, counting: Option<&'a Counting>) -> Vec<&'a [TermId]> {
+    match counting {
+        Some(counting) => vec![counting.numbers()],
+        None => rows.columns.columns.iter().map(Vec::as_slice).collect(),
     }
 }
 

@@ -876,6 +876,7 @@ pub(super) fn lookup_join(
         key_length,
         kind,
         switch: None,
+        count: None,
     };
     planned(operator, columns, sorted, rows, cost, certain)
 }

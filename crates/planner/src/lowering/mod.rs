@@ -16,6 +16,7 @@ mod modifiers;
 mod once;
 mod parameterized;
 mod part;
+mod partner_counts;
 mod path_search;
 mod prune;
 mod ranges;
@@ -27,6 +28,7 @@ mod switching;
 mod top_values;
 
 pub(crate) use once::without_repeats;
+pub(crate) use partner_counts::count_partners;
 pub(crate) use path_search::PathFigures;
 pub(crate) use prune::prune;
 pub(crate) use sample::{Drawn, Samples};
@@ -70,6 +72,7 @@ pub(crate) struct Lowering<'a> {
     forced_ranges: Option<bool>,
     forced_linear: Option<bool>,
     forced_parameters: Option<bool>,
+    forced_partner_counts: Option<bool>,
     /// Rewrites that are left out.
     without: Rewrites,
     /// What is wanted of the solutions of the node that is lowered next.
@@ -119,6 +122,7 @@ impl<'a> Lowering<'a> {
             forced_ranges: options.force_ranges,
             forced_linear: options.force_linear,
             forced_parameters: options.force_parameters,
+            forced_partner_counts: options.force_partner_counts,
             without: options.without,
             wanted: None,
             ordered: false,

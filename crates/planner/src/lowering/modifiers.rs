@@ -6,7 +6,7 @@ use crate::Rewrites;
 use crate::cardinality::float;
 use crate::cost;
 use crate::error::Error;
-use crate::expression::{Aggregate, Expression};
+use crate::expression::{Aggregate, AggregateFunction, Expression};
 use crate::logical::{Builder, Node, Op, expression_variables, is_volatile};
 use crate::physical::{Operator, SortKey, Variable};
 use crate::variable_set::VariableSet;
@@ -55,7 +55,12 @@ impl Lowering<'_> {
         }
         for aggregate in &mut aggregates {
             if let Some(argument) = aggregate.argument.take() {
-                aggregate.argument = Some(seen(argument, &input.possible));
+                let counts_all =
+                    self.counts_partners() && counts_bound(aggregate, &argument, &input.certain);
+                aggregate.argument = match counts_all {
+                    true => None,
+                    false => Some(seen(argument, &input.possible)),
+                };
             }
         }
         if let Some(counted) = self.counted(&input, &keys, &aggregates)? {
@@ -78,6 +83,11 @@ impl Lowering<'_> {
         };
         let bound = certain.clone();
         Ok(planned(operator, columns, Vec::new(), rows, cost, bound))
+    }
+
+    /// Whether what is counted may be a number of partners, whatever they are.
+    const fn counts_partners(&self) -> bool {
+        self.build.optimize && !matches!(self.forced_partner_counts, Some(false))
     }
 
     #[inline(never)]
@@ -226,6 +236,13 @@ impl Lowering<'_> {
             input.certain,
         ))
     }
+}
+
+/// Whether an aggregate counts the solutions that bind a variable which is bound in all of them.
+fn counts_bound(aggregate: &Aggregate, argument: &Expression, certain: &VariableSet) -> bool {
+    let is_bound =
+        matches!(argument, Expression::Variable(variable) if certain.contains(*variable));
+    is_bound && aggregate.function == AggregateFunction::Count && !aggregate.distinct
 }
 
 /// `Distinct(Project(Sort))` as `Sort(Distinct(Project))` where the order is one of what is

@@ -270,7 +270,7 @@ fn values_of_scan(plan: &mut Plan, cache: &Cache<'_>, is_forced: bool) -> Result
 }
 
 /// Whether no variable stands in two places of a pattern.
-fn is_simple(pattern: &QuadPattern) -> bool {
+pub(super) fn is_simple(pattern: &QuadPattern) -> bool {
     let mut seen = Vec::with_capacity(4);
     let triple = pattern.triple.iter().filter_map(|term| match term {
         PatternTerm::Variable(variable) => Some(*variable),
@@ -284,7 +284,7 @@ fn is_simple(pattern: &QuadPattern) -> bool {
 }
 
 /// Whether an aggregate is the same if a value comes once more.
-fn is_of_a_set(aggregate: &Aggregate) -> bool {
+pub(super) fn is_of_a_set(aggregate: &Aggregate) -> bool {
     let is_extreme = matches!(
         aggregate.function,
         AggregateFunction::Min | AggregateFunction::Max | AggregateFunction::Sample

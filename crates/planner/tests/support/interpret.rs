@@ -227,6 +227,7 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
             permutation,
             key_length,
             kind,
+            count,
             ..
         } => {
             let mut result = Vec::new();
@@ -239,10 +240,14 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
                         );
                     }
                 }
-                let partners = matches(store, pattern, *permutation, *key_length, &row)
-                    .into_iter()
-                    .filter_map(|quad| bind(store, pattern, quad, &row))
-                    .collect();
+                let mut partners: Vec<Row> =
+                    matches(store, pattern, *permutation, *key_length, &row)
+                        .into_iter()
+                        .filter_map(|quad| bind(store, pattern, quad, &row))
+                        .collect();
+                if let Some(count) = count {
+                    partners = numbered(&row, &partners, *count);
+                }
                 combine(&row, partners, kind, &mut result);
             }
             if plan.sorted_by.is_empty() {
@@ -717,10 +722,27 @@ fn combine(row: &Row, mut partners: Vec<Row>, kind: &JoinKind, result: &mut Vec<
     }
 }
 
-/// Puts the counts of some rows into a group.
+/// A row with the number of its partners, in two parts, in place of these.
+fn numbered(row: &Row, partners: &[Row], column: Variable) -> Vec<Row> {
+    let parts = [1, partners.len().saturating_sub(1)];
+    let parts = parts.into_iter().take(partners.len().min(2));
+    parts
+        .map(|part| {
+            let number = i64::try_from(part).expect("few partners");
+            let mut row = row.clone();
+            row.insert(column, Literal::from(number).into());
+            row
+        })
+        .collect()
+}
+
+/// Puts the counts of some rows, and sums of counts, into a group.
 fn count(aggregates: &[Aggregate], rows: &[Row], group: &mut Row) {
     for aggregate in aggregates {
-        let count = i64::try_from(counted(aggregate, rows)).expect("few rows");
+        let count = match aggregate.function {
+            AggregateFunction::Sum => sum(aggregate, rows),
+            _ => i64::try_from(counted(aggregate, rows)).expect("few rows"),
+        };
         group.insert(aggregate.output, Literal::from(count).into());
     }
 }
@@ -733,6 +755,17 @@ fn subtract(aggregates: &[Aggregate], rows: &[Row], part: &[Row], group: &mut Ro
         let count = i64::try_from(count).expect("few rows");
         group.insert(aggregate.output, Literal::from(count).into());
     }
+}
+
+/// The sum of integers.
+fn sum(aggregate: &Aggregate, rows: &[Row]) -> i64 {
+    assert!(!aggregate.distinct);
+    let argument = aggregate.argument.as_ref().expect("a number");
+    let number = |row: &Row| match evaluate(argument, &|v| row.get(&v).cloned()) {
+        Some(Term::Literal(number)) => number.value().parse::<i64>().expect("an integer"),
+        other => panic!("{other:?} is no number of partners"),
+    };
+    rows.iter().map(number).sum()
 }
 
 fn counted(aggregate: &Aggregate, rows: &[Row]) -> usize {

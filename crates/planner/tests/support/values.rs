@@ -1,7 +1,7 @@
 //! The few expressions that the tests use, over terms.
 
 use oxrdf::{Literal, Term};
-use stoa_planner::expression::{Comparison, Expression, Function};
+use stoa_planner::expression::{ArithmeticOperator, Comparison, Expression, Function};
 use stoa_planner::physical::Variable;
 use stoa_terms::value::Value;
 
@@ -37,6 +37,13 @@ pub(crate) fn evaluate(
             }
         }
         Expression::Coalesce(list) => list.iter().find_map(value)?,
+        Expression::Arithmetic(ArithmeticOperator::Multiply, left, right) => {
+            let number = |side: &Expression| match value(side)? {
+                Term::Literal(number) => number.value().parse::<i64>().ok(),
+                _ => None,
+            };
+            Literal::from(number(left)? * number(right)?).into()
+        }
         Expression::Call(Function::IsIri, list) => {
             of(matches!(value(&list[0])?, Term::NamedNode(_)))
         }

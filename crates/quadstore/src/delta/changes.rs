@@ -430,6 +430,7 @@ impl Snapshot {
             graphs: GraphSet::All,
             columns: Columns::NONE,
             with_graph: true,
+            is_counted: false,
         })?;
         let mut found = LookupRows::default();
         for probes in probed.probes.chunks_mut(PROBED_QUADS) {

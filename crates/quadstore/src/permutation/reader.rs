@@ -28,6 +28,7 @@ use std::sync::Arc;
 use stoa_storage::{Part, PartRef, ReadCounts, Store};
 use stoa_terms::{GraphSet, IdRange, TermId};
 
+mod counting;
 mod overlaid;
 #[cfg(test)]
 mod tests;
@@ -46,6 +47,9 @@ use crate::segment::within::Rows;
 
 /// Rows that one call may examine in vain.
 const STEP_ROWS: usize = 65_536;
+
+/// In place of the index of a group that is not read, since all of its rows are counted.
+const NOT_READ: usize = usize::MAX;
 
 /// Which rows of a quad tree pass.
 #[derive(Clone)]
@@ -76,7 +80,7 @@ struct Visit {
     /// Index of the leaf in the window.
     leaf: usize,
     group: usize,
-    /// Index of the group among those of the window.
+    /// Index of the group among those of the window; not that of any if the group is not read.
     part: usize,
     /// Whether the group starts, and ends, inside of the interval.
     whole: (bool, bool),
@@ -120,6 +124,8 @@ pub(crate) struct RowReader {
     counts: ReadCounts,
     /// Whether rows are quads, and counted.
     has_quads: bool,
+    /// Whether rows are told by their number alone, and nothing is between them and the tree.
+    counts_groups: bool,
     /// What lies outside of these ranges may be left out.
     ranges: Option<Box<RangeFilter>>,
     /// The segment and the row group at hand: where the last look-up or scan came to.
@@ -177,6 +183,7 @@ impl RowReader {
             last: None,
             counts: ReadCounts::default(),
             has_quads: true,
+            counts_groups: false,
             ranges: None,
             at_segment: None,
             at_group: None,
@@ -201,6 +208,12 @@ impl RowReader {
     /// Rows are no quads: they are not counted.
     pub(crate) fn without_quads(mut self) -> Self {
         self.has_quads = false;
+        self
+    }
+
+    /// The number of rows is all that is asked for, by [`Self::next_counts`].
+    pub(crate) fn counting(mut self) -> Self {
+        self.counts_groups = !self.is_overlaid && self.ranges.is_none() && self.filter.passes_all();
         self
     }
 
@@ -234,6 +247,12 @@ impl RowReader {
         index: Option<&mut Vec<u32>>,
     ) -> Result<bool> {
         let more = self.next_rows(max_rows, out, index);
+        self.tell();
+        more
+    }
+
+    /// Tells what was done.
+    fn tell(&mut self) {
         let mut counts = std::mem::take(&mut self.counts);
         if !self.has_quads {
             counts.seq = 0;
@@ -241,7 +260,6 @@ impl RowReader {
         if counts != ReadCounts::default() {
             self.store.add(&counts);
         }
-        more
     }
 
     fn next_rows(
@@ -383,6 +401,14 @@ impl RowReader {
     /// Opens the group of a visit and finds the rows of its intervals.
     fn find(&mut self, visit: &Visit) -> Result<()> {
         let rows = self.leaves[visit.leaf].header.group_rows(visit.group);
+        if visit.part == NOT_READ {
+            self.matches.push(Match {
+                interval: visit.intervals.start,
+                start: 0,
+                end: rows,
+            });
+            return Ok(());
+        }
         if !matches!(&self.group, Some((part, _)) if *part == visit.part) {
             let spare = match self.group.take() {
                 Some((_, group)) => group.into_spare(),

@@ -15,7 +15,7 @@ use super::tree::{Tree, child_node};
 use super::{FREQUENT, TreeLimits};
 use crate::graphs::FromFn;
 use crate::quad_store::QuadStore;
-use crate::read::{Columns, LookupRows, LookupSpec, QuadColumns, ScanSpec};
+use crate::read::{Columns, LookupCounts, LookupRows, LookupSpec, QuadColumns, ScanSpec};
 use crate::root::{Scheme, TreeName};
 use crate::segment::reader::read_rows;
 use crate::segment::writer::distinct;
@@ -436,6 +436,7 @@ pub(crate) fn check_lookups(
             graphs: graphs.clone(),
             columns: Columns::ALL,
             with_graph,
+            is_counted: false,
         };
         let mut lookup = snapshot.lookup(&spec).unwrap();
         for keys in [keys, &keys[keys.len() / 2..]] {
@@ -450,6 +451,12 @@ pub(crate) fn check_lookups(
                 assert!(out.columns.rows <= batch);
                 assert_eq!(out.key_index.len(), out.columns.rows);
                 found.extend(out.key_index.iter().copied().zip(rows_of(&out.columns)));
+            }
+            let counts = counted(snapshot, &spec, &slices, batch);
+            for key in 0..u32::try_from(keys.len()).unwrap() {
+                let rows = found.iter().filter(|(of, _)| *of == key).count() as u64;
+                let count = counts.get(&key).copied();
+                assert_eq!(count.unwrap_or_default(), rows, "{spec:?} {keys:?}");
             }
             let mut order: Vec<_> = (0..keys.len()).collect();
             order.sort_by_key(|key| (rows[*key][..key_length].to_vec(), *key));
@@ -469,6 +476,35 @@ pub(crate) fn check_lookups(
             assert_eq!(strip(&found), strip(&wanted), "{spec:?} {keys:?}");
         }
     }
+}
+
+/// How many rows are counted for the keys that have some.
+fn counted(
+    snapshot: &Snapshot,
+    spec: &LookupSpec,
+    keys: &[&[TermId]],
+    batch: usize,
+) -> BTreeMap<u32, u64> {
+    let spec = LookupSpec {
+        columns: Columns::NONE,
+        is_counted: true,
+        ..spec.clone()
+    };
+    let mut lookup = snapshot.lookup(&spec).unwrap();
+    let (mut out, mut found) = (LookupCounts::default(), BTreeMap::new());
+    // Once more with the same reader.
+    for _ in 0..2 {
+        found.clear();
+        lookup.start(keys).unwrap();
+        while lookup.next_counts(batch, &mut out).unwrap() {
+            assert!(out.counts.len() <= batch && !out.counts.contains(&0));
+            assert_eq!(out.key_index.len(), out.counts.len());
+            for (key, count) in out.key_index.iter().zip(&out.counts) {
+                *found.entry(*key).or_default() += count;
+            }
+        }
+    }
+    found
 }
 
 /// Everything that the documentation of trees promises.

@@ -627,6 +627,7 @@ fn subjects_in(snapshot: &Snapshot, graph: TermId, subjects: &[TermId]) -> Resul
         graphs: GraphSet::One(graph),
         columns: Columns::NONE,
         with_graph: true,
+        is_counted: false,
     })?;
     lookup.start(&[subjects])?;
     let (mut has, mut found) = (vec![false; subjects.len()], LookupRows::default());

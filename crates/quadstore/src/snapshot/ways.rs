@@ -18,7 +18,7 @@ use super::composed::{Composed, HELD_ROWS, Kept, Places, Source};
 use super::{Snapshot, Visible};
 use crate::error::{Error, Result};
 use crate::permutation::{Intervals, RowFilter, RowReader};
-use crate::read::{Columns, LookupRows, LookupSpec, QuadColumns, ScanSpec};
+use crate::read::{Columns, LookupCounts, LookupRows, LookupSpec, QuadColumns, ScanSpec};
 use crate::root::TreeName;
 use crate::segment::Row;
 
@@ -70,6 +70,19 @@ impl Way {
                 Ok(more)
             }
             Self::Composed(composed) => composed.next(max_rows, out, index),
+        }
+    }
+
+    /// Fills `out`, which is empty, with at most `counts_max` numbers of rows; `false` at the end.
+    fn next_counts(&mut self, counts_max: usize, out: &mut LookupCounts) -> Result<bool> {
+        match self {
+            Self::Tree(reader, _) => reader.next_counts(counts_max, out),
+            Self::Composed(composed) => {
+                let (mut rows, mut index) = (QuadColumns::default(), Vec::new());
+                let more = composed.next(counts_max, &mut rows, Some(&mut index))?;
+                out.add_rows(&index);
+                Ok(more)
+            }
         }
     }
 }
@@ -610,6 +623,10 @@ impl Snapshot {
         };
         let columns = places.columns(spec.columns);
         let reader = self.reader(stored, columns, filter, Intervals::NONE);
+        let reader = match spec.is_counted {
+            true => reader.counting(),
+            false => reader,
+        };
         Ok(Lookup {
             way: Way::Tree(Box::new(reader), places),
             keys,
@@ -696,6 +713,10 @@ impl Lookup {
                 Way::Tree(reader, _) => reader.restart(intervals),
                 Way::Composed(_) => {
                     let reader = self.tree_reader(places.columns(self.spec.columns), intervals);
+                    let reader = match self.spec.is_counted {
+                        true => reader.counting(),
+                        false => reader,
+                    };
                     self.way = Way::Tree(Box::new(reader), places);
                 }
             }
@@ -734,13 +755,30 @@ impl Lookup {
         self.snapshot.check_kept()?;
         let index = &mut out.key_index;
         let more = self.way.next(max_rows, &mut out.columns, Some(index))?;
+        self.number(index);
+        Ok(more)
+    }
+
+    /// As [`next`](Self::next), with numbers of rows in place of the rows: at most `counts_max`.
+    pub fn next_counts(&mut self, counts_max: usize, out: &mut LookupCounts) -> Result<bool> {
+        out.clear();
+        self.snapshot.check_kept()?;
+        if !self.spec.is_counted {
+            return Err(Error::Internal("rows are counted that were to be read"));
+        }
+        let more = self.way.next_counts(counts_max, out)?;
+        self.number(&mut out.key_index);
+        Ok(more)
+    }
+
+    /// From the numbers of sorted keys to those of the batch.
+    fn number(&self, index: &mut [u32]) {
         for index in index {
             let key = usize::try_from(*index).ok();
             if let Some(original) = key.and_then(|key| self.order.get(key)) {
                 *index = *original;
             }
         }
-        Ok(more)
     }
 }
 

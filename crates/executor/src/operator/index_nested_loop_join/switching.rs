@@ -7,6 +7,9 @@
 //! Several threads that run the plan in morsels, or the runs of an inner plan, count their rows together and
 //! share the table (`SharedSwitch`). One of them reads the matches, the others go on looking up until it is there: nobody waits.
 //!
+//! Where partners are counted, the table has a column of numbers: matches that are equal and come one after the other are
+//! one row with their number.
+//!
 //! # Limits
 //! The table is held where the budget has room that nobody has more claim to, and what all operators may hold before they
 //! go to disk allows it; else the join goes on looking up. So it needs nothing of a grant.
@@ -23,6 +26,7 @@ use super::super::hash_join::{BuildSide, Prober, TABLE_BYTES};
 use super::super::pattern::Layout;
 use super::super::row_store::RowStore;
 use super::super::{Builder, Operator, Scope, index_scan, position};
+use super::counting::counted_runs;
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -50,6 +54,8 @@ pub(super) struct Switching {
     limited: bool,
     /// The scan of all matches.
     scan: Plan,
+    /// Whether matches are counted, in another column.
+    counts: bool,
     prober: Prober,
     shared: Arc<SharedSwitch>,
     /// What is probed.
@@ -67,6 +73,7 @@ pub(super) enum Next {
 pub(super) struct Reader {
     scan: Box<dyn Operator>,
     rows: RowStore,
+    counts: bool,
     claim: Claim,
     /// How many rows had come before.
     before: u64,
@@ -143,6 +150,7 @@ impl Switching {
             pattern,
             kind,
             switch: Some(switch),
+            count,
             ..
         } = &plan.operator
         else {
@@ -167,7 +175,8 @@ impl Switching {
                 columns.push(variable);
             }
         }
-        let right: Vec<_> = columns.iter().copied().map(Some).collect();
+        let mut right: Vec<_> = columns.iter().copied().map(Some).collect();
+        right.extend(count.map(Some));
         let shared = columns.iter().enumerate();
         let keys =
             shared.filter_map(|(at, variable)| Some((position(&input.columns, *variable)?, at)));
@@ -187,6 +196,7 @@ impl Switching {
                 sorted_by: Vec::new(),
                 estimated_rows: *estimated_rows,
             },
+            counts: count.is_some(),
             prober: Prober::by_keys(keys, combiner),
             shared: builder.switches.at(number),
             side: None,
@@ -214,10 +224,7 @@ impl Switching {
         let Some(claim) = self.shared.claim() else {
             return Ok(Next::LookUp);
         };
-        let mut rows = RowStore::new(
-            self.scan.columns.len(),
-            context.memory("index_nested_loop_join"),
-        );
+        let mut rows = RowStore::new(self.width(), context.memory("index_nested_loop_join"));
         if !context.has_room(rows.memory(), self.expected_bytes()) {
             self.shared.set(None);
             return Ok(Next::LookUp);
@@ -230,10 +237,16 @@ impl Switching {
                 (&[], &[], Scope::default().unordered()),
             )?,
             rows,
+            counts: self.counts,
             claim,
             before,
             counters: Arc::clone(counters),
         })))
+    }
+
+    /// How many columns the table has.
+    fn width(&self) -> usize {
+        self.scan.columns.len() + usize::from(self.counts)
     }
 
     /// What the table is going to take, about.
@@ -243,7 +256,7 @@ impl Switching {
         reason = "an estimate"
     )]
     fn expected_bytes(&self) -> u64 {
-        let row_bytes = self.scan.columns.len() * size_of::<TermId>() + TABLE_BYTES;
+        let row_bytes = self.width() * size_of::<TermId>() + TABLE_BYTES;
         let rows = self.scan.estimated_rows.max(0.0) as u64;
         rows.saturating_mul(row_bytes as u64)
     }
@@ -285,6 +298,10 @@ impl Reader {
     pub(super) fn advance(&mut self, context: &QueryContext) -> Result<bool> {
         match self.scan.next(context)? {
             Step::Batch(batch) => {
+                let batch = match self.counts {
+                    true => counted_runs(&batch, context)?,
+                    false => batch,
+                };
                 let rows = self.rows.len() + batch.rows;
                 let bytes = self.rows.bytes_with(batch.rows) + (rows * TABLE_BYTES) as u64;
                 if !context.has_room(self.rows.memory(), bytes) {

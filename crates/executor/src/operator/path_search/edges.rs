@@ -172,6 +172,7 @@ impl Edges {
                 graphs: graphs.clone(),
                 columns: place.columns(&[2], with_graph),
                 with_graph,
+                is_counted: false,
             })?;
             let count = estimated.count(place.permutation, &place.prefix, &[], &GraphSet::All)?;
             triples = triples.saturating_add(count.rows);

@@ -234,6 +234,7 @@ impl NodeCheck {
                     false => Columns::NONE,
                 },
                 with_graph,
+                is_counted: false,
             })
         };
         Ok(Self {

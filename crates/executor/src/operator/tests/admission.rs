@@ -379,6 +379,7 @@ fn look_ups() -> Plan {
         key_length: 2,
         kind: JoinKind::Left { condition: None },
         switch: None,
+        count: None,
     };
     let sort = Operator::Sort {
         input: Box::new(plan(join, &[0, 1, 2])),

@@ -273,6 +273,7 @@ proptest! {
                             key_length,
                             kind: kind.clone(),
                             switch: None,
+                            count: None,
                         },
                         &columns,
                     );
@@ -344,6 +345,7 @@ proptest! {
                 key_length: 2,
                 kind: JoinKind::Inner,
                 switch: None,
+                count: None,
             },
             &columns,
         );

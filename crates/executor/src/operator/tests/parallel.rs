@@ -106,6 +106,7 @@ fn inputs(snapshot: &Snapshot) -> [Plan; 11] {
         key_length: 2,
         kind: JoinKind::Inner,
         switch: None,
+        count: None,
     };
     let mut switched = looked_up.clone();
     if let Operator::IndexNestedLoopJoin { switch, .. } = &mut switched {

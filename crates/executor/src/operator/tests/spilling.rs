@@ -327,6 +327,7 @@ fn joins_in_order_finish_where_their_matches_do_not_fit() {
             key_length: 2,
             kind: kind.clone(),
             switch: None,
+            count: None,
         };
         plan(operator, columns)
     };

@@ -33,6 +33,7 @@ fn look_up(input: Plan, pattern: &QuadPattern, kind: JoinKind, columns: &[u32]) 
             ranges: Vec::new(),
             estimated_rows: 20_000.0,
         })),
+        count: None,
     };
     plan(join, columns)
 }

@@ -49,6 +49,7 @@ fn look_up(snapshot: &Snapshot, batches: &[Vec<u64>]) -> ReadCounts {
         graphs: GraphSet::All,
         columns: Columns::ALL,
         with_graph: true,
+        is_counted: false,
     };
     let mut lookup = snapshot.lookup(&spec).unwrap();
     let mut out = LookupRows::default();

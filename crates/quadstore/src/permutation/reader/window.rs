@@ -1,7 +1,7 @@
 //! What the next intervals need: their leaves, then the row groups of these, each read in one batch.
 
 use super::super::tree::LeafCursor;
-use super::{RowReader, Visit};
+use super::{NOT_READ, RowReader, Visit};
 use crate::error::Result;
 use crate::permutation::node::Child;
 use crate::segment::Row;
@@ -197,18 +197,23 @@ impl RowReader {
                     if group == start && leaf_visit.is_sought {
                         same_group += done as u64 - 1 + u64::from(is_at_hand);
                     }
-                    if parts.last() != Some(&part) {
+                    let whole = (
+                        done == 1 && first >= low,
+                        done == 1 && next.is_some_and(|next| next <= high),
+                    );
+                    let is_read = !(self.counts_groups && whole == (true, true));
+                    if is_read && parts.last() != Some(&part) {
                         parts.push(part);
                     }
                     visits.push(Visit {
                         intervals: at..at + done,
                         leaf: leaf_visit.leaf,
                         group,
-                        part: parts.len() - 1,
-                        whole: (
-                            done == 1 && first >= low,
-                            done == 1 && next.is_some_and(|next| next <= high),
-                        ),
+                        part: match is_read {
+                            true => parts.len() - 1,
+                            false => NOT_READ,
+                        },
+                        whole,
                     });
                     if inside > 0 {
                         break;
