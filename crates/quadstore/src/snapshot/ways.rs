@@ -753,6 +753,9 @@ impl Lookup {
     pub fn next(&mut self, max_rows: usize, out: &mut LookupRows) -> Result<bool> {
         out.clear();
         self.snapshot.check_kept()?;
+        if self.spec.is_counted {
+            return Err(Error::Internal("rows are read that were to be counted"));
+        }
         let index = &mut out.key_index;
         let more = self.way.next(max_rows, &mut out.columns, Some(index))?;
         self.number(index);

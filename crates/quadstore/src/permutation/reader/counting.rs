@@ -8,6 +8,9 @@ use super::{RowReader, STEP_ROWS};
 use crate::error::Result;
 use crate::read::{LookupCounts, QuadColumns};
 
+/// So many rows that are counted at once are a step more.
+const ROWS_A_STEP: usize = 16;
+
 impl RowReader {
     /// Adds numbers of rows to `out`, with the indexes of their intervals, until it has `counts_max`. Returns `false`, and
     /// nothing, if there are no more.
@@ -34,7 +37,8 @@ impl RowReader {
             self.next_match += 1;
             let interval = u32::try_from(found.interval).unwrap_or(u32::MAX);
             out.add(interval, found.rows() as u64);
-            steps -= 1;
+            // A group that goes by as a number costs a look at its leaf, and there may be millions of one key.
+            steps = steps.saturating_sub(1 + found.rows() / ROWS_A_STEP);
         }
         Ok(true)
     }
