@@ -1,10 +1,11 @@
 //! Gather: the solutions of a plan that several threads run, in no order.
 //!
 //! # Limits
-//! [`QUEUE_BYTES`] wait for the operator above, and a batch of each thread; what waits is reserved.
+//! [`QUEUE_BYTES`] wait for the operator above, and a batch of each thread; what waits is reserved. Where the budget has no
+//! room only a batch of each thread waits.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use stoa_planner::physical::Plan;
 use stoa_storage::sync::Mutex;
@@ -28,6 +29,8 @@ struct Gather {
 struct Rows {
     queue: Mutex<Queue>,
     bytes: AtomicUsize,
+    /// Whether the budget has no room for what waits.
+    is_tight: AtomicBool,
 }
 
 struct Queue {
@@ -48,7 +51,8 @@ impl Sink for Rows {
         let added = bytes(&batch);
         let held = self.bytes.fetch_add(added, Ordering::Relaxed) + added;
         let mut queue = lock(&self.queue);
-        queue.memory.require(held as u64)?;
+        let has_room = queue.memory.take(held as u64);
+        self.is_tight.store(!has_room, Ordering::Relaxed);
         queue.batches.push_back(batch);
         Ok(())
     }
@@ -62,7 +66,7 @@ impl Sink for Rows {
     }
 
     fn is_full(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) >= QUEUE_BYTES
+        self.bytes.load(Ordering::Relaxed) >= QUEUE_BYTES || self.is_tight.load(Ordering::Relaxed)
     }
 }
 
@@ -72,7 +76,12 @@ fn bytes(batch: &Batch) -> usize {
 
 impl Rows {
     fn take(&self) -> Option<Batch> {
-        let batch = lock(&self.queue).batches.pop_front()?;
+        let mut queue = lock(&self.queue);
+        let batch = queue.batches.pop_front()?;
+        if queue.batches.is_empty() {
+            self.is_tight.store(false, Ordering::Relaxed);
+        }
+        drop(queue);
         self.bytes.fetch_sub(bytes(&batch), Ordering::Relaxed);
         Some(batch)
     }
@@ -88,9 +97,10 @@ pub(in crate::operator) fn build(
     let rows = Rows {
         queue: Mutex::new(Queue {
             batches: VecDeque::new(),
-            memory: builder.context.memory("gather"),
+            memory: builder.context.memory("gather").beside_the_grant(),
         }),
         bytes: AtomicUsize::new(0),
+        is_tight: AtomicBool::new(false),
     };
     let shared = Shared::new(plan, rows, builder, scope, consumer)?;
     Ok(Box::new(Gather { shared }))
@@ -100,6 +110,7 @@ impl Operator for Gather {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
         if let Some(batch) = self.shared.sink.take() {
             if self.shared.sink.bytes.load(Ordering::Relaxed) < QUEUE_BYTES / 2
+                && !self.shared.sink.is_full()
                 && let Stage::Working { work, .. } = &self.shared.stage
             {
                 // Some may have left when it was full.

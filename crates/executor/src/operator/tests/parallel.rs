@@ -480,6 +480,33 @@ fn helpers_wait_for_a_slow_reader() {
     assert_eq!(given(&execution), 20_000);
 }
 
+/// Where the budget has no room a batch of each thread waits.
+#[test]
+fn what_is_gathered_needs_no_room() {
+    let snapshot = many();
+    let filter = Operator::Filter {
+        input: Box::new(scan(&snapshot, 0, false, [0, 1])),
+        condition: same_term(0, 0),
+    };
+    let filtered = query(plan(filter, &[0, 1]));
+    let helpers = Arc::new(Helpers::new(2));
+    let context = context_of(&snapshot, 64, Some(&helpers));
+    let memory = context.settings().memory.clone();
+    let mut execution = Execution::new(&filtered.into(), context).unwrap();
+    let others = memory.try_reserve(memory.limit() - memory.used()).unwrap();
+    let mut rows = 0;
+    loop {
+        match execution.next().unwrap() {
+            Step::Batch(batch) => rows += batch.rows,
+            Step::Yield => (),
+            Step::Done => break,
+        }
+    }
+    assert_eq!(rows, 20_000);
+    drop((execution, others));
+    assert_eq!(memory.used(), 0);
+}
+
 #[test]
 fn nothing_is_lost_when_helpers_leave_and_come_back() {
     let snapshot = many();
