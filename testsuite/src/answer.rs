@@ -22,6 +22,8 @@ pub struct Done {
     pub adjacencies: u64,
     /// How many bytes computed terms put on disk.
     pub computed_spilled: u64,
+    /// How many partitions tables of hash joins have that several threads made.
+    pub partitions: u64,
     /// For how many rows what a condition gives was known from the same term in an earlier batch.
     pub known: u64,
 }
@@ -52,6 +54,7 @@ pub fn done(mut query: Query) -> Result<Done> {
         ranged: ranges.iter().filter(|ranges| **ranges > 1).count() as u64,
         adjacencies: numbers(" adjacency=").len() as u64,
         computed_spilled: spilled.saturating_sub(of_operators),
+        partitions: numbers(" partitions=").iter().sum(),
         known: numbers(" from earlier rows: ").iter().sum(),
     })
 }

@@ -1,8 +1,16 @@
 //! EXPLAIN and EXPLAIN ANALYZE in the library.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::fmt::Write;
 
 use stoa_database::{
-    Access, Database, Input, LoadOptions, OpenOptions, QueryOptions, Runtime, RuntimeOptions, Step,
+    Access, Database, ForcedJoin, Input, LoadOptions, OpenOptions, QueryOptions, Runtime,
+    RuntimeOptions, Step,
 };
+
+mod filled;
+
+use filled::filled;
 
 #[test]
 fn operators_tell_what_they_did_if_they_are_timed() {
@@ -67,4 +75,46 @@ fn operators_tell_what_they_did_if_they_are_timed() {
         json.contains("\"rows\":1") && json.contains("\"planning_ms\""),
         "{json}"
     );
+}
+
+#[test]
+fn it_is_told_that_several_threads_made_a_table() {
+    let mut data = String::new();
+    for number in 0..3_000 {
+        // Far apart: a table of keys that lie close is made by one thread.
+        let (first, second) = (number % 700, number * 7_919 % 3_000);
+        let (first, second) = (first * 100_003, second * 100_003);
+        writeln!(
+            data,
+            "<http://a/{number}> <http://a/p> {first} ; <http://a/q> {second} ."
+        )
+        .unwrap();
+    }
+    let (_folder, database) = filled(data, Some(2));
+    for (parallel_rows_min, is_told) in [(0, true), (2_000, false), (u64::MAX, false)] {
+        let options = QueryOptions {
+            timed: true,
+            plans: false,
+            force_join: Some(ForcedJoin::Hash),
+            parallel_rows_min: Some(parallel_rows_min),
+            ..QueryOptions::default()
+        };
+        let text = "SELECT * { ?s <http://a/p> ?o . ?t <http://a/q> ?o }";
+        let mut query = database.prepare(text, &options).unwrap();
+        let mut rows = 0;
+        loop {
+            match query.next().unwrap() {
+                Step::Batch(batch) => rows += batch.rows,
+                Step::Yield => (),
+                Step::Done => break,
+            }
+        }
+        assert_eq!(rows, 3_000);
+        let told = query.analysis().unwrap();
+        let (text, json) = (told.to_string(), told.to_json());
+        let join = text.lines().find(|line| line.contains("hash_join"));
+        let is_in_text = join.unwrap().contains(" partitions=16");
+        let is_in_json = json.contains("\"partitions\":16");
+        assert_eq!((is_in_text, is_in_json), (is_told, is_told), "{text}");
+    }
 }

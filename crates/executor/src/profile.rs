@@ -36,6 +36,8 @@ pub struct OperatorProfile {
     pub switched_after: Option<u64>,
     /// How many ranges of its input a range sort, or a skip distinct, took.
     pub ranges: u64,
+    /// For a hash join whose table several threads made, how many partitions it is in.
+    pub partitions: u64,
     /// How often it was called.
     pub calls: u64,
     /// How long it was at work with its inputs, on all threads that ran it; zero if nobody asked for that. Above
@@ -68,6 +70,7 @@ pub(crate) struct Counters {
     adjacency_bytes: AtomicU64,
     switched_after: OnceLock<u64>,
     ranges: AtomicU64,
+    partitions: AtomicU64,
     calls: AtomicU64,
     time_ns: AtomicU64,
     spilled_bytes: AtomicU64,
@@ -116,6 +119,11 @@ impl Counters {
 
     pub(crate) fn add_range(&self) {
         self.ranges.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_partitions(&self, partitions: usize) {
+        self.partitions
+            .fetch_add(partitions as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn add_spilled(&self, bytes: usize) {
@@ -184,6 +192,7 @@ impl Profile {
                 adjacency: counters.adjacency(),
                 switched_after: counters.switched_after.get().copied(),
                 ranges: counters.ranges.load(Ordering::Relaxed),
+                partitions: counters.partitions.load(Ordering::Relaxed),
                 calls: counters.calls.load(Ordering::Relaxed),
                 time: Duration::from_nanos(counters.time_ns.load(Ordering::Relaxed)),
                 spilled_bytes: counters.spilled_bytes.load(Ordering::Relaxed),

@@ -6,12 +6,13 @@
 //! stand apart, packed.
 //!
 //! Slots are chosen by the lower bits of a hash, and [`partition`] takes the upper ones: one table
-//! for each partition can later be filled by a worker of its own, and no table knows of it.
+//! for each partition can be filled by a worker of its own ([`JoinTables`]), and no table knows of it.
 //!
 //! # Invariants
 //! 1. At most seven eighths of the slots are taken, so probing ends (`assert!` in `grow`).
 //! 2. A chain of [`JoinTable`] holds rows of one key only, in ascending order (test
 //!    `join_table_finds_rows_in_order`).
+//! 3. All rows of a key are in one partition (test `partitions_have_what_one_table_has`).
 
 #![expect(
     clippy::indexing_slicing,
@@ -284,23 +285,55 @@ impl JoinTable {
         {
             return Self::by_keys(column, dense, rows, check);
         }
-        let slot_count = (rows.len() * 2).next_power_of_two().max(SLOTS_MIN);
-        let mut table = Self {
-            dense: None,
-            slots: vec![EMPTY; slot_count],
-            next: vec![NONE; rows.len()],
-            hashes: Vec::with_capacity(rows.len()),
-            rows,
-        };
-        for (place, row) in table.rows.iter().enumerate() {
+        let mut hashes = Vec::with_capacity(rows.len());
+        for (place, row) in rows.iter().enumerate() {
             if place % CHECK_ROWS == 0 {
                 check()?;
             }
             let hash = key.iter().fold(SECRET_LAST, |hash, column| {
                 hash_step(hash, column[*row as usize])
             });
-            table.hashes.push(hash_end(hash));
+            hashes.push(hash_end(hash));
         }
+        Self::of_hashes(key, rows, hashes, check)
+    }
+
+    /// The same for the rows of one partition, which are given in pieces, in their order.
+    pub(crate) fn of_partition(
+        key: &[&[TermId]],
+        pieces: &[Scattered],
+        partition: usize,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<Self> {
+        check()?;
+        let count = pieces
+            .iter()
+            .map(|piece| piece.range(partition).len())
+            .sum();
+        let (mut rows, mut hashes) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        for piece in pieces {
+            let range = piece.range(partition);
+            rows.extend_from_slice(&piece.rows[range.clone()]);
+            hashes.extend_from_slice(&piece.hashes[range]);
+        }
+        Self::of_hashes(key, rows, hashes, check)
+    }
+
+    /// The same where the hashes of the rows are known.
+    fn of_hashes(
+        key: &[&[TermId]],
+        rows: Vec<u32>,
+        hashes: Vec<u64>,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<Self> {
+        let slot_count = (rows.len() * 2).next_power_of_two().max(SLOTS_MIN);
+        let mut table = Self {
+            dense: None,
+            slots: vec![EMPTY; slot_count],
+            next: vec![NONE; rows.len()],
+            hashes,
+            rows,
+        };
         // From the last to the first, each put before its chain, so that chains ascend.
         for place in (0..table.rows.len()).rev() {
             if place % CHECK_ROWS == 0 {
@@ -337,8 +370,13 @@ impl JoinTable {
     }
 
     /// Whether rows are found by their hashes.
-    pub(crate) const fn needs_hashes(&self) -> bool {
+    const fn needs_hashes(&self) -> bool {
         self.dense.is_none()
+    }
+
+    /// Whether a table of all rows needs no hashes if the key is this column.
+    pub(crate) fn is_dense(column: &[TermId]) -> bool {
+        Dense::is_worth(column.iter().copied())
     }
 
     /// How many bytes a table of so many rows takes.
@@ -418,6 +456,104 @@ impl JoinTable {
             }
             slot = (slot + 1) & mask;
         }
+    }
+}
+
+/// The tables of a build side: one for each partition of the hashes, or one for all.
+pub(crate) struct JoinTables {
+    tables: Vec<JoinTable>,
+    /// How many bits of a hash tell its partition, if there are several.
+    bits: u32,
+}
+
+impl JoinTables {
+    /// One table.
+    pub(crate) fn one(table: JoinTable) -> Self {
+        Self {
+            tables: vec![table],
+            bits: 0,
+        }
+    }
+
+    /// A table for each of `2^bits` partitions.
+    pub(crate) fn of_partitions(tables: Vec<JoinTable>, bits: u32) -> Self {
+        assert_eq!(tables.len(), 1 << bits, "a table for each partition");
+        Self { tables, bits }
+    }
+
+    /// The table that has the keys with a hash.
+    #[inline]
+    pub(crate) fn at(&self, hash: u64) -> &JoinTable {
+        match self.tables.as_slice() {
+            [one] => one,
+            tables => &tables[partition(hash, self.bits)],
+        }
+    }
+
+    /// Whether rows are found by their hashes; else any will do.
+    pub(crate) fn needs_hashes(&self) -> bool {
+        match self.tables.as_slice() {
+            [one] => one.needs_hashes(),
+            _ => true,
+        }
+    }
+
+    /// How many bytes they take.
+    pub(crate) fn bytes(&self) -> u64 {
+        let rows = self.tables.iter().map(|table| table.rows.len());
+        rows.map(JoinTable::bytes_for).sum()
+    }
+
+    /// How many bytes they take at most, of so many rows in `2^bits` partitions, with the pieces that they are made of.
+    pub(crate) fn bytes_to_build(rows: usize, pieces: usize, bits: u32) -> u64 {
+        let (rows, partitions) = (rows as u64, 1 << bits);
+        // The slots of a table are twice as many as its rows, rounded up.
+        let tables = rows * (4 * 4 + 16) + partitions * 4 * SLOTS_MIN as u64;
+        tables + rows * 12 + pieces as u64 * partitions * 4
+    }
+}
+
+/// Some rows of a build side that follow each other, by the partitions of their hashes.
+pub(crate) struct Scattered {
+    /// Where the rows of each partition end.
+    ends: Vec<u32>,
+    /// The rows, those of a partition ascending.
+    rows: Vec<u32>,
+    hashes: Vec<u64>,
+}
+
+impl Scattered {
+    /// Rows from `first` on with these hashes, for `2^bits` partitions; `bits` is 1 to 16.
+    pub(crate) fn new(first: u32, hashes: &[u64], bits: u32) -> Self {
+        let mut ends = vec![0_u32; 1 << bits];
+        for hash in hashes {
+            ends[partition(*hash, bits)] += 1;
+        }
+        let mut start = 0;
+        for end in &mut ends {
+            start += std::mem::replace(end, start);
+        }
+        let mut scattered = Self {
+            ends,
+            rows: vec![0; hashes.len()],
+            hashes: vec![0; hashes.len()],
+        };
+        // Each place is a start before the first row of the partition, and its end behind the last.
+        for (row, hash) in (first..).zip(hashes) {
+            let place = &mut scattered.ends[partition(*hash, bits)];
+            scattered.rows[*place as usize] = row;
+            scattered.hashes[*place as usize] = *hash;
+            *place += 1;
+        }
+        scattered
+    }
+
+    fn range(&self, partition: usize) -> std::ops::Range<usize> {
+        let start = match partition {
+            0 => 0,
+            _ => self.ends[partition - 1],
+        };
+        start as usize..self.ends[partition] as usize
     }
 }
 
@@ -516,6 +652,45 @@ mod tests {
             table.first(&[&key], &[&probe], 1, hash_ids(&probe[1..])),
             NONE
         );
+    }
+
+    #[test]
+    fn partitions_have_what_one_table_has() {
+        for (keys, bits, piece_rows) in [(7, 1, 10), (300, 4, 64), (1000, 10, 999), (1, 3, 1000)] {
+            let key = ids((0..1000).map(|row| row * row % keys));
+            let mut hashes = Vec::new();
+            hash_columns(&[&key], key.len(), &mut hashes);
+            let pieces = hashes.chunks(piece_rows).enumerate();
+            let pieces: Vec<Scattered> = pieces
+                .map(|(piece, hashes)| Scattered::new((piece * piece_rows) as u32, hashes, bits))
+                .collect();
+            let tables = (0..1 << bits)
+                .map(|part| JoinTable::of_partition(&[&key], &pieces, part, || Ok(())).unwrap());
+            let tables = JoinTables::of_partitions(tables.collect(), bits);
+            let bytes = JoinTables::bytes_to_build(key.len(), pieces.len(), bits);
+            assert!(
+                tables.bytes() < bytes,
+                "{} of {bytes} bytes",
+                tables.bytes()
+            );
+            let one = JoinTable::build(&[&key], (0..1000).collect(), || Ok(())).unwrap();
+            let one = JoinTables::one(one);
+            let probe = ids(0..keys + 1);
+            for row in 0..probe.len() {
+                let hash = hash_ids(&probe[row..=row]);
+                let found = |tables: &JoinTables| {
+                    let table = tables.at(hash);
+                    let mut place = table.first(&[&key], &[&probe], row, hash);
+                    let mut found = Vec::new();
+                    while place != NONE {
+                        found.push(table.row(place));
+                        place = table.next(place);
+                    }
+                    found
+                };
+                assert_eq!(found(&tables), found(&one));
+            }
+        }
     }
 
     #[test]

@@ -366,6 +366,9 @@ pub const KEY_FILTER: &str = "key filter";
 /// What is counted where a scan looked up the keys of a join.
 pub const KEYS: &str = "keys of a scan";
 
+/// What is counted where several threads made the table of a hash join.
+pub const PARTITIONS: &str = "partitions of a hash join";
+
 /// What is counted where a join was switched before it had looked up a row, and after.
 pub const SWITCHED: &str = "switched join";
 pub const SWITCHED_LATE: &str = "switched join after some rows";
@@ -486,6 +489,7 @@ impl Bench {
             (ADJACENCY, done.adjacencies),
             (COMPUTED_ON_DISK, done.computed_spilled),
             (KNOWN, done.known),
+            (PARTITIONS, done.partitions),
         ] {
             *tally.operators.entry(name.to_owned()).or_default() += u64::from(count > 0);
         }

@@ -57,7 +57,7 @@ impl Analysis {
     /// subplan, which stands below the first of them), and if the query was timed `rows`, `rows_in`,
     /// `rows_dropped` (what it made and did not give, since a join above has no partner for it), `switched_after` (how
     /// many rows were looked up before the rest was joined by hash, for a join that was switched), `keys` (how many keys of a join above a scan looked
-    /// up instead of reading all rows), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
+    /// up instead of reading all rows), `partitions` (of the table of a hash join that several threads made), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
     /// read triples into memory, an object with how many `triples` and how many `bytes` they took with what was made of them), `calls`, `ms`, `spilled_bytes` and, if it
     /// reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes`, `threads` and
     /// `known_rows` (for how many rows what a condition on a text gives was known from an earlier row). `reads` is an object with `rnd`, `seq`,
@@ -87,6 +87,9 @@ impl Analysis {
                 }
                 if done.ranges > 0 {
                     object.insert("ranges".to_owned(), done.ranges.into());
+                }
+                if done.partitions > 0 {
+                    object.insert("partitions".to_owned(), done.partitions.into());
                 }
                 if done.looked_up > 0 {
                     object.insert("looked_up".to_owned(), done.looked_up.into());
@@ -151,6 +154,9 @@ impl fmt::Display for Analysis {
                     }
                     if done.ranges > 0 {
                         write!(f, " ranges={}", done.ranges)?;
+                    }
+                    if done.partitions > 0 {
+                        write!(f, " partitions={}", done.partitions)?;
                     }
                     if done.looked_up > 0 {
                         write!(f, " looked_up={}", done.looked_up)?;

@@ -193,6 +193,7 @@ fn read_into_memory(options: &mut QueryOptions) {
 
 const INNER: &str = "SELECT * { ?s :kind ?k ; :number ?n }";
 const LEFT: &str = "SELECT * { ?s :kind ?k OPTIONAL { ?s :tag ?t } }";
+const TWO_KEYS: &str = "SELECT * { ?s :tag ?t OPTIONAL { ?s ?p ?t } }";
 const SEMI: &str = "SELECT * { ?s :kind ?k FILTER EXISTS { ?s :tag ?t } }";
 const ANTI: &str = "SELECT * { ?s :kind ?k FILTER NOT EXISTS { ?s :tag ?t } }";
 const MINUS: &str = "SELECT * { ?s :kind ?k OPTIONAL { ?s :tag ?t } MINUS { ?x :likes ?t } }";
@@ -535,6 +536,13 @@ pub(crate) const PLANNING_AND_THREADS: &[Case] = &[
     .planned_anew(),
     case("merge_join by threads", INNER, merging, &["merge_join"]).by_threads(),
     case("hash_join by threads", LEFT, hashing, &["hash_join left"]).by_threads(),
+    case(
+        "hash_join in partitions",
+        TWO_KEYS,
+        hashing,
+        &["hash_join left .. partitions="],
+    )
+    .by_threads(),
     case(
         "hash_join by threads on disk",
         LEFT,

@@ -3,7 +3,8 @@
 //! The right side is split by which of the `compatible` variables its rows bind. For each part and
 //! each set of variables that left rows share with it a table is built when it is first needed, over
 //! the keys and those variables; in the usual case, no variable unbound, that is one table. A left
-//! row probes each part by what both bind, so an unbound variable is compatible with all.
+//! row probes each part by what both bind, so an unbound variable is compatible with all. The table of many rows is made
+//! by several threads, in partitions (`partitioned_build`).
 //!
 //! Input order: any. Output order: that of the left side; among partners those that bind the same of the
 //! `compatible` variables in the order of the right side.
@@ -18,6 +19,7 @@
 mod build_side;
 mod grace;
 mod left_side;
+mod partitioned_build;
 mod prober;
 
 use std::sync::Arc;

@@ -36,21 +36,14 @@ impl Dense {
         rows: &[u32],
         check: &impl Fn() -> Result<()>,
     ) -> Result<Option<Self>> {
-        if rows.len() < ROWS_MIN {
+        let ids = || rows.iter().map(|row| column[*row as usize]);
+        let Some((smallest, between)) = Self::span(ids()) else {
             return Ok(None);
-        }
-        let ids = || rows.iter().map(|row| column[*row as usize].to_bits());
-        let (smallest, largest) = ids().fold((u64::MAX, 0), |(smallest, largest), id| {
-            (smallest.min(id), largest.max(id))
-        });
-        let between = largest - smallest;
-        if between / IDS_A_ROW_MAX >= rows.len() as u64 {
-            return Ok(None);
-        }
+        };
         check()?;
         let mut words = vec![0_u64; (between / BITS) as usize + 1];
         for id in ids() {
-            let at = id - smallest;
+            let at = id.to_bits() - smallest;
             words[(at / BITS) as usize] |= 1 << (at % BITS);
         }
         check()?;
@@ -67,6 +60,25 @@ impl Dense {
             ranks,
             first: vec![NONE; known as usize],
         }))
+    }
+
+    /// Whether these ids lie close together.
+    pub(super) fn is_worth(ids: impl ExactSizeIterator<Item = TermId>) -> bool {
+        Self::span(ids).is_some()
+    }
+
+    /// The smallest of some ids, and how far the largest is from it; `None` if they lie too far apart, or are few.
+    fn span(ids: impl ExactSizeIterator<Item = TermId>) -> Option<(u64, u64)> {
+        let rows = ids.len();
+        if rows < ROWS_MIN {
+            return None;
+        }
+        let ids = ids.map(TermId::to_bits);
+        let (smallest, largest) = ids.fold((u64::MAX, 0), |(smallest, largest), id| {
+            (smallest.min(id), largest.max(id))
+        });
+        let between = largest - smallest;
+        (between / IDS_A_ROW_MAX < rows as u64).then_some((smallest, between))
     }
 
     /// The first place of an id, or [`NONE`].

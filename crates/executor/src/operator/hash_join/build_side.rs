@@ -3,8 +3,8 @@
 //! made when all rows are held, or while they go to disk.
 //!
 //! # Concurrency
-//! Collected by one thread, then shared by all that probe it. A table is made under the lock of the tables, so
-//! that it is made once.
+//! Collected by one thread, then shared by all that probe it. The table of many rows is made at once, by several threads
+//! (`partitioned_build`). Others are made under the lock of the tables, so that each is made once.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -14,15 +14,17 @@ use stoa_storage::sync::Mutex;
 use stoa_terms::TermId;
 
 use super::super::key_filter::{KeyFilterBuilder, Wanted};
+use super::super::parallel;
 use super::super::row_store::RowStore;
 use super::super::{Builder, Node, Scope, required};
+use super::partitioned_build::PartitionedBuild;
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
 use crate::profile::Counters;
 use crate::spill::{Partitions, SpilledRows};
-use crate::table::{JoinTable, hash_columns};
+use crate::table::{JoinTable, JoinTables, hash_columns};
 
 /// What a row is taken to cost beside its ids: its place in a part, and in a table.
 pub(in crate::operator) const TABLE_BYTES: usize = 40;
@@ -45,6 +47,10 @@ pub(crate) struct Collector {
     compatible: Vec<usize>,
     counters: Arc<Counters>,
     disk: Option<Disk>,
+    /// Several threads make the table.
+    building: Option<PartitionedBuild>,
+    /// Whether others may help: not in a morsel, nor within an apply.
+    may_share: bool,
     /// The filters that are wanted of the keys.
     wanted: Vec<Wanted>,
     /// How many rows the planner expects.
@@ -81,12 +87,13 @@ pub(crate) struct BuildSide {
 /// Rows that bind the same of the compatible variables.
 struct Part {
     bound: u64,
-    rows: Vec<u32>,
+    /// `None` for all.
+    rows: Option<Vec<u32>>,
 }
 
 struct Tables {
     /// By part and the variables shared with left rows.
-    made: Vec<(usize, u64, Arc<JoinTable>)>,
+    made: Vec<(usize, u64, Arc<JoinTables>)>,
     bytes: u64,
     memory: Memory,
 }
@@ -112,6 +119,8 @@ impl Collector {
             compatible: compatible.iter().map(right_column).collect(),
             counters: Arc::clone(counters),
             disk: None,
+            building: None,
+            may_share: scope.outer.is_none() && !scope.in_morsel,
             wanted,
             expected_rows: right.estimated_rows,
         })
@@ -119,6 +128,10 @@ impl Collector {
 
     /// Takes the next batch; the whole when there is none any more.
     pub(crate) fn advance(&mut self, context: &QueryContext) -> Result<Option<RightSide>> {
+        if let Some(building) = &mut self.building {
+            let side = building.advance(context, &self.counters)?;
+            return Ok(side.map(RightSide::Held));
+        }
         if let Some(disk) = &mut self.disk
             && let Some(rest) = disk.rest.take()
         {
@@ -128,7 +141,7 @@ impl Collector {
         match self.input.next(context)? {
             Step::Batch(batch) => self.add(batch, context)?,
             Step::Yield => (),
-            Step::Done => return self.end(context).map(Some),
+            Step::Done => return self.end(context),
         }
         Ok(None)
     }
@@ -183,7 +196,8 @@ impl Collector {
         expected.clamp(2 * held, 16 * held.max(1))
     }
 
-    fn end(&mut self, context: &QueryContext) -> Result<RightSide> {
+    /// The right side, unless there is more to do for it.
+    fn end(&mut self, context: &QueryContext) -> Result<Option<RightSide>> {
         if let Some(disk) = self.disk.take() {
             for (wanted, filter) in self.wanted.iter().zip(disk.filters) {
                 if let Some(filter) = filter.and_then(KeyFilterBuilder::finish) {
@@ -191,15 +205,23 @@ impl Collector {
                 }
             }
             let parts = disk.parts.finish()?;
-            return Ok(RightSide::OnDisk(Arc::new(Mutex::new(parts.into()))));
-        }
-        for wanted in &self.wanted {
-            wanted.make(self.rows.rows(), context)?;
+            let parts = Arc::new(Mutex::new(parts.into()));
+            return Ok(Some(RightSide::OnDisk(parts)));
         }
         let empty = RowStore::new(0, context.memory("hash_join"));
         let rows = std::mem::replace(&mut self.rows, empty);
-        let side = BuildSide::new(rows, &self.compatible)?;
-        Ok(RightSide::Held(Arc::new(side)))
+        let side = Arc::new(BuildSide::new(rows, &self.compatible)?);
+        if self.may_share && parallel::is_hashing_worth(side.rows.len(), context) {
+            let columns = (self.keys.as_slice(), self.compatible.as_slice());
+            self.building = PartitionedBuild::new(&side, columns, &mut self.wanted, context);
+            if self.building.is_some() {
+                return Ok(None);
+            }
+        }
+        for wanted in &self.wanted {
+            wanted.make(side.rows(), context)?;
+        }
+        Ok(Some(RightSide::Held(side)))
     }
 }
 
@@ -253,25 +275,18 @@ impl BuildSide {
         let count = rows.len();
         // Parts and tables have an account of their own, with what was reserved for them.
         let held = rows.bytes_with(0);
-        let bytes = (count * size_of::<u32>() * 2) as u64;
+        let mut bytes = 0;
         let mut memory = rows.memory().split_off(held);
-        memory.require(bytes)?;
         let mut parts: Vec<Part> = Vec::new();
         if compatible.is_empty() {
             if count > 0 {
-                let rows = (0_u32..).take(count).collect();
-                parts.push(Part { bound: 0, rows });
+                let (bound, rows) = (0, None);
+                parts.push(Part { bound, rows });
             }
         } else {
-            for (row, bound) in (0_u32..).zip(bound_sets(rows.rows(), compatible)) {
-                match parts.iter_mut().find(|part| part.bound == bound) {
-                    Some(part) => part.rows.push(row),
-                    None => parts.push(Part {
-                        bound,
-                        rows: vec![row],
-                    }),
-                }
-            }
+            bytes = (count * size_of::<u32>() * 2) as u64;
+            memory.require(bytes)?;
+            parts = parts_of(&bound_sets(rows.rows(), compatible));
         }
         Ok(Self {
             rows,
@@ -282,6 +297,30 @@ impl BuildSide {
                 memory,
             }),
         })
+    }
+
+    /// The variables that all rows bind of the compatible ones, if all bind the same.
+    pub(super) fn bound_by_all(&self) -> Option<u64> {
+        match self.parts.as_slice() {
+            [all] => Some(all.bound),
+            _ => None,
+        }
+    }
+
+    /// Whether there is room for so many bytes more for tables.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        let mut tables = lock(&self.tables);
+        let bytes = tables.bytes + bytes;
+        tables.memory.try_require(bytes)
+    }
+
+    /// Takes the table of all rows over the keys and these compatible variables, which there was room for.
+    pub(super) fn put(&self, shared: u64, made: JoinTables) {
+        let mut tables = lock(&self.tables);
+        tables.bytes += made.bytes();
+        tables.made.push((0, shared, Arc::new(made)));
+        let bytes = tables.bytes;
+        tables.memory.shrink_to(bytes);
     }
 
     /// One without rows.
@@ -306,6 +345,10 @@ impl BuildSide {
         self.rows.slices()
     }
 
+    pub(super) const fn rows(&self) -> &Batch {
+        self.rows.rows()
+    }
+
     pub(super) fn column(&self, column: usize) -> &[TermId] {
         self.rows.rows().column(column)
     }
@@ -317,7 +360,7 @@ impl BuildSide {
         shared: u64,
         columns: &KeyColumns,
         context: &QueryContext,
-    ) -> Result<Arc<JoinTable>> {
+    ) -> Result<Arc<JoinTables>> {
         // A thread that failed in here has added nothing.
         let mut tables = lock(&self.tables);
         let made = tables.made.iter();
@@ -325,15 +368,19 @@ impl BuildSide {
         if let Some((.., table)) = known.next() {
             return Ok(Arc::clone(table));
         }
-        let rows = self.parts.get(part).map(|part| part.rows.clone());
+        let rows = self.parts.get(part).map(|part| &part.rows);
         let rows = rows.ok_or(Error::Internal("a part that does not exist"))?;
-        let bytes = tables.bytes + JoinTable::bytes_for(rows.len());
+        let count = rows.as_ref().map_or(self.rows.len(), Vec::len);
+        let bytes = tables.bytes + JoinTable::bytes_for(count);
         tables.memory.require(bytes)?;
+        let rows = rows.clone();
+        let rows = rows.unwrap_or_else(|| (0_u32..).take(count).collect());
         let key: Vec<_> = columns
             .key(shared)
             .map(|(_, right)| self.column(right))
             .collect();
-        let table = Arc::new(JoinTable::build(&key, rows, || context.check())?);
+        let table = JoinTable::build(&key, rows, || context.check())?;
+        let table = Arc::new(JoinTables::one(table));
         tables.bytes = bytes;
         tables.made.push((part, shared, Arc::clone(&table)));
         // Further ones are seldom: where rows have several tables each.
@@ -342,6 +389,23 @@ impl BuildSide {
         }
         Ok(table)
     }
+}
+
+/// Rows by what they bind.
+fn parts_of(bound_sets: &[u64]) -> Vec<Part> {
+    let mut parts: Vec<(u64, Vec<u32>)> = Vec::new();
+    for (row, bound) in (0_u32..).zip(bound_sets) {
+        match parts.iter_mut().find(|(other, _)| other == bound) {
+            Some((_, rows)) => rows.push(row),
+            None => parts.push((*bound, vec![row])),
+        }
+    }
+    let parts = parts.into_iter();
+    let part = |(bound, rows)| Part {
+        bound,
+        rows: Some(rows),
+    };
+    parts.map(part).collect()
 }
 
 impl KeyColumns {

@@ -11,12 +11,12 @@ use super::build_side::{BuildSide, KeyColumns, bound_sets};
 use crate::batch::Batch;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::table::{JoinTable, NONE, hash_columns};
+use crate::table::{JoinTables, NONE, hash_columns};
 
 /// See the module header.
 pub(in crate::operator) struct Prober {
     /// For each part of the right side the tables that were asked for, by the variables shared with left rows.
-    tables: Vec<Vec<(u64, Arc<JoinTable>)>>,
+    tables: Vec<Vec<(u64, Arc<JoinTables>)>>,
     pub(super) columns: KeyColumns,
     combiner: Combiner,
     /// MINUS: partners must share a bound variable of these.
@@ -178,7 +178,7 @@ impl Prober {
         if self.minus.as_ref().is_some_and(|minus| !minus.key) {
             return Ok(());
         }
-        let table = self.table(build, 0, 0, context)?;
+        let tables = self.tables(build, 0, 0, context)?;
         let columns = self.columns.key(0);
         let (left, right): (Vec<_>, Vec<_>) = columns
             .map(|(left, right)| (probe.left.column(left), build.column(right)))
@@ -186,7 +186,7 @@ impl Prober {
         let key = Key::of(&left, &right);
         if probe.hashes.is_empty() {
             let mut hashes = vec![0; probe.left.rows];
-            if table.needs_hashes() {
+            if tables.needs_hashes() {
                 hash_columns(&left, probe.left.rows, &mut hashes);
             }
             probe.hashes.push((0, hashes));
@@ -201,6 +201,7 @@ impl Prober {
             let number = u32::try_from(row)
                 .map_err(|_| Error::Internal("a batch of more than 2^32 rows"))?;
             let is_through = probe.part > 0;
+            let table = tables.at(*hash);
             let mut place = match probe.place.take() {
                 Some(place) => place,
                 None if is_through => NONE,
@@ -258,10 +259,18 @@ impl Prober {
             probe.next_part();
             return Ok(());
         }
-        let table = self.table(build, probe.part, shared, context)?;
+        let tables = self.tables(build, probe.part, shared, context)?;
+        let hash = self.hash(probe, shared);
+        let table = tables.at(hash);
         let mut place = match probe.place {
             Some(place) => place,
-            None => self.first(build, probe, &table, shared),
+            None => {
+                let columns = self.columns.key(shared);
+                let (left, right): (Vec<_>, Vec<_>) = columns
+                    .map(|(left, right)| (probe.left.column(left), build.column(right)))
+                    .unzip();
+                table.first(&right, &left, probe.row, hash)
+            }
         };
         if place != NONE && self.combiner.needs_one() {
             pairs.push((row, table.row(place)));
@@ -281,47 +290,39 @@ impl Prober {
         Ok(())
     }
 
-    /// The part's table over the keys and the shared variables, built if need be.
-    fn table(
+    /// The part's tables over the keys and the shared variables, built if need be.
+    fn tables(
         &mut self,
         build: &BuildSide,
         part: usize,
         shared: u64,
         context: &QueryContext,
-    ) -> Result<Arc<JoinTable>> {
+    ) -> Result<Arc<JoinTables>> {
         self.tables.resize_with(build.parts(), Vec::new);
         let known = self.tables.get_mut(part);
         let known = known.ok_or(Error::Internal("a part that does not exist"))?;
-        if let Some((_, table)) = known.iter().find(|(other, _)| *other == shared) {
-            return Ok(Arc::clone(table));
+        if let Some((_, tables)) = known.iter().find(|(other, _)| *other == shared) {
+            return Ok(Arc::clone(tables));
         }
-        let table = build.table(part, shared, &self.columns, context)?;
-        known.push((shared, Arc::clone(&table)));
-        Ok(table)
+        let tables = build.table(part, shared, &self.columns, context)?;
+        known.push((shared, Arc::clone(&tables)));
+        Ok(tables)
     }
 
-    /// The first match of the probe's row.
-    fn first(&self, build: &BuildSide, probe: &mut Probe, table: &JoinTable, shared: u64) -> u32 {
-        let (left, right): (Vec<_>, Vec<_>) = self
-            .columns
-            .key(shared)
-            .map(|(left, right)| (probe.left.column(left), build.column(right)))
-            .unzip();
+    /// The hash of the probe's row for the keys and these shared variables.
+    fn hash(&self, probe: &mut Probe, shared: u64) -> u64 {
         let known = probe.hashes.iter().position(|(other, _)| *other == shared);
         let known = known.unwrap_or_else(|| {
+            let columns = self.columns.key(shared);
+            let left: Vec<_> = columns.map(|(left, _)| probe.left.column(left)).collect();
             let mut hashes = Vec::new();
             hash_columns(&left, probe.left.rows, &mut hashes);
             probe.hashes.push((shared, hashes));
             probe.hashes.len() - 1
         });
-        let hash = probe
-            .hashes
-            .get(known)
-            .and_then(|(_, hashes)| hashes.get(probe.row));
-        match hash {
-            Some(hash) => table.first(&right, &left, probe.row, *hash),
-            None => NONE,
-        }
+        let hashes = probe.hashes.get(known);
+        let hash = hashes.and_then(|(_, hashes)| hashes.get(probe.row));
+        hash.copied().unwrap_or_default()
     }
 }
 

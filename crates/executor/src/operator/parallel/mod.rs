@@ -8,7 +8,7 @@
 //!
 //! - `morsels`: a plan in pieces.
 //! - `aggregate`: the sink is groups. `gather`: the sink is a queue of batches for the operator above.
-//! - `pieces`: what one operator has to do by itself, in pieces.
+//! - `pieces`: what one operator has to do by itself, in pieces, such as the tables of a hash join.
 //!
 //! Output order: none. Which of equal groups' values came first differs from run to run, as do the last digits of
 //! sums of floats.
@@ -147,7 +147,7 @@ enum Task<S: Sink> {
 }
 
 /// How many threads work at once at most.
-fn threads(context: &QueryContext) -> usize {
+pub(super) fn threads(context: &QueryContext) -> usize {
     let helpers = context.settings().helpers.as_ref();
     1 + helpers.map_or(0, |helpers| helpers.threads())
 }
@@ -161,6 +161,18 @@ fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
         && threads(context) > 1
         && morsels::has_rows(plan, context.settings().parallel_rows_min)
         && plan.split_by().is_some()
+}
+
+/// So many times [`parallel_rows_min`](crate::QuerySettings::parallel_rows_min) rows of a right side are worth it to make
+/// its table by several threads.
+const HASHED_ROWS: u64 = 8;
+
+/// Whether so many rows of the right side of a hash join are hashed by several threads.
+pub(super) fn is_hashing_worth(rows: usize, context: &QueryContext) -> bool {
+    let least = context.settings().parallel_rows_min;
+    threads(context) > 1
+        && rows as u64 >= least.saturating_mul(HASHED_ROWS)
+        && !nonblocking::is_on()
 }
 
 /// Whether so much is expected of an aggregate, of DISTINCT, or of what they read that they may be shared.

@@ -7,11 +7,11 @@ use stoa_terms::TermId;
 use super::harness::*;
 
 /// What is joined: ?0 is bound on both sides, ?1 may be unbound, ?2 and ?3 are not shared.
-const LEFT: [u32; 3] = [0, 1, 2];
-const RIGHT: [u32; 3] = [1, 0, 3];
+pub(super) const LEFT: [u32; 3] = [0, 1, 2];
+pub(super) const RIGHT: [u32; 3] = [1, 0, 3];
 pub(super) const MARK: Variable = Variable(9);
 
-fn kinds() -> Vec<JoinKind> {
+pub(super) fn kinds() -> Vec<JoinKind> {
     vec![
         JoinKind::Inner,
         JoinKind::Left { condition: None },
@@ -115,7 +115,13 @@ pub(super) fn naive(
     out
 }
 
-fn hash_join(left: Plan, right: Plan, keys: &[u32], compatible: &[u32], kind: &JoinKind) -> Plan {
+pub(super) fn hash_join(
+    left: Plan,
+    right: Plan,
+    keys: &[u32],
+    compatible: &[u32],
+    kind: &JoinKind,
+) -> Plan {
     plan(
         Operator::HashJoin {
             left: Box::new(left),
