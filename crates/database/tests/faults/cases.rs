@@ -165,6 +165,10 @@ fn switching(options: &mut QueryOptions) {
     options.switch_after_rows = Some(5);
 }
 
+fn with_parameters(options: &mut QueryOptions) {
+    options.force_parameters = Some(true);
+}
+
 fn leaping(options: &mut QueryOptions) {
     options.force_join = Some(ForcedJoin::Leapfrog);
 }
@@ -209,6 +213,7 @@ const MANY_WAYS: &str =
 const RANGE: &str = "SELECT * { ?s :number ?n FILTER(?n >= 300 && ?n < 1200) }";
 const APPLY: &str =
     "SELECT ?k ?n { ?k :rank ?n FILTER NOT EXISTS { ?q :rank ?m FILTER(?m > ?n + 30) } }";
+const PARAMETERS: &str = "SELECT * { ?s :number ?n ; :kind ?k . :i7 :number ?m FILTER(?n > ?m) }";
 const VALUES: &str = "SELECT * { VALUES ?k { :k1 :k2 :k3 } ?s :kind ?k ; :text ?t }";
 const UNION: &str = "SELECT * { { ?s :kind :k1 } UNION { ?s :tag ?t } }";
 const CONTAINS: &str = "SELECT ?s { ?s :text ?t FILTER(CONTAINS(?t, '7')) }";
@@ -322,6 +327,12 @@ pub(crate) const JOINS: &[Case] = &[
     ),
     case("leapfrog_join", TRIANGLES, leaping, &["leapfrog_join"]),
     case("apply", APPLY, usual, &["apply anti", "outer_bindings"]),
+    case(
+        "parameterized_join",
+        PARAMETERS,
+        with_parameters,
+        &["parameterized_join ?m", "parameter ?m"],
+    ),
 ];
 
 pub(crate) const JOINS_ON_DISK: &[Case] = &[
