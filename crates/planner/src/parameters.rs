@@ -63,6 +63,13 @@ fn narrow(input: &mut Plan, condition: &mut Expression) {
             permutation,
             prefix_length,
             ranges,
+        }
+        | Operator::IndexGroups {
+            pattern,
+            permutation,
+            prefix_length,
+            ranges,
+            ..
         } => {
             let access = Access {
                 permutation: *permutation,

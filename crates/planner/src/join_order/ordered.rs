@@ -44,7 +44,8 @@ pub(crate) struct Ordered {
 const RANGES_START: f64 = 50_000.0;
 /// So many more solutions are read than are wanted.
 const MARGIN: f64 = 2.0;
-/// Some solutions are looked for from so many items, those with the fewest rows.
+/// Some solutions are looked for from so many items, those with the fewest rows; from fewer where there are more items
+/// than this, since each search looks at all pairs of them.
 const STARTS_MAX: usize = 8;
 /// Another order must save so much for them, since a plan for all is as fast where there are fewer than expected.
 const SOME_SHARE_MAX: f64 = 0.5;
@@ -149,7 +150,8 @@ impl Search<'_> {
             .collect();
         starts.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut best: Option<Ordered> = None;
-        for (_, number) in starts.into_iter().take(STARTS_MAX) {
+        let most = (STARTS_MAX * STARTS_MAX / self.items.len().max(STARTS_MAX)).max(1);
+        for (_, number) in starts.into_iter().take(most) {
             let mut trees = Vec::new();
             self.single(number, &mut trees);
             for first in self.keep(trees) {

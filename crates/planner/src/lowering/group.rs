@@ -235,7 +235,7 @@ impl Lowering<'_> {
             (None, None) => None,
         };
         if let Some((order, items, ordered)) = part {
-            self.ordered = true;
+            self.ordered |= in_order.is_some();
             let found = (order, ordered.root, items);
             let plan = self.materialize(found, (conditions, &over), &mut parts, read);
             return Ok(in_part(plan, &ordered));

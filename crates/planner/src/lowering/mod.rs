@@ -327,9 +327,11 @@ fn handed_down(op: &Op, wanted: Wanted) -> Option<Wanted> {
             }
         }),
         Op::Extend { variable, .. } => Some(wanted).filter(|_| wanted.variable != Some(*variable)),
-        Op::LeftJoin { left: input, .. }
-        | Op::Minus { left: input, .. }
-        | Op::Exists { input, .. } => Some(wanted).filter(|_| is_of(input)),
+        Op::LeftJoin { left: input, .. } => Some(wanted).filter(|_| is_of(input)),
+        // Of how many solutions one is left over is not known.
+        Op::Minus { left: input, .. } | Op::Exists { input, .. } => {
+            Some(wanted).filter(|wanted| wanted.variable.is_some() && is_of(input))
+        }
         Op::Distinct(_) | Op::Reduced(_) => {
             Some(wanted.of_times(ROWS_A_DIFFERENT_ONE)).filter(|wanted| wanted.variable.is_none())
         }

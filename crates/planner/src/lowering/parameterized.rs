@@ -6,7 +6,8 @@
 //! and nothing else: which terms they are is found when the plan is run, however many there are then.
 //!
 //! # Limits
-//! Single matches are those of one pattern with one variable, which no other part of the group has. Only terms whose
+//! Groups of patterns and paths alone: a subquery is run once, not for each match. Single matches are those of one pattern
+//! with one variable, which no other part of the group has. Only terms whose
 //! ids hold their value (numbers, dates and times) are known to the planner; and conditions that stand for ranges by
 //! ids and values alone.
 
@@ -18,7 +19,7 @@ use crate::Rewrites;
 use crate::cardinality::repeats;
 use crate::cost;
 use crate::error::Error;
-use crate::expression::{Constant, Expression};
+use crate::expression::{Comparison, Constant, Expression};
 use crate::join_order::Item;
 use crate::logical::{expression_variables, for_each_leaf, is_volatile};
 use crate::parameters::{ranges, set};
@@ -66,7 +67,11 @@ impl Lowering<'_> {
             Some(forced) => forced,
             None => cost >= COST_MIN && self.forced.is_none(),
         };
-        let is_possible = !conditions.is_empty() && !self.without.has(Rewrites::ID_RANGES);
+        // What a subquery draws or cuts is the same beside all matches.
+        let may_repeat = |part: &Part| !matches!(part.source, PartSource::Plan(..));
+        let is_possible = !conditions.is_empty()
+            && !self.without.has(Rewrites::ID_RANGES)
+            && parts.iter().all(may_repeat);
         if !is_tried || !is_possible {
             return Ok(None);
         }
@@ -184,8 +189,13 @@ impl Lowering<'_> {
         for part in &mut rest {
             let is_pattern = matches!(part.source, PartSource::Pattern(_));
             for condition in part.conditions.iter_mut().filter(|_| is_pattern) {
-                is_any |= expect(condition, &values);
+                expect(condition, &values);
             }
+            forget_open_ends(&mut part.conditions);
+            is_any |= part
+                .conditions
+                .iter()
+                .any(|condition| condition.is_expected);
         }
         if !is_any && self.forced_parameters != Some(true) {
             return Ok(None);
@@ -202,10 +212,49 @@ impl Lowering<'_> {
     }
 }
 
-/// Gives a condition the ranges that it stands for with these values; whether there are some.
-fn expect(condition: &mut PartCondition, values: &[(Variable, Constant)]) -> bool {
+/// Which ends of a variable's range a condition is for: what is less, what is more.
+const fn ends(condition: &Expression) -> (bool, bool) {
+    use Comparison::{Greater, GreaterOrEqual, Less, LessOrEqual};
+    let Expression::Compare(comparison, left, _) = condition else {
+        return (true, true);
+    };
+    let is_left = matches!(**left, Expression::Variable(_));
+    match comparison {
+        Less | LessOrEqual => (is_left, !is_left),
+        Greater | GreaterOrEqual => (!is_left, is_left),
+        _ => (true, true),
+    }
+}
+
+/// Takes back ranges that are open at an end: how much lies in them hangs on the match, and the plan is for others, too.
+fn forget_open_ends(conditions: &mut [PartCondition]) {
+    let of = |condition: &PartCondition| {
+        let ranges = condition.ranges.as_ref();
+        ranges
+            .filter(|_| condition.is_expected)
+            .map(|ranges| ranges.variable)
+    };
+    let closed = |variable| {
+        let own = conditions.iter().filter(|one| of(one) == Some(variable));
+        let all = own.map(|one| ends(&one.expression));
+        all.fold((false, false), |all, one| (all.0 || one.0, all.1 || one.1)) == (true, true)
+    };
+    let is_open: Vec<bool> = conditions
+        .iter()
+        .map(|condition| of(condition).is_some_and(|variable| !closed(variable)))
+        .collect();
+    for (condition, is_open) in conditions.iter_mut().zip(is_open) {
+        if is_open {
+            condition.ranges = None;
+            condition.is_expected = false;
+        }
+    }
+}
+
+/// Gives a condition the ranges that it stands for with these values.
+fn expect(condition: &mut PartCondition, values: &[(Variable, Constant)]) {
     if condition.ranges.is_some() {
-        return false;
+        return;
     }
     let mut known = condition.expression.clone();
     set(&mut known, values);
@@ -215,7 +264,6 @@ fn expect(condition: &mut PartCondition, values: &[(Variable, Constant)]) -> boo
         found
     });
     condition.is_expected = condition.ranges.is_some();
-    condition.is_expected
 }
 
 /// The variable of a pattern that has one, in one place.
