@@ -18,7 +18,7 @@ use crate::demand::Demand;
 use crate::describe::Describe;
 use crate::error::{Error, Result};
 use crate::memory::Memory;
-use crate::operator::{Builder, Mapping, Node, Placements, Scope, Subplans, Switches};
+use crate::operator::{Builder, Mapping, Node, Scope};
 use crate::profile::{OperatorProfile, Profile};
 
 /// How long a thread that runs a query on its own sleeps at most before it looks whether the query
@@ -282,16 +282,7 @@ impl Running {
         let mut memory = context.memory("the operators of the plan");
         memory.require(demand.operator_bytes)?;
         context.meters().set_holders(demand.holders);
-        let mut builder = Builder {
-            context,
-            profile,
-            next_number: 0,
-            built: None,
-            placements: Placements::default(),
-            switches: Switches::default(),
-            kept: Vec::new(),
-            subplans: Subplans::default(),
-        };
+        let mut builder = Builder::new(context, profile, 0);
         let scope = Scope {
             outer: None,
             limited: matches!(plan.form, QueryForm::Ask),

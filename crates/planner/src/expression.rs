@@ -3,9 +3,9 @@
 //! EXISTS does not occur here: the planner turns it into a join that leaves a boolean in a variable
 //! (see [`crate::physical::JoinKind::Mark`]).
 
-use oxrdf::Term;
-use stoa_terms::TermId;
+use oxrdf::{Literal, Term};
 use stoa_terms::datatype::Datatype;
+use stoa_terms::{TermId, inline};
 
 use crate::physical::Variable;
 
@@ -45,6 +45,24 @@ pub enum Expression {
     Coalesce(Vec<Self>),
     /// A function with strict arguments: an error in one is the error of the call.
     Call(Function, Vec<Self>),
+}
+
+impl Expression {
+    /// The constant `true` or `false`.
+    pub(crate) fn boolean(value: bool) -> Self {
+        Self::Constant(Constant {
+            term: Literal::from(value).into(),
+            id: Some(if value { TermId::TRUE } else { TermId::FALSE }),
+        })
+    }
+
+    /// A constant of the type `xsd:integer`.
+    pub(crate) fn integer(value: i64) -> Self {
+        Self::Constant(Constant {
+            term: Literal::from(value).into(),
+            id: inline::encode_i64(value),
+        })
+    }
 }
 
 /// A term of the query's text, with its id if the snapshot that was planned for has one.

@@ -29,6 +29,7 @@ pub mod statistics;
 mod text_prefix;
 mod variable_set;
 mod variables;
+mod volatile;
 
 pub use crate::access_path::{FEW_LOOKUPS, KEPT_RANGES_MAX, variables_within};
 pub use crate::constants::Replacement;

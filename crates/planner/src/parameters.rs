@@ -124,12 +124,12 @@ fn left_over(
         // No ranges at all would stand for everything.
         if read.is_empty() {
             read.push(NOTHING);
-            return truth(false);
+            return Expression::boolean(false);
         }
     }
     match parts.len() {
-        0 => truth(true),
-        1 => parts.pop().unwrap_or_else(|| truth(true)),
+        0 => Expression::boolean(true),
+        1 => parts.pop().unwrap_or_else(|| Expression::boolean(true)),
         _ => Expression::And(parts),
     }
 }
@@ -139,13 +139,6 @@ const NOTHING: IdRange = IdRange {
     first: TermId::UNBOUND,
     last: TermId::UNBOUND,
 };
-
-pub(crate) fn truth(value: bool) -> Expression {
-    Expression::Constant(Constant {
-        term: oxrdf::Literal::from(value).into(),
-        id: Some(if value { TermId::TRUE } else { TermId::FALSE }),
-    })
-}
 
 #[cfg(test)]
 mod tests {
@@ -254,7 +247,7 @@ mod tests {
         let plan = filtered(Permutation::Posg, same(2));
         let set = plan.with_parameters(&[(PARAMETER, integer(3))]);
         let (condition, ranges) = parts(&set);
-        assert_eq!(*condition, truth(true));
+        assert_eq!(*condition, Expression::boolean(true));
         assert!(holds(ranges, 5) && !holds(ranges, 4) && !holds(ranges, 6));
     }
 
@@ -263,7 +256,7 @@ mod tests {
         let never = Expression::And(vec![same(0), same(1)]);
         let set = filtered(Permutation::Posg, never).with_parameters(&[(PARAMETER, integer(1))]);
         let (condition, ranges) = parts(&set);
-        assert_eq!(*condition, truth(false));
+        assert_eq!(*condition, Expression::boolean(false));
         assert_eq!(ranges, [NOTHING]);
     }
 

@@ -18,7 +18,7 @@ use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 
 use super::combiner::{Combiner, END, Pair};
 use super::row_store::RowStore;
-use super::{Builder, Node, Operator, OuterBatch, Placements, Scope, Subplans, Switches, required};
+use super::{Builder, Node, Operator, OuterBatch, Scope, Switches, required};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -398,14 +398,8 @@ impl Inner {
             batch: Arc::new(bindings),
         };
         let mut builder = Builder {
-            context,
-            profile: &self.profile,
-            next_number: self.number,
-            built: None,
-            placements: Placements::default(),
             switches: self.switches.clone(),
-            kept: Vec::new(),
-            subplans: Subplans::default(),
+            ..Builder::new(context, &self.profile, self.number)
         };
         let scope = Scope {
             outer: Some(&outer),

@@ -19,7 +19,7 @@ use stoa_planner::physical::{Operator as PlanOperator, Plan};
 use stoa_storage::sync::Mutex;
 
 use self::kept::{Kept, KeptBatch, lock};
-use super::{Builder, Mapping, Node, Operator, Placements, Scope, Switches};
+use super::{Builder, Mapping, Node, Operator, Scope};
 use crate::batch::Step;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -248,16 +248,7 @@ struct Again {
 impl Again {
     /// The operators of the subplan, once more, under the same counters.
     fn build(&self, counters: &Arc<Counters>, context: &QueryContext) -> Result<Node> {
-        let mut builder = Builder {
-            context,
-            profile: &self.profile,
-            next_number: self.number,
-            built: None,
-            placements: Placements::default(),
-            switches: Switches::default(),
-            kept: Vec::new(),
-            subplans: Subplans::default(),
-        };
+        let mut builder = Builder::new(context, &self.profile, self.number);
         let scope = Scope {
             unordered: self.unordered,
             ..Scope::default()

@@ -202,7 +202,21 @@ pub(crate) struct Builder<'a> {
     pub(crate) subplans: Subplans,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    /// One that shares nothing with others, for operators from `number` on.
+    pub(crate) fn new(context: &'a QueryContext, profile: &'a Arc<Profile>, number: usize) -> Self {
+        Self {
+            context,
+            profile,
+            next_number: number,
+            built: None,
+            placements: Placements::default(),
+            switches: Switches::default(),
+            kept: Vec::new(),
+            subplans: Subplans::default(),
+        }
+    }
+
     /// Builds `plan`. `consumer` are the counters of the operator that reads it.
     pub(crate) fn build(
         &mut self,

@@ -11,9 +11,7 @@ use std::sync::Arc;
 use stoa_planner::expression::Constant;
 use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 
-use super::{
-    Builder, Mapping, Node, Operator, OuterBatch, Placements, Scope, Subplans, Switches, required,
-};
+use super::{Builder, Mapping, Node, Operator, OuterBatch, Scope, required};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -135,17 +133,8 @@ impl Inner {
             values.push((*variable, Constant { term, id: Some(id) }));
         }
         let plan = self.plan.with_parameters(&values);
-        let mut builder = Builder {
-            context,
-            profile: &self.profile,
-            next_number: self.number,
-            built: None,
-            placements: Placements::default(),
-            // What one run reads instead of looking up has the ranges of its own terms.
-            switches: Switches::default(),
-            kept: Vec::new(),
-            subplans: Subplans::default(),
-        };
+        // What one run reads instead of looking up has the ranges of its own terms.
+        let mut builder = Builder::new(context, &self.profile, self.number);
         let scope = Scope {
             outer: self.outer.as_ref(),
             limited: self.limited,

@@ -13,7 +13,7 @@ use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 use super::hash_join::{Collector, RightSide};
 use super::parallel::morsels::{self, Scan, WHOLE, within};
 use super::parallel::right_sides;
-use super::{Builder, BuiltSides, Node, Placements, Scope, Subplans, Switches};
+use super::{Builder, BuiltSides, Node, Placements, Scope, Switches};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::{Counters, Profile};
@@ -95,14 +95,10 @@ impl RangedInput {
     ) -> Result<Node> {
         self.consumer.add_range();
         let mut builder = Builder {
-            context,
-            profile: &self.profile,
-            next_number: self.number,
             built: Some(&self.built),
             placements: self.placements.clone(),
             switches: self.switches.clone(),
-            kept: Vec::new(),
-            subplans: Subplans::default(),
+            ..Builder::new(context, &self.profile, self.number)
         };
         let scope = Scope {
             // Threads that share a range would read right sides again.

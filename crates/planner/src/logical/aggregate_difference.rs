@@ -10,12 +10,13 @@
 //! 3. Conditions and other EXISTS over A alone or B alone stay with their side; none but P sees both.
 
 use super::{
-    Builder, ExistsKind, Node, Op, existence_only, expression_variables, is_safe, is_volatile,
-    mentioned, pattern_variables,
+    Builder, ExistsKind, Node, Op, existence_only, expression_variables, is_safe, mentioned,
+    pattern_variables,
 };
 use crate::expression::{Aggregate, AggregateFunction, Expression};
 use crate::physical::Variable;
 use crate::variable_set::VariableSet;
+use crate::volatile::is_volatile;
 
 /// See the module header.
 pub(crate) struct AggregateDifference {

@@ -4,10 +4,11 @@
 //! variables are bound, and OPTIONAL and BIND move above the joins around them (`rise`), so that all
 //! patterns of a group are ordered together.
 
-use super::{ExistsKind, Mark, Node, Op, expression_variables, fold, inline, is_volatile};
+use super::{ExistsKind, Mark, Node, Op, expression_variables, fold, inline};
 use crate::expression::{Aggregate, Expression};
 use crate::physical::{SortKey, Variable};
 use crate::variable_set::VariableSet;
+use crate::volatile::is_volatile;
 
 /// Builds nodes, rewriting them or not.
 #[derive(Clone, Copy, Debug)]

@@ -11,10 +11,11 @@
 
 use super::build::Builder;
 use super::inline::inlined;
-use super::{Node, Op, is_volatile};
+use super::{Node, Op};
 use crate::expression::{Comparison, Expression, Function};
 use crate::physical::{PatternTerm, Variable};
 use crate::variable_set::VariableSet;
+use crate::volatile::is_volatile;
 
 /// How many equalities of one group become joins; each adds a branch with the whole group.
 const EQUALITIES_MAX: u32 = 2;

@@ -502,10 +502,7 @@ pub(super) fn one_group_each(
 fn of_nothing(function: &AggregateFunction) -> Expression {
     match function {
         AggregateFunction::Count | AggregateFunction::Sum | AggregateFunction::Avg => {
-            Expression::Constant(Constant {
-                term: oxrdf::Literal::from(0).into(),
-                id: None,
-            })
+            Expression::integer(0)
         }
         AggregateFunction::GroupConcat(_) => Expression::Constant(Constant {
             term: oxrdf::Literal::new_simple_literal("").into(),

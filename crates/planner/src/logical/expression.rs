@@ -284,21 +284,6 @@ pub(crate) fn expression_variables(expression: &Expression) -> VariableSet {
     variables
 }
 
-/// Whether an expression may have another value each time it is evaluated.
-pub(crate) fn is_volatile(expression: &Expression) -> bool {
-    let mut volatile = false;
-    visit_expression(expression, &mut |part| {
-        volatile |= matches!(
-            part,
-            Expression::Call(
-                Function::Rand | Function::Uuid | Function::StrUuid | Function::BNode,
-                _
-            )
-        );
-    });
-    volatile
-}
-
 fn function(source: &SourceFunction) -> Result<Function, Error> {
     use SourceFunction as S;
     Ok(match source {

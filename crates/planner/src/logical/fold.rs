@@ -8,8 +8,8 @@
 use std::cmp::Ordering;
 
 use oxrdf::{Literal, Term};
+use stoa_terms::inline;
 use stoa_terms::value::{ExactOperator, Value, calculate};
-use stoa_terms::{TermId, inline};
 
 use crate::expression::{
     Aggregate, AggregateFunction, ArithmeticOperator, Comparison, Constant, Expression, Function,
@@ -75,7 +75,7 @@ pub(crate) fn fold(expression: &mut Expression) {
         | Expression::Parameter(_) => None,
         Expression::Not(inner) => {
             fold(inner);
-            truth(inner).map(|truth| boolean(!truth))
+            truth(inner).map(|truth| Expression::boolean(!truth))
         }
         Expression::And(list) => chain(list, false),
         Expression::Or(list) => chain(list, true),
@@ -100,7 +100,7 @@ pub(crate) fn fold(expression: &mut Expression) {
         }
         Expression::Minus(inner) => {
             fold(inner);
-            arithmetic(ArithmeticOperator::Subtract, &integer_zero(), inner)
+            arithmetic(ArithmeticOperator::Subtract, &Expression::integer(0), inner)
         }
         Expression::If(condition, then, otherwise) => {
             [&mut *condition, &mut *then, &mut *otherwise]
@@ -127,20 +127,6 @@ pub(crate) fn fold(expression: &mut Expression) {
 
 fn take(expression: &mut Expression) -> Expression {
     std::mem::replace(expression, Expression::Coalesce(Vec::new()))
-}
-
-fn boolean(value: bool) -> Expression {
-    Expression::Constant(Constant {
-        term: Literal::from(value).into(),
-        id: Some(if value { TermId::TRUE } else { TermId::FALSE }),
-    })
-}
-
-fn integer_zero() -> Expression {
-    Expression::Constant(Constant {
-        term: Literal::from(0).into(),
-        id: inline::encode_i64(0),
-    })
 }
 
 fn value(constant: &Constant) -> Value {
@@ -187,11 +173,11 @@ const fn is_boolean(expression: &Expression) -> bool {
 fn chain(list: &mut Vec<Expression>, end: bool) -> Option<Expression> {
     list.iter_mut().for_each(fold);
     if list.iter().any(|part| truth(part) == Some(end)) {
-        return Some(boolean(end));
+        return Some(Expression::boolean(end));
     }
     let unknown = list.iter().filter(|part| truth(part).is_none()).count();
     if unknown == 0 {
-        return Some(boolean(!end));
+        return Some(Expression::boolean(!end));
     }
     // One that is left alone must be a boolean by itself.
     let stays = unknown > 1
@@ -210,7 +196,7 @@ fn chain(list: &mut Vec<Expression>, end: bool) -> Option<Expression> {
 fn compare(comparison: Comparison, left: &Expression, right: &Expression) -> Option<Expression> {
     let (left, right) = (known(left)?, known(right)?);
     if comparison == Comparison::SameTerm {
-        return Some(boolean(left.term == right.term));
+        return Some(Expression::boolean(left.term == right.term));
     }
     let (left, right) = (value(left), value(right));
     let order = |is: fn(Ordering) -> bool| left.compare(&right).map(is);
@@ -223,7 +209,7 @@ fn compare(comparison: Comparison, left: &Expression, right: &Expression) -> Opt
         Comparison::GreaterOrEqual => order(Ordering::is_ge),
         Comparison::SameTerm => None,
     };
-    truth.map(boolean)
+    truth.map(Expression::boolean)
 }
 
 /// Whether a call has constants alone as arguments, and gives the same for them whenever it is called.
@@ -249,9 +235,9 @@ fn is_in(needle: &Expression, list: &[Expression]) -> Option<Expression> {
     let equal = list.iter().map(|item| value(known(item)?).equals(&needle));
     let equal: Vec<Option<bool>> = equal.collect();
     if equal.contains(&Some(true)) {
-        return Some(boolean(true));
+        return Some(Expression::boolean(true));
     }
-    (!equal.contains(&None)).then(|| boolean(false))
+    (!equal.contains(&None)).then(|| Expression::boolean(false))
 }
 
 /// What an operator gives for two numbers, if it is exact and inline.

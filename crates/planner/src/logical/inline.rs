@@ -5,9 +5,10 @@
 
 use oxrdf::Term;
 
-use super::{Node, Op, expression_variables, is_volatile, visit_expression};
+use super::{Node, Op, expression_variables, visit_expression};
 use crate::expression::{Constant, Expression};
 use crate::physical::Variable;
+use crate::volatile::is_volatile;
 
 /// An expression that would become deeper is left alone: what evaluates it recurses.
 const DEPTH_MAX: usize = 12;

@@ -33,7 +33,7 @@ pub(crate) use build::Builder;
 pub(crate) use equal::join_equal;
 pub(crate) use exists::{existence_only, handed, is_safe, mentioned, retie, substitute};
 pub(crate) use expression::{
-    expression_variables, for_each_leaf, is_volatile, unbound_marker, visit_expression,
+    expression_variables, for_each_leaf, unbound_marker, visit_expression,
 };
 pub(crate) use fold::fold;
 pub(crate) use inline::inlined;

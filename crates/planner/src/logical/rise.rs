@@ -9,10 +9,11 @@
 //! may be unbound. Kim: On optimizing an SQL-like nested query (TODS 1982), on unnesting.
 
 use super::build::join_of;
-use super::{Builder, Mark, Node, Op, asks_others, expression_variables, is_volatile, mentioned};
+use super::{Builder, Mark, Node, Op, asks_others, expression_variables, mentioned};
 use crate::expression::Expression;
 use crate::physical::Variable;
 use crate::variable_set::VariableSet;
+use crate::volatile::is_volatile;
 
 /// What rises may let something else rise; after so many rounds it is left.
 const ROUNDS_MAX: usize = 16;

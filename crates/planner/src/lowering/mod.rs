@@ -35,8 +35,6 @@ pub(crate) use sample::{Drawn, Samples};
 pub(crate) use star::Star;
 pub(crate) use top_values::Spread;
 
-use stoa_terms::TermId;
-
 use crate::cardinality::Cache;
 use crate::cost;
 use crate::error::Error;
@@ -487,10 +485,7 @@ fn blind(expression: &mut Expression, columns: &VariableSet) {
             *expression = Expression::Coalesce(Vec::new());
         }
         Expression::Bound(variable) if !columns.contains(*variable) => {
-            *expression = Expression::Constant(Constant {
-                term: oxrdf::Literal::from(false).into(),
-                id: Some(TermId::FALSE),
-            });
+            *expression = Expression::boolean(false);
         }
         Expression::Constant(_)
         | Expression::Variable(_)

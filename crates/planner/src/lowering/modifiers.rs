@@ -7,9 +7,10 @@ use crate::cardinality::float;
 use crate::cost;
 use crate::error::Error;
 use crate::expression::{Aggregate, AggregateFunction, Expression};
-use crate::logical::{Builder, Node, Op, expression_variables, is_volatile};
+use crate::logical::{Builder, Node, Op, expression_variables};
 use crate::physical::{Operator, SortKey, Variable};
 use crate::variable_set::VariableSet;
+use crate::volatile::is_volatile;
 
 /// Up to how many rows `top_k` keeps; beyond, all are sorted.
 const TOP_K_MAX: u64 = 100_000;

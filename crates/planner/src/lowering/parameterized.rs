@@ -21,10 +21,11 @@ use crate::cost;
 use crate::error::Error;
 use crate::expression::{Comparison, Constant, Expression};
 use crate::join_order::Item;
-use crate::logical::{expression_variables, for_each_leaf, is_volatile};
+use crate::logical::{expression_variables, for_each_leaf};
 use crate::parameters::{ranges, set};
 use crate::physical::{Operator, PatternTerm, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
+use crate::volatile::is_volatile;
 
 /// A group that costs less (nanoseconds) is not planned another time.
 const COST_MIN: f64 = 300_000.0;
@@ -284,7 +285,7 @@ fn parameterize(condition: &mut Expression, parameters: &VariableSet) {
         }
         // A match binds it.
         Expression::Bound(variable) if parameters.contains(*variable) => {
-            *leaf = crate::parameters::truth(true);
+            *leaf = Expression::boolean(true);
         }
         _ => {}
     });

@@ -11,9 +11,10 @@ use crate::cardinality::Cache;
 use crate::error::Error;
 use crate::expression::Expression;
 use crate::join_order::shared_by;
-use crate::logical::{Node, PathSearch, expression_variables, is_volatile};
+use crate::logical::{Node, PathSearch, expression_variables};
 use crate::physical::{PatternTerm, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
+use crate::volatile::is_volatile;
 
 /// A part of a group, before its order is known.
 #[derive(Clone)]

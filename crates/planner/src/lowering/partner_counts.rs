@@ -13,20 +13,18 @@
 //! # References
 //! Yan, Larson: Eager Aggregation and Lazy Aggregation, VLDB 1995.
 
-use oxrdf::Literal;
-use stoa_terms::inline;
-
 use super::once::{is_of_a_set, is_simple};
 use crate::PlannerOptions;
 use crate::access_path::{Access, constants, positions_of, term_at};
 use crate::cardinality::Cache;
 use crate::error::Error;
-use crate::expression::{Aggregate, AggregateFunction, ArithmeticOperator, Constant, Expression};
-use crate::logical::{is_volatile, visit_expression};
+use crate::expression::{Aggregate, AggregateFunction, ArithmeticOperator, Expression};
+use crate::logical::visit_expression;
 use crate::physical::{JoinKind, Operator, PatternTerm, Plan, Variable};
 use crate::statistics::Reading;
 use crate::variable_set::VariableSet;
 use crate::variables::for_each_variable;
+use crate::volatile::has_volatile;
 
 /// Lets joins count their partners in the plan of a whole query, whose columns are those that are used: where more than
 /// one is expected, or wherever they can, or nowhere, if `options` say so. New variables get empty names.
@@ -119,7 +117,7 @@ impl Numbers<'_> {
     /// Lets joins in `plan` count, of which nothing but the variables in `used` is looked at, except for how often a
     /// solution comes and whether others are bound. Returns by which factor there are fewer solutions then.
     fn below(&mut self, plan: &mut Plan, used: &mut VariableSet) -> Result<f64, Error> {
-        if is_different_each_time(&plan.operator) {
+        if has_volatile(&plan.operator) {
             return Ok(1.0);
         }
         let first = self.all.len();
@@ -293,7 +291,7 @@ impl Numbers<'_> {
             Some(of) if gone.is_none() => Expression::If(
                 Box::new(Expression::Bound(of)),
                 Box::new(product),
-                Box::new(integer(0)),
+                Box::new(Expression::integer(0)),
             ),
             _ => product,
         });
@@ -305,7 +303,9 @@ impl Numbers<'_> {
             let column = Expression::Variable(number.column);
             let is_bound = gone.is_some_and(|gone| number.bound.contains(&gone));
             match number.is_optional {
-                true => Expression::Coalesce(vec![column, integer(i64::from(!is_bound))]),
+                true => {
+                    Expression::Coalesce(vec![column, Expression::integer(i64::from(!is_bound))])
+                }
                 false => column,
             }
         });
@@ -313,7 +313,7 @@ impl Numbers<'_> {
             let (product, factor) = (Box::new(product), Box::new(factor));
             Expression::Arithmetic(ArithmeticOperator::Multiply, product, factor)
         });
-        product.unwrap_or_else(|| integer(1))
+        product.unwrap_or_else(|| Expression::integer(1))
     }
 }
 
@@ -321,35 +321,6 @@ impl Numbers<'_> {
 fn note_shared(left: &Plan, right: &Plan, used: &mut VariableSet) {
     let shared = left.columns.iter();
     used.extend(shared.copied().filter(|it| right.columns.contains(it)));
-}
-
-fn integer(number: i64) -> Expression {
-    let literal = Literal::from(number);
-    Expression::Constant(Constant {
-        id: inline::encode_literal(literal.as_ref()),
-        term: literal.into(),
-    })
-}
-
-/// Whether an operator may treat equal solutions differently.
-fn is_different_each_time(operator: &Operator) -> bool {
-    match operator {
-        Operator::Filter {
-            condition: expression,
-            ..
-        }
-        | Operator::Extend { expression, .. } => is_volatile(expression),
-        Operator::IndexNestedLoopJoin { kind, .. }
-        | Operator::Apply { kind, .. }
-        | Operator::MergeJoin { kind, .. }
-        | Operator::HashJoin { kind, .. } => match kind {
-            JoinKind::Left {
-                condition: Some(condition),
-            } => is_volatile(condition),
-            _ => false,
-        },
-        _ => false,
-    }
 }
 
 fn variables_of(expression: &Expression) -> Vec<Variable> {

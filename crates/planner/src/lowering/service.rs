@@ -6,11 +6,10 @@
 use super::{Lowering, Planned, planned, unit};
 use crate::error::Error;
 use crate::expression::Expression;
-use crate::logical::{
-    Node, Op, endpoint_variable, expression_variables, handed, is_volatile, mentioned, retie,
-};
+use crate::logical::{Node, Op, endpoint_variable, expression_variables, handed, mentioned, retie};
 use crate::physical::{JoinKind, Operator, ServiceCall};
 use crate::variable_set::VariableSet;
+use crate::volatile::is_volatile;
 
 use super::left_join::apply;
 

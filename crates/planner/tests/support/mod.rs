@@ -2,6 +2,7 @@
 //! what they promise, and an evaluator of the algebra after the letter of the specification.
 
 pub(crate) mod algebra;
+pub(crate) mod generator;
 pub(crate) mod interpret;
 pub(crate) mod path;
 pub(crate) mod values;

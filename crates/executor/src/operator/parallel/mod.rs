@@ -38,7 +38,7 @@ use stoa_terms::IdRange;
 
 use super::groups::Grouping;
 use super::hash_join::{Collector, RightSide};
-use super::{Builder, BuiltSides, Node, Placements, Scope, Subplans, Switches};
+use super::{Builder, BuiltSides, Node, Placements, Scope, Switches};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -421,14 +421,10 @@ impl<S: Sink> Work<S> {
             ..
         } = self.reading()?;
         let mut builder = Builder {
-            context,
-            profile: &self.profile,
-            next_number: self.number,
             built: Some(&built),
             placements,
             switches,
-            kept: Vec::new(),
-            subplans: Subplans::default(),
+            ..Builder::new(context, &self.profile, self.number)
         };
         let plan = morsels::restricted(&self.plan, &[morsel], 1.0);
         let scope = Scope {

@@ -1,5 +1,6 @@
 //! Cancellation, deadlines, memory, and work that is not done.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use stoa_planner::expression::{Aggregate, AggregateFunction};
@@ -7,7 +8,8 @@ use stoa_planner::physical::{JoinKind, Operator, Plan, QueryForm, SortKey, Varia
 use stoa_terms::TermId;
 
 use super::harness::*;
-use crate::{Error, Execution, Step};
+use super::switching::{many, scan, twice};
+use crate::{Error, Execution, QueryContext, Step};
 
 fn numbers(count: i64) -> Vec<Row> {
     (0..count).map(|number| vec![integer(number)]).collect()
@@ -16,7 +18,7 @@ fn numbers(count: i64) -> Vec<Row> {
 #[test]
 fn a_cancelled_query_ends_at_the_next_batch() {
     let settings = settings(3, 1 << 30);
-    let cancel = std::sync::Arc::clone(&settings.cancel);
+    let cancel = Arc::clone(&settings.cancel);
     let plan = query(values(&[0], &numbers(100)));
     let mut execution = Execution::new(&plan.into(), context(settings)).unwrap();
     assert!(matches!(execution.next(), Ok(Step::Batch(_))));
@@ -191,4 +193,30 @@ fn a_merge_join_of_large_groups_gives_the_thread_back() {
     assert_eq!(rows, [vec![integer(0), integer(999)]]);
     let calls = profile.first().map_or(0, |join| join.calls);
     assert!(calls > 1_000_000 >> 16, "{calls} calls for a million pairs");
+}
+
+/// Below a LIMIT a scan begins with a few rows, and so do the look-ups above it.
+#[test]
+fn few_rows_are_read_where_few_are_wanted() {
+    let (snapshot, pattern) = many();
+    let run = |input: &Plan, limit| {
+        let slice = Operator::Slice {
+            input: Box::new(input.clone()),
+            by: Vec::new(),
+            offset: 0,
+            limit,
+        };
+        let settings = settings(1024, 1 << 30);
+        let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
+        let plan = query(plan(slice, &[0]));
+        let (rows, profile) = try_run(&plan, context).unwrap();
+        (rows.len(), profile.last().unwrap().rows_out)
+    };
+    for input in [scan(&pattern), twice(&pattern)] {
+        assert_eq!(run(&input, Some(10)), (10, 64));
+        assert_eq!(run(&input, Some(64)), (64, 64));
+        // Twice as many each time.
+        assert_eq!(run(&input, Some(65)), (65, 64 + 128));
+        assert_eq!(run(&input, None), (20_000, 20_000));
+    }
 }

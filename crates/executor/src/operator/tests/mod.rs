@@ -13,6 +13,7 @@ mod leapfrog;
 mod limits;
 mod order;
 mod parallel;
+mod parameterized;
 mod partitioned;
 mod partner_counts;
 mod path_figures;

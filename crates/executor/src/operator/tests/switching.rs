@@ -45,7 +45,11 @@ fn set_switch(join: &mut Plan, with: Switch) {
 }
 
 /// What a plan gives, and after how many rows its first operator went over.
-fn run_in(snapshot: &Snapshot, root: &Plan, settings: QuerySettings) -> (Vec<Row>, Option<u64>) {
+pub(super) fn run_in(
+    snapshot: &Snapshot,
+    root: &Plan,
+    settings: QuerySettings,
+) -> (Vec<Row>, Option<u64>) {
     let memory = settings.memory.clone();
     let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
     let (rows, profile) = try_run(&query(root.clone()), context).unwrap();
@@ -157,7 +161,8 @@ pub(super) fn many() -> (Snapshot, QuadPattern) {
     (snapshot, pattern)
 }
 
-fn scan(pattern: &QuadPattern) -> Plan {
+/// All that matches a pattern of [`many`].
+pub(super) fn scan(pattern: &QuadPattern) -> Plan {
     let operator = Operator::IndexScan {
         pattern: pattern.clone(),
         permutation: Permutation::Psog,
@@ -168,7 +173,7 @@ fn scan(pattern: &QuadPattern) -> Plan {
 }
 
 /// The subjects looked up once more.
-fn twice(pattern: &QuadPattern) -> Plan {
+pub(super) fn twice(pattern: &QuadPattern) -> Plan {
     let mut again = pattern.clone();
     again.triple[2] = PatternTerm::Variable(Variable(2));
     look_up(scan(pattern), &again, JoinKind::Inner, &[0, 1, 2])

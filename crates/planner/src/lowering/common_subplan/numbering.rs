@@ -19,10 +19,10 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use hashbrown::{HashMap, HashSet};
 use rapidhash::fast::RandomState;
 
-use crate::logical::is_volatile;
 use crate::lowering::prune::unit;
-use crate::physical::{JoinKind, Operator, PatternTerm, Plan, Variable};
+use crate::physical::{Operator, PatternTerm, Plan, Variable};
 use crate::variables::for_each_variable;
+use crate::volatile::has_volatile;
 
 /// VALUES with more rows are not compared.
 const VALUES_MAX: usize = 64;
@@ -256,28 +256,6 @@ fn is_of_its_own(operator: &Operator) -> bool {
     match operator {
         Operator::Service { .. } => true,
         Operator::Values(rows) => rows.len() > VALUES_MAX,
-        Operator::Filter {
-            condition: expression,
-            ..
-        }
-        | Operator::Extend { expression, .. } => is_volatile(expression),
-        Operator::IndexNestedLoopJoin { kind, .. }
-        | Operator::Apply { kind, .. }
-        | Operator::MergeJoin { kind, .. }
-        | Operator::HashJoin { kind, .. } => match kind {
-            JoinKind::Left {
-                condition: Some(condition),
-            } => is_volatile(condition),
-            _ => false,
-        },
-        Operator::HashAggregate { aggregates, .. }
-        | Operator::AggregateDifference { aggregates, .. } => aggregates
-            .iter()
-            .filter_map(|aggregate| aggregate.argument.as_ref())
-            .any(is_volatile),
-        Operator::Sort { keys, .. }
-        | Operator::TopK { keys, .. }
-        | Operator::RangeSort { keys, .. } => keys.iter().any(|key| is_volatile(&key.expression)),
-        _ => false,
+        _ => has_volatile(operator),
     }
 }
