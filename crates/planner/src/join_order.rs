@@ -194,6 +194,8 @@ pub(crate) struct Order {
     pub(crate) root: usize,
     /// What takes the place of `root` where a part of the solutions is wanted.
     pub(crate) ordered: Option<Ordered>,
+    /// How `root` is read where some solutions are wanted and nothing takes its place.
+    pub(crate) some: Option<Ordered>,
 }
 
 /// What a search is held to; for tests.
@@ -251,6 +253,7 @@ pub(crate) fn order(
     };
     let root = search.root();
     let ordered = root.zip(wanted);
+    let some = ordered.and_then(|(root, wanted)| search.read_for_some(wanted, root));
     let ordered = ordered.and_then(|(root, wanted)| search.ordered(wanted, root));
     match (search.ended, root) {
         (Some(error), _) => Err(error),
@@ -263,6 +266,7 @@ pub(crate) fn order(
             trees: search.trees,
             root,
             ordered,
+            some,
         })),
     }
 }

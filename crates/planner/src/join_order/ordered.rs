@@ -168,6 +168,20 @@ impl Search<'_> {
         best.filter(|best| wanted.is_forced || best.cost < otherwise * SOME_SHARE_MAX)
     }
 
+    /// What is read of a tree for some solutions, if that is a part of them.
+    pub(super) fn read_for_some(&self, wanted: Wanted, root: usize) -> Option<Ordered> {
+        let WantedPart::First(rows) = wanted.part else {
+            return None;
+        };
+        let whole = self.trees.get(root)?;
+        if wanted.variable.is_some() || !wanted.is_worth(whole) {
+            return None;
+        }
+        let share = share_of(rows, whole.rows);
+        let cost = self.cost_of_share(root, share)?;
+        Some(Ordered { root, share, cost })
+    }
+
     /// What the best tree so far is expected to take, of which as much is run as is wanted.
     pub(super) fn expected_cost(&mut self, root: usize) -> Option<f64> {
         let cost = self.trees.get(root)?.cost;

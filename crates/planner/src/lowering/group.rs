@@ -252,7 +252,11 @@ impl Lowering<'_> {
             return self.join_again(parts, conditions, &over, again);
         }
         let found = (&order, order.root, items.as_slice());
-        Ok(self.materialize(found, (conditions, &over), &mut parts, read))
+        let plan = self.materialize(found, (conditions, &over), &mut parts, read);
+        Ok(match order.some {
+            Some(some) => in_part(plan, &some),
+            None => plan,
+        })
     }
 
     /// The plan of a tree of an order.

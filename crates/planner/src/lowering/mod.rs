@@ -96,6 +96,9 @@ const COST_MAX: f64 = 1e200;
 /// So many solutions are taken to be read for each that differs from all before.
 const ROWS_A_DIFFERENT_ONE: f64 = 16.0;
 
+/// So many solutions are taken to be read for each that a test leaves over.
+const ROWS_A_KEPT_ONE: f64 = 16.0;
+
 /// How deep choices between whole plans are nested; below, a rule of thumb decides.
 const CHOICES_MAX: u32 = 3;
 /// How many EXISTS of a query are tried as joins, the outer ones first; each has its group planned again.
@@ -235,7 +238,9 @@ impl<'a> Lowering<'a> {
         let mut certain: Option<VariableSet> = None;
         let mut plans = Vec::with_capacity(branches.len());
         let (mut rows, mut cost) = (0.0, 0.0);
+        let wanted = self.wanted.take();
         for branch in branches {
+            self.wanted = wanted;
             let branch = self.lower(branch)?;
             if branch.plan.operator == Operator::Empty {
                 continue;
@@ -326,10 +331,11 @@ fn handed_down(op: &Op, wanted: Wanted) -> Option<Wanted> {
         }),
         Op::Extend { variable, .. } => Some(wanted).filter(|_| wanted.variable != Some(*variable)),
         Op::LeftJoin { left: input, .. } => Some(wanted).filter(|_| is_of(input)),
-        // Of how many solutions one is left over is not known.
         Op::Minus { left: input, .. } | Op::Exists { input, .. } => {
-            Some(wanted).filter(|wanted| wanted.variable.is_some() && is_of(input))
+            let times = wanted.variable.map_or(ROWS_A_KEPT_ONE, |_| 1.0);
+            Some(wanted.of_times(times)).filter(|_| is_of(input))
         }
+        Op::Union(_) => Some(wanted).filter(|wanted| wanted.variable.is_none()),
         Op::Distinct(_) | Op::Reduced(_) => {
             Some(wanted.of_times(ROWS_A_DIFFERENT_ONE)).filter(|wanted| wanted.variable.is_none())
         }

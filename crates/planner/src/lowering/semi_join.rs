@@ -33,18 +33,28 @@ impl Lowering<'_> {
             ExistsKind::Semi => self.turned(&input, &pattern),
             ExistsKind::Anti | ExistsKind::Mark(_) => None,
         };
-        let tested = self.tested(input, pattern, kind)?;
-        let Some(joined) = joined.filter(|_| tested.cost >= CHEAP_NS) else {
-            return Ok(tested);
+        let Some(joined) = joined else {
+            return self.tested(input, pattern, kind);
         };
+        // How rarely the pattern has a solution is seen by what all of them cost.
+        let some = self.wanted.take();
+        let again = some.map(|some| (some, input.clone(), pattern.clone()));
+        let tested = self.tested(input, pattern, kind)?;
+        if tested.cost < CHEAP_NS {
+            return Ok(tested);
+        }
         self.is_turned = true;
         let turned = self.lower(joined);
         self.is_turned = false;
         let turned = turned?;
-        Ok(match turned.cost < tested.cost {
-            true => turned,
-            false => tested,
-        })
+        if turned.cost < tested.cost {
+            return Ok(turned);
+        }
+        let Some((some, input, pattern)) = again else {
+            return Ok(tested);
+        };
+        self.wanted = Some(some);
+        self.tested(input, pattern, kind)
     }
 
     /// EXISTS as a join with the different bindings that the pattern has of the one variable that is shared, which is the
