@@ -171,7 +171,8 @@ pub trait Statistics {
     }
 
     /// Which of these predicates (2 to 64 different ones, ascending) subjects have together; `None` if that is not
-    /// known, or would take more than `most` steps of about 10 nanoseconds.
+    /// known, or would take more than `most` steps of about 10 nanoseconds. What was committed of late may be counted on top of
+    /// that, once for all who ask.
     ///
     /// # Errors
     /// If the sets cannot be read.

@@ -3,8 +3,8 @@
 //! The store knows for sets of predicates how many subjects have all of them and no others, and how many quads with each.
 //! So of a star it is known how many subjects have all of its predicates, and about how often; products of counts
 //! take these for independent of each other. Each pattern that is joined to others of its star multiplies what is
-//! expected by the quotient of the star with it and the star without it, so that conditions, other joins, samples and
-//! what was committed of late count as before.
+//! expected by the quotient of the star with it and the star without it, so that conditions, other joins and samples
+//! count as before.
 //!
 //! Constants as objects are not in the sets. That subjects have one may go with all else that they have, or with nothing:
 //! the mean (geometric) of both is taken, and of further constants the root of their share.

@@ -6,6 +6,8 @@
 //!
 //! - `table`: sets while they are changed.
 //! - `taker`: from what takes effect in SPOG to changes of a table.
+//! - `look_up`: what subjects have in SPOG.
+//! - `changes`: what a delta adds to the sets of a root, and takes away.
 //! - `recount`: all sets anew, from SPOG.
 //! - `format`, `writer`, `reader`: their bytes.
 //!
@@ -22,7 +24,9 @@
 //! Neumann, Moerkotte: Characteristic Sets: Accurate Cardinality Estimation for RDF Queries with Multiple Joins
 //! (ICDE 2011).
 
+mod changes;
 pub(crate) mod format;
+mod look_up;
 mod reader;
 mod recount;
 mod table;
@@ -31,9 +35,13 @@ mod taker;
 pub(crate) mod tests;
 mod writer;
 
+pub(crate) use changes::{Net, Nets, SetChanges, SetsInChange, WHOLE};
+pub(crate) use look_up::{Change, Had, ReadLimits, SubjectReader, apply};
 pub(crate) use recount::{Recount, recount};
 pub(crate) use table::{SetLimits, Table};
 pub(crate) use taker::SetTaker;
+
+use std::cmp::Ordering;
 
 use stoa_storage::{PartRef, Store};
 
@@ -207,6 +215,31 @@ impl CharacteristicSets {
             members: self.members.get(start..end)?,
             quads: self.quads.get(start..end)?,
         })
+    }
+
+    /// Whether it is known how many subjects have these predicates, ascending, and no others.
+    pub(crate) fn knows(&self, predicates: &[u64]) -> bool {
+        if self.is_all {
+            return true;
+        }
+        let members = predicates.iter().map(|one| {
+            let place = self.predicates.binary_search(one).ok()?;
+            u32::try_from(place).ok()
+        });
+        let Some(members) = members.collect::<Option<Vec<u32>>>() else {
+            return false;
+        };
+        let (mut start, mut end) = (0, self.len());
+        while start < end {
+            let middle = usize::midpoint(start, end);
+            let set = self.set(middle).map_or(&[][..], |set| set.members);
+            match set.cmp(&members) {
+                Ordering::Less => start = middle + 1,
+                Ordering::Greater => end = middle,
+                Ordering::Equal => return true,
+            }
+        }
+        false
     }
 
     /// The numbers of the sets that have a predicate.

@@ -15,6 +15,8 @@ use crate::quad_store::QuadStore;
 use crate::root::{RootPayload, TreeName};
 use crate::{Changes, Snapshot};
 
+mod since;
+
 /// The sets of a snapshot are there, and those that are counted anew.
 pub(crate) fn assert_sets(snapshot: &Snapshot) {
     let tree = snapshot.tree(TreeName::Spog);
@@ -201,27 +203,39 @@ fn id(number: u64) -> TermId {
     TermId::new(Kind::BlankNode, number)
 }
 
-/// Commits triples of blank nodes, and takes them into a checkpoint.
-fn commit(store: &QuadStore, added: &[[u64; 3]], removed: &[[u64; 3]]) -> Snapshot {
+fn wanted(added: &[[u64; 3]], removed: &[[u64; 3]]) -> Changes {
     let quads = |triples: &[[u64; 3]]| {
         let quads = triples
             .iter()
             .map(|[s, p, o]| [id(*s), id(*p), id(*o), TermId::DEFAULT_GRAPH]);
         quads.collect()
     };
-    let changes = Changes {
+    Changes {
         added: quads(added),
         removed: quads(removed),
         graphs: Vec::new(),
-    };
+    }
+}
+
+/// Commits triples of blank nodes.
+fn change(store: &QuadStore, added: &[[u64; 3]], removed: &[[u64; 3]]) -> Snapshot {
+    let changes = wanted(added, removed);
     let effective = store.snapshot().probe(&changes).unwrap().effective();
-    store.apply(&effective).unwrap();
-    let options = CheckpointOptions {
+    store.apply(&effective).unwrap()
+}
+
+fn checkpoint_options() -> CheckpointOptions {
+    CheckpointOptions {
         threads: 1,
         memory_bytes: 64 << 20,
         cancel: Arc::new(AtomicBool::new(false)),
-    };
-    store.checkpoint(&options).unwrap();
+    }
+}
+
+/// The same, and takes them into a checkpoint.
+fn commit(store: &QuadStore, added: &[[u64; 3]], removed: &[[u64; 3]]) -> Snapshot {
+    change(store, added, removed);
+    store.checkpoint(&checkpoint_options()).unwrap();
     store.snapshot()
 }
 
@@ -268,30 +282,19 @@ fn sets_go_with_the_changes() {
         &removed,
     );
     let wanted = [(0b111, 8, vec![10, 8, 8]), (0b011, 12, vec![12, 12, 0])];
-    assert_eq!(groups(&snapshot), BTreeSet::from(wanted));
+    assert_eq!(groups(&snapshot), BTreeSet::from(wanted.clone()));
     assert_sets(&snapshot);
     assert_eq!(problems(&store), BTreeSet::new());
-    // Neither more steps than are allowed, nor another part of the quads, nor many changes since.
+    // Neither more steps than are allowed, nor another part of the quads; but many changes since.
     let asked = |graphs, most| snapshot.subject_sets(&predicates, &graphs, most).unwrap();
     assert_eq!(asked(GraphSet::All, 3), None);
     assert_eq!(asked(GraphSet::Named, 1 << 10), None);
     assert!(asked(GraphSet::Default, 1 << 10).is_some());
-    let more: Vec<[u64; 3]> = (1000..1010).map(|s| [s, 1, 0]).collect();
-    let quads = more
-        .iter()
-        .map(|[s, p, o]| [id(*s), id(*p), id(*o), TermId::DEFAULT_GRAPH]);
-    let changes = Changes {
-        added: quads.collect(),
-        ..Changes::default()
-    };
-    let effective = snapshot.probe(&changes).unwrap().effective();
-    let changed = store.apply(&effective).unwrap();
-    assert_eq!(
-        changed
-            .subject_sets(&predicates, &GraphSet::All, 1 << 10)
-            .unwrap(),
-        None
-    );
+    let more: Vec<[u64; 3]> = (1000..1010).flat_map(|s| [[s, 1, 0], [s, 3, 0]]).collect();
+    let changed = change(&store, &more, &[]);
+    let mut wanted = Vec::from(wanted);
+    wanted.push((0b101, 10, vec![10, 0, 10]));
+    assert_eq!(groups(&changed), wanted.into_iter().collect());
     // All goes.
     let snapshot = commit(
         &store,

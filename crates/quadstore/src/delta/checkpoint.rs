@@ -17,6 +17,7 @@ use stoa_storage::Checkpoint;
 use stoa_terms::{Permutation, TermId};
 
 use super::cursor::DeltaCursor;
+use super::sets::DeltaSets;
 use super::terms::{KindTerms, Terms};
 use super::{Batch, Delta};
 use crate::bulk::merge_runs::MergeRuns;
@@ -62,7 +63,7 @@ impl QuadStore {
 
 impl Commit<'_> {
     /// Writes the delta of the snapshot, which is frozen.
-    pub(super) fn write(mut self, options: &CheckpointOptions) -> Result<()> {
+    pub(crate) fn write(mut self, options: &CheckpointOptions) -> Result<()> {
         let (merged, derived, dictionary) = self.merge_delta(options)?;
         self.finish_checkpoint(merged, derived, dictionary)
     }
@@ -107,17 +108,30 @@ impl Delta {
     /// This version with all batches frozen.
     pub(crate) fn freeze(&self) -> Self {
         Self {
-            batches: self.batches.clone(),
             frozen: self.batches.len(),
+            ..self.clone()
+        }
+    }
+
+    /// This version for a transaction that begins on it: what it adds is counted apart.
+    pub(crate) fn as_base(&self) -> Self {
+        Self {
+            sets: self.sets.as_origin(),
+            ..self.freeze()
         }
     }
 
     /// What is above a version that was frozen.
     pub(crate) fn above(&self, frozen: &Self) -> Self {
         let written = frozen.batches.len();
+        let batches = self.batches.get(written..).unwrap_or(&[]).to_vec();
         Self {
-            batches: self.batches.get(written..).unwrap_or(&[]).to_vec(),
             frozen: self.frozen.saturating_sub(written),
+            sets: match batches.is_empty() {
+                true => DeltaSets::default(),
+                false => DeltaSets::unknown(),
+            },
+            batches,
         }
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! - `side`: rows of one sign in all orders; `cursor`: what all batches come to in one order.
 //! - `graphs`: what graphs gained, and which exist though empty.
+//! - `sets`: what a version changes about characteristic sets, for estimates.
 //! - `terms`: new terms; the dictionary looks them up beside its partitions. `filter`: most batches have
 //!   none of those that are looked up.
 //! - `changes`: what somebody wants changed, and which of it has an effect.
@@ -33,6 +34,7 @@ mod cursor;
 mod filter;
 mod gathered;
 mod graphs;
+mod sets;
 mod side;
 mod terms;
 #[cfg(test)]
@@ -49,6 +51,8 @@ pub(crate) use cursor::DeltaCursor;
 pub(crate) use filter::KeyHash;
 pub(crate) use gathered::{Gathered, Sizes};
 pub(crate) use graphs::{GraphDelta, net_graphs};
+use sets::DeltaSets;
+pub(crate) use sets::{Counted, SUBJECTS_MAX, SubjectChanges};
 use side::Side;
 pub(crate) use side::Sort;
 pub(crate) use terms::{KindTerms, Terms};
@@ -165,6 +169,7 @@ pub struct Delta {
     batches: Vec<Arc<Batch>>,
     /// So many of them, the oldest, are being written by a checkpoint.
     frozen: usize,
+    sets: DeltaSets,
 }
 
 impl Delta {
@@ -180,10 +185,11 @@ impl Delta {
         self.batches.iter().map(|batch| batch.len()).sum()
     }
 
-    /// What the batches take, in bytes; as much is reserved of the memory budget.
+    /// What the batches take, and what is kept for estimates, in bytes; as much is reserved of the memory budget.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.batches.iter().map(|batch| batch.bytes).sum()
+        let batches: u64 = self.batches.iter().map(|batch| batch.bytes).sum();
+        batches + self.sets.memory_bytes()
     }
 
     pub(crate) fn info(&self) -> DeltaInfo {
@@ -303,6 +309,7 @@ impl Delta {
         }
         let added = Side::new(changes.added_rows().to_vec(), graph_first)?;
         let removed = Side::new(changes.removed_rows().to_vec(), graph_first)?;
+        delta.sets = self.sets.after(&added, &removed, budget);
         let (graphs, terms) = (changes.graph_deltas(), changes.new_terms());
         let batch = Batch::new(added, removed, graphs, terms, budget)?;
         delta.batches.push(Arc::new(batch));
@@ -324,6 +331,7 @@ impl Delta {
     pub(crate) fn followed_by(&self, batch: Batch) -> Self {
         let mut delta = self.clone();
         delta.batches.push(Arc::new(batch));
+        delta.sets = DeltaSets::unknown();
         delta
     }
 

@@ -131,7 +131,7 @@ impl QuadStore {
         let base = living.base();
         let recorder = (!options.unvalidated).then(|| Recorder::new(ReadSet::new(base)));
         // Batches of others stay as they are.
-        let view = base.with_delta(base.delta().freeze(), base.commit());
+        let view = base.with_delta(base.delta().as_base(), base.commit());
         Ok(Transaction {
             store: self.clone(),
             recorder: recorder.map(Arc::new),
