@@ -20,6 +20,8 @@ pub struct Done {
     pub ranged: u64,
     /// How many path searches read triples into memory.
     pub adjacencies: u64,
+    /// How many found triples that earlier ones had read.
+    pub adjacencies_kept: u64,
     /// How many bytes computed terms put on disk.
     pub computed_spilled: u64,
     /// How many partitions tables of hash joins have that several threads made.
@@ -53,6 +55,7 @@ pub fn done(mut query: Query) -> Result<Done> {
         switched_late: late.count() as u64,
         ranged: ranges.iter().filter(|ranges| **ranges > 1).count() as u64,
         adjacencies: numbers(" adjacency=").len() as u64,
+        adjacencies_kept: numbers(" adjacency_kept=").len() as u64,
         computed_spilled: spilled.saturating_sub(of_operators),
         partitions: numbers(" partitions=").iter().sum(),
         known: numbers(" from earlier rows: ").iter().sum(),

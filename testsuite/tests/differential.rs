@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
-    ADJACENCY, BY_RANGES, Bench, COMPUTED_ON_DISK, CONFIGURATIONS, KEY_FILTER, KEYS, KNOWN,
-    PARTITIONS, PREFIX, RANGES, REUSED, REUSED_PLAN, SWITCHED, SWITCHED_LATE, Tally, UNNESTED,
-    Verdict, smaller,
+    ADJACENCY, ADJACENCY_KEPT, BY_RANGES, Bench, COMPUTED_ON_DISK, CONFIGURATIONS, KEY_FILTER,
+    KEYS, KNOWN, PARTITIONS, PREFIX, RANGES, REUSED, REUSED_PLAN, SWITCHED, SWITCHED_LATE, Tally,
+    UNNESTED, Verdict, smaller,
 };
 use stoa_testsuite::oracle::reference::DIFFERENCES;
 use stoa_testsuite::random::Random;
@@ -195,6 +195,7 @@ const OPERATORS: &[&str] = &[
     "range_sort",
     "skip_distinct",
     ADJACENCY,
+    ADJACENCY_KEPT,
     COMPUTED_ON_DISK,
     KNOWN,
     PARTITIONS,

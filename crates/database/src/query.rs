@@ -619,6 +619,7 @@ fn start(
     stack::check(stack_bytes)?;
     settings.spill = Some(spill(runtime, snapshot, options));
     settings.admission = Some(runtime.admission());
+    settings.adjacencies = Some(runtime.adjacencies());
     settings.waited_ns = waited_ns;
     // Helpers have stacks of the usual size.
     if stack_bytes.is_none() && runtime.memory_bytes() >= HELPED_BYTES_MIN {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use oxsdatatypes::DateTime;
-use stoa_executor::Admission;
 use stoa_executor::helpers::Helpers;
 use stoa_executor::service::ServiceClient;
+use stoa_executor::{AdjacencyCache, AdjacencyCounts, Admission};
 use stoa_quadstore::{CheckpointOptions, QuadStoreOptions};
 use stoa_storage::{Cache, Durability, LogOptions, MemoryBudget};
 
@@ -88,6 +88,7 @@ pub struct Runtime {
 struct Shared {
     memory: MemoryBudget,
     admission: Arc<Admission>,
+    adjacencies: Arc<AdjacencyCache>,
     cache: Arc<Cache>,
     threads: usize,
     helpers: Arc<Helpers>,
@@ -128,6 +129,7 @@ impl Runtime {
         Ok(Self {
             shared: Arc::new(Shared {
                 admission: Arc::new(Admission::new(&memory, wait_ns)),
+                adjacencies: AdjacencyCache::new(&memory),
                 cache: Cache::new(&memory, cache_bytes.min(memory_bytes)),
                 memory,
                 threads,
@@ -231,6 +233,17 @@ impl Runtime {
     /// Where queries wait for that.
     pub(crate) fn admission(&self) -> Arc<Admission> {
         Arc::clone(&self.shared.admission)
+    }
+
+    /// Triples along paths that queries have read into memory for those after them, and how often they were found.
+    #[must_use]
+    pub fn adjacency_counts(&self) -> AdjacencyCounts {
+        self.shared.adjacencies.counts()
+    }
+
+    /// Where these are.
+    pub(crate) fn adjacencies(&self) -> Arc<AdjacencyCache> {
+        Arc::clone(&self.shared.adjacencies)
     }
 
     /// What asks the endpoints of SERVICE.

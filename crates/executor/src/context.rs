@@ -23,6 +23,7 @@ use stoa_storage::sync::Mutex;
 use stoa_storage::{MemoryBudget, nonblocking};
 use stoa_terms::{Kind, TermId};
 
+use crate::AdjacencyCache;
 use crate::admission::Admission;
 use crate::batch::BATCH_ROWS;
 use crate::error::{Error, Result};
@@ -86,6 +87,8 @@ pub struct QuerySettings {
     /// Whether path searches read all triples of a step into memory before they look any up, if there is room, or never
     /// do; `None` for when that is cheaper.
     pub force_adjacency: Option<bool>,
+    /// Where path searches leave the triples that they have read into memory for others, and find them.
+    pub adjacencies: Option<Arc<AdjacencyCache>>,
     /// After how many rows what conditions on the text of a variable gave is kept for its terms: 0 from the first row on;
     /// [`u64::MAX`] for never, with each row tried by itself.
     pub term_memo_after_rows: u64,
@@ -122,6 +125,7 @@ impl QuerySettings {
             switch_after_rows: None,
             range_rows: None,
             force_adjacency: None,
+            adjacencies: None,
             term_memo_after_rows: TERM_MEMO_AFTER_ROWS,
             spill: None,
             admission: None,
@@ -394,6 +398,12 @@ impl QueryContext {
         let spill = self.settings.spill.as_ref();
         spill.is_none_or(|spill| all <= spill.after_bytes)
             && memory.try_require(bytes + MARGIN_BYTES)
+    }
+
+    /// Whether queries wait for memory.
+    pub(crate) fn others_wait(&self) -> bool {
+        let admission = self.settings.admission.as_ref();
+        admission.is_some_and(|admission| admission.waiting() > 0)
     }
 
     /// 64 random bits: the next of the sequence that the seed determines.

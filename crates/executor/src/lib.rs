@@ -34,4 +34,5 @@ pub use error::{Error, Result};
 pub use execution::{Execution, Shape};
 pub use function::regex::{PatternError, check as check_pattern};
 pub use meters::Meters;
+pub use operator::{AdjacencyCache, AdjacencyCounts};
 pub use profile::{Adjacency, OperatorProfile};

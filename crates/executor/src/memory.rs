@@ -77,6 +77,13 @@ impl Accounts {
         }
     }
 
+    /// What others can have back was given up: lets in who waits for it.
+    pub(crate) fn freed(&self) {
+        if let Some(admission) = &self.admission {
+            admission.freed();
+        }
+    }
+
     fn admitted(&self) -> MutexGuard<'_, Option<Admitted>> {
         // Nothing panics while it is held.
         self.admitted.lock().unwrap_or_else(PoisonError::into_inner)
@@ -270,6 +277,17 @@ impl Memory {
         if let Some(admission) = &self.accounts.admission {
             admission.freed();
         }
+    }
+
+    /// Takes out what is reserved, for what outlives the query; `None` if some of it is of the grant, or there is nothing.
+    pub(crate) fn detach(&mut self) -> Option<Reservation> {
+        if self.granted_bytes > 0 {
+            return None;
+        }
+        let reservation = self.reservation.take()?;
+        self.accounts.meters.take_memory(self.reserved_bytes);
+        self.reserved_bytes = 0;
+        Some(reservation)
     }
 
     /// How many bytes all queries have together.

@@ -31,6 +31,8 @@ pub struct OperatorProfile {
     /// For a path search, how many triples it read to have them in memory, and how many bytes they took with what was
     /// made of them.
     pub adjacency: Option<Adjacency>,
+    /// For a path search, how many triples of its steps an earlier query had read into memory, where it found them.
+    pub adjacency_kept: u64,
     /// For an index nested-loop join that went over to a hash join, how many rows of its input had come before, all
     /// of which were looked up.
     pub switched_after: Option<u64>,
@@ -68,6 +70,7 @@ pub(crate) struct Counters {
     looked_up: AtomicU64,
     adjacency_triples: AtomicU64,
     adjacency_bytes: AtomicU64,
+    adjacency_kept: AtomicU64,
     switched_after: OnceLock<u64>,
     ranges: AtomicU64,
     partitions: AtomicU64,
@@ -104,6 +107,10 @@ impl Counters {
     pub(crate) fn add_adjacency(&self, triples: u64, bytes: u64) {
         self.adjacency_triples.fetch_add(triples, Ordering::Relaxed);
         self.adjacency_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_kept(&self, triples: u64) {
+        self.adjacency_kept.fetch_add(triples, Ordering::Relaxed);
     }
 
     fn adjacency(&self) -> Option<Adjacency> {
@@ -190,6 +197,7 @@ impl Profile {
                 keys: counters.keys.load(Ordering::Relaxed),
                 looked_up: counters.looked_up.load(Ordering::Relaxed),
                 adjacency: counters.adjacency(),
+                adjacency_kept: counters.adjacency_kept.load(Ordering::Relaxed),
                 switched_after: counters.switched_after.get().copied(),
                 ranges: counters.ranges.load(Ordering::Relaxed),
                 partitions: counters.partitions.load(Ordering::Relaxed),

@@ -21,7 +21,7 @@ mod top_values;
 mod ways;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use oxrdf::NamedNode;
 use stoa_storage::sync::Mutex;
@@ -52,6 +52,11 @@ const GRAPHS_SUMMED: usize = 64;
 /// transaction can be checked against what others commit ([`crate::Transaction`]).
 #[derive(Clone)]
 pub struct Snapshot(pub(crate) Arc<State>, Handle);
+
+/// Which state a snapshot shows. It is that of its handles and clones, and of no other snapshot, though that may show the
+/// same quads: one over another root, or with the changes of a transaction. It keeps nothing of the state.
+#[derive(Clone, Debug)]
+pub struct SnapshotId(Weak<State>);
 
 /// What is done with what is read through a snapshot.
 #[derive(Clone, Default)]
@@ -136,6 +141,23 @@ impl Unread {
         &self.delta
     }
 }
+
+impl SnapshotId {
+    /// Whether somebody has the state still, so that it may be read again.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+}
+
+impl PartialEq for SnapshotId {
+    fn eq(&self, other: &Self) -> bool {
+        // The place of a state is not used again while anybody knows it by this.
+        Weak::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for SnapshotId {}
 
 /// Which rows a graph set leaves.
 enum Visible {
@@ -374,6 +396,12 @@ impl Snapshot {
     #[must_use]
     pub fn has_graph_first(&self) -> bool {
         self.0.base.payload.graph_first
+    }
+
+    /// Which state this is.
+    #[must_use]
+    pub fn id(&self) -> SnapshotId {
+        SnapshotId(Arc::downgrade(&self.0))
     }
 
     /// The number of the commit that this snapshot shows.

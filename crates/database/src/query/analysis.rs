@@ -58,7 +58,8 @@ impl Analysis {
     /// `rows_dropped` (what it made and did not give, since a join above has no partner for it), `switched_after` (how
     /// many rows were looked up before the rest was joined by hash, for a join that was switched), `keys` (how many keys of a join above a scan looked
     /// up instead of reading all rows), `partitions` (of the table of a hash join that several threads made), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
-    /// read triples into memory, an object with how many `triples` and how many `bytes` they took with what was made of them), `calls`, `ms`, `spilled_bytes` and, if it
+    /// read triples into memory, an object with how many `triples` and how many `bytes` they took with what was made of them), `adjacency_kept` (how many triples an earlier query had
+    /// read for it), `calls`, `ms`, `spilled_bytes` and, if it
     /// reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes`, `threads` and
     /// `known_rows` (for how many rows what a condition on a text gives was known from an earlier row). `reads` is an object with `rnd`, `seq`,
     /// `same_segment`, `same_group`, `disk`, `read_ahead` and `bytes`, as in [`ReadCounts`].
@@ -98,6 +99,9 @@ impl Analysis {
                     let taken = [("triples", triples), ("bytes", bytes)];
                     let taken = taken.map(|(name, value)| (name.to_owned(), value.into()));
                     object.insert("adjacency".to_owned(), Map::from_iter(taken).into());
+                }
+                if done.adjacency_kept > 0 {
+                    object.insert("adjacency_kept".to_owned(), done.adjacency_kept.into());
                 }
                 object.insert("calls".to_owned(), done.calls.into());
                 object.insert("ms".to_owned(), milliseconds(done.time).into());
@@ -158,12 +162,7 @@ impl fmt::Display for Analysis {
                     if done.partitions > 0 {
                         write!(f, " partitions={}", done.partitions)?;
                     }
-                    if done.looked_up > 0 {
-                        write!(f, " looked_up={}", done.looked_up)?;
-                    }
-                    if let Some(Adjacency { triples, bytes }) = done.adjacency {
-                        write!(f, " adjacency={triples} adjacency_bytes={bytes}")?;
-                    }
+                    write_path(f, done)?;
                     if done.spilled_bytes > 0 {
                         write!(f, " spilled={}", done.spilled_bytes)?;
                     }
@@ -203,6 +202,20 @@ impl fmt::Display for Analysis {
             waited => writeln!(f, "waited {:.3} ms for memory", milliseconds(waited)),
         }
     }
+}
+
+/// What a path search did.
+fn write_path(f: &mut fmt::Formatter<'_>, done: &OperatorProfile) -> fmt::Result {
+    if done.looked_up > 0 {
+        write!(f, " looked_up={}", done.looked_up)?;
+    }
+    if let Some(Adjacency { triples, bytes }) = done.adjacency {
+        write!(f, " adjacency={triples} adjacency_bytes={bytes}")?;
+    }
+    if done.adjacency_kept > 0 {
+        write!(f, " adjacency_kept={}", done.adjacency_kept)?;
+    }
+    Ok(())
 }
 
 /// What an operator that reads has read, behind the rest of its line.

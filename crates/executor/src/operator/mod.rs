@@ -71,6 +71,7 @@ pub(crate) use key_filter::Placements;
 use key_filter::{Dropper, Wanted};
 pub(crate) use leapfrog_join::pinned_bytes;
 pub(crate) use parallel::may_be_shared;
+pub use path_search::{AdjacencyCache, AdjacencyCounts};
 pub(crate) use seen::Seen;
 
 /// Up to how many rows a LIMIT keeps those below it from reading ahead.

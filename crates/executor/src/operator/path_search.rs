@@ -40,6 +40,7 @@ use crate::profile::Counters;
 use crate::spill::MARGIN_BYTES;
 
 mod adjacency;
+mod adjacency_cache;
 mod automaton;
 mod bindings;
 mod condensation;
@@ -50,10 +51,13 @@ mod edges;
 mod items;
 mod machine;
 mod run;
+mod sharing;
 mod sources;
 mod sweep;
 
 use adjacency::{Outlook, When};
+use adjacency_cache::Key;
+pub use adjacency_cache::{AdjacencyCache, AdjacencyCounts};
 use bindings::{Bindings, Known, Mode};
 use edges::Shared;
 use items::Nodes;
@@ -104,6 +108,10 @@ struct Searcher {
     searched: u64,
     /// Whether few rows may be asked for, so that searches to come may not be wanted.
     limited: bool,
+    /// What the graph along the path is known by to other queries, if it may be shared.
+    key: Option<Key>,
+    /// Whether what they have left was asked for.
+    has_asked: bool,
 }
 
 enum State {
@@ -223,6 +231,8 @@ impl Searcher {
             together_max: TOGETHER_MAX,
             searched: 0,
             limited: false,
+            key: None,
+            has_asked: false,
         })
     }
 
@@ -242,6 +252,11 @@ impl Searcher {
             None if !limited && self.known.ends.iter().all(Option::is_none) => When::AtOnce,
             None => When::ByCost,
         };
+        // What a transaction reads is taken down, so that it has to read it.
+        if when != When::Never && !snapshot.is_recorded() {
+            let cache = context.settings().adjacencies.as_ref();
+            self.key = cache.and_then(|_| Key::new(pattern, snapshot.id()));
+        }
         if self.start != PathStart::Object || self.is_loop {
             self.machines[0] = Some(Machine::new(pattern, false, when, snapshot)?);
         }
@@ -253,6 +268,9 @@ impl Searcher {
 
     /// Finds components, if that is worth it; whether there is nothing more to do before a search.
     fn prepare(&mut self, bindings: &Bindings, context: &QueryContext) -> Result<bool> {
+        if !std::mem::replace(&mut self.has_asked, true) {
+            self.adopt(context);
+        }
         let outlook = Outlook {
             done: self.searched,
             left: if self.limited { 0 } else { bindings.left() },
@@ -300,13 +318,18 @@ impl Searcher {
     /// Forgets nodes that no adjacency needs, before another run.
     fn forget(&mut self) {
         let holds = |machine: &Machine| machine.holds_numbers();
-        if !self.machines.iter().flatten().any(holds) {
-            self.shared.nodes = Nodes::new();
+        let nodes = &mut self.shared.nodes;
+        match nodes.kept() {
+            // All that triples along the path lie between is kept.
+            Some(kept) if self.key.is_some() => *nodes = Nodes::over(Some(Arc::clone(kept))),
+            _ if !self.machines.iter().flatten().any(holds) => *nodes = Nodes::new(),
+            _ => {}
         }
     }
 
     /// Gives up what only saves time; says whether there was such a thing.
     fn shed(&mut self) -> bool {
+        self.key = None;
         let mut any = false;
         for machine in self.machines.iter_mut().flatten() {
             any |= machine.shed();
@@ -440,6 +463,11 @@ impl PathSearch {
                     }
                 }
             } else if self.searcher.prepare(bindings, context)? {
+                if self.searcher.leave(context) {
+                    let held = left.bytes() + bindings.bytes() + emitter.bytes();
+                    self.memory
+                        .shrink_to(8 * left.bytes() + held + self.searcher.bytes());
+                }
                 match bindings.next(self.searcher.together(bindings.mode), context)? {
                     None => {}
                     Some(sources) if sources.is_empty() => done = true,
@@ -478,6 +506,8 @@ fn hold(
     }
     let mut outcome = context.may_hold(memory, wanted, searcher.shared.nodes.len());
     if !matches!(outcome, Ok(true)) && searcher.shed() {
+        // What others have left can be taken back from now on.
+        context.accounts().freed();
         outcome = context.may_hold(memory, wanted, searcher.shared.nodes.len());
     }
     if matches!(outcome, Ok(true)) {

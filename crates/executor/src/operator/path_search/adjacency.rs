@@ -14,6 +14,7 @@
 use stoa_quadstore::{QuadColumns, Scan};
 use stoa_terms::{GraphSet, TermId};
 
+use super::adjacency_cache::Held;
 use super::edges::{Place, Shared};
 use super::items::{Item, bytes_of, item, node_of, tag_of};
 use crate::context::QueryContext;
@@ -63,8 +64,6 @@ pub(super) struct Adjacency {
     neighbours: Vec<u32>,
     /// The graph of each, ascending for a node; empty if graphs do not matter.
     graphs: Vec<TermId>,
-    /// Held as long as the adjacency.
-    memory: Option<Memory>,
 }
 
 impl Adjacency {
@@ -126,8 +125,7 @@ pub(super) struct Building {
     to: Vec<u32>,
     graphs: Vec<TermId>,
     buffer: QuadColumns,
-    /// `None` once the adjacency has it.
-    memory: Option<Memory>,
+    memory: Memory,
 }
 
 pub(super) enum Built {
@@ -153,7 +151,7 @@ impl Building {
             to: Vec::new(),
             graphs: Vec::new(),
             buffer: QuadColumns::default(),
-            memory: Some(context.memory("path_search")),
+            memory: context.memory("path_search"),
         }
     }
 
@@ -181,9 +179,8 @@ impl Building {
         let bytes = 2 * bytes_of(&self.from) + bytes_of(&self.to) + bytes_of(&self.graphs);
         let nodes = shared.nodes.bytes_with(2 * self.buffer.rows);
         let grown = 2 * bytes + 8 * shared.nodes.len() as u64 + nodes;
-        let is_granted =
-            |memory: &mut Memory| grown <= bytes_max(memory) && context.has_room(memory, grown);
-        if !self.memory.as_mut().is_some_and(is_granted) {
+        let memory = &mut self.memory;
+        if grown > bytes_max(memory) || !context.has_room(memory, grown) {
             return Ok(Built::Refused);
         }
         let mut kept = Vec::with_capacity(self.buffer.rows);
@@ -205,8 +202,8 @@ impl Building {
         Ok(Built::Part)
     }
 
-    /// Sorts what was read by the node that is left.
-    pub(super) fn adjacency(&mut self, nodes: usize) -> Adjacency {
+    /// Sorts what was read, which lies between so many nodes, by the node that is left.
+    pub(super) fn adjacency(mut self, nodes: usize) -> Held<Adjacency> {
         let mut offsets = vec![0_u32; nodes + 1];
         for from in &self.from {
             offsets[*from as usize + 1] += 1;
@@ -235,16 +232,12 @@ impl Building {
                 .collect(),
             false => Vec::new(),
         };
-        let mut adjacency = Adjacency {
+        let adjacency = Adjacency {
             offsets,
             neighbours,
             graphs,
-            memory: self.memory.take(),
         };
-        let bytes = adjacency.bytes();
-        if let Some(memory) = &mut adjacency.memory {
-            memory.shrink_to(bytes);
-        }
-        adjacency
+        self.memory.shrink_to(adjacency.bytes());
+        Held::own(adjacency, self.memory)
     }
 }

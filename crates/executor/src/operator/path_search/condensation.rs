@@ -22,6 +22,7 @@
 )]
 
 use super::adjacency::Adjacency;
+use super::adjacency_cache::Held;
 use super::automaton::Automaton;
 use super::items::bytes_of;
 use crate::memory::Memory;
@@ -53,12 +54,12 @@ pub(super) struct Condensation {
     links: Vec<u32>,
     /// A bit for each component: whether its places lead to themselves.
     cyclic: Vec<u64>,
-    memory: Memory,
 }
 
 /// A condensation that is being made.
 pub(super) struct Condensing {
     one: Condensation,
+    memory: Memory,
     count: u32,
     /// By place: when it was met, or the smallest such number that it leads back to.
     low: Vec<u32>,
@@ -143,10 +144,10 @@ impl Condensing {
             link_offsets: Vec::new(),
             links: Vec::new(),
             cyclic: Vec::new(),
-            memory,
         };
         Self {
             one,
+            memory,
             count: 0,
             low: vec![NOWHERE; places],
             met: 0,
@@ -176,11 +177,10 @@ impl Condensing {
     }
 
     /// The condensation.
-    pub(super) fn finish(mut self) -> Condensation {
+    pub(super) fn finish(mut self) -> Held<Condensation> {
         self.one.links.shrink_to_fit();
-        let bytes = self.one.bytes();
-        self.one.memory.shrink_to(bytes);
-        self.one
+        self.memory.shrink_to(self.one.bytes());
+        Held::own(self.one, self.memory)
     }
 
     /// Finds components; whether all are found.

@@ -5,7 +5,8 @@
 //! on level by level.
 
 use super::adjacency::bytes_max;
-use super::condensation::{Condensing, Product, bytes_for};
+use super::adjacency_cache::Held;
+use super::condensation::{Condensation, Condensing, Product, bytes_for};
 use super::edges::Shared;
 use super::sweep::Sweeper;
 use crate::context::QueryContext;
@@ -16,6 +17,8 @@ const CONDENSED_AT_ONCE: usize = 16 * 1024;
 /// The graph along the path with its components found, for sweeps.
 pub(super) enum Condensed {
     NotYet,
+    /// By an earlier query.
+    Kept(Held<Condensation>),
     Making(Box<Condensing>),
     Done(Box<Sweeper>),
     Never,
@@ -33,8 +36,11 @@ impl Condensed {
     ) -> bool {
         match self {
             Self::Never | Self::Done(_) => return true,
+            // Bits for each component are made.
+            Self::Kept(graph) if walked < graph.count().into() => return true,
+            Self::Kept(_) => {}
             Self::NotYet => {
-                let nodes = shared.nodes.len();
+                let nodes = shared.nodes.of_triples();
                 let (places, edges) = product.size(nodes);
                 if walked < places + edges {
                     return true;
@@ -55,10 +61,15 @@ impl Condensed {
                 }
             }
         }
-        if let Self::Making(made) = std::mem::replace(self, Self::Never) {
+        let made = match std::mem::replace(self, Self::Never) {
+            Self::Making(made) => Some(made.finish()),
+            Self::Kept(graph) => Some(graph),
+            _ => None,
+        };
+        if let Some(graph) = made {
             let memory = context.memory("path_search");
             let most = bytes_max(&memory);
-            if let Some(sweeper) = Sweeper::new(made.finish(), most, memory, context) {
+            if let Some(sweeper) = Sweeper::new(graph, most, memory, context) {
                 shared.counters.add_adjacency(0, sweeper.bytes());
                 *self = Self::Done(Box::new(sweeper));
             }
@@ -68,7 +79,7 @@ impl Condensed {
 
     /// Gives up the components, for good.
     pub(super) fn shed(&mut self) {
-        if matches!(self, Self::Making(_) | Self::Done(_)) {
+        if !matches!(self, Self::NotYet) {
             *self = Self::Never;
         }
     }

@@ -23,6 +23,7 @@ use stoa_quadstore::{
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::adjacency::{Adjacency, Building, Built, Outlook, When};
+use super::adjacency_cache::{Held, KeptGraph, Step};
 use super::items::{Item, Nodes, bytes_of, item, node_of, tag_of};
 use crate::context::QueryContext;
 use crate::error::Result;
@@ -132,6 +133,7 @@ impl Place {
 
 /// One step of a path.
 pub(super) struct Edges {
+    step: Step,
     places: Vec<(Place, Lookup)>,
     graphs: GraphSet,
     with_graph: bool,
@@ -149,7 +151,7 @@ pub(super) struct Edges {
     price_ns: Option<u64>,
     /// How many neighbours were found.
     walked: u64,
-    adjacency: Option<Adjacency>,
+    adjacency: Option<Held<Adjacency>>,
     building: Option<Building>,
 }
 
@@ -179,6 +181,7 @@ impl Edges {
             places.push((place, lookup));
         }
         Ok(Self {
+            step: (predicates.clone(), inverse),
             places,
             graphs: graphs.clone(),
             with_graph,
@@ -207,8 +210,30 @@ impl Edges {
         self.adjacency.is_some() || self.building.is_some()
     }
 
+    /// Takes over the neighbours that an earlier query has read, if it has.
+    pub(super) fn adopt(&mut self, graph: &KeptGraph, shared: &Shared) {
+        if let Some(kept) = graph.adjacency(&self.step) {
+            let adjacency = Held::kept(kept);
+            shared.counters.add_kept(adjacency.edges());
+            self.adjacency = Some(adjacency);
+        }
+    }
+
+    /// Whether the adjacency is the query's own.
+    pub(super) fn is_own(&self) -> bool {
+        self.adjacency.as_ref().is_some_and(Held::is_own)
+    }
+
+    /// The adjacency, and what it is of, for others as well.
+    pub(super) const fn shared(&mut self) -> Option<(&Step, &mut Held<Adjacency>)> {
+        match &mut self.adjacency {
+            Some(adjacency) => Some((&self.step, adjacency)),
+            None => None,
+        }
+    }
+
     /// The adjacency, and how many neighbours were found by it and before.
-    pub(super) const fn adjacency(&self) -> Option<(&Adjacency, u64)> {
+    pub(super) fn adjacency(&self) -> Option<(&Adjacency, u64)> {
         match &self.adjacency {
             Some(adjacency) => Some((adjacency, self.walked)),
             None => None,
@@ -294,20 +319,19 @@ impl Edges {
 
     /// Reads some of the triples for the adjacency, and makes it of them in the end.
     fn build(&mut self, shared: &mut Shared, context: &QueryContext) -> Result<()> {
-        let Some(building) = &mut self.building else {
+        let Some(mut building) = self.building.take() else {
             return Ok(());
         };
         match building.next(shared, context)? {
-            Built::Part => return Ok(()),
+            Built::Part => self.building = Some(building),
             Built::Refused => self.price_ns = None,
             Built::Whole => {
-                let adjacency = building.adjacency(shared.nodes.len());
+                let adjacency = building.adjacency(shared.nodes.of_triples());
                 let (edges, bytes) = (adjacency.edges(), adjacency.bytes());
                 shared.counters.add_adjacency(edges, bytes);
                 self.adjacency = Some(adjacency);
             }
         }
-        self.building = None;
         Ok(())
     }
 

@@ -9,15 +9,20 @@
     reason = "kernels: slots are masked by a power of two, nodes are numbered by their table"
 )]
 
+use std::sync::Arc;
+
 use stoa_terms::TermId;
 
-use crate::error::Result;
-use crate::table::GroupTable;
+use super::adjacency_cache::Reserved;
+use crate::error::{Error, Result};
+use crate::table::{GroupTable, hash_columns};
 
 /// A node above, a search below.
 pub(super) type Item = u64;
 
 const EMPTY: u64 = u64::MAX;
+/// No node's number.
+const EMPTY_NUMBER: u32 = u32::MAX;
 const SLOTS_MIN: usize = 16;
 /// Up to so many searches have bits: they find much, or there are no more of them.
 const BITS_TAGS_MAX: usize = 64;
@@ -34,34 +39,112 @@ pub(super) const fn tag_of(item: Item) -> u32 {
     item as u32
 }
 
-/// The nodes that were met, numbered as they came.
-pub(super) struct Nodes(GroupTable);
+/// The nodes that were met, numbered as they came; those of a graph that is kept come first.
+pub(super) struct Nodes {
+    kept: Option<Arc<Reserved<GroupTable>>>,
+    own: GroupTable,
+    hashes: Vec<u64>,
+    /// Those that are not kept, and their numbers.
+    others: Vec<TermId>,
+    numbers: Vec<u32>,
+}
 
 impl Nodes {
     pub(super) fn new() -> Self {
-        Self(GroupTable::new(1))
+        Self::over(None)
+    }
+
+    /// Behind those of a graph.
+    pub(super) fn over(kept: Option<Arc<Reserved<GroupTable>>>) -> Self {
+        Self {
+            kept,
+            own: GroupTable::new(1),
+            hashes: Vec::new(),
+            others: Vec::new(),
+            numbers: Vec::new(),
+        }
+    }
+
+    /// Those of a graph, if it is kept.
+    pub(super) const fn kept(&self) -> Option<&Arc<Reserved<GroupTable>>> {
+        self.kept.as_ref()
+    }
+
+    /// Takes out the numbers there are, to be kept.
+    pub(super) fn take(&mut self) -> GroupTable {
+        std::mem::replace(&mut self.own, GroupTable::new(1))
     }
 
     /// The numbers of `ids`, into `out`.
     pub(super) fn insert(&mut self, ids: &[TermId], out: &mut Vec<u32>) -> Result<()> {
-        self.0.insert(&[ids], ids.len(), out)
+        let Some(kept) = &self.kept else {
+            return self.own.insert(&[ids], ids.len(), out);
+        };
+        hash_columns(&[ids], ids.len(), &mut self.hashes);
+        out.clear();
+        self.others.clear();
+        for (row, hash) in self.hashes.iter().enumerate() {
+            let found = kept.find(&[ids], row, *hash);
+            if found.is_none() {
+                self.others.push(ids[row]);
+            }
+            out.push(found.unwrap_or(EMPTY_NUMBER));
+        }
+        if self.others.is_empty() {
+            return Ok(());
+        }
+        let others = [self.others.as_slice()];
+        self.own
+            .insert(&others, self.others.len(), &mut self.numbers)?;
+        let first = kept.len();
+        if u32::try_from(first + self.own.len()).is_err() {
+            return Err(Error::LimitExceeded(
+                "a path search meets more than 2^32 nodes",
+            ));
+        }
+        let missing = out.iter_mut().filter(|number| **number == EMPTY_NUMBER);
+        for (number, own) in missing.zip(&self.numbers) {
+            *number = first as u32 + own;
+        }
+        Ok(())
     }
 
     pub(super) fn id(&self, node: u32) -> TermId {
-        self.0.key(node as usize)[0]
+        let node = node as usize;
+        let Some(kept) = &self.kept else {
+            return self.own.key(node)[0];
+        };
+        match node.checked_sub(kept.len()) {
+            Some(own) => self.own.key(own)[0],
+            None => kept.key(node)[0],
+        }
     }
 
-    pub(super) const fn len(&self) -> usize {
-        self.0.len()
+    /// How many are kept.
+    pub(super) fn first(&self) -> usize {
+        self.kept.as_ref().map_or(0, |kept| kept.len())
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.first() + self.own.len()
+    }
+
+    /// How many numbers those of triples along the path are among.
+    pub(super) fn of_triples(&self) -> usize {
+        match &self.kept {
+            Some(kept) => kept.len(),
+            None => self.own.len(),
+        }
+    }
+
+    /// What those take that are not kept.
     pub(super) fn bytes(&self) -> u64 {
-        self.0.bytes_with(0)
+        self.own.bytes_with(0)
     }
 
-    /// Bytes while so many further nodes are added.
+    /// The same while so many further nodes are added.
     pub(super) fn bytes_with(&self, nodes: usize) -> u64 {
-        self.0.bytes_with(nodes)
+        self.own.bytes_with(nodes)
     }
 }
 
@@ -74,13 +157,20 @@ pub(super) enum ItemSet {
         len: usize,
     },
     /// Open addressing with linear probing; at most half of the slots are taken.
-    Table { slots: Vec<u64>, len: usize },
+    Table {
+        slots: Vec<u64>,
+        len: usize,
+        /// Of how many searches, and with how many slots bits take less.
+        tags: usize,
+        slots_max: usize,
+    },
 }
 
 impl ItemSet {
-    /// An empty set of items of so many searches.
-    pub(super) fn new(tags: usize) -> Self {
-        if tags <= BITS_TAGS_MAX {
+    /// An empty set of items of so many searches, where so many nodes have numbers that may never be met.
+    pub(super) fn new(tags: usize, nodes: usize) -> Self {
+        let is_few = tags <= BITS_TAGS_MAX;
+        if is_few && nodes == 0 {
             Self::Bits {
                 tags: tags.max(1),
                 words: Vec::new(),
@@ -90,8 +180,29 @@ impl ItemSet {
             Self::Table {
                 slots: Vec::new(),
                 len: 0,
+                tags: tags.max(1),
+                slots_max: match is_few {
+                    true => nodes * tags.max(1) / 64,
+                    false => usize::MAX,
+                },
             }
         }
+    }
+
+    /// Bits instead of a table that would be larger.
+    fn become_bits(&mut self) {
+        let Self::Table { tags, .. } = *self else {
+            return;
+        };
+        let mut bits = Self::Bits {
+            tags,
+            words: Vec::new(),
+            len: 0,
+        };
+        for item in self.iter() {
+            bits.insert(item);
+        }
+        *self = bits;
     }
 
     /// Adds an item and says whether it is new.
@@ -109,8 +220,17 @@ impl ItemSet {
                 *len += usize::from(is_new);
                 is_new
             }
-            Self::Table { slots, len } => {
+            Self::Table {
+                slots,
+                len,
+                slots_max,
+                ..
+            } => {
                 if *len * 2 >= slots.len() {
+                    if slots.len() * 2 > *slots_max {
+                        self.become_bits();
+                        return self.insert(item);
+                    }
                     grow(slots);
                 }
                 let slot = find(slots, item);
@@ -168,8 +288,16 @@ impl ItemSet {
                 let held = words.capacity();
                 (if wanted > held { held + wanted } else { held }) as u64 * 8
             }
-            Self::Table { slots, len } => {
-                let wanted = ((len + more) * 2 + 1).next_power_of_two().max(SLOTS_MIN);
+            Self::Table {
+                slots,
+                len,
+                tags,
+                slots_max,
+            } => {
+                let mut wanted = ((len + more) * 2 + 1).next_power_of_two().max(SLOTS_MIN);
+                if wanted > *slots_max {
+                    wanted = (nodes * tags / 64 + 1).next_power_of_two();
+                }
                 let held = slots.len();
                 (if wanted > held { held + wanted } else { held }) as u64 * 8
             }
@@ -253,8 +381,8 @@ mod tests {
 
     #[test]
     fn sets_know_what_they_hold() {
-        for tags in [1, 3, 100] {
-            let mut set = ItemSet::new(tags);
+        for (tags, nodes) in [(1, 0), (3, 0), (100, 0), (1, 5000), (3, 5000), (3, 1 << 20)] {
+            let mut set = ItemSet::new(tags, nodes);
             assert!(!set.contains(item(5, 0)));
             for node in (0..5000).step_by(7) {
                 for tag in 0..tags as u32 {
@@ -269,6 +397,8 @@ mod tests {
             assert!(all.len() == set.len() && all.iter().all(|item| set.contains(*item)));
             assert!(set.contains(item(4998, 0)) && !set.contains(item(4999, 0)));
             assert!(set.bytes_with(0, 5000) >= 640);
+            let is_bits = matches!(set, ItemSet::Bits { .. });
+            assert_eq!(is_bits, tags < 100 && nodes < 1 << 20, "{tags} {nodes}");
         }
     }
 

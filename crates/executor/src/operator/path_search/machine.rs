@@ -19,6 +19,7 @@ use stoa_planner::physical::{PathPattern, PathStep};
 use stoa_quadstore::Snapshot;
 
 use super::adjacency::{Adjacency, Outlook, When};
+use super::adjacency_cache::{Held, KeptGraph};
 use super::automaton::Automaton;
 use super::condensation::Product;
 use super::condensed::Condensed;
@@ -83,11 +84,15 @@ pub(super) struct Machine {
     /// Of paths that are not too long; and the only state that they may end in, if they can be swept.
     automaton: Option<Automaton>,
     swept_end: Option<u32>,
+    /// What is repeated.
+    step: PathStep,
     when: When,
     condensed: Condensed,
     root: usize,
     repeats: bool,
     tags: usize,
+    /// How many nodes have numbers, though they may never be met.
+    numbered: usize,
     stack: Vec<Frame>,
     known: ItemSet,
     frontier: Vec<Item>,
@@ -107,21 +112,25 @@ impl Machine {
             edges: Vec::new(),
             automaton: None,
             swept_end: None,
+            step: match is_reversed {
+                true => reversed(&pattern.step),
+                false => pattern.step.clone(),
+            },
             when,
             condensed: Condensed::NotYet,
             root: 0,
             repeats: pattern.repeats,
             tags: 0,
+            numbered: 0,
             stack: Vec::new(),
-            known: ItemSet::new(0),
+            known: ItemSet::new(0, 0),
             frontier: Vec::new(),
             begun: false,
             chunk: Vec::new(),
         };
-        let reversed = is_reversed.then(|| reversed(&pattern.step));
-        let step = reversed.as_ref().unwrap_or(&pattern.step);
-        machine.root = machine.compile(step, pattern, snapshot)?;
-        machine.automaton = Automaton::new(step, pattern.repeats);
+        let step = machine.step.clone();
+        machine.root = machine.compile(&step, pattern, snapshot)?;
+        machine.automaton = Automaton::new(&step, pattern.repeats);
         if let Some(automaton) = &machine.automaton
             && pattern.repeats
             && pattern.graph_variable.is_none()
@@ -172,11 +181,13 @@ impl Machine {
         Ok(self.parts.len() - 1)
     }
 
-    /// Begins anew from `items`, of so many searches; `found` if these are found without any step.
-    pub(super) fn start(&mut self, items: Vec<Item>, tags: usize, found: bool) {
+    /// Begins anew from `items`, of so many searches; `found` if these are found without any step. So many nodes have
+    /// numbers, though they may never be met.
+    pub(super) fn start(&mut self, items: Vec<Item>, tags: usize, found: bool, numbered: usize) {
         self.stack.clear();
         self.tags = tags;
-        self.known = ItemSet::new(tags);
+        self.numbered = numbered;
+        self.known = ItemSet::new(tags, numbered);
         if found {
             for item in &items {
                 self.known.insert(*item);
@@ -191,6 +202,64 @@ impl Machine {
         self.parts
             .iter()
             .any(|part| matches!(part, Part::Edges(edges) if edges.holds_numbers()))
+    }
+
+    /// Takes over what an earlier query has read and found out.
+    pub(super) fn adopt(&mut self, graph: &KeptGraph, shared: &Shared) {
+        for part in &mut self.parts {
+            if let Part::Edges(edges) = part {
+                edges.adopt(graph, shared);
+            }
+        }
+        if let Some(kept) = graph
+            .condensation(&self.step)
+            .filter(|_| self.swept_end.is_some())
+        {
+            self.condensed = Condensed::Kept(Held::kept(kept));
+        }
+    }
+
+    /// Whether all triples along the path are in memory.
+    pub(super) fn is_read(&self) -> bool {
+        adjacencies(&self.parts, &self.edges).is_some()
+    }
+
+    /// What of it is the query's own, in bytes.
+    pub(super) fn own_bytes(&self) -> u64 {
+        let mut bytes = 0;
+        for part in &self.parts {
+            if let Part::Edges(edges) = part
+                && let Some((adjacency, _)) = edges.adjacency()
+                && edges.is_own()
+            {
+                bytes += adjacency.bytes();
+            }
+        }
+        let sweeper = self.sweeper().filter(|sweeper| sweeper.graph().is_own());
+        bytes + sweeper.map_or(0, |sweeper| sweeper.graph().bytes())
+    }
+
+    /// Puts what others may use into a graph.
+    pub(super) fn share(&mut self, graph: &mut KeptGraph) {
+        for part in &mut self.parts {
+            if let Part::Edges(edges) = part
+                && let Some((step, adjacency)) = edges.shared()
+                && graph.adjacency(step).is_none()
+                && let Some(adjacency) = adjacency.share()
+            {
+                graph.adjacencies.push((step.clone(), adjacency));
+            }
+        }
+        let graph_of = |condensed: &mut Condensed| match condensed {
+            Condensed::Done(sweeper) => sweeper.graph_mut().share(),
+            Condensed::Kept(held) => held.share(),
+            _ => None,
+        };
+        if graph.condensation(&self.step).is_none()
+            && let Some(condensation) = graph_of(&mut self.condensed)
+        {
+            graph.condensations.push((self.step.clone(), condensation));
+        }
     }
 
     /// Goes on with look-ups alone, if there was an adjacency.
@@ -410,7 +479,7 @@ impl Machine {
                 zero,
                 repeats,
             } => {
-                let mut known = ItemSet::new(self.tags);
+                let mut known = ItemSet::new(self.tags, self.numbered);
                 let (step, repeats) = (*step, *repeats);
                 if *zero {
                     for item in &items {

@@ -155,7 +155,7 @@ impl Run {
             search.noted(context)?;
         }
         for machine in searcher.machines.iter_mut().flatten() {
-            machine.start(Vec::new(), 0, false);
+            machine.start(Vec::new(), 0, false, 0);
         }
         searcher.shared.nodes = Nodes::new();
         self.nodes = [Vec::new(), Vec::new()];
@@ -226,6 +226,7 @@ impl Run {
             all.filter(|item| !closed[tag_of(*item) as usize]).collect()
         };
         let (tags, zero) = (self.sources.len(), searcher.zero);
+        let numbered = searcher.shared.nodes.first();
         match self.mode {
             Mode::All(side) | Mode::Wanted(side) => {
                 if self.sweep(searcher) {
@@ -237,7 +238,7 @@ impl Run {
                     self.found.extend_from_slice(&items);
                 }
                 if let Some(machine) = &mut searcher.machines[side] {
-                    machine.start(items, tags, zero);
+                    machine.start(items, tags, zero, numbered);
                 }
             }
             Mode::Meeting => {
@@ -255,7 +256,7 @@ impl Run {
                 for (side, machine) in searcher.machines.iter_mut().enumerate() {
                     if let Some(machine) = machine {
                         let items = starts(&self.nodes[side], &self.closed);
-                        machine.start(items, tags, zero);
+                        machine.start(items, tags, zero, numbered);
                     }
                 }
             }

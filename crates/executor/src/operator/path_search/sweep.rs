@@ -20,6 +20,7 @@
     reason = "kernels: components and starts are numbered by these very structures"
 )]
 
+use super::adjacency_cache::Held;
 use super::condensation::Condensation;
 use super::items::{Item, bytes_of, item};
 use crate::context::QueryContext;
@@ -33,7 +34,7 @@ const WORK_MAX: usize = 64 * 1024;
 
 /// A condensed graph, with the bits of a pass.
 pub(super) struct Sweeper {
-    graph: Condensation,
+    graph: Held<Condensation>,
     words: usize,
     /// For each component the starts that have come to it.
     bits: Vec<u64>,
@@ -74,7 +75,7 @@ pub(super) struct Asked<'a> {
 impl Sweeper {
     /// Of a condensed graph; `None` if there is no room for its bits.
     pub(super) fn new(
-        graph: Condensation,
+        graph: Held<Condensation>,
         most_bytes: u64,
         mut memory: Memory,
         context: &QueryContext,
@@ -98,13 +99,28 @@ impl Sweeper {
         })
     }
 
+    /// The graph.
+    pub(super) fn graph(&self) -> &Held<Condensation> {
+        &self.graph
+    }
+
+    pub(super) const fn graph_mut(&mut self) -> &mut Held<Condensation> {
+        &mut self.graph
+    }
+
     /// How many searches one pass does.
     pub(super) const fn together(&self) -> usize {
         64 * self.words
     }
 
+    /// What it takes beside a graph that was kept.
     pub(super) fn bytes(&self) -> u64 {
-        self.graph.bytes() + bytes_of(&self.bits) + bytes_of(&self.active)
+        let own = if self.graph.is_own() {
+            self.graph.bytes()
+        } else {
+            0
+        };
+        own + bytes_of(&self.bits) + bytes_of(&self.active)
     }
 
     /// Begins a pass for at most [`together`](Self::together) searches; what is known without one goes to `found`, as the

@@ -8,6 +8,7 @@ mod forms;
 mod harness;
 mod index;
 mod joins;
+mod kept_adjacencies;
 mod key_filters;
 mod leapfrog;
 mod limits;

@@ -12,6 +12,7 @@ use stoa_quadstore::Snapshot;
 use stoa_terms::{GraphSet, TermId};
 
 use super::harness::*;
+use super::paths::keeping;
 use super::store::*;
 use crate::spill::Spill;
 use crate::{Execution, OperatorProfile, QueryContext, QuerySettings, Step};
@@ -190,6 +191,20 @@ fn sweeps_find_what_searches_find() {
             assert!(swept.1.adjacency.is_some(), "plan {number}");
             // All of it is swept, so nothing is looked up.
             assert_eq!(swept.1.looked_up, 0, "plan {number}");
+            // So it is by components that an earlier query has found.
+            let mut keeping = keeping(1 << 30);
+            keeping.force_adjacency = Some(true);
+            rows_of(&graph, plan, keeping.clone());
+            for forced in [Some(true), None] {
+                keeping.force_adjacency = forced;
+                let again = rows_of(&graph, plan, keeping.clone());
+                assert!(again.0 == swept.0, "plan {number}, {forced:?}");
+                assert!(again.1.adjacency_kept > 0, "plan {number}, {forced:?}");
+                let read = again.1.adjacency.map_or(0, |read| read.triples);
+                // By cost a search against the path may be looked up.
+                let none = (again.1.looked_up, read) == (0, 0);
+                assert!(none || forced.is_none(), "plan {number}, {forced:?}");
+            }
         }
     }
 }
@@ -279,9 +294,42 @@ fn measured(execution: &mut Execution) -> u64 {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "it measures")]
 fn measure(name: &str, graph: &Graph, plan: Plan) {
-    let settings = settings(1024, 1 << 30);
+    measure_with(name, graph, plan, settings(1024, 1 << 30));
+}
+
+/// After the same was asked once.
+fn measure_again(name: &str, graph: &Graph, plan: Plan) {
+    let settings = keeping(1 << 30);
+    rows_of(graph, &plan, settings.clone());
+    measure_with(name, graph, plan, settings);
+}
+
+#[test]
+#[ignore = "takes figures, by hand: see the head of this file"]
+fn figures_of_one_source_again() {
+    let graph = Graph::cyclic(20_000);
+    measure_again("one source, cyclic", &graph, graph.from(7..8));
+}
+
+#[test]
+#[ignore = "takes figures, by hand: see the head of this file"]
+fn figures_of_many_sources_again() {
+    let graph = Graph::cyclic(20_000);
+    measure_again("100 sources, cyclic", &graph, graph.from(0..100));
+}
+
+#[test]
+#[ignore = "takes figures, by hand: see the head of this file"]
+fn figures_of_many_pairs_again() {
+    let graph = Graph::cyclic(20_000);
+    let mut random = Numbers(11);
+    let pairs = (0..2_000).map(|_| (random.below(20_000), random.below(20_000)));
+    measure_again("2,000 pairs, cyclic", &graph, graph.between(pairs));
+}
+
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn measure_with(name: &str, graph: &Graph, plan: Plan, settings: QuerySettings) {
     let memory = settings.memory.clone();
     let context = Arc::new(QueryContext::new(graph.snapshot.clone(), settings));
     let mut execution = Execution::new(&query(plan).into(), context).unwrap();

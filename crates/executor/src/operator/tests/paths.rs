@@ -15,7 +15,7 @@ use stoa_terms::{GraphSet, Kind, TermId};
 use super::harness::*;
 use super::store::*;
 use crate::spill::Spill;
-use crate::{Error, Execution, QueryContext, QuerySettings, Step};
+use crate::{AdjacencyCache, Error, Execution, QueryContext, QuerySettings, Step};
 
 type Pairs = BTreeSet<(TermId, TermId)>;
 
@@ -26,7 +26,7 @@ fn known(snapshot: &Snapshot, term: impl Into<Term>) -> TermId {
     id.unwrap_or(TermId::new(Kind::Iri, 1 << 40))
 }
 
-fn predicate(snapshot: &Snapshot, number: u8) -> TermId {
+pub(super) fn predicate(snapshot: &Snapshot, number: u8) -> TermId {
     known(snapshot, iri(100 + number))
 }
 
@@ -183,6 +183,15 @@ fn expected(
     all
 }
 
+/// Settings of queries that leave what they read to each other.
+pub(super) fn keeping(memory_bytes: u64) -> QuerySettings {
+    let settings = settings(1024, memory_bytes);
+    QuerySettings {
+        adjacencies: Some(AdjacencyCache::new(&settings.memory)),
+        ..settings
+    }
+}
+
 fn run_on(snapshot: &Snapshot, plan: &Plan) -> Vec<Row> {
     let run = |batch: usize, force_adjacency: Option<bool>, on_disk_after: Option<usize>| {
         let settings = QuerySettings {
@@ -208,10 +217,33 @@ fn run_on(snapshot: &Snapshot, plan: &Plan) -> Vec<Row> {
             assert_eq!(first, same, "batches of {batch}, on disk after {rows_min}");
         }
     }
+    let mut keeping = keeping(1 << 30);
+    for (forced, rows_min) in [
+        (Some(true), None),
+        (Some(true), None),
+        (None, None),
+        (None, Some(1)),
+        (None, Some(4)),
+    ] {
+        keeping.force_adjacency = forced;
+        keeping.spill = rows_min.map(|rows_min| Spill {
+            space: snapshot.temp_space(),
+            after_bytes: 0,
+            rows_min,
+        });
+        let context = Arc::new(QueryContext::new(snapshot.clone(), keeping.clone()));
+        let same = sorted(try_run(&query(plan.clone()), context).unwrap().0);
+        assert_eq!(first, same, "after another one, {forced:?}, {rows_min:?}");
+    }
     first
 }
 
-fn search(pattern: PathPattern, start: PathStart, checked: bool, columns: &[u32]) -> Plan {
+pub(super) fn search(
+    pattern: PathPattern,
+    start: PathStart,
+    checked: bool,
+    columns: &[u32],
+) -> Plan {
     let operator = Operator::PathSearch {
         input: None,
         pattern,
@@ -221,8 +253,8 @@ fn search(pattern: PathPattern, start: PathStart, checked: bool, columns: &[u32]
     plan(operator, columns)
 }
 
-const SUBJECT: PatternTerm = PatternTerm::Variable(Variable(0));
-const OBJECT: PatternTerm = PatternTerm::Variable(Variable(1));
+pub(super) const SUBJECT: PatternTerm = PatternTerm::Variable(Variable(0));
+pub(super) const OBJECT: PatternTerm = PatternTerm::Variable(Variable(1));
 
 fn graph_sets(snapshot: &Snapshot, number: u8) -> (GraphSet, Option<Variable>) {
     let one = known(snapshot, iri(201));
@@ -357,7 +389,7 @@ proptest! {
 }
 
 /// A cycle of so many nodes by `iri(100)`, in the default graph.
-fn cycle(length: u32) -> Snapshot {
+pub(super) fn cycle(length: u32) -> Snapshot {
     let node = |number: u32| Term::from(oxrdf::NamedNode::new_unchecked(format!("urn:{number}")));
     let quads: Vec<_> = (0..length)
         .map(|number| {
@@ -370,7 +402,11 @@ fn cycle(length: u32) -> Snapshot {
     store(&quads)
 }
 
-fn on_cycle(snapshot: &Snapshot, subject: PatternTerm, object: PatternTerm) -> PathPattern {
+pub(super) fn on_cycle(
+    snapshot: &Snapshot,
+    subject: PatternTerm,
+    object: PatternTerm,
+) -> PathPattern {
     PathPattern {
         subject,
         step: PathStep::Edge {
@@ -385,7 +421,7 @@ fn on_cycle(snapshot: &Snapshot, subject: PatternTerm, object: PatternTerm) -> P
     }
 }
 
-fn node(snapshot: &Snapshot, number: u32) -> PatternTerm {
+pub(super) fn node(snapshot: &Snapshot, number: u32) -> PatternTerm {
     let iri = oxrdf::NamedNode::new_unchecked(format!("urn:{number}"));
     PatternTerm::Constant(known(snapshot, iri))
 }
