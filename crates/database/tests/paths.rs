@@ -157,8 +157,11 @@ fn a_commit_is_seen() {
     };
     assert_eq!((ask(), ask()), ((NODES - 99, false), (NODES - 99, true)));
     let update = |text| database.update(text, &UpdateOptions::default()).unwrap();
+    // Who reads the state before goes on with it.
+    let before = database.prepare(text, &forced).unwrap();
     update("DELETE DATA { <http://a/99> <http://a/p> <http://a/100> }");
     assert_eq!((ask(), ask()), ((1, false), (1, true)));
+    assert_eq!(run(before).0, NODES - 99);
     // So is one after which there is as much as before.
     update("INSERT DATA { <http://a/99> <http://a/p> <http://a/100> }");
     assert_eq!((ask(), ask()), ((NODES - 99, false), (NODES - 99, true)));
