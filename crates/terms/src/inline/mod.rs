@@ -25,7 +25,10 @@ use oxrdf::{Literal, LiteralRef, NamedNode, NamedNodeRef};
 use crate::datatype::Datatype;
 use crate::{Kind, TermId};
 
-pub use number::{InlineNumber, decimal_parts, integer_value, number_value};
+pub use number::{
+    InlineNumber, comparison_key, decimal_parts, decimal_places, encode_decimal_parts, encode_f32,
+    encode_f64, integer_value, number_value,
+};
 pub(crate) use number::{bound_of_scaled, integer_bound};
 pub(crate) use temporal::{date_bounds, date_instant, date_time_bounds};
 pub use temporal::{date_fields, date_time_fields, instant};

@@ -62,6 +62,12 @@ const FORM_FLOAT: u64 = 4;
 const PLAIN_MIN: i32 = -4;
 const PLAIN_MAX: i32 = 15;
 
+/// Powers of ten that doubles hold exactly.
+const EXACT_POWERS: [f64; 23] = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+];
+
 const POWERS: [u64; 20] = {
     let mut powers = [1; 20];
     let mut i = 1;
@@ -577,6 +583,151 @@ pub fn decimal_parts(id: TermId) -> Option<(i64, i32)> {
     Some((if negative { -digits } else { digits }, scale))
 }
 
+/// The digits, signed, of an inline decimal and how many of them are behind the point; `None` if they have more than 64
+/// bits.
+#[must_use]
+pub fn decimal_places(id: TermId) -> Option<(i64, u32)> {
+    let (digits, scale) = decimal_parts(id)?;
+    match u32::try_from(scale) {
+        Ok(zeros) => {
+            let power = i64::try_from(*POWERS.get(zeros as usize)?).ok()?;
+            Some((digits.checked_mul(power)?, 0))
+        }
+        Err(_) => Some((digits, scale.unsigned_abs())),
+    }
+}
+
+/// As [`decimal_parts`], but that zeros at the end are left where the power of ten is exact all the same.
+fn float_parts(id: TermId) -> Option<(i64, i32)> {
+    let (negative, exponent, digits) = unpack(id.payload())?;
+    if exponent == i32::MAX {
+        return None;
+    }
+    let scale = exponent - (DIGITS as i32 - 1);
+    if scale.unsigned_abs() as usize >= EXACT_POWERS.len() {
+        return decimal_parts(id);
+    }
+    let digits = digits as i64;
+    Some((if negative { -digits } else { digits }, scale))
+}
+
+/// A number that compares as SPARQL compares the values of inline numbers of all types but `xsd:float`.
+///
+/// `None` for floats, NaN, integers of more than fifteen digits, and what is no inline number. Fifteen digits tell two
+/// doubles apart wherever they differ, so that comparing what is written is comparing the doubles that numbers are
+/// promoted to.
+#[must_use]
+pub fn comparison_key(id: TermId) -> Option<i64> {
+    let payload = id.payload();
+    let signed = match id.kind() {
+        Kind::Integer => {
+            let value = integer_value(id);
+            let magnitude = value.unsigned_abs();
+            if magnitude >= POWERS[DIGITS as usize] {
+                return None;
+            }
+            decimal_payload(value < 0, magnitude, 0)? >> FORM_BITS
+        }
+        Kind::Decimal => payload >> FORM_BITS,
+        Kind::Double if payload & FORM_FLOAT == 0 => {
+            let signed = payload >> FORM_BITS;
+            if signed == NAN {
+                return None;
+            }
+            signed
+        }
+        _ => return None,
+    };
+    Some(signed as i64)
+}
+
+/// NaN above its written form.
+const NAN: u64 = POSITIVE | (EXPONENT_SPECIAL << DIGITS_BITS) | 1;
+
+/// The payload of `magnitude * 10^-fraction` in its shortest form, if it is inline.
+fn decimal_payload(negative: bool, magnitude: u64, fraction: i32) -> Option<u64> {
+    if magnitude == 0 {
+        return Some(pack(false, 0, 0, 0));
+    }
+    let (digits, exponent) = align(magnitude, fraction)?;
+    Some(pack(negative, (exponent + EXPONENT_BIAS) as u64, digits, 0))
+}
+
+/// The id of the `xsd:decimal` `digits * 10^-fraction` in its canonical form, if it can be inline; `fraction` is at most
+/// eighteen.
+#[must_use]
+pub fn encode_decimal_parts(digits: i128, fraction: u32) -> Option<TermId> {
+    let magnitude = digits.unsigned_abs();
+    let (magnitude, fraction) = match u64::try_from(magnitude) {
+        Ok(magnitude) => (magnitude, fraction as i32),
+        Err(_) => {
+            let surplus = magnitude.ilog10() + 1 - DIGITS;
+            let power = 10_u128.pow(surplus);
+            if !magnitude.is_multiple_of(power) {
+                return None;
+            }
+            let whole = (magnitude / power) as u64;
+            (whole, fraction as i32 - surplus as i32)
+        }
+    };
+    // Texts of twenty digits are not read.
+    if magnitude != 0 && magnitude.ilog10() as i32 - fraction > DECIMAL_EXPONENT_MAX {
+        return None;
+    }
+    let payload = decimal_payload(digits < 0, magnitude, fraction)?;
+    Some(TermId::new(Kind::Decimal, payload))
+}
+
+/// The largest power of ten of the first digit of a decimal whose text [`encode_decimal`] reads.
+const DECIMAL_EXPONENT_MAX: i32 = 18;
+
+/// The id of the `xsd:double` in its canonical form, if it can be inline.
+#[must_use]
+pub fn encode_f64(value: f64) -> Option<TermId> {
+    match short_digits(value.abs(), DIGITS) {
+        Some((digits, fraction)) => {
+            let number = nearest_double(digits as i64, -fraction);
+            // What has no such digits has more.
+            (number == value.abs()).then_some(())?;
+            let payload = decimal_payload(value < 0.0, digits, fraction)?;
+            Some(TermId::new(Kind::Double, payload))
+        }
+        None => encode_double(&crate::value::write_double(value), false),
+    }
+}
+
+/// The id of the `xsd:float` in its canonical form, if it can be inline.
+#[must_use]
+pub fn encode_f32(value: f32) -> Option<TermId> {
+    // So many digits tell two floats apart wherever they differ.
+    if let Some((digits, fraction)) = short_digits(f64::from(value.abs()), f32::DIGITS)
+        && nearest_float(digits as i64, -fraction) == value.abs()
+    {
+        let payload = decimal_payload(value < 0.0, digits, fraction)?;
+        return Some(TermId::new(Kind::Double, payload | FORM_FLOAT));
+    }
+    encode_double(&crate::value::write_float(value), true)
+}
+
+/// The number of so many digits that is nearest to `value`, and how many of them are behind the point; `None` for zero
+/// and what is so small or large that it would not be exact.
+fn short_digits(value: f64, digits: u32) -> Option<(u64, i32)> {
+    const SMALLEST: f64 = 1e-7;
+    let limit = EXACT_POWERS[digits as usize];
+    if !(SMALLEST..limit).contains(&value) {
+        return None;
+    }
+    // Digits before the point, or with a minus zeros behind it.
+    let whole = if value >= 1.0 {
+        EXACT_POWERS[..=digits as usize].partition_point(|power| *power <= value) as i32
+    } else {
+        1 - EXACT_POWERS[..8].partition_point(|power| value * power < 1.0) as i32
+    };
+    let fraction = digits as i32 - whole;
+    let scaled = value * EXACT_POWERS[fraction as usize];
+    Some(((scaled + 0.5) as u64, fraction))
+}
+
 /// The number that an inline id stands for; `None` if it is no number.
 #[must_use]
 pub fn number_value(id: TermId) -> Option<InlineNumber> {
@@ -589,7 +740,7 @@ pub fn number_value(id: TermId) -> Option<InlineNumber> {
         Kind::Double => {
             let payload = id.payload();
             let float = payload & FORM_FLOAT != 0;
-            let Some((digits, scale)) = decimal_parts(id) else {
+            let Some((digits, scale)) = float_parts(id) else {
                 let (negative, _, nan) = unpack(payload)?;
                 let value = match (nan, negative) {
                     (0, false) => f64::INFINITY,
@@ -616,10 +767,9 @@ fn nearest_double(digits: i64, scale: i32) -> f64 {
     // Both factors are exact (digits < 2^53, powers up to 10^22), so one rounding remains.
     #[expect(clippy::cast_precision_loss, reason = "at most fifteen digits")]
     let exact = digits as f64;
-    match scale {
-        0 => exact,
-        1..=22 => exact * 10_f64.powi(scale),
-        -22..=-1 => exact / 10_f64.powi(-scale),
+    match (scale, EXACT_POWERS.get(scale.unsigned_abs() as usize)) {
+        (0.., Some(power)) => exact * power,
+        (_, Some(power)) => exact / power,
         _ => format!("{digits}e{scale}").parse().unwrap_or(f64::NAN),
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the inline encodings: round trips, order, and what must not be inline.
 
 use super::*;
+use crate::value::Value;
 use oxrdf::vocab::xsd;
 use proptest::prelude::*;
 use std::cmp::Ordering;
@@ -317,5 +318,95 @@ fn fields_of_dates_are_as_written() {
         ("2008-01-01T00:00:00", Datatype::DateTime),
     ] {
         assert_eq!(date_fields(encode(text, datatype).unwrap()), None, "{text}");
+    }
+}
+
+/// The id of a number, and that of its literal.
+fn both(value: Value) -> (Option<TermId>, Option<TermId>) {
+    let literal = value.to_literal().unwrap();
+    (value.inline_id(), encode_literal(literal.as_ref()))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "any float will do")]
+fn as_float(double: f64) -> Value {
+    Value::Float(double as f32)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    #[test]
+    fn values_have_the_ids_of_their_literals(
+        bits in any::<u64>(),
+        float_bits in any::<u32>(),
+        digits in any::<i64>(),
+        shift in 0_u32..64,
+        power in -40_i32..40,
+    ) {
+        let digits = digits >> shift;
+        let written: f64 = format!("{digits}e{power}").parse().unwrap();
+        let sum = written + 0.1;
+        for double in [f64::from_bits(bits), written, sum, written / 3.0] {
+            let (found, expected) = both(Value::Double(double));
+            prop_assert_eq!(found, expected, "{:e}", double);
+            let (found, expected) = both(as_float(double));
+            prop_assert_eq!(found, expected, "{:e} as a float", double);
+        }
+        let (found, expected) = both(Value::Float(f32::from_bits(float_bits)));
+        prop_assert_eq!(found, expected);
+        for power in 0..=19 {
+            let wide = i128::from(digits) * 10_i128.pow(power);
+            let decimal = oxsdatatypes::Decimal::from_be_bytes(wide.to_be_bytes());
+            let (found, expected) = both(Value::Decimal(decimal));
+            prop_assert_eq!(found, expected, "{}", decimal);
+        }
+        let (found, expected) = both(Value::Integer(digits));
+        prop_assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn edges_have_the_ids_of_their_literals() {
+    for value in [
+        0.0,
+        -0.0,
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        0.1 + 0.2,
+        999_999_999_999_999.0,
+        999_999_999_999_999.9,
+        1e15,
+        1e-7,
+        9.999_999_999_999_99e-8,
+        16_777_217.0,
+        f64::MIN_POSITIVE,
+    ] {
+        let (found, expected) = both(Value::Double(value));
+        assert_eq!(found, expected, "{value:e}");
+        let (found, expected) = both(as_float(value));
+        assert_eq!(found, expected, "{value:e}");
+    }
+}
+
+#[test]
+fn keys_tell_numbers_apart() {
+    let key = |text: &str, datatype| comparison_key(encode(text, datatype).unwrap());
+    let one = key("1", Datatype::Integer);
+    assert!(one.is_some());
+    assert_eq!(one, key("1.00", Datatype::Decimal));
+    assert_eq!(one, key("1.0E0", Datatype::Double));
+    assert_eq!(one, key("1", Datatype::Byte));
+    assert!(key("999999999999999", Datatype::Integer) > one);
+    assert!(key("-INF", Datatype::Double) < key("-999999999999999", Datatype::Integer));
+    assert!(key("INF", Datatype::Double) > key("999999999999999", Datatype::Integer));
+    assert_eq!(key("0", Datatype::Integer), key("0.0E0", Datatype::Double));
+    for (text, datatype) in [
+        ("1000000000000000", Datatype::Integer),
+        ("NaN", Datatype::Double),
+        ("1", Datatype::Float),
+        ("2026-11-23", Datatype::Date),
+    ] {
+        assert_eq!(key(text, datatype), None, "{text}");
     }
 }

@@ -68,6 +68,9 @@ const fn is_number(kind: Kind) -> bool {
 
 fn compare_numbers(a: TermId, b: TermId) -> Option<Option<Ordering>> {
     use InlineNumber::{Decimal, Double, Float, Integer};
+    if let Some(order) = compare_keys(a, b) {
+        return Some(Some(order));
+    }
     match (inline::number_value(a)?, inline::number_value(b)?) {
         (Double(a), Double(b)) => Some(a.partial_cmp(&b)),
         (Float(a), Float(b)) => Some(a.partial_cmp(&b)),
@@ -91,6 +94,11 @@ fn compare_numbers(a: TermId, b: TermId) -> Option<Option<Ordering>> {
     }
 }
 
+/// Compares two inline numbers as they are written, if both have few digits.
+fn compare_keys(a: TermId, b: TermId) -> Option<Ordering> {
+    Some(inline::comparison_key(a)?.cmp(&inline::comparison_key(b)?))
+}
+
 /// Compares an integer with `digits * 10^scale`, if that fits into 128 bits.
 fn compare_scaled(integer: i64, digits: i64, scale: i32) -> Option<Ordering> {
     let power = 10_i128.checked_pow(scale.unsigned_abs())?;
@@ -103,7 +111,7 @@ fn compare_scaled(integer: i64, digits: i64, scale: i32) -> Option<Ordering> {
     Some(left.cmp(&right))
 }
 
-/// The order of ORDER BY for two ids of one inline kind; `None` if the ids do not tell and values
+/// The order of ORDER BY for two ids of one inline kind, or of two numbers; `None` if the ids do not tell and values
 /// must be compared.
 #[must_use]
 pub fn order_inline(a: TermId, b: TermId) -> Option<Ordering> {
@@ -111,7 +119,7 @@ pub fn order_inline(a: TermId, b: TermId) -> Option<Ordering> {
         return Some(Ordering::Equal);
     }
     if a.kind() != b.kind() {
-        return None;
+        return compare_keys(a, b);
     }
     match a.kind() {
         Kind::Integer

@@ -5,8 +5,24 @@ use oxrdf::{Literal, NamedNode};
 
 use super::Value;
 use crate::datatype::Datatype;
+use crate::{TermId, inline};
 
 impl Value {
+    /// The id of the number or boolean that [`to_literal`](Self::to_literal) gives, if it is inline.
+    #[must_use]
+    pub fn inline_id(&self) -> Option<TermId> {
+        match self {
+            Self::Boolean(value) => Some((*value).into()),
+            Self::Integer(value) => inline::encode_i64(*value),
+            Self::Decimal(value) => {
+                inline::encode_decimal_parts(i128::from_be_bytes(value.to_be_bytes()), 18)
+            }
+            Self::Float(value) => inline::encode_f32(*value),
+            Self::Double(value) => inline::encode_f64(*value),
+            _ => None,
+        }
+    }
+
     /// The literal that an expression with this value has: canonical lexical form, the datatype of
     /// the value (`xsd:integer` for all integers). `None` for what is no literal.
     #[must_use]
