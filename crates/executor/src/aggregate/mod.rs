@@ -24,7 +24,10 @@ pub trait Accumulator: Send {
     fn grow(&mut self, groups: usize);
 
     /// Takes one value for each row, [`TermId::UNBOUND`] where the argument is an expression
-    /// error, into the group of the row. Groups lie below the last [`grow`](Self::grow).
+    /// error, into the group of the row. SUM and AVG take operands, as [`CompiledExpression`] gives them. Groups lie below
+    /// the last [`grow`](Self::grow).
+    ///
+    /// [`CompiledExpression`]: crate::expression::CompiledExpression
     ///
     /// # Errors
     /// If the dictionary cannot be read, or memory runs out.

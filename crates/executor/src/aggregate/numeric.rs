@@ -11,13 +11,15 @@
 
 use std::ops::Range;
 
+use oxsdatatypes::Decimal;
+use stoa_terms::inline::InlineNumber;
 use stoa_terms::value::Value;
 use stoa_terms::{Kind, TermId, inline};
 
 use super::Accumulator;
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
-use crate::expression::{Cell, add, divide, float, operand_values};
+use crate::expression::{Cell, add, divide, double, float, operand_values};
 
 /// SUM; 0 for an empty group.
 #[derive(Default)]
@@ -58,6 +60,32 @@ impl Sum {
     }
 }
 
+/// Adds an operand of the sum's own type; `None` if it is of another one, or the sum outgrows its type.
+fn add_in_place(sum: &mut Value, operand: TermId, in_order: bool) -> Option<()> {
+    match sum {
+        Value::Integer(sum) if operand.kind() == Kind::Integer => {
+            *sum = sum.checked_add(inline::integer_value(operand))?;
+        }
+        Value::Float(sum) => *sum += float(operand)?,
+        Value::Double(sum) if in_order => {
+            *sum += match (double(operand), operand.kind()) {
+                (Some(value), _) => value,
+                (None, Kind::Double) => match inline::number_value(operand)? {
+                    InlineNumber::Double(value) => value,
+                    _ => return None,
+                },
+                _ => return None,
+            };
+        }
+        Value::Decimal(sum) if in_order && operand.kind() == Kind::Decimal => {
+            let (digits, places) = inline::decimal_places(operand)?;
+            *sum = sum.checked_add(Decimal::new(digits.into(), places).ok()?)?;
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
 impl Accumulator for Sum {
     fn grow(&mut self, groups: usize) {
         self.sums.resize(groups, Some(Value::Integer(0)));
@@ -66,21 +94,15 @@ impl Accumulator for Sum {
     fn update(&mut self, groups: &[u32], values: &[TermId], context: &QueryContext) -> Result<()> {
         let mut others = Vec::new();
         for (group, id) in groups.iter().zip(values) {
-            if id.kind() == Kind::Integer {
-                let slot = &mut self.sums[*group as usize];
-                if let Some(Value::Integer(sum)) = slot
-                    && let Some(next) = sum.checked_add(inline::integer_value(*id))
-                {
-                    *sum = next;
-                    continue;
-                }
-            } else if let Some(value) = float(*id)
-                && let Some(Value::Float(sum)) = &mut self.sums[*group as usize]
-            {
-                *sum += value;
-                continue;
+            // Rounded sums depend on the order: behind a row that waits, the others wait as well.
+            let in_order = others.is_empty();
+            let added = match &mut self.sums[*group as usize] {
+                Some(sum) => add_in_place(sum, *id, in_order),
+                None => None,
+            };
+            if added.is_none() {
+                others.push((*group, *id));
             }
-            others.push((*group, *id));
         }
         if others.is_empty() {
             return Ok(());

@@ -12,6 +12,8 @@ use stoa_quadstore::TermTexts;
 use stoa_terms::value::{LangString, Value};
 use stoa_terms::{Kind, TermId, datatype, inline, key};
 
+use super::number::Number;
+use super::numbers::Numbers;
 use crate::context::{Computed, QueryContext};
 use crate::error::{Error, Result};
 use crate::memory::{Memory, UNNAMED};
@@ -36,6 +38,8 @@ pub(crate) enum Texts {
     Dictionary,
     /// Lexical forms of inline literals, too.
     All,
+    /// The same, but none at all where all are inline numbers.
+    OfOthers,
 }
 
 /// A term of the query's text.
@@ -60,6 +64,8 @@ pub(crate) enum Column<'a> {
     Booleans(Vec<Option<bool>>),
     /// Strings and IRIs.
     Strings(Strings),
+    /// Numbers that were calculated.
+    Numbers(Numbers),
     /// Any values, `None` for an error.
     Values(Vec<Option<Value>>),
 }
@@ -89,6 +95,7 @@ impl Column<'_> {
                 _ => Cell::Error,
             },
             Column::Strings(strings) => strings.cell(row),
+            Column::Numbers(numbers) => numbers.cell(row),
             Column::Values(values) => match values.get(row) {
                 Some(Some(value)) => Cell::Value(value),
                 _ => Cell::Error,
@@ -223,6 +230,8 @@ pub(crate) enum Cell<'a> {
     Value(&'a Value),
     /// A computed boolean.
     Boolean(bool),
+    /// A computed number, neither an error nor another value.
+    Number(Number),
 }
 
 impl<'a> Cell<'a> {
@@ -283,6 +292,10 @@ impl<'a> Cell<'a> {
             Self::Value(Value::String(text)) => Some((&**text).into()),
             Self::Value(Value::Iri(text)) => Some((&**text).into()),
             Self::Value(value) => Some(value.to_literal()?.value().to_owned().into()),
+            Self::Number(number) => {
+                let literal = number.value()?.to_literal()?;
+                Some(literal.value().to_owned().into())
+            }
             Self::Boolean(true) => Some("true".into()),
             Self::Boolean(false) => Some("false".into()),
         }
@@ -322,6 +335,7 @@ impl<'a> Cell<'a> {
                 }))))
             }
             Self::Boolean(value) => Some(Cow::Owned(Value::Boolean(value))),
+            Self::Number(number) => number.value().map(Cow::Owned),
         }
     }
 
@@ -349,7 +363,7 @@ impl<'a> Cell<'a> {
             Self::Value(Value::BlankNode(_)) => Some(Kind::BlankNode),
             Self::Value(Value::Triple(_)) => Some(Kind::Triple),
             Self::Boolean(_) => Some(Kind::Special),
-            Self::Text(..) | Self::Value(_) => Some(Kind::Literal),
+            Self::Text(..) | Self::Value(_) | Self::Number(_) => Some(Kind::Literal),
         }
     }
 
@@ -373,19 +387,24 @@ impl<'a> Cell<'a> {
                 }
                 .into(),
             ),
-            Self::Value(Value::Integer(value)) => match inline::encode_i64(*value) {
-                Some(id) => Computed::Id(id),
-                None => literal_of(&Value::Integer(*value)),
-            },
             Self::Value(Value::Iri(text)) => {
                 Computed::Term(NamedNode::new_unchecked(&**text).into())
             }
-            Self::Value(value) => literal_of(value),
+            Self::Value(value) => computed(value),
+            Self::Number(number) => match (number.id(), number.value()) {
+                (Some(id), _) => Computed::Id(id),
+                (None, Some(value)) => computed(&value),
+                (None, None) => Computed::Unbound,
+            },
         }
     }
 }
 
-fn literal_of(value: &Value) -> Computed {
+/// The literal of a value, for resolution to an id.
+pub(crate) fn computed(value: &Value) -> Computed {
+    if let Some(id) = value.inline_id() {
+        return Computed::Id(id);
+    }
     match value.to_literal() {
         Some(literal) => match inline::encode_literal(literal.as_ref()) {
             Some(id) => Computed::Id(id),

@@ -11,6 +11,7 @@ use super::evaluate::Evaluation;
 use super::integers;
 use super::members::Members;
 use super::node::Node;
+use super::numbers::{self, Compared};
 use crate::context::QueryContext;
 use crate::error::Result;
 
@@ -104,11 +105,18 @@ fn compare_columns(
         return Ok(result);
     }
     let context = evaluation.context;
-    let mut result = vec![None; evaluation.rows()];
+    let rows = evaluation.rows();
+    let Compared {
+        mut result,
+        open: undecided,
+    } = numbers::compare(comparison, left, right, rows).unwrap_or_else(|| Compared::nothing(rows));
     // Rows that ids do not decide, and the ids whose values they need.
     let mut open = Vec::new();
     let (mut left_ids, mut right_ids) = (Vec::new(), Vec::new());
-    for (row, slot) in result.iter_mut().enumerate() {
+    for row in undecided {
+        let Some(slot) = result.get_mut(row) else {
+            continue;
+        };
         let (a, b) = (left.cell(row, context), right.cell(row, context));
         if a.is_error() || b.is_error() {
             continue;

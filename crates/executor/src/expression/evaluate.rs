@@ -5,17 +5,16 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use hashbrown::HashMap;
-use stoa_planner::expression::Function;
 use stoa_terms::TermId;
 
-use super::column::{Cell, Column, FREE_BYTES, HeldTexts, Strings, Texts, fetch_texts};
+use super::column::{Column, FREE_BYTES, HeldTexts, Texts, fetch_texts};
 use super::node::Node;
-use super::{arithmetic, compare, integers, operand};
+use super::number::Number;
+use super::{arithmetic, compare, integers, numbers, operand};
 use crate::batch::{Batch, gather};
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
-use crate::function::regex::Pattern;
-use crate::function::{self, Implementation};
+use crate::function;
 
 /// One batch while an expression is evaluated over it.
 pub(crate) struct Evaluation<'a> {
@@ -24,7 +23,7 @@ pub(crate) struct Evaluation<'a> {
     /// Texts of the batch's columns, inline literals included, fetched at most once.
     texts: RefCell<Vec<Option<Rc<HeldTexts>>>>,
     /// What BNODE gave for a string in a row.
-    blank_nodes: RefCell<HashMap<(usize, String), TermId>>,
+    pub(super) blank_nodes: RefCell<HashMap<(usize, String), TermId>>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -50,13 +49,17 @@ impl<'a> Evaluation<'a> {
     /// The operand of an aggregate for each row, unbound for an error.
     pub(super) fn operands(&self, node: &Node) -> Result<Vec<TermId>> {
         let column = self.column(node)?;
-        match operand::operands(&column) {
+        if let Column::Numbers(numbers) = &column {
+            let operands = numbers.resolve(operand::of_number, self.context)?;
+            return Ok(operands);
+        }
+        match operand::of_values(&column) {
             Some(operands) => Ok(operands),
-            None => self.resolve(column),
+            None => Ok(operand::of_terms(self.resolve(column)?)),
         }
     }
 
-    fn resolve(&self, column: Column<'_>) -> Result<Vec<TermId>> {
+    pub(super) fn resolve(&self, column: Column<'_>) -> Result<Vec<TermId>> {
         match column {
             Column::Ids(ids, _) => Ok(ids.into_owned()),
             Column::Constant(constant) => Ok(vec![constant.id; self.rows()]),
@@ -65,6 +68,7 @@ impl<'a> Evaluation<'a> {
                 .into_iter()
                 .map(|value| value.map_or(TermId::UNBOUND, TermId::from))
                 .collect()),
+            Column::Numbers(numbers) => numbers.resolve(Number::id, self.context),
             column => {
                 let bytes = match &column {
                     Column::Strings(strings) => strings.size_bytes(),
@@ -112,19 +116,27 @@ impl<'a> Evaluation<'a> {
                 if let Some(ids) = integers::calculate(*operator, &left, &right, self.rows()) {
                     return Ok(Column::Ids(ids.into(), None));
                 }
-                Column::Values(self.each_row(|row| {
+                let general = |row| {
                     let left = left.cell(row, self.context).value()?;
                     let right = right.cell(row, self.context).value()?;
                     arithmetic::calculate(*operator, &left, &right)
-                }))
+                };
+                match numbers::calculate(*operator, &left, &right, self.rows(), general) {
+                    Some(numbers) => Column::Numbers(numbers),
+                    None => Column::Values(self.each_row(general)),
+                }
             }
             Node::Plus(inner) => Column::Ids(self.plus(inner)?.into(), None),
             Node::Minus(inner) => {
                 let column = self.with_texts(inner, Texts::Dictionary)?;
-                Column::Values(self.each_row(|row| {
+                let general = |row| {
                     let value = column.cell(row, self.context).value()?;
                     arithmetic::negate(&value)
-                }))
+                };
+                match numbers::negate(&column, self.rows(), general) {
+                    Some(numbers) => Column::Numbers(numbers),
+                    None => Column::Values(self.each_row(general)),
+                }
             }
             Node::If(parts) => Column::Ids(self.choose(parts)?.into(), None),
             Node::Coalesce(parts) => Column::Ids(self.coalesce(parts)?.into(), None),
@@ -155,20 +167,24 @@ impl<'a> Evaluation<'a> {
         self.context.resolve(computed)
     }
 
-    fn each_row<T>(&self, value: impl FnMut(usize) -> T) -> Vec<T> {
+    pub(super) fn each_row<T>(&self, value: impl FnMut(usize) -> T) -> Vec<T> {
         (0..self.rows()).map(value).collect()
     }
 
-    fn with_texts<'n>(&self, node: &'n Node, wanted: Texts) -> Result<Column<'n>>
+    pub(super) fn with_texts<'n>(&self, node: &'n Node, wanted: Texts) -> Result<Column<'n>>
     where
         'a: 'n,
     {
         let column = self.column(node)?;
         match column {
-            Column::Ids(ids, _) if wanted != Texts::None => {
+            Column::Ids(ids, _) if numbers::has_texts(&ids, wanted) => {
                 let texts = match node {
                     Node::Column(number) => self.column_texts(*number, &ids, wanted)?,
-                    _ => Rc::new(fetch_texts(&ids, wanted == Texts::All, self.context)?),
+                    _ => Rc::new(fetch_texts(
+                        &ids,
+                        wanted != Texts::Dictionary,
+                        self.context,
+                    )?),
                 };
                 Ok(Column::Ids(ids, Some(texts)))
             }
@@ -343,178 +359,5 @@ impl<'a> Evaluation<'a> {
             }
         }
         Ok(())
-    }
-
-    // ---- functions ----
-
-    fn call<'n>(&self, function: Function, arguments: &'n [Node]) -> Result<Column<'n>>
-    where
-        'a: 'n,
-    {
-        let implementation = function::implementation(function);
-        let texts = function::texts(function);
-        let columns = arguments
-            .iter()
-            .map(|argument| self.with_texts(argument, texts))
-            .collect::<Result<Vec<_>>>()?;
-        if let Some(ids) = integers::of_dates(function, &columns) {
-            return Ok(Column::Ids(ids.into(), None));
-        }
-        Ok(match implementation {
-            Implementation::String(call) => {
-                let mut strings = Strings::new(self.context);
-                self.each_call(&columns, |cells| {
-                    // The tag may borrow from the arguments, never from the buffer.
-                    let tag = call(cells, strings.buffer());
-                    strings.finish(tag);
-                });
-                strings.into_column()?
-            }
-            Implementation::Boolean(call) => {
-                let mut values = Vec::with_capacity(self.rows());
-                self.each_call(&columns, |cells| values.push(call(cells)));
-                Column::Booleans(values)
-            }
-            Implementation::Value(call) => {
-                let mut values = Vec::with_capacity(self.rows());
-                self.each_call(&columns, |cells| values.push(call(cells, self.context)));
-                Column::Values(values)
-            }
-            Implementation::Term(call) => {
-                let mut terms = Vec::with_capacity(self.rows());
-                self.each_call(&columns, |cells| {
-                    terms.push(call(cells, self.context).unwrap_or(Computed::Unbound));
-                });
-                Column::Ids(self.context.resolve(terms)?.into(), None)
-            }
-            Implementation::Cast(datatype) => {
-                let mut terms = Vec::with_capacity(self.rows());
-                self.each_call(&columns, |cells| {
-                    let term = function::derived::cast_to(datatype, cells);
-                    terms.push(term.unwrap_or(Computed::Unbound));
-                });
-                Column::Ids(self.context.resolve(terms)?.into(), None)
-            }
-            Implementation::Id(call) => {
-                let columns = columns
-                    .into_iter()
-                    .map(|column| self.resolve(column))
-                    .collect::<Result<Vec<_>>>()?;
-                Column::Ids(call(&columns, self.context)?.into(), None)
-            }
-            Implementation::BlankNode => Column::Ids(self.blank_nodes(&columns)?.into(), None),
-            Implementation::Pattern => self.dynamic_pattern(function, &columns)?,
-        })
-    }
-
-    /// Calls `call` for each row with its arguments.
-    fn each_call(&self, columns: &[Column<'_>], mut call: impl FnMut(&[Cell<'_>])) {
-        let mut cells = Vec::with_capacity(columns.len());
-        for row in 0..self.rows() {
-            cells.clear();
-            cells.extend(columns.iter().map(|column| column.cell(row, self.context)));
-            call(&cells);
-        }
-    }
-
-    fn blank_nodes(&self, columns: &[Column<'_>]) -> Result<Vec<TermId>> {
-        if let [labels, solutions] = columns {
-            let give = |row| {
-                let label = labels.cell(row, self.context).plain();
-                match (label, solutions.cell(row, self.context)) {
-                    (Some(label), Cell::Id { id, .. }) => {
-                        self.context.labelled_blank_node(id, &label)
-                    }
-                    _ => Ok(TermId::UNBOUND),
-                }
-            };
-            return (0..self.rows()).map(give).collect();
-        }
-        Ok(self.each_row(|row| {
-            let Some(column) = columns.first() else {
-                return self.context.new_blank_node();
-            };
-            match column.cell(row, self.context).plain() {
-                None => TermId::UNBOUND,
-                Some(label) => *self
-                    .blank_nodes
-                    .borrow_mut()
-                    .entry((row, label.into_owned()))
-                    .or_insert_with(|| self.context.new_blank_node()),
-            }
-        }))
-    }
-
-    /// REGEX and REPLACE with a constant pattern.
-    fn pattern<'n>(
-        &self,
-        function: Function,
-        arguments: &'n [Node],
-        regex: Option<&Pattern>,
-    ) -> Result<Column<'n>>
-    where
-        'a: 'n,
-    {
-        let Some(regex) = regex else {
-            return Ok(Column::Error);
-        };
-        let columns = arguments
-            .iter()
-            .map(|argument| self.with_texts(argument, Texts::All))
-            .collect::<Result<Vec<_>>>()?;
-        if function == Function::Regex {
-            let mut values = Vec::with_capacity(self.rows());
-            self.each_call(&columns, |cells| {
-                values.push(function::regex::matches(cells, regex));
-            });
-            return Ok(Column::Booleans(values));
-        }
-        let mut strings = Strings::new(self.context);
-        self.each_call(&columns, |cells| {
-            let tag = function::regex::replace(cells, regex, strings.buffer());
-            strings.finish(tag);
-        });
-        strings.into_column()
-    }
-
-    /// REGEX and REPLACE with a pattern that differs from row to row.
-    fn dynamic_pattern<'n>(
-        &self,
-        function: Function,
-        columns: &[Column<'_>],
-    ) -> Result<Column<'n>> {
-        let mut last: Option<(String, String, Option<Pattern>)> = None;
-        let mut values = Vec::new();
-        let mut strings = Strings::new(self.context);
-        let flags_place = if function == Function::Regex { 2 } else { 3 };
-        self.each_call(columns, |cells| {
-            let pattern = cells.get(1).and_then(Cell::plain);
-            let flags = match cells.get(flags_place) {
-                None => Some(Cow::Borrowed("")),
-                Some(flags) => flags.plain(),
-            };
-            let regex = pattern.zip(flags).and_then(|(pattern, flags)| {
-                let known = last
-                    .as_ref()
-                    .is_some_and(|last| last.0 == pattern && last.1 == flags);
-                if !known {
-                    let regex = function::regex::compile(&pattern, &flags);
-                    last = Some((pattern.into_owned(), flags.into_owned(), regex));
-                }
-                last.as_ref().and_then(|last| last.2.as_ref())
-            });
-            if function == Function::Regex {
-                values.push(regex.and_then(|regex| function::regex::matches(cells, regex)));
-            } else {
-                let tag = regex
-                    .and_then(|regex| function::regex::replace(cells, regex, strings.buffer()));
-                strings.finish(tag);
-            }
-        });
-        if function == Function::Regex {
-            Ok(Column::Booleans(values))
-        } else {
-            strings.into_column()
-        }
     }
 }

@@ -3,12 +3,15 @@
 //! An expression error is no error of evaluation: it leaves a value unbound, or a condition false.
 
 mod arithmetic;
+mod call;
 mod column;
 mod compare;
 mod evaluate;
 mod integers;
 mod members;
 mod node;
+mod number;
+mod numbers;
 mod operand;
 mod term_memo;
 #[cfg(test)]
@@ -27,7 +30,7 @@ pub(crate) use arithmetic::{add, divide};
 pub(crate) use column::{Cell, Tag, Texts, fetch_texts, term_values};
 use evaluate::Evaluation;
 use node::Node;
-pub(crate) use operand::{float, operand_values};
+pub(crate) use operand::{double, float, of_terms as operands_of_terms, operand_values};
 pub(crate) use term_memo::TermMemos;
 
 /// An expression bound to the columns of its input.
@@ -61,7 +64,7 @@ impl CompiledExpression {
     }
 
     /// The value for each row as SUM and AVG take it: as [`evaluate_ids`](Self::evaluate_ids), but that computed floats
-    /// are no terms; [`operand_values`] tells what they are.
+    /// and doubles are no terms, and dates are errors; [`operand_values`] tells what they are.
     ///
     /// # Errors
     /// As [`evaluate_ids`](Self::evaluate_ids).

@@ -1,6 +1,9 @@
 //! Tests of expressions over columns, and what tests of functions need: queries without data,
 //! planned and run on an empty store.
 
+mod figures;
+mod kernels;
+
 use std::sync::Arc;
 
 use oxrdf::Term;

@@ -104,8 +104,8 @@ pub(crate) fn datatype<'c>(cells: &[Cell<'c>], out: &mut String) -> Option<Tag<'
         Cell::Text(_, Tag::Language(_, None)) => known(Datatype::LangString).into(),
         Cell::Text(_, Tag::Language(_, Some(_))) => known(Datatype::DirLangString).into(),
         Cell::Boolean(_) => known(Datatype::Boolean).into(),
-        Cell::Value(value) => {
-            let literal = value.to_literal()?;
+        cell @ (Cell::Value(_) | Cell::Number(_)) => {
+            let literal = cell.value()?.to_literal()?;
             literal.datatype().as_str().to_owned().into()
         }
     };
@@ -194,6 +194,7 @@ pub(super) fn is_numeric(cells: &[Cell<'_>]) -> Option<bool> {
     Some(match cell {
         Cell::Error => return None,
         Cell::Value(value) => value.is_numeric(),
+        Cell::Number(_) => true,
         _ => match cell.kind()? {
             Kind::Integer | Kind::Decimal | Kind::Double => true,
             // Ill-typed numbers are none.
@@ -215,7 +216,7 @@ pub(super) fn has_other_forms(cells: &[Cell<'_>]) -> Option<bool> {
             _ => true,
         },
         Cell::Text(..) => false,
-        Cell::Value(_) | Cell::Boolean(_) => true,
+        Cell::Value(_) | Cell::Boolean(_) | Cell::Number(_) => true,
     })
 }
 

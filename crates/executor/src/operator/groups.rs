@@ -23,7 +23,7 @@ use crate::aggregate::{Accumulator, accumulator};
 use crate::batch::{Batch, Step, gather};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::expression::CompiledExpression;
+use crate::expression::{CompiledExpression, operands_of_terms};
 use crate::memory::Memory;
 use crate::profile::Counters;
 use crate::spill::{Partitions, RowReader, SpilledRows};
@@ -84,15 +84,21 @@ pub(super) struct Arguments {
 
 struct Argument {
     expression: CompiledExpression,
-    /// Whether it is added up, and nothing else is done with it.
-    is_operand: bool,
+    /// Whether it is added up.
+    is_added: bool,
+    is_distinct: bool,
 }
 
 impl Argument {
     fn values(&self, batch: &Batch, context: &QueryContext) -> Result<Vec<TermId>> {
-        match self.is_operand {
-            true => self.expression.evaluate_operands(batch, context),
-            false => self.expression.evaluate_ids(batch, context),
+        match (self.is_added, self.is_distinct) {
+            (true, false) => self.expression.evaluate_operands(batch, context),
+            // Terms are told apart, and then added.
+            (true, true) => {
+                let ids = self.expression.evaluate_ids(batch, context)?;
+                Ok(operands_of_terms(ids))
+            }
+            (false, _) => self.expression.evaluate_ids(batch, context),
         }
     }
 }
@@ -102,14 +108,15 @@ impl Arguments {
         let columns = &grouping.input.columns;
         let keys = grouping.keys.iter().map(|key| required(columns, *key));
         let arguments = grouping.aggregates.iter().map(|aggregate| {
-            let adds = matches!(
+            let is_added = matches!(
                 aggregate.function,
                 AggregateFunction::Sum | AggregateFunction::Avg
             );
             let argument = aggregate.argument.as_ref().map(|expression| {
                 Ok(Argument {
                     expression: CompiledExpression::compile(expression, columns, context)?,
-                    is_operand: adds && !aggregate.distinct,
+                    is_added,
+                    is_distinct: aggregate.distinct,
                 })
             });
             argument.transpose()
