@@ -12,6 +12,8 @@ pub struct Done {
     pub dropped: u64,
     /// How many keys scans looked up instead of reading all rows.
     pub keys: u64,
+    /// How often merge joins sent scans over rows that they have no use for.
+    pub leaps: u64,
     /// How many joins by look-ups went over to a hash join.
     pub switched: u64,
     /// How many of them had looked up some rows before.
@@ -51,6 +53,7 @@ pub fn done(mut query: Query) -> Result<Done> {
     Ok(Done {
         dropped: numbers(" dropped=").iter().sum(),
         keys: numbers(" keys=").iter().sum(),
+        leaps: numbers(" leaps=").iter().sum(),
         switched: switched.len() as u64,
         switched_late: late.count() as u64,
         ranged: ranges.iter().filter(|ranges| **ranges > 1).count() as u64,

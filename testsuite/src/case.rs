@@ -72,6 +72,8 @@ pub struct Configuration {
     pub without: Rewrites,
     /// Whether hash joins have key filters wherever they can.
     pub key_filters: bool,
+    /// Whether merge joins send scans over rows wherever they can.
+    pub leaps: bool,
     /// After how many rows joins by look-ups go over to hash joins.
     pub switch_after_rows: Option<u64>,
     /// Whether ORDER BY takes its input by ranges wherever it can, or nowhere; the first ones have one row.
@@ -113,6 +115,8 @@ pub struct Seen {
     pub opened: usize,
     /// How many rows key filters dropped.
     pub dropped: u64,
+    /// How often merge joins sent scans over rows.
+    pub leaps: u64,
     /// How many joins by look-ups went over to hash joins.
     pub switched: u64,
     /// For how many rows what a condition gives was known.
@@ -324,6 +328,7 @@ impl Case {
         {
             let done = done(prepared).unwrap_or_default();
             seen.dropped += done.dropped;
+            seen.leaps += done.leaps;
             seen.switched += done.switched;
             seen.known += done.known;
         }
@@ -371,11 +376,13 @@ fn options(configuration: &Configuration) -> QueryOptions {
         force_partner_counts: configuration.force_partner_counts,
         without: configuration.without,
         key_filter_rows_min: configuration.key_filters.then_some(0),
+        leap_rows_min: configuration.leaps.then_some(0),
         force_ranges: configuration.force_ranges,
         range_rows: configuration.force_ranges.map(|_| 1),
         switch_after_rows: configuration.switch_after_rows,
         term_memo_after_rows: configuration.term_memo_after_rows,
         timed: configuration.key_filters
+            || configuration.leaps
             || configuration.switch_after_rows.is_some()
             || configuration.term_memo_after_rows.is_some(),
         ..QueryOptions::default()

@@ -18,8 +18,8 @@ use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
     ADJACENCY, ADJACENCY_KEPT, BY_RANGES, Bench, COMPUTED_ON_DISK, CONFIGURATIONS, KEY_FILTER,
-    KEYS, KNOWN, PARTITIONS, PREFIX, RANGES, REUSED, REUSED_PLAN, SWITCHED, SWITCHED_LATE, Tally,
-    UNNESTED, Verdict, smaller,
+    KEYS, KNOWN, LEAPS, PARTITIONS, PREFIX, RANGES, REUSED, REUSED_PLAN, SWITCHED, SWITCHED_LATE,
+    Tally, UNNESTED, Verdict, smaller,
 };
 use stoa_testsuite::oracle::reference::DIFFERENCES;
 use stoa_testsuite::random::Random;
@@ -189,6 +189,7 @@ const OPERATORS: &[&str] = &[
     UNNESTED,
     KEY_FILTER,
     KEYS,
+    LEAPS,
     SWITCHED,
     SWITCHED_LATE,
     RANGES,

@@ -129,6 +129,22 @@ fn key_filters_forced() {
 }
 
 #[test]
+fn merge_joins_that_leap() {
+    for batch_rows in [None, Some(2)] {
+        let configuration = Configuration {
+            name: "merge joins that leap",
+            force_join: Some(ForcedJoin::Merge),
+            batch_rows,
+            leaps: true,
+            ..Configuration::default()
+        };
+        let leaps = run(&configuration).leaps;
+        // With batches of few rows there is always more to leap over.
+        assert!(leaps > 0 || batch_rows.is_none(), "no scan was sent ahead");
+    }
+}
+
+#[test]
 fn joins_switched_early() {
     for (batch_rows, after_rows) in [(None, 0), (Some(2), 2)] {
         let configuration = Configuration {

@@ -172,6 +172,9 @@ pub struct QueryOptions {
     /// How many rows the planner must expect where the keys of a hash join's right side drop rows for them to do so: 0
     /// wherever they can, [`u64::MAX`] nowhere; by default the executor's choice.
     pub key_filter_rows_min: Option<u64>,
+    /// How many rows, judged by those before them, a merge join must have no use for on a side for this to be sent over
+    /// them: 0 wherever the other side is ahead, [`u64::MAX`] never; by default the executor's choice.
+    pub leap_rows_min: Option<u64>,
     /// After how many rows of its left side a join by look-ups goes over to a hash join: 0 at once, [`u64::MAX`] never;
     /// by default when the look-ups have cost what the hash join would have cost, as the planner reckons.
     pub switch_after_rows: Option<u64>,
@@ -243,6 +246,7 @@ impl Default for QueryOptions {
             batch_rows: None,
             parallel_rows_min: None,
             key_filter_rows_min: None,
+            leap_rows_min: None,
             switch_after_rows: None,
             term_memo_after_rows: None,
             spill_after: None,

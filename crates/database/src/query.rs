@@ -682,6 +682,9 @@ fn settings(
     if let Some(rows) = options.key_filter_rows_min {
         settings.key_filter_rows_min = rows;
     }
+    if let Some(rows) = options.leap_rows_min {
+        settings.leap_rows_min = rows;
+    }
     settings.switch_after_rows = options.switch_after_rows;
     if let Some(rows) = options.term_memo_after_rows {
         settings.term_memo_after_rows = rows;

@@ -79,6 +79,9 @@ pub struct QuerySettings {
     /// How many rows the planner must expect where a key filter of a hash join drops some: 0 for a filter wherever there can
     /// be one, [`u64::MAX`] for none at all.
     pub key_filter_rows_min: u64,
+    /// How many rows, judged by those before them, a merge join must have no use for on a side for this to be sent over
+    /// them: 0 wherever the other side is ahead, [`u64::MAX`] for never.
+    pub leap_rows_min: u64,
     /// After how many rows of its input an index nested-loop join that may go over to a hash join does so:
     /// [`u64::MAX`] for never; `None` for what the plan says.
     pub switch_after_rows: Option<u64>,
@@ -122,6 +125,7 @@ impl QuerySettings {
             helpers: None,
             parallel_rows_min: PARALLEL_ROWS_MIN,
             key_filter_rows_min: KEY_FILTER_ROWS_MIN,
+            leap_rows_min: LEAP_ROWS_MIN,
             switch_after_rows: None,
             range_rows: None,
             force_adjacency: None,
@@ -142,6 +146,9 @@ const SLICE_NS: u64 = 1_000_000;
 
 /// The default of [`QuerySettings::parallel_rows_min`]: some milliseconds of work.
 const PARALLEL_ROWS_MIN: u64 = 30_000;
+
+/// The default of [`QuerySettings::leap_rows_min`]: about what a leap costs.
+const LEAP_ROWS_MIN: u64 = 256;
 
 /// The default of [`QuerySettings::key_filter_rows_min`]: with fewer there is little to gain.
 const KEY_FILTER_ROWS_MIN: u64 = 4_000;

@@ -26,6 +26,8 @@ pub struct OperatorProfile {
     pub rows_dropped: u64,
     /// For an index scan that did not read all rows, how many keys of a join above it looked up instead.
     pub keys: u64,
+    /// How often a merge join sent an index scan over rows that it has no use for.
+    pub leaps: u64,
     /// For a path search, how many nodes it looked up.
     pub looked_up: u64,
     /// For a path search, how many triples it read to have them in memory, and how many bytes they took with what was
@@ -67,6 +69,7 @@ pub(crate) struct Counters {
     rows_out: AtomicU64,
     rows_dropped: AtomicU64,
     keys: AtomicU64,
+    leaps: AtomicU64,
     looked_up: AtomicU64,
     adjacency_triples: AtomicU64,
     adjacency_bytes: AtomicU64,
@@ -98,6 +101,10 @@ impl Counters {
 
     pub(crate) fn add_keys(&self, keys: usize) {
         self.keys.fetch_add(keys as u64, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_leap(&self) {
+        self.leaps.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn add_looked_up(&self, nodes: usize) {
@@ -195,6 +202,7 @@ impl Profile {
                 rows_out: counters.rows_out.load(Ordering::Relaxed),
                 rows_dropped: counters.rows_dropped.load(Ordering::Relaxed),
                 keys: counters.keys.load(Ordering::Relaxed),
+                leaps: counters.leaps.load(Ordering::Relaxed),
                 looked_up: counters.looked_up.load(Ordering::Relaxed),
                 adjacency: counters.adjacency(),
                 adjacency_kept: counters.adjacency_kept.load(Ordering::Relaxed),

@@ -20,6 +20,10 @@ pub(crate) const OUTPUT_ROW: f64 = 4.0;
 pub(crate) const MERGE_ROW: f64 = 3.0;
 /// A pair of rows that agree in the key of a merge join, and are compared in other columns.
 pub(crate) const COMPARED_PAIR: f64 = 4.0;
+/// A leap of a merge join over rows of one side, with the rows behind it that are read in vain.
+pub(crate) const LEAPT: f64 = 700.0;
+/// A side of a merge join that has so many times the rows of the other one may be leapt through.
+const LEAPT_ROWS_MIN: f64 = 256.0;
 /// A row that goes into a hash table while that is small, and the one that is looked up in it.
 pub(crate) const HASH_BUILD_ROW: f64 = 25.0;
 pub(crate) const HASH_PROBE_ROW: f64 = 10.0;
@@ -95,8 +99,7 @@ pub(crate) fn hash(build: f64, probe: f64) -> f64 {
 
 /// Looking `probes` keys up among `rows` rows; `sorted` if the keys ascend over all batches.
 pub(crate) fn lookup(probes: f64, rows: f64, sorted: bool) -> f64 {
-    let groups = (rows / ROW_GROUP_ROWS).ceil().max(1.0);
-    let touched = |keys: f64| groups * (1.0 - (-keys / groups).exp());
+    let touched = |keys: f64| groups_touched(keys, rows);
     let batches = (probes / LOOKUP_BATCH).ceil().max(1.0);
     let read = if sorted {
         touched(probes)
@@ -104,6 +107,23 @@ pub(crate) fn lookup(probes: f64, rows: f64, sorted: bool) -> f64 {
         batches * touched(probes / batches)
     };
     SCAN_START + probes * PROBE + read.max(probes.min(1.0)) * ROW_GROUP
+}
+
+/// Of how many row groups of `rows` rows these many keys, spread evenly, want some.
+fn groups_touched(keys: f64, rows: f64) -> f64 {
+    let groups = (rows / ROW_GROUP_ROWS).ceil().max(1.0);
+    groups * (1.0 - (-keys / groups).exp())
+}
+
+/// Whether a side of a merge join with so many rows may be leapt through if the other one has `keys`.
+pub(crate) fn is_leapt(keys: f64, rows: f64) -> bool {
+    keys * LEAPT_ROWS_MIN <= rows
+}
+
+/// Merging `rows` rows of an index with `keys` keys by a leap for each, where these may lie far enough apart.
+pub(crate) fn leaps(keys: f64, rows: f64) -> Option<f64> {
+    let groups = groups_touched(keys, rows);
+    is_leapt(keys, rows).then_some(SCAN_START + keys * LEAPT + groups * ROW_GROUP)
 }
 
 /// Fewer look-ups take less than all there is to do for a hash join, whatever it reads.
@@ -192,6 +212,16 @@ mod tests {
                 assert!(difference(2 * most) > difference(most));
             }
         }
+    }
+
+    #[test]
+    fn what_lies_between_keys_is_leapt_over_where_it_is_much() {
+        let read = |rows: f64| SCAN_START + rows * (SCAN_ROW + MERGE_ROW);
+        assert_eq!(leaps(1e5, 1e6), None);
+        assert!(leaps(1e3, 1e6).unwrap() < read(1e6));
+        assert!(leaps(10.0, 1e6).unwrap() < read(1e6) / 50.0);
+        // Looking them up at once costs less.
+        assert!(lookup(1e3, 1e6, true) < leaps(1e3, 1e6).unwrap());
     }
 
     #[test]

@@ -653,13 +653,13 @@ impl Search<'_> {
             .then(|| a.sorted.filter(|key| b.sorted == Some(*key)))
             .flatten()
             .map(|key| {
-                let rows = (a.rows + b.rows) * cost::MERGE_ROW;
+                let sides = self.merged_side(a, b.rows) + self.merged_side(b, a.rows);
                 // What shares one variable alone is put out as it is.
                 let compared = match shared.iter().nth(1) {
                     Some(_) => self.equal_pairs(a, b, key) * cost::COMPARED_PAIR,
                     None => 0.0,
                 };
-                let cost = a.cost + b.cost + rows + compared + output;
+                let cost = sides + compared + output;
                 tree(cost, Some(key), Step::Merge { left, right, key })
             });
         let probed = bound
@@ -690,6 +690,29 @@ impl Search<'_> {
                 add(tree, into);
             }
         }
+    }
+
+    /// What a side of a merge join costs whose other side has `keys` rows: it is read as a whole, or leapt through.
+    fn merged_side(&self, tree: &Tree, keys: f64) -> f64 {
+        let whole = tree.cost + tree.rows * cost::MERGE_ROW;
+        let leapt = match tree.step {
+            Step::Read { item, access } => {
+                let read = match self.items.get(item).map(|item| &item.source) {
+                    Some(Source::Pattern { accesses, .. }) => accesses.get(access),
+                    _ => None,
+                };
+                read.and_then(|read| cost::leaps(keys, read.rows))
+            }
+            Step::Merge { left, right, .. } if cost::is_leapt(keys, tree.rows) => {
+                let sides = self.trees.get(left).zip(self.trees.get(right));
+                sides.map(|(left, right)| {
+                    let sides = self.merged_side(left, keys) + self.merged_side(right, keys);
+                    sides + keys * cost::LEAPT
+                })
+            }
+            _ => None,
+        };
+        leapt.map_or(whole, |leapt| whole.min(leapt))
     }
 
     /// How many pairs of solutions have the same term for `key`, whatever else they share.

@@ -138,7 +138,10 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
     options.batch_rows = batch_rows;
     match number {
         1 | 2 => options.naive = true,
-        4 => options.force_join = Some(ForcedJoin::Merge),
+        4 => {
+            options.force_join = Some(ForcedJoin::Merge);
+            options.leap_rows_min = Some(0);
+        }
         5 | 6 => options.force_join = Some(ForcedJoin::Hash),
         7 => {
             options.force_join = Some(ForcedJoin::IndexNestedLoop);
@@ -184,6 +187,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         31 => {
             options.force_linear = Some(true);
             options.force_partner_counts = Some(false);
+            options.leap_rows_min = Some(0);
         }
         PARAMETERS => {
             options.force_parameters = Some(true);
@@ -202,7 +206,7 @@ fn named(number: usize) -> (&'static str, Option<usize>) {
         1 => ("naive", None),
         2 => ("naive, batches of 3", Some(3)),
         3 => ("batches of 3", Some(3)),
-        4 => ("merge joins, batches of 2", Some(2)),
+        4 => ("merge joins that leap, batches of 2", Some(2)),
         5 => ("hash joins", None),
         6 => ("hash joins, batches of 3", Some(3)),
         7 => ("index joins that count, batches of 3", Some(3)),
@@ -367,6 +371,9 @@ pub const KEY_FILTER: &str = "key filter";
 /// What is counted where a scan looked up the keys of a join.
 pub const KEYS: &str = "keys of a scan";
 
+/// What is counted where a merge join sent a scan over rows.
+pub const LEAPS: &str = "leaps of a scan";
+
 /// What is counted where several threads made the table of a hash join.
 pub const PARTITIONS: &str = "partitions of a hash join";
 
@@ -467,6 +474,7 @@ impl Bench {
     /// Counts what a query does that its plan does not show.
     fn count_done(&self, text: &str, options: &QueryOptions, tally: &mut Tally) {
         let is_counted = options.key_filter_rows_min.is_some()
+            || options.leap_rows_min.is_some()
             || options.switch_after_rows.is_some()
             || options.force_ranges.is_some()
             || options.force_adjacency.is_some()
@@ -484,6 +492,7 @@ impl Bench {
         for (name, count) in [
             (KEY_FILTER, done.dropped),
             (KEYS, done.keys),
+            (LEAPS, done.leaps),
             (SWITCHED, done.switched),
             (SWITCHED_LATE, done.switched_late),
             (RANGES, done.ranged),

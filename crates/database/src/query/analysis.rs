@@ -57,7 +57,7 @@ impl Analysis {
     /// subplan, which stands below the first of them), and if the query was timed `rows`, `rows_in`,
     /// `rows_dropped` (what it made and did not give, since a join above has no partner for it), `switched_after` (how
     /// many rows were looked up before the rest was joined by hash, for a join that was switched), `keys` (how many keys of a join above a scan looked
-    /// up instead of reading all rows), `partitions` (of the table of a hash join that several threads made), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
+    /// up instead of reading all rows), `leaps` (how often a merge join sent a scan over rows that it has no use for), `partitions` (of the table of a hash join that several threads made), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
     /// read triples into memory, an object with how many `triples` and how many `bytes` they took with what was made of them), `adjacency_kept` (how many triples an earlier query had
     /// read for it), `calls`, `ms`, `spilled_bytes` and, if it
     /// reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes`, `threads` and
@@ -85,6 +85,9 @@ impl Analysis {
                 }
                 if done.keys > 0 {
                     object.insert("keys".to_owned(), done.keys.into());
+                }
+                if done.leaps > 0 {
+                    object.insert("leaps".to_owned(), done.leaps.into());
                 }
                 if done.ranges > 0 {
                     object.insert("ranges".to_owned(), done.ranges.into());
@@ -147,25 +150,7 @@ impl fmt::Display for Analysis {
                 Some(done) if done.calls > 0 => {
                     let ms = milliseconds(done.time);
                     write!(f, "  actual={} ms={ms:.3}", done.rows_out)?;
-                    if done.rows_dropped > 0 {
-                        write!(f, " dropped={}", done.rows_dropped)?;
-                    }
-                    if let Some(rows) = done.switched_after {
-                        write!(f, " switched={rows}")?;
-                    }
-                    if done.keys > 0 {
-                        write!(f, " keys={}", done.keys)?;
-                    }
-                    if done.ranges > 0 {
-                        write!(f, " ranges={}", done.ranges)?;
-                    }
-                    if done.partitions > 0 {
-                        write!(f, " partitions={}", done.partitions)?;
-                    }
-                    write_path(f, done)?;
-                    if done.spilled_bytes > 0 {
-                        write!(f, " spilled={}", done.spilled_bytes)?;
-                    }
+                    write_counts(f, done)?;
                     write_reads(f, &done.reads)?;
                     writeln!(f)?;
                 }
@@ -202,6 +187,33 @@ impl fmt::Display for Analysis {
             waited => writeln!(f, "waited {:.3} ms for memory", milliseconds(waited)),
         }
     }
+}
+
+/// What an operator did, where it did any of it.
+fn write_counts(f: &mut fmt::Formatter<'_>, done: &OperatorProfile) -> fmt::Result {
+    if done.rows_dropped > 0 {
+        write!(f, " dropped={}", done.rows_dropped)?;
+    }
+    if let Some(rows) = done.switched_after {
+        write!(f, " switched={rows}")?;
+    }
+    if done.keys > 0 {
+        write!(f, " keys={}", done.keys)?;
+    }
+    if done.leaps > 0 {
+        write!(f, " leaps={}", done.leaps)?;
+    }
+    if done.ranges > 0 {
+        write!(f, " ranges={}", done.ranges)?;
+    }
+    if done.partitions > 0 {
+        write!(f, " partitions={}", done.partitions)?;
+    }
+    write_path(f, done)?;
+    if done.spilled_bytes > 0 {
+        write!(f, " spilled={}", done.spilled_bytes)?;
+    }
+    Ok(())
 }
 
 /// What a path search did.

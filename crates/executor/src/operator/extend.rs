@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use stoa_planner::physical::{Operator as PlanOperator, Plan};
+use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
+use stoa_terms::TermId;
 
 use super::{Builder, Mapping, Node, Operator, Scope};
 use crate::batch::Step;
@@ -53,5 +54,9 @@ impl Operator for Extend {
         let column = self.expression.evaluate_ids(&batch, context)?;
         batch.columns.push(column);
         Ok(Step::Batch(self.mapping.apply(batch)))
+    }
+
+    fn skip_to(&mut self, variable: Variable, id: TermId, context: &QueryContext) -> Result<usize> {
+        self.input.skip_to(variable, id, context)
     }
 }

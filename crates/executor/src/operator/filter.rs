@@ -3,7 +3,8 @@
 //! Output order: that of the input.
 
 use stoa_planner::expression::Expression;
-use stoa_planner::physical::Plan;
+use stoa_planner::physical::{Plan, Variable};
+use stoa_terms::TermId;
 
 use super::{Mapping, Node, Operator};
 use crate::batch::Step;
@@ -43,5 +44,9 @@ impl Operator for Filter {
             return Ok(Step::Yield);
         }
         Ok(Step::Batch(self.mapping.apply(batch)))
+    }
+
+    fn skip_to(&mut self, variable: Variable, id: TermId, context: &QueryContext) -> Result<usize> {
+        self.input.skip_to(variable, id, context)
     }
 }

@@ -24,7 +24,8 @@ mod prober;
 
 use std::sync::Arc;
 
-use stoa_planner::physical::{Operator as PlanOperator, Plan};
+use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
+use stoa_terms::TermId;
 
 pub(super) use build_side::TABLE_BYTES;
 pub(crate) use build_side::{BuildSide, Collector, RightSide};
@@ -156,6 +157,10 @@ impl Operator for HashJoin {
         } else {
             Step::Batch(batch)
         })
+    }
+
+    fn skip_to(&mut self, variable: Variable, id: TermId, context: &QueryContext) -> Result<usize> {
+        self.left.skip_to(variable, id, context)
     }
 }
 

@@ -213,6 +213,10 @@ impl Operator for IndexNestedLoopJoin {
             State::Done => Ok(Step::Done),
         }
     }
+
+    fn skip_to(&mut self, variable: Variable, id: TermId, context: &QueryContext) -> Result<usize> {
+        self.input.skip_to(variable, id, context)
+    }
 }
 
 impl IndexNestedLoopJoin {

@@ -4,6 +4,8 @@
 //! last. Where they are few it looks them up one by one; also those of another position, in another permutation, if
 //! nobody needs its order.
 //!
+//! A merge join above sends it ahead over rows that it has no use for, which are not read (`skip_to`).
+//!
 //! Input: none. Output order: that of the permutation behind its prefix.
 
 use std::sync::Arc;
@@ -24,6 +26,9 @@ use crate::profile::Counters;
 
 /// The rows of the first batch where few may be asked for.
 const FIRST_ROWS: usize = 64;
+
+/// The rows of the first batch behind a leap: often all that are wanted before the next one.
+const LEAPT_ROWS: usize = 8;
 
 /// The ranges that a variable is kept to.
 type VariableRanges = (Variable, Vec<IdRange>);
@@ -79,6 +84,8 @@ impl Way {
 /// A scan that has begun.
 struct Open {
     scan: Scan,
+    /// What its rows are sorted by.
+    key: Option<Variable>,
     residual: Residual,
     /// How many rows the next batch may have; it doubles where few may be asked for.
     rows: usize,
@@ -172,6 +179,15 @@ impl Operator for IndexScan {
         } else {
             Step::Batch(batch)
         })
+    }
+
+    fn skip_to(&mut self, variable: Variable, id: TermId, context: &QueryContext) -> Result<usize> {
+        match &mut self.state {
+            State::Open(open) if open.key == Some(variable) => {
+                open.skip_to(id, context, &self.counters)
+            }
+            _ => Ok(0),
+        }
     }
 }
 
@@ -327,8 +343,13 @@ impl Open {
                 scan = scan.leaving_out(*place, ranges);
             }
         }
+        let key = match layout.term(way.prefix_length) {
+            Some(PatternTerm::Variable(key)) => Some(key),
+            _ => None,
+        };
         Ok(Self {
             scan,
+            key,
             residual,
             rows: context.batch_rows(),
             places,
@@ -351,6 +372,23 @@ impl Open {
             batch.retain(&keep);
         }
         Ok((batch, more))
+    }
+
+    /// Goes on with the rows whose key is not below `id`.
+    fn skip_to(
+        &mut self,
+        id: TermId,
+        context: &QueryContext,
+        counters: &Counters,
+    ) -> Result<usize> {
+        let rows = self.scan.skip_to(id)?;
+        if rows > 0 {
+            counters.add_leap();
+        }
+        if rows >= FIRST_ROWS {
+            self.rows = LEAPT_ROWS.min(context.batch_rows());
+        }
+        Ok(rows)
     }
 
     /// Moves the columns out of the buffer.

@@ -2,8 +2,11 @@
 //!
 //! Keys whose right rows lie within the batch at hand, as is the rule, are paired as they stand. The right rows of
 //! another key, the group, are held while the left rows of that key pass by, and their pairs go out in a batch of their own,
-//! so batches are at least as many as those of the right side. Keys without a partner are skipped by binary
-//! search within batches. A group that memory does not hold is on disk, and read for each of its left rows (`group`).
+//! so batches are at least as many as those of the right side. A group that memory does not hold is on disk, and read for
+//! each of its left rows (`group`).
+//!
+//! Keys without a partner are skipped by galloping: within the batch at hand by steps that double, and where the other
+//! side is further ahead than that by sending the input there (`leaping`), which need not read what lies between.
 //!
 //! Input order: both sides sorted by the key, ascending by id, never unbound (debug-asserted).
 //! Output order: that of the left side; partners in the order of the right side. Further shared
@@ -14,11 +17,12 @@
 //! compares at most [`COMPARED_MAX`] pairs, so that a query whose groups are large can be ended.
 
 mod group;
+mod leaping;
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use stoa_planner::physical::{Operator as PlanOperator, Plan};
+use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 use stoa_terms::TermId;
 
 use super::combiner::{Combiner, END, Pair};
@@ -28,6 +32,7 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::Counters;
 use group::Group;
+use leaping::Leaping;
 
 /// Pairs that one call compares: under a millisecond.
 const COMPARED_MAX: usize = 1 << 16;
@@ -56,6 +61,7 @@ struct Cursor {
     row: usize,
     done: bool,
     last: TermId,
+    leaping: Leaping,
 }
 
 pub(super) fn build(
@@ -83,10 +89,19 @@ pub(super) fn build(
         .collect();
     let right_columns: Vec<_> = right.columns.iter().copied().map(Some).collect();
     let context = builder.context;
+    let leaping = || Leaping::new(*key, context.settings().leap_rows_min);
     Ok(Box::new(MergeJoin {
         combiner: Combiner::new(&plan.columns, &left.columns, &right_columns, kind, context)?,
-        left: Cursor::new(builder.build(left, scope, Some(counters))?, left_key),
-        right: Cursor::new(builder.build(right, scope, Some(counters))?, right_key),
+        left: Cursor::new(
+            builder.build(left, scope, Some(counters))?,
+            left_key,
+            leaping(),
+        ),
+        right: Cursor::new(
+            builder.build(right, scope, Some(counters))?,
+            right_key,
+            leaping(),
+        ),
         group: Group::new(right.columns.len(), context, counters),
         compared,
         next_partner: 0,
@@ -100,7 +115,7 @@ impl Operator for MergeJoin {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
         loop {
             if self.left.at_end() {
-                match self.left.refill(context)? {
+                match self.left.refill(self.wanted_of_left(), context)? {
                     Refill::Rows => self.combiner.start(self.left.batch.rows),
                     Refill::Yield => return Ok(Step::Yield),
                     Refill::Done => return Ok(Step::Done),
@@ -141,9 +156,27 @@ impl Operator for MergeJoin {
             }
         }
     }
+
+    fn skip_to(&mut self, variable: Variable, id: TermId, context: &QueryContext) -> Result<usize> {
+        // The right side follows the left one.
+        debug_assert!(self.pairs.is_empty(), "a call gives all that it has paired");
+        match variable == self.left.leaping.key() {
+            true => self.left.skip_all_to(id, context),
+            false => Ok(0),
+        }
+    }
 }
 
 impl MergeJoin {
+    /// From which key on left rows are wanted that come next, where it is known.
+    fn wanted_of_left(&self) -> Option<TermId> {
+        // More rows of the last key may come, for which the right side has gone by.
+        if !self.combiner.drops_unmatched() || self.left.last == self.group.key() {
+            return None;
+        }
+        self.right.current().or(Some(self.right.last))
+    }
+
     /// Pairs rows of both batches at hand, as long as the right rows of a key end within theirs, up to about `rows_max`
     /// pairs. False if it did nothing, since a group is at work.
     fn pair_directly(&mut self, rows_max: usize) -> bool {
@@ -202,7 +235,7 @@ impl MergeJoin {
         }
         while !self.group.is_complete() {
             if self.right.at_end() {
-                match self.right.refill(context)? {
+                match self.right.refill(Some(key), context)? {
                     Refill::Rows => (),
                     Refill::Yield => return Ok(false),
                     Refill::Done => {
@@ -331,7 +364,7 @@ enum Refill {
 }
 
 impl Cursor {
-    fn new(input: Node, key: usize) -> Self {
+    fn new(input: Node, key: usize, leaping: Leaping) -> Self {
         Self {
             input,
             key,
@@ -339,6 +372,7 @@ impl Cursor {
             row: 0,
             done: false,
             last: TermId::UNBOUND,
+            leaping,
         }
     }
 
@@ -360,9 +394,15 @@ impl Cursor {
         }
     }
 
-    fn refill(&mut self, context: &QueryContext) -> Result<Refill> {
+    /// The next batch, of rows of which those below `wanted` may be missing.
+    fn refill(&mut self, wanted: Option<TermId>, context: &QueryContext) -> Result<Refill> {
         if self.done {
             return Ok(Refill::Done);
+        }
+        if let Some(wanted) = wanted
+            && self.leaping.is_worth(self.keys(), wanted)
+        {
+            self.leaping.leap(&mut self.input, wanted, context)?;
         }
         Ok(match self.input.next(context)? {
             Step::Batch(batch) => {
@@ -381,6 +421,17 @@ impl Cursor {
                 self.done = true;
                 Refill::Done
             }
+        })
+    }
+
+    /// Goes to the first row whose key is at least `key`, in the batch at hand or in those that come next.
+    fn skip_all_to(&mut self, key: TermId, context: &QueryContext) -> Result<usize> {
+        let before = self.row;
+        self.skip_to(key);
+        let here = self.row - before;
+        Ok(match self.done || !self.at_end() {
+            true => here,
+            false => here + self.leaping.leap(&mut self.input, key, context)?,
         })
     }
 

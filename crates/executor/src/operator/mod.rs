@@ -17,7 +17,7 @@ use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
 use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 use stoa_planner::{KEPT_RANGES_MAX, variables_within};
-use stoa_terms::IdRange;
+use stoa_terms::{IdRange, TermId};
 
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
@@ -82,6 +82,21 @@ pub(crate) trait Operator: Send {
     /// The next batch, or that there is none yet or any more. Not called again after
     /// [`Step::Done`].
     fn next(&mut self, context: &QueryContext) -> Result<Step>;
+
+    /// Says that solutions whose `variable`, a column that is always bound, is below `id` are no longer wanted. They may be
+    /// left out from now on, and may still come; all others come as they would have. Returns about how many rows of an
+    /// index need not be read now, so that the caller can learn when it is worth while to say it.
+    ///
+    /// Only what makes solutions knows how to leave some out; what keeps, drops or completes those of an input hands it
+    /// on. What counts solutions (LIMIT), or holds them for others, must not.
+    fn skip_to(
+        &mut self,
+        _variable: Variable,
+        _id: TermId,
+        _context: &QueryContext,
+    ) -> Result<usize> {
+        Ok(0)
+    }
 }
 
 /// An operator with its counters, as its consumer holds it.
@@ -90,7 +105,7 @@ pub(crate) struct Node {
     operator: Option<Box<dyn Operator>>,
     /// As EXPLAIN and errors give it.
     name: &'static str,
-    columns: usize,
+    columns: Vec<Variable>,
     counters: Arc<Counters>,
     consumer: Option<Arc<Counters>>,
     /// Drops rows that no join above can use.
@@ -108,6 +123,29 @@ impl Node {
         let spent_ns = clock.now_ns().saturating_sub(begun_ns);
         self.counters.add_time(spent_ns);
         step
+    }
+
+    /// As [`Operator::skip_to`]; of a variable that is no column nothing is known.
+    pub(crate) fn skip_to(
+        &mut self,
+        variable: Variable,
+        id: TermId,
+        context: &QueryContext,
+    ) -> Result<usize> {
+        let Some(operator) = &mut self.operator else {
+            return Ok(0);
+        };
+        if !self.columns.contains(&variable) {
+            return Ok(0);
+        }
+        let clock = &context.settings().clock;
+        let begun_ns = context.settings().timed.then(|| clock.now_ns());
+        let rows = operator.skip_to(variable, id, context);
+        if let Some(begun_ns) = begun_ns {
+            let spent_ns = clock.now_ns().saturating_sub(begun_ns);
+            self.counters.add_time(spent_ns);
+        }
+        rows.map_err(|error| error.within(self.name))
     }
 
     fn advance(&mut self, context: &QueryContext) -> Result<Step> {
@@ -138,7 +176,7 @@ impl Node {
         match &step {
             Step::Batch(batch) => {
                 assert!(
-                    batch.rows > 0 && batch.columns.len() == self.columns,
+                    batch.rows > 0 && batch.columns.len() == self.columns.len(),
                     "an operator gives rows with the columns of its plan"
                 );
                 debug_assert!(batch.is_consistent(), "columns are of one length");
@@ -233,7 +271,7 @@ impl<'a> Builder<'a> {
             return Ok(Node {
                 operator: Some(operator),
                 name,
-                columns: plan.columns.len(),
+                columns: plan.columns.clone(),
                 counters: Arc::default(),
                 consumer: None,
                 dropper: None,
@@ -251,7 +289,7 @@ impl<'a> Builder<'a> {
         Ok(Node {
             operator: Some(operator),
             name,
-            columns: plan.columns.len(),
+            columns: plan.columns.clone(),
             counters,
             consumer: consumer.map(Arc::clone),
             dropper,
@@ -493,7 +531,7 @@ impl Mapping {
         }
         let column = |source: &Option<usize>| match source {
             Some(source) => batch.column(*source).to_vec(),
-            None => vec![stoa_terms::TermId::UNBOUND; batch.rows],
+            None => vec![TermId::UNBOUND; batch.rows],
         };
         Batch {
             columns: self.sources.iter().map(column).collect(),
@@ -519,7 +557,7 @@ impl Mapping {
                     .get_mut(*source)
                     .map(std::mem::take)
                     .unwrap_or_default(),
-                (None, _) => vec![stoa_terms::TermId::UNBOUND; batch.rows],
+                (None, _) => vec![TermId::UNBOUND; batch.rows],
             });
         }
         Batch {

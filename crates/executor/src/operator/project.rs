@@ -3,6 +3,7 @@
 //! Output order: that of the input.
 
 use stoa_planner::physical::{Plan, Variable};
+use stoa_terms::TermId;
 
 use super::{Mapping, Node, Operator};
 use crate::batch::Step;
@@ -32,5 +33,9 @@ impl Operator for Project {
             Step::Batch(batch) => Step::Batch(self.mapping.apply(batch)),
             other => other,
         })
+    }
+
+    fn skip_to(&mut self, variable: Variable, id: TermId, context: &QueryContext) -> Result<usize> {
+        self.input.skip_to(variable, id, context)
     }
 }

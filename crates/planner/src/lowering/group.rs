@@ -29,7 +29,7 @@ use crate::join_order::{
     Condition, Forced, ITEMS_MAX, Item, Known, Order, Read, Source, Step, order,
 };
 use crate::logical::{Node, Op};
-use crate::physical::{JoinKind, Operator, PatternTerm, QuadPattern, Switch, Variable};
+use crate::physical::{JoinKind, Operator, PatternTerm, Plan, QuadPattern, Switch, Variable};
 use crate::variable_set::VariableSet;
 
 /// A part that is planned again for the bindings of the others.
@@ -829,10 +829,16 @@ pub(super) fn merge_join(
     if kind == JoinKind::Inner {
         certain.union_with(&right.certain);
     }
-    let cost = left.cost
-        + right.cost
-        + (left.plan.estimated_rows + right.plan.estimated_rows) * cost::MERGE_ROW
-        + rows * cost::OUTPUT_ROW;
+    let merged = |side: &Planned, keys: f64| {
+        let whole = side.cost + side.plan.estimated_rows * cost::MERGE_ROW;
+        leapt(&side.plan, keys).map_or(whole, |leapt| whole.min(leapt))
+    };
+    let of_left = match kind {
+        JoinKind::Inner => merged(&left, right.plan.estimated_rows),
+        _ => merged(&left, f64::INFINITY),
+    };
+    let of_right = merged(&right, left.plan.estimated_rows);
+    let cost = of_left + of_right + rows * cost::OUTPUT_ROW;
     let operator = Operator::MergeJoin {
         left: Box::new(left.plan),
         right: Box::new(right.plan),
@@ -840,6 +846,23 @@ pub(super) fn merge_join(
         kind,
     };
     planned(operator, columns, vec![key], rows, cost, certain)
+}
+
+/// What merging a plan with `keys` solutions costs if it is leapt through, where it can be.
+fn leapt(plan: &Plan, keys: f64) -> Option<f64> {
+    let rows = plan.estimated_rows;
+    match &plan.operator {
+        Operator::IndexScan { .. } => cost::leaps(keys, rows),
+        Operator::MergeJoin { left, right, .. } if cost::is_leapt(keys, rows) => {
+            let side = |side: &Plan| {
+                let rows = side.estimated_rows;
+                let whole = cost::SCAN_START + rows * (cost::SCAN_ROW + cost::MERGE_ROW);
+                leapt(side, keys).map_or(whole, |leapt| whole.min(leapt))
+            };
+            Some(side(left) + side(right) + keys * cost::LEAPT)
+        }
+        _ => None,
+    }
 }
 
 /// An `index_nested_loop_join`; the variables that the pattern shares with the left side are bound

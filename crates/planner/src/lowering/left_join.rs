@@ -111,9 +111,11 @@ impl Lowering<'_> {
         let right = key
             .filter(|key| shared.contains(*key))
             .and_then(|key| Some((key, sorted_scan(pattern, key, rows)?)));
-        let merge = right
-            .as_ref()
-            .map(|_| read + (rows + left_rows) * cost::MERGE_ROW);
+        let merge = right.as_ref().map(|_| {
+            let whole = read + rows * cost::MERGE_ROW;
+            cost::leaps(left_rows, rows).map_or(whole, |leapt| whole.min(leapt))
+                + left_rows * cost::MERGE_ROW
+        });
         let hash = read + cost::hash(rows, left_rows);
         let take_merge = match self.forced {
             Some(ForcedJoin::Merge) => merge.is_some(),

@@ -30,11 +30,13 @@ use stoa_terms::{GraphSet, IdRange, TermId};
 
 mod counting;
 mod overlaid;
+mod skip;
 #[cfg(test)]
 mod tests;
 mod window;
 
 use overlaid::Overlaid;
+use skip::Skip;
 use window::{Leaf, Plan};
 
 use super::intervals::Intervals;
@@ -105,6 +107,8 @@ pub(crate) struct RowReader {
     cursor: LeafCursor,
     plan: Plan,
     next_interval: usize,
+    /// Rows before which are left out.
+    skip: Option<Skip>,
     read_ahead: usize,
     leaves: Vec<Leaf>,
     parts: Vec<Part>,
@@ -170,6 +174,7 @@ impl RowReader {
             cursor: LeafCursor::new(),
             plan: Plan::Seek,
             next_interval: 0,
+            skip: None,
             read_ahead: 1,
             leaves: Vec::new(),
             parts: Vec::new(),
@@ -222,6 +227,7 @@ impl RowReader {
         self.intervals = intervals;
         self.plan = Plan::Seek;
         self.next_interval = 0;
+        self.skip = None;
         self.read_ahead = 1;
         self.visits = Vec::new().into_iter();
         self.current = None;
@@ -424,6 +430,9 @@ impl RowReader {
             return Ok(());
         };
         let (interval, depth) = (visit.intervals.start, self.intervals.depth);
+        if let Some(skip) = self.skip {
+            return self.find_behind(visit, skip);
+        }
         if self.intervals.highs.is_empty() && !visit.whole.0 && !visit.whole.1 {
             let keys = &self.intervals.lows[visit.intervals.clone()];
             return group.match_keys(depth, keys, interval, &mut self.matches);

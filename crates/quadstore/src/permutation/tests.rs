@@ -287,6 +287,11 @@ pub(crate) fn check_scans(
                 without_graph(&wanted, *with_graph),
                 "{spec:?}"
             );
+            if *length < 4 {
+                for step in [1, 5, 40] {
+                    check_skips(snapshot, &spec, (&wanted, *with_graph), *batch, step);
+                }
+            }
             let merged = expected(model, permutation, &prefix, &ranges, graphs, false);
             let count = snapshot
                 .count(permutation, &prefix, &ranges, graphs)
@@ -305,6 +310,47 @@ pub(crate) fn check_scans(
     }
     let [_, predicate, ..] = quad(*probe);
     check_top_values(snapshot, model, predicate, graphs);
+}
+
+/// A scan that is sent ahead, by `step` rows and to ids behind those of rows, gives all rows from there on; and none that
+/// are not there.
+fn check_skips(
+    snapshot: &Snapshot,
+    spec: &ScanSpec,
+    (wanted, with_graph): (&[Quad], bool),
+    batch: usize,
+    step: usize,
+) {
+    let wanted = without_graph(wanted, with_graph);
+    let place = spec.prefix.len();
+    let mut scan = snapshot.scan(spec).unwrap();
+    let (mut out, mut next, mut from) = (QuadColumns::default(), 0, TermId::UNBOUND);
+    for turn in 0.. {
+        if turn % 3 != 1 {
+            let target = wanted.get(next + step * (turn % 4));
+            let target = target.map_or(from, |row| row[place].max(from));
+            from = match turn % 2 {
+                0 => target,
+                _ => TermId::from_bits(target.to_bits() + 1),
+            };
+            scan.skip_to(from).unwrap();
+        }
+        if !scan.next(batch, &mut out).unwrap() {
+            break;
+        }
+        for row in without_graph(&rows_of(&out), with_graph) {
+            let found = wanted[next..].iter().position(|other| *other == row);
+            let passed = found.unwrap_or_else(|| panic!("{row:?} of {spec:?}"));
+            let are_left_out = |rows: &[Quad]| rows.iter().all(|other| other[place] < from);
+            assert!(are_left_out(&wanted[next..next + passed]), "{spec:?}");
+            next += passed + 1;
+        }
+    }
+    let rest = &wanted[next..];
+    assert!(
+        rest.iter().all(|row| row[place] < from),
+        "{rest:?} {spec:?}"
+    );
 }
 
 /// Counted in the graphs, or else in all; and nothing that is frequent is missing in all.

@@ -112,7 +112,11 @@ impl SeekScan {
 
 /// A wanted prefix as one of the rows of a tree; `None` if these are not sorted by it, and by the next wanted
 /// position behind it. A tree that begins with the graph holds rows of one graph alone there.
-fn in_tree(places: Places, graph: Option<TermId>, prefix: &[TermId]) -> Option<Vec<TermId>> {
+pub(super) fn in_tree(
+    places: Places,
+    graph: Option<TermId>,
+    prefix: &[TermId],
+) -> Option<Vec<TermId>> {
     let before: Vec<TermId> = match places.stored(3) {
         0 => vec![graph?],
         _ => Vec::new(),

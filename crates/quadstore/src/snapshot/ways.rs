@@ -15,6 +15,7 @@ use oxrdf::{NamedNode, Term};
 use stoa_terms::{GraphSet, IdRange, Permutation, Position, TermId};
 
 use super::composed::{Composed, HELD_ROWS, Kept, Places, Source};
+use super::seek_scan::in_tree;
 use super::{Snapshot, Visible};
 use crate::error::{Error, Result};
 use crate::permutation::{Intervals, RowFilter, RowReader};
@@ -791,9 +792,26 @@ fn nodes(intervals: &Intervals) -> Vec<(u32, u64)> {
     (0_u32..).zip(nodes).collect()
 }
 
+/// What the rows of a tree begin with that are read for a wanted prefix, and how many places that are; `None` where
+/// they are not sorted by what stands behind the prefix.
+fn leading(way: &Way, graph: Option<TermId>, prefix: &[TermId]) -> Option<(Row, usize)> {
+    let Way::Tree(_, places) = way else {
+        return None;
+    };
+    let stored = in_tree(*places, graph, prefix)?;
+    let mut row = [0; 4];
+    row.get(stored.len())?;
+    for (slot, id) in row.iter_mut().zip(&stored) {
+        *slot = id.to_bits();
+    }
+    Some((row, stored.len()))
+}
+
 /// A scan that can be resumed.
 pub struct Scan {
     way: Way,
+    /// What rows begin with where they stand in one tree, and the place of what they are sorted by behind it.
+    leading: Option<(Row, usize)>,
     /// Keeps the extents.
     snapshot: Snapshot,
     /// What is to be recorded once something was read.
@@ -803,11 +821,15 @@ pub struct Scan {
 impl Snapshot {
     /// Starts a scan.
     pub fn scan(&self, spec: &ScanSpec) -> Result<Scan> {
-        let way = match self.visible(&spec.graphs, spec.with_graph)? {
-            Visible::Nothing => self.no_rows(),
-            Visible::Rows(filter) => self.way(spec, filter)?,
+        let (way, graph) = match self.visible(&spec.graphs, spec.with_graph)? {
+            Visible::Nothing => (self.no_rows(), None),
+            Visible::Rows(filter) => {
+                let graph = only_graph(&filter);
+                (self.way(spec, filter)?, graph)
+            }
         };
         Ok(Scan {
+            leading: leading(&way, graph, &spec.prefix),
             way,
             snapshot: self.clone(),
             unread: self.recorder().map(|_| spec.clone()),
@@ -824,6 +846,7 @@ impl Snapshot {
         }
         Ok(Scan {
             way: Way::Tree(Box::new(reader), Places::SAME),
+            leading: None,
             snapshot: self.clone(),
             unread: None,
         })
@@ -858,6 +881,24 @@ impl Scan {
             reader.leave_out(places.stored(column), ranges.to_vec());
         }
         self
+    }
+
+    /// Leaves out rows whose id behind the prefix is below `from`. Those of a tree are not decoded, its leaves between
+    /// not even read; those that are put together of several trees may still come. A transaction takes them down as
+    /// read. Returns about how many rows were passed, at least as far as they lie close by, so that the caller can learn
+    /// when that is worth while.
+    ///
+    /// # Errors
+    /// If the trees cannot be read, or the snapshot had to end.
+    pub fn skip_to(&mut self, from: TermId) -> Result<usize> {
+        self.snapshot.check_kept()?;
+        let (Way::Tree(reader, _), Some((mut row, place))) = (&mut self.way, self.leading) else {
+            return Ok(0);
+        };
+        if let Some(slot) = row.get_mut(place) {
+            *slot = from.to_bits();
+        }
+        reader.skip_to(row, place + 1)
     }
 
     /// Clears `out` and fills it with at most `max_rows` further rows, sorted by the permutation.

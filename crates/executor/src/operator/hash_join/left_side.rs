@@ -9,6 +9,9 @@
 
 use std::collections::VecDeque;
 
+use stoa_planner::physical::Variable;
+use stoa_terms::TermId;
+
 use super::super::Node;
 use super::super::key_filter::Wanted;
 use crate::batch::{Batch, Step};
@@ -63,6 +66,16 @@ impl LeftSide {
                 self.node.next(context)
             }
         }
+    }
+
+    /// As [`Operator::skip_to`](super::super::Operator::skip_to), of what is not read yet.
+    pub(super) fn skip_to(
+        &mut self,
+        variable: Variable,
+        id: TermId,
+        context: &QueryContext,
+    ) -> Result<usize> {
+        self.node.skip_to(variable, id, context)
     }
 
     /// Nobody asks for more.

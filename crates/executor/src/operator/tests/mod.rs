@@ -11,6 +11,7 @@ mod joins;
 mod kept_adjacencies;
 mod key_filters;
 mod leapfrog;
+mod leaping;
 mod limits;
 mod order;
 mod parallel;

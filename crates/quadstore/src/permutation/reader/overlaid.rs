@@ -40,6 +40,17 @@ impl Overlaid {
         self.place = None;
     }
 
+    /// Leaves out changes before a row, `low`, of an interval that ends with `high`.
+    pub(super) fn skip_to(&mut self, interval: usize, low: &Row, high: &Row) {
+        self.place = None;
+        if interval > self.interval {
+            self.interval = interval;
+            self.is_open = false;
+        } else if self.is_open && self.changes.peek().is_some_and(|(row, _)| row < *low) {
+            self.changes.seek(low, high);
+        }
+    }
+
     fn advance(&mut self) {
         self.changes.advance();
         self.place = None;
@@ -70,7 +81,7 @@ impl RowReader {
                 return Ok(out.rows > rows_at_start);
             }
             if !over.is_open
-                && let Some((low, high)) = self.intervals.get(over.interval)
+                && let Some((low, high)) = self.interval(over.interval)
             {
                 over.changes.seek(&low, &high);
                 over.is_open = true;

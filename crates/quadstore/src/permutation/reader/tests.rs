@@ -5,7 +5,7 @@ use stoa_terms::{GraphSet, Kind, Permutation, TermId};
 
 use crate::permutation::TreeLimits;
 use crate::permutation::tests::{Fixture, Shape, scan};
-use crate::read::{Columns, LookupRows, LookupSpec, ScanSpec};
+use crate::read::{Columns, LookupRows, LookupSpec, QuadColumns, ScanSpec};
 use crate::root::TreeName;
 use crate::segment::format::GROUP_ROWS;
 use crate::snapshot::Snapshot;
@@ -130,6 +130,84 @@ fn look_ups_know_the_segment_and_the_group_at_hand() {
         let expected = found.of_disk().plus(expect(&batches));
         assert_eq!(found, expected, "{} keys", batches.concat().len());
     }
+}
+
+/// The subjects that a scan gives that is sent ahead before each batch, and what that takes.
+fn leap(snapshot: &Snapshot, spec: &ScanSpec, to: &[u64], batch: usize) -> (Vec<u64>, ReadCounts) {
+    let snapshot = snapshot.counted();
+    let mut scan = snapshot.scan(spec).unwrap();
+    let (mut out, mut rows) = (QuadColumns::default(), Vec::new());
+    for row in to {
+        scan.skip_to(id(10 + row)).unwrap();
+        scan.next(batch, &mut out).unwrap();
+        let subjects = out.columns[1].iter();
+        rows.extend(subjects.map(|subject| subject.payload() - 10));
+    }
+    (rows, snapshot.reads())
+}
+
+#[test]
+fn rows_that_are_left_out_are_not_read() {
+    let fixture = fixture();
+    let snapshot = fixture.quads.snapshot();
+    let group = GROUP_ROWS as u64;
+    for to in [
+        vec![0, 1, 2, 3, 500],
+        vec![1023, 1024, 1025, 4095, 4096, 4097, 9999, 10_000],
+        (0..ROWS).step_by(300).collect(),
+        vec![2 * group + 7, 5 * group + 9, 9 * group],
+    ] {
+        let (rows, reads) = leap(&snapshot, &all(), &to, 3);
+        let (mut wanted, mut next) = (Vec::new(), 0);
+        for row in &to {
+            next = next.max(*row);
+            wanted.extend(next..ROWS.min(next + 3));
+            next += 3;
+        }
+        assert_eq!(rows, wanted);
+        assert_eq!(reads.seq, wanted.len() as u64, "{to:?}");
+        assert!(reads.rnd <= 1 + to.len() as u64, "{reads:?}");
+    }
+}
+
+#[test]
+fn leaves_that_are_left_out_are_not_read() {
+    let fixture = fixture().reopen();
+    let snapshot = fixture.quads.snapshot();
+    // The first group of the first segment, then one in the last: the second segment is passed.
+    let (rows, reads) = leap(&snapshot, &all(), &[0, ROWS - 9], 2);
+    assert_eq!(rows, [0, 1, ROWS - 9, ROWS - 8]);
+    assert_eq!(reads.rnd, 2);
+    // The inner node, two headers, the four groups of the first segment and the one of the row in the last.
+    assert_eq!(reads.disk, 1 + 2 + 4 + 1);
+}
+
+#[test]
+fn ranges_are_left_out_with_the_rows_between_them() {
+    let fixture = fixture();
+    let snapshot = fixture.quads.snapshot();
+    let range = |first: u64, last: u64| stoa_terms::IdRange {
+        first: id(10 + first),
+        last: id(10 + last),
+    };
+    let spec = ScanSpec {
+        ranges: vec![
+            range(5, 8),
+            range(20, 20),
+            range(900, 6000),
+            range(6001, 6001),
+        ],
+        ..all()
+    };
+    let (rows, _) = leap(&snapshot, &spec, &[7, 9, 5999, 6000, 6001], 2);
+    assert_eq!(rows, [7, 8, 20, 900, 5999, 6000, 6001]);
+    let keys = ScanSpec {
+        ranges: (0..ROWS).step_by(100).map(|row| range(row, row)).collect(),
+        ..all()
+    };
+    let (rows, reads) = leap(&snapshot, &keys, &[0, 450, 5000, 9900, 9901], 2);
+    assert_eq!(rows, [0, 100, 500, 600, 5000, 5100, 9900]);
+    assert_eq!(reads.seq, 7);
 }
 
 #[test]

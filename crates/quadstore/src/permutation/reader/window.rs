@@ -93,7 +93,7 @@ impl RowReader {
         let mut headers: Vec<PartRef> = Vec::new();
         let mut visits = Vec::new();
         let (mut ahead, mut taken) = (0, 0);
-        while let Some((low, high)) = self.intervals.get(self.next_interval) {
+        while let Some((low, high)) = self.interval(self.next_interval) {
             if headers.len() >= WINDOW_LEAVES || taken >= WINDOW_INTERVALS {
                 break;
             }
@@ -176,7 +176,7 @@ impl RowReader {
             };
             let mut at = leaf_visit.intervals.start;
             while at < leaf_visit.intervals.end
-                && let Some((low, high)) = self.intervals.get(at)
+                && let Some((low, high)) = self.interval(at)
             {
                 let start = leaf.header.group_before(&low);
                 let mut done = 1;
