@@ -225,6 +225,8 @@ const OPERATORS: &[&str] = &[
     "apply mark",
     "merge_join",
     "merge_join left",
+    "merge_join semi",
+    "merge_join anti",
     "hash_join",
     "hash_join left",
     "hash_join semi",

@@ -495,7 +495,7 @@ pub enum Operator {
         /// The variable that both are sorted by first, never unbound. Further shared variables are
         /// compared.
         key: Variable,
-        /// `Inner` or `Left`.
+        /// Any but `Minus`.
         kind: JoinKind,
     },
     /// Builds a hash table of the right side and probes it with the left.

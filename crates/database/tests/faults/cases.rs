@@ -265,6 +265,8 @@ pub(crate) const JOINS: &[Case] = &[
     ),
     case("merge_join", INNER, merging, &["merge_join ?s"]),
     case("merge_join left", LEFT, merging, &["merge_join left"]),
+    case("merge_join semi", SEMI, merging, &["merge_join semi"]),
+    case("merge_join anti", ANTI, merging, &["merge_join anti"]),
     case("hash_join", INNER, hashing, &["hash_join ?s"]),
     case("hash_join left", LEFT, hashing, &["hash_join left"]),
     case("hash_join semi", SEMI, hashing, &["hash_join semi"]),

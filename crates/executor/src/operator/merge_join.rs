@@ -1,9 +1,9 @@
-//! Merge join of two inputs that are sorted by the join variable.
+//! Merge join of two inputs that are sorted by the join variable: inner and left joins, semi- and anti-joins, marks.
 //!
 //! Keys whose right rows lie within the batch at hand, as is the rule, are paired as they stand. The right rows of
 //! another key, the group, are held while the left rows of that key pass by, and their pairs go out in a batch of their own,
 //! so batches are at least as many as those of the right side. A group that memory does not hold is on disk, and read for
-//! each of its left rows (`group`).
+//! each of its left rows (`group`). Semi- and anti-joins by the key alone hold no group: the first right row says all.
 //!
 //! Keys without a partner are skipped by galloping: within the batch at hand by steps that double, and where the other
 //! side is further ahead than that by sending the input there (`leaping`), which need not read what lies between.
@@ -49,6 +49,8 @@ struct MergeJoin {
     /// Whether that is the first one of the next block of a group on disk.
     turns: bool,
     pairs: Vec<Pair>,
+    /// Whether one partner of a left row says all, and the key is all that they share: then no group is held.
+    finds_one: bool,
     /// Whether the right rows of the pairs are those of the batch at hand, and not of the group.
     is_direct: bool,
 }
@@ -83,15 +85,17 @@ pub(super) fn build(
     let left_key = required(&left.columns, *key)?;
     let right_key = required(&right.columns, *key)?;
     let shared = left.columns.iter().enumerate();
-    let compared = shared
+    let compared: Vec<_> = shared
         .filter(|(_, variable)| *variable != key)
         .filter_map(|(column, variable)| Some((column, position(&right.columns, *variable)?)))
         .collect();
     let right_columns: Vec<_> = right.columns.iter().copied().map(Some).collect();
     let context = builder.context;
     let leaping = || Leaping::new(*key, context.settings().leap_rows_min);
+    let combiner = Combiner::new(&plan.columns, &left.columns, &right_columns, kind, context)?;
     Ok(Box::new(MergeJoin {
-        combiner: Combiner::new(&plan.columns, &left.columns, &right_columns, kind, context)?,
+        finds_one: combiner.needs_one() && compared.is_empty(),
+        combiner,
         left: Cursor::new(
             builder.build(left, scope, Some(counters))?,
             left_key,
@@ -133,6 +137,12 @@ impl Operator for MergeJoin {
                 // All of the batch was skipped.
                 return Ok(Step::Yield);
             };
+            if self.finds_one {
+                if let Some(step) = self.read_right(key, context)? {
+                    return Ok(step);
+                }
+                continue;
+            }
             if (self.group.key() != key || !self.group.is_complete())
                 && !self.gather_group(key, context)?
             {
@@ -198,6 +208,11 @@ impl MergeJoin {
                     l += 1;
                 }
                 Ordering::Greater => r += gallop(right, r, |id| id < *key),
+                Ordering::Equal if self.finds_one => {
+                    self.pairs
+                        .extend([(row_number(l), row_number(r)), (row_number(l), END)]);
+                    l += 1;
+                }
                 Ordering::Equal => {
                     let partners = gallop(right, r, |id| id <= *key);
                     // What may go on in the next batch, or is more than one batch of output, is left to the group.
@@ -226,6 +241,20 @@ impl MergeJoin {
         (self.left.row, self.right.row) = (l, r);
         self.is_direct = !self.pairs.is_empty();
         has_moved
+    }
+
+    /// Reads on on the right side, up to `key`, where no group is held; what to give if that is not possible now.
+    fn read_right(&mut self, key: TermId, context: &QueryContext) -> Result<Option<Step>> {
+        match self.right.refill(Some(key), context)? {
+            Refill::Rows => Ok(None),
+            Refill::Yield => Ok(Some(Step::Yield)),
+            // The left rows that are left go out as they are, or not at all.
+            Refill::Done if !self.combiner.drops_unmatched() => Ok(None),
+            Refill::Done => {
+                self.left.stop();
+                Ok(Some(Step::Done))
+            }
+        }
     }
 
     /// Collects the right rows of `key`; false if the right side has nothing yet, or pairs must go out first.

@@ -829,23 +829,33 @@ pub(super) fn merge_join(
     if kind == JoinKind::Inner {
         certain.union_with(&right.certain);
     }
-    let merged = |side: &Planned, keys: f64| {
-        let whole = side.cost + side.plan.estimated_rows * cost::MERGE_ROW;
-        leapt(&side.plan, keys).map_or(whole, |leapt| whole.min(leapt))
+    let cost = merge_cost(&left, &right, &kind) + rows * cost::OUTPUT_ROW;
+    let sorted = match kind {
+        JoinKind::Inner | JoinKind::Left { .. } => vec![key],
+        // The left side as it is.
+        _ => left.plan.sorted_by.clone(),
     };
-    let of_left = match kind {
-        JoinKind::Inner => merged(&left, right.plan.estimated_rows),
-        _ => merged(&left, f64::INFINITY),
-    };
-    let of_right = merged(&right, left.plan.estimated_rows);
-    let cost = of_left + of_right + rows * cost::OUTPUT_ROW;
     let operator = Operator::MergeJoin {
         left: Box::new(left.plan),
         right: Box::new(right.plan),
         key,
         kind,
     };
-    planned(operator, columns, vec![key], rows, cost, certain)
+    planned(operator, columns, sorted, rows, cost, certain)
+}
+
+/// What merging two sides costs, with them, but for what is put out.
+pub(super) fn merge_cost(left: &Planned, right: &Planned, kind: &JoinKind) -> f64 {
+    let merged = |side: &Planned, keys: f64| {
+        let whole = side.cost + side.plan.estimated_rows * cost::MERGE_ROW;
+        leapt(&side.plan, keys).map_or(whole, |leapt| whole.min(leapt))
+    };
+    let of_left = match kind {
+        JoinKind::Inner | JoinKind::Semi => merged(left, right.plan.estimated_rows),
+        // All of it goes out.
+        _ => merged(left, f64::INFINITY),
+    };
+    of_left + merged(right, left.plan.estimated_rows)
 }
 
 /// What merging a plan with `keys` solutions costs if it is leapt through, where it can be.

@@ -209,6 +209,17 @@ fn ask(plan: &mut Plan) {
                 plan.estimated_rows = plan.estimated_rows.min(left.estimated_rows);
             }
         }
+        Operator::MergeJoin {
+            left,
+            kind: kind @ JoinKind::Inner,
+            ..
+        } => {
+            let known = &left.columns;
+            if columns.iter().all(|column| known.contains(column)) {
+                *kind = JoinKind::Semi;
+                plan.estimated_rows = plan.estimated_rows.min(left.estimated_rows);
+            }
+        }
         _ => {}
     }
 }

@@ -1,7 +1,7 @@
-//! EXISTS, NOT EXISTS and MINUS: as semi- and anti-joins where the pattern can be evaluated on its
-//! own, by `apply` where it has to see the bindings that are tested.
+//! EXISTS, NOT EXISTS and MINUS: as semi- and anti-joins (by look-ups, merging or hashing) where the pattern can be evaluated on
+//! its own, by `apply` where it has to see the bindings that are tested.
 
-use super::group::{hash_join, lookup_join};
+use super::group::{hash_join, lookup_join, merge_cost, merge_join, sorted_scan};
 use super::left_join::apply;
 use super::switching::add_switch;
 use super::{CHOICES_MAX, Lowering, Planned, planned, project};
@@ -11,7 +11,7 @@ use crate::error::Error;
 use crate::logical::{
     ExistsKind, Node, Op, existence_only, handed, is_safe, mentioned, substitute,
 };
-use crate::physical::{JoinKind, Operator, Variable};
+use crate::physical::{JoinKind, Operator, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
 use crate::{ForcedJoin, Rewrites};
 
@@ -162,6 +162,12 @@ impl Lowering<'_> {
                 let probes = input.plan.estimated_rows;
                 let probe = cost::lookup(probes, all, false);
                 let hash = cost::SCAN_START + all * cost::SCAN_ROW + cost::hash(all, probes);
+                let other = probe.min(hash);
+                let merged = self.merged(&input, (quad, all), &shared, other, &kind);
+                if let Some((key, right)) = merged {
+                    let right = project(right, shared.iter().collect());
+                    return Ok(merge_join(input, right, key, kind, rows));
+                }
                 if probe < hash || self.forced == Some(ForcedJoin::IndexNestedLoop) {
                     let total = input.cost + probe;
                     let first = self.cache.has_graph_first();
@@ -196,9 +202,13 @@ impl Lowering<'_> {
         self.choices -= 1;
         let (inner, cost, right) = plans?;
         if let Some(right) = right {
-            let hash =
-                right.cost + cost::hash(right.plan.estimated_rows, input.plan.estimated_rows);
-            if hash < cost {
+            let joined = match self.merge_key(&input, &right, shared) {
+                Some(_) => merge_cost(&input, &right, &kind) - input.cost,
+                None => {
+                    right.cost + cost::hash(right.plan.estimated_rows, input.plan.estimated_rows)
+                }
+            };
+            if joined < cost {
                 return Ok(self.hashed(input, right, shared, kind));
             }
         }
@@ -244,8 +254,54 @@ impl Lowering<'_> {
         } else {
             right
         };
-        hash_join(input, right, kind, rows)
+        match self.merge_key(&input, &right, shared) {
+            Some(key) => merge_join(input, right, key, kind, rows),
+            None => hash_join(input, right, kind, rows),
+        }
     }
+
+    /// What two sides can be merged by that come in its order, and share nothing else.
+    fn merge_key(
+        &self,
+        input: &Planned,
+        right: &Planned,
+        shared: &VariableSet,
+    ) -> Option<Variable> {
+        let key = input.plan.sorted_by.first().copied()?;
+        let may_be = self.build.optimize
+            && matches!(self.forced, None | Some(ForcedJoin::Merge))
+            && right.plan.sorted_by.first() == Some(&key)
+            && is_only(shared, key)
+            && shared.is_subset(&input.certain)
+            && shared.is_subset(&right.certain);
+        may_be.then_some(key)
+    }
+
+    /// The scan of a pattern of which there are `all` matches, and what it is merged by, if that takes less than `other`.
+    fn merged(
+        &self,
+        input: &Planned,
+        (pattern, all): (&QuadPattern, f64),
+        shared: &VariableSet,
+        other: f64,
+        kind: &JoinKind,
+    ) -> Option<(Variable, Planned)> {
+        let key = input.plan.sorted_by.first().copied();
+        let key = key.filter(|key| is_only(shared, *key))?;
+        let right = sorted_scan(pattern, key, all)?;
+        let own = merge_cost(input, &right, kind) - input.cost;
+        let is_taken = match self.forced {
+            None => own < other,
+            forced => forced == Some(ForcedJoin::Merge),
+        };
+        is_taken.then_some((key, right))
+    }
+}
+
+/// Whether `key` alone is shared: with others the partners of each row would be compared one by one.
+fn is_only(shared: &VariableSet, key: Variable) -> bool {
+    let mut shared = shared.iter();
+    shared.next() == Some(key) && shared.next().is_none()
 }
 
 fn minus_join(left: Planned, right: Planned, ambient: Vec<Variable>) -> Planned {

@@ -354,7 +354,7 @@ fn rows(plan: &Plan, store: &Store, outer: &[Row]) -> Vec<Row> {
             key,
             kind,
         } => {
-            assert!(matches!(kind, JoinKind::Inner | JoinKind::Left { .. }));
+            assert!(!matches!(kind, JoinKind::Minus { .. }));
             assert_eq!(left.sorted_by.first(), Some(key));
             assert_eq!(right.sorted_by.first(), Some(key));
             let shared: Vec<_> = left

@@ -185,7 +185,8 @@ proptest! {
         let (left, right) = (by_key(&left, 0), by_key(&right, 1));
         // With a further shared variable, and with the key alone.
         for (columns, compatible) in [(RIGHT, &[1][..]), ([4, 0, 3], &[])] {
-            for kind in kinds().into_iter().take(3) {
+            // The last but one of MINUS need variables that are bound on both sides.
+            for kind in kinds().into_iter().filter(|kind| !matches!(kind, JoinKind::Minus { .. })) {
                 let expected = naive(&kind, (&LEFT, &left), (&columns, &right), &output(&kind), (2, 3));
                 let join = plan(
                     Operator::MergeJoin {
