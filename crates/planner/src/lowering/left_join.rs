@@ -1,6 +1,6 @@
 //! OPTIONAL: looked up, merged, hashed, or run again for the bindings of the left side.
 
-use super::group::{hash_join, lookup_join, merge_join, sorted_scan};
+use super::joins::{hash_join, lookup_join, merge_join, sorted_scan};
 use super::switching::add_switch;
 use super::{CHOICES_MAX, Lowering, Planned, planned, seen};
 use crate::ForcedJoin;

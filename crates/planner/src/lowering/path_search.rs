@@ -5,7 +5,7 @@
 
 use stoa_terms::GraphSet;
 
-use super::group::hash_join;
+use super::joins::hash_join;
 use super::{Lowering, Planned, planned, project};
 use crate::cost;
 use crate::error::Error;

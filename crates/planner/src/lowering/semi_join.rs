@@ -1,7 +1,7 @@
 //! EXISTS, NOT EXISTS and MINUS: as semi- and anti-joins (by look-ups, merging or hashing) where the pattern can be evaluated on
 //! its own, by `apply` where it has to see the bindings that are tested.
 
-use super::group::{hash_join, lookup_join, merge_cost, merge_join, sorted_scan};
+use super::joins::{hash_join, lookup_join, merge_cost, merge_join, sorted_scan};
 use super::left_join::apply;
 use super::switching::add_switch;
 use super::{CHOICES_MAX, Lowering, Planned, planned, project};
