@@ -50,8 +50,7 @@ impl<'a> Evaluation<'a> {
     pub(super) fn operands(&self, node: &Node) -> Result<Vec<TermId>> {
         let column = self.column(node)?;
         if let Column::Numbers(numbers) = &column {
-            let operands = numbers.resolve(operand::of_number, self.context)?;
-            return Ok(operands);
+            return operand::of_numbers(numbers, self.context);
         }
         match operand::of_values(&column) {
             Some(operands) => Ok(operands),

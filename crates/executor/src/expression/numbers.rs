@@ -317,7 +317,7 @@ impl<'a> Keys<'a> {
             Comparison::Greater => self.each(other, rows, comparison, |a, b| a > b, into),
             Comparison::GreaterOrEqual => self.each(other, rows, comparison, |a, b| a >= b, into),
             // Asks for the type as well.
-            Comparison::SameTerm => into.open.extend(0..rows),
+            Comparison::SameTerm => (0..rows).for_each(|row| into.push(row, None)),
         }
     }
 

@@ -10,6 +10,7 @@ use stoa_terms::value::Value;
 
 use super::column::{Column, term_values};
 use super::number::Number;
+use super::numbers::Numbers;
 use crate::context::QueryContext;
 use crate::error::Result;
 
@@ -61,8 +62,22 @@ pub(crate) fn double(operand: TermId) -> Option<f64> {
     Some(f64::from_bits(magnitude | sign << (u64::BITS - 1)))
 }
 
+/// Operands of a column of numbers: what else is in it may be a date, and is an error as [`of_terms`] has it.
+///
+/// # Errors
+/// If terms cannot be resolved.
+pub(super) fn of_numbers(numbers: &Numbers, context: &QueryContext) -> Result<Vec<TermId>> {
+    let mut operands = numbers.resolve(of_number, context)?;
+    for (operand, number) in operands.iter_mut().zip(numbers.numbers()) {
+        if matches!(number, Number::Other(_)) && double(*operand).is_some() {
+            *operand = TermId::UNBOUND;
+        }
+    }
+    Ok(operands)
+}
+
 /// What stands for a computed number.
-pub(super) fn of_number(number: Number) -> Option<TermId> {
+fn of_number(number: Number) -> Option<TermId> {
     match number {
         Number::Float(value) => Some(of_float(value)),
         Number::Double(value) => of_double(value).or_else(|| number.id()),

@@ -2,8 +2,8 @@
 //!
 //! The left side is collected; its distinct bindings of the outer variables become the rows of the
 //! inner plan's outer bindings; each inner row is joined with the left rows of its binding, by
-//! identity, unbound being equal to unbound. The batch doubles from one run to the next unless a
-//! LIMIT stands above, so that what the inner plan does once a run is done seldom.
+//! identity, unbound being equal to unbound. The batch doubles from one run to the next, so that what the inner plan does
+//! once a run is done seldom; below a LIMIT it begins with as few rows as were expected.
 //!
 //! Input order: any. Output order: none, or that of the left side if the plan says so; then the
 //! inner rows of one run are held. Where there is no room for them the inner plan is run anew for half of the batch, and
@@ -18,7 +18,7 @@ use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 
 use super::combiner::{Combiner, END, Pair};
 use super::row_store::RowStore;
-use super::{Builder, Node, Operator, OuterBatch, Scope, Switches, required};
+use super::{Builder, FIRST_ROWS, Node, Operator, OuterBatch, Scope, Switches, required};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -129,15 +129,27 @@ pub(super) fn build(
         right_outer: columns(&inner.columns)?,
         combiner,
         keep_order: !plan.sorted_by.is_empty(),
-        rows: context.batch_rows(),
-        rows_max: match scope.limited {
-            true => context.batch_rows(),
-            false => APPLY_ROWS_MAX.max(context.batch_rows()),
+        rows: match scope.limited {
+            true => first_rows(input.estimated_rows, context),
+            false => context.batch_rows(),
         },
+        rows_max: APPLY_ROWS_MAX.max(context.batch_rows()),
         later: Vec::new(),
         state: State::Collecting(Batch::with_columns(input.columns.len())),
         memory: context.memory("apply"),
     }))
+}
+
+/// How many rows are handed in at first where few may be asked for: those that the inner plan was made for, since one
+/// that was made for many may read much at each run.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an estimate, which saturates"
+)]
+fn first_rows(estimated: f64, context: &QueryContext) -> usize {
+    let most = context.batch_rows();
+    (estimated as usize).clamp(FIRST_ROWS.min(most), most)
 }
 
 impl Operator for Apply {

@@ -18,14 +18,11 @@ use stoa_terms::{IdRange, Permutation, TermId};
 use super::key_filter::PendingFilter;
 use super::parallel::morsels::within;
 use super::pattern::{Layout, Residual};
-use super::{Builder, Operator, Scope};
+use super::{Builder, FIRST_ROWS, Operator, Scope};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::profile::Counters;
-
-/// The rows of the first batch where few may be asked for.
-const FIRST_ROWS: usize = 64;
 
 /// The rows of the first batch behind a leap: often all that are wanted before the next one.
 const LEAPT_ROWS: usize = 8;

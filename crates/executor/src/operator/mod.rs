@@ -223,6 +223,9 @@ pub(crate) struct OuterBatch {
 /// Right sides of hash joins, by the number of the join.
 pub(crate) type BuiltSides = HashMap<usize, RightSide, RandomState>;
 
+/// How many rows are read, looked up or handed in at first where few may be asked for; twice as many each time.
+const FIRST_ROWS: usize = 64;
+
 /// Builds the operators of a plan.
 pub(crate) struct Builder<'a> {
     pub(crate) context: &'a QueryContext,

@@ -3,6 +3,7 @@
 use stoa_terms::TermId;
 
 use crate::context::QueryContext;
+use crate::operator::FIRST_ROWS;
 
 /// What the keys of a batch look like.
 pub(super) struct Shape {
@@ -46,9 +47,6 @@ impl Shape {
 /// How many rows whose keys jump about are collected, if there are so many, before the first are looked up: enough for
 /// some keys in each row group that is read of a predicate with some hundred thousand triples.
 pub(super) const AT_ONCE_ROWS: usize = 64 * 1024;
-
-/// How many rows are collected at first where few may be asked for; twice as many each time.
-const FIRST_ROWS: usize = 64;
 
 /// Decides how many rows are collected before they are looked up.
 pub(super) struct Sizer {

@@ -67,7 +67,9 @@ impl Searcher {
             return None;
         }
         memory.shrink_to(bytes);
-        let kept = Reserved::new(nodes.take(), memory.detach()?);
+        // The numbers stay with the query if it has no memory of its own for them.
+        let reservation = memory.detach()?;
+        let kept = Reserved::new(nodes.take(), reservation);
         *nodes = Nodes::over(Some(Arc::clone(&kept)));
         Some(kept)
     }

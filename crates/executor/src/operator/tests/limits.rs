@@ -220,3 +220,33 @@ fn few_rows_are_read_where_few_are_wanted() {
         assert_eq!(run(&input, None), (20_000, 20_000));
     }
 }
+
+/// So it is with what is handed to an inner plan that was made for few rows; one that was made for many is seldom run.
+#[test]
+fn few_rows_are_handed_in_where_few_are_wanted() {
+    let (snapshot, pattern) = many();
+    let run = |expected: f64, limit| {
+        let mut input = scan(&pattern);
+        input.estimated_rows = expected;
+        let apply = Operator::Apply {
+            input: Box::new(input),
+            inner: Box::new(plan(Operator::OuterBindings, &[0])),
+            outer: variables(&[0]),
+            kind: JoinKind::Inner,
+        };
+        let slice = Operator::Slice {
+            input: Box::new(plan(apply, &[0, 1])),
+            by: Vec::new(),
+            offset: 0,
+            limit,
+        };
+        let settings = settings(1024, 1 << 30);
+        let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
+        let (rows, profile) = try_run(&query(plan(slice, &[0])), context).unwrap();
+        (rows.len(), profile[2].rows_out)
+    };
+    assert_eq!(run(20.0, Some(10)), (10, 64));
+    assert_eq!(run(100.0, Some(10)), (10, 64 + 128));
+    assert_eq!(run(1e9, Some(10)), (10, 64 * 31));
+    assert_eq!(run(20.0, None), (20_000, 20_000));
+}
