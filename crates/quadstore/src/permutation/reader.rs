@@ -440,24 +440,10 @@ impl RowReader {
         let Some((low, high)) = self.intervals.get(interval) else {
             return Ok(());
         };
-        let start = if visit.whole.0 {
-            0
-        } else {
-            group.search(&low.map(TermId::from_bits)[..depth], false, 0, rows)?
-        };
-        let end = if visit.whole.1 {
-            rows
-        } else {
-            group.search(&high.map(TermId::from_bits)[..depth], true, start, rows)?
-        };
-        if start < end {
-            self.matches.push(Match {
-                interval,
-                start,
-                end,
-            });
-        }
-        Ok(())
+        let (low, high) = (low.map(TermId::from_bits), high.map(TermId::from_bits));
+        let low = (!visit.whole.0).then_some(&low[..depth]);
+        let high = (!visit.whole.1).then_some(&high[..depth]);
+        group.match_between(low, high, interval, &mut self.matches)
     }
 
     fn copy(&mut self, start: usize, end: usize, out: &mut QuadColumns) -> Result<()> {

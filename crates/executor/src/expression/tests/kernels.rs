@@ -3,6 +3,7 @@
 //! The reference makes a `Value` of each operand and a term of each result, and asks the kernels that know all values.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use oxrdf::{Literal, NamedNode, Term};
 use stoa_planner::expression::{
@@ -385,6 +386,18 @@ fn ids(terms: &[Option<Term>], context: &QueryContext) -> Vec<TermId> {
     context.resolve(computed.collect()).unwrap()
 }
 
+/// Two columns of random terms, and the batch of them.
+fn drawn(seed: u64, rows: usize) -> (Random, Arc<QueryContext>, [Vec<Option<Term>>; 2], Batch) {
+    let mut random = Random(seed);
+    let context = context();
+    let columns = [column(&mut random, rows), column(&mut random, rows)];
+    let batch = Batch {
+        columns: columns.iter().map(|terms| ids(terms, &context)).collect(),
+        rows,
+    };
+    (random, context, columns, batch)
+}
+
 fn compile(expression: &Expression, context: &QueryContext) -> CompiledExpression {
     CompiledExpression::compile(expression, &[Variable(0), Variable(1)], context).unwrap()
 }
@@ -393,13 +406,7 @@ fn compile(expression: &Expression, context: &QueryContext) -> CompiledExpressio
 fn columns_are_as_their_rows() {
     const ROWS: usize = 24;
     for seed in 0..4_000 {
-        let mut random = Random(seed);
-        let context = context();
-        let columns = [column(&mut random, ROWS), column(&mut random, ROWS)];
-        let batch = Batch {
-            columns: columns.iter().map(|terms| ids(terms, &context)).collect(),
-            rows: ROWS,
-        };
+        let (mut random, context, columns, batch) = drawn(seed, ROWS);
         let expressions = [
             value(&mut random, 1),
             value(&mut random, 3),
@@ -479,13 +486,7 @@ fn aggregated(
 fn aggregates_are_of_values() {
     const ROWS: usize = 40;
     for seed in 0..2_000 {
-        let mut random = Random(seed);
-        let context = context();
-        let columns = [column(&mut random, ROWS), column(&mut random, ROWS)];
-        let batch = Batch {
-            columns: columns.iter().map(|terms| ids(terms, &context)).collect(),
-            rows: ROWS,
-        };
+        let (mut random, context, columns, batch) = drawn(seed, ROWS);
         let computed = random.below(2) == 1;
         let part = |number| Box::new(Expression::Variable(Variable(number)));
         let expression = match computed {

@@ -123,7 +123,7 @@ impl RowReader {
     /// As [`Self::find`] in the group at hand, for the rows from those on that are wanted.
     pub(super) fn find_behind(&mut self, visit: &Visit, skip: Skip) -> Result<()> {
         let leaf = &self.leaves[visit.leaf].header;
-        let (first, rows) = (leaf.first_key(visit.group), leaf.group_rows(visit.group));
+        let first = leaf.first_key(visit.group);
         let intervals = visit.intervals.start.max(skip.interval)..visit.intervals.end;
         let depth = self.intervals.depth;
         let Some((_, group)) = &mut self.group else {
@@ -145,23 +145,10 @@ impl RowReader {
             true => (skip.from, skip.depth),
             false => (low, depth),
         };
-        let start = if visit.whole.0 && low <= first {
-            0
-        } else {
-            group.search(&low.map(TermId::from_bits)[..places], false, 0, rows)?
-        };
-        let end = if visit.whole.1 {
-            rows
-        } else {
-            group.search(&high.map(TermId::from_bits)[..depth], true, start, rows)?
-        };
-        if start < end {
-            self.matches.push(Match {
-                interval: visit.intervals.start,
-                start,
-                end,
-            });
-        }
-        Ok(())
+        let is_whole = visit.whole.0 && low <= first;
+        let (low, high) = (low.map(TermId::from_bits), high.map(TermId::from_bits));
+        let low = (!is_whole).then_some(&low[..places]);
+        let high = (!visit.whole.1).then_some(&high[..depth]);
+        group.match_between(low, high, visit.intervals.start, &mut self.matches)
     }
 }

@@ -93,6 +93,33 @@ impl Group {
         Ok(())
     }
 
+    /// Adds the rows that are of an interval: those whose first columns are neither below `low` nor above `high`, 1 to 4
+    /// of them; without a bound all on its side.
+    pub(crate) fn match_between(
+        &mut self,
+        low: Option<&[TermId]>,
+        high: Option<&[TermId]>,
+        interval: usize,
+        out: &mut Vec<Match>,
+    ) -> Result<()> {
+        let start = match low {
+            Some(low) => self.search(low, false, 0, self.rows)?,
+            None => 0,
+        };
+        let end = match high {
+            Some(high) => self.search(high, true, start, self.rows)?,
+            None => self.rows,
+        };
+        if start < end {
+            out.push(Match {
+                interval,
+                start,
+                end,
+            });
+        }
+        Ok(())
+    }
+
     /// As [`Self::match_keys`] in a column of equal differences, where each row is found by a division.
     fn match_in_even(
         &mut self,
