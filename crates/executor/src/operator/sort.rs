@@ -122,7 +122,7 @@ impl Sort {
         if self.disk.is_some() {
             self.rows.order.note(self.rows.store.rows(), context);
         }
-        self.stage = Stage::Ranking(Box::new(self.rows.ranker(context)?));
+        self.stage = Stage::Ranking(Box::new(self.rows.ranker(usize::MAX, context)?));
         Ok(())
     }
 
@@ -257,14 +257,14 @@ impl SortedRows {
         Ok(true)
     }
 
-    /// What ranks the rows, which it takes, with what was reserved for that.
-    pub(super) fn ranker(&mut self, context: &QueryContext) -> Result<Ranker> {
+    /// What ranks the rows, which it takes, with what was reserved for that; of their order only the first `wanted` are.
+    pub(super) fn ranker(&mut self, wanted: usize, context: &QueryContext) -> Result<Ranker> {
         let bytes = self.store.bytes_with(0);
         let ranking = self.store.memory().split_off(bytes);
         let next = RowStore::new(self.keys.width(), context.memory(self.name));
         let rows = std::mem::replace(&mut self.store, next);
         self.costly = 0;
-        self.keys.ranker(rows, ranking, context)
+        self.keys.ranker(rows, wanted, ranking, context)
     }
 
     /// Goes on with these rows, of which it keeps those with these numbers, in their order.

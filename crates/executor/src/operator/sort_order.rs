@@ -10,6 +10,7 @@
 //! All that is held is reserved. Ranking and sorting go on in steps of some milliseconds, between
 //! which the operators yield.
 
+mod bound;
 mod merge;
 mod merging;
 mod numbering;
@@ -29,6 +30,7 @@ use stoa_planner::expression::Expression;
 use stoa_planner::physical::{SortKey, Variable};
 use stoa_terms::{Kind, TermId};
 
+pub(super) use self::bound::Bound;
 use self::ranking::Ranking;
 pub(super) use self::run_order::ByKeys;
 pub(super) use self::run_parts::RunParts;
@@ -145,10 +147,12 @@ impl Keys {
         ByKeys::new(&self.columns, memory)
     }
 
-    /// What ranks the rows of a store, to be ordered; `memory` holds what was reserved for that.
+    /// What ranks the rows of a store, to be ordered; `memory` holds what was reserved for that. Of the order only the first
+    /// `wanted` rows will be taken.
     pub(super) fn ranker(
         &self,
         rows: RowStore,
+        wanted: usize,
         mut memory: Memory,
         context: &QueryContext,
     ) -> Result<Ranker> {
@@ -156,6 +160,7 @@ impl Keys {
         memory.require(bytes)?;
         Ok(Ranker {
             rows: Arc::new(rows),
+            wanted,
             bytes,
             ranks: Vec::with_capacity(self.columns.len()),
             current: None,
@@ -168,6 +173,8 @@ impl Keys {
 /// The ranks of rows by one key after the other.
 pub(super) struct Ranker {
     rows: Arc<RowStore>,
+    /// How many of the first rows are.
+    wanted: usize,
     ranks: Vec<Vec<u64>>,
     current: Option<Ranking>,
     /// What ranks and order take.
@@ -184,9 +191,14 @@ impl Ranker {
             return Ok(true);
         };
         let last = self.ranks.len() + 1 == keys.columns.len();
+        // Each term is that of one row at least. Of further keys the smallest ones may be those of other rows.
+        let wanted = match self.ranks.is_empty() && !*descending {
+            true => self.wanted,
+            false => usize::MAX,
+        };
         let ranking = self.current.get_or_insert_with(|| {
             let memory = self.memory.split_off(self.bytes);
-            Ranking::new(last, memory, self.team)
+            Ranking::new(last, wanted, memory, self.team)
         });
         let column = (Arc::clone(&self.rows), *column);
         if let Some(mut ranks) = ranking.step(&column, context)? {

@@ -1,7 +1,8 @@
 //! Top k: the first rows of an ORDER BY with LIMIT.
 //!
 //! Rows are collected up to twice the limit (and some batches), then cut to the limit. Once a cut
-//! was made, rows whose first key is beyond the last row's are dropped as they come, where ids tell.
+//! was made, rows whose first key is beyond the last row's are dropped as they come, where ids tell; and a cut reads the
+//! texts of no more strings than it keeps.
 //!
 //! Input order: any. Output order: SPARQL's, total and repeatable (see `sort_order`), so the result
 //! is that of a sort and a slice.
@@ -9,16 +10,13 @@
 //! # Limits
 //! Memory for twice the limit is reserved as it is needed. Where there is none, all rows are sorted on disk.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use stoa_planner::physical::{Plan, SortKey};
-use stoa_terms::TermId;
-use stoa_terms::value::order_inline;
 
 use super::parallel::Turn;
 use super::sort::{Sort, SortedRows};
-use super::sort_order::{Keys, Ordered, Ranker};
+use super::sort_order::{Bound, Keys, Ordered, Ranker};
 use super::{Mapping, Node, Operator};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
@@ -43,8 +41,8 @@ struct Cutting {
     limit: usize,
     rows: SortedRows,
     cut: Cut,
-    /// The first key of the last row after a cut.
-    bound: Option<TermId>,
+    /// How far rows reach after a cut.
+    bound: Option<Bound>,
     given: usize,
     /// What has come when there was no room.
     rest: Option<Batch>,
@@ -159,16 +157,9 @@ impl Cutting {
 
     /// Takes rows with their computed keys.
     fn add(&mut self, mut batch: Batch, context: &QueryContext) -> Result<Outcome> {
-        if let (Some(bound), Some((column, descending))) = (self.bound, self.rows.keys.first()) {
-            let beyond = match descending {
-                true => Ordering::Less,
-                false => Ordering::Greater,
-            };
-            let keep: Vec<_> = batch
-                .column(column)
-                .iter()
-                .map(|id| order_inline(*id, bound) != Some(beyond))
-                .collect();
+        if let Some(bound) = &self.bound {
+            let keys = batch.column(bound.column());
+            let keep: Vec<_> = keys.iter().map(|id| !bound.is_before(*id)).collect();
             batch.retain(&keep);
         }
         if !self.rows.try_add(&batch, context)? {
@@ -206,7 +197,7 @@ impl Cutting {
 
     /// Begins to bring the rows into order, to keep those within the limit.
     fn cut(&mut self, context: &QueryContext) -> Result<()> {
-        self.cut = Cut::Rank(Box::new(self.rows.ranker(context)?));
+        self.cut = Cut::Rank(Box::new(self.rows.ranker(self.limit, context)?));
         Ok(())
     }
 
@@ -232,7 +223,7 @@ impl Cutting {
             },
             Cut::End(mut ordered, order) => match ordered.stop(context) {
                 true => {
-                    self.keep(ordered, &order)?;
+                    self.keep(ordered, &order, context)?;
                     Cut::None
                 }
                 false => Cut::End(ordered, order),
@@ -241,14 +232,14 @@ impl Cutting {
         Ok(())
     }
 
-    fn keep(&mut self, ordered: Ordered, order: &[u32]) -> Result<()> {
+    fn keep(&mut self, ordered: Ordered, order: &[u32], context: &QueryContext) -> Result<()> {
         self.rows.keep(ordered.into_rows()?, order);
         let store = &self.rows.store;
-        if let (Some((column, _)), Some(last)) =
-            (self.rows.keys.first(), store.len().checked_sub(1))
+        if let (Some(key), Some(last)) = (self.rows.keys.first(), store.len().checked_sub(1))
             && store.len() == self.limit
         {
-            self.bound = Some(store.rows().get(column, last));
+            let last = store.rows().get(key.0, last);
+            self.bound = Some(Bound::new(last, key, context)?);
         }
         Ok(())
     }

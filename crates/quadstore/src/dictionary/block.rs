@@ -72,19 +72,22 @@ impl BlockHeader {
     }
 }
 
-/// A decoded block.
+/// A decoded block, or the first entries of one.
 pub(crate) struct Block {
     pub(crate) entries: Entries,
+    is_whole: bool,
     /// How many long entries of the partition stand before this block.
     pub(crate) first_text: u64,
 }
 
 impl Block {
-    /// Decodes the body of a block; `model` is the one that the header names.
+    /// Decodes the body of a block; `model` is the one that the header names. Where that is cheaper, only the first
+    /// `wanted` entries.
     pub(crate) fn decode(
         header: &BlockHeader,
         body: &[u8],
         model: Option<&Model>,
+        wanted: usize,
     ) -> Result<Self, Damaged> {
         let count = usize::from(header.entries);
         let suffix_bytes = header.suffix_bytes as usize;
@@ -98,12 +101,18 @@ impl Block {
             _ => model
                 .and_then(|model| model.words.as_deref())
                 .ok_or(Damaged("model of a block"))?
-                .decode(body, count, suffix_bytes)?,
+                .decode(body, (count, wanted), suffix_bytes)?,
         };
         Ok(Self {
+            is_whole: entries.len() == count,
             entries,
             first_text: header.first_text,
         })
+    }
+
+    /// Whether so many of the first entries are here, or all that the block has.
+    pub(crate) fn reaches(&self, entries: usize) -> bool {
+        self.is_whole || entries <= self.entries.len()
     }
 }
 

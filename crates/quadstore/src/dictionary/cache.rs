@@ -97,7 +97,7 @@ impl BlockCache {
         found
     }
 
-    /// Keeps `block` if there is room for it.
+    /// Keeps `block` if there is room for it, in place of one with fewer entries.
     pub(crate) fn insert(&self, partition: u64, part: &PartRef, block: &Arc<Block>) {
         let bytes = block.entries.memory_bytes() as u64 + ENTRY_BYTES;
         let share = self.limit_bytes / SHARDS as u64;
@@ -111,28 +111,35 @@ impl BlockCache {
             .shard(key)
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if shard.slots.contains_key(&key) {
+        let has_more = |slot: &Slot| slot.block.entries.len() >= block.entries.len();
+        if shard.slots.get(&key).is_some_and(has_more) {
             return;
         }
-        while shard.bytes + bytes > share {
+        // What it replaces may be evicted, too.
+        let more = |shard: &Shard| bytes.saturating_sub(shard.bytes_of(key));
+        while shard.bytes + more(&shard) > share {
             let Some(block) = shard.evict() else {
                 return;
             };
             evicted.push(block);
         }
-        if !shard.reserve(&self.budget, bytes) {
+        let needed = more(&shard);
+        if !shard.reserve(&self.budget, needed) {
             return;
         }
         shard.bytes += bytes;
-        shard.clock.push_back(key);
-        shard.slots.insert(
-            key,
-            Slot {
-                block: Arc::clone(block),
-                bytes,
-                used: false,
-            },
-        );
+        let slot = Slot {
+            block: Arc::clone(block),
+            bytes,
+            used: false,
+        };
+        match shard.slots.insert(key, slot) {
+            Some(replaced) => {
+                shard.bytes -= replaced.bytes;
+                evicted.push(replaced.block);
+            }
+            None => shard.clock.push_back(key),
+        }
         drop(shard);
     }
 }
@@ -161,6 +168,10 @@ impl Shard {
                 Err(_) => false,
             },
         }
+    }
+
+    fn bytes_of(&self, key: Key) -> u64 {
+        self.slots.get(&key).map_or(0, |slot| slot.bytes)
     }
 
     fn evict(&mut self) -> Option<Arc<Block>> {

@@ -9,7 +9,7 @@ use stoa_terms::TermId;
 
 use super::block::Block;
 use super::index::{Child, Index, Page};
-use super::partition::{PartitionReader, Source, read_blocks_keeping};
+use super::partition::{PartitionReader, Source, Wanted, read_blocks_keeping};
 use crate::error::{Error, Result};
 
 /// Ids that are asked for together.
@@ -79,10 +79,8 @@ impl BlockStream {
             children.push(page.child(at)?);
             at += 1;
         }
-        let wanted: Vec<_> = children
-            .iter()
-            .map(|child| (&*self.partition, child))
-            .collect();
+        let whole = |child| Wanted::whole(&self.partition, child);
+        let wanted: Vec<_> = children.iter().map(whole).collect();
         let blocks = read_blocks_keeping(source, &wanted, false)?;
         self.ready.extend(children.into_iter().zip(blocks));
         self.page = Some((page, at));

@@ -368,4 +368,12 @@ impl EntriesBuilder {
         self.entries.restart()?;
         Ok(self.entries)
     }
+
+    /// The entries that there are, in no more memory than they need.
+    pub(crate) fn finish_some(mut self) -> Result<Entries, Damaged> {
+        self.entries.bytes.truncate(self.position);
+        self.entries.bytes.shrink_to_fit();
+        self.entries.restart()?;
+        Ok(self.entries)
+    }
 }

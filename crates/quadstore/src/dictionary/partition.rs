@@ -319,7 +319,7 @@ impl PartitionReader {
         Ok(Some(model))
     }
 
-    fn decode(&self, store: &Store, part: &Part) -> Result<Arc<Block>> {
+    fn decode(&self, store: &Store, part: &Part, wanted: usize) -> Result<Arc<Block>> {
         let damaged =
             |what: &str| Error::corrupt(part.reference(), "a block of the dictionary", what);
         let (header, body) = BlockHeader::read(part).map_err(|found| damaged(found.0))?;
@@ -327,9 +327,8 @@ impl PartitionReader {
             CODEC_ZSTD_DICTIONARY | CODEC_WORDS => self.model(store, header.model)?,
             _ => None,
         };
-        let block =
-            Block::decode(&header, body, model.as_deref()).map_err(|found| damaged(found.0))?;
-        Ok(Arc::new(block))
+        let block = Block::decode(&header, body, model.as_deref(), wanted);
+        Ok(Arc::new(block.map_err(|found| damaged(found.0))?))
     }
 
     /// Compares the whole key of entry `ordinal` with `key`.
@@ -348,7 +347,7 @@ impl PartitionReader {
         let Some(at) = located.first() else {
             return Err(Error::Internal("an ordinal has no block"));
         };
-        let block = read_blocks(source, &[(self, &at.block)])?.pop();
+        let block = read_blocks(source, &[Wanted::until(self, &at.block, ordinal)])?.pop();
         let Some(block) = block else {
             return Err(Error::Internal("a block was not read"));
         };
@@ -365,7 +364,7 @@ impl PartitionReader {
         let index = self.text_index(text)?;
         let located = index.locate_ordinals(&source.store, &[text])?;
         for at in &located {
-            for block in read_blocks(source, &[(self, &at.block)])? {
+            for block in read_blocks(source, &[Wanted::until(self, &at.block, text)])? {
                 let entry = entry_index(&at.block, &block, text)?;
                 block.entries.visible_into(entry, out);
             }
@@ -402,7 +401,8 @@ impl PartitionReader {
                     let key = keys.get(query).copied().unwrap_or(&[]);
                     self.compare(source, ordinal, key)
                 })?;
-        let wanted: Vec<_> = located.iter().map(|at| (self, &at.block)).collect();
+        let wanted = located.iter().map(|at| Wanted::whole(self, &at.block));
+        let wanted: Vec<_> = wanted.collect();
         let blocks = read_blocks(source, &wanted)?;
         let (mut queries, mut ordinals, mut visible) = (Vec::new(), Vec::new(), Vec::new());
         for (at, block) in located.iter().zip(blocks) {
@@ -436,7 +436,7 @@ impl PartitionReader {
             return Ok(0);
         };
         let mut bound = at.block.first;
-        for block in read_blocks(source, &[(self, &at.block)])? {
+        for block in read_blocks(source, &[Wanted::whole(self, &at.block)])? {
             let index = block.entries.lower_bound(key, |index| {
                 self.compare(source, at.block.first + index as u64, key)
             })?;
@@ -484,45 +484,91 @@ pub(crate) fn entry_index(child: &Child, block: &Block, ordinal: u64) -> Result<
         })
 }
 
+/// A block that is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    partition: &'a PartitionReader,
+    child: &'a Child,
+    /// How many of its first entries.
+    entries: usize,
+}
+
+impl<'a> Wanted<'a> {
+    /// All of it.
+    pub(crate) const fn whole(partition: &'a PartitionReader, child: &'a Child) -> Self {
+        Self {
+            partition,
+            child,
+            entries: usize::MAX,
+        }
+    }
+
+    /// At least the entries to the one with this ordinal.
+    pub(crate) fn until(partition: &'a PartitionReader, child: &'a Child, ordinal: u64) -> Self {
+        let entries = ordinal.saturating_sub(child.first).saturating_add(1);
+        Self {
+            partition,
+            child,
+            entries: usize::try_from(entries).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// How many bytes it has on disk.
+    pub(crate) fn stored_bytes(&self) -> u64 {
+        self.child.part.length.into()
+    }
+
+    fn cached(&self, source: &Source) -> Option<Arc<Block>> {
+        source.cache.get(self.partition.number, &self.child.part)
+    }
+}
+
 /// Blocks of partitions, one for each: from the cache, all others by one read.
-pub(crate) fn read_blocks(
-    source: &Source,
-    wanted: &[(&PartitionReader, &Child)],
-) -> Result<Vec<Arc<Block>>> {
+pub(crate) fn read_blocks(source: &Source, wanted: &[Wanted<'_>]) -> Result<Vec<Arc<Block>>> {
     read_blocks_keeping(source, wanted, true)
 }
 
 /// As [`read_blocks`]; `keep` tells whether what is decoded goes into the cache.
 pub(crate) fn read_blocks_keeping(
     source: &Source,
-    wanted: &[(&PartitionReader, &Child)],
+    wanted: &[Wanted<'_>],
     keep: bool,
 ) -> Result<Vec<Arc<Block>>> {
-    let mut blocks: Vec<Option<Arc<Block>>> = wanted
-        .iter()
-        .map(|(partition, child)| source.cache.get(partition.number, &child.part))
-        .collect();
+    let cached: Vec<_> = wanted.iter().map(|one| one.cached(source)).collect();
+    let reaches = |one: &Wanted<'_>, block: &Option<Arc<Block>>| {
+        block
+            .as_ref()
+            .is_some_and(|block| block.reaches(one.entries))
+    };
     let missing: Vec<PartRef> = wanted
         .iter()
-        .zip(&blocks)
-        .filter(|(_, block)| block.is_none())
-        .map(|((_, child), _)| child.part)
+        .zip(&cached)
+        .filter(|(one, block)| !reaches(one, block))
+        .map(|(one, _)| one.child.part)
         .collect();
-    if !missing.is_empty() {
-        let mut parts = source.store.read(&missing)?.into_iter();
-        for ((partition, child), block) in wanted.iter().zip(&mut blocks) {
-            if block.is_none() {
-                let part = parts.next().ok_or(Error::Internal("a part was not read"))?;
-                let decoded = partition.decode(&source.store, &part)?;
-                if keep {
-                    source.cache.insert(partition.number, &child.part, &decoded);
-                }
-                *block = Some(decoded);
-            }
-        }
+    let mut parts = match missing.as_slice() {
+        [] => Vec::new(),
+        missing => source.store.read(missing)?,
     }
-    blocks
-        .into_iter()
-        .map(|block| block.ok_or(Error::Internal("a block was not read")))
-        .collect()
+    .into_iter();
+    let mut blocks = Vec::with_capacity(wanted.len());
+    for (one, cached) in wanted.iter().zip(cached) {
+        // What was asked for again and did not reach is decoded whole.
+        let entries = match cached {
+            Some(block) if block.reaches(one.entries) => {
+                blocks.push(block);
+                continue;
+            }
+            Some(_) => usize::MAX,
+            None => one.entries,
+        };
+        let part = parts.next().ok_or(Error::Internal("a part was not read"))?;
+        let block = one.partition.decode(&source.store, &part, entries)?;
+        if keep {
+            let partition = one.partition.number;
+            source.cache.insert(partition, &one.child.part, &block);
+        }
+        blocks.push(block);
+    }
+    Ok(blocks)
 }

@@ -245,6 +245,38 @@ fn many_literals_and_long_texts() {
     );
 }
 
+/// Blocks are decoded as far as a key is wanted; what is asked for behind that, or by key, is found all the same.
+#[test]
+fn blocks_that_were_decoded_in_part_serve_what_is_asked_next() {
+    let keys = literal_keys(20_000);
+    let mut fixture = Fixture::new();
+    let ids = fixture.load(Kind::Literal, &keys, 2);
+    let mut state = 1_u64;
+    let mut below = |end: usize| {
+        state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        (state >> 33) as usize % end
+    };
+    for round in 0..200 {
+        // Some neighbours, so that one block is asked several times, and further on.
+        let from = below(keys.len() - 64);
+        for _ in 0..4 {
+            let count = 1 + below(3);
+            let mut wanted: Vec<usize> = (0..count).map(|_| from + below(64)).collect();
+            let some: Vec<TermId> = wanted.iter().map(|index| ids[*index]).collect();
+            let texts: Vec<Key> = wanted.iter().map(|index| keys[*index].clone()).collect();
+            assert_eq!(fixture.texts(&some), texts);
+            if round % 3 == 0 {
+                wanted.sort_unstable();
+                let (keys, ids): (Vec<Key>, Vec<_>) = wanted
+                    .iter()
+                    .map(|index| (keys[*index].clone(), Some(ids[*index])))
+                    .unzip();
+                assert_eq!(fixture.lookup(Kind::Literal, &keys).unwrap(), ids);
+            }
+        }
+    }
+}
+
 #[test]
 fn keys_that_differ_behind_a_kilobyte() {
     // Separators are cut, and in-block searches meet nothing but long keys with one visible part.
@@ -730,6 +762,7 @@ proptest! {
         model_of in keys(),
         flips in prop::collection::vec((any::<prop::sample::Index>(), 1_u8..=255), 1..4),
         words in any::<bool>(),
+        wanted in 1_usize..40,
     ) {
         let entries = entries_of(&all);
         let sample = entries_of(&model_of);
@@ -742,15 +775,26 @@ proptest! {
         let mut bytes = Vec::new();
         encoder.encode(&entries, 3, &mut bytes);
         let read = Model::read(&stored).unwrap();
-        let decode = |bytes: &[u8], model: &Model| -> Option<Block> {
+        let decode = |bytes: &[u8], model: &Model, wanted: usize| -> Option<Block> {
             let (header, body) = BlockHeader::read(bytes).ok()?;
-            Block::decode(&header, body, Some(model)).ok()
+            Block::decode(&header, body, Some(model), wanted).ok()
         };
-        prop_assert!(decode(&bytes, &read).unwrap().entries == entries);
+        let whole = decode(&bytes, &read, usize::MAX).unwrap();
+        prop_assert!(whole.entries == entries);
+        let part = decode(&bytes, &read, wanted).unwrap();
+        prop_assert!(part.reaches(wanted));
+        for index in 0..part.entries.len() {
+            let keys = [&part, &whole].map(|block| {
+                let mut key = Vec::new();
+                block.entries.visible_into(index, &mut key);
+                (key, block.entries.long(index))
+            });
+            prop_assert_eq!(&keys[0], &keys[1]);
+        }
         for (at, mask) in &flips {
             let mut damaged = bytes.clone();
             *at.get_mut(&mut damaged) ^= mask;
-            if let Some(block) = decode(&damaged, &read) {
+            for block in [wanted, usize::MAX].iter().filter_map(|n| decode(&damaged, &read, *n)) {
                 let mut key = Vec::new();
                 for index in 0..block.entries.len() {
                     key.clear();
@@ -761,7 +805,8 @@ proptest! {
             let mut damaged = stored.clone();
             *at.get_mut(&mut damaged) ^= mask;
             if let Ok(model) = Model::read(&damaged) {
-                drop(decode(&bytes, &model));
+                drop(decode(&bytes, &model, wanted));
+                drop(decode(&bytes, &model, usize::MAX));
             }
             // Behind the compression, too.
             if let Some(words) = &model.words {
@@ -769,12 +814,16 @@ proptest! {
                 words.write(&mut damaged);
                 *at.get_mut(&mut damaged) ^= mask;
                 if let Ok(words) = WordModel::read(&damaged) {
-                    drop(words.decode(bytes.get(16..).unwrap_or(&[]), all.len(), 100));
+                    for wanted in [wanted, usize::MAX] {
+                        let body = bytes.get(16..).unwrap_or(&[]);
+                        drop(words.decode(body, (all.len(), wanted), 100));
+                    }
                 }
             }
         }
         for cut in 0..bytes.len().min(64) {
-            drop(decode(&bytes[..cut], &read));
+            drop(decode(&bytes[..cut], &read, wanted));
+            drop(decode(&bytes[..cut], &read, usize::MAX));
         }
     }
 }

@@ -8,7 +8,7 @@ use stoa_terms::{Kind, TermId};
 
 use super::block::Block;
 use super::index::Located;
-use super::partition::{PartitionReader, entry_index, read_blocks};
+use super::partition::{PartitionReader, Wanted, entry_index, read_blocks};
 use super::{Dictionary, triple_parts};
 use crate::error::{Error, Result};
 use crate::read::{KeySection, TermTexts};
@@ -225,26 +225,31 @@ impl Dictionary {
             };
             group.located = index.locate_ordinals(&self.source.store, &group.numbers)?;
         }
-        let wanted: Vec<(&Group<'a>, &Located)> = groups
-            .iter()
-            .flat_map(|group| group.located.iter().map(move |at| (group, at)))
-            .collect();
+        let mut wanted: Vec<(&Group<'a>, &Located, Wanted<'_>)> = Vec::new();
+        for group in groups.iter() {
+            for at in &group.located {
+                // Numbers ascend.
+                let last = group
+                    .numbers
+                    .get(at.queries.clone())
+                    .and_then(<[u64]>::last);
+                let last = last.copied().unwrap_or(u64::MAX);
+                wanted.push((group, at, Wanted::until(group.partition, &at.block, last)));
+            }
+        }
         let mut rest = wanted.as_slice();
         while !rest.is_empty() {
             let mut bytes = 0;
-            let more = rest.iter().take_while(|(_, at)| {
+            let more = rest.iter().take_while(|(_, _, block)| {
                 let fits = bytes < READ_BYTES;
-                bytes += u64::from(at.block.part.length);
+                bytes += block.stored_bytes();
                 fits
             });
             let (some, others) = rest.split_at(more.count());
             rest = others;
-            let blocks: Vec<_> = some
-                .iter()
-                .map(|(group, at)| (group.partition, &at.block))
-                .collect();
+            let blocks: Vec<_> = some.iter().map(|(_, _, block)| *block).collect();
             let blocks = read_blocks(&self.source, &blocks)?;
-            for ((group, at), block) in some.iter().zip(blocks) {
+            for ((group, at, _), block) in some.iter().zip(blocks) {
                 let numbers = group.numbers.get(at.queries.clone()).unwrap_or(&[]);
                 let slots = group.slots.get(at.queries.clone()).unwrap_or(&[]);
                 for (number, slot) in numbers.iter().zip(slots) {

@@ -276,16 +276,16 @@ impl WordModel {
         .ok_or(Damaged("code lengths"))
     }
 
-    /// Decodes `count` entries with `suffix_bytes` bytes of suffixes together.
+    /// Decodes the first `wanted` of `count` entries, which have `suffix_bytes` bytes of suffixes together.
     pub(crate) fn decode(
         &self,
         bytes: &[u8],
-        count: usize,
+        (count, wanted): (usize, usize),
         suffix_bytes: usize,
     ) -> Result<Entries, Damaged> {
         let mut reader = BitReader::new(bytes);
-        let mut builder = Entries::builder(count, suffix_bytes + SLACK);
-        for _ in 0..count {
+        let mut builder = Entries::builder(count.min(wanted), suffix_bytes + SLACK);
+        for _ in 0..count.min(wanted) {
             let (class, length) = self.shared.decode(reader.peek());
             reader.skip(length);
             let class = self.shared_class[class as usize];
@@ -302,7 +302,10 @@ impl WordModel {
                 return Err(Damaged("end of a bit stream"));
             }
         }
-        builder.finish(suffix_bytes)
+        match wanted < count {
+            true => builder.finish_some(),
+            false => builder.finish(suffix_bytes),
+        }
     }
 
     /// Decodes one text to its end.

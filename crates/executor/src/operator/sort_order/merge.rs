@@ -78,17 +78,20 @@ pub(super) struct Merge {
     /// The streams by their next key, the smallest one last.
     queue: Vec<usize>,
     is_ready: bool,
+    /// How many strings or IRIs are wanted, the smallest ones.
+    wanted: usize,
     /// What the owner of the account holds beside the texts, in bytes.
     held: u64,
 }
 
 impl Merge {
-    pub(super) fn new(kind: Kind, held: u64) -> Self {
+    pub(super) fn new(kind: Kind, wanted: usize, held: u64) -> Self {
         Self {
             kind,
             streams: Vec::new(),
             queue: Vec::new(),
             is_ready: false,
+            wanted,
             held,
         }
     }
@@ -157,6 +160,11 @@ impl Merge {
         self.streams.iter().map(|stream| stream.numbers.len()).sum()
     }
 
+    /// Whether most of them are not wanted, nor their texts read.
+    pub(super) fn wants_few(&self) -> bool {
+        self.wanted < self.count() / 2
+    }
+
     /// How many lists there are.
     pub(super) const fn lists(&self) -> usize {
         self.streams.len()
@@ -202,7 +210,9 @@ impl Merge {
                 streams.iter().map(&mut ends_of).collect::<Result<_>>()?
             }
         };
-        let mut merges: Vec<Self> = (0..pieces).map(|_| Self::new(kind, 0)).collect();
+        let mut merges: Vec<Self> = (0..pieces)
+            .map(|_| Self::new(kind, usize::MAX, 0))
+            .collect();
         for (stream, ends) in streams.iter().zip(ends) {
             let mut start = 0;
             let ends = ends.into_iter().chain([stream.numbers.len()]);
@@ -215,7 +225,7 @@ impl Merge {
         Ok(merges)
     }
 
-    /// Merges some more; true when all is done.
+    /// Merges some more; true when all is done, or as many are in order as are wanted.
     pub(super) fn step(
         &mut self,
         (ids, out, others): Target<'_>,
@@ -224,6 +234,9 @@ impl Merge {
     ) -> Result<bool> {
         if self.is_merged(ids) {
             out.extend(self.streams.iter().flat_map(|only| &only.numbers));
+            return Ok(true);
+        }
+        if out.len() >= self.wanted {
             return Ok(true);
         }
         if !self.is_ready {
@@ -248,6 +261,9 @@ impl Merge {
             match is_string {
                 true => out.extend(number),
                 false => others.extend(number),
+            }
+            if out.len() >= self.wanted {
+                return Ok(true);
             }
             stream.next += 1;
             if stream.next == stream.numbers.len() {

@@ -57,7 +57,7 @@ impl Merging {
     ) -> Result<Self> {
         let count = merge.count();
         let helpers = team.helpers(count);
-        if helpers == 0 || merge.is_merged(ids.ids()) {
+        if helpers == 0 || merge.wants_few() || merge.is_merged(ids.ids()) {
             return Ok(Self::Alone(merge));
         }
         let a_lane = merge.lists() as u64 * SLICE_MEMORY_BYTES;

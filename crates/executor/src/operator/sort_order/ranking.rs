@@ -56,6 +56,8 @@ enum List {
 pub(super) struct Ranking {
     /// Whether terms of equal value get ranks of their own.
     last: bool,
+    /// How many of the smallest terms are to be told apart, at least; all others may have one rank, behind them.
+    wanted: usize,
     stage: Stage,
     memory: Memory,
     table: GroupTable,
@@ -103,9 +105,10 @@ enum Stage {
 }
 
 impl Ranking {
-    pub(super) fn new(last: bool, memory: Memory, team: Team) -> Self {
+    pub(super) fn new(last: bool, wanted: usize, memory: Memory, team: Team) -> Self {
         Self {
             last,
+            wanted,
             stage: Stage::Begin,
             memory,
             table: GroupTable::new(1),
@@ -333,7 +336,9 @@ impl Ranking {
             _ => (List::Literal, &self.computed_strings),
         };
         let held = self.held_bytes();
-        let mut merge = Merge::new(kind, held);
+        // Nothing, blank nodes and IRIs come before strings.
+        let before = self.range_of(List::BlankNode).end + self.iris.len();
+        let mut merge = Merge::new(kind, self.wanted.saturating_sub(before), held);
         if kind != Kind::Iri {
             merge.add(self.of_list(List::ShortString));
         }
@@ -363,7 +368,8 @@ impl Ranking {
 
     /// The ranks of all ids, once everything is in its order.
     fn ranks(&mut self, values: &Values, order: &[u32]) -> Vec<u64> {
-        let mut ranks = vec![0; self.ids.ids.len()];
+        // Behind all others is what was not merged.
+        let mut ranks = vec![u64::MAX; self.ids.ids.len()];
         let mut rank = 0_u64;
         let mut give = |number: u32, is_new: bool| {
             rank += u64::from(is_new);

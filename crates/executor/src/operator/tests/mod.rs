@@ -27,6 +27,7 @@ mod spilling;
 mod store;
 mod switching;
 mod term_memos;
+mod top_k;
 mod unary;
 
 /// The context of operators that hold so many rows at most, and put others on disk.

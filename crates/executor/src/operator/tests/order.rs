@@ -96,10 +96,10 @@ fn are_ordered(context: &Arc<QueryContext>) {
         };
         by_value.then(x.cmp(y))
     });
-    for limit in [None, Some(3000)] {
-        let plan = order(values(&[0], &rows), false, limit);
+    for limit in [None, Some(3000), Some(2500), Some(7)] {
+        let plan = order(values(&[0], &rows), false, limit.map(|limit| limit as u64));
         let (given, _) = try_run(&query(plan), Arc::clone(context)).unwrap();
-        assert_eq!(given.len(), limit.map_or(ids.len(), |_| 3000));
+        assert_eq!(given.len(), limit.unwrap_or(ids.len()));
         for (place, (row, (value, id))) in given.iter().zip(&expected).enumerate() {
             assert_eq!(row[0], *id, "at {place}: {value:?}");
         }

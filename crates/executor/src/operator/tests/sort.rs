@@ -133,7 +133,8 @@ proptest! {
             _ => vec![(1, descending[1]), (0, descending[0])],
         };
         let alone = Way { helpers: 0, batch_rows: 1024, spill_after: None };
-        let expected = sorted_by(&snapshot, &numbers, &keys, limit, alone);
+        let mut expected = sorted_by(&snapshot, &numbers, &keys, None, alone);
+        expected.truncate(limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap()));
         for helpers in [0, 1, 3] {
             for (batch_rows, spill_after) in
                 [(1024, None), (3, None), (1024, Some(0)), (3, Some(0)), (7, Some(20_000))]
