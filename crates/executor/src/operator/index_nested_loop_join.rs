@@ -7,7 +7,7 @@
 //! a predicate come than were expected, it goes over to the dense order of the predicate, with the batch that makes
 //! them [`FEW`] or more. Where many more rows come than were expected, all matches of the pattern are read, and the rest of
 //! the rows is joined with them by hash (`switching`). Where the number of partners is all that is looked at, they are counted
-//! (`counting`).
+//! (`counting`); where it is whether there are any, each key is looked up once (`existence`).
 //!
 //! Input order: any. Output order: none, or that of the input if the plan says so; then the matches
 //! of a batch whose keys do not ascend are held until all are found. Where there is no room for them half of the batch is
@@ -17,6 +17,7 @@
 //! The collected batch, and held matches, are reserved. Cancellation is checked by each call.
 
 mod counting;
+mod existence;
 mod sizer;
 mod switching;
 
@@ -28,6 +29,7 @@ use stoa_quadstore::{Columns, Lookup, LookupRows, LookupSpec};
 use stoa_terms::{Permutation, TermId};
 
 use counting::Counting;
+use existence::Existence;
 use sizer::{Shape, Sizer};
 pub(crate) use switching::Switches;
 use switching::{Next, Reader, Switching};
@@ -65,6 +67,8 @@ struct IndexNestedLoopJoin {
     switching: Option<Box<Switching>>,
     /// Where partners are counted.
     counting: Option<Counting>,
+    /// Where it is asked whether there are partners.
+    existence: Option<Existence>,
     state: State,
     rows: LookupRows,
     memory: Memory,
@@ -83,6 +87,8 @@ enum State {
     Collecting(Batch),
     /// This batch is looked up.
     Next(Batch),
+    /// It is found which rows of this batch have matches.
+    Testing(Batch),
     /// Matches come from the index and go out as they come.
     Looking(Batch),
     /// Matches come from the index and are held, to be brought into the order of the input.
@@ -136,19 +142,14 @@ pub(super) fn build(
         .iter()
         .filter_map(|(place, variable)| Some((*place, position(&input.columns, *variable)?)))
         .collect();
-    let mut used = plan.columns.clone();
-    used.extend(&input.columns);
-    if let JoinKind::Left {
-        condition: Some(condition),
-    } = kind
-    {
-        collect_variables(condition, &mut used);
-    }
+    let used = used_variables(&plan.columns, &input.columns, kind);
     let (columns, right) = looked_at(&variables, &used, *count);
     let context = builder.context;
     let columns = residual.columns(columns);
+    let combiner = Combiner::new(&plan.columns, &input.columns, &right, kind, context)?;
+    let is_tested = combiner.needs_one() && compared.is_empty();
     // Where something is compared, rows are read.
-    let is_counted = count.is_some() && columns == Columns::NONE;
+    let is_counted = (count.is_some() || is_tested) && columns == Columns::NONE;
     let spec = LookupSpec {
         permutation: *permutation,
         key_length: *key_length,
@@ -161,7 +162,7 @@ pub(super) fn build(
         lookup: context.snapshot_of(counters).lookup(&spec)?,
         spec,
         probes: 0.0,
-        combiner: Combiner::new(&plan.columns, &input.columns, &right, kind, context)?,
+        combiner,
         state: State::Collecting(Batch::with_columns(input.columns.len())),
         input: builder.build(input, scope, Some(counters))?,
         input_done: false,
@@ -172,11 +173,24 @@ pub(super) fn build(
         sizer: Sizer::new(scope.limited, context),
         later: Vec::new(),
         switching: Switching::new(plan, &used, number, builder, scope)?.map(Box::new),
-        counting: count.map(|_| Counting::new(is_counted)),
+        counting: (count.is_some() || is_counted).then(|| Counting::new(is_counted)),
+        existence: is_tested.then(Existence::default),
         rows: LookupRows::default(),
         memory: context.memory("index_nested_loop_join"),
         counters: Arc::clone(counters),
     }))
+}
+
+/// The variables that the output, the input or a condition has.
+fn used_variables(output: &[Variable], input: &[Variable], kind: &JoinKind) -> Vec<Variable> {
+    let mut used = [output, input].concat();
+    if let JoinKind::Left {
+        condition: Some(condition),
+    } = kind
+    {
+        collect_variables(condition, &mut used);
+    }
+    used
 }
 
 /// Which columns of matches are looked at, of those that hold variables; and the names of what partners give: all four
@@ -205,6 +219,7 @@ impl Operator for IndexNestedLoopJoin {
         match std::mem::replace(&mut self.state, State::Done) {
             State::Collecting(left) => self.collect(left, context),
             State::Next(left) => self.look_up(left, context),
+            State::Testing(left) => self.test(left, context),
             State::Looking(left) => self.look(left, context),
             State::Holding(left, held) => self.hold(left, held, context),
             State::Emitting(left, held, given) => self.emit(left, held, given, context),
@@ -370,6 +385,14 @@ impl IndexNestedLoopJoin {
                 "an index nested-loop join over a variable that may be unbound",
             ));
         }
+        if let Some(existence) = &mut self.existence {
+            let memory = (&mut self.memory, 2 * left.bytes());
+            let keys = existence.start(&keys, left.rows, memory)?;
+            let keys: Vec<_> = keys.iter().map(Vec::as_slice).collect();
+            self.lookup.start(&keys)?;
+            self.state = State::Testing(left);
+            return Ok(Step::Yield);
+        }
         self.lookup.start(&keys)?;
         self.combiner.start(left.rows);
         let in_order = left.rows == 1 || shape.ascending && !self.combiner.needs_end();
@@ -438,6 +461,23 @@ impl IndexNestedLoopJoin {
             }
         }
         Ok((more, pairs))
+    }
+
+    fn test(&mut self, left: Batch, context: &QueryContext) -> Result<Step> {
+        let (more, pairs) = self.fetch(&left, context)?;
+        let Some(existence) = &mut self.existence else {
+            return Err(Error::Internal("a join that does not test"));
+        };
+        existence.note(&pairs);
+        self.state = if more {
+            State::Testing(left)
+        } else {
+            self.combiner.start_with(&existence.matched());
+            let mut held = self.held(context);
+            held.pairs = ends(left.rows);
+            State::Emitting(left, held, 0)
+        };
+        Ok(Step::Yield)
     }
 
     fn look(&mut self, left: Batch, context: &QueryContext) -> Result<Step> {

@@ -3,6 +3,7 @@
 mod admission;
 mod common_subplans;
 mod difference;
+mod existence;
 mod few_keys;
 mod forms;
 mod harness;
