@@ -34,11 +34,13 @@ Example:
   stoa-bench cold --products 28482 --files target/rivals/stoa/database \\
     --stop 'bench/rivals/stoa.sh stop target/rivals/stoa' --start 'bench/rivals/stoa.sh start target/rivals/stoa'")]
     Cold(run::cold::Arguments),
-    /// How far the planner's estimates are from what operators give, over all queries on BSBM; exit code 1 if a query failed or
-    /// a target is missed
+    /// How far the planner's estimates are from what operators give, over all queries on a dataset; exit code 1 if a query failed
+    /// or a target is missed
     #[command(after_help = "\
-Example:
-  stoa-bench estimates http://127.0.0.1:7878/sparql --products 2848 --output estimates.jsonl")]
+Examples:
+  stoa-bench estimates http://127.0.0.1:7878/sparql --products 2848 --output estimates.jsonl
+  stoa-bench estimates http://127.0.0.1:7879/sparql --warehouses 2 --output estimates.jsonl
+  stoa-bench estimates --results estimates.jsonl")]
     Estimates(run::estimates::Arguments),
     /// Ask two servers with the same data the same queries in turns: two builds, or two settings; exit code 1 if one failed or
     /// numbers of rows differ

@@ -66,12 +66,13 @@ fn request(stream: &mut TcpStream) -> Option<(String, String)> {
 }
 
 fn run(url: &str, output: &std::path::Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_stoa-bench"))
-        .args(["estimates", url, "--products", "2848", "--draws", "1"])
-        .arg("--output")
-        .arg(output)
-        .output()
-        .unwrap()
+    let data = ["--products", "2848", "--draws", "1", "--output"];
+    estimates(&[&[url], &data[..], &[output.to_str().unwrap()]].concat())
+}
+
+fn estimates(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_stoa-bench"));
+    command.arg("estimates").args(arguments).output().unwrap()
 }
 
 fn lines(path: &std::path::Path) -> Vec<Value> {
@@ -103,6 +104,8 @@ fn all_queries_are_asked_and_their_estimates_summed_up() {
         "explore/6 ",
         "bi/8 ",
         "join/chain-2-large ",
+        "explore-update/U2 ",
+        "set operators ",
         "targets over all operators: median below 2 met, p95 below 20 met",
     ] {
         assert!(table.contains(expected), "{expected}\n{table}");
@@ -133,4 +136,75 @@ fn exit_code_is_0_where_all_is_answered_and_within_the_targets() {
     let folder = tempfile::tempdir().unwrap();
     let ran = run(&serve("no query has this"), &folder.path().join("out"));
     assert_eq!(ran.status.code(), Some(0), "{ran:?}");
+}
+
+#[test]
+fn each_dataset_has_its_queries_and_results_are_told_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (one, other) = (path("one"), path("other"));
+    let url = serve("hasGender");
+    let data = |size: &str, number: &str, output: &str| {
+        let draws = ["--draws", "2", "--output", output];
+        estimates(&[&[&url, size, number], &draws[..]].concat())
+    };
+    let paths = data("--edges", "10000", &one);
+    assert_eq!(paths.status.code(), Some(0), "{paths:?}");
+    // Queries 1 and 6 fail.
+    let genealogy = data("--people", "1000", &one);
+    assert_eq!(genealogy.status.code(), Some(1), "{genealogy:?}");
+    let again = data("--edges", "10000", &other);
+    assert_eq!(again.status.code(), Some(0), "{again:?}");
+    let joined = estimates(&["--results", &one, &other]);
+    assert_eq!(joined.status.code(), Some(1), "{joined:?}");
+    let told = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
+    let rows = |table: &str, name: &str| table.lines().filter(|it| it.starts_with(name)).count();
+    let table = told(&joined);
+    assert_eq!(rows(&table, "paths/"), 2 * 7, "{table}");
+    assert_eq!(rows(&table, "genealogy/"), 6, "{table}");
+    assert!(String::from_utf8_lossy(&joined.stderr).contains("genealogy/1: 2 failed"));
+    let of_queries = |table: &str| {
+        let queries = table.lines().take_while(|it| !it.is_empty()).skip(1);
+        queries.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let all = [&paths, &genealogy, &again].map(|output| of_queries(&told(output)));
+    assert_eq!(of_queries(&table), all.concat());
+    // Four operators of each answer: 14 queries of paths twice, and 12 of genealogy but 4.
+    let count = |name: &str, operators: usize| {
+        let line = table.lines().find(|it| it.starts_with(name)).unwrap();
+        let found = line.trim_start_matches(name).split_whitespace().next();
+        assert_eq!(found, Some(operators.to_string().as_str()), "{line}");
+    };
+    count("set genealogy", 4 * 8);
+    count("set paths", 4 * 2 * 14);
+    count("all operators", 4 * (8 + 2 * 14));
+}
+
+#[test]
+fn what_data_there_are_must_be_said_once() {
+    let url = serve("no query has this");
+    for (arguments, message) in [
+        (&[url.as_str()][..], "--warehouses"),
+        (
+            &[&url, "--edges", "10000", "--people", "1000"],
+            "cannot be used with",
+        ),
+        (
+            &[&url, "--products", "100", "--warehouses", "2"],
+            "cannot be used with",
+        ),
+        (
+            &[&url, "--edges", "10000", "--results", "a"],
+            "cannot be used with",
+        ),
+        (&["--results", "/nowhere"], "/nowhere"),
+        (&[], "URL"),
+    ] {
+        let ran = estimates(arguments);
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(
+            !ran.status.success() && said.contains(message),
+            "{arguments:?}: {said}"
+        );
+    }
 }

@@ -16,6 +16,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 mod tpcc;
+mod updates;
 mod wire;
 mod workload;
 

@@ -289,6 +289,8 @@ fn json_lines(arguments: &Arguments, outcomes: &[Outcome]) -> Vec<Value> {
         "first": arguments.first,
         "second": arguments.second,
         "products": arguments.draw.products,
+        "edges": arguments.draw.edges,
+        "people": arguments.draw.people,
         "seed": arguments.draw.seed,
         "draws": arguments.draw.draws,
         "at_least_seconds": arguments.at_least.map(|it| it.as_secs_f64()),

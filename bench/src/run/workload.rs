@@ -152,7 +152,7 @@ pub(crate) struct Template {
     /// Names, and the kinds that they are drawn as.
     parameters: Vec<(String, String)>,
     /// Whether it is an update.
-    writes: bool,
+    pub(crate) writes: bool,
 }
 
 /// A query or an update to be sent.
@@ -205,7 +205,7 @@ impl Template {
     }
 
     /// The name of the parameter that is the next update transaction, if there is one.
-    fn block(&self) -> Option<&str> {
+    pub(crate) fn block(&self) -> Option<&str> {
         let mut parameters = self.parameters.iter();
         let found = parameters.find(|(_, kind)| kind == BLOCK);
         found.map(|(name, _)| name.as_str())

@@ -3,7 +3,8 @@
 //! An operator's rows are its cardinality only if it was run to its end, once. What an answer does not say is taken from
 //! what operators do: a limit that was reached, an ASK that found something and an inner merge join stop what is below them;
 //! a sort, a grouping and the right side of a hash join are read to their end before anything goes on. Where one cannot
-//! tell, an operator is left out.
+//! tell, an operator is left out. Rows that an operator has made and dropped, since a hash join above has no partner for them,
+//! count as its own; those between it and the join are left out.
 
 use std::fmt;
 
@@ -15,7 +16,10 @@ use serde_json::Value;
 pub(super) struct Operator {
     pub(super) text: String,
     pub(super) estimated: f64,
+    /// With those that it dropped.
     pub(super) rows: f64,
+    /// Whether there are such.
+    dropped: bool,
     calls: u64,
     /// The operators that it reads, by their numbers.
     inputs: Vec<usize>,
@@ -28,7 +32,7 @@ pub(super) enum LeftOut {
     NeverRan,
     /// A limit that was reached, or an ASK that found something, stands above.
     Limit,
-    /// A join above may have ended before it.
+    /// A join above may have ended before it, or had rows below it dropped.
     Join,
     /// It is in the inner plan of an apply: the estimate is of one run, the rows are of all.
     Apply,
@@ -51,7 +55,7 @@ impl fmt::Display for LeftOut {
         f.write_str(match self {
             Self::NeverRan => "never ran",
             Self::Limit => "below a limit that was reached",
-            Self::Join => "below a join that may have stopped it",
+            Self::Join => "below a join that may have stopped it or dropped rows",
             Self::Apply => "within an apply",
             Self::Known => "nothing to estimate",
         })
@@ -84,6 +88,13 @@ impl Operator {
         !matches!(kind, Some("left" | "anti" | "minus" | "mark"))
     }
 
+    /// Whether it is a join that may have had rows of this input dropped: a hash join that gives nothing for rows of its left
+    /// side without partners.
+    fn has_dropped(&self, input: usize) -> bool {
+        let is_left = self.inputs.first() == Some(&input);
+        self.name() == "hash_join" && self.drops_unmatched() && is_left
+    }
+
     /// Whether a slice, or a `top_k` that keeps nothing, has stopped its input.
     fn limit_was_reached(&self) -> bool {
         let mut words = self.text.split(' ');
@@ -113,11 +124,14 @@ pub(super) fn parse(document: &[u8]) -> anyhow::Result<Vec<Operator>> {
     for (number, value) in list.context("no list of operators")?.iter().enumerate() {
         let depth = value.get("depth").and_then(Value::as_u64);
         let depth = depth.and_then(|depth| usize::try_from(depth).ok());
+        let dropped = value.get("rows_dropped").and_then(Value::as_f64);
+        let dropped = dropped.unwrap_or_default();
         let read = || {
             Some(Operator {
                 text: value.get("operator")?.as_str()?.to_owned(),
                 estimated: value.get("estimated_rows")?.as_f64()?,
-                rows: value.get("rows")?.as_f64()?,
+                rows: value.get("rows")?.as_f64()? + dropped,
+                dropped: dropped > 0.0,
                 calls: value.get("calls")?.as_u64()?,
                 inputs: Vec::new(),
                 parent: None,
@@ -153,6 +167,18 @@ pub(super) fn left_out(operators: &[Operator]) -> Vec<Option<LeftOut>> {
                     _ => handed_down(operators, operator, place, inherited),
                 };
             }
+        }
+    }
+    for (number, _) in operators.iter().enumerate().filter(|(_, it)| it.dropped) {
+        let mut below = number;
+        while let Some(above) = operators.get(below).and_then(|it| it.parent) {
+            if operators.get(above).is_some_and(|it| it.has_dropped(below)) {
+                break;
+            }
+            if let Some(of_above) = why.get_mut(above) {
+                of_above.get_or_insert(LeftOut::Join);
+            }
+            below = above;
         }
     }
     for (why, operator) in why.iter_mut().zip(operators) {

@@ -1,5 +1,7 @@
 //! Which operators of an answer count, and what their estimates come to.
 
+use serde_json::{Value, json};
+
 use super::*;
 use crate::run::tests::fake;
 use analysis::Operator;
@@ -36,7 +38,7 @@ fn verdicts(list: &[(u64, &str, f64, u64, u64)]) -> Vec<Option<LeftOut>> {
 }
 
 fn outcome(list: &[(u64, &str, f64, u64, u64)]) -> Outcome {
-    let mut outcome = Outcome::new("q");
+    let mut outcome = Outcome::new("s", "q");
     outcome.add(Ok(answer(list)));
     outcome
 }
@@ -116,6 +118,23 @@ fn joins_that_end_before_a_side_leave_it_out() {
 }
 
 #[test]
+fn what_was_dropped_for_a_join_was_made() {
+    let text = answer(&[
+        (0, "project ?a", 5.0, 5, 1),
+        (1, "hash_join ?a", 5.0, 5, 1),
+        (2, "extend ?b = ?c", 90.0, 5, 1),
+        (3, "index_scan SPOG/0 ?a ?p ?c", 90.0, 5, 1),
+        (2, "index_scan SPOG/0 ?a ?p ?d", 5.0, 5, 1),
+    ]);
+    let mut whole: Value = serde_json::from_slice(&text).unwrap();
+    whole["operators"][3]["rows_dropped"] = json!(85);
+    let operators = parse(whole.to_string().as_bytes()).unwrap();
+    assert_eq!((operators[3].rows, operators[3].q_error()), (90.0, 1.0));
+    let cut = Some(LeftOut::Join);
+    assert_eq!(left_out(&operators), [None, None, cut, None, None]);
+}
+
+#[test]
 fn an_inner_plan_is_left_out_as_a_whole() {
     let found = verdicts(&[
         (0, "aggregate_difference ?a ?n=count(*)", 5.0, 5, 2),
@@ -178,7 +197,7 @@ fn damaged_answers_are_failures() {
     let two = answer(&[(0, "distinct", 1.0, 1, 1), (0, "unit", 1.0, 1, 1)]);
     let not_run = br#"{"operators": [{"depth": 0, "operator": "unit", "estimated_rows": 1.0}]}"#;
     for bad in [&deep[..], &two, not_run, b"{}", b"select ?a", b""] {
-        let mut outcome = Outcome::new("q");
+        let mut outcome = Outcome::new("s", "q");
         outcome.add(Ok(bad.to_vec()));
         assert_eq!((outcome.failures.len(), outcome.estimates.len()), (1, 0));
     }

@@ -65,6 +65,7 @@ fn both_are_asked_and_different_answers_show() {
         }
     };
     let template = Template {
+        set: "s".to_owned(),
         name: "t".to_owned(),
         queries: vec!["SELECT * {}".to_owned(), "SELECT ?a {}".to_owned()],
     };

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::Outcome;
 use super::inputs::{Delivery, Input, NewOrder, Payment};
 use super::reads::{customer, order_status, prices, prologue, stock_level};
-use super::session::{Ask, Session, decimal};
+use super::session::{Ask, decimal};
 use crate::run::endpoint::Failure;
 use crate::tpcc::{self, BASE};
 
@@ -16,22 +16,22 @@ use crate::tpcc::{self, BASE};
 ///
 /// # Errors
 /// When it was not done, or it is not known.
-pub(super) fn perform(session: &Session, input: &Input) -> Result<Outcome, Failure> {
+pub(super) fn perform(ask: &impl Ask, input: &Input) -> Result<Outcome, Failure> {
     match input {
         Input::NewOrder(input) => {
-            let Some(prices) = prices(session, &input.lines)? else {
+            let Some(prices) = prices(ask, &input.lines)? else {
                 return Ok(Outcome::RolledBack);
             };
-            session.update(&new_order(input, &prices))?;
+            ask.update(&new_order(input, &prices))?;
         }
         Input::Payment(input) => {
-            let customer = customer(session, &input.customer)?;
-            session.update(&payment(input, &customer))?;
+            let customer = customer(ask, &input.customer)?;
+            ask.update(&payment(input, &customer))?;
         }
-        Input::Delivery(input) => session.update(&delivery(input))?,
-        Input::OrderStatus(input) => order_status(session, input)?,
+        Input::Delivery(input) => ask.update(&delivery(input))?,
+        Input::OrderStatus(input) => order_status(ask, input)?,
         Input::StockLevel(input) => {
-            stock_level(session, input)?;
+            stock_level(ask, input)?;
         }
     }
     Ok(Outcome::Committed)

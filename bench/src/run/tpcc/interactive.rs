@@ -27,7 +27,10 @@ pub(super) fn perform(session: &Session, input: &Input) -> Result<Outcome, Failu
 }
 
 /// All of a transaction but its end, which is as this says.
-fn within(ask: &impl Ask, input: &Input) -> Result<Outcome, Failure> {
+///
+/// # Errors
+/// When there is no answer, or it is not what the data should give.
+pub(super) fn within(ask: &impl Ask, input: &Input) -> Result<Outcome, Failure> {
     match input {
         Input::NewOrder(input) => return new_order(ask, input),
         Input::Payment(input) => payment(ask, input)?,

@@ -7,6 +7,7 @@
 //! # References
 //! TPC Benchmark C, revision 5.11, clauses 2, 3.3 and 5; no result of it, as it has other rules for terminals and times.
 
+mod asked;
 mod by_update;
 mod conditions;
 mod inputs;
@@ -36,6 +37,7 @@ use crate::bsbm::date;
 use crate::bsbm::random::{Random, Stream};
 use crate::tpcc::laws::Constants;
 use crate::tpcc::{self, DISTRICTS, Scale};
+pub(super) use asked::queries;
 use inputs::{Input, Kind, Terminal};
 use record::{Record, Said};
 use report::Report;

@@ -305,6 +305,50 @@ fn effects(data: &Dataset, orders: u64) {
     assert_eq!(number(balances), number(delivered));
 }
 
+/// What a run asks is known without one, patterns of updates among it; nothing is changed.
+#[test]
+fn what_transactions_ask_is_drawn_without_changing_anything() {
+    let fake = fake(populated());
+    let url = served(&fake);
+    let timeout = Duration::from_secs(60);
+    let drawn = queries(&url, SCALE, (1, 3), timeout).unwrap();
+    let names: Vec<&str> = drawn.iter().map(|it| it.name.as_str()).collect();
+    let wanted = Kind::ALL.map(|(_, name, _)| format!("tpcc-rdf/{name}"));
+    assert_eq!(names, wanted);
+    let data = fake.lock().unwrap();
+    assert_eq!(data.version, 0);
+    for template in &drawn {
+        assert!(!template.queries.is_empty(), "{}", template.name);
+        for query in &template.queries {
+            let answer = String::from_utf8(answered(&data.data, query)).unwrap();
+            assert!(answer.contains("<result>"), "{query}\n{answer}");
+        }
+    }
+    // As an update a new order has a pattern with what its templates need, and two queries of the other way are beside it.
+    let new_order = drawn[0].queries.join("\n");
+    assert!(
+        new_order.contains("SELECT ?o ?s ?q ?y ?c ?r (?o + "),
+        "{new_order}"
+    );
+    assert!(
+        new_order.contains("SELECT ?s ?quantity ?ytd"),
+        "{new_order}"
+    );
+    let delivery = drawn.iter().find(|it| it.name.ends_with("delivery"));
+    let delivery = delivery.unwrap().queries.join("\n");
+    assert!(
+        delivery.contains("SELECT ?o ?c ?b ?n ?l (?b + ?sum AS ?b1) (?n + "),
+        "{delivery}"
+    );
+    drop(data);
+    // Data of another scale are noticed.
+    let larger = Scale {
+        warehouses: 3,
+        ..SCALE
+    };
+    assert!(queries(&url, larger, (1, 3), timeout).is_err());
+}
+
 #[test]
 fn an_acknowledged_order_that_is_gone_after_the_restart_is_lost() {
     let (first, second) = (fake(populated()), fake(populated()));
