@@ -15,6 +15,7 @@ use crate::access_path::{Access, constants, predicate_only, term_at};
 use crate::cost;
 use crate::error::Error;
 use crate::expression::{Comparison, Expression, Function};
+use crate::lowering::Followed;
 use crate::physical::{PatternTerm, QuadPattern, Variable};
 use crate::statistics::{PrefixRanges, Reading, Statistics, SubjectSets};
 use crate::text_prefix::TextOf;
@@ -34,6 +35,7 @@ pub(crate) struct Cache<'a> {
     subject_sets: Map<(Vec<TermId>, GraphSet), SubjectSets>,
     top_values: Map<(TermId, Position, GraphSet), Vec<(TermId, u64)>>,
     prefixes: Map<(String, TextOf), Option<PrefixRanges>>,
+    reaches: Map<Followed, Option<f64>>,
 }
 
 /// A permutation, the terms that are fixed in it, and graphs.
@@ -52,6 +54,7 @@ impl<'a> Cache<'a> {
             subject_sets: RefCell::default(),
             top_values: RefCell::default(),
             prefixes: RefCell::default(),
+            reaches: RefCell::default(),
         }
     }
 
@@ -176,6 +179,30 @@ impl<'a> Cache<'a> {
         Ok(self
             .statistics
             .sample(triple, within, &pattern.graphs, most)?)
+    }
+
+    /// Up to `most` matches of a triple, drawn evenly; `None` if none can be drawn so.
+    pub(crate) fn drawn(
+        &self,
+        triple: Triple,
+        graphs: &GraphSet,
+        most: usize,
+    ) -> Result<Option<Vec<[TermId; 3]>>, Error> {
+        Ok(self.statistics.sample(triple, None, graphs, most)?)
+    }
+
+    /// How many terms a path leads to, which `find` finds out once a query.
+    pub(crate) fn reach(
+        &self,
+        followed: Followed,
+        find: impl FnOnce() -> Result<Option<f64>, Error>,
+    ) -> Result<Option<f64>, Error> {
+        if let Some(&known) = self.reaches.borrow().get(&followed) {
+            return Ok(known);
+        }
+        let found = find()?;
+        self.reaches.borrow_mut().insert(followed, found);
+        Ok(found)
     }
 
     /// Which of some predicates subjects have together, if that is known and takes no more than so many steps.

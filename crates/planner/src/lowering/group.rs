@@ -197,6 +197,7 @@ impl Lowering<'_> {
         for part in &parts {
             items.push(self.item(part, ranges, &joining)?);
         }
+        self.meet_in_chains(&parts, &joining, &mut items)?;
         let over: Vec<Condition> = conditions
             .iter()
             .map(|condition| Condition {

@@ -4,6 +4,7 @@
 //! ranges; the executor then runs the algebra nearly as it stands.
 
 mod aggregate_difference;
+mod chain;
 pub(crate) mod common_subplan;
 mod different;
 mod group;
@@ -19,6 +20,7 @@ mod once;
 mod parameterized;
 mod part;
 mod partner_counts;
+mod path_reach;
 mod path_search;
 mod prune;
 mod ranges;
@@ -31,6 +33,7 @@ mod top_values;
 
 pub(crate) use once::without_repeats;
 pub(crate) use partner_counts::count_partners;
+pub(crate) use path_reach::Followed;
 pub(crate) use path_search::PathFigures;
 pub(crate) use prune::prune;
 pub(crate) use sample::{Drawn, Samples};

@@ -1,7 +1,7 @@
 //! Property paths: where a search begins, how many pairs it finds, what it costs.
 //!
-//! How far a path leads is a guess: each step multiplies by the mean number of neighbours, for a few
-//! steps, and there are no more ends than terms in that place. Only the order of the figures matters.
+//! How far a path leads is tried ([`path_reach`](super::path_reach)). Where it cannot be, it is a guess: each step multiplies by
+//! the mean number of neighbours, for a few steps, and there are no more ends than terms in that place.
 
 use stoa_terms::GraphSet;
 
@@ -107,27 +107,26 @@ impl PathFigures {
         Some(self.cost(rows, subject, object))
     }
 
-    /// How many terms each end that is a variable ranges over.
+    /// How many terms each end that is a variable ranges over. Where the other one is given, that lies between those that
+    /// are reached and all, as that of a pattern does.
     pub(crate) fn distinct(&self) -> Vec<(Variable, f64)> {
         let mut distinct = Vec::new();
-        let other_known = |end| matches!(end, PatternTerm::Constant(_));
+        let of_all = |other: PatternTerm, rows: f64, all: f64| match other {
+            PatternTerm::Constant(_) => (rows * all).sqrt().max(rows),
+            PatternTerm::Variable(_) => all,
+        };
+        let Extent {
+            sources, targets, ..
+        } = self.extent;
         if let PatternTerm::Variable(variable) = self.subject {
-            let count = if other_known(self.object) {
-                self.rows(false, true)
-            } else {
-                self.extent.sources
-            };
-            distinct.push((variable, count));
+            let rows = self.rows(false, true);
+            distinct.push((variable, of_all(self.object, rows, sources)));
         }
         if let PatternTerm::Variable(variable) = self.object
             && self.subject != self.object
         {
-            let count = if other_known(self.subject) {
-                self.rows(true, false)
-            } else {
-                self.extent.targets
-            };
-            distinct.push((variable, count));
+            let rows = self.rows(true, false);
+            distinct.push((variable, of_all(self.subject, rows, targets)));
         }
         distinct
     }
@@ -213,6 +212,19 @@ impl Lowering<'_> {
         let pattern = &search.pattern;
         let step = self.extent(&pattern.step, &pattern.graphs)?;
         let mut extent = repeated(step, pattern.repeats);
+        let is_variable = |end| matches!(end, PatternTerm::Variable(_));
+        let (subject, object) = (is_variable(pattern.subject), is_variable(pattern.object));
+        // From an end that is looked for nobody begins if the other one is known.
+        if (!subject || object)
+            && let Some(ahead) = self.reach(pattern, true, extent.targets)?
+        {
+            extent.ahead = ahead;
+        }
+        if (!object || subject)
+            && let Some(back) = self.reach(pattern, false, extent.sources)?
+        {
+            extent.back = back;
+        }
         if pattern.zero || may_be_nothing(&pattern.step) {
             let (_, subjects, objects) = self.cache.predicate(None, &pattern.graphs)?;
             let nodes = subjects + objects;
