@@ -1,7 +1,8 @@
 //! How many different solutions there are: what groupings and DISTINCT expect.
 //!
 //! Each variable ranges over what the patterns that bind it have at its place, the least of these. The rows are taken
-//! to be drawn from all combinations, so that few rows of many combinations are nearly all different.
+//! to be drawn from all combinations, so that few rows of many combinations are nearly all different. No variable has more
+//! values than a plan below has rows that binds it: what is joined with it makes more rows, and not more values.
 
 use stoa_terms::Position;
 
@@ -27,17 +28,26 @@ impl Lowering<'_> {
         if columns.len() > COLUMNS_MAX {
             return Ok(None);
         }
-        let mut combinations = 1.0_f64;
+        let (mut combinations, mut most) = (1.0_f64, 1.0_f64);
         for &column in columns {
             match self.values(plan, column, DEPTH_MAX)? {
-                Some(values) => combinations *= values.max(1.0),
+                Some(values) => {
+                    combinations *= values.max(1.0);
+                    most *= values.min(least_rows(plan, column)).max(1.0);
+                }
                 None => return Ok(None),
             }
         }
         let rows = plan.estimated_rows;
-        let drawn = combinations * -(-rows / combinations).exp_m1();
+        let drawn = (combinations * -(-rows / combinations).exp_m1()).min(most);
         // Where there are far more combinations than rows the difference is lost.
         Ok(Some(drawn.clamp(rows.min(1.0), rows.max(rows.min(1.0)))))
+    }
+
+    /// How many different terms a variable has in the rows of a plan at most; `None` if nothing tells.
+    pub(super) fn terms_in(&self, plan: &Plan, variable: Variable) -> Result<Option<f64>, Error> {
+        let values = self.values(plan, variable, DEPTH_MAX)?;
+        Ok(values.map(|values| values.min(least_rows(plan, variable))))
     }
 
     /// How many values a variable has in a plan.
@@ -129,10 +139,36 @@ impl Lowering<'_> {
     }
 }
 
+/// The fewest rows of a plan and of those below it that its values of a variable come from.
+fn least_rows(plan: &Plan, variable: Variable) -> f64 {
+    let mut least = plan.estimated_rows;
+    let mut next = Some(plan);
+    while let Some(plan) = next {
+        least = least.min(plan.estimated_rows);
+        next = match &plan.operator {
+            // Each branch has some of the values.
+            Operator::Union(_) => None,
+            // The inner plan is run anew for each batch of bindings.
+            Operator::Apply { input, .. } | Operator::ParameterizedJoin { input, .. } => {
+                Some(&**input).filter(|input| input.columns.contains(&variable))
+            }
+            // Of a join that keeps left solutions without partners the left side tells.
+            _ => plan
+                .inputs()
+                .into_iter()
+                .find(|input| input.columns.contains(&variable)),
+        };
+    }
+    least
+}
+
 /// How many values an expression has, if these are few.
 fn few(expression: &Expression) -> Option<f64> {
     match expression {
         Expression::Call(Function::Lang | Function::Datatype, _) => Some(FEW),
+        // A constant, and what is always an error.
+        Expression::Constant(_) => Some(1.0),
+        Expression::Coalesce(list) if list.is_empty() => Some(1.0),
         _ => None,
     }
 }

@@ -382,6 +382,21 @@ impl Lowering<'_> {
         Ok(distinct)
     }
 
+    /// How many different terms the variables of a plan have that join it with other parts, where that is known.
+    fn distinct_of_plan(
+        &self,
+        planned: &Planned,
+        joining: &Joining,
+    ) -> Result<Vec<(Variable, f64)>, Error> {
+        let mut distinct = Vec::new();
+        for column in planned.possible.intersection(&joining.shared).iter() {
+            if let Some(terms) = self.terms_in(&planned.plan, column)? {
+                distinct.push((column, terms));
+            }
+        }
+        Ok(distinct)
+    }
+
     /// What is known about a part.
     pub(super) fn item(
         &self,
@@ -391,7 +406,13 @@ impl Lowering<'_> {
     ) -> Result<Item, Error> {
         self.cache.check()?;
         let pattern = match &part.source {
-            PartSource::Plan(plan, _) => return Ok(plan_item(part, plan.as_deref())),
+            PartSource::Plan(plan, _) => {
+                let mut item = plan_item(part, plan.as_deref());
+                if let Some(planned) = plan {
+                    item.distinct = self.distinct_of_plan(planned, joining)?;
+                }
+                return Ok(item);
+            }
             PartSource::Path(_, alone, figures) => return Ok(path_item(part, alone, figures)),
             PartSource::Pattern(pattern) => pattern,
         };
