@@ -1,17 +1,21 @@
 //! Writes all quads of a database or of one graph, a batch at a time.
 //!
-//! [`Dump`] goes step by step, so that it can be left and taken up again. N-Quads come in the order of
+//! [`Dump`] goes step by step, so that it can be left and taken up again; a long one is written by several threads
+//! ([`crate::results::output`]). N-Quads come in the order of
 //! SPOG; what has blocks for graphs comes graph by graph, the default graph first: a graph that holds
 //! much of the database is filtered out of SPOG, the subjects of a smaller one are looked up there.
-//! A dump of everything as N-Quads that need not pause decodes on several threads.
 //!
 //! # Limits
-//! Memory: one batch for each thread, reserved from the budget; with too little of it, one batch.
+//! Memory: one batch, reserved from the budget if that has room; where several threads write, what they do.
 //! Cancellation is checked at every batch.
 
 use std::io::Write;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
 
 use oxrdf::NamedNode;
+use stoa_executor::pool::Progress;
+use stoa_executor::{Batch, QueryContext, QuerySettings, Step};
 use stoa_quadstore::{
     Columns, GraphEntry, Lookup, LookupRows, LookupSpec, QuadColumns, Scan, ScanSpec, Snapshot,
 };
@@ -20,11 +24,12 @@ use stoa_terms::{GraphSet, Permutation, TermId};
 
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
-use crate::limits::{DUMP_BATCH_BYTES, DUMP_BATCH_ROWS, DUMP_THREADS_MAX};
+use crate::limits::{DUMP_BATCH_BYTES, DUMP_BATCH_ROWS};
 use crate::options::DumpFormat;
 use crate::query::CancelHandle;
-use crate::results::{GraphWriter, TermViews};
-use crate::runtime::Runtime;
+use crate::results::GraphWriter;
+use crate::results::output::{self, Output, Writer};
+use crate::runtime::{Runtime, date_time};
 use crate::statements::{StatementPattern, Statements};
 
 /// A graph with at least this share of all quads is read by a scan of all.
@@ -38,24 +43,20 @@ pub(crate) fn dump(
     out: &mut dyn Write,
     cancel: &CancelHandle,
 ) -> Result<u64> {
-    match format {
-        DumpFormat::NQuads => n_quads(runtime, snapshot, out, cancel),
-        DumpFormat::TriG | DumpFormat::JsonLd => {
-            let scope = DumpScope::All;
-            let format = match format {
-                DumpFormat::JsonLd => GraphFormat::JsonLd,
-                _ => GraphFormat::TriG,
-            };
-            let mut dump = Dump::new(runtime, snapshot.clone(), format, &scope, cancel.clone())?;
-            let mut bytes = Vec::new();
-            while dump.step(&mut bytes)? {
-                out.write_all(&bytes).map_err(Error::Output)?;
-                bytes.clear();
-            }
-            out.write_all(&bytes).map_err(Error::Output)?;
-            Ok(dump.quads())
-        }
+    let format = match format {
+        DumpFormat::NQuads => GraphFormat::NQuads,
+        DumpFormat::TriG => GraphFormat::TriG,
+        DumpFormat::JsonLd => GraphFormat::JsonLd,
+    };
+    let scope = DumpScope::All;
+    let mut dump = Dump::new(runtime, snapshot.clone(), format, &scope, cancel)?;
+    let mut bytes = Vec::new();
+    while dump.step(&mut bytes)? {
+        out.write_all(&bytes).map_err(Error::Output)?;
+        bytes.clear();
     }
+    out.write_all(&bytes).map_err(Error::Output)?;
+    Ok(dump.quads())
 }
 
 /// A scan of SPOG.
@@ -70,131 +71,15 @@ fn scan(snapshot: &Snapshot, graphs: GraphSet) -> Result<Scan> {
     })?)
 }
 
-fn check(cancel: &CancelHandle) -> Result<()> {
-    if cancel.is_cancelled() {
-        return Err(Error::Cancelled);
-    }
-    Ok(())
-}
-
-/// Rounds of as many batches as there are threads; what they wrote goes out in order.
-fn n_quads(
-    runtime: &Runtime,
-    snapshot: &Snapshot,
-    out: &mut dyn Write,
-    cancel: &CancelHandle,
-) -> Result<u64> {
-    let threads = runtime.threads().min(DUMP_THREADS_MAX);
-    let wanted = DUMP_BATCH_BYTES.saturating_mul(u64::try_from(threads).unwrap_or(u64::MAX));
-    let reserved = runtime.memory().try_reserve(wanted);
-    let threads = if reserved.is_ok() { threads } else { 1 };
-    let mut encoders: Vec<Encoder> = (0..threads)
-        .map(|_| Encoder::new(GraphFormat::NQuads, true))
-        .collect();
-    let mut scan = scan(snapshot, GraphSet::All)?;
-    let mut quads = 0;
-    let mut more = true;
-    while more {
-        let mut filled = 0;
-        for encoder in &mut encoders {
-            check(cancel)?;
-            more = scan.next(DUMP_BATCH_ROWS, &mut encoder.batch)?;
-            if !more {
-                break;
-            }
-            filled += 1;
-        }
-        let (encoders, _) = encoders.split_at_mut(filled);
-        if let [encoder] = encoders {
-            encoder.encode_batch(snapshot)?;
-        } else {
-            encode_all(encoders, snapshot)?;
-        }
-        for encoder in encoders {
-            out.write_all(&encoder.bytes).map_err(Error::Output)?;
-            encoder.bytes.clear();
-            quads += std::mem::take(&mut encoder.quads);
-        }
-    }
-    Ok(quads)
-}
-
-/// Every encoder on a thread of its own.
-fn encode_all(encoders: &mut [Encoder], snapshot: &Snapshot) -> Result<()> {
-    std::thread::scope(|scope| {
-        let running = encoders
-            .iter_mut()
-            .map(|encoder| {
-                std::thread::Builder::new()
-                    .name("dump".to_owned())
-                    .spawn_scoped(scope, move || encoder.encode_batch(snapshot))
-                    .map_err(Error::Threads)
-            })
-            .collect::<Result<Vec<_>>>()?;
-        for thread in running {
-            match thread.join() {
-                Ok(done) => done?,
-                Err(_) => return Err(Error::Internal("a dumping thread panicked".to_owned())),
-            }
-        }
-        Ok(())
-    })
-}
-
-/// From a batch of ids to bytes.
-struct Encoder {
-    writer: GraphWriter,
-    batch: QuadColumns,
-    views: TermViews,
-    bytes: Vec<u8>,
-    quads: u64,
-    /// Whether quads are written with their graph; else as triples.
-    with_graph: bool,
-}
-
-impl Encoder {
-    fn new(format: GraphFormat, with_graph: bool) -> Self {
-        Self {
-            writer: GraphWriter::new(format),
-            with_graph,
-            batch: QuadColumns::default(),
-            views: TermViews::default(),
-            bytes: Vec::new(),
-            quads: 0,
-        }
-    }
-
-    fn encode_batch(&mut self, snapshot: &Snapshot) -> Result<()> {
-        let batch = std::mem::take(&mut self.batch);
-        let done = self.encode(&batch, snapshot);
-        self.batch = batch;
-        done
-    }
-
-    fn encode(&mut self, batch: &QuadColumns, snapshot: &Snapshot) -> Result<()> {
-        let [subjects, predicates, objects, graphs] = &batch.columns;
-        let rows = subjects.iter().zip(predicates).zip(objects).zip(graphs);
-        let ids = rows.flat_map(|(((s, p), o), g)| [*s, *p, *o, *g]);
-        self.views.load(ids, snapshot)?;
-        for row in 0..batch.rows {
-            let first = row * 4;
-            let (Some(subject), Some(predicate), Some(object)) = (
-                self.views.get(first)?,
-                self.views.get(first + 1)?,
-                self.views.get(first + 2)?,
-            ) else {
-                return Err(Error::Internal("a quad without a term".to_owned()));
-            };
-            let graph = self.views.get(first + 3)?.filter(|_| self.with_graph);
-            self.writer.quad(
-                [&subject, &predicate, &object],
-                graph.as_ref(),
-                &mut self.bytes,
-            )?;
-            self.quads += 1;
-        }
-        Ok(())
-    }
+/// What those who decode quads share.
+fn context(runtime: &Runtime, snapshot: Snapshot, cancel: &CancelHandle) -> Arc<QueryContext> {
+    let memory = runtime.memory().clone();
+    let now = date_time(runtime.clock().now());
+    let mut settings = QuerySettings::new(memory, runtime.executor_clock(), now, 0);
+    (settings.cancel, settings.cancel_outer) = cancel.flags();
+    settings.batch_rows = DUMP_BATCH_ROWS;
+    settings.helpers = Some(runtime.helpers());
+    Arc::new(QueryContext::new(snapshot, settings))
 }
 
 /// What a dump holds.
@@ -211,14 +96,22 @@ pub enum DumpScope {
 
 /// A dump that is written piece by piece, all of it from one snapshot.
 pub struct Dump {
-    snapshot: Snapshot,
-    cancel: CancelHandle,
-    encoder: Encoder,
+    quads: Quads,
+    output: Output,
+    _memory: Option<Reservation>,
+}
+
+/// The quads of a dump.
+struct Quads {
+    context: Arc<QueryContext>,
     /// Graphs that are still to come.
     waiting: std::vec::IntoIter<GraphEntry>,
     current: Option<Source>,
+    /// Whether the graph goes with each quad.
+    with_graph: bool,
     rows: LookupRows,
-    _memory: Option<Reservation>,
+    /// What is too few for a batch.
+    few: Batch,
 }
 
 /// Where the quads of the current graph, or all quads, come from.
@@ -240,7 +133,7 @@ impl Dump {
         snapshot: Snapshot,
         format: GraphFormat,
         scope: &DumpScope,
-        cancel: CancelHandle,
+        cancel: &CancelHandle,
     ) -> Result<Self> {
         let is_all = *scope == DumpScope::All;
         if is_all && !format.has_graphs() {
@@ -266,16 +159,25 @@ impl Dump {
                 }
             }
         }
-        let memory = runtime.memory().try_reserve(DUMP_BATCH_BYTES).ok();
-        Ok(Self {
-            snapshot,
-            cancel,
-            encoder: Encoder::new(format, is_all),
+        let context = context(runtime, snapshot, cancel);
+        let quads = Quads {
+            context,
             waiting: graphs.into_iter(),
             current,
+            with_graph: is_all,
             rows: LookupRows::default(),
-            _memory: memory,
-        })
+            few: Batch::default(),
+        };
+        Ok(Self::of(runtime, quads, format))
+    }
+
+    fn of(runtime: &Runtime, quads: Quads, format: GraphFormat) -> Self {
+        let writer = Writer::Graph(Box::new(GraphWriter::new(format)));
+        Self {
+            quads,
+            output: Output::new(writer),
+            _memory: runtime.memory().try_reserve(DUMP_BATCH_BYTES).ok(),
+        }
     }
 
     /// The quads of a pattern, with their graphs if the format has some.
@@ -284,58 +186,94 @@ impl Dump {
         snapshot: Snapshot,
         pattern: &StatementPattern,
         format: GraphFormat,
-        cancel: CancelHandle,
+        cancel: &CancelHandle,
     ) -> Result<Self> {
         let current = Statements::of(&snapshot, pattern)?;
-        let memory = runtime.memory().try_reserve(DUMP_BATCH_BYTES).ok();
-        Ok(Self {
-            snapshot,
-            cancel,
-            encoder: Encoder::new(format, format.has_graphs()),
+        let quads = Quads {
+            context: context(runtime, snapshot, cancel),
             waiting: Vec::new().into_iter(),
             current: current.map(|statements| Source::Statements(Box::new(statements))),
+            with_graph: format.has_graphs(),
             rows: LookupRows::default(),
-            _memory: memory,
-        })
+            few: Batch::default(),
+        };
+        Ok(Self::of(runtime, quads, format))
     }
 
-    /// How many quads were written so far.
+    /// How many quads were written so far, or are being written.
     #[must_use]
     pub fn quads(&self) -> u64 {
-        self.encoder.quads
+        self.output.rows()
     }
 
-    /// Appends the next batch of quads. Returns whether there is more.
+    /// How many threads were at work at one time at most.
+    #[must_use]
+    pub fn threads(&self) -> u64 {
+        self.quads.context.meters().threads_peak()
+    }
+
+    /// Appends the next batch of quads. Returns whether there is more. Where other threads write what comes next, this
+    /// thread sleeps a moment.
     ///
     /// # Errors
     /// `Cancelled`, `Unsupported` if the format cannot write a term, and what the disk gives.
     pub fn step(&mut self, out: &mut Vec<u8>) -> Result<bool> {
-        check(&self.cancel)?;
-        let more = match &mut self.current {
-            Some(source) => {
-                let mut batch = std::mem::take(&mut self.encoder.batch);
-                let more = source.next(&mut batch, &mut self.rows)?;
-                let done = self.encoder.encode(&batch, &self.snapshot);
-                self.encoder.batch = batch;
-                done?;
-                if !more {
-                    self.current = None;
-                }
-                true
-            }
-            None => match self.waiting.next() {
-                Some(entry) => {
-                    self.current = Some(Source::of(&self.snapshot, &entry)?);
-                    true
-                }
-                None => {
-                    self.encoder.writer.finish(&mut self.encoder.bytes)?;
-                    false
-                }
-            },
+        self.output.step(&mut self.quads, out)
+    }
+
+    /// As [`Dump::step`], but never waits: asleep if there is nothing to do before `waker` is called.
+    ///
+    /// # Errors
+    /// As [`Dump::step`].
+    pub fn poll(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<Progress> {
+        self.output.poll(&mut self.quads, out, waker)
+    }
+}
+
+impl output::Source for Quads {
+    fn context(&self) -> &Arc<QueryContext> {
+        &self.context
+    }
+
+    fn next(&mut self) -> Result<Step> {
+        self.context.check()?;
+        let Some(source) = &mut self.current else {
+            let Some(entry) = self.waiting.next() else {
+                return Ok(match std::mem::take(&mut self.few) {
+                    few if few.is_empty() => Step::Done,
+                    few => Step::Batch(few),
+                });
+            };
+            self.current = Some(Source::of(self.context.snapshot(), &entry)?);
+            return Ok(Step::Yield);
         };
-        out.append(&mut self.encoder.bytes);
-        Ok(more)
+        let most = self.context.batch_rows();
+        let mut quads = QuadColumns::default();
+        if !source.next(most, &mut quads, &mut self.rows)? {
+            self.current = None;
+        }
+        let mut columns = Vec::from(quads.columns);
+        if !self.with_graph {
+            columns.truncate(3);
+        }
+        let mut batch = Batch::from_columns(columns);
+        if !self.few.is_empty() {
+            self.few.append(&batch);
+            batch = std::mem::take(&mut self.few);
+        }
+        if batch.rows < most.div_ceil(2) {
+            self.few = batch;
+            return Ok(Step::Yield);
+        }
+        Ok(Step::Batch(batch))
+    }
+
+    fn poll(&mut self, _: &Waker) -> Result<Poll<Step>> {
+        self.next().map(Poll::Ready)
+    }
+
+    fn wake_ns(&self) -> Option<u64> {
+        None
     }
 }
 
@@ -366,25 +304,30 @@ impl Source {
         })
     }
 
-    /// Replaces `batch` by the next quads; false if there are no more.
-    fn next(&mut self, batch: &mut QuadColumns, rows: &mut LookupRows) -> Result<bool> {
+    /// Replaces `batch` by the next quads, at most so many; false if there are no more.
+    fn next(
+        &mut self,
+        batch_rows: usize,
+        batch: &mut QuadColumns,
+        rows: &mut LookupRows,
+    ) -> Result<bool> {
         match self {
-            Self::Scan(scan) => Ok(scan.next(DUMP_BATCH_ROWS, batch)?),
-            Self::Statements(statements) => statements.next(DUMP_BATCH_ROWS, batch),
+            Self::Scan(scan) => Ok(scan.next(batch_rows, batch)?),
+            Self::Statements(statements) => statements.next(batch_rows, batch),
             Self::Subjects {
                 subjects,
                 lookup,
                 is_open,
             } => {
                 if !*is_open {
-                    if !subjects.next(DUMP_BATCH_ROWS, batch)? {
+                    if !subjects.next(batch_rows, batch)? {
                         batch.clear();
                         return Ok(false);
                     }
                     let [_, keys, _, _] = &batch.columns;
                     lookup.start(&[keys])?;
                 }
-                *is_open = lookup.next(DUMP_BATCH_ROWS, rows)?;
+                *is_open = lookup.next(batch_rows, rows)?;
                 if *is_open {
                     std::mem::swap(batch, &mut rows.columns);
                 } else {
@@ -395,3 +338,6 @@ impl Source {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

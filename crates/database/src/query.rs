@@ -107,6 +107,11 @@ impl CancelHandle {
         flags.any(|flag| flag.load(Ordering::Relaxed))
     }
 
+    /// What makes it cancelled: its own flag, and that of who handed it on.
+    pub(crate) fn flags(&self) -> (Arc<AtomicBool>, Option<Arc<AtomicBool>>) {
+        (Arc::clone(&self.own), self.outer.clone())
+    }
+
     /// The flag itself, for a signal handler.
     #[must_use]
     pub fn flag(&self) -> Arc<AtomicBool> {
@@ -538,8 +543,7 @@ fn plan(
     let now = date_time(runtime.clock().now());
     let memory = runtime.memory().clone();
     let mut trying = QuerySettings::new(memory, Arc::clone(&clock), now, 0);
-    trying.cancel = cancel.flag();
-    trying.cancel_outer.clone_from(&cancel.outer);
+    (trying.cancel, trying.cancel_outer) = cancel.flags();
     trying.deadline_ns = deadline_ns;
     trying.base_iri = parsed.base_iri().map(|base| base.as_str().to_owned());
     let statistics = statistics.trying(trying);
@@ -669,8 +673,7 @@ fn settings(
         date_time(runtime.clock().now()),
         runtime.random(),
     );
-    settings.cancel = cancel.flag();
-    settings.cancel_outer.clone_from(&cancel.outer);
+    (settings.cancel, settings.cancel_outer) = cancel.flags();
     settings.timed = options.timed;
     if let Some(rows) = options.batch_rows {
         settings.batch_rows = rows.max(1);

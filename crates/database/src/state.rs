@@ -143,7 +143,7 @@ impl State {
         cancel: &CancelHandle,
     ) -> Result<Dump> {
         let snapshot = self.snapshot.clone();
-        Dump::new(&self.runtime, snapshot, format, scope, cancel.clone())
+        Dump::new(&self.runtime, snapshot, format, scope, cancel)
     }
 
     /// As [`Database::statements`].
@@ -157,7 +157,7 @@ impl State {
         cancel: &CancelHandle,
     ) -> Result<Dump> {
         let snapshot = self.snapshot.clone();
-        Dump::of_statements(&self.runtime, snapshot, pattern, format, cancel.clone())
+        Dump::of_statements(&self.runtime, snapshot, pattern, format, cancel)
     }
 
     /// As [`Database::count_statements`].

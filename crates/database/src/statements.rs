@@ -242,7 +242,7 @@ impl Transaction {
         format: GraphFormat,
         cancel: &CancelHandle,
     ) -> Result<Dump> {
-        Dump::of_statements(self.runtime(), self.view(), pattern, format, cancel.clone())
+        Dump::of_statements(self.runtime(), self.view(), pattern, format, cancel)
     }
 
     /// How many quads some graphs hold as the transaction sees them.

@@ -40,6 +40,54 @@ fn database(threads: usize, rows: usize, odd: Option<usize>) -> (Database, TempD
     (database, folder)
 }
 
+/// Has what writers of graphs put together, or tell from what was before: subjects with classes and without, blank nodes,
+/// lists, a subject with many objects, one with many predicates, triple terms. `more` is Turtle, too.
+fn graph(threads: usize, more: &str) -> (Database, TempDir) {
+    let folder = TempDir::new().unwrap();
+    let runtime = Runtime::new(RuntimeOptions {
+        memory_bytes: Some(1 << 30),
+        threads: Some(threads),
+        ..RuntimeOptions::default()
+    });
+    let writing = OpenOptions {
+        access: Access::Exclusive,
+        create: true,
+    };
+    let database = Database::open(&runtime.unwrap(), folder.path().join("db"), &writing).unwrap();
+    let mut data = format!("{more}\n");
+    for n in 0..1_500 {
+        let subject = match n % 5 {
+            0 => format!("_:b{n}"),
+            _ => format!("<http://a/{n:05}>"),
+        };
+        let before = if n % 3 == 0 { "<http://a/p> 1 ; " } else { "" };
+        let class = if n % 4 == 0 {
+            ""
+        } else {
+            "a <http://a/C> , <http://a/D> ; "
+        };
+        let list = if n % 7 == 0 { " , ( \"x\" _:b0 )" } else { "" };
+        let text = "text & <\\r\\n> ".repeat(n % 5);
+        writeln!(
+            data,
+            "{subject} {before}{class}<http://z/p> \"{text}\" , {n}{list} ."
+        )
+        .unwrap();
+    }
+    for n in 0..2_000 {
+        writeln!(data, "<http://a/hub> <http://z/p{}> {n} .", n / 500).unwrap();
+    }
+    for n in 0..1_000 {
+        writeln!(data, "<http://a/wide> <http://z/p{n}> {n} , true .").unwrap();
+    }
+    let options = LoadOptions {
+        inputs: vec![Input::from_bytes("x.ttl", data.into_bytes())],
+        ..LoadOptions::default()
+    };
+    database.load(options, &()).unwrap();
+    (database, folder)
+}
+
 /// Helped after so many rows.
 fn helped(after: u64) -> QueryOptions {
     QueryOptions {
@@ -118,23 +166,76 @@ fn helpers_change_nothing() {
     }
 }
 
+/// Batches end within subjects, predicates, classes and properties.
+#[test]
+fn helpers_change_no_graph() {
+    let graphs = ["nt", "nq", "ttl", "trig", "rdf", "jsonld"];
+    for threads in [1, 2, 4] {
+        let (database, _folder) = graph(threads, "");
+        for text in [
+            "CONSTRUCT { ?s ?p ?o } { ?s ?p ?o } ORDER BY ?s ?p ?o",
+            // Subjects come back, and stay.
+            "CONSTRUCT { ?s ?p ?o } { ?s ?p ?o } ORDER BY ?o ?s ?p",
+            // So do predicates of a subject.
+            "CONSTRUCT { ?s ?q ?o } { VALUES ?q { <http://b/q> <http://b/r> } ?s ?p ?o } ORDER BY ?s ?o ?p ?q",
+            "CONSTRUCT { <http://a/s> ?p ?o } { ?s ?p ?o } ORDER BY ?p ?o ?s",
+            "DESCRIBE <http://a/hub> <http://a/wide>",
+        ] {
+            for format in graphs {
+                let (alone, error) = by_steps(answer(&database, text, format, &helped(u64::MAX)));
+                assert!(error.is_none() && alone.len() > 10_000, "{format} {text}");
+                for after in [0, 1, 5_000] {
+                    let answer = || answer(&database, text, format, &helped(after));
+                    let what = format!("{format} after {after}, {threads} threads: {text}");
+                    assert!(by_steps(answer()).0 == alone, "{what}");
+                    assert!(by_polls(answer()).0 == alone, "{what}, polled");
+                }
+            }
+        }
+    }
+}
+
+/// Widths of columns are those of the first thousand rows.
+#[test]
+fn helpers_change_no_table() {
+    let (database, _folder) = database(4, 5_000, None);
+    let (alone, error) = by_steps(answer(&database, SOLUTIONS, "table", &helped(u64::MAX)));
+    assert!(error.is_none() && alone.iter().filter(|byte| **byte == b'\n').count() == 5_002);
+    for after in [0, 990, 1_500, 4_990] {
+        let answer = || answer(&database, SOLUTIONS, "table", &helped(after));
+        assert!(by_steps(answer()).0 == alone, "after {after}");
+        assert!(by_polls(answer()).0 == alone, "after {after}, polled");
+    }
+}
+
 /// A plan that nobody else has a part in.
 #[test]
 fn helpers_write() {
     let (database, _folder) = database(4, 1, None);
     let values: String = (0..20_000).map(|number| format!("{number} ")).collect();
-    let text = format!("SELECT * {{ VALUES ?n {{ {values} }} }}");
-    let threads = |after| {
-        let answer = answer(&database, &text, "tsv", &helped(after));
-        let context = std::sync::Arc::clone(answer.query().context());
-        let (out, error) = by_steps(answer);
-        assert!(error.is_none(), "{error:?}");
-        assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 20_001);
-        context.meters().threads_peak()
-    };
-    assert_eq!(threads(u64::MAX), 1);
-    // They come when they have time.
-    assert!((0..100).any(|_| threads(1) > 1));
+    let solutions = format!("SELECT * {{ VALUES ?n {{ {values} }} }}");
+    let triples = "CONSTRUCT { <http://a/s> <http://a/p> ?n } ";
+    let triples = format!("{triples} {{ VALUES ?n {{ {values} }} }}");
+    for (text, formats) in [
+        (
+            &solutions,
+            &["json", "xml", "csv", "tsv", "brt", "table"][..],
+        ),
+        (&triples, &["nt", "nq", "ttl", "trig", "rdf", "jsonld"]),
+    ] {
+        for format in formats {
+            let threads = |after| {
+                let answer = answer(&database, text, format, &helped(after));
+                let context = std::sync::Arc::clone(answer.query().context());
+                let (out, error) = by_steps(answer);
+                assert!(error.is_none() && out.len() > 100_000, "{error:?}");
+                context.meters().threads_peak()
+            };
+            assert_eq!(threads(u64::MAX), 1, "{format}");
+            // They come when they have time.
+            assert!((0..100).any(|_| threads(1) > 1), "{format}");
+        }
+    }
 }
 
 #[test]
@@ -158,12 +259,34 @@ fn errors_are_those_of_one_thread() {
 }
 
 #[test]
+fn errors_of_graphs_are_those_of_one_thread() {
+    let odd = "<http://a/t> <http://z/p> \"\\u0001\" , <<( <u:s> <u:p> 1 )>> .";
+    let (database, _folder) = graph(4, odd);
+    let text = "CONSTRUCT { ?s ?p ?o } { ?s ?p ?o } ORDER BY ?s ?p ?o";
+    for (format, reason) in [("rdf", "no such characters"), ("jsonld", "<<( <u:s>")] {
+        let answer = |after| answer(&database, text, format, &helped(after));
+        let (alone, error) = by_steps(answer(u64::MAX));
+        let message = error.unwrap().to_string();
+        assert!(message.contains(reason), "{message}");
+        for _ in 0..10 {
+            for (helped, error) in [by_steps(answer(1)), by_polls(answer(1))] {
+                assert_eq!(error.unwrap().to_string(), message);
+                assert!(alone.starts_with(&helped), "{format}");
+            }
+        }
+    }
+}
+
+#[test]
 fn an_answer_ends_in_the_midst() {
     let (database, _folder) = database(4, 1_000, None);
-    for steps in [3, 10, 100] {
-        let mut answer = answer(&database, SOLUTIONS, "json", &helped(1));
-        for _ in 0..steps {
-            assert!(answer.step(&mut Vec::new()).unwrap());
+    let triples = "CONSTRUCT { ?s <http://a/q> ?t } { ?s <http://a/p> ?t }";
+    for (text, format) in [(SOLUTIONS, "json"), (triples, "ttl"), (triples, "rdf")] {
+        for steps in [3, 10, 100] {
+            let mut answer = answer(&database, text, format, &helped(1));
+            for _ in 0..steps {
+                assert!(answer.step(&mut Vec::new()).unwrap());
+            }
         }
     }
     let cancel = CancelHandle::new();

@@ -1,7 +1,8 @@
-//! A long answer, written by several threads.
+//! A long answer or dump, written by several threads.
 //!
 //! Whoever runs the query hands its batches in, in order, and takes their bytes out in the same order. Between the two,
-//! batches are decoded and written by helpers, and by the one who runs the query when enough wait.
+//! batches are decoded and written by helpers, and by the one who runs the query when enough wait. With each batch goes
+//! what is open before it ([`super::open`]).
 //!
 //! # Concurrency
 //! One lock, of the list of pieces, held for no longer than one of them changes hands. Who finds nothing to do leaves the
@@ -9,7 +10,8 @@
 //!
 //! # Limits
 //! Two pieces a thread are held, and two in all before the first is out. What is written is reserved, and for what is not yet
-//! as much as the last piece took, for its texts once more; where there is no room, there is one piece.
+//! as much as the last piece took, for its texts once more, and something for each id; where there is no room, there is
+//! one piece.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,23 +23,27 @@ use stoa_executor::memory::Memory;
 use stoa_executor::{Batch, QueryContext};
 use stoa_storage::sync::Mutex;
 
-use super::answer::triples;
 use super::graph::GraphWriter;
+use super::open::Open;
 use super::solutions::SolutionForm;
+use super::table::Lines;
 use super::term::TermViews;
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
 
 /// Pieces for each thread.
 const PIECES_PER_THREAD: usize = 2;
-/// What a piece is taken to need at first.
+/// What a piece is taken to need at least.
 const PIECE_BYTES: usize = 256 << 10;
+/// What it is taken to need for each id while that is decoded, beside its text, and with its text before one is out.
+const ID_BYTES: usize = 64;
+const FIRST_ID_BYTES: usize = 192;
 
 /// What is written by several threads.
 pub(super) enum Form {
     Solutions(Arc<SolutionForm>),
-    /// One line a triple.
-    Lines(GraphFormat),
+    Table(Lines),
+    Graph(GraphFormat),
 }
 
 /// The writing of the batches that come next.
@@ -47,8 +53,12 @@ pub(super) struct Ahead {
     /// Rows of the answer before the next piece.
     rows: u64,
     memory: Memory,
-    /// What a piece is expected to take, by the last one that came out; 0 before the first.
+    /// What a piece is expected to take, by the last one that came out.
     expected: usize,
+    /// Whether one came out.
+    is_measured: bool,
+    /// How many ids the last batch had.
+    ids: usize,
 }
 
 struct Work {
@@ -70,11 +80,20 @@ struct Queue {
 }
 
 enum Piece {
-    /// To be written, behind so many rows.
-    Batch(Batch, u64),
+    /// To be written.
+    Batch(Part),
     /// Being written.
     Taken,
     Written(Result<Vec<u8>>),
+}
+
+/// A batch of an answer, and what was before it.
+struct Part {
+    batch: Batch,
+    /// How many rows.
+    before: u64,
+    /// The rows that leave open what is.
+    open: Batch,
 }
 
 /// What there is for who runs the query.
@@ -113,16 +132,30 @@ impl Ahead {
             helpers,
             rows,
             memory: context.memory("answer"),
-            expected: 0,
+            expected: PIECE_BYTES,
+            is_measured: false,
+            ids: 0,
         })
     }
 
-    /// Hands a batch in.
-    pub(super) fn push(&mut self, batch: Batch) {
-        let before = self.rows;
-        self.rows += batch.rows as u64;
+    /// Hands a batch in, with what is open before it, which becomes what is open after it. Where that would be too much
+    /// to tell, gives the batch back and leaves all as it is.
+    pub(super) fn push(&mut self, batch: Batch, open: &mut Open) -> Option<Batch> {
+        let Some(before) = open.advance(&batch) else {
+            return Some(batch);
+        };
+        self.ids = batch.rows * batch.columns.len();
+        if !self.is_measured {
+            self.expected = self.expected.max(self.ids * FIRST_ID_BYTES);
+        }
+        let part = Part {
+            before: self.rows,
+            open: before,
+            batch,
+        };
+        self.rows += part.batch.rows as u64;
         let mut queue = self.work.queue();
-        queue.pieces.push_back(Piece::Batch(batch, before));
+        queue.pieces.push_back(Piece::Batch(part));
         let missing = self.helpers.threads().saturating_sub(queue.offers);
         if missing > 0 {
             queue.offers += 1;
@@ -132,6 +165,7 @@ impl Ahead {
                 self.work.queue().offers -= 1;
             }
         }
+        None
     }
 
     /// What comes next; a batch that waits is written on this thread where there is nothing else to do. `more` says
@@ -147,28 +181,29 @@ impl Ahead {
         {
             queue.first += 1;
             let bytes = written?;
-            self.expected = (2 * bytes.capacity()).max(PIECE_BYTES);
+            let expected = 2 * bytes.capacity() + self.ids * ID_BYTES;
+            self.expected = expected.max(PIECE_BYTES);
+            self.is_measured = true;
             let held = queue.bytes(self.expected);
             drop(queue);
             self.memory.shrink_to(held as u64);
             return Ok(Next::Bytes(bytes));
         }
         let pieces = queue.pieces.len();
-        let most = match self.expected {
-            0 => 2,
-            _ => PIECES_PER_THREAD * (1 + self.helpers.threads()),
+        let most = match self.is_measured {
+            false => 2,
+            true => PIECES_PER_THREAD * (1 + self.helpers.threads()),
         };
-        let expected = self.expected.max(PIECE_BYTES);
-        let wanted = queue.bytes(expected) + expected;
+        let wanted = queue.bytes(self.expected) + self.expected;
         if more && (pieces == 0 || pieces < most && self.memory.require(wanted as u64).is_ok()) {
             return Ok(Next::Room);
         }
         if queue.pieces.is_empty() {
             return Ok(Next::Empty);
         }
-        if let Some((number, batch, before)) = queue.take() {
+        if let Some((number, part)) = queue.take() {
             drop(queue);
-            self.work.write(number, &batch, before);
+            self.work.write(number, &part);
             return self.next(more, waker);
         }
         queue.waker = Some(waker.clone());
@@ -179,19 +214,19 @@ impl Ahead {
     pub(super) fn write_first(&self) {
         let mut queue = self.work.queue();
         if let Some(Piece::Batch(..)) = queue.pieces.front()
-            && let Some((number, batch, before)) = queue.take()
+            && let Some((number, part)) = queue.take()
         {
             drop(queue);
-            self.work.write(number, &batch, before);
+            self.work.write(number, &part);
         }
     }
 
     /// Writes a batch that waits on this thread. False if there is nothing to do before the waker is called.
     pub(super) fn write_one(&self, waker: &Waker) -> bool {
         let mut queue = self.work.queue();
-        if let Some((number, batch, before)) = queue.take() {
+        if let Some((number, part)) = queue.take() {
             drop(queue);
-            self.work.write(number, &batch, before);
+            self.work.write(number, &part);
             return true;
         }
         queue.waker = Some(waker.clone());
@@ -223,11 +258,11 @@ impl Queue {
     }
 
     /// The first batch that nobody writes, with its number.
-    fn take(&mut self) -> Option<(u64, Batch, u64)> {
+    fn take(&mut self) -> Option<(u64, Part)> {
         let mut pieces = (self.first..).zip(&mut self.pieces);
         let (number, piece) = pieces.find(|(_, piece)| matches!(piece, Piece::Batch(..)))?;
         match std::mem::replace(piece, Piece::Taken) {
-            Piece::Batch(batch, before) => Some((number, batch, before)),
+            Piece::Batch(part) => Some((number, part)),
             _ => None,
         }
     }
@@ -240,8 +275,8 @@ impl Work {
     }
 
     /// Writes a batch that was taken.
-    fn write(&self, number: u64, batch: &Batch, before: u64) {
-        let written = catch_unwind(AssertUnwindSafe(|| self.written(batch, before)));
+    fn write(&self, number: u64, part: &Part) {
+        let written = catch_unwind(AssertUnwindSafe(|| self.written(part)));
         let written = written.unwrap_or_else(|_| {
             let what = "a thread that wrote an answer has panicked";
             Err(Error::Internal(what.to_owned()))
@@ -260,16 +295,17 @@ impl Work {
         }
     }
 
-    fn written(&self, batch: &Batch, before: u64) -> Result<Vec<u8>> {
+    fn written(&self, part: &Part) -> Result<Vec<u8>> {
+        let Part { batch, open, .. } = part;
         let (mut views, mut out) = (TermViews::default(), Vec::new());
+        views.load(open.row_by_row().chain(batch.row_by_row()), &*self.context)?;
         match &self.form {
-            Form::Solutions(form) => {
-                views.load(batch.row_by_row(), &*self.context)?;
-                form.rows_of(&views, batch.rows, before, &mut out)?;
-            }
-            Form::Lines(format) => {
-                views.load(batch.row_by_row(), &*self.context)?;
-                triples(&mut GraphWriter::new(*format), &views, batch.rows, &mut out)?;
+            Form::Solutions(form) => form.rows_of(&views, batch.rows, part.before, &mut out)?,
+            Form::Table(lines) => lines.rows_of(&views, batch.rows, &mut out)?,
+            Form::Graph(format) => {
+                let mut writer = GraphWriter::after(*format, &views, open)?;
+                let rows = open.rows..open.rows + batch.rows;
+                writer.rows_of(&views, batch.columns.len(), rows, &mut out)?;
             }
         }
         Ok(out)
@@ -283,14 +319,14 @@ impl Pieces for Work {
             true => None,
             false => queue.take(),
         };
-        let Some((number, batch, before)) = task else {
+        let Some((number, part)) = task else {
             queue.offers -= 1;
             return false;
         };
         drop(queue);
         let meters = self.context.meters();
         meters.add_helper();
-        self.write(number, &batch, before);
+        self.write(number, &part);
         meters.take_helper();
         true
     }

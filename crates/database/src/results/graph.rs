@@ -7,15 +7,19 @@
 //! JSON-LD is held until it is complete, so that lists are `@list` and a node is one object; what takes
 //! more than [`JSONLD_FOLDED_BYTES_MAX`] goes out as it comes, lists as nodes with `rdf:first`.
 
+use std::ops::Range;
 use std::sync::{Arc, PoisonError};
 
 use oxrdf::{BlankNode, GraphName, Literal, NamedNode, NamedOrBlankNode, Quad, Term, Triple};
 use oxrdfio::{JsonLdProfileSet, RdfFormat, RdfSerializer, WriterQuadSerializer};
+use stoa_executor::Batch;
 use stoa_storage::sync::Mutex;
 
 use super::jsonld::{FromRdfOptions, from_rdf};
 use super::rdf_xml;
-use super::term::{RDF_TYPE, TermView, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER};
+use super::term::{
+    RDF_TYPE, TermView, TermViews, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER,
+};
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
 use crate::limits::JSONLD_FOLDED_BYTES_MAX;
@@ -61,10 +65,50 @@ impl GraphWriter {
         }
     }
 
-    /// The format, if each triple is a line of its own.
-    pub(super) fn lines(&self) -> Option<GraphFormat> {
-        let is_line = matches!(self.format, GraphFormat::NTriples | GraphFormat::NQuads);
-        is_line.then_some(self.format)
+    /// A writer that goes on where one stands that wrote rows of which these, with terms in `views` row by row, left
+    /// open what is.
+    pub(super) fn after(format: GraphFormat, views: &TermViews, open: &Batch) -> Result<Self> {
+        let mut writer = Self {
+            held: None,
+            ..Self::new(format)
+        };
+        writer.rows_of(views, open.columns.len(), 0..open.rows, &mut Vec::new())?;
+        Ok(writer)
+    }
+
+    pub(super) const fn format(&self) -> GraphFormat {
+        self.format
+    }
+
+    /// The format, if another writer can go on after this one.
+    pub(super) fn form(&self) -> Option<GraphFormat> {
+        self.held.is_none().then_some(self.format)
+    }
+
+    /// Writes rows of triples or, with four columns, quads, whose terms lie in `views` row by row.
+    ///
+    /// # Errors
+    /// As [`GraphWriter::quad`], and [`Error::Internal`] if a term is missing or cannot be decoded.
+    pub(super) fn rows_of(
+        &mut self,
+        views: &TermViews,
+        columns: usize,
+        rows: Range<usize>,
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        for row in rows {
+            let at = row * columns;
+            let terms = (views.get(at)?, views.get(at + 1)?, views.get(at + 2)?);
+            let (Some(subject), Some(predicate), Some(object)) = terms else {
+                return Err(Error::Internal("a triple without a term".to_owned()));
+            };
+            let graph = match columns {
+                4 => views.get(at + 3)?,
+                _ => None,
+            };
+            self.quad([&subject, &predicate, &object], graph.as_ref(), out)?;
+        }
+        Ok(())
     }
 
     /// Writes one quad; `graph` is `None` for the default graph. Formats of triples leave the graph

@@ -20,6 +20,8 @@ pub(crate) mod escape;
 mod format;
 mod graph;
 mod jsonld;
+mod open;
+pub(crate) mod output;
 mod rdf_xml;
 mod solutions;
 mod table;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use oxrdf::BaseDirection;
 
+use super::ahead::Form;
 use super::binary;
 use super::escape;
 use super::format::SolutionsFormat;
@@ -58,10 +59,12 @@ impl SolutionsWriter {
         }
     }
 
-    /// How solutions behind the first one are written, where that does not depend on those before.
-    pub(super) fn form(&self) -> Option<Arc<SolutionForm>> {
-        let is_apart = self.rows > 0 && self.form.format != SolutionsFormat::Table;
-        is_apart.then(|| Arc::clone(&self.form))
+    /// How solutions behind those written are, where that does not depend on them any more.
+    pub(super) fn form(&self) -> Option<Form> {
+        match self.form.format {
+            SolutionsFormat::Table => self.table.lines().map(Form::Table),
+            _ => (self.rows > 0).then(|| Form::Solutions(Arc::clone(&self.form))),
+        }
     }
 
     /// Counts solutions that were written by their form.

@@ -18,8 +18,14 @@ const CELL_WIDTH_MAX: usize = 80;
 pub(super) struct Table {
     header: Vec<String>,
     sample: Vec<Vec<String>>,
-    widths: Vec<usize>,
+    lines: Lines,
     header_written: bool,
+}
+
+/// Lines of a table whose columns are measured.
+#[derive(Clone)]
+pub(super) struct Lines {
+    widths: Vec<usize>,
 }
 
 impl Table {
@@ -29,25 +35,22 @@ impl Table {
         Self {
             header,
             sample: Vec::new(),
-            widths,
+            lines: Lines { widths },
             header_written: false,
         }
     }
 
+    /// How further rows are written, once the columns are measured.
+    pub(super) fn lines(&self) -> Option<Lines> {
+        self.header_written.then(|| self.lines.clone())
+    }
+
     pub(super) fn row(&mut self, views: &TermViews, at: usize, out: &mut Vec<u8>) -> Result<()> {
-        let mut cells = Vec::with_capacity(self.header.len());
-        for column in 0..self.header.len() {
-            cells.push(
-                views
-                    .get(at + column)?
-                    .map_or_else(String::new, |term| cell(&term)),
-            );
-        }
         if self.header_written {
-            self.line(&cells, out);
-            return Ok(());
+            return self.lines.row(views, at, out);
         }
-        for (width, cell) in self.widths.iter_mut().zip(&cells) {
+        let cells = self.lines.cells(views, at)?;
+        for (width, cell) in self.lines.widths.iter_mut().zip(&cells) {
             *width = (*width).max(cell.chars().count());
         }
         self.sample.push(cells);
@@ -64,15 +67,35 @@ impl Table {
     }
 
     fn flush(&mut self, out: &mut Vec<u8>) {
-        let header = std::mem::take(&mut self.header);
-        self.line(&header, out);
-        let rule: Vec<String> = self.widths.iter().map(|&width| "-".repeat(width)).collect();
-        self.line(&rule, out);
-        self.header = header;
+        self.lines.line(&std::mem::take(&mut self.header), out);
+        let widths = self.lines.widths.iter();
+        let rule: Vec<String> = widths.map(|&width| "-".repeat(width)).collect();
+        self.lines.line(&rule, out);
         for cells in std::mem::take(&mut self.sample) {
-            self.line(&cells, out);
+            self.lines.line(&cells, out);
         }
         self.header_written = true;
+    }
+}
+
+impl Lines {
+    /// Writes `rows` rows whose terms lie in `views` row by row.
+    pub(super) fn rows_of(&self, views: &TermViews, rows: usize, out: &mut Vec<u8>) -> Result<()> {
+        (0..rows).try_for_each(|row| self.row(views, row * self.widths.len(), out))
+    }
+
+    fn row(&self, views: &TermViews, at: usize, out: &mut Vec<u8>) -> Result<()> {
+        self.line(&self.cells(views, at)?, out);
+        Ok(())
+    }
+
+    fn cells(&self, views: &TermViews, at: usize) -> Result<Vec<String>> {
+        let mut cells = Vec::with_capacity(self.widths.len());
+        for column in 0..self.widths.len() {
+            let term = views.get(at + column)?;
+            cells.push(term.map_or_else(String::new, |term| cell(&term)));
+        }
+        Ok(cells)
     }
 
     fn line(&self, cells: &[String], out: &mut Vec<u8>) {

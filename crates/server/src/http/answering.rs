@@ -207,7 +207,7 @@ impl AnswerTask {
     fn work(&mut self, waker: &Waker) -> Result<TaskProgress, Problem> {
         match &mut self.work {
             Work::Answer(answer) => answer.poll(&mut self.plain, waker).map_err(Problem::from),
-            Work::Dump(dump) => Ok(more(dump.step(&mut self.plain)?)),
+            Work::Dump(dump) => dump.poll(&mut self.plain, waker).map_err(Problem::from),
             Work::Patch(patch) => Ok(more(patch.step(&mut self.plain)?)),
             Work::Commits(commits) => Ok(more(commits.step(&mut self.plain)?)),
             Work::Analyze(query, json) => {
