@@ -28,6 +28,8 @@ pub struct Done {
     pub computed_spilled: u64,
     /// How many partitions tables of hash joins have that several threads made.
     pub partitions: u64,
+    /// How many threads could do the sweeps of path searches, where there were several.
+    pub sweepers: u64,
     /// For how many rows what a condition gives was known from the same term in an earlier batch.
     pub known: u64,
 }
@@ -61,6 +63,7 @@ pub fn done(mut query: Query) -> Result<Done> {
         adjacencies_kept: numbers(" adjacency_kept=").len() as u64,
         computed_spilled: spilled.saturating_sub(of_operators),
         partitions: numbers(" partitions=").iter().sum(),
+        sweepers: numbers(" sweepers=").iter().sum(),
         known: numbers(" from earlier rows: ").iter().sum(),
     })
 }

@@ -18,8 +18,8 @@ use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
     ADJACENCY, ADJACENCY_KEPT, BY_RANGES, Bench, COMPUTED_ON_DISK, CONFIGURATIONS, KEY_FILTER,
-    KEYS, KNOWN, LEAPS, PARTITIONS, PREFIX, RANGES, REUSED, REUSED_PLAN, SWITCHED, SWITCHED_LATE,
-    Tally, UNNESTED, Verdict, smaller,
+    KEYS, KNOWN, LEAPS, PARTITIONS, PREFIX, RANGES, REUSED, REUSED_PLAN, SWEEPERS, SWITCHED,
+    SWITCHED_LATE, Tally, UNNESTED, Verdict, smaller,
 };
 use stoa_testsuite::oracle::reference::DIFFERENCES;
 use stoa_testsuite::random::Random;
@@ -200,6 +200,7 @@ const OPERATORS: &[&str] = &[
     COMPUTED_ON_DISK,
     KNOWN,
     PARTITIONS,
+    SWEEPERS,
     PREFIX,
     "unit",
     "empty",

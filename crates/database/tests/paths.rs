@@ -79,6 +79,35 @@ fn what_a_path_did_is_told() {
 }
 
 #[test]
+fn several_threads_sweep() {
+    let mut data = String::new();
+    for number in 1..NODES {
+        let before = number / 2;
+        writeln!(
+            data,
+            "<http://a/{before}> <http://a/p> <http://a/{number}> ."
+        )
+        .unwrap();
+    }
+    for (threads, rows_min, is_told) in [(2, 0, true), (2, 30_000, false), (1, 0, false)] {
+        let (_folder, database) = filled(data.clone(), Some(threads));
+        let options = QueryOptions {
+            timed: true,
+            parallel_rows_min: Some(rows_min),
+            ..QueryOptions::default()
+        };
+        let text = "SELECT * { ?x <http://a/p>+ ?y }";
+        let (rows, told, json) = run(database.prepare(text, &options).unwrap());
+        // Each node has as many above it as its number has digits to the base of two.
+        let above = (1..NODES).map(|number| number.ilog2() + 1);
+        assert_eq!(rows, above.sum::<u32>() as usize);
+        let in_text = told.contains(" sweepers=2");
+        let in_json = json.contains("\"sweepers\":2");
+        assert_eq!((in_text, in_json), (is_told, is_told), "{told}");
+    }
+}
+
+#[test]
 fn paths_go_through_what_a_transaction_has_changed() {
     let (_folder, database) = chain();
     // What is left for others is none of the transaction's.
@@ -187,4 +216,84 @@ fn what_a_transaction_reads_is_taken_down_though_others_have_it() {
     let cut = "DELETE DATA { <http://a/99> <http://a/p> <http://a/100> }";
     database.update(cut, &options).unwrap();
     assert!(transaction.commit().is_err(), "what it read was changed");
+}
+
+/// What the threads of this process have had of processors, in nanoseconds, and the one that asks.
+fn processor_ns() -> (u64, u64) {
+    let of = |path: std::path::PathBuf| -> u64 {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let first = text.split_whitespace().next().map(str::parse);
+        first.map_or(0, Result::unwrap_or_default)
+    };
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let all = threads.map(|thread| of(thread.unwrap().path().join("schedstat")));
+    (all.sum(), of("/proc/thread-self/schedstat".into()))
+}
+
+/// Edges of a random graph, a fifth of them to one node of a hundred.
+fn cyclic(nodes: u64) -> String {
+    let mut last = 7_u64;
+    let mut below = |end: u64| {
+        last = last
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (last >> 33) % end
+    };
+    let mut data = String::new();
+    for edge in 0..3 * nodes {
+        let (from, mut to) = (below(nodes), below(nodes));
+        if edge % 5 == 0 {
+            to /= 100;
+        }
+        writeln!(data, "<http://a/{from}> <http://a/p> <http://a/{to}> .").unwrap();
+    }
+    data
+}
+
+/// Edges from each node to three with numbers of at most half its own.
+fn hierarchy(nodes: u64) -> String {
+    let mut data = String::new();
+    for edge in 3..3 * nodes {
+        let (from, to) = (edge / 3, edge.wrapping_mul(2_654_435_761) % (edge / 6 + 1));
+        writeln!(data, "<http://a/{from}> <http://a/p> <http://a/{to}> .").unwrap();
+    }
+    data
+}
+
+#[test]
+#[ignore = "takes figures, by hand"]
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn figures_by_threads() {
+    let text = "SELECT * { ?x <http://a/p>+ ?y }";
+    for (name, data) in [
+        ("cyclic, 6,000 nodes", cyclic(6_000)),
+        ("hierarchy, 100,000 nodes", hierarchy(100_000)),
+    ] {
+        let bases = [1, 2].map(|threads| filled(data.clone(), Some(threads)));
+        for round in 0..5 {
+            for ((_, database), threads) in bases.iter().zip(1..) {
+                for text in [text, &text.replace('*', "(COUNT(*) AS ?n)")] {
+                    let (before, own) = processor_ns();
+                    let begun = std::time::Instant::now();
+                    let mut query = database.prepare(text, &QueryOptions::default()).unwrap();
+                    let mut rows = 0;
+                    loop {
+                        match query.next().unwrap() {
+                            Step::Batch(batch) => rows += batch.rows,
+                            Step::Yield => (),
+                            Step::Done => break,
+                        }
+                    }
+                    let took = begun.elapsed();
+                    let (after, own_after) = processor_ns();
+                    println!(
+                        "{name}, {threads} threads, round {round}: {rows} rows, {} ms, of processors {} ms, {} by who runs it",
+                        took.as_millis(),
+                        (after - before) / 1_000_000,
+                        (own_after - own) / 1_000_000,
+                    );
+                }
+            }
+        }
+    }
 }

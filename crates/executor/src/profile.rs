@@ -42,6 +42,8 @@ pub struct OperatorProfile {
     pub ranges: u64,
     /// For a hash join whose table several threads made, how many partitions it is in.
     pub partitions: u64,
+    /// For a path search whose sweeps several threads did, how many could do so at once.
+    pub sweepers: u64,
     /// How often it was called.
     pub calls: u64,
     /// How long it was at work with its inputs, on all threads that ran it; zero if nobody asked for that. Above
@@ -77,6 +79,7 @@ pub(crate) struct Counters {
     switched_after: OnceLock<u64>,
     ranges: AtomicU64,
     partitions: AtomicU64,
+    sweepers: AtomicU64,
     calls: AtomicU64,
     time_ns: AtomicU64,
     spilled_bytes: AtomicU64,
@@ -138,6 +141,11 @@ impl Counters {
     pub(crate) fn add_partitions(&self, partitions: usize) {
         self.partitions
             .fetch_add(partitions as u64, Ordering::Relaxed);
+    }
+
+    /// So many threads could sweep at once; the most of several times counts.
+    pub(crate) fn note_sweepers(&self, sweepers: usize) {
+        self.sweepers.fetch_max(sweepers as u64, Ordering::Relaxed);
     }
 
     pub(crate) fn add_spilled(&self, bytes: usize) {
@@ -209,6 +217,7 @@ impl Profile {
                 switched_after: counters.switched_after.get().copied(),
                 ranges: counters.ranges.load(Ordering::Relaxed),
                 partitions: counters.partitions.load(Ordering::Relaxed),
+                sweepers: counters.sweepers.load(Ordering::Relaxed),
                 calls: counters.calls.load(Ordering::Relaxed),
                 time: Duration::from_nanos(counters.time_ns.load(Ordering::Relaxed)),
                 spilled_bytes: counters.spilled_bytes.load(Ordering::Relaxed),

@@ -149,6 +149,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         }
         8 => {
             options.parallel_rows_min = Some(0);
+            options.force_adjacency = Some(true);
             options.force_partner_counts = Some(true);
         }
         9 => options.force_difference = Some(true),
@@ -210,7 +211,10 @@ fn named(number: usize) -> (&'static str, Option<usize>) {
         5 => ("hash joins", None),
         6 => ("hash joins, batches of 3", Some(3)),
         7 => ("index joins that count, batches of 3", Some(3)),
-        8 => ("shared by threads, counting partners", None),
+        8 => (
+            "shared by threads, counting partners, paths in memory",
+            None,
+        ),
         9 => ("differences of aggregates, batches of 3", Some(3)),
         10 => ("differences of aggregates, shared by threads", None),
         11 => ("on disk, counting partners, batches of 3", Some(3)),
@@ -355,6 +359,9 @@ pub const COMPUTED_ON_DISK: &str = "computed terms on disk";
 /// What is counted where one had triples in memory, and where another one had read them.
 pub const ADJACENCY: &str = "adjacency of a path search";
 pub const ADJACENCY_KEPT: &str = "adjacency of an earlier path search";
+
+/// What is counted where several threads did the sweeps of one.
+pub const SWEEPERS: &str = "sweeps by several threads";
 
 /// What is counted for a plan that was.
 pub const REUSED_PLAN: &str = "plan of another query";
@@ -501,6 +508,7 @@ impl Bench {
             (COMPUTED_ON_DISK, done.computed_spilled),
             (KNOWN, done.known),
             (PARTITIONS, done.partitions),
+            (SWEEPERS, done.sweepers),
         ] {
             *tally.operators.entry(name.to_owned()).or_default() += u64::from(count > 0);
         }

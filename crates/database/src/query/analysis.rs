@@ -57,7 +57,7 @@ impl Analysis {
     /// subplan, which stands below the first of them), and if the query was timed `rows`, `rows_in`,
     /// `rows_dropped` (what it made and did not give, since a join above has no partner for it), `switched_after` (how
     /// many rows were looked up before the rest was joined by hash, for a join that was switched), `keys` (how many keys of a join above a scan looked
-    /// up instead of reading all rows), `leaps` (how often a merge join sent a scan over rows that it has no use for), `partitions` (of the table of a hash join that several threads made), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
+    /// up instead of reading all rows), `leaps` (how often a merge join sent a scan over rows that it has no use for), `partitions` (of the table of a hash join that several threads made), `sweepers` (how many threads could sweep for a path search at once), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
     /// read triples into memory, an object with how many `triples` and how many `bytes` they took with what was made of them), `adjacency_kept` (how many triples an earlier query had
     /// read for it), `calls`, `ms`, `spilled_bytes` and, if it
     /// reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes`, `threads` and
@@ -95,17 +95,7 @@ impl Analysis {
                 if done.partitions > 0 {
                     object.insert("partitions".to_owned(), done.partitions.into());
                 }
-                if done.looked_up > 0 {
-                    object.insert("looked_up".to_owned(), done.looked_up.into());
-                }
-                if let Some(Adjacency { triples, bytes }) = done.adjacency {
-                    let taken = [("triples", triples), ("bytes", bytes)];
-                    let taken = taken.map(|(name, value)| (name.to_owned(), value.into()));
-                    object.insert("adjacency".to_owned(), Map::from_iter(taken).into());
-                }
-                if done.adjacency_kept > 0 {
-                    object.insert("adjacency_kept".to_owned(), done.adjacency_kept.into());
-                }
+                insert_path(&mut object, done);
                 object.insert("calls".to_owned(), done.calls.into());
                 object.insert("ms".to_owned(), milliseconds(done.time).into());
                 object.insert("spilled_bytes".to_owned(), done.spilled_bytes.into());
@@ -218,6 +208,9 @@ fn write_counts(f: &mut fmt::Formatter<'_>, done: &OperatorProfile) -> fmt::Resu
 
 /// What a path search did.
 fn write_path(f: &mut fmt::Formatter<'_>, done: &OperatorProfile) -> fmt::Result {
+    if done.sweepers > 0 {
+        write!(f, " sweepers={}", done.sweepers)?;
+    }
     if done.looked_up > 0 {
         write!(f, " looked_up={}", done.looked_up)?;
     }
@@ -228,6 +221,24 @@ fn write_path(f: &mut fmt::Formatter<'_>, done: &OperatorProfile) -> fmt::Result
         write!(f, " adjacency_kept={}", done.adjacency_kept)?;
     }
     Ok(())
+}
+
+/// The same in JSON.
+fn insert_path(object: &mut Map<String, Value>, done: &OperatorProfile) {
+    if done.sweepers > 0 {
+        object.insert("sweepers".to_owned(), done.sweepers.into());
+    }
+    if done.looked_up > 0 {
+        object.insert("looked_up".to_owned(), done.looked_up.into());
+    }
+    if let Some(Adjacency { triples, bytes }) = done.adjacency {
+        let taken = [("triples", triples), ("bytes", bytes)];
+        let taken = taken.map(|(name, value)| (name.to_owned(), value.into()));
+        object.insert("adjacency".to_owned(), Map::from_iter(taken).into());
+    }
+    if done.adjacency_kept > 0 {
+        object.insert("adjacency_kept".to_owned(), done.adjacency_kept.into());
+    }
 }
 
 /// What an operator that reads has read, behind the rest of its line.

@@ -552,6 +552,14 @@ pub(crate) const PLANNING_AND_THREADS: &[Case] = &[
     case("merge_join by threads", INNER, merging, &["merge_join"]).by_threads(),
     case("hash_join by threads", LEFT, hashing, &["hash_join left"]).by_threads(),
     case(
+        "path_search by threads",
+        PATHS,
+        read_into_memory,
+        &["path_search .. sweepers="],
+    )
+    .planned_anew()
+    .by_threads(),
+    case(
         "hash_join in partitions",
         TWO_KEYS,
         hashing,

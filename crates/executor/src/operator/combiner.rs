@@ -115,6 +115,16 @@ impl Combiner {
         })
     }
 
+    /// Another one that does the same; `None` if there is a condition.
+    pub(crate) fn another(&self) -> Option<Self> {
+        self.condition.is_none().then(|| Self {
+            kind: self.kind,
+            sources: self.sources.clone(),
+            condition: None,
+            matched: Vec::new(),
+        })
+    }
+
     /// Begins with a new batch of `rows` left rows.
     pub(crate) fn start(&mut self, rows: usize) {
         self.matched.clear();

@@ -10,7 +10,8 @@
 //! with ([`sources`]).
 //!
 //! Where many searches go through the same triples, these are read into memory ([`edges`]), their
-//! components are found ([`condensation`]), and hundreds of searches are done by one pass ([`sweep`]).
+//! components are found ([`condensation`]), and hundreds of searches are done by one pass ([`sweep`]), by several threads
+//! where there are many ([`team`]).
 //!
 //! Input order: any. Output order: none.
 //!
@@ -54,6 +55,7 @@ mod run;
 mod sharing;
 mod sources;
 mod sweep;
+mod team;
 
 use adjacency::{Outlook, When};
 use adjacency_cache::Key;
@@ -64,6 +66,7 @@ use items::Nodes;
 use machine::Machine;
 use run::{Advanced, Emitter, Run};
 use sources::{Enumerator, NodeCheck};
+use team::Team;
 
 /// Up to how many rows of the input are collected.
 const INPUT_ROWS_MAX: usize = 16 * 1024;
@@ -108,6 +111,8 @@ struct Searcher {
     searched: u64,
     /// Whether few rows may be asked for, so that searches to come may not be wanted.
     limited: bool,
+    /// Whether no others help.
+    is_alone: bool,
     /// What the graph along the path is known by to other queries, if it may be shared.
     key: Option<Key>,
     /// Whether what they have left was asked for.
@@ -122,10 +127,12 @@ enum State {
 
 /// The searches for one batch of the input.
 struct Searching {
-    left: Batch,
+    left: Arc<Batch>,
     bindings: Bindings,
     run: Option<Run>,
     emitter: Emitter,
+    /// Who does all searches to come.
+    team: Option<Team>,
 }
 
 pub(super) fn build(
@@ -156,6 +163,7 @@ pub(super) fn build(
     // What an apply asks for is asked for again with other bindings.
     let limited = scope.limited || scope.outer.is_some();
     searcher.compile(pattern, limited, context)?;
+    searcher.is_alone = limited || scope.in_morsel;
     let first = match input {
         Some(input) => Batch::with_columns(input.columns.len()),
         // One solution that binds nothing.
@@ -231,6 +239,7 @@ impl Searcher {
             together_max: TOGETHER_MAX,
             searched: 0,
             limited: false,
+            is_alone: true,
             key: None,
             has_asked: false,
         })
@@ -404,10 +413,11 @@ impl PathSearch {
         self.memory.require(8 * left.bytes())?;
         let bindings = Bindings::new(&left, &self.searcher, context)?;
         self.state = State::Searching(Box::new(Searching {
-            left,
+            left: Arc::new(left),
             bindings,
             run: None,
             emitter: Emitter::default(),
+            team: None,
         }));
         Ok(Step::Yield)
     }
@@ -436,19 +446,24 @@ impl PathSearch {
         searching: &mut Searching,
         context: &QueryContext,
     ) -> Result<(Step, bool)> {
+        if searching.team.is_some() {
+            return self.sweep_together(searching, context);
+        }
         let Searching {
             left,
             bindings,
             run,
             emitter,
+            team,
         } = searching;
         let mut work = 0;
         let mut done = false;
-        while work < WORK_MAX && !done {
+        while work < WORK_MAX && !done && team.is_none() {
             context.check()?;
             work += WORK_OF_READ;
             if let Some(current) = run {
-                if !emitter.put(current, bindings, &self.searcher, context.batch_rows()) {
+                let nodes = &self.searcher.shared.nodes;
+                if !emitter.put(current, &bindings.groups, nodes, context.batch_rows()) {
                     break;
                 }
                 let held = left.bytes() + bindings.bytes() + emitter.bytes();
@@ -467,6 +482,10 @@ impl PathSearch {
                     let held = left.bytes() + bindings.bytes() + emitter.bytes();
                     self.memory
                         .shrink_to(8 * left.bytes() + held + self.searcher.bytes());
+                }
+                *team = self.form_team(left, bindings, emitter, context);
+                if team.is_some() {
+                    break;
                 }
                 match bindings.next(self.searcher.together(bindings.mode), context)? {
                     None => {}

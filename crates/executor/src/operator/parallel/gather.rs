@@ -26,7 +26,8 @@ struct Gather {
     shared: Shared<Rows>,
 }
 
-struct Rows {
+/// Batches that wait for whoever runs the query.
+pub(in crate::operator) struct Rows {
     queue: Mutex<Queue>,
     bytes: AtomicUsize,
     /// Whether the budget has no room for what waits.
@@ -48,12 +49,7 @@ impl Sink for Rows {
     }
 
     fn accept(&self, (): &mut (), batch: Batch, _: &QueryContext) -> Result<()> {
-        let added = bytes(&batch);
-        let held = self.bytes.fetch_add(added, Ordering::Relaxed) + added;
-        let mut queue = lock(&self.queue);
-        let has_room = queue.memory.take(held as u64);
-        self.is_tight.store(!has_room, Ordering::Relaxed);
-        queue.batches.push_back(batch);
+        self.put(batch);
         Ok(())
     }
 
@@ -62,11 +58,11 @@ impl Sink for Rows {
     }
 
     fn has_output(&self) -> bool {
-        !lock(&self.queue).batches.is_empty()
+        !self.is_empty()
     }
 
     fn is_full(&self) -> bool {
-        self.bytes.load(Ordering::Relaxed) >= QUEUE_BYTES || self.is_tight.load(Ordering::Relaxed)
+        self.has_enough()
     }
 }
 
@@ -75,7 +71,52 @@ fn bytes(batch: &Batch) -> usize {
 }
 
 impl Rows {
-    fn take(&self) -> Option<Batch> {
+    /// None yet; those to come are reserved by `memory`.
+    pub(in crate::operator) fn new(memory: Memory) -> Self {
+        Self {
+            queue: Mutex::new(Queue {
+                batches: VecDeque::new(),
+                memory: memory.beside_the_grant(),
+            }),
+            bytes: AtomicUsize::new(0),
+            is_tight: AtomicBool::new(false),
+        }
+    }
+
+    pub(in crate::operator) fn put(&self, batch: Batch) {
+        let added = bytes(&batch);
+        let held = self.bytes.fetch_add(added, Ordering::Relaxed) + added;
+        let mut queue = lock(&self.queue);
+        let has_room = queue.memory.take(held as u64);
+        self.is_tight.store(!has_room, Ordering::Relaxed);
+        queue.batches.push_back(batch);
+    }
+
+    pub(in crate::operator) fn is_empty(&self) -> bool {
+        lock(&self.queue).batches.is_empty()
+    }
+
+    /// Whether those who put batches in should wait.
+    pub(in crate::operator) fn has_enough(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) >= QUEUE_BYTES || self.is_tight.load(Ordering::Relaxed)
+    }
+
+    /// Whether those who waited may go on.
+    pub(in crate::operator) fn has_few(&self) -> bool {
+        self.bytes.load(Ordering::Relaxed) < QUEUE_BYTES / 2 && !self.has_enough()
+    }
+
+    /// Forgets what waits, and gives its memory back.
+    pub(in crate::operator) fn clear(&self) {
+        let mut queue = lock(&self.queue);
+        let batches = std::mem::take(&mut queue.batches);
+        queue.memory.release();
+        drop(queue);
+        self.bytes.store(0, Ordering::Relaxed);
+        drop(batches);
+    }
+
+    pub(in crate::operator) fn take(&self) -> Option<Batch> {
         let mut queue = lock(&self.queue);
         let batch = queue.batches.pop_front()?;
         if queue.batches.is_empty() {
@@ -94,14 +135,7 @@ pub(in crate::operator) fn build(
     scope: Scope<'_>,
     consumer: Option<&std::sync::Arc<Counters>>,
 ) -> Result<Box<dyn Operator>> {
-    let rows = Rows {
-        queue: Mutex::new(Queue {
-            batches: VecDeque::new(),
-            memory: builder.context.memory("gather").beside_the_grant(),
-        }),
-        bytes: AtomicUsize::new(0),
-        is_tight: AtomicBool::new(false),
-    };
+    let rows = Rows::new(builder.context.memory("gather"));
     let shared = Shared::new(plan, rows, builder, scope, consumer)?;
     Ok(Box::new(Gather { shared }))
 }
@@ -109,8 +143,7 @@ pub(in crate::operator) fn build(
 impl Operator for Gather {
     fn next(&mut self, context: &QueryContext) -> Result<Step> {
         if let Some(batch) = self.shared.sink.take() {
-            if self.shared.sink.bytes.load(Ordering::Relaxed) < QUEUE_BYTES / 2
-                && !self.shared.sink.is_full()
+            if self.shared.sink.has_few()
                 && let Stage::Working { work, .. } = &self.shared.stage
             {
                 // Some may have left when it was full.

@@ -29,7 +29,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::task::Waker;
 
 pub(super) use aggregate::build as build_aggregate;
-pub(super) use gather::build as build_gather;
+pub(super) use gather::{Rows, build as build_gather};
 pub(super) use pieces::{InOrder, Turn};
 use stoa_planner::physical::{Operator as PlanOperator, Plan};
 use stoa_storage::nonblocking;
@@ -540,10 +540,10 @@ impl<S: Sink> Worker<S> {
 }
 
 /// A helper at work, counted.
-struct Helping(Arc<Meters>);
+pub(super) struct Helping(Arc<Meters>);
 
 impl Helping {
-    fn new(context: &QueryContext) -> Self {
+    pub(super) fn new(context: &QueryContext) -> Self {
         context.meters().add_helper();
         Self(Arc::clone(context.meters()))
     }
@@ -555,7 +555,7 @@ impl Drop for Helping {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Who panicked under a lock ends the query.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -322,12 +322,22 @@ impl KeptGraph {
 }
 
 impl<T> Reserved<T> {
-    /// Something whose memory belongs to no query.
-    pub(super) fn new(one: T, reservation: Reservation) -> Arc<Self> {
+    /// Something whose memory belongs to the query that made it.
+    pub(super) fn of_query(one: T) -> Arc<Self> {
         Arc::new(Self {
             one,
-            reservation: OnceLock::from(reservation),
+            reservation: OnceLock::new(),
         })
+    }
+
+    /// Whether its memory belongs to no query.
+    pub(super) fn is_reserved(&self) -> bool {
+        self.reservation.get().is_some()
+    }
+
+    /// Its memory belongs to no query from now on; whether it did before.
+    pub(super) fn reserve(&self, reservation: Reservation) -> bool {
+        self.reservation.set(reservation).is_ok()
     }
 
     /// How many bytes it takes, and whether it is used beside where it is kept.
@@ -348,14 +358,15 @@ impl<T> Deref for Reserved<T> {
 impl<T> Held<T> {
     /// A query's own.
     pub(super) fn own(one: T, memory: Memory) -> Self {
-        let shared = Arc::new(Reserved {
-            one,
-            reservation: OnceLock::new(),
-        });
         Self {
-            shared,
+            shared: Reserved::of_query(one),
             memory: Some(memory),
         }
+    }
+
+    /// The same for another thread of whoever has this one, and its memory, for longer.
+    pub(super) fn another(&self) -> Self {
+        Self::kept(&self.shared)
     }
 
     /// One that was kept.

@@ -6,6 +6,8 @@
     reason = "kernels: groups and rows are numbered by these very structures"
 )]
 
+use std::sync::Arc;
+
 use stoa_planner::physical::{PathPattern, PathStart, PatternTerm, Variable};
 use stoa_terms::{GraphSet, TermId};
 
@@ -116,8 +118,14 @@ impl Mode {
 pub(super) struct Bindings {
     pub(super) mode: Mode,
     feed: Feed,
-    /// Pairs that rows ask for, with the graph of the row.
+    pub(super) groups: Arc<Groups>,
+}
+
+/// The rows that searches are for, in groups that ask for the same.
+pub(super) struct Groups {
+    /// Pairs that rows ask for, with the graph of the row if they tell it.
     wanted: Option<GroupTable>,
+    tell_graph: bool,
     /// The first row of each group, and for each row the next one.
     first: Vec<u32>,
     next: Vec<u32>,
@@ -187,9 +195,12 @@ impl Bindings {
                 graphs: all_graphs,
                 given: 0,
             },
-            wanted: matches!(mode, Mode::Wanted(_)).then_some(pairs),
-            first: chains.0,
-            next: chains.1,
+            groups: Arc::new(Groups {
+                wanted: matches!(mode, Mode::Wanted(_)).then_some(pairs),
+                tell_graph: matches!(known.graph, Graph::Column(_)),
+                first: chains.0,
+                next: chains.1,
+            }),
         })
     }
 
@@ -213,9 +224,12 @@ impl Bindings {
                 side,
                 is_loop: searcher.is_loop,
             },
-            wanted: None,
-            first: vec![0],
-            next: vec![NONE],
+            groups: Arc::new(Groups {
+                wanted: None,
+                tell_graph: false,
+                first: vec![0],
+                next: vec![NONE],
+            }),
         })
     }
 
@@ -289,6 +303,27 @@ impl Bindings {
         }
     }
 
+    /// The same, or `nodes` if there may be one from each of so many.
+    pub(super) fn to_come(&self, nodes: u64) -> u64 {
+        match &self.feed {
+            Feed::Enumerated { more: true, .. } => nodes,
+            Feed::Enumerated { nodes, .. } => nodes.len() as u64,
+            Feed::List { .. } => self.left(),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        let feed = match &self.feed {
+            Feed::List {
+                sources, graphs, ..
+            } => super::items::bytes_of(sources) + super::items::bytes_of(graphs),
+            Feed::Enumerated { nodes, .. } => super::items::bytes_of(nodes),
+        };
+        feed + self.groups.bytes()
+    }
+}
+
+impl Groups {
     /// The first row of a group.
     pub(super) fn first(&self, group: u32) -> u32 {
         self.first[group as usize]
@@ -299,23 +334,21 @@ impl Bindings {
         self.next[row as usize]
     }
 
-    /// The group of the rows that ask for these ends; `graph` is that of the rows.
+    /// The group of the rows that ask for these ends, and for this graph if they tell one.
     pub(super) fn wanted(&self, graph: TermId, ends: [TermId; 2]) -> Option<u32> {
+        let graph = match self.tell_graph {
+            true => graph,
+            false => TermId::UNBOUND,
+        };
         let key = [graph, ends[0], ends[1]];
         let table = self.wanted.as_ref()?;
         let columns: [&[TermId]; 3] = [&key[..1], &key[1..2], &key[2..]];
         table.find(&columns, 0, hash_ids(&key))
     }
 
-    pub(super) fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         let table = self.wanted.as_ref().map_or(0, |table| table.bytes_with(0));
-        let feed = match &self.feed {
-            Feed::List {
-                sources, graphs, ..
-            } => super::items::bytes_of(sources) + super::items::bytes_of(graphs),
-            Feed::Enumerated { nodes, .. } => super::items::bytes_of(nodes),
-        };
-        table + feed + super::items::bytes_of(&self.first) + super::items::bytes_of(&self.next)
+        table + super::items::bytes_of(&self.first) + super::items::bytes_of(&self.next)
     }
 }
 

@@ -309,6 +309,11 @@ impl Condensation {
         false
     }
 
+    /// How many places there are, of which none may be met.
+    pub(super) const fn places(&self) -> usize {
+        self.component.len()
+    }
+
     /// How many components there are.
     pub(super) const fn count(&self) -> u32 {
         self.offsets.len() as u32 - 1

@@ -21,6 +21,8 @@ pub(super) enum Condensed {
     Kept(Held<Condensation>),
     Making(Box<Condensing>),
     Done(Box<Sweeper>),
+    /// What sweeps it is with a team.
+    Lent(Held<Condensation>),
     Never,
 }
 
@@ -35,7 +37,7 @@ impl Condensed {
         context: &QueryContext,
     ) -> bool {
         match self {
-            Self::Never | Self::Done(_) => return true,
+            Self::Never | Self::Done(_) | Self::Lent(_) => return true,
             // Bits for each component are made.
             Self::Kept(graph) if walked < graph.count().into() => return true,
             Self::Kept(_) => {}
@@ -75,6 +77,29 @@ impl Condensed {
             }
         }
         true
+    }
+
+    /// Takes out what sweeps, for a team; the graph stays.
+    pub(super) fn lend(&mut self) -> Option<Sweeper> {
+        match std::mem::replace(self, Self::Never) {
+            Self::Done(mut sweeper) => {
+                let another = sweeper.graph().another();
+                *self = Self::Lent(sweeper.replace(another));
+                Some(*sweeper)
+            }
+            other => {
+                *self = other;
+                None
+            }
+        }
+    }
+
+    /// Puts back what sweeps, between two passes.
+    pub(super) fn take_back(&mut self, mut sweeper: Sweeper) {
+        if let Self::Lent(graph) = std::mem::replace(self, Self::Never) {
+            drop(sweeper.replace(graph));
+            *self = Self::Done(Box::new(sweeper));
+        }
     }
 
     /// Gives up the components, for good.

@@ -70,9 +70,16 @@ impl Nodes {
         self.kept.as_ref()
     }
 
-    /// Takes out the numbers there are, to be kept.
-    pub(super) fn take(&mut self) -> GroupTable {
-        std::mem::replace(&mut self.own, GroupTable::new(1))
+    /// Those of triples along the path, all of which have numbers: no further ones come between them from now on, so that
+    /// several threads can read them.
+    pub(super) fn freeze(&mut self) -> Arc<Reserved<GroupTable>> {
+        if let Some(kept) = &self.kept {
+            return Arc::clone(kept);
+        }
+        let own = std::mem::replace(&mut self.own, GroupTable::new(1));
+        let kept = Reserved::of_query(own);
+        *self = Self::over(Some(Arc::clone(&kept)));
+        kept
     }
 
     /// The numbers of `ids`, into `out`.
@@ -137,14 +144,15 @@ impl Nodes {
         }
     }
 
-    /// What those take that are not kept.
+    /// What those take whose memory is the query's.
     pub(super) fn bytes(&self) -> u64 {
-        self.own.bytes_with(0)
+        self.bytes_with(0)
     }
 
     /// The same while so many further nodes are added.
     pub(super) fn bytes_with(&self, nodes: usize) -> u64 {
-        self.own.bytes_with(nodes)
+        let kept = self.kept.as_ref().filter(|kept| !kept.is_reserved());
+        kept.map_or(0, |kept| kept.bytes_with(0)) + self.own.bytes_with(nodes)
     }
 }
 

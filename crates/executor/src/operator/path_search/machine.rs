@@ -347,6 +347,16 @@ impl Machine {
         }
     }
 
+    /// Takes out what sweeps, for a team.
+    pub(super) fn lend(&mut self) -> Option<Sweeper> {
+        self.condensed.lend()
+    }
+
+    /// Puts it back.
+    pub(super) fn take_back(&mut self, sweeper: Sweeper) {
+        self.condensed.take_back(sweeper);
+    }
+
     /// What is found but not gone on from.
     pub(super) const fn frontier(&self) -> &Vec<Item> {
         &self.frontier

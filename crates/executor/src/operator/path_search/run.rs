@@ -9,11 +9,11 @@
 use stoa_terms::TermId;
 
 use super::Searcher;
-use super::bindings::{Bindings, Graph, Mode, Source};
+use super::bindings::{Bindings, Groups, Mode, Source};
 use super::disk_search::{DiskSearch, Wanted};
 use super::items::{Item, Nodes, bytes_of, item, node_of, tag_of};
 use super::machine::{Machine, Progress};
-use super::sweep::{Asked, Sweep};
+use super::sweep::{Asked, Sweep, Sweeper};
 use crate::batch::Batch;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -63,22 +63,7 @@ impl Run {
         context: &QueryContext,
     ) -> Result<Self> {
         let mode = bindings.mode;
-        if let Some(check) = &mut searcher.check {
-            // A term that is no node of the graph is connected with nothing.
-            let side = match mode {
-                Mode::All(side) | Mode::Wanted(side) => side,
-                Mode::Meeting => 0,
-            };
-            let is_open =
-                |source: &Source| mode != Mode::Meeting || source.ends[0] == source.ends[1];
-            let open: Vec<_> = sources
-                .iter()
-                .filter(|source| is_open(source))
-                .map(|source| (source.graph, source.ends[side]))
-                .collect();
-            let mut nodes = check.check(&open, context)?.into_iter();
-            sources.retain(|source| !is_open(source) || nodes.next() == Some(true));
-        }
+        searcher.retain_nodes(&mut sources, mode, context)?;
         let shared = &mut searcher.shared;
         shared.graphs.clear();
         if searcher.known.pattern.graph_variable.is_some() {
@@ -86,14 +71,21 @@ impl Run {
                 .graphs
                 .extend(sources.iter().map(|source| source.graph));
         }
+        let mut run = Self::of(sources, mode, &mut shared.nodes)?;
+        run.start(searcher);
+        Ok(run)
+    }
+
+    /// Of searches that have not begun.
+    fn of(sources: Vec<Source>, mode: Mode, numbers: &mut Nodes) -> Result<Self> {
         let mut nodes = [Vec::new(), Vec::new()];
         for (side, nodes) in nodes.iter_mut().enumerate() {
             let ids: Vec<TermId> = sources.iter().map(|source| source.ends[side]).collect();
             if ids.iter().all(|id| !id.is_unbound()) {
-                shared.nodes.insert(&ids, nodes)?;
+                numbers.insert(&ids, nodes)?;
             }
         }
-        let mut run = Self {
+        Ok(Self {
             mode,
             closed: vec![false; sources.len()],
             sources,
@@ -103,8 +95,21 @@ impl Run {
             chunk: Vec::new(),
             sweep: None,
             on_disk: None,
-        };
-        run.start(searcher);
+        })
+    }
+
+    /// Of searches that `sweeper` does, which go from `side`; a start is an end if `zero`.
+    pub(super) fn swept(
+        sources: Vec<Source>,
+        (mode, side, zero): (Mode, usize, bool),
+        numbers: &mut Nodes,
+        sweeper: &mut Sweeper,
+    ) -> Result<Self> {
+        let mut run = Self::of(sources, mode, numbers)?;
+        if mode == Mode::Meeting && zero {
+            run.close_equal();
+        }
+        run.sweep_by(sweeper, side, zero);
         Ok(run)
     }
 
@@ -208,15 +213,44 @@ impl Run {
         let Some(sweeper) = machine.and_then(Machine::sweeper_mut) else {
             return false;
         };
+        self.sweep_by(sweeper, side, searcher.zero);
+        true
+    }
+
+    fn sweep_by(&mut self, sweeper: &mut Sweeper, side: usize, zero: bool) {
         self.active = side;
         let asked = Asked {
             starts: &self.nodes[side],
             ends: (self.mode == Mode::Meeting).then_some(&*self.nodes[1 - side]),
             closed: &self.closed,
-            zero: searcher.zero && self.mode != Mode::Meeting,
+            zero: zero && self.mode != Mode::Meeting,
         };
         self.sweep = Some(sweeper.begin(&asked, &mut self.found));
-        true
+    }
+
+    /// Finds pairs of one term, each of which is a solution without any step.
+    fn close_equal(&mut self) {
+        for (tag, closed) in self.closed.iter_mut().enumerate() {
+            if self.nodes[0][tag] == self.nodes[1][tag] {
+                *closed = true;
+                self.found.push(item(self.nodes[1][tag], tag as u32));
+            }
+        }
+    }
+
+    /// Goes on with a sweep for a while. What was found before must be put out already.
+    pub(super) fn advance_sweep(&mut self, sweeper: &mut Sweeper) -> Advanced {
+        self.found.clear();
+        let Some(sweep) = &mut self.sweep else {
+            return Advanced::Done;
+        };
+        let ends = &self.nodes[1 - self.active];
+        let is_over = sweeper.advance(sweep, ends, &mut self.found);
+        // What was found last is put out first.
+        match is_over && self.found.is_empty() {
+            true => Advanced::Done,
+            false => Advanced::Working(WORK_OF_SWEEP + self.found.len()),
+        }
     }
 
     fn start(&mut self, searcher: &mut Searcher) {
@@ -243,12 +277,7 @@ impl Run {
             }
             Mode::Meeting => {
                 if zero {
-                    for tag in 0..tags {
-                        if self.nodes[0][tag] == self.nodes[1][tag] {
-                            self.closed[tag] = true;
-                            self.found.push(item(self.nodes[1][tag], tag as u32));
-                        }
-                    }
+                    self.close_equal();
                 }
                 if self.sweep(searcher) {
                     return;
@@ -277,14 +306,10 @@ impl Run {
         let Some(machine) = &mut searcher.machines[self.active] else {
             return Ok(Advanced::Done);
         };
-        if let (Some(sweep), Some(sweeper)) = (&mut self.sweep, machine.sweeper_mut()) {
-            let ends = &self.nodes[1 - self.active];
-            let is_over = sweeper.advance(sweep, ends, &mut self.found);
-            // What was found last is put out first.
-            return Ok(match is_over && self.found.is_empty() {
-                true => Advanced::Done,
-                false => Advanced::Working(WORK_OF_SWEEP + self.found.len()),
-            });
+        if self.sweep.is_some()
+            && let Some(sweeper) = machine.sweeper_mut()
+        {
+            return Ok(self.advance_sweep(sweeper));
         }
         let mut chunk = std::mem::take(&mut self.chunk);
         let progress = machine.advance(&mut searcher.shared, context, &mut chunk)?;
@@ -362,6 +387,34 @@ impl Run {
     }
 }
 
+impl Searcher {
+    /// Leaves out searches from terms that are no nodes of their graph, where that matters: these are connected with
+    /// nothing.
+    pub(super) fn retain_nodes(
+        &mut self,
+        sources: &mut Vec<Source>,
+        mode: Mode,
+        context: &QueryContext,
+    ) -> Result<()> {
+        let Some(check) = &mut self.check else {
+            return Ok(());
+        };
+        let side = match mode {
+            Mode::All(side) | Mode::Wanted(side) => side,
+            Mode::Meeting => 0,
+        };
+        let is_open = |source: &Source| mode != Mode::Meeting || source.ends[0] == source.ends[1];
+        let open: Vec<_> = sources
+            .iter()
+            .filter(|source| is_open(source))
+            .map(|source| (source.graph, source.ends[side]))
+            .collect();
+        let mut nodes = check.check(&open, context)?.into_iter();
+        sources.retain(|source| !is_open(source) || nodes.next() == Some(true));
+        Ok(())
+    }
+}
+
 /// Rows of the output, made from what a run has found.
 #[derive(Default)]
 pub(super) struct Emitter {
@@ -378,8 +431,8 @@ impl Emitter {
     pub(super) fn put(
         &mut self,
         run: &mut Run,
-        bindings: &Bindings,
-        searcher: &Searcher,
+        groups: &Groups,
+        nodes: &Nodes,
         rows: usize,
     ) -> bool {
         while self.given < run.found.len() {
@@ -391,26 +444,22 @@ impl Emitter {
             let source = run.sources[tag];
             let mut ends = source.ends;
             if let Mode::All(side) | Mode::Wanted(side) = run.mode {
-                ends[1 - side] = searcher.shared.nodes.id(node_of(found));
+                ends[1 - side] = nodes.id(node_of(found));
             }
             let mut row = match self.row.take() {
                 Some(row) => row,
                 None => match run.mode {
                     Mode::Wanted(_) => {
-                        let graph = match searcher.known.graph {
-                            Graph::Column(_) => source.graph,
-                            _ => TermId::UNBOUND,
-                        };
-                        let Some(group) = bindings.wanted(graph, ends) else {
+                        let Some(group) = groups.wanted(source.graph, ends) else {
                             self.given += 1;
                             continue;
                         };
                         let open = &mut run.sources[tag].open;
                         *open -= 1;
                         run.closed[tag] |= *open == 0;
-                        bindings.first(group)
+                        groups.first(group)
                     }
-                    _ => bindings.first(source.group),
+                    _ => groups.first(source.group),
                 },
             };
             let number = self.right[0].len() as u32;
@@ -419,7 +468,7 @@ impl Emitter {
             }
             while row != NONE && self.pairs.len() < rows {
                 self.pairs.push((row, number));
-                row = bindings.following(row);
+                row = groups.following(row);
             }
             if row == NONE {
                 self.given += 1;

@@ -58,7 +58,7 @@ impl Searcher {
     /// The numbers of nodes, which others share from now on; `None` if there is no room for them beside the query.
     fn shared_nodes(&mut self, context: &QueryContext) -> Option<Arc<Reserved<GroupTable>>> {
         let nodes = &mut self.shared.nodes;
-        if let Some(kept) = nodes.kept() {
+        if let Some(kept) = nodes.kept().filter(|kept| kept.is_reserved()) {
             return Some(Arc::clone(kept));
         }
         let mut memory = context.memory("path_search");
@@ -69,8 +69,7 @@ impl Searcher {
         memory.shrink_to(bytes);
         // The numbers stay with the query if it has no memory of its own for them.
         let reservation = memory.detach()?;
-        let kept = Reserved::new(nodes.take(), reservation);
-        *nodes = Nodes::over(Some(Arc::clone(&kept)));
-        Some(kept)
+        let kept = nodes.freeze();
+        kept.reserve(reservation).then_some(kept)
     }
 }

@@ -32,6 +32,14 @@ const WORDS_MAX: usize = 8;
 const FOUND_MAX: usize = 16 * 1024;
 const WORK_MAX: usize = 64 * 1024;
 
+/// What is found at once takes so much.
+const FOUND_BYTES: u64 = (4 * (FOUND_MAX + 64 * WORDS_MAX) * size_of::<Item>()) as u64;
+
+/// What the bits of so many components take, so many words each.
+const fn bytes_for(count: usize, words: usize) -> u64 {
+    ((count * words + count / 64 + 1) * 8) as u64
+}
+
 /// A condensed graph, with the bits of a pass.
 pub(super) struct Sweeper {
     graph: Held<Condensation>,
@@ -82,21 +90,38 @@ impl Sweeper {
     ) -> Option<Self> {
         let count = graph.count() as usize;
         let mut words = WORDS_MAX;
-        let bytes = |words: usize| ((count * words + count / 64 + 1) * 8) as u64;
-        let found = (4 * (FOUND_MAX + 64 * WORDS_MAX) * size_of::<Item>()) as u64;
-        while bytes(words) > most_bytes || !context.has_room(&mut memory, bytes(words) + found) {
+        while bytes_for(count, words) > most_bytes
+            || !context.has_room(&mut memory, bytes_for(count, words) + FOUND_BYTES)
+        {
             words /= 2;
             if words == 0 {
                 return None;
             }
         }
-        Some(Self {
+        Some(Self::with(graph, words, memory))
+    }
+
+    fn with(graph: Held<Condensation>, words: usize, memory: Memory) -> Self {
+        let count = graph.count() as usize;
+        Self {
             words,
             bits: vec![0; count * words],
             active: vec![0; count / 64 + 1],
             graph,
             memory,
-        })
+        }
+    }
+
+    /// Another one of the same graph that does as many searches; `None` if there is no room for its bits.
+    pub(super) fn another(&self, mut memory: Memory, context: &QueryContext) -> Option<Self> {
+        let bytes = bytes_for(self.graph.count() as usize, self.words);
+        let has_room = context.has_room(&mut memory, bytes + FOUND_BYTES);
+        has_room.then(|| Self::with(self.graph.another(), self.words, memory))
+    }
+
+    /// Puts the same graph in the place of its own, and gives that.
+    pub(super) fn replace(&mut self, graph: Held<Condensation>) -> Held<Condensation> {
+        std::mem::replace(&mut self.graph, graph)
     }
 
     /// The graph.

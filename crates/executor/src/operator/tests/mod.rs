@@ -20,6 +20,7 @@ mod parameterized;
 mod partitioned;
 mod partner_counts;
 mod path_figures;
+mod path_teams;
 mod paths;
 mod range_filters;
 mod ranges;

@@ -18,14 +18,14 @@ use crate::spill::Spill;
 use crate::{Execution, OperatorProfile, QueryContext, QuerySettings, Step};
 
 /// A graph of one predicate and its nodes.
-struct Graph {
-    snapshot: Snapshot,
+pub(super) struct Graph {
+    pub(super) snapshot: Snapshot,
     nodes: Vec<TermId>,
     predicate: TermId,
 }
 
 impl Graph {
-    fn new(nodes: u64, edges: impl Iterator<Item = (u64, u64)>) -> Self {
+    pub(super) fn new(nodes: u64, edges: impl Iterator<Item = (u64, u64)>) -> Self {
         let node = |number: u64| NamedNode::new_unchecked(format!("urn:{number}"));
         let quad = |(from, to): (u64, u64)| {
             let terms: [Term; 3] = [node(from).into(), iri(100).into(), node(to).into()];
@@ -44,7 +44,7 @@ impl Graph {
     }
 
     /// Three edges a node on average, a fifth of them to one node of a hundred.
-    fn cyclic(nodes: u64) -> Self {
+    pub(super) fn cyclic(nodes: u64) -> Self {
         let mut random = Numbers(7);
         let edges = (0..3 * nodes).map(move |_| {
             let (from, to) = (random.below(nodes), random.below(nodes));
@@ -57,14 +57,14 @@ impl Graph {
     }
 
     /// Three edges a node, each to one with a number of at most half its own.
-    fn hierarchy(nodes: u64) -> Self {
+    pub(super) fn hierarchy(nodes: u64) -> Self {
         let mut random = Numbers(7);
         let edges = (3..3 * nodes).map(move |edge| (edge / 3, random.below(edge / 6 + 1)));
         Self::new(nodes, edges.filter(|(from, to)| from != to))
     }
 
     /// The path `p+` between two ends.
-    fn path(&self, subject: PatternTerm, object: PatternTerm) -> PathPattern {
+    pub(super) fn path(&self, subject: PatternTerm, object: PatternTerm) -> PathPattern {
         PathPattern {
             subject,
             step: PathStep::Edge {
@@ -80,21 +80,21 @@ impl Graph {
     }
 
     /// From some of its nodes, joined in.
-    fn from(&self, starts: impl Iterator<Item = u64>) -> Plan {
+    pub(super) fn from(&self, starts: impl Iterator<Item = u64>) -> Plan {
         let rows: Vec<Row> = starts.map(|start| vec![self.node(start)]).collect();
         let input = Some(Box::new(values(&[0], &rows)));
         search(input, self.path(SUBJECT, OBJECT), PathStart::Subject)
     }
 
     /// Between some pairs of its nodes, joined in.
-    fn between(&self, pairs: impl Iterator<Item = (u64, u64)>) -> Plan {
+    pub(super) fn between(&self, pairs: impl Iterator<Item = (u64, u64)>) -> Plan {
         let pairs = pairs.map(|(from, to)| vec![self.node(from), self.node(to)]);
         let input = Some(Box::new(values(&[0, 1], &pairs.collect::<Vec<_>>())));
         search(input, self.path(SUBJECT, OBJECT), PathStart::Both)
     }
 
     /// All pairs.
-    fn all(&self) -> Plan {
+    pub(super) fn all(&self) -> Plan {
         search(None, self.path(SUBJECT, OBJECT), PathStart::Subject)
     }
 
@@ -103,14 +103,18 @@ impl Graph {
     }
 }
 
-const SUBJECT: PatternTerm = PatternTerm::Variable(Variable(0));
-const OBJECT: PatternTerm = PatternTerm::Variable(Variable(1));
+pub(super) const SUBJECT: PatternTerm = PatternTerm::Variable(Variable(0));
+pub(super) const OBJECT: PatternTerm = PatternTerm::Variable(Variable(1));
 
-fn search(input: Option<Box<Plan>>, pattern: PathPattern, start: PathStart) -> Plan {
+pub(super) fn search(input: Option<Box<Plan>>, pattern: PathPattern, start: PathStart) -> Plan {
     plan(path_search(input, pattern, start), &[0, 1])
 }
 
-fn path_search(input: Option<Box<Plan>>, pattern: PathPattern, start: PathStart) -> Operator {
+pub(super) fn path_search(
+    input: Option<Box<Plan>>,
+    pattern: PathPattern,
+    start: PathStart,
+) -> Operator {
     Operator::PathSearch {
         input,
         pattern,
@@ -120,10 +124,10 @@ fn path_search(input: Option<Box<Plan>>, pattern: PathPattern, start: PathStart)
 }
 
 /// Linear congruential numbers.
-struct Numbers(u64);
+pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn below(&mut self, end: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -132,14 +136,18 @@ impl Numbers {
     }
 }
 
-fn rows_of(graph: &Graph, plan: &Plan, settings: QuerySettings) -> (Vec<Row>, OperatorProfile) {
+pub(super) fn rows_of(
+    graph: &Graph,
+    plan: &Plan,
+    settings: QuerySettings,
+) -> (Vec<Row>, OperatorProfile) {
     let context = Arc::new(QueryContext::new(graph.snapshot.clone(), settings));
     let (rows, mut profile) = try_run(&query(plan.clone()), context).unwrap();
     (sorted(rows), profile.remove(0))
 }
 
 /// Cycles of ten nodes, each with a way to the next one but for every tenth: little is found of each.
-fn parts(nodes: u64) -> Graph {
+pub(super) fn parts(nodes: u64) -> Graph {
     let edges = (0..nodes).flat_map(move |node| {
         let next = node / 10 * 10 + (node + 1) % 10;
         let is_left = node % 10 == 0 && node % 100 != 90;

@@ -14,6 +14,7 @@ use stoa_terms::{GraphSet, Kind, TermId};
 
 use super::harness::*;
 use super::store::*;
+use crate::helpers::Helpers;
 use crate::spill::Spill;
 use crate::{AdjacencyCache, Error, Execution, QueryContext, QuerySettings, Step};
 
@@ -215,6 +216,20 @@ fn run_on(snapshot: &Snapshot, plan: &Plan) -> Vec<Row> {
         for rows_min in [1, 4] {
             let same = run(batch, None, Some(rows_min));
             assert_eq!(first, same, "batches of {batch}, on disk after {rows_min}");
+        }
+    }
+    for threads in [1, 3] {
+        let helpers = Arc::new(Helpers::new(threads));
+        for (batch, force_adjacency) in [(1, Some(true)), (1024, None), (1024, Some(true))] {
+            let settings = QuerySettings {
+                force_adjacency,
+                helpers: Some(Arc::clone(&helpers)),
+                parallel_rows_min: 0,
+                ..settings(batch, 1 << 30)
+            };
+            let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
+            let same = sorted(try_run(&query(plan.clone()), context).unwrap().0);
+            assert_eq!(first, same, "batches of {batch}, {threads} helpers");
         }
     }
     let mut keeping = keeping(1 << 30);
