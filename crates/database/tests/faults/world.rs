@@ -136,8 +136,17 @@ impl World {
             access: Access::Exclusive,
             create: true,
         };
-        let disk = Arc::new(self.disk.clone());
-        self.database = Some(Database::open_on(&self.runtime, disk, &writing).unwrap());
+        let open = || Database::open_on(&self.runtime, Arc::new(self.disk.clone()), &writing);
+        // A thread that has helped may hold what it read for a moment longer.
+        let mut opened = open();
+        for _ in 0..1_000_000 {
+            if !matches!(opened, Err(Error::Locked { .. })) {
+                break;
+            }
+            std::thread::yield_now();
+            opened = open();
+        }
+        self.database = Some(opened.unwrap());
     }
 
     fn database(&self) -> &Database {

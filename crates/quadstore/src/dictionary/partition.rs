@@ -347,7 +347,8 @@ impl PartitionReader {
         let Some(at) = located.first() else {
             return Err(Error::Internal("an ordinal has no block"));
         };
-        let block = read_blocks(source, &[Wanted::until(self, &at.block, ordinal)])?.pop();
+        // Whoever compares with it is about to look for others of the block.
+        let block = read_blocks(source, &[Wanted::whole(self, &at.block)])?.pop();
         let Some(block) = block else {
             return Err(Error::Internal("a block was not read"));
         };

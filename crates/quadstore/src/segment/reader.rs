@@ -419,7 +419,7 @@ impl Group {
         if value(start)?.is_some() {
             let below = |row, is_below: &dyn Fn(u64) -> bool| Ok(value(row)?.is_some_and(is_below));
             let least = partition(start, end, |row| below(row, &|value| value < wanted))?;
-            let most = partition(least, end, |row| below(row, &|value| value <= wanted))?;
+            let most = partition_near(least, end, |row| below(row, &|value| value <= wanted))?;
             return Ok(Some((least, most)));
         }
         if is_uneven(stream) {
@@ -467,6 +467,20 @@ fn partition(start: usize, end: usize, below: impl Fn(usize) -> Result<bool>) ->
         }
     }
     Ok(low)
+}
+
+/// The same, soonest where it is close to `start`; by steps that double, then by halves.
+fn partition_near(
+    start: usize,
+    end: usize,
+    below: impl Fn(usize) -> Result<bool>,
+) -> Result<usize> {
+    let (mut low, mut step) = (start, 1);
+    while low + step <= end && below(low + step - 1)? {
+        low += step;
+        step *= 2;
+    }
+    partition(low, end.min(low + step - 1), below)
 }
 
 /// How many of the first values are `below`; found by steps that double, then by halves.

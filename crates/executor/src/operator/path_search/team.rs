@@ -266,8 +266,9 @@ impl Team {
             return Ok(Turn::Given(batch));
         }
         let mut progress = self.shared.progress();
-        let Some(mut lane) = progress.take() else {
-            if progress.helping > 0 {
+        let Some(mut lane) = progress.lane()? else {
+            // Until there is enough for the lanes to do, more is read.
+            if progress.helping > 0 && (self.is_fed || progress.has_enough()) {
                 // What comes after this look finds the waker.
                 if self.shared.rows.is_empty() {
                     progress.waker = Some(context.waker());
@@ -275,7 +276,7 @@ impl Team {
                 }
                 return Ok(Turn::Working);
             }
-            let is_done = self.is_fed && self.shared.rows.is_empty();
+            let is_done = self.is_fed && progress.helping == 0 && self.shared.rows.is_empty();
             return Ok(if is_done { Turn::Done } else { Turn::Working });
         };
         drop(progress);
@@ -293,11 +294,8 @@ impl Team {
     ) -> Result<()> {
         let mut reads = 0;
         while !self.is_fed && reads < READS_MAX {
-            {
-                let progress = self.shared.progress();
-                if progress.open.len() >= OPEN_PER_LANE * progress.lanes {
-                    break;
-                }
+            if self.shared.progress().has_enough() {
+                break;
             }
             match bindings.next(self.together, context)? {
                 None => {
@@ -513,6 +511,22 @@ impl Progress {
         self.begun.len() + self.open.len().min(self.idle.len())
     }
 
+    /// Whether all lanes have batches of searches to go on with.
+    fn has_enough(&self) -> bool {
+        self.open.len() >= OPEN_PER_LANE * self.lanes
+    }
+
+    /// A lane with something to do, for who runs the query.
+    ///
+    /// # Errors
+    /// That of a helper which has failed: without a lane there may be nothing left to do, and yet rows are missing.
+    fn lane(&mut self) -> Result<Option<Lane>> {
+        match self.failed.take() {
+            Some(error) => Err(error),
+            None => Ok(self.take()),
+        }
+    }
+
     /// A lane with something to do: first one that was begun.
     fn take(&mut self) -> Option<Lane> {
         if self.is_over() {
@@ -528,5 +542,28 @@ impl Progress {
         };
         lane.open = Some(sources);
         Some(lane)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_helper_that_failed_is_not_taken_for_the_end() {
+        // Its lane is gone, and so is all that was open.
+        let mut progress = Progress {
+            context: None,
+            open: VecDeque::new(),
+            idle: Vec::new(),
+            begun: Vec::new(),
+            lanes: 0,
+            helping: 0,
+            offers: 0,
+            failed: Some(Error::Internal("a failure")),
+            waker: None,
+        };
+        assert!(matches!(progress.lane(), Err(Error::Internal("a failure"))));
+        assert!(matches!(progress.lane(), Ok(None)));
     }
 }

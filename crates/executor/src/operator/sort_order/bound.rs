@@ -8,7 +8,7 @@ use stoa_terms::value::order_inline;
 use stoa_terms::{Kind, TermId, key};
 
 use crate::context::QueryContext;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The first key of the last row that is kept.
 pub(in crate::operator) struct Bound {
@@ -64,9 +64,13 @@ fn is_in_order(id: TermId, descending: bool, context: &QueryContext) -> Result<b
     match id.kind() {
         Kind::Iri => Ok(true),
         Kind::Literal if !descending => {
-            let mut texts = TermTexts::default();
-            context.texts(&[id], &mut texts)?;
-            Ok(key::is_string(texts.get(0)))
+            let (mut texts, mut memory) = (TermTexts::default(), context.memory("top_k"));
+            match context.texts_within(&[id], &mut texts, &mut memory, 0) {
+                Ok(()) => Ok(key::is_string(texts.get(0))),
+                // It may be long; rows behind it are dropped with the next cut.
+                Err(Error::MemoryExceeded { .. }) => Ok(false),
+                Err(error) => Err(error),
+            }
         }
         _ => Ok(false),
     }

@@ -338,14 +338,17 @@ impl Ranking {
         let held = self.held_bytes();
         // Nothing, blank nodes and IRIs come before strings.
         let before = self.range_of(List::BlankNode).end + self.iris.len();
-        let mut merge = Merge::new(kind, self.wanted.saturating_sub(before), held);
-        if kind != Kind::Iri {
-            merge.add(self.of_list(List::ShortString));
-        }
-        let numbers = self.of_list(own);
-        merge.add_sections(&numbers, self.ids.ids(), &mut self.memory, context)?;
-        for numbers in computed {
-            merge.add(numbers.clone());
+        let wanted = self.wanted.saturating_sub(before);
+        let mut merge = Merge::new(kind, wanted, held);
+        if wanted > 0 {
+            if kind != Kind::Iri {
+                merge.add(self.of_list(List::ShortString));
+            }
+            let numbers = self.of_list(own);
+            merge.add_sections(&numbers, self.ids.ids(), &mut self.memory, context)?;
+            for numbers in computed {
+                merge.add(numbers.clone());
+            }
         }
         merge.share_slices();
         Merging::new(
