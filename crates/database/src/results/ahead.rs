@@ -33,6 +33,9 @@ use crate::format::GraphFormat;
 
 /// Pieces for each thread.
 const PIECES_PER_THREAD: usize = 2;
+/// Where there are many threads, or pieces are large, an answer has no more than this ahead, in bytes: a client that reads
+/// slowly keeps it.
+const AHEAD_BYTES_MAX: usize = 64 << 20;
 /// What a piece is taken to need at least.
 const PIECE_BYTES: usize = 256 << 10;
 /// What it is taken to need for each id while that is decoded, beside its text, and with its text before one is out.
@@ -195,7 +198,8 @@ impl Ahead {
             true => PIECES_PER_THREAD * (1 + self.helpers.threads()),
         };
         let wanted = queue.bytes(self.expected) + self.expected;
-        if more && (pieces == 0 || pieces < most && self.memory.require(wanted as u64).is_ok()) {
+        let fits = pieces < most && (pieces < 2 || wanted <= AHEAD_BYTES_MAX);
+        if more && (pieces == 0 || fits && self.memory.require(wanted as u64).is_ok()) {
             return Ok(Next::Room);
         }
         if queue.pieces.is_empty() {
