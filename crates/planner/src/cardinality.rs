@@ -131,6 +131,15 @@ impl<'a> Cache<'a> {
         self.statistics.has_graph_first()
     }
 
+    /// Whether quads may have to be read to tell which ones a set of graphs has.
+    pub(crate) fn hides_rows(&self, graphs: &GraphSet) -> bool {
+        match graphs {
+            GraphSet::All => false,
+            GraphSet::Default | GraphSet::One(_) if self.has_graph_first() => false,
+            _ => self.statistics.named_graphs() > 0,
+        }
+    }
+
     /// The id of a term, `None` if no quad holds it.
     pub(crate) fn term_id(&self, term: &Term) -> Result<Option<TermId>, Error> {
         if let Some(&id) = self.terms.borrow().get(term) {

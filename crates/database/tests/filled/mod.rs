@@ -3,9 +3,9 @@
 use stoa_database::{Access, Database, Input, LoadOptions, OpenOptions, Runtime, RuntimeOptions};
 use tempfile::TempDir;
 
-/// One that holds what a text in Turtle says, for queries on so many threads, by default one for each core; the folder goes
-/// with what is returned.
-pub(crate) fn filled(turtle: String, threads: Option<usize>) -> (TempDir, Database) {
+/// One that holds what a text in TriG (or Turtle) says, for queries on so many threads, by default one for each core; the
+/// folder goes with what is returned.
+pub(crate) fn filled(trig: String, threads: Option<usize>) -> (TempDir, Database) {
     let folder = tempfile::tempdir().unwrap();
     let options = RuntimeOptions {
         threads,
@@ -18,7 +18,7 @@ pub(crate) fn filled(turtle: String, threads: Option<usize>) -> (TempDir, Databa
     };
     let database = Database::open(&runtime, folder.path().join("db"), &writing).unwrap();
     let load = LoadOptions {
-        inputs: vec![Input::from_bytes("x.ttl", turtle)],
+        inputs: vec![Input::from_bytes("x.trig", trig)],
         ..LoadOptions::default()
     };
     database.load(load, &()).unwrap();

@@ -1,13 +1,14 @@
 //! How many terms a repetition leads to from a term: some are followed, level by level.
 //!
-//! Mean numbers of neighbours do not tell it: a hierarchy ends after a few steps, and what does not end meets itself sooner or
-//! later. Of a level with more than [`BREADTH`] terms some stand for all. What ends is known by that, about; what goes on when
-//! enough was looked at is taken for a random graph of all terms that can be reached: with more than one neighbour for each
-//! term most of them are, else about as many as are met before one comes again.
+//! Mean numbers of neighbours do not tell it: a hierarchy ends after some steps, and what does not end meets itself sooner or
+//! later. Of a level with more than [`BREADTH`] terms, and fewer the less is left of the look-ups, some stand for all: so
+//! narrow and wide hierarchies are both followed [`LEVELS`] deep, about. What ends is known by that, about; what goes on after
+//! that, or has come to more terms than there are, is taken for a random graph of all terms that can be reached: with more
+//! than one neighbour for each term most of them are, else about as many as are met before one comes again.
 //!
 //! # Limits
-//! Paths of one step by few predicates, not bound to a graph. What it takes is limited by a number of look-ups and not by a
-//! clock: equal data and texts have equal plans.
+//! Paths of one step by few predicates, not bound to a graph. What it takes is limited by a number of look-ups
+//! ([`LOOKUPS`] for each path and direction) and not by a clock: equal data and texts have equal plans.
 //!
 //! # References
 //! Knuth: Estimating the efficiency of backtrack programs (1975); Rubinstein, Vaisman: Stochastic enumeration method for
@@ -22,16 +23,19 @@ use crate::cardinality::float;
 use crate::error::Error;
 use crate::physical::{PathPattern, PathStep, PatternTerm, PredicateSet};
 
-/// How many terms of a level are followed, and how many neighbours of each are looked at.
+/// How many terms of a level are followed at most, and at least where it has as many: one alone may have no neighbours
+/// where others have.
 const BREADTH: usize = 8;
+const BREADTH_MIN: usize = 3;
+/// How many neighbours of a term are looked at.
 const NEIGHBOURS: usize = 4;
-/// After so many look-ups no further level is begun, but one more for each so many terms that were reached.
-const LOOKUPS: usize = 16;
-const REACHED_A_LOOKUP: f64 = 32.0;
-const LOOKUPS_MAX: f64 = 64.0;
-/// How many terms are followed where none is given, and with how many look-ups each.
+/// How many levels the look-ups shall last for where all are wide. Narrow ones may be more.
+const LEVELS: usize = 20;
+/// For neighbours of a term by one predicate it is asked so often at most, and where there may be more than are looked at,
+/// for their number as well.
+const LOOKUPS: usize = 80;
+/// How many terms are followed where none is given; the look-ups are shared out among them.
 const STARTS: usize = 2;
-const LOOKUPS_OF_EACH: usize = 8;
 /// How many predicates a step has at most.
 const PREDICATES_MAX: usize = 4;
 /// Halvings after which the share of a random graph that is reached is near enough.
@@ -150,7 +154,7 @@ impl Lowering<'_> {
             let Some(&start) = triple.get(steps.start() as usize) else {
                 continue;
             };
-            if let Some((reached, next)) = self.reach_from(steps, start, LOOKUPS_OF_EACH, all)? {
+            if let Some((reached, next)) = self.reach_from(steps, start, LOOKUPS / STARTS, all)? {
                 // It was drawn as often as it has steps.
                 sum += reached / next.max(1.0);
                 weights += 1.0 / next.max(1.0);
@@ -169,18 +173,20 @@ impl Lowering<'_> {
     ) -> Result<Option<(f64, f64)>, Error> {
         let mut seen: HashSet<TermId, RandomState> = HashSet::default();
         let (mut level, mut each) = (vec![start], 1.0);
-        let (mut asked, mut reached) = (0, 0.0_f64);
+        let (mut left, mut reached) = (lookups / steps.predicates.len().max(1), 0.0_f64);
         let mut levels: Vec<f64> = Vec::new();
         let mut first = 0.0;
         while !level.is_empty() {
-            let more = (reached / REACHED_A_LOOKUP).min(LOOKUPS_MAX);
-            if asked >= lookups && float(asked as u64) >= float(lookups as u64) + more {
+            let Some(rest) = left
+                .checked_sub(level.len())
+                .filter(|_| reached < all.max(1.0))
+            else {
                 let rest = going_on(&levels, reached, all);
                 return Ok(Some((rest.min(all), first)));
-            }
+            };
+            left = rest;
             let (mut drawn, mut count) = (Vec::new(), 0.0);
             for term in &level {
-                asked += steps.predicates.len();
                 let Some(next) = self.next(steps, *term)? else {
                     return Ok(None);
                 };
@@ -195,10 +201,8 @@ impl Lowering<'_> {
             let new = each * count * float(drawn.len() as u64) / found;
             reached += new;
             levels.push(new);
-            let width = drawn.len().min(BREADTH);
-            let followed = (0..width).map(|number| number * drawn.len() / width);
-            level = followed.filter_map(|at| drawn.get(at).copied()).collect();
-            each = new / float(width.max(1) as u64);
+            level = some_of(&drawn, breadth(left, levels.len()));
+            each = new / float(level.len().max(1) as u64);
         }
         Ok(Some((reached.min(all), first)))
     }
@@ -215,12 +219,18 @@ impl Lowering<'_> {
             let Some(drawn) = self.cache.drawn(triple, steps.graphs, NEIGHBOURS)? else {
                 return Ok(None);
             };
-            next.count += match drawn.len() {
-                NEIGHBOURS => {
-                    let counts = self.cache.partners(&[triple], steps.graphs)?;
-                    counts.first().map_or(0.0, |count| float(*count))
-                }
-                all => float(all as u64),
+            let found = float(drawn.len() as u64);
+            // Of those that are drawn half are of other graphs at most.
+            let may_be_more = match self.cache.hides_rows(steps.graphs) {
+                true => drawn.len() * 2 >= NEIGHBOURS,
+                false => drawn.len() >= NEIGHBOURS,
+            };
+            next.count += if may_be_more {
+                let counts = self.cache.partners_at_most(&[triple], steps.graphs)?;
+                let at_most = counts.first().map_or(0.0, |count| float(*count));
+                found.max(at_most * found / float(NEIGHBOURS as u64))
+            } else {
+                found
             };
             let ends = drawn.iter();
             let ends = ends.filter_map(|triple| triple.get(steps.end() as usize).copied());
@@ -228,6 +238,29 @@ impl Lowering<'_> {
         }
         Ok(Some(next))
     }
+}
+
+/// How many terms of the next level are followed where `left` may be in all, so that the first levels have the most.
+fn breadth(left: usize, levels: usize) -> usize {
+    let levels_left = LEVELS.saturating_sub(levels).max(1);
+    (2 * left / levels_left).clamp(BREADTH_MIN, BREADTH)
+}
+
+/// Up to `most` of some terms, one of each of as many parts. Neighbours of a term lie beside each other, so which one of its
+/// part is taken changes: else it could be the first neighbour of each.
+fn some_of(terms: &[TermId], most: usize) -> Vec<TermId> {
+    if terms.len() <= most {
+        return terms.to_vec();
+    }
+    let place = |part: usize| part * terms.len() / most;
+    let one_of = |part: usize| {
+        let (from, to) = (place(part), place(part + 1));
+        let mixed = (part as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 33;
+        terms
+            .get(from + mixed as usize % (to - from).max(1))
+            .copied()
+    };
+    (0..most).filter_map(one_of).collect()
 }
 
 /// How many of `all` terms are reached in the end, where as many came in each level so far and there is a next one.
@@ -257,6 +290,29 @@ fn going_on(levels: &[f64], reached: f64, all: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lookups_last_for_wide_levels_and_are_not_exceeded() {
+        let (mut left, mut levels, mut width) = (LOOKUPS, 0, 1);
+        while let Some(rest) = left.checked_sub(width) {
+            (left, levels) = (rest, levels + 1);
+            width = breadth(left, levels).min(2 * width);
+        }
+        assert!(levels >= 17, "{levels}");
+    }
+
+    #[test]
+    fn some_are_taken_from_everywhere() {
+        let terms: Vec<TermId> = (1..=64).map(TermId::from_bits).collect();
+        let some = some_of(&terms, 8);
+        assert_eq!(some.len(), 8);
+        let parts = some.iter().map(|term| (term.to_bits() - 1) / 8);
+        assert!(parts.eq(0..8));
+        let places: HashSet<u64> = some.iter().map(|term| (term.to_bits() - 1) % 8).collect();
+        assert!(places.len() > 2, "{places:?}");
+        assert_eq!(some_of(&terms, 64), terms);
+        assert_eq!(some_of(&terms, 100), terms);
+    }
 
     #[test]
     fn what_grows_meets_most_and_what_shrinks_ends() {

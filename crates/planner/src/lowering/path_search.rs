@@ -32,6 +32,9 @@ pub(crate) struct PathFigures {
     subject: PatternTerm,
     object: PatternTerm,
     extent: Extent,
+    /// Different first and second terms where the other one is given. Those of the extent are all nodes where no step need
+    /// be done, but of these that have no step only the given one leads to itself.
+    stepping: (f64, f64),
     zero: bool,
 }
 
@@ -111,22 +114,26 @@ impl PathFigures {
     /// are reached and all, as that of a pattern does.
     pub(crate) fn distinct(&self) -> Vec<(Variable, f64)> {
         let mut distinct = Vec::new();
-        let of_all = |other: PatternTerm, rows: f64, all: f64| match other {
-            PatternTerm::Constant(_) => (rows * all).sqrt().max(rows),
+        // Of the terms that lead nowhere but to themselves one leads to what is given.
+        let of_all = |other: PatternTerm, rows: f64, stepping: f64, all: f64| match other {
+            PatternTerm::Constant(_) => (rows * stepping).sqrt().max(rows),
             PatternTerm::Variable(_) => all,
         };
         let Extent {
             sources, targets, ..
         } = self.extent;
+        let (stepping_sources, stepping_targets) = self.stepping;
         if let PatternTerm::Variable(variable) = self.subject {
             let rows = self.rows(false, true);
-            distinct.push((variable, of_all(self.object, rows, sources)));
+            let range = of_all(self.object, rows, stepping_sources, sources);
+            distinct.push((variable, range));
         }
         if let PatternTerm::Variable(variable) = self.object
             && self.subject != self.object
         {
             let rows = self.rows(true, false);
-            distinct.push((variable, of_all(self.subject, rows, targets)));
+            let range = of_all(self.subject, rows, stepping_targets, targets);
+            distinct.push((variable, range));
         }
         distinct
     }
@@ -225,7 +232,9 @@ impl Lowering<'_> {
         {
             extent.back = back;
         }
+        let mut stepping = (extent.sources, extent.targets);
         if pattern.zero || may_be_nothing(&pattern.step) {
+            stepping = (extent.sources + 1.0, extent.targets + 1.0);
             let (_, subjects, objects) = self.cache.predicate(None, &pattern.graphs)?;
             let nodes = subjects + objects;
             extent.sources = extent.sources.max(nodes);
@@ -236,6 +245,7 @@ impl Lowering<'_> {
             subject: pattern.subject,
             object: pattern.object,
             extent,
+            stepping,
             zero: pattern.zero,
         })
     }
