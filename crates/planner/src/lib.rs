@@ -164,9 +164,29 @@ impl Rewrites {
     pub const ID_RANGES: Self = Self(128);
     /// ORDER BY with LIMIT keeps no more than is wanted.
     pub const TOP_K: Self = Self(256);
+    /// Columns that nothing above uses are not carried.
+    pub const EARLY_PROJECTION: Self = Self(512);
+    /// In what a path repeats, predicates that go the same way are one set, and repetitions within repetitions are one.
+    ///
+    /// Paths of fixed length are joins and unions of patterns whatever is left out: each way from one end to the other is
+    /// a solution, while a path search gives each pair of ends once.
+    pub const PATH_STEPS: Self = Self(1 << 10);
+    /// OPTIONAL, BIND and FILTER at the top of a part of a join go above the join. Without it, what
+    /// [`Self::UNNESTING`] leaves open stays a part of its own.
+    pub const RISING: Self = Self(1 << 11);
+    /// The expression of BIND stands where its variable is used. Without [`Self::EARLY_PROJECTION`] only conditions that
+    /// move down get it, since it is not known then whether the variable has other uses.
+    pub const BINDS_IN_PLACE: Self = Self(1 << 12);
+    /// Conditions move into what they are above: OPTIONAL, UNION, subqueries. Where the conditions above a group are
+    /// tested within it belongs to the order of its joins, and is not left out.
+    pub const PUSHDOWN: Self = Self(1 << 13);
+    /// `GRAPH ?g` reads one graph where the query says which one that is.
+    pub const GRAPH_NARROWING: Self = Self(1 << 14);
+    /// Bindings that an inner plan is run for are joined where they help most, and not with all of it.
+    pub const SEEDING: Self = Self(1 << 15);
 
     /// Each of them alone.
-    pub const EACH: [Self; 9] = [
+    pub const EACH: [Self; 16] = [
         Self::UNNESTING,
         Self::SEMI_JOINS,
         Self::IMPLIED_JOINS,
@@ -176,6 +196,33 @@ impl Rewrites {
         Self::INDEX_GROUPS,
         Self::ID_RANGES,
         Self::TOP_K,
+        Self::EARLY_PROJECTION,
+        Self::PATH_STEPS,
+        Self::RISING,
+        Self::BINDS_IN_PLACE,
+        Self::PUSHDOWN,
+        Self::GRAPH_NARROWING,
+        Self::SEEDING,
+    ];
+
+    /// What they are called, in the order of [`Self::EACH`].
+    pub const NAMES: [&'static str; 16] = [
+        "unnesting",
+        "semi-joins",
+        "implied joins",
+        "folding",
+        "equal joins",
+        "once",
+        "index groups",
+        "id ranges",
+        "top-k",
+        "early projection",
+        "path steps",
+        "rising",
+        "binds in place",
+        "pushdown",
+        "graph narrowing",
+        "seeding",
     ];
 
     /// Those of both sets.
@@ -188,6 +235,16 @@ impl Rewrites {
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
+    }
+}
+
+/// The names of those that are in it.
+impl fmt::Display for Rewrites {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = Self::EACH.into_iter().zip(Self::NAMES);
+        let names = named.filter(|(one, _)| self.has(*one));
+        let names: Vec<_> = names.map(|(_, name)| name).collect();
+        f.write_str(&names.join(", "))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::expression::Constant;
 use crate::logical::{Builder, Node, Op, imply_joins, join_equal, narrow_graphs, translate};
 use crate::lowering::common_subplan::{self, CommonSubplans};
-use crate::lowering::{Lowering, Planned, count_partners, prune, without_repeats};
+use crate::lowering::{Lowering, Planned, count_partners, take_unused, without_repeats};
 use crate::nesting::{check_algebra, pattern_of};
 use crate::physical::{
     Operator, Plan, QueryForm, QueryPlan, TemplateTerm, TriplePattern, Variable,
@@ -83,11 +83,9 @@ pub fn plan(
         true => common_subplan::take_out(&mut root, forced),
         false => CommonSubplans::default(),
     };
-    if options.optimize {
-        prune(&mut root, &wanted(&form));
-        without_repeats(&mut root, &form, &cache, options)?;
-    }
-    common.put_back(&mut root, options.optimize);
+    take_unused(&mut root, &wanted(&form), options);
+    without_repeats(&mut root, &form, &cache, options)?;
+    common.put_back(&mut root, options);
     count_partners(&mut root, &mut names, &cache, options)?;
     let readings = cache.into_readings().into_iter();
     let readings = readings
@@ -107,7 +105,7 @@ pub fn plan(
 /// Rewrites that look at the whole plan.
 fn rewrite(root: &mut Node, options: &PlannerOptions, cache: &Cache<'_>) -> Result<(), Error> {
     let build = Builder {
-        folds: options.takes(Rewrites::FOLDING),
+        without: options.without,
         ..Builder::plain(true)
     };
     if options.takes(Rewrites::IMPLIED_JOINS) {
@@ -116,7 +114,10 @@ fn rewrite(root: &mut Node, options: &PlannerOptions, cache: &Cache<'_>) -> Resu
     if options.takes(Rewrites::EQUAL_JOINS) {
         join_equal(build, root);
     }
-    narrow_graphs(root, cache)
+    match options.takes(Rewrites::GRAPH_NARROWING) {
+        true => narrow_graphs(root, cache),
+        false => Ok(()),
+    }
 }
 
 /// The variables that the form of a query looks at.

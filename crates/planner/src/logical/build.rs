@@ -5,6 +5,7 @@
 //! patterns of a group are ordered together.
 
 use super::{ExistsKind, Mark, Node, Op, expression_variables, fold, inline};
+use crate::Rewrites;
 use crate::expression::{Aggregate, Expression};
 use crate::physical::{SortKey, Variable};
 use crate::variable_set::VariableSet;
@@ -19,8 +20,8 @@ pub(crate) struct Builder {
     pub(crate) through_bind: bool,
     /// Whether subqueries, and what is nested with BIND and FILTER, go into the group around them.
     pub(crate) unnest: bool,
-    /// Whether what expressions say without variables is decided.
-    pub(crate) folds: bool,
+    /// Rewrites that are left out.
+    pub(crate) without: Rewrites,
 }
 
 impl Builder {
@@ -30,8 +31,13 @@ impl Builder {
             optimize,
             through_bind: false,
             unnest: false,
-            folds: optimize,
+            without: Rewrites::NONE,
         }
+    }
+
+    /// Whether a rewrite is done.
+    pub(super) const fn takes(self, rewrite: Rewrites) -> bool {
+        self.optimize && !self.without.has(rewrite)
     }
 
     /// Join of all `nodes`.
@@ -60,7 +66,7 @@ impl Builder {
             Op::Filter {
                 input,
                 conditions: mut own,
-            } if self.optimize
+            } if self.takes(Rewrites::RISING)
                 && matches!(input.op, Op::Join(_) | Op::Pattern(_) | Op::Values { .. })
                 && own.iter().all(|condition| {
                     !is_volatile(condition)
@@ -85,7 +91,7 @@ impl Builder {
         if left.is_empty() || right.is_empty() {
             return left;
         }
-        let (inner, conditions) = if self.optimize && marks.is_empty() {
+        let (inner, conditions) = if self.takes(Rewrites::PUSHDOWN) && marks.is_empty() {
             conditions.into_iter().partition(|condition| {
                 !is_volatile(condition)
                     && expression_variables(condition)
@@ -198,7 +204,7 @@ impl Builder {
             return input;
         }
         let mut expression = expression;
-        if self.folds {
+        if self.takes(Rewrites::FOLDING) {
             fold(&mut expression);
         }
         let (mut certain, mut possible) = (input.certain.clone(), input.possible.clone());
@@ -310,13 +316,16 @@ impl Builder {
         if !self.optimize {
             return filter_of(node, conditions);
         }
-        let conditions = match self.folds {
+        let conditions = match self.takes(Rewrites::FOLDING) {
             true => fold::conditions(conditions),
             false => Some(conditions),
         };
         let Some(conditions) = conditions else {
             return Node::empty();
         };
+        if !self.takes(Rewrites::PUSHDOWN) {
+            return filter_of(node, conditions);
+        }
         let mut node = node;
         let mut rest = Vec::new();
         for condition in conditions {
@@ -409,8 +418,9 @@ impl Builder {
                 expression,
             } => {
                 let condition = if variables.contains(*variable) {
+                    let goes_through = self.through_bind && self.takes(Rewrites::BINDS_IN_PLACE);
                     let below = || inline::below(&condition, *variable, expression, input);
-                    match self.through_bind.then(below).flatten() {
+                    match goes_through.then(below).flatten() {
                         Some(below) => below,
                         None => return (node, Some(condition)),
                     }
@@ -435,7 +445,7 @@ impl Builder {
                 input,
                 keys,
                 aggregates,
-            } if self.folds
+            } if self.takes(Rewrites::FOLDING)
                 && !keys.is_empty()
                 && fold::holds_for_any_group(&condition, aggregates, &input.certain) =>
             {

@@ -8,6 +8,7 @@ use spargebra::algebra::{Expression as Source, Function as SourceFunction};
 
 use super::translate::Translator;
 use super::{Mark, fold};
+use crate::Rewrites;
 use crate::error::Error;
 use crate::expression::{ArithmeticOperator, Comparison, DERIVED, Expression, Function};
 use crate::variable_set::VariableSet;
@@ -104,7 +105,7 @@ impl<'a> Translator<'a> {
         let left = Box::new(self.expression(left, marks)?);
         let right = Box::new(self.expression(right, marks)?);
         // At once, for it may be what a function is called with.
-        let known = match self.build.folds {
+        let known = match self.build.takes(Rewrites::FOLDING) {
             true => fold::arithmetic(operator, &left, &right),
             false => None,
         };
@@ -121,7 +122,7 @@ impl<'a> Translator<'a> {
     ) -> Result<Expression, Error> {
         let function = self::function(function)?;
         let call = Expression::Call(function, self.expressions(arguments, marks)?);
-        if self.build.folds && fold::is_known_call(&call) {
+        if self.build.takes(Rewrites::FOLDING) && fold::is_known_call(&call) {
             match self.cache.value(&call)? {
                 Some(term @ (Term::NamedNode(_) | Term::Literal(_))) => {
                     return Ok(Expression::Constant(self.constant(term)?));

@@ -1,6 +1,7 @@
 //! Sets of pairs of nodes, simplified while they are built.
 
 use super::Builder;
+use crate::Rewrites;
 use crate::physical::{PathStep, PredicateSet};
 
 impl Builder {
@@ -22,7 +23,7 @@ impl Builder {
         PathStep::Sequence(flat)
     }
 
-    /// Any of some steps. With `optimize` predicates of one direction become one set.
+    /// Any of some steps. With [`Rewrites::PATH_STEPS`] predicates of one direction become one set.
     pub(super) fn alternative(self, steps: Vec<PathStep>) -> PathStep {
         let mut flat: Vec<PathStep> = Vec::with_capacity(steps.len());
         let mut ahead: Option<PredicateSet> = None;
@@ -35,7 +36,7 @@ impl Builder {
                 PathStep::Edge {
                     predicates,
                     inverse,
-                } if self.optimize => {
+                } if self.takes(Rewrites::PATH_STEPS) => {
                     let set = if inverse { &mut back } else { &mut ahead };
                     *set = Some(match set.take() {
                         Some(known) => either(known, predicates),
@@ -74,7 +75,7 @@ impl Builder {
     }
 
     /// What is repeated, whether no step is enough and whether there may be several; with
-    /// `optimize` repetitions inside the step that change nothing are taken off.
+    /// [`Rewrites::PATH_STEPS`] repetitions inside the step that change nothing are taken off.
     pub(super) fn repeated(
         self,
         step: PathStep,
@@ -82,7 +83,7 @@ impl Builder {
         repeats: bool,
     ) -> (PathStep, bool, bool) {
         let (mut step, mut zero, mut repeats) = (step, zero, repeats);
-        if !self.optimize {
+        if !self.takes(Rewrites::PATH_STEPS) {
             return (step, zero, repeats);
         }
         loop {

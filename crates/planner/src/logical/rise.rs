@@ -10,6 +10,7 @@
 
 use super::build::join_of;
 use super::{Builder, Mark, Node, Op, asks_others, expression_variables, mentioned};
+use crate::Rewrites;
 use crate::expression::Expression;
 use crate::physical::Variable;
 use crate::variable_set::VariableSet;
@@ -47,7 +48,7 @@ impl Builder {
         let mut items = items;
         let mut risen = Vec::new();
         for _ in 0..ROUNDS_MAX {
-            if !self.optimize || items.len() < 2 || !items.iter().any(may_rise) {
+            if !self.takes(Rewrites::RISING) || items.len() < 2 || !items.iter().any(may_rise) {
                 break;
             }
             let binders = Binders::of(&items);

@@ -2,6 +2,7 @@
 
 use super::exists::{add, certain_keys, mentioned_by_group};
 use super::{Builder, Node, Op, expression_variables, mentioned};
+use crate::Rewrites;
 use crate::expression::Expression;
 use crate::variable_set::VariableSet;
 
@@ -9,6 +10,9 @@ use crate::variable_set::VariableSet;
 /// `leaf` are distinct and all bound.
 #[expect(clippy::too_many_lines, reason = "one match over all operators")]
 pub(crate) fn seed(build: Builder, node: Node, leaf: &Node) -> Node {
+    if !build.takes(Rewrites::SEEDING) {
+        return build.join(vec![leaf.clone(), node]);
+    }
     let outer = &leaf.possible;
     let fixed = |variables: &VariableSet, certain: &VariableSet| {
         variables.intersection(outer).is_subset(certain)

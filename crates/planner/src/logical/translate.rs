@@ -89,7 +89,7 @@ pub(crate) fn translate(
             through_bind: options.optimize,
             unnest: options.takes(Rewrites::UNNESTING)
                 && query_size(query)?.elements <= UNNESTED_ELEMENTS_MAX,
-            folds: options.takes(Rewrites::FOLDING),
+            without: options.without,
         },
         names: Vec::new(),
         scope: Scope::default(),

@@ -15,9 +15,10 @@ use hashbrown::{HashMap, HashSet};
 use rapidhash::fast::RandomState;
 
 use super::once::once;
-use super::prune::prune;
+use super::prune::take_unused;
 use crate::physical::{Operator, Plan};
 use crate::variable_set::VariableSet;
+use crate::{PlannerOptions, Rewrites};
 use numbering::Numbered;
 use worth::Worth;
 
@@ -154,9 +155,9 @@ struct Readers {
 }
 
 impl CommonSubplans {
-    /// Puts the subplans back, each at the first of its places in a walk over the plan. If the columns of the plan are
-    /// those that are used (`is_pruned`), so are then those of the subplans.
-    pub(crate) fn put_back(self, root: &mut Plan, is_pruned: bool) {
+    /// Puts the subplans back, each at the first of its places in a walk over the plan. What `options` say is done with
+    /// them as it was with the plan.
+    pub(crate) fn put_back(self, root: &mut Plan, options: &PlannerOptions) {
         let mut subplans = self.0;
         if subplans.is_empty() {
             return;
@@ -165,12 +166,14 @@ impl CommonSubplans {
         note(root, &mut readers);
         for (number, subplan) in subplans.iter_mut().enumerate() {
             let before = subplan.columns.clone();
-            if is_pruned && let Some(readers) = readers.get(number) {
+            if let Some(readers) = readers.get(number) {
                 let columns = before.iter().zip(&readers.used);
                 let used = columns.filter(|(_, used)| **used);
                 let used: VariableSet = used.map(|(column, _)| *column).collect();
-                prune(subplan, &used);
-                once(subplan, true, &mut |_| {});
+                take_unused(subplan, &used, options);
+                if options.takes(Rewrites::ONCE) {
+                    once(subplan, true, &mut |_| {});
+                }
             }
             let columns = &subplan.columns;
             let moved = before

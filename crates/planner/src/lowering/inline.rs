@@ -5,8 +5,15 @@ use crate::expression::{Aggregate, Expression};
 use crate::logical::{inlined, visit_expression};
 use crate::physical::{Operator, Plan, Variable};
 
-/// Puts expressions of the BINDs right below into `plan`, of which nobody else uses the variable.
+/// Puts expressions of BINDs into what is right above them, where nobody else uses the variable.
 pub(super) fn inline(plan: &mut Plan) {
+    for input in plan.inputs_mut() {
+        inline(input);
+    }
+    inline_at(plan);
+}
+
+fn inline_at(plan: &mut Plan) {
     let columns = &plan.columns;
     match &mut plan.operator {
         Operator::Filter { input, condition } => {

@@ -35,7 +35,7 @@ pub(crate) use once::without_repeats;
 pub(crate) use partner_counts::count_partners;
 pub(crate) use path_reach::Followed;
 pub(crate) use path_search::PathFigures;
-pub(crate) use prune::prune;
+pub(crate) use prune::take_unused;
 pub(crate) use sample::{Drawn, Samples};
 pub(crate) use star::Star;
 pub(crate) use top_values::Spread;
@@ -114,7 +114,7 @@ impl<'a> Lowering<'a> {
         Self {
             cache,
             build: Builder {
-                folds: options.takes(Rewrites::FOLDING),
+                without: options.without,
                 ..Builder::plain(options.optimize)
             },
             forced: options

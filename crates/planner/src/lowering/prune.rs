@@ -6,10 +6,21 @@ use crate::expression::Expression;
 use crate::logical::{endpoint_variable, path_variables, visit_expression};
 use crate::physical::{JoinKind, Operator, PatternTerm, Plan, Variable};
 use crate::variable_set::VariableSet;
+use crate::{PlannerOptions, Rewrites};
+
+/// Takes out of `plan` the columns that are not in `needed` and that its operators do not need, and BINDs of one use.
+pub(crate) fn take_unused(plan: &mut Plan, needed: &VariableSet, options: &PlannerOptions) {
+    if options.takes(Rewrites::EARLY_PROJECTION) {
+        prune(plan, needed);
+    }
+    if options.takes(Rewrites::BINDS_IN_PLACE) {
+        inline(plan);
+    }
+}
 
 /// Keeps of the columns of `plan` those in `needed`, and below what they and the operators need.
 #[expect(clippy::too_many_lines, reason = "one match over all operators")]
-pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
+fn prune(plan: &mut Plan, needed: &VariableSet) {
     match &mut plan.operator {
         // Few rows, or rows whose columns are not apart.
         Operator::Unit
@@ -194,7 +205,6 @@ pub(crate) fn prune(plan: &mut Plan, needed: &VariableSet) {
         .take_while(|variable| columns.contains(variable))
         .count();
     plan.sorted_by.truncate(known);
-    inline(plan);
 }
 
 fn prune_sides(left: &mut Plan, right: &mut Plan, kind: &JoinKind, needed: &VariableSet) {
