@@ -6,6 +6,10 @@
 //! they are not too many over left-deep ones. For each set of items the cheapest tree is kept, and the
 //! cheapest one for each variable that a tree is sorted by, since that lets a merge join follow.
 //!
+//! # Invariants
+//! 1. No search looks at more pairs of sets than it was weighed with (`debug_assert` in `Search::keeps_to`; test
+//!    `searches_keep_to_their_pairs`).
+//!
 //! # Limits
 //! At most [`ITEMS_MAX`] items; the caller joins larger groups piece by piece. Dynamic programming
 //! over sets up to [`DYNAMIC_MAX`] items. Each search is begun only where its time is little beside what
@@ -196,6 +200,9 @@ pub(crate) struct Order {
     pub(crate) ordered: Option<Ordered>,
     /// How `root` is read where some solutions are wanted and nothing takes its place.
     pub(crate) some: Option<Ordered>,
+    /// How many pairs of sets were looked at.
+    #[cfg(test)]
+    pairs: usize,
 }
 
 /// What a search is held to; for tests.
@@ -250,8 +257,11 @@ pub(crate) fn order(
         wanted,
         go_on,
         ended: None,
+        pairs: 0,
     };
     let root = search.root();
+    #[cfg(test)]
+    let pairs = search.pairs;
     let ordered = root.zip(wanted);
     let some = ordered.and_then(|(root, wanted)| search.read_for_some(wanted, root));
     let ordered = ordered.and_then(|(root, wanted)| search.ordered(wanted, root));
@@ -267,6 +277,8 @@ pub(crate) fn order(
             root,
             ordered,
             some,
+            #[cfg(test)]
+            pairs,
         })),
     }
 }
@@ -374,6 +386,8 @@ struct Search<'a> {
     go_on: &'a dyn Fn() -> Result<(), Error>,
     /// Why the search has ended before it was done.
     ended: Option<Error>,
+    /// How many pairs of sets were looked at; of the same sets once for each of them on the left.
+    pairs: usize,
 }
 
 /// An estimate that can be multiplied with another one. Products of many patterns leave the range of
@@ -409,7 +423,9 @@ impl Search<'_> {
             root = self.over_sequences((root, cost), sequence)?;
         }
         if by_sets && is_worth(pairs_of_sets(count), self.bounded_by(root)?.min(cost)) {
+            let before = self.pairs;
             root = self.dynamic().unwrap_or(root);
+            self.keeps_to(pairs_of_sets(count), before);
         }
         Some(root)
     }
@@ -428,10 +444,21 @@ impl Search<'_> {
             let cost = self.bounded_by(root)?.min(expected);
             let is_wanted = self.linear.unwrap_or_else(|| is_worth(pairs, cost));
             if is_wanted && sequence.len() > 2 {
+                let before = self.pairs;
                 root = self.linear(&sequence).unwrap_or(root);
+                self.keeps_to(pairs, before);
             }
         }
         Some(root)
+    }
+
+    /// Asserts that no more pairs were looked at than a search was weighed with, since there were so many before it.
+    fn keeps_to(&self, pairs: f64, before: usize) {
+        debug_assert!(
+            cost::columns(self.pairs - before) <= pairs,
+            "{} pairs and not {pairs}",
+            self.pairs - before
+        );
     }
 
     /// Keeps what follows from looking at trees that cost more than this one, and tells what it costs.
@@ -812,6 +839,7 @@ impl Search<'_> {
             if candidates.is_empty() {
                 candidates = rest;
             }
+            self.pairs += 2 * candidates.len();
             for next in candidates {
                 let rows = self.rows_with(set, rows_so_far, next);
                 let mut trees = Vec::new();
@@ -877,6 +905,7 @@ impl Search<'_> {
                     let rest = set & !part;
                     let looked_at = count <= BUSHY_MAX || rest.is_power_of_two();
                     if looked_at && self.is_connected(part as u64, rest as u64) == connected {
+                        self.pairs += 1;
                         let (one, other) = (binds.get(part)?, binds.get(rest)?);
                         for &left in best.get(part)? {
                             for &right in best.get(rest)? {

@@ -73,6 +73,7 @@ impl Search<'_> {
                 if one.binds.possible.is_disjoint(&other.binds.possible) == is_connected {
                     continue;
                 }
+                self.pairs += 2;
                 for &left in &one.trees {
                     for &right in &other.trees {
                         let (left, right) = ((left, &one.binds), (right, &other.binds));

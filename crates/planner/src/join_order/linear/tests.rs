@@ -8,7 +8,9 @@ use crate::access_path::accesses;
 use crate::cardinality::float;
 use crate::cost;
 use crate::error::Error;
-use crate::join_order::{Forced, Item, Known, Order, Read, Source, Step, order};
+use crate::join_order::{
+    Forced, Item, Known, Order, Read, Source, Step, is_worth, order, pairs_of_intervals,
+};
 use crate::physical::{PatternTerm, QuadPattern, Variable};
 
 /// A small generator of random numbers.
@@ -126,6 +128,22 @@ fn found(items: &[Item], linear: Option<bool>) -> (Order, usize) {
     (order.expect("there are items"), asked.get())
 }
 
+/// Lets each item have one row.
+fn make_small(items: &mut [Item]) {
+    for item in items {
+        item.rows = 1.0;
+        item.distinct
+            .iter_mut()
+            .for_each(|(_, values)| *values = 1.0);
+        if let Source::Pattern { rows, accesses, .. } = &mut item.source {
+            *rows = 1.0;
+            accesses
+                .iter_mut()
+                .for_each(|read| read.cost = cost::SCAN_START);
+        }
+    }
+}
+
 fn cost_of(order: &Order) -> f64 {
     order.trees[order.root].cost
 }
@@ -170,23 +188,42 @@ fn never_worse_than_greedy_and_better_on_average() {
     assert!(ratio < 0.85 && better * 4 > joins && bushy > 0);
 }
 
+/// However many patterns there are, the work is that of the greedy order and of two sequences, which is little beside
+/// what the greedy order costs.
+#[test]
+fn searches_keep_to_their_pairs() {
+    let mut random = Random(20_261_126);
+    let mut searched = 0_u32;
+    for count in (30..=60).step_by(5) {
+        for _ in 0..6 {
+            let mut items = items(count, &mut random);
+            let (greedy, _) = found(&items, Some(false));
+            // Each item that is left, at each step, on either side.
+            assert!(greedy.pairs <= count * (count - 1), "{}", greedy.pairs);
+            let (linear, _) = found(&items, Some(true));
+            let more = cost::columns(linear.pairs - greedy.pairs);
+            assert!(more <= 2.0 * pairs_of_intervals(count), "{more}");
+            let (usual, _) = found(&items, None);
+            let more = cost::columns(usual.pairs - greedy.pairs);
+            assert!(more <= 2.0 * pairs_of_intervals(count), "{more}");
+            let is_wanted = is_worth(pairs_of_intervals(count), cost_of(&greedy));
+            assert_eq!(more > 0.0, is_wanted);
+            searched += u32::from(is_wanted);
+            make_small(&mut items);
+            let (small, _) = found(&items, None);
+            assert!(small.pairs <= count * (count - 1), "{}", small.pairs);
+        }
+    }
+    println!("{searched} searches over sequences");
+    assert!(searched > 0);
+}
+
 /// Looking for a better order takes little time beside what the greedy one costs.
 #[test]
 fn what_costs_little_is_taken_as_it_is() {
     let mut random = Random(7);
     let mut items = items(30, &mut random);
-    for item in &mut items {
-        item.rows = 1.0;
-        item.distinct
-            .iter_mut()
-            .for_each(|(_, values)| *values = 1.0);
-        if let Source::Pattern { rows, accesses, .. } = &mut item.source {
-            *rows = 1.0;
-            accesses
-                .iter_mut()
-                .for_each(|read| read.cost = cost::SCAN_START);
-        }
-    }
+    make_small(&mut items);
     let (usual, asked) = found(&items, None);
     let (greedy, least) = found(&items, Some(false));
     assert_eq!(cost_of(&usual), cost_of(&greedy));
