@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stoa_planner::Rewrites;
 use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
@@ -559,6 +560,7 @@ fn zeros(tally: &Tally) -> Vec<&'static str> {
         .map(|name| (name, &tally.counts));
     counted
         .chain(OPERATORS.iter().map(|name| (name, &tally.operators)))
+        .chain(Rewrites::NAMES.iter().map(|name| (name, &tally.left_out)))
         .filter(|(name, counts)| counts.get(**name).is_none_or(|count| *count == 0))
         .map(|(name, _)| *name)
         .collect()
@@ -578,6 +580,10 @@ fn report(tally: &Tally) {
     );
     println!("algebra and functions: {}", list(&tally.counts));
     println!("operators: {}", list(&tally.operators));
+    println!(
+        "cases without a rewrite that changes their plans: {}",
+        list(&tally.left_out)
+    );
     println!("no test: {:?}", tally.skipped);
     for known in DIFFERENCES {
         let count = tally.excused.get(known.name).copied().unwrap_or(0);

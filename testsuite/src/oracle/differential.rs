@@ -35,6 +35,8 @@ pub struct Tally {
     pub counts: BTreeMap<String, u64>,
     /// How often each physical operator was in a plan that was run.
     pub operators: BTreeMap<String, u64>,
+    /// How many cases were run without a rewrite where their plan is another one then.
+    pub left_out: BTreeMap<String, u64>,
     /// Cases that passed.
     pub passed: u64,
     /// Those of them with an empty answer.
@@ -51,6 +53,7 @@ impl Tally {
         for (mine, theirs) in [
             (&mut self.counts, &other.counts),
             (&mut self.operators, &other.operators),
+            (&mut self.left_out, &other.left_out),
         ] {
             for (name, count) in theirs {
                 *mine.entry(name.clone()).or_default() += count;
@@ -602,11 +605,14 @@ impl Bench {
         let mut usual = String::new();
         // What the first run of a path search has read the second one finds.
         let twice = |number: &usize| if *number == ADJACENCIES { 2 } else { 1 };
-        let runs = configurations.iter();
-        for number in runs.flat_map(|number| std::iter::repeat_n(number, twice(number))) {
-            if let Err(difference) = self.check_in(*number, &judges, &mut usual, tally) {
-                return Verdict::Failed("stoa", difference);
-            }
+        let mut runs = configurations
+            .iter()
+            .flat_map(|number| std::iter::repeat_n(number, twice(number)));
+        let checked = runs
+            .try_for_each(|number| self.check_in(*number, &judges, &mut usual, tally))
+            .and_then(|()| self.check_left_out(&judges, &usual, tally));
+        if let Err(difference) = checked {
+            return Verdict::Failed("stoa", difference);
         }
         if let Some(failed) = judge_reference(query, &expected, reference, &dataset, &seen, tally) {
             return failed;
@@ -642,20 +648,7 @@ impl Bench {
                 drop(self.scratch.database().prepare(&other, &options));
             }
         }
-        let (answer, plan) = self
-            .ask(text, &options)
-            .map_err(|error| format!("{name}: {error:#}"))?;
-        if let Err(difference) = judge(judges.expected, &answer, judges.dataset) {
-            let other = match judges.reference {
-                Ok(other) => judge(judges.expected, other, judges.dataset),
-                Err(error) => Err(error.to_string()),
-            };
-            let other = other.map_or_else(|e| e, |()| "as expected".to_owned());
-            let without = options.without;
-            return Err(format!(
-                "{name} {without:?}:\n{difference}\nspareval:\n{other}\nplan:\n{plan}"
-            ));
-        }
+        let plan = self.check_with((name, &options), judges)?;
         match number {
             0 => usual.clone_from(&plan),
             NESTED if !usual.is_empty() && plan != *usual => {
@@ -666,6 +659,57 @@ impl Bench {
         tally.operators_of(&plan);
         self.count_done(text, &options, tally);
         Ok(())
+    }
+
+    /// Runs a case without each of the rewrites that no case has been run without so far, where the plan is another one
+    /// than the usual one then. Some are of use so seldom that chance would leave them out where they change nothing.
+    fn check_left_out(
+        &self,
+        judges: &Judges<'_>,
+        usual: &str,
+        tally: &mut Tally,
+    ) -> Result<(), String> {
+        for (without, name) in Rewrites::EACH.into_iter().zip(Rewrites::NAMES) {
+            let options = QueryOptions {
+                without,
+                ..configuration(0).1
+            };
+            let differs = || {
+                let query = self.scratch.database().prepare(judges.text, &options);
+                query.is_ok_and(|query| query.explain() != usual)
+            };
+            if !usual.is_empty() && !tally.left_out.contains_key(name) && differs() {
+                self.check_with(("a rewrite left out", &options), judges)?;
+                tally.left_out.insert(name.to_owned(), 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a case in a way that is called so, and tells how it differs; its plan if it does not.
+    fn check_with(
+        &self,
+        (name, options): (&str, &QueryOptions),
+        judges: &Judges<'_>,
+    ) -> Result<String, String> {
+        let name = match options.without {
+            Rewrites::NONE => name.to_owned(),
+            without => format!("{name} ({without})"),
+        };
+        let (answer, plan) = self
+            .ask(judges.text, options)
+            .map_err(|error| format!("{name}: {error:#}"))?;
+        if let Err(difference) = judge(judges.expected, &answer, judges.dataset) {
+            let other = match judges.reference {
+                Ok(other) => judge(judges.expected, other, judges.dataset),
+                Err(error) => Err(error.to_string()),
+            };
+            let other = other.map_or_else(|e| e, |()| "as expected".to_owned());
+            return Err(format!(
+                "{name}:\n{difference}\nspareval:\n{other}\nplan:\n{plan}"
+            ));
+        }
+        Ok(plan)
     }
 }
 
