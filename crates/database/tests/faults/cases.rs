@@ -22,6 +22,8 @@ pub(crate) struct Case {
     pub(crate) has_threads: bool,
     /// Whether the database is opened anew before each run, since it keeps what was found out for a plan.
     pub(crate) is_planned_anew: bool,
+    /// Whether it is about what an earlier run has left in memory.
+    pub(crate) is_run_before: bool,
 }
 
 impl Case {
@@ -57,6 +59,13 @@ impl Case {
     const fn planned_anew(self) -> Self {
         Self {
             is_planned_anew: true,
+            ..self
+        }
+    }
+
+    const fn run_before(self) -> Self {
+        Self {
+            is_run_before: true,
             ..self
         }
     }
@@ -112,6 +121,7 @@ const fn case(
         goes_on_without_disk: false,
         has_threads: false,
         is_planned_anew: false,
+        is_run_before: false,
     }
 }
 
@@ -142,6 +152,11 @@ fn merging_long_groups(options: &mut QueryOptions) {
     in_small_batches(options);
 }
 
+fn merging_over_gaps(options: &mut QueryOptions) {
+    merging(options);
+    options.leap_rows_min = Some(0);
+}
+
 fn hashing(options: &mut QueryOptions) {
     options.force_join = Some(ForcedJoin::Hash);
 }
@@ -160,9 +175,25 @@ fn looking_up(options: &mut QueryOptions) {
     options.force_join = Some(ForcedJoin::IndexNestedLoop);
 }
 
+fn counting(options: &mut QueryOptions) {
+    looking_up(options);
+    options.force_partner_counts = Some(true);
+}
+
+fn counting_switched(options: &mut QueryOptions) {
+    counting(options);
+    options.switch_after_rows = Some(5);
+}
+
 fn switching(options: &mut QueryOptions) {
     looking_up(options);
     options.switch_after_rows = Some(5);
+}
+
+/// With room for the table of the join, and not for all that is sorted.
+fn switching_below_a_sort(options: &mut QueryOptions) {
+    switching(options);
+    options.spill_after = Some((300_000, 20));
 }
 
 fn with_parameters(options: &mut QueryOptions) {
@@ -191,6 +222,10 @@ fn by_ranges(options: &mut QueryOptions) {
     options.range_rows = Some(100);
 }
 
+fn remembering(options: &mut QueryOptions) {
+    options.term_memo_after_rows = Some(0);
+}
+
 fn read_into_memory(options: &mut QueryOptions) {
     options.force_adjacency = Some(true);
 }
@@ -213,12 +248,29 @@ const MANY_WAYS: &str =
 const RANGE: &str = "SELECT * { ?s :number ?n FILTER(?n >= 300 && ?n < 1200) }";
 const APPLY: &str =
     "SELECT ?k ?n { ?k :rank ?n FILTER NOT EXISTS { ?q :rank ?m FILTER(?m > ?n + 30) } }";
+const APPLY_SEMI: &str =
+    "SELECT ?k ?n { ?k :rank ?n FILTER EXISTS { ?q :rank ?m FILTER(?m > ?n + 30) } }";
+const APPLY_MARK: &str =
+    "SELECT ?k ?n { ?k :rank ?n FILTER(?n > 80 || EXISTS { ?q :rank ?m FILTER(?m > ?n + 30) }) }";
+const APPLY_LEFT: &str = "SELECT * { ?k :group :g1 OPTIONAL { ?s :kind ?k ; :tag ?t } }";
+const APPLY_INNER: &str = "SELECT * { VALUES ?k { :k1 :k2 :k3 }
+    { SELECT DISTINCT ?k ?u { ?s :kind ?k ; :tag ?t . ?u :tag ?t } } }";
+const APPLY_TO_MANY: &str = "SELECT ?s ?n { ?s :number ?n
+    FILTER NOT EXISTS { ?q :group :g1 ; :rank ?m FILTER(?m + 1400 < ?n) } }";
+const PARTNERS: &str = "SELECT ?k (COUNT(?s) AS ?c) { ?k :group ?g . ?s :kind ?k } GROUP BY ?k";
+const PARTNERS_OF_MANY: &str =
+    "SELECT ?s (COUNT(?t) AS ?c) { ?s :kind ?k OPTIONAL { ?s :tag ?t } } GROUP BY ?s";
+const PARTNERS_IF_ANY: &str =
+    "SELECT ?t (COUNT(?g) AS ?c) { ?s :tag ?t OPTIONAL { ?g :likes ?t } } GROUP BY ?t";
 const PARAMETERS: &str = "SELECT * { ?s :number ?n ; :kind ?k . :i7 :number ?m FILTER(?n > ?m) }";
 const VALUES: &str = "SELECT * { VALUES ?k { :k1 :k2 :k3 } ?s :kind ?k ; :text ?t }";
 const UNION: &str = "SELECT * { { ?s :kind :k1 } UNION { ?s :tag ?t } }";
 const CONTAINS: &str = "SELECT ?s { ?s :text ?t FILTER(CONTAINS(?t, '7')) }";
+const CONTAINS_OF_FEW: &str = "SELECT * { ?s :kind ?k FILTER(CONTAINS(STR(?k), '7')) }";
 const OF_ONE_GROUP: &str = "SELECT * { ?s :kind ?k . ?k :group :g1 ; :rank ?r }";
 const OF_FEW: &str = "SELECT * { ?k :group :g1 . ?s :kind ?k ; :text ?t }";
+const LIKES_SORTED: &str =
+    "SELECT * { ?g :likes ?t . ?s :tag ?t ; :text ?x } ORDER BY DESC(?x) ?g ?t";
 const LIKES: &str = "SELECT * { ?g :likes ?t . ?s :tag ?t }";
 const IN_ORDER: &str = "SELECT * { { SELECT * { ?s :kind ?k OPTIONAL { ?s :tag ?t } } OFFSET 7 } }";
 const FEW_GROUPS: &str =
@@ -244,17 +296,24 @@ const PATHS: &str = "SELECT * { ?x :p+ ?y }";
 const PATH_OF_BOTH: &str = "SELECT ?k { ?k :group ?g FILTER EXISTS { :c3 :p+ :c90 } }";
 const PATHS_OF_SOME: &str = "SELECT * { VALUES ?x { :c3 :c40 :c7 } ?x :p+ ?y }";
 
-pub(crate) const ALL: [&[Case]; 5] = [
+pub(crate) const ALL: [&[Case]; 6] = [
     JOINS,
     JOINS_ON_DISK,
     GROUPS,
     ORDERS_AND_PATHS,
-    PLANNING_AND_THREADS,
+    PLANNING,
+    THREADS,
 ];
 
 pub(crate) const JOINS: &[Case] = &[
     case("index_scan", RANGE, usual, &["index_scan .. in "]),
     case("filter", CONTAINS, usual, &["filter", "project"]),
+    case(
+        "term memo",
+        CONTAINS_OF_FEW,
+        remembering,
+        &["conditions known from earlier rows"],
+    ),
     case("values", VALUES, usual, &["values"]),
     case("union", UNION, usual, &["union"]),
     case(
@@ -267,6 +326,12 @@ pub(crate) const JOINS: &[Case] = &[
     case("merge_join left", LEFT, merging, &["merge_join left"]),
     case("merge_join semi", SEMI, merging, &["merge_join semi"]),
     case("merge_join anti", ANTI, merging, &["merge_join anti"]),
+    case(
+        "merge_join that leaps",
+        OF_ONE_GROUP,
+        merging_over_gaps,
+        &["merge_join ?k", "leaps="],
+    ),
     case("hash_join", INNER, hashing, &["hash_join ?s"]),
     case("hash_join left", LEFT, hashing, &["hash_join left"]),
     case("hash_join semi", SEMI, hashing, &["hash_join semi"]),
@@ -327,8 +392,30 @@ pub(crate) const JOINS: &[Case] = &[
         switching,
         &["index_nested_loop_join anti .. switched="],
     ),
+    case(
+        "look-ups that count",
+        PARTNERS,
+        counting,
+        &["index_nested_loop_join ?_ .. =count(*) of"],
+    ),
+    case(
+        "look-ups left that count",
+        PARTNERS_IF_ANY,
+        counting,
+        &["index_nested_loop_join left .. =count(*) of"],
+    ),
+    case(
+        "switch that counts",
+        PARTNERS,
+        counting_switched,
+        &["index_nested_loop_join ?_ .. =count(*) of .. switched="],
+    ),
     case("leapfrog_join", TRIANGLES, leaping, &["leapfrog_join"]),
-    case("apply", APPLY, usual, &["apply anti", "outer_bindings"]),
+    case("apply", APPLY_INNER, usual, &["apply ?k", "outer_bindings"]),
+    case("apply left", APPLY_LEFT, usual, &["apply left"]),
+    case("apply semi", APPLY_SEMI, usual, &["apply semi"]),
+    case("apply anti", APPLY, usual, &["apply anti"]),
+    case("apply mark", APPLY_MARK, usual, &["apply mark"]),
     case(
         "parameterized_join",
         PARAMETERS,
@@ -381,6 +468,13 @@ pub(crate) const JOINS_ON_DISK: &[Case] = &[
         hashing,
         &["hash_join mark .. spilled="],
     ),
+    stored(
+        "switch below a sort",
+        LIKES_SORTED,
+        switching_below_a_sort,
+        &["index_nested_loop_join .. switched=", "sort .. spilled="],
+    )
+    .ordered(),
     stored(
         "common_subplan",
         TWICE,
@@ -519,6 +613,13 @@ pub(crate) const ORDERS_AND_PATHS: &[Case] = &[
     // What another one has read would be found.
     .planned_anew(),
     case(
+        "path_search in the memory of an earlier one",
+        PATHS,
+        read_into_memory,
+        &["path_search .. adjacency_kept="],
+    )
+    .run_before(),
+    case(
         "path_search on disk",
         PATHS_OF_SOME,
         usual,
@@ -527,7 +628,7 @@ pub(crate) const ORDERS_AND_PATHS: &[Case] = &[
     .on_disk(),
 ];
 
-pub(crate) const PLANNING_AND_THREADS: &[Case] = &[
+pub(crate) const PLANNING: &[Case] = &[
     case(
         "samples",
         MANY_WAYS,
@@ -549,6 +650,10 @@ pub(crate) const PLANNING_AND_THREADS: &[Case] = &[
         &[],
     )
     .planned_anew(),
+];
+
+/// More than one thread must run each of them.
+pub(crate) const THREADS: &[Case] = &[
     case("merge_join by threads", INNER, merging, &["merge_join"]).by_threads(),
     case("hash_join by threads", LEFT, hashing, &["hash_join left"]).by_threads(),
     case(
@@ -610,4 +715,52 @@ pub(crate) const PLANNING_AND_THREADS: &[Case] = &[
     .by_threads()
     .ordered()
     .on_disk(),
+    case("distinct by threads", DISTINCT, hashing, &["distinct"]).by_threads(),
+    case("top_k by threads", TOP_FEW, usual, &["top_k 60"])
+        .by_threads()
+        .ordered(),
+    case(
+        "range_sort by threads",
+        RANGES,
+        by_ranges,
+        &["range_sort 900 .. ranges="],
+    )
+    .by_threads()
+    .ordered(),
+    case(
+        "common_subplan by threads",
+        TWICE,
+        in_common,
+        &["common_subplan"],
+    )
+    .by_threads(),
+    case(
+        "aggregate_difference by threads",
+        DIFFERENCE,
+        subtracting,
+        &["aggregate_difference"],
+    )
+    .by_threads(),
+    case(
+        "parameterized_join by threads",
+        PARAMETERS,
+        with_parameters,
+        &["parameterized_join ?m", "parameter ?m"],
+    )
+    .by_threads(),
+    case(
+        "look-ups that count by threads",
+        PARTNERS_OF_MANY,
+        counting,
+        &["index_nested_loop_join left .. =count(*) of"],
+    )
+    .by_threads(),
+    case(
+        "term memo by threads",
+        CONTAINS_OF_FEW,
+        remembering,
+        &["conditions known from earlier rows"],
+    )
+    .by_threads(),
+    case("apply by threads", APPLY_TO_MANY, usual, &["apply anti"]).by_threads(),
 ];
