@@ -33,6 +33,7 @@ use stoa_database::{ForcedJoin, GraphFormat, QueryOptions, Rewrites, Scheme, Upd
 
 use crate::answer::{answer, done};
 use crate::compare::{self, Answer, Rules, Solutions};
+use crate::oracle::differential::switch_off;
 use crate::over_delta;
 use crate::scratch::Scratch;
 
@@ -80,6 +81,8 @@ pub struct Configuration {
     pub force_ranges: Option<bool>,
     /// After how many rows what conditions on texts gave is kept for terms.
     pub term_memo_after_rows: Option<u64>,
+    /// Whether nothing is done that can be switched off.
+    pub all_off: bool,
     /// Whether the database is opened again before each query.
     pub reopen: bool,
     /// Whether the data is loaded in three parts.
@@ -365,7 +368,7 @@ impl Case {
 
 /// How queries are run, and the patterns of updates.
 fn options(configuration: &Configuration) -> QueryOptions {
-    QueryOptions {
+    let mut options = QueryOptions {
         batch_rows: configuration.batch_rows,
         naive: configuration.naive,
         force_join: configuration.force_join,
@@ -384,9 +387,14 @@ fn options(configuration: &Configuration) -> QueryOptions {
         timed: configuration.key_filters
             || configuration.leaps
             || configuration.switch_after_rows.is_some()
-            || configuration.term_memo_after_rows.is_some(),
+            || configuration.term_memo_after_rows.is_some()
+            || configuration.all_off,
         ..QueryOptions::default()
+    };
+    if configuration.all_off {
+        switch_off(&mut options);
     }
+    options
 }
 
 /// Runs an update.

@@ -290,6 +290,32 @@ fn partners_counted_wherever_they_can_be() {
     assert!(!plans(Some(ForcedJoin::IndexNestedLoop), false).contains(counted));
 }
 
+/// What is chosen by cost elsewhere is nowhere to be seen, in plans and in what they did.
+#[test]
+fn all_switched_off_that_can_be() {
+    let seen = run(&Configuration {
+        name: "all off",
+        all_off: true,
+        ..Configuration::default()
+    });
+    for operator in [
+        "leapfrog_join",
+        "parameterized_join",
+        "aggregate_difference",
+        "common_subplan",
+        "range_sort",
+    ] {
+        assert!(!seen.plans.contains(operator), "{operator} was chosen");
+    }
+    let counts = |line: &str| line.contains("_join") && line.contains("=count(*) of");
+    assert!(
+        !seen.plans.lines().any(counts),
+        "a join counts its partners"
+    );
+    let done = [seen.dropped, seen.leaps, seen.switched, seen.known];
+    assert_eq!(done, [0; 4], "key filters, leaps, switches or memos");
+}
+
 #[test]
 fn opened_again_before_each_query() {
     let configuration = Configuration {

@@ -2,7 +2,8 @@
 //! not.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 use oxrdf::Quad;
 use oxttl::NQuadsParser;
@@ -20,19 +21,37 @@ use stoa_testsuite::workloads::{
 struct InProcess<'a> {
     database: &'a Database,
     unvalidated: bool,
+    drawn: &'a Drawn,
+}
+
+/// The configurations in which transactions have asked.
+#[derive(Default)]
+struct Drawn(Mutex<BTreeSet<usize>>);
+
+impl Drawn {
+    fn check_all(&self) {
+        let missing: Vec<_> = (0..CONFIGURATIONS)
+            .filter(|number| !self.0.lock().unwrap().contains(number))
+            .map(|number| configuration(number).0)
+            .collect();
+        assert!(missing.is_empty(), "never drawn: {missing:?}");
+    }
 }
 
 impl World for InProcess<'_> {
     type Session<'a>
-        = Running
+        = Running<'a>
     where
         Self: 'a;
 
-    fn begin(&self) -> Running {
+    fn begin(&self) -> Running<'_> {
         let options = TransactionOptions {
             unvalidated: self.unvalidated,
         };
-        Running(self.database.begin(&options).unwrap())
+        Running {
+            transaction: self.database.begin(&options).unwrap(),
+            drawn: self.drawn,
+        }
     }
 
     fn holds(&self, text: &str) -> bool {
@@ -41,7 +60,10 @@ impl World for InProcess<'_> {
     }
 }
 
-struct Running(Transaction);
+struct Running<'a> {
+    transaction: Transaction,
+    drawn: &'a Drawn,
+}
 
 fn quads(text: &str) -> Vec<Quad> {
     let quads = NQuadsParser::new().for_slice(text);
@@ -64,23 +86,28 @@ fn rows(result: QueryResult) -> Vec<Row> {
     rows.collect()
 }
 
-impl Session for Running {
+impl Session for Running<'_> {
     fn ask(&mut self, text: &str, random: &mut Random) -> Vec<Row> {
         let number = usize::try_from(random.below(CONFIGURATIONS as u64)).unwrap();
+        self.drawn.0.lock().unwrap().insert(number);
         let (_, options) = configuration(number);
-        rows(self.0.query(text, &options).unwrap())
+        rows(self.transaction.query(text, &options).unwrap())
     }
 
     fn remove(&mut self, text: &str) {
-        self.0.remove(&mut quads(text).into_iter()).unwrap();
+        self.transaction
+            .remove(&mut quads(text).into_iter())
+            .unwrap();
     }
 
     fn insert(&mut self, text: &str) {
-        self.0.insert(&mut quads(text).into_iter()).unwrap();
+        self.transaction
+            .insert(&mut quads(text).into_iter())
+            .unwrap();
     }
 
     fn commit(self) -> Option<u64> {
-        match self.0.commit() {
+        match self.transaction.commit() {
             Ok(summary) => Some(summary.commit),
             Err(Error::Conflict { what, .. }) => {
                 assert!(!what.is_empty());
@@ -93,6 +120,7 @@ impl Session for Running {
 
 #[test]
 fn interleaved_transactions_are_serializable() {
+    let drawn = Drawn::default();
     for workload in WORKLOADS {
         let mut conflicts = 0;
         for seed in 0..4 {
@@ -100,6 +128,7 @@ fn interleaved_transactions_are_serializable() {
             let world = InProcess {
                 database: scratch.database(),
                 unvalidated: false,
+                drawn: &drawn,
             };
             let outcome = interleaved(&world, workload, seed, 150);
             check_end(&world, workload);
@@ -110,6 +139,7 @@ fn interleaved_transactions_are_serializable() {
         }
         assert!(conflicts > 10, "{workload:?}: {conflicts}");
     }
+    drawn.check_all();
 }
 
 #[test]
@@ -119,6 +149,7 @@ fn without_validation_there_are_cycles() {
         let world = InProcess {
             database: scratch.database(),
             unvalidated: true,
+            drawn: &Drawn::default(),
         };
         let outcome = interleaved(&world, workload, 1, 150);
         assert_eq!(outcome.conflicts, 0);
@@ -128,11 +159,13 @@ fn without_validation_there_are_cycles() {
 
 #[test]
 fn transactions_of_several_threads_are_serializable() {
+    let drawn = Drawn::default();
     for workload in WORKLOADS {
         let scratch = Scratch::new();
         let world = InProcess {
             database: scratch.database(),
             unvalidated: false,
+            drawn: &drawn,
         };
         let outcome = threads(&world, workload, 60);
         check_end(&world, workload);
@@ -144,6 +177,7 @@ fn transactions_of_several_threads_are_serializable() {
             outcome.conflicts
         );
     }
+    drawn.check_all();
 }
 
 #[test]

@@ -186,6 +186,7 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         25 | 26 => by_ranges(number, &mut options),
         ADJACENCIES => options.force_adjacency = Some(true),
         MEMOS => options.term_memo_after_rows = Some(0),
+        OFF => switch_off(&mut options),
         27..=29 => with_common_subplans(number, &mut options),
         NESTED => options.without = Rewrites::UNNESTING,
         31 => {
@@ -243,6 +244,7 @@ fn named(number: usize) -> (&'static str, Option<usize>) {
         ),
         ADJACENCIES => ("paths in memory, batches of 3", Some(3)),
         MEMOS => ("conditions kept by terms, batches of 3", Some(3)),
+        OFF => ("all off that is chosen by cost, batches of 3", Some(3)),
         27 => ("common subplans, batches of 3", Some(3)),
         28 => ("naive, common subplans, on disk", None),
         29 => (
@@ -304,6 +306,26 @@ fn with_switches(number: usize, options: &mut QueryOptions) {
     }
 }
 
+/// Refuses whatever is done where it is worth while, so that the plain way stands alone.
+pub fn switch_off(options: &mut QueryOptions) {
+    options.force_join = Some(ForcedJoin::Binary);
+    options.parallel_rows_min = Some(u64::MAX);
+    options.key_filter_rows_min = Some(u64::MAX);
+    options.leap_rows_min = Some(u64::MAX);
+    options.switch_after_rows = Some(u64::MAX);
+    options.term_memo_after_rows = Some(u64::MAX);
+    options.force_difference = Some(false);
+    options.force_samples = Some(false);
+    options.force_sets = Some(false);
+    options.force_top_values = Some(false);
+    options.force_ranges = Some(false);
+    options.force_adjacency = Some(false);
+    options.force_common_subplans = Some(false);
+    options.force_linear = Some(false);
+    options.force_parameters = Some(false);
+    options.force_partner_counts = Some(false);
+}
+
 /// Those in which subplans that stand in several places are run once wherever they can be.
 fn with_common_subplans(number: usize, options: &mut QueryOptions) {
     options.force_common_subplans = Some(true);
@@ -324,7 +346,7 @@ fn with_common_subplans(number: usize, options: &mut QueryOptions) {
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 37;
+pub const CONFIGURATIONS: usize = 38;
 
 /// The configurations in which ORDER BY and DISTINCT take ranges wherever they can.
 pub const BY_RANGES: [usize; 2] = [25, 26];
@@ -346,6 +368,9 @@ const PARAMETERS: usize = 33;
 
 /// The configuration in which what conditions gave is kept for terms from the first row on.
 const MEMOS: usize = ADJACENCIES - 1;
+
+/// The configuration in which nothing is done that can be switched off.
+pub const OFF: usize = MEMOS - 1;
 
 /// What is counted where that was of use.
 pub const KNOWN: &str = "condition known of a term";
