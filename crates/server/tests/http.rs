@@ -48,6 +48,22 @@ fn queries_are_answered_in_the_format_that_is_asked_for() {
     }
 }
 
+/// `null` says that nothing is counted, which no counts at all would not.
+#[test]
+fn locks_are_told_by_a_build_that_counts_them() {
+    let (server, _folder) = serve(1);
+    let status = server.ask("GET /status HTTP/1.1", "");
+    let (_, body) = status.split_once("\r\n\r\n").unwrap();
+    let status: serde_json::Value = serde_json::from_str(body).unwrap();
+    let locks = status.get("locks").unwrap();
+    if cfg!(feature = "lock-meters") {
+        let is_taken = |lock: &serde_json::Value| lock["acquisitions"].as_u64() > Some(0);
+        assert!(locks.as_array().unwrap().iter().any(is_taken), "{locks}");
+    } else {
+        assert!(locks.is_null(), "{locks}");
+    }
+}
+
 #[test]
 fn plans_are_told_and_what_came_of_them() {
     let (server, _folder) = serve(3);
