@@ -110,7 +110,7 @@ pub use statements::{StatementGraphs, StatementPattern};
 pub use stoa_executor::pool::{
     PoolFull, PoolLimits, Progress as TaskProgress, Task, TaskStream, WorkerPool,
 };
-pub use stoa_executor::{AdjacencyCounts, Batch, Step};
+pub use stoa_executor::{AdjacencyCounts, Batch, NumberCounts, Step};
 pub use stoa_storage::nonblocking;
 pub use stoa_storage::{ReadCounts, StructureCounts, sync};
 pub use transaction::{ChangeCounts, CommitSummary, Transaction, TransactionOptions};

@@ -624,6 +624,7 @@ fn start(
     settings.spill = Some(spill(runtime, snapshot, options));
     settings.admission = Some(runtime.admission());
     settings.adjacencies = Some(runtime.adjacencies());
+    settings.numbers = Some(runtime.numbers());
     settings.waited_ns = waited_ns;
     // Helpers have stacks of the usual size.
     if stack_bytes.is_none() && runtime.memory_bytes() >= HELPED_BYTES_MIN {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use oxsdatatypes::DateTime;
 use stoa_executor::helpers::Helpers;
 use stoa_executor::service::ServiceClient;
-use stoa_executor::{AdjacencyCache, AdjacencyCounts, Admission};
+use stoa_executor::{AdjacencyCache, AdjacencyCounts, Admission, NumberCache, NumberCounts};
 use stoa_quadstore::{CheckpointOptions, QuadStoreOptions};
 use stoa_storage::{Cache, Durability, LogOptions, MemoryBudget};
 
@@ -89,6 +89,7 @@ struct Shared {
     memory: MemoryBudget,
     admission: Arc<Admission>,
     adjacencies: Arc<AdjacencyCache>,
+    numbers: Arc<NumberCache>,
     cache: Arc<Cache>,
     threads: usize,
     helpers: Arc<Helpers>,
@@ -130,6 +131,7 @@ impl Runtime {
             shared: Arc::new(Shared {
                 admission: Arc::new(Admission::new(&memory, wait_ns)),
                 adjacencies: AdjacencyCache::new(&memory),
+                numbers: NumberCache::new(&memory),
                 cache: Cache::new(&memory, cache_bytes.min(memory_bytes)),
                 memory,
                 threads,
@@ -244,6 +246,17 @@ impl Runtime {
     /// Where these are.
     pub(crate) fn adjacencies(&self) -> Arc<AdjacencyCache> {
         Arc::clone(&self.shared.adjacencies)
+    }
+
+    /// Numbers that queries have made of texts for those after them, such as `xsd:float(STR(?price))`.
+    #[must_use]
+    pub fn number_counts(&self) -> NumberCounts {
+        self.shared.numbers.counts()
+    }
+
+    /// Where these are.
+    pub(crate) fn numbers(&self) -> Arc<NumberCache> {
+        Arc::clone(&self.shared.numbers)
     }
 
     /// What asks the endpoints of SERVICE.

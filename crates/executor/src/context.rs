@@ -23,7 +23,6 @@ use stoa_storage::sync::Mutex;
 use stoa_storage::{MemoryBudget, nonblocking};
 use stoa_terms::{Kind, TermId};
 
-use crate::AdjacencyCache;
 use crate::admission::Admission;
 use crate::batch::BATCH_ROWS;
 use crate::error::{Error, Result};
@@ -35,6 +34,7 @@ use crate::meters::Meters;
 use crate::profile::Counters;
 use crate::service::ServiceClient;
 use crate::spill::{MARGIN_BYTES, Spill};
+use crate::{AdjacencyCache, NumberCache};
 
 /// A clock that only goes forward.
 pub trait Clock: Send + Sync {
@@ -92,6 +92,8 @@ pub struct QuerySettings {
     pub force_adjacency: Option<bool>,
     /// Where path searches leave the triples that they have read into memory for others, and find them.
     pub adjacencies: Option<Arc<AdjacencyCache>>,
+    /// Where numbers are that queries have made of terms, for those after them; without it they are made anew for each row.
+    pub numbers: Option<Arc<NumberCache>>,
     /// After how many rows what conditions on the text of a variable gave is kept for its terms: 0 from the first row on;
     /// [`u64::MAX`] for never, with each row tried by itself.
     pub term_memo_after_rows: u64,
@@ -130,6 +132,7 @@ impl QuerySettings {
             range_rows: None,
             force_adjacency: None,
             adjacencies: None,
+            numbers: None,
             term_memo_after_rows: TERM_MEMO_AFTER_ROWS,
             spill: None,
             admission: None,

@@ -6,7 +6,7 @@
 #![deny(unsafe_code)]
 
 pub mod admission;
-pub mod aggregate;
+mod aggregate;
 pub mod batch;
 mod construct;
 pub mod context;
@@ -32,6 +32,7 @@ pub use batch::{BATCH_ROWS, Batch, Step};
 pub use context::{Clock, Computed, QueryContext, QuerySettings};
 pub use error::{Error, Result};
 pub use execution::{Execution, Shape};
+pub use expression::{NumberCache, NumberCounts};
 pub use function::regex::{PatternError, check as check_pattern};
 pub use meters::Meters;
 pub use operator::{AdjacencyCache, AdjacencyCounts};

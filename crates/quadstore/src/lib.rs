@@ -50,7 +50,9 @@ pub use read::{
     QuadColumns, ScanSpec, StringRange, TermTexts,
 };
 pub use root::Scheme;
-pub use snapshot::{Lookup, Reading, Scan, SeekScan, Snapshot, SnapshotId, SubjectSets};
+pub use snapshot::{
+    Lookup, NumberingId, Reading, Scan, SeekScan, Snapshot, SnapshotId, SubjectSets,
+};
 pub use transaction::{
     ChangeCounts, Clash, CommitOptions, Conflict, Savepoint, Transaction, TransactionOptions,
 };

@@ -58,6 +58,28 @@ pub struct Snapshot(pub(crate) Arc<State>, Handle);
 #[derive(Clone, Debug)]
 pub struct SnapshotId(Weak<State>);
 
+/// Which numbering of which store ids belong to: those of terms that a checkpoint holds mean the same in all snapshots of
+/// it. It keeps nothing of the store.
+#[derive(Clone, Debug)]
+pub struct NumberingId {
+    store: Weak<Store>,
+    numbering: u64,
+}
+
+impl PartialEq for NumberingId {
+    fn eq(&self, other: &Self) -> bool {
+        self.store.ptr_eq(&other.store) && self.numbering == other.numbering
+    }
+}
+
+impl NumberingId {
+    /// Whether somebody still uses the store.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.store.strong_count() > 0
+    }
+}
+
 /// What is done with what is read through a snapshot.
 #[derive(Clone, Default)]
 struct Handle {
@@ -235,6 +257,15 @@ impl Snapshot {
     #[must_use]
     pub fn numbering(&self) -> u64 {
         self.0.base.payload.numbering
+    }
+
+    /// What tells this numbering from all others that there are and were in the process.
+    #[must_use]
+    pub fn numbering_id(&self) -> NumberingId {
+        NumberingId {
+            store: Arc::downgrade(self.store()),
+            numbering: self.numbering(),
+        }
     }
 
     /// Whether ids mean the same terms in another snapshot of the store.

@@ -139,6 +139,7 @@ impl<'a> Evaluation<'a> {
             }
             Node::If(parts) => Column::Ids(self.choose(parts)?.into(), None),
             Node::Coalesce(parts) => Column::Ids(self.coalesce(parts)?.into(), None),
+            Node::NumberOfTerm(column, inner, memo) => self.number_of_term(*column, inner, memo)?,
             Node::Call(function, arguments) => self.call(*function, arguments)?,
             Node::Pattern(function, arguments, regex) => {
                 self.pattern(*function, arguments, regex.as_deref())?

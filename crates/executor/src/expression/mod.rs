@@ -11,9 +11,11 @@ mod integers;
 mod members;
 mod node;
 mod number;
+mod number_memo;
 mod numbers;
 mod operand;
 mod term_memo;
+mod term_pages;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -30,6 +32,7 @@ pub(crate) use arithmetic::{add, divide};
 pub(crate) use column::{Cell, Tag, Texts, fetch_texts, term_values};
 use evaluate::Evaluation;
 use node::Node;
+pub use number_memo::{NumberCache, NumberCounts};
 pub(crate) use operand::{double, float, of_terms as operands_of_terms, operand_values};
 pub(crate) use term_memo::TermMemos;
 
@@ -50,8 +53,9 @@ impl CompiledExpression {
         context: &QueryContext,
     ) -> Result<Self> {
         let node = node::compile(expression, columns, context)?;
+        let node = term_memo::once_per_term(node, expression, context);
         Ok(Self {
-            node: term_memo::once_per_term(node, expression, context),
+            node: number_memo::once_per_term(node, context),
         })
     }
 

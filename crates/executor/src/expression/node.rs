@@ -8,6 +8,7 @@ use stoa_terms::{TermId, inline};
 use super::column::{ConstantTerm, term_values};
 use super::evaluate::Evaluation;
 use super::members::Members;
+use super::number_memo::NumberMemo;
 use super::term_memo::Memo;
 use crate::batch::Batch;
 use crate::context::{Computed, QueryContext};
@@ -37,6 +38,8 @@ pub(crate) enum Node {
     Pattern(Function, Vec<Self>, Option<Box<Pattern>>),
     /// A condition on the texts of one column, tried once for each term.
     OncePerTerm(usize, Box<Self>, Memo),
+    /// A number that is made of the text of one column, once for each term.
+    NumberOfTerm(usize, Box<Self>, NumberMemo),
 }
 
 /// Compiles `expression` for the columns `columns`.
@@ -197,7 +200,8 @@ impl Node {
                 Node::Not(inner)
                 | Node::Plus(inner)
                 | Node::Minus(inner)
-                | Node::OncePerTerm(_, inner, _) => walk(inner, visit),
+                | Node::OncePerTerm(_, inner, _)
+                | Node::NumberOfTerm(_, inner, _) => walk(inner, visit),
                 Node::And(parts)
                 | Node::Or(parts)
                 | Node::Coalesce(parts)
@@ -225,7 +229,8 @@ impl Node {
                 | Self::Column(_)
                 | Self::Error
                 | Self::Bound(_)
-                | Self::OncePerTerm(..) => 0,
+                | Self::OncePerTerm(..)
+                | Self::NumberOfTerm(..) => 0,
                 Self::Not(_) | Self::And(_) | Self::Or(_) => 1,
                 Self::Compare(Comparison::SameTerm, _) => 1,
                 Self::Compare(..) | Self::In(..) => 2,

@@ -44,6 +44,41 @@ impl Numbers {
         self.rows.push(number);
     }
 
+    /// Rows of which none is [`Number::Other`].
+    pub(super) const fn of_rows(rows: Vec<Number>) -> Self {
+        Self {
+            rows,
+            others: Vec::new(),
+        }
+    }
+
+    /// The values of a column whose rows tell them.
+    pub(super) fn of_column(column: Column<'_>, rows: usize, context: &QueryContext) -> Self {
+        if let Column::Numbers(numbers) = column {
+            return numbers;
+        }
+        let mut numbers = Self::with_capacity(rows);
+        for row in 0..rows {
+            let cell = column.cell(row, context);
+            numbers.push(None, || cell.value().map(Cow::into_owned));
+        }
+        numbers
+    }
+
+    /// Puts the rows of another column in the places of some rows.
+    pub(super) fn put(&mut self, places: &[u32], from: Self) {
+        let first = u32::try_from(self.others.len()).unwrap_or(u32::MAX);
+        self.others.extend(from.others);
+        for (place, number) in places.iter().zip(from.rows) {
+            if let Some(slot) = self.rows.get_mut(*place as usize) {
+                *slot = match number {
+                    Number::Other(other) => Number::Other(other + first),
+                    number => number,
+                };
+            }
+        }
+    }
+
     pub(super) fn cell(&self, row: usize) -> Cell<'_> {
         match self.rows.get(row) {
             None | Some(Number::Error) => Cell::Error,

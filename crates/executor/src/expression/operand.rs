@@ -76,13 +76,20 @@ pub(super) fn of_numbers(numbers: &Numbers, context: &QueryContext) -> Result<Ve
     Ok(operands)
 }
 
-/// What stands for a computed number.
-fn of_number(number: Number) -> Option<TermId> {
+/// What stands for a computed number; `None` if nothing does.
+pub(super) fn of_number(number: Number) -> Option<TermId> {
     match number {
         Number::Float(value) => Some(of_float(value)),
         Number::Double(value) => of_double(value).or_else(|| number.id()),
         number => number.id(),
     }
+}
+
+/// The number that stands for itself in an operand, as [`of_number`] gives it.
+pub(super) fn to_number(operand: TermId) -> Option<Number> {
+    let number = float(operand).map(Number::Float);
+    let number = number.or_else(|| double(operand).map(Number::Double));
+    number.or_else(|| Number::of_id(operand))
 }
 
 /// Operands of values that are floats, doubles or errors; `None` if there are others.

@@ -1,81 +1,50 @@
 //! Conditions on the text of one variable, tried once for each term and not for each row.
 //!
 //! Within a batch the terms of the column are told apart and tried in the order of their ids, so that each block of the
-//! dictionary is decoded once. From some thousand rows on what a condition gave is kept for the terms of the dictionary,
-//! two bits each, in pages that are made when they are first needed. It is let go where it is of little use: when half
-//! as many rows were asked for as the dictionary has terms, and hardly any was known.
-//!
-//! # Concurrency
-//! A memo is shared by all threads that run the same condition of one query. Bits are set and read without order: what
-//! two threads find for a term is the same, and who does not see the bits of another tries the term again.
+//! dictionary is decoded once. What a condition gave is kept for the terms of the dictionary, two bits each
+//! ([`super::term_pages`]).
 //!
 //! # Limits
-//! A quarter of a byte for each term of the dictionary at most, and 64 for each row, a page of 1 KB at a time; and 16 bytes
-//! for each page there may be. All of it is reserved, and let go when it is refused.
+//! A quarter of a byte for each term of the dictionary at most, and 64 for each row, a page of 1 KB at a time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use stoa_planner::expression::{Expression, Function};
 use stoa_storage::sync::Mutex;
-use stoa_terms::{Kind, TermId};
+use stoa_terms::TermId;
 
 use super::column::Texts;
 use super::evaluate::Evaluation;
 use super::node::Node;
+use super::term_pages::{LazyPages, Page, Refused, TermPages};
 use crate::batch::Batch;
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::function::{self, Implementation};
-use crate::memory::Memory;
 
 /// How many terms are in a word.
-const WORD_TERMS: u64 = 32;
+const WORD_TERMS: usize = 32;
 const PAGE_WORDS: usize = 128;
-/// How many terms a page is about.
-const PAGE_TERMS: u64 = PAGE_WORDS as u64 * WORD_TERMS;
-/// So many pages are made at once, and then one for so many rows: terms that lie far from each other have one each.
-const PAGES_MIN: u64 = 64;
-const ROWS_A_PAGE: u64 = 16;
-/// So many rows are asked for before it is seen whether a memo is of use,
-const ROWS_MIN: u64 = 64 * 1024;
-/// which it is if one of so many was known.
-const FOUND_SHARE: u64 = 32;
-
-/// Kinds whose terms are in the dictionary; each has a list of pages.
-const KINDS: [Kind; 4] = [
-    Kind::Iri,
-    Kind::NumericLiteral,
-    Kind::TemporalLiteral,
-    Kind::Literal,
-];
 
 /// True, false, or an error.
 type Truth = Option<bool>;
 
-type Page = [AtomicU64; PAGE_WORDS];
-
 /// What a condition gave for terms.
-pub(crate) struct TermMemo {
-    state: Mutex<State>,
+type TermMemo = LazyPages<Truths>;
+
+/// Two bits for each term.
+struct Truths([AtomicU64; PAGE_WORDS]);
+
+impl Default for Truths {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; PAGE_WORDS])
+    }
 }
 
-enum State {
-    /// So many rows have come.
-    Waiting(u64),
-    Open(Arc<Pages>),
-    Over,
-}
-
-struct Pages {
-    lists: [Box<[OnceLock<Box<Page>>]>; KINDS.len()],
-    /// What is reserved, and how many bytes are held.
-    memory: Mutex<(Memory, u64)>,
-    /// How many terms there may be.
-    terms: u64,
-    made: AtomicU64,
-    asked: AtomicU64,
-    found: AtomicU64,
+impl Page for Truths {
+    const TERMS: u64 = (PAGE_WORDS * WORD_TERMS) as u64;
+    const ROWS: u64 = 16;
 }
 
 /// The memos of a query, by the expressions that they are of. They stay until it ends: the operators of a morsel, or of the
@@ -108,11 +77,7 @@ impl TermMemos {
         if let Some((_, memos)) = same.next() {
             return Arc::clone(memos);
         }
-        let memos: Arc<[TermMemo]> = (0..conditions)
-            .map(|_| TermMemo {
-                state: Mutex::new(State::Waiting(0)),
-            })
-            .collect();
+        let memos: Arc<[TermMemo]> = (0..conditions).map(|_| TermMemo::default()).collect();
         known.push((expression.clone(), Arc::clone(&memos)));
         memos
     }
@@ -202,12 +167,12 @@ impl Evaluation<'_> {
         let Some(memo) = memo.all.get(memo.number).filter(|_| asked > 0) else {
             return self.booleans(condition, true);
         };
-        let pages = memo.pages(asked, self.context);
+        let pages = memo.get(asked, self.context);
         let mut values = vec![None; ids.len()];
         let mut open: Vec<(TermId, u32)> = Vec::with_capacity(ids.len());
         for ((row, id), value) in (0..).zip(ids).zip(&mut values) {
-            match pages.as_ref().and_then(|pages| pages.get(*id)) {
-                Some(known) => *value = known,
+            match pages.as_ref().and_then(|pages| known(pages, *id)) {
+                Some(truth) => *value = truth,
                 None => open.push((*id, row)),
             }
         }
@@ -223,7 +188,7 @@ impl Evaluation<'_> {
         }
         let mut terms: Vec<TermId> = open.iter().map(|(id, _)| *id).collect();
         terms.dedup();
-        let known = ids.len() - open.len();
+        let known_rows = ids.len() - open.len();
         let tried = if is_sorted && terms.len() == ids.len() {
             self.booleans(condition, true)?
         } else {
@@ -236,8 +201,8 @@ impl Evaluation<'_> {
             Evaluation::new(&batch, self.context).booleans(condition, true)?
         };
         if let Some(pages) = &pages {
-            match pages.put(&terms, &tried, self.context) {
-                true => memo.note(pages, asked, known, self.context),
+            match keep(pages, &terms, &tried, self.context) {
+                true => memo.note(pages, asked, known_rows, self.context),
                 false => memo.end(),
             }
         }
@@ -252,133 +217,44 @@ impl Evaluation<'_> {
     }
 }
 
-impl TermMemo {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing panics while it is held.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The pages, which are made when enough rows have come; this time `rows` more.
-    fn pages(&self, rows: usize, context: &QueryContext) -> Option<Arc<Pages>> {
-        let mut state = self.lock();
-        if let State::Waiting(before) = &mut *state {
-            *before = before.saturating_add(rows as u64);
-            if *before <= context.settings().term_memo_after_rows {
-                return None;
-            }
-            *state = match Pages::new(context) {
-                Some(pages) => State::Open(Arc::new(pages)),
-                None => State::Over,
-            };
-        }
-        match &*state {
-            State::Open(pages) => Some(Arc::clone(pages)),
-            State::Waiting(_) | State::Over => None,
-        }
-    }
-
-    /// Lets go what is kept; nothing is kept from now on.
-    fn end(&self) {
-        *self.lock() = State::Over;
-    }
-
-    /// So many rows were asked for, and so many known.
-    fn note(&self, pages: &Pages, asked: usize, known: usize, context: &QueryContext) {
-        context.meters().add_known(known);
-        let (asked, known) = (asked as u64, known as u64);
-        let asked = asked + pages.asked.fetch_add(asked, Ordering::Relaxed);
-        let found = known + pages.found.fetch_add(known, Ordering::Relaxed);
-        if asked >= ROWS_MIN.max(pages.terms / 2) && found.saturating_mul(FOUND_SHARE) < asked {
-            self.end();
-        }
+/// What the condition gave for a term, if that is known.
+fn known(pages: &TermPages<Truths>, id: TermId) -> Option<Truth> {
+    let (page, place) = pages.page(id)?;
+    let bits = page.0.get(place / WORD_TERMS)?.load(Ordering::Relaxed);
+    match bits >> (place % WORD_TERMS * 2) & 3 {
+        0 => None,
+        1 => Some(Some(false)),
+        2 => Some(Some(true)),
+        _ => Some(None),
     }
 }
 
-impl Pages {
-    /// Without any page; `None` if there is no room for their lists.
-    fn new(context: &QueryContext) -> Option<Self> {
-        let ends = KINDS.map(|kind| {
-            let sections = context.snapshot().key_sections(kind);
-            sections.iter().map(|section| section.payloads.end).max()
-        });
-        let ends = ends.map(Option::unwrap_or_default);
-        let pages = ends.map(|end| end.div_ceil(PAGE_TERMS));
-        let bytes = pages.iter().sum::<u64>() * size_of::<OnceLock<Box<Page>>>() as u64;
-        let mut memory = context.memory("filter");
-        if !context.has_room(&mut memory, bytes) {
-            return None;
+/// Keeps what it gave for ascending terms; false if there is no room.
+fn keep(
+    pages: &TermPages<Truths>,
+    terms: &[TermId],
+    values: &[Truth],
+    context: &QueryContext,
+) -> bool {
+    let word_of = |id: &TermId| id.to_bits() / WORD_TERMS as u64;
+    let mut pairs = terms.iter().zip(values).peekable();
+    while let Some((id, value)) = pairs.next() {
+        let (page, place) = match pages.page_for(*id, context) {
+            Ok(Some(found)) => found,
+            Ok(None) => continue,
+            Err(Refused) => return false,
+        };
+        // Terms of one word stand beside each other.
+        let mut bits = bits_of(*value) << (place % WORD_TERMS * 2);
+        let first = word_of(id);
+        while let Some((id, value)) = pairs.next_if(|(next, _)| word_of(next) == first) {
+            bits |= bits_of(*value) << (id.payload() % WORD_TERMS as u64 * 2);
         }
-        Some(Self {
-            lists: pages.map(|pages| (0..pages).map(|_| OnceLock::new()).collect()),
-            memory: Mutex::new((memory, bytes)),
-            terms: ends.iter().sum(),
-            made: AtomicU64::new(0),
-            asked: AtomicU64::new(0),
-            found: AtomicU64::new(0),
-        })
-    }
-
-    /// The place for the page of a term, and the word and bits of it there.
-    fn place(&self, id: TermId) -> Option<(&OnceLock<Box<Page>>, usize, u64)> {
-        let list = KINDS.iter().position(|kind| *kind == id.kind())?;
-        let page = usize::try_from(id.payload() / PAGE_TERMS).ok()?;
-        let word = usize::try_from(id.payload() % PAGE_TERMS / WORD_TERMS).ok()?;
-        let place = self.lists.get(list)?.get(page)?;
-        Some((place, word, id.payload() % WORD_TERMS * 2))
-    }
-
-    /// What the condition gave for a term, if that is known.
-    fn get(&self, id: TermId) -> Option<Truth> {
-        let (place, word, shift) = self.place(id)?;
-        let bits = place.get()?.get(word)?.load(Ordering::Relaxed);
-        match bits >> shift & 3 {
-            0 => None,
-            1 => Some(Some(false)),
-            2 => Some(Some(true)),
-            _ => Some(None),
+        if let Some(word) = page.0.get(place / WORD_TERMS) {
+            word.fetch_or(bits, Ordering::Relaxed);
         }
     }
-
-    /// Keeps what it gave for ascending terms; false if there is no room.
-    fn put(&self, terms: &[TermId], values: &[Truth], context: &QueryContext) -> bool {
-        let mut pairs = terms.iter().zip(values).peekable();
-        while let Some((id, value)) = pairs.next() {
-            let Some((place, word, shift)) = self.place(*id) else {
-                continue;
-            };
-            // Terms of one word stand beside each other.
-            let mut bits = bits_of(*value) << shift;
-            let first = id.to_bits() / WORD_TERMS;
-            while let Some((id, value)) =
-                pairs.next_if(|(next, _)| next.to_bits() / WORD_TERMS == first)
-            {
-                bits |= bits_of(*value) << (id.payload() % WORD_TERMS * 2);
-            }
-            if place.get().is_none() {
-                let rows = self.asked.load(Ordering::Relaxed);
-                if self.made.load(Ordering::Relaxed) >= PAGES_MIN + rows / ROWS_A_PAGE {
-                    continue;
-                }
-                if !self.has_room(context) {
-                    return false;
-                }
-                self.made.fetch_add(1, Ordering::Relaxed);
-            }
-            let page = place.get_or_init(|| Box::new([const { AtomicU64::new(0) }; PAGE_WORDS]));
-            if let Some(word) = page.get(word) {
-                word.fetch_or(bits, Ordering::Relaxed);
-            }
-        }
-        true
-    }
-
-    /// Reserves a page; where two threads make one at a time, that is one too many.
-    fn has_room(&self, context: &QueryContext) -> bool {
-        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
-        let (memory, held) = &mut *memory;
-        *held += size_of::<Page>() as u64;
-        context.has_room(memory, *held)
-    }
+    true
 }
 
 const fn bits_of(value: Truth) -> u64 {
@@ -391,31 +267,14 @@ const fn bits_of(value: Truth) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::operator::tests::spilling_context;
+    use stoa_terms::Kind;
 
-    fn pages() -> (QueryContext, Pages) {
-        let context = spilling_context(3, 1 << 20);
-        let list = |pages: u64| (0..pages).map(|_| OnceLock::new()).collect();
-        let pages = Pages {
-            lists: [list(3), list(0), list(1), list(2)],
-            memory: Mutex::new((context.memory("filter"), 0)),
-            terms: 6 * PAGE_TERMS,
-            made: AtomicU64::new(0),
-            asked: AtomicU64::new(0),
-            found: AtomicU64::new(0),
-        };
-        (context, pages)
-    }
+    use super::super::term_pages::tests::{pages, pages_with_room};
+    use super::*;
 
     #[test]
     fn what_is_put_in_is_found() {
-        let (mut context, pages) = pages();
-        context = QueryContext::new(context.snapshot().clone(), {
-            let mut settings = context.settings().clone();
-            settings.spill = None;
-            settings
-        });
+        let (context, pages) = pages_with_room::<Truths>([3, 0, 1, 2]);
         let truths = [Some(false), Some(true), None];
         let mut terms: Vec<TermId> = Vec::new();
         for kind in [Kind::Iri, Kind::TemporalLiteral, Kind::Literal] {
@@ -426,10 +285,10 @@ mod tests {
             terms.extend(numbers.chain(more).map(|number| TermId::new(kind, number)));
         }
         let values: Vec<Truth> = truths.into_iter().cycle().take(terms.len()).collect();
-        assert!(pages.put(&terms, &values, &context));
-        assert!(pages.put(&terms, &values, &context), "the same again");
+        assert!(keep(&pages, &terms, &values, &context));
+        assert!(keep(&pages, &terms, &values, &context), "the same again");
         for (id, value) in terms.iter().zip(&values) {
-            assert_eq!(pages.get(*id), Some(*value), "{id:?}");
+            assert_eq!(known(&pages, *id), Some(*value), "{id:?}");
         }
         for kind in [
             Kind::Iri,
@@ -439,11 +298,11 @@ mod tests {
         ] {
             for number in [3, 30, 34, 5_000, 100_000] {
                 let id = TermId::new(kind, number);
-                assert_eq!(pages.get(id), None, "{id:?}");
+                assert_eq!(known(&pages, id), None, "{id:?}");
                 // What has no place is not kept.
                 if number == 100_000 || kind == Kind::NumericLiteral {
-                    assert!(pages.put(&[id], &[Some(true)], &context));
-                    assert_eq!(pages.get(id), None, "{id:?}");
+                    assert!(keep(&pages, &[id], &[Some(true)], &context));
+                    assert_eq!(known(&pages, id), None, "{id:?}");
                 }
             }
         }
@@ -451,47 +310,9 @@ mod tests {
 
     #[test]
     fn a_page_that_is_refused_ends_it() {
-        let (context, pages) = pages();
+        let (context, pages) = pages::<Truths>([3, 0, 1, 2]);
         let ids = [TermId::new(Kind::Iri, 5)];
-        // Operators hold nothing there.
-        assert!(!pages.put(&ids, &[Some(true)], &context));
-        assert_eq!(pages.get(ids[0]), None);
-    }
-
-    #[test]
-    fn terms_far_from_each_other_have_pages_as_rows_come() {
-        let (context, mut pages) = pages();
-        let mut settings = context.settings().clone();
-        settings.spill = None;
-        let context = QueryContext::new(context.snapshot().clone(), settings);
-        pages.lists = [200, 0, 0, 0].map(|pages| (0..pages).map(|_| OnceLock::new()).collect());
-        let ids: Vec<TermId> = (0..200)
-            .map(|page| TermId::new(Kind::Iri, page * PAGE_TERMS))
-            .collect();
-        let kept = |pages: &Pages| {
-            assert!(pages.put(&ids, &[Some(true); 200], &context));
-            ids.iter().filter(|id| pages.get(**id).is_some()).count()
-        };
-        assert_eq!(kept(&pages), 64);
-        pages.asked.store(16 * 36, Ordering::Relaxed);
-        assert_eq!(kept(&pages), 100);
-    }
-
-    #[test]
-    fn what_is_of_no_use_is_let_go() {
-        let (context, pages) = pages();
-        let memo = TermMemo {
-            state: Mutex::new(State::Open(Arc::new(pages))),
-        };
-        let open = || memo.pages(1, &context).is_some();
-        let note = |asked, known| {
-            let pages = memo.pages(1, &context).unwrap();
-            memo.note(&pages, asked, known, &context);
-        };
-        note(40_000, 3_000);
-        note(40_000, 0);
-        assert!(open(), "a part was known");
-        note(20_000, 0);
-        assert!(!open(), "hardly any was known");
+        assert!(!keep(&pages, &ids, &[Some(true)], &context));
+        assert_eq!(known(&pages, ids[0]), None);
     }
 }

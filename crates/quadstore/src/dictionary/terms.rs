@@ -83,6 +83,15 @@ impl Snapshot {
     /// two of them; their ranges of keys overlap.
     #[must_use]
     pub fn key_sections(&self, kind: Kind) -> Vec<KeySection> {
+        let mut sections = self.dictionary().sections(kind);
+        sections.extend(self.dictionary().delta_sections(kind));
+        sections
+    }
+
+    /// Those of them that a checkpoint holds. Ids in them mean the same terms in all snapshots of one numbering
+    /// ([`Snapshot::numbering_id`]) that have them there; ids of a later term may be another one's in a transaction.
+    #[must_use]
+    pub fn stored_key_sections(&self, kind: Kind) -> Vec<KeySection> {
         self.dictionary().sections(kind)
     }
 

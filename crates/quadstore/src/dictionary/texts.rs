@@ -263,7 +263,7 @@ impl Dictionary {
         Ok(true)
     }
 
-    /// The parts of the dictionary whose keys are of `kind`, ascending by payload.
+    /// The parts of the dictionary on disk whose keys are of `kind`, ascending by payload.
     pub(crate) fn sections(&self, kind: Kind) -> Vec<KeySection> {
         let partitions = self.of_kind(kind).iter();
         let partitions = partitions.map(|partition| KeySection {
@@ -271,11 +271,15 @@ impl Dictionary {
                 ..partition.descriptor.first_payload + partition.descriptor.count,
             is_ordered: partition.descriptor.permuted.is_none(),
         });
-        let of_delta = self.delta_of(kind).map(|terms| KeySection {
+        partitions.collect()
+    }
+
+    /// The parts of the delta whose keys are of `kind`, ascending by payload.
+    pub(crate) fn delta_sections(&self, kind: Kind) -> impl Iterator<Item = KeySection> {
+        self.delta_of(kind).map(|terms| KeySection {
             payloads: terms.first()..terms.end(),
             is_ordered: terms.is_ordered(),
-        });
-        partitions.chain(of_delta).collect()
+        })
     }
 
     /// Where the keys of ascending ids of one section stand in its order.
