@@ -192,6 +192,39 @@ fn ten_times_the_memory() {
     assert_nothing_is_left(&folder);
 }
 
+/// Each group's text fits, those of all do not.
+#[test]
+fn texts_of_groups_ten_times_the_memory() {
+    let (folder, database) = subjects(10 * MEMORY_BYTES / LONG_BYTES as u64);
+    // On one thread the texts of a group come in one order.
+    let options = QueryOptions {
+        parallel_rows_min: Some(u64::MAX),
+        ..QueryOptions::default()
+    };
+    let queries = [
+        "SELECT ?g (GROUP_CONCAT(@; SEPARATOR=\"|\") AS ?t) { ?s :number ?n ; :group ?g } GROUP BY ?g",
+        "SELECT ?g (STRLEN(GROUP_CONCAT(DISTINCT @)) AS ?l) { ?s :number ?n ; :group ?g } GROUP BY ?g",
+        // Some of a group are errors, and some groups have no texts.
+        "SELECT ?g (GROUP_CONCAT(IF(?g < 900, @, IF(?n < 160000, \"\", ?unbound))) AS ?t) (COUNT(*) AS ?c)
+         { ?s :number ?n ; :group ?g } GROUP BY ?g",
+    ];
+    let texts = queries.map(|query| text_of(query, LONG_BYTES));
+    let ask_all = |database: &Database| {
+        let all = texts.iter();
+        all.map(|text| ask(database, (text, false), &options).unwrap())
+            .collect::<Vec<_>>()
+    };
+    let expected = ask_all(&database);
+    drop(database);
+    let found = ask_all(&with_little(&folder));
+    for ((text, expected), found) in texts.iter().zip(expected).zip(found) {
+        assert_eq!(found.0, expected.0, "{text:.99}");
+        assert_eq!(expected.1, 0, "{text:.99}");
+        assert!(found.1 > 8 * MEMORY_BYTES, "{} bytes: {text:.99}", found.1);
+    }
+    assert_nothing_is_left(&folder);
+}
+
 #[test]
 fn queries_that_end_early_leave_nothing() {
     let (folder, database) = subjects(50_000);

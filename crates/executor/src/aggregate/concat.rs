@@ -1,5 +1,11 @@
 //! GROUP_CONCAT: the texts of strings, numbers and IRIs with a separator between them, in the order
 //! of the input. A blank node, a triple term or an error makes the whole result an error.
+//!
+//! Where memory does not hold the texts of all groups these go to disk as far as they are there, and the groups go on with
+//! nothing. What is on disk of a group is put before the rest when its result is made.
+//!
+//! # Limits
+//! The text of one group has to fit into memory, since it becomes a term.
 
 #![expect(
     clippy::indexing_slicing,
@@ -7,14 +13,17 @@
 )]
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use oxrdf::Literal;
 use stoa_terms::{TermId, inline};
 
 use super::Accumulator;
+use super::shed_texts::ShedTexts;
 use crate::context::{Computed, QueryContext};
 use crate::error::{Error, Result};
 use crate::expression::{Cell, fetch_texts};
+use crate::profile::Counters;
 
 /// No result may be longer: a row of an answer has to fit into memory.
 const BYTES_MAX: usize = 1 << 30;
@@ -23,6 +32,7 @@ pub(super) struct Concat {
     separator: String,
     states: Vec<State>,
     text_bytes: usize,
+    on_disk: Option<ShedTexts>,
 }
 
 /// About so many bytes of results get their ids at a time.
@@ -32,6 +42,8 @@ const FINISH_BYTES: usize = 256 << 10;
 enum State {
     Empty,
     Text(String),
+    /// All of it is on disk.
+    Shed,
     Error,
 }
 
@@ -41,8 +53,39 @@ impl Concat {
             separator: separator.to_owned(),
             states: Vec::new(),
             text_bytes: 0,
+            on_disk: None,
         }
     }
+
+    /// The result of a group that is no error: what is on disk, and what came after it.
+    fn text_of(&mut self, group: usize, state: State, context: &QueryContext) -> Result<String> {
+        let Some(on_disk) = &mut self.on_disk else {
+            return Ok(match state {
+                State::Text(text) => text,
+                State::Empty | State::Shed | State::Error => String::new(),
+            });
+        };
+        let mut whole = on_disk.take(group, &self.separator, BYTES_MAX, context)?;
+        if let State::Text(text) = state {
+            if whole.is_none() {
+                return Ok(text);
+            }
+            let whole = whole.get_or_insert_default();
+            whole.push_str(&self.separator);
+            whole.push_str(&text);
+            check_length(whole)?;
+        }
+        Ok(whole.unwrap_or_default())
+    }
+}
+
+fn check_length(text: &str) -> Result<()> {
+    if text.len() > BYTES_MAX {
+        return Err(Error::LimitExceeded(
+            "the result of a GROUP_CONCAT is longer than 1 GB",
+        ));
+    }
+    Ok(())
 }
 
 impl Accumulator for Concat {
@@ -73,7 +116,7 @@ impl Accumulator for Concat {
                     }
                     *state = State::Error;
                 }
-                (State::Empty, Some(lexical)) => {
+                (State::Empty | State::Shed, Some(lexical)) => {
                     self.text_bytes += lexical.len();
                     *state = State::Text(lexical.into_owned());
                 }
@@ -81,11 +124,7 @@ impl Accumulator for Concat {
                     self.text_bytes += self.separator.len() + lexical.len();
                     text.push_str(&self.separator);
                     text.push_str(&lexical);
-                    if text.len() > BYTES_MAX {
-                        return Err(Error::LimitExceeded(
-                            "the result of a GROUP_CONCAT is longer than 1 GB",
-                        ));
-                    }
+                    check_length(text)?;
                 }
             }
         }
@@ -97,12 +136,15 @@ impl Accumulator for Concat {
         let (mut computed, mut bytes) = (Vec::new(), 0);
         // Long texts one after the other: while they get their ids there are copies.
         for group in groups {
-            let term = match std::mem::replace(&mut self.states[group], State::Empty) {
+            let state = std::mem::replace(&mut self.states[group], State::Empty);
+            if let State::Text(text) = &state {
+                self.text_bytes -= text.len();
+            }
+            let term = match state {
                 State::Error => Computed::Unbound,
-                State::Empty => text_term(String::new()),
-                State::Text(text) => {
+                state => {
+                    let text = self.text_of(group, state, context)?;
                     bytes += text.len();
-                    self.text_bytes -= text.len();
                     text_term(text)
                 }
             };
@@ -115,6 +157,27 @@ impl Accumulator for Concat {
         }
         ids.extend(context.resolve(computed)?);
         Ok(ids)
+    }
+
+    fn shed_bytes(&self) -> u64 {
+        self.text_bytes as u64
+    }
+
+    fn shed(&mut self, context: &QueryContext, counters: &Arc<Counters>) -> Result<()> {
+        let on_disk = match self.on_disk.take() {
+            Some(on_disk) => on_disk,
+            None => ShedTexts::new(context, counters)?,
+        };
+        let on_disk = self.on_disk.insert(on_disk);
+        on_disk.begin();
+        for (group, state) in self.states.iter_mut().enumerate() {
+            if let State::Text(text) = state {
+                on_disk.add(group, text, context)?;
+                *state = State::Shed;
+            }
+        }
+        self.text_bytes = 0;
+        on_disk.end(context)
     }
 
     fn bytes(&self) -> u64 {

@@ -7,9 +7,11 @@ mod concat;
 mod difference;
 mod extreme;
 mod numeric;
+mod shed_texts;
 
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 
 pub(crate) use difference::{Differences, subtract};
 use stoa_planner::expression::AggregateFunction;
@@ -17,9 +19,10 @@ use stoa_terms::{TermId, inline};
 
 use crate::context::QueryContext;
 use crate::error::Result;
+use crate::profile::Counters;
 
 /// The states of one aggregate for all groups.
-pub trait Accumulator: Send {
+pub(crate) trait Accumulator: Send {
     /// Makes room for groups up to `groups`; new ones have seen nothing.
     fn grow(&mut self, groups: usize);
 
@@ -40,6 +43,19 @@ pub trait Accumulator: Send {
     /// As [`update`](Self::update).
     fn finish(&mut self, groups: Range<usize>, context: &QueryContext) -> Result<Vec<TermId>>;
 
+    /// How many bytes of [`bytes`](Self::bytes) can go to disk.
+    fn shed_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Has these go to disk; groups go on without them, and have them again in their results.
+    ///
+    /// # Errors
+    /// If the disk fails or is full.
+    fn shed(&mut self, _context: &QueryContext, _counters: &Arc<Counters>) -> Result<()> {
+        Ok(())
+    }
+
     /// How many bytes the states take, but for what doubles while it grows: whoever asks counts them
     /// twice.
     fn bytes(&self) -> u64;
@@ -49,7 +65,7 @@ pub trait Accumulator: Send {
 ///
 /// # Errors
 /// [`crate::Error::Unsupported`]
-pub fn accumulator(function: &AggregateFunction) -> Result<Box<dyn Accumulator>> {
+pub(crate) fn accumulator(function: &AggregateFunction) -> Result<Box<dyn Accumulator>> {
     Ok(match function {
         AggregateFunction::Count => Box::new(Count { counts: Vec::new() }),
         AggregateFunction::Sum => Box::new(numeric::Sum::default()),

@@ -8,8 +8,8 @@
 //! taken one after the other, each as the whole was.
 //!
 //! # Limits
-//! Groups and states are reserved. States that grow beyond memory by themselves, such as the texts of GROUP_CONCAT,
-//! end the query. Results are made as they are given, a batch at a time.
+//! Groups and states are reserved. Of states that grow by themselves, the texts of GROUP_CONCAT, what there is goes to disk,
+//! again and again. Results are made as they are given, a batch at a time.
 
 use std::sync::Arc;
 
@@ -28,6 +28,9 @@ use crate::memory::Memory;
 use crate::profile::Counters;
 use crate::spill::{Partitions, RowReader, SpilledRows};
 use crate::table::{GroupTable, hash_columns};
+
+/// Less than this does not go to disk: each time some rows are kept about it.
+const SHED_BYTES_MIN: u64 = 64 << 10;
 
 /// What a GROUP BY, or a DISTINCT, which is one without aggregates, says.
 #[derive(Clone, Copy)]
@@ -370,6 +373,7 @@ impl Groups {
 
     /// Reserves what is there; where there is no room no further groups are taken.
     fn reserve(&mut self, context: &QueryContext) -> Result<()> {
+        self.shed(context)?;
         let bytes = self.bytes();
         if self.aside.is_some() || context.settings().spill.is_none() {
             return self.memory.require(bytes.saturating_sub(self.unreserved));
@@ -378,6 +382,25 @@ impl Groups {
             self.unreserved = bytes.saturating_sub(self.memory.reserved_bytes());
             self.aside = Some(self.partitions(context)?);
         }
+        Ok(())
+    }
+
+    /// Has states go to disk that can, where they find no room.
+    fn shed(&mut self, context: &QueryContext) -> Result<()> {
+        let states = self.aggregates.iter();
+        let texts: u64 = states.map(|states| states.accumulator.shed_bytes()).sum();
+        let bytes = self.bytes();
+        // Those of one group may go there as well as those of many.
+        if texts < SHED_BYTES_MIN
+            || context.settings().spill.is_none()
+            || context.may_hold(&mut self.memory, bytes, usize::MAX)?
+        {
+            return Ok(());
+        }
+        for states in &mut self.aggregates {
+            states.accumulator.shed(context, &self.counters)?;
+        }
+        self.memory.shrink_to(self.bytes());
         Ok(())
     }
 
