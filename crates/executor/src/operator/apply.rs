@@ -68,9 +68,10 @@ enum State {
 struct Run {
     left: Batch,
     bindings: GroupTable,
-    /// The first left row of each binding, and for each left row the next one of its binding.
+    /// The first left row of each binding, for each left row the next one of its binding, and how many each binding has.
     first: Vec<u32>,
     next: Vec<u32>,
+    counts: Vec<u32>,
     inner: Node,
     inner_done: bool,
     /// How many bindings have no partner yet; only counted where one partner is enough.
@@ -80,7 +81,12 @@ struct Run {
     keeps: bool,
     /// The current inner batch, or all inner rows.
     right: RowStore,
-    /// Pairs to be given, the first `given` of which are.
+    /// Inner rows of the current batch that have partners, with their bindings; those before `paired` are in pairs, and of
+    /// that one all left rows before `left_row`.
+    matched: Vec<(u32, u32)>,
+    paired: usize,
+    left_row: u32,
+    /// Pairs to be given, the first `given` of which are. They may be many more than there are rows on either side.
     pairs: Vec<Pair>,
     given: usize,
     ended: bool,
@@ -243,6 +249,7 @@ impl Apply {
         self.memory.require(3 * left.bytes() + table_bytes)?;
         bindings.insert(&outer, left.rows, &mut groups)?;
         let mut first = vec![NONE; bindings.len()];
+        let mut counts = vec![0; bindings.len()];
         let mut next = vec![NONE; left.rows];
         // From the last row to the first, so that each binding's rows ascend.
         let last = u32::try_from(left.rows)
@@ -251,6 +258,9 @@ impl Apply {
         for (row, (group, next)) in (0..last).rev().zip(rows) {
             if let Some(first) = first.get_mut(*group as usize) {
                 *next = std::mem::replace(first, row);
+            }
+            if let Some(count) = counts.get_mut(*group as usize) {
+                *count += 1;
             }
         }
         let batch = Batch {
@@ -269,9 +279,13 @@ impl Apply {
             bindings,
             first,
             next,
+            counts,
             inner,
             inner_done: false,
             right: RowStore::new(self.inner.plan.columns.len(), context.memory("apply")),
+            matched: Vec::new(),
+            paired: 0,
+            left_row: NONE,
             pairs: Vec::new(),
             given: 0,
             ended: false,
@@ -282,6 +296,12 @@ impl Apply {
         if run.given < run.pairs.len() && (!run.keeps || run.ended) {
             return self.give(run, context);
         }
+        if !run.keeps && run.paired < run.matched.len() {
+            run.pairs.clear();
+            run.given = 0;
+            run.pair(context.batch_rows());
+            return Ok(Step::Yield);
+        }
         if run.inner_done {
             return self.end(run, context);
         }
@@ -289,15 +309,17 @@ impl Apply {
             Step::Batch(batch) => {
                 if !run.keeps {
                     run.right.clear();
-                    run.pairs.clear();
-                    run.given = 0;
-                } else if !run.may_hold(&batch, context) {
-                    self.halve(run, context)?;
-                    return Ok(Step::Yield);
                 }
-                self.pair(run, &batch)?;
+                self.match_rows(run, &batch)?;
+                if run.keeps {
+                    if !run.may_hold(&batch, context) {
+                        self.halve(run, context)?;
+                        return Ok(Step::Yield);
+                    }
+                    run.pair(usize::MAX);
+                }
                 run.right.append(&batch)?;
-                let bytes = run.right.bytes_with(0) + run.pairs_bytes();
+                let bytes = run.right.bytes_with(0) + run.pairs_bytes(0);
                 match run.right.memory().require(bytes) {
                     Err(_) if run.keeps => self.halve(run, context)?,
                     other => other?,
@@ -313,8 +335,8 @@ impl Apply {
         Ok(Step::Yield)
     }
 
-    /// Pairs the rows of an inner batch with the left rows of their bindings.
-    fn pair(&self, run: &mut Run, batch: &Batch) -> Result<()> {
+    /// Finds the rows of an inner batch whose bindings have left rows.
+    fn match_rows(&self, run: &mut Run, batch: &Batch) -> Result<()> {
         let outer: Vec<_> = self
             .right_outer
             .iter()
@@ -324,6 +346,8 @@ impl Apply {
         hash_columns(&outer, batch.rows, &mut hashes);
         let base = u32::try_from(run.right.len())
             .map_err(|_| Error::LimitExceeded("an apply would hold more than 2^32 rows"))?;
+        run.matched.clear();
+        run.paired = 0;
         for (inner_row, (row, hash)) in (base..).zip(hashes.iter().enumerate()) {
             let Some(group) = run.bindings.find(&outer, row, *hash) else {
                 continue;
@@ -335,11 +359,7 @@ impl Apply {
             } else if self.combiner.needs_one() {
                 continue;
             }
-            let mut left = run.first.get(group as usize).copied().unwrap_or(NONE);
-            while left != NONE {
-                run.pairs.push((left, inner_row));
-                left = run.next.get(left as usize).copied().unwrap_or(NONE);
-            }
+            run.matched.push((group, inner_row));
         }
         Ok(())
     }
@@ -385,21 +405,43 @@ impl Run {
         self.ended && self.given == self.pairs.len()
     }
 
-    /// Whether there is room for an inner batch beside what is held.
+    /// Pairs inner rows with the left rows of their bindings, up to about so many pairs.
+    fn pair(&mut self, most: usize) {
+        while let Some((group, inner_row)) = self.matched.get(self.paired).copied()
+            && self.pairs.len() < most
+        {
+            if self.left_row == NONE {
+                self.left_row = self.first.get(group as usize).copied().unwrap_or(NONE);
+            }
+            while self.left_row != NONE && self.pairs.len() < most {
+                self.pairs.push((self.left_row, inner_row));
+                let next = self.next.get(self.left_row as usize).copied();
+                self.left_row = next.unwrap_or(NONE);
+            }
+            if self.left_row == NONE {
+                self.paired += 1;
+            }
+        }
+    }
+
+    /// Whether there is room for an inner batch, and the pairs that its rows have, beside what is held.
     fn may_hold(&mut self, batch: &Batch, context: &QueryContext) -> bool {
         let rows = self.right.len();
         let spill = context.settings().spill.as_ref();
         let is_first = spill.is_none_or(|spill| rows < spill.rows_min);
-        let bytes = self.right.bytes_with(batch.rows) + self.pairs_bytes();
+        let counts = self.matched.iter();
+        let counts = counts.filter_map(|(group, _)| self.counts.get(*group as usize));
+        let more: u64 = counts.map(|count| u64::from(*count)).sum();
+        let bytes = self.right.bytes_with(batch.rows) + self.pairs_bytes(more);
         match is_first {
             true => self.right.memory().take(bytes),
             false => context.has_room(self.right.memory(), bytes),
         }
     }
 
-    /// What the pairs take.
-    fn pairs_bytes(&self) -> u64 {
-        (2 * self.pairs.len() * size_of::<Pair>()) as u64
+    /// What the pairs take with so many more.
+    const fn pairs_bytes(&self, more: u64) -> u64 {
+        2 * (self.pairs.len() as u64 + more) * size_of::<Pair>() as u64
     }
 }
 

@@ -10,7 +10,7 @@ use stoa_terms::{Permutation, TermId};
 use super::common_subplans::{reads, union};
 use super::harness::*;
 use crate::spill::{MARGIN_BYTES, RowReader, RowWriter, Spill, SpillFile, SpilledSlice};
-use crate::{Error, OperatorProfile, QueryContext, QuerySettings};
+use crate::{Error, Execution, OperatorProfile, QueryContext, QuerySettings, Step};
 
 pub(super) const ROWS: i64 = 120_000;
 
@@ -383,6 +383,59 @@ fn joins_in_order_finish_where_their_matches_do_not_fit() {
             assert!(rows == expected, "{name} with less");
             assert!(peak <= bound, "{name} took {peak} of {most} bytes");
         }
+    }
+}
+
+/// Left rows that share a binding, times the inner rows of it, are many more than either side: they are not held.
+#[test]
+fn an_apply_does_not_hold_the_product_of_a_binding() {
+    let (snapshot, _) = super::switching::many();
+    let rows = 8_000;
+    let left: Vec<Row> = (0..rows)
+        .map(|row| vec![integer(row), integer(6)])
+        .collect();
+    let inner: Vec<Row> = (0..500).map(|row| vec![integer(6), integer(row)]).collect();
+    let joined = Operator::HashJoin {
+        left: Box::new(values(&[1, 0], &inner)),
+        right: Box::new(plan(Operator::OuterBindings, &[1])),
+        keys: variables(&[1]),
+        compatible: Vec::new(),
+        kind: JoinKind::Inner,
+    };
+    for kind in [JoinKind::Inner, JoinKind::Left { condition: None }] {
+        let operator = Operator::Apply {
+            input: Box::new(values(&[2, 1], &left)),
+            inner: Box::new(plan(joined.clone(), &[1, 0])),
+            outer: variables(&[1]),
+            kind,
+        };
+        let settings = settings(1024, 8 << 20);
+        let memory = settings.memory.clone();
+        let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
+        let mut execution =
+            Execution::new(&query(plan(operator, &[2, 1, 0])).into(), context).unwrap();
+        let (mut given, mut sum) = (0, 0);
+        loop {
+            match execution.next().unwrap() {
+                Step::Batch(batch) => {
+                    given += batch.rows;
+                    let numbers = batch.column(0).iter().zip(batch.column(2));
+                    let bits = |id: &TermId| id.to_bits() & 0xffff_ffff;
+                    sum += numbers.map(|(a, b)| bits(a) ^ bits(b) << 13).sum::<u64>();
+                }
+                Step::Yield => (),
+                Step::Done => break,
+            }
+        }
+        assert_eq!(given, 4_000_000);
+        let bits = |row: &[TermId], column: usize| row[column].to_bits() & 0xffff_ffff;
+        let expected = left.iter().flat_map(|row| {
+            let inner = inner.iter();
+            inner.map(move |other| bits(row, 0) ^ bits(other, 1) << 13)
+        });
+        assert_eq!(sum, expected.sum::<u64>());
+        drop(execution);
+        assert_eq!(memory.used(), 0, "memory is kept");
     }
 }
 
