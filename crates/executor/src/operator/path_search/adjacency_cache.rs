@@ -170,16 +170,21 @@ impl AdjacencyCache {
             None => graph,
         };
         let bytes = graph.bytes();
+        if bytes > self.bytes_max {
+            // What there was of it is not too large, and no other graph has to go for what is.
+            table.0.extend(before);
+            drop(table);
+            drop((gone, graph));
+            return;
+        }
         while table.0.len() >= GRAPHS_MAX
             || (!table.0.is_empty() && table.bytes() + bytes > self.bytes_max)
         {
             gone.push(table.0.remove(0));
         }
-        if bytes <= self.bytes_max {
-            let key = key.clone();
-            table.0.push(Entry { key, graph });
-            self.kept.fetch_add(1, Ordering::Relaxed);
-        }
+        let key = key.clone();
+        table.0.push(Entry { key, graph });
+        self.kept.fetch_add(1, Ordering::Relaxed);
         drop(table);
         drop((gone, before));
     }

@@ -137,8 +137,10 @@ impl Searcher {
     ) -> Option<Team> {
         let side = self.swept(bindings.mode)?;
         let sweeper = self.sweeper(side)?;
+        let searches = self.to_come(bindings);
+        let lanes = lanes(searches, bindings.mode, sweeper.together()).min(threads(context));
         let mut others = Vec::new();
-        while others.len() + 1 < threads(context) {
+        while others.len() + 1 < lanes {
             let bits = sweeper.another(context.memory("path_search"), context);
             let Some(lane) = bits.and_then(|bits| Lane::new(bits, combiner, context)) else {
                 break;
@@ -151,7 +153,7 @@ impl Searcher {
         let combiner = combiner.another()?;
         let sweeper = self.machines.get_mut(side)?.as_mut()?.lend()?;
         let all = 1 + others.len();
-        let together = together(self.to_come(bindings), all, sweeper.together());
+        let together = together(searches, all, sweeper.together());
         let nodes = self.shared.nodes.freeze();
         // What it takes is reserved with what all share.
         let first = Lane::with(sweeper, combiner, context.memory("path_search"));
@@ -183,6 +185,19 @@ impl Searcher {
             is_fed: false,
         })
     }
+}
+
+/// A sweep costs about the same for one search as for all that it can do, but for what each gives: so many are worth one.
+const SWEEP_SEARCHES_MIN: usize = 16;
+
+/// How many sweeps at once are worth what they cost for so many searches, of which one does up to `most`.
+fn lanes(searches: u64, mode: Mode, most: usize) -> usize {
+    let each = match mode {
+        // Each gives one pair, so that it is the sweeps that take the time.
+        Mode::Meeting => most,
+        _ => SWEEP_SEARCHES_MIN.min(most),
+    };
+    usize::try_from(searches.div_ceil(each.max(1) as u64)).unwrap_or(usize::MAX)
 }
 
 /// How many of so many searches a sweep of at most `most` does, so that all lanes have as many of them.

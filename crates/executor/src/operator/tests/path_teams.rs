@@ -89,6 +89,9 @@ fn plans(graph: &Graph, nodes: u64) -> Vec<Plan> {
     ]
 }
 
+/// Which of them have few searches, or batches of pairs, which are worth fewer threads.
+const FEW: [usize; 3] = [5, 6, 7];
+
 #[test]
 fn several_threads_find_what_one_finds() {
     for graph in [Graph::cyclic(700), Graph::hierarchy(700), parts(700)] {
@@ -102,7 +105,9 @@ fn several_threads_find_what_one_finds() {
                     let memory = settings.memory.clone();
                     let (rows, did) = rows_of(&graph, plan, settings);
                     assert!(rows == wanted, "plan {number}, {} rows", rows.len());
-                    assert_eq!(did.sweepers, helpers as u64 + 1, "plan {number}");
+                    if !FEW.contains(&number) {
+                        assert_eq!(did.sweepers, helpers as u64 + 1, "plan {number}");
+                    }
                     assert_eq!(did.looked_up, 0, "plan {number}");
                     assert_eq!(memory.used(), 0, "memory is kept");
                 }
@@ -119,7 +124,10 @@ fn several_threads_find_what_one_finds() {
                 let (rows, did) = rows_of(&graph, plan, settings.clone());
                 assert!(rows == wanted, "plan {number}, kept");
                 let kept = did.adjacency_kept > 0;
-                assert_eq!((did.sweepers, kept), (2, is_kept), "plan {number}");
+                assert_eq!(kept, is_kept, "plan {number}");
+                if !FEW.contains(&number) {
+                    assert_eq!(did.sweepers, 2, "plan {number}");
+                }
             }
         }
     }
@@ -148,7 +156,9 @@ fn few_searches_and_those_below_a_limit_are_done_by_one_thread() {
     let helpers = Arc::new(Helpers::new(1));
     for (searches, rows_min, sweepers) in [
         (1, 0, 0),
-        (2, 0, 2),
+        // One sweep does both, as fast.
+        (2, 0, 0),
+        (40, 0, 2),
         (700, 30_000, 2),
         (600, 30_000, 0),
         (700, u64::MAX, 0),
@@ -160,6 +170,13 @@ fn few_searches_and_those_below_a_limit_are_done_by_one_thread() {
         };
         let (_, did) = rows_of(&graph, &plan, settings);
         assert_eq!(did.sweepers, sweepers, "{searches} searches, {rows_min}");
+    }
+    // Sweeps that give a pair each take as long for few as for all that one can do.
+    let many = Arc::new(Helpers::new(7));
+    for (pairs, sweepers) in [(500, 0), (1_000, 2)] {
+        let plan = graph.between((0..pairs).map(|pair| (pair % 700, pair / 2)));
+        let (_, did) = rows_of(&graph, &plan, settings_of(&many, 1024, 1 << 30));
+        assert_eq!(did.sweepers, sweepers, "{pairs} pairs");
     }
     let limited = stoa_planner::physical::Operator::Slice {
         by: Vec::new(),
