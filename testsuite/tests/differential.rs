@@ -18,9 +18,9 @@ use stoa_planner::Rewrites;
 use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
-    ADJACENCY, ADJACENCY_KEPT, BY_RANGES, Bench, COMPUTED_ON_DISK, CONFIGURATIONS, KEY_FILTER,
-    KEYS, KNOWN, LEAPS, PARTITIONS, PREFIX, RANGES, REUSED, REUSED_PLAN, SWEEPERS, SWITCHED,
-    SWITCHED_LATE, Tally, UNNESTED, Verdict, smaller,
+    ABOUT_CONDITIONS, ADJACENCY, ADJACENCY_KEPT, BY_RANGES, Bench, COMPUTED_ON_DISK,
+    CONFIGURATIONS, KEY_FILTER, KEYS, KNOWN, LEAPS, PARTITIONS, PREFIX, RANGES, REUSED,
+    REUSED_PLAN, SWEEPERS, SWITCHED, SWITCHED_LATE, Tally, UNNESTED, Verdict, smaller,
 };
 use stoa_testsuite::oracle::reference::DIFFERENCES;
 use stoa_testsuite::random::Random;
@@ -516,6 +516,9 @@ fn one_set(seed: u64, set: u64, tally: &mut Tally) -> Option<String> {
         let mut configurations = vec![REUSED, 0, naive, other];
         if has_order(&query) {
             configurations.push(*random.pick(&BY_RANGES));
+        }
+        if print::query(&query).contains("FILTER") {
+            configurations.push(*random.pick(&ABOUT_CONDITIONS));
         }
         match bench.check(&query, &configurations, empty_allowed, tally) {
             Verdict::Passed => {}

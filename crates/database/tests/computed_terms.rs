@@ -10,7 +10,7 @@ use std::time::Duration;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{
     Access, CancelHandle, Database, Error, GraphFormat, OpenOptions, QueryOptions, Runtime,
-    RuntimeOptions,
+    RuntimeOptions, UpdateOptions,
 };
 use tempfile::TempDir;
 
@@ -104,7 +104,7 @@ fn ask(
     options: &QueryOptions,
 ) -> Result<(Told, u64), Error> {
     let query = database.prepare(text, options)?;
-    let format = match text.contains("CONSTRUCT") {
+    let format = match text.contains("CONSTRUCT") || text.contains("DESCRIBE") {
         true => ResultFormat::Graph(GraphFormat::NTriples),
         false => ResultFormat::Solutions(SolutionsFormat::Tsv),
     };
@@ -221,6 +221,31 @@ fn texts_of_groups_ten_times_the_memory() {
         assert_eq!(found.0, expected.0, "{text:.99}");
         assert_eq!(expected.1, 0, "{text:.99}");
         assert!(found.1 > 8 * MEMORY_BYTES, "{} bytes: {text:.99}", found.1);
+    }
+    assert_nothing_is_left(&folder);
+}
+
+/// Each subject once, also those for which there is no room when they come, and some of which come twice.
+#[test]
+fn resources_to_describe_go_to_disk() {
+    let (folder, database) = subjects(60_000);
+    let nodes = "PREFIX : <http://a/> INSERT { ?s :node [ :number ?n ; :back ?s ] } WHERE { ?s :group 7 ; :number ?n }";
+    database.update(nodes, &UpdateOptions::default()).unwrap();
+    let texts = [
+        "PREFIX : <http://a/> DESCRIBE ?s { ?s :number ?n }",
+        "PREFIX : <http://a/> DESCRIBE ?s ?o :s5 { ?s :group ?g OPTIONAL { ?s :node ?o } }",
+        "PREFIX : <http://a/> DESCRIBE ?s { { ?s :number ?n } UNION { ?s :group ?n } }",
+    ];
+    let little = QueryOptions {
+        spill_after: Some((64 << 10, 100)),
+        ..QueryOptions::default()
+    };
+    for text in texts {
+        let (expected, on_disk) = ask(&database, (text, false), &QueryOptions::default()).unwrap();
+        assert_eq!((expected.lines, on_disk), (120_000 + 3 * 61, 0), "{text}");
+        let (found, on_disk) = ask(&database, (text, false), &little).unwrap();
+        assert_eq!(found, expected, "{text}");
+        assert!(on_disk > 100_000, "{on_disk} bytes: {text}");
     }
     assert_nothing_is_left(&folder);
 }

@@ -5,7 +5,10 @@
 //! Resources are looked up in batches; the frontier of blank nodes is the next batch.
 //!
 //! # Limits
-//! The set of subjects and the frontier are reserved.
+//! The sets of subjects and the frontier are reserved. IRIs come from the query alone, so that those that find no room are
+//! put aside and described last; blank nodes may lead back to any that was described, and are held.
+
+use std::sync::Arc;
 
 use stoa_planner::expression::Constant;
 use stoa_planner::physical::Variable;
@@ -23,8 +26,9 @@ pub(crate) struct Describe {
     /// Columns whose bindings are described.
     columns: Vec<usize>,
     lookup: Lookup,
-    /// Subjects that were or will be looked up.
-    seen: Seen,
+    /// IRIs and blank nodes that were or will be looked up.
+    iris: Seen,
+    nodes: Seen,
     /// Subjects to be looked up.
     frontier: Vec<TermId>,
     memory: Memory,
@@ -55,7 +59,8 @@ impl Describe {
                 with_graph: false,
                 is_counted: false,
             })?,
-            seen: Seen::in_memory(1, "describe", context),
+            iris: Seen::new(1, 1, "describe", context, &Arc::default()),
+            nodes: Seen::in_memory(1, "describe", context),
             frontier: Vec::new(),
             memory: context.memory("describe"),
             current: None,
@@ -72,19 +77,27 @@ impl Describe {
     }
 
     /// Notes resources that are to be described.
-    fn add(&mut self, mut ids: Vec<TermId>, context: &QueryContext) -> Result<()> {
+    fn add(&mut self, ids: Vec<TermId>, context: &QueryContext) -> Result<()> {
         // What is no subject, or in no dictionary, has no triples.
-        ids.retain(|id| matches!(id.kind(), Kind::Iri | Kind::BlankNode));
-        if ids.is_empty() {
-            return Ok(());
+        for (kind, seen) in [
+            (Kind::Iri, &mut self.iris),
+            (Kind::BlankNode, &mut self.nodes),
+        ] {
+            let of_kind = ids.iter().filter(|id| id.kind() == kind);
+            let of_kind: Vec<TermId> = of_kind.copied().collect();
+            if !of_kind.is_empty() {
+                let mut batch = Batch::from_columns(vec![of_kind]);
+                seen.keep_new(&mut batch, context)?;
+                self.frontier.extend(batch.columns.into_iter().flatten());
+            }
         }
-        let mut batch = Batch::from_columns(vec![ids]);
-        self.seen.keep_new(&mut batch, context)?;
-        let bytes = (self.frontier.len() + batch.rows) * 2 * size_of::<TermId>();
+        self.reserve()
+    }
+
+    fn reserve(&mut self) -> Result<()> {
+        let bytes = self.frontier.len() * 2 * size_of::<TermId>();
         self.memory
-            .require(u64::try_from(bytes).unwrap_or(u64::MAX))?;
-        self.frontier.extend(batch.columns.into_iter().flatten());
-        Ok(())
+            .require(u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
     pub(crate) fn next(&mut self, root: &mut Node, context: &QueryContext) -> Result<Step> {
@@ -105,7 +118,13 @@ impl Describe {
             return Ok(Step::Yield);
         }
         if self.frontier.is_empty() {
-            return Ok(Step::Done);
+            // Those that had no room.
+            let Some(batch) = self.iris.next_aside(context)? else {
+                return Ok(Step::Done);
+            };
+            self.frontier.extend(batch.columns.into_iter().flatten());
+            self.reserve()?;
+            return Ok(Step::Yield);
         }
         let rest = self.frontier.len().min(context.batch_rows());
         let later = self.frontier.split_off(rest);

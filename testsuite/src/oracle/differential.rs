@@ -351,6 +351,9 @@ pub const CONFIGURATIONS: usize = 38;
 /// The configurations in which ORDER BY and DISTINCT take ranges wherever they can.
 pub const BY_RANGES: [usize; 2] = [25, 26];
 
+/// The configurations that do something about conditions, for which few queries are of the kind.
+pub const ABOUT_CONDITIONS: [usize; 2] = [PARAMETERS, MEMOS];
+
 /// The configuration that takes the plan of another query if there is one; the last one, since updates are planned each.
 pub const REUSED: usize = CONFIGURATIONS - 1;
 
