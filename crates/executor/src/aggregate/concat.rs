@@ -159,6 +159,11 @@ impl Accumulator for Concat {
         Ok(ids)
     }
 
+    fn result_bytes(&self) -> u64 {
+        let on_disk = self.on_disk.as_ref().map_or(0, ShedTexts::bytes);
+        on_disk + self.text_bytes as u64
+    }
+
     fn shed_bytes(&self) -> u64 {
         self.text_bytes as u64
     }

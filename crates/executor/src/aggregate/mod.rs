@@ -43,6 +43,11 @@ pub(crate) trait Accumulator: Send {
     /// As [`update`](Self::update).
     fn finish(&mut self, groups: Range<usize>, context: &QueryContext) -> Result<Vec<TermId>>;
 
+    /// How many bytes of texts the results of all groups have, those on disk included.
+    fn result_bytes(&self) -> u64 {
+        0
+    }
+
     /// How many bytes of [`bytes`](Self::bytes) can go to disk.
     fn shed_bytes(&self) -> u64 {
         0

@@ -60,6 +60,11 @@ impl ShedTexts {
         })
     }
 
+    /// How many bytes went to disk.
+    pub(super) fn bytes(&self) -> u64 {
+        self.texts.len()
+    }
+
     /// To be called each time before the texts of ascending groups go to disk.
     pub(super) const fn begin(&mut self) {
         self.times += 1;

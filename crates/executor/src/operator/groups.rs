@@ -32,6 +32,9 @@ use crate::table::{GroupTable, hash_columns};
 /// Less than this does not go to disk: each time some rows are kept about it.
 const SHED_BYTES_MIN: u64 = 64 << 10;
 
+/// About so many bytes of texts are given at a time.
+const GIVEN_BYTES: u64 = 1 << 20;
+
 /// What a GROUP BY, or a DISTINCT, which is one without aggregates, says.
 #[derive(Clone, Copy)]
 pub(super) struct Grouping<'a> {
@@ -445,7 +448,13 @@ impl Groups {
             },
             Stage::Giving(given) => {
                 let start = *given;
-                let end = self.table.len().min(start + context.batch_rows());
+                // Whoever takes results holds the texts of a batch.
+                let states = self.aggregates.iter();
+                let bytes: u64 = states.map(|states| states.accumulator.result_bytes()).sum();
+                let each = (bytes / self.table.len().max(1) as u64).max(1);
+                let most = usize::try_from(GIVEN_BYTES / each).unwrap_or(usize::MAX);
+                let rows = context.batch_rows().min(most.max(1));
+                let end = self.table.len().min(start + rows);
                 if start < end {
                     *given = end;
                     return self.give(start..end, context).map(Step::Batch);
