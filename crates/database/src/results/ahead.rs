@@ -66,7 +66,6 @@ pub(super) struct Ahead {
 
 struct Work {
     form: Form,
-    context: Arc<QueryContext>,
     pieces: Mutex<Queue>,
 }
 
@@ -78,8 +77,8 @@ struct Queue {
     offers: usize,
     /// Of who waits for the first piece.
     waker: Option<Waker>,
-    /// The answer is gone.
-    stopped: bool,
+    /// Gone when the answer is: a helper may hold this a little longer, and the database would not be closed until then.
+    context: Option<Arc<QueryContext>>,
 }
 
 enum Piece {
@@ -121,13 +120,12 @@ impl Ahead {
         }
         let work = Work {
             form,
-            context: Arc::new(context.of_helper()),
             pieces: Mutex::new(Queue {
                 pieces: VecDeque::new(),
                 first: 0,
                 offers: 0,
                 waker: None,
-                stopped: false,
+                context: Some(Arc::new(context.of_helper())),
             }),
         };
         Some(Self {
@@ -205,9 +203,9 @@ impl Ahead {
         if queue.pieces.is_empty() {
             return Ok(Next::Empty);
         }
-        if let Some((number, part)) = queue.take() {
+        if let Some((number, part, context)) = queue.take() {
             drop(queue);
-            self.work.write(number, &part);
+            self.work.write(number, &part, context);
             return self.next(more, waker);
         }
         queue.waker = Some(waker.clone());
@@ -218,19 +216,19 @@ impl Ahead {
     pub(super) fn write_first(&self) {
         let mut queue = self.work.queue();
         if let Some(Piece::Batch(..)) = queue.pieces.front()
-            && let Some((number, part)) = queue.take()
+            && let Some((number, part, context)) = queue.take()
         {
             drop(queue);
-            self.work.write(number, &part);
+            self.work.write(number, &part, context);
         }
     }
 
     /// Writes a batch that waits on this thread. False if there is nothing to do before the waker is called.
     pub(super) fn write_one(&self, waker: &Waker) -> bool {
         let mut queue = self.work.queue();
-        if let Some((number, part)) = queue.take() {
+        if let Some((number, part, context)) = queue.take() {
             drop(queue);
-            self.work.write(number, &part);
+            self.work.write(number, &part, context);
             return true;
         }
         queue.waker = Some(waker.clone());
@@ -246,8 +244,9 @@ impl Ahead {
 impl Drop for Ahead {
     fn drop(&mut self) {
         let mut queue = self.work.queue();
-        queue.stopped = true;
-        queue.pieces.clear();
+        let held = (queue.context.take(), std::mem::take(&mut queue.pieces));
+        drop(queue);
+        drop(held);
     }
 }
 
@@ -261,12 +260,13 @@ impl Queue {
         self.pieces.iter().map(bytes).sum()
     }
 
-    /// The first batch that nobody writes, with its number.
-    fn take(&mut self) -> Option<(u64, Part)> {
+    /// The first batch that nobody writes, with its number, and what it is written with.
+    fn take(&mut self) -> Option<(u64, Part, Arc<QueryContext>)> {
+        let context = self.context.as_ref()?;
         let mut pieces = (self.first..).zip(&mut self.pieces);
         let (number, piece) = pieces.find(|(_, piece)| matches!(piece, Piece::Batch(..)))?;
         match std::mem::replace(piece, Piece::Taken) {
-            Piece::Batch(part) => Some((number, part)),
+            Piece::Batch(part) => Some((number, part, Arc::clone(context))),
             _ => None,
         }
     }
@@ -279,8 +279,10 @@ impl Work {
     }
 
     /// Writes a batch that was taken.
-    fn write(&self, number: u64, part: &Part) {
-        let written = catch_unwind(AssertUnwindSafe(|| self.written(part)));
+    fn write(&self, number: u64, part: &Part, context: Arc<QueryContext>) {
+        let written = catch_unwind(AssertUnwindSafe(|| self.written(part, &context)));
+        // Who takes the last piece may count on nobody holding it any more.
+        drop(context);
         let written = written.unwrap_or_else(|_| {
             let what = "a thread that wrote an answer has panicked";
             Err(Error::Internal(what.to_owned()))
@@ -299,10 +301,10 @@ impl Work {
         }
     }
 
-    fn written(&self, part: &Part) -> Result<Vec<u8>> {
+    fn written(&self, part: &Part, context: &QueryContext) -> Result<Vec<u8>> {
         let Part { batch, open, .. } = part;
         let (mut views, mut out) = (TermViews::default(), Vec::new());
-        views.load(open.row_by_row().chain(batch.row_by_row()), &*self.context)?;
+        views.load(open.row_by_row().chain(batch.row_by_row()), context)?;
         match &self.form {
             Form::Solutions(form) => form.rows_of(&views, batch.rows, part.before, &mut out)?,
             Form::Table(lines) => lines.rows_of(&views, batch.rows, &mut out)?,
@@ -319,18 +321,14 @@ impl Work {
 impl Pieces for Work {
     fn help(&self) -> bool {
         let mut queue = self.queue();
-        let task = match queue.stopped {
-            true => None,
-            false => queue.take(),
-        };
-        let Some((number, part)) = task else {
+        let Some((number, part, context)) = queue.take() else {
             queue.offers -= 1;
             return false;
         };
         drop(queue);
-        let meters = self.context.meters();
+        let meters = Arc::clone(context.meters());
         meters.add_helper();
-        self.write(number, &part);
+        self.write(number, &part, context);
         meters.take_helper();
         true
     }
