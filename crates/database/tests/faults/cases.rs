@@ -286,6 +286,8 @@ const SKIPPING: &str = "SELECT DISTINCT ?k { ?s :kind ?k ; :tag ?t }";
 const CONSTRUCT: &str = "CONSTRUCT { ?k :has ?t } { ?s :kind ?k ; :tag ?t }";
 const COMPUTED: &str =
     "SELECT DISTINCT ?x { ?s :text ?t BIND(CONCAT(?t, ' and what is computed') AS ?x) }";
+const LONG_TEXTS: &str = "SELECT ?k (STRLEN(GROUP_CONCAT(CONCAT(?t, ' and so on, and so on, and so on, and so on, and so on, and so on, and so on'))) AS ?n)
+    { ?s :kind ?k ; :text ?t } GROUP BY ?k";
 const SORT: &str = "SELECT ?s ?t { ?s :text ?t } ORDER BY DESC(?t)";
 const BY_COMPUTED: &str = "SELECT ?s { ?s :text ?t ; :number ?n } ORDER BY CONCAT(STR(?n), ?t)";
 const TOP_FEW: &str = "SELECT ?s ?t { ?s :text ?t } ORDER BY DESC(?t) LIMIT 60";
@@ -505,6 +507,12 @@ pub(crate) const GROUPS: &[Case] = &[
         TEXTS,
         usual,
         &["hash_aggregate .. group_concat"],
+    ),
+    stored(
+        "texts of groups on disk",
+        LONG_TEXTS,
+        usual,
+        &["hash_aggregate .. spilled="],
     ),
     case(
         "aggregate_difference",

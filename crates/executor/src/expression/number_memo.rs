@@ -27,7 +27,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use stoa_planner::expression::Function;
 use stoa_quadstore::{NumberingId, Snapshot};
 use stoa_storage::sync::Mutex;
-use stoa_storage::{MemoryBudget, Reclaim};
+use stoa_storage::{MemoryBudget, Reclaim, nonblocking};
 use stoa_terms::{Kind, TermId};
 
 use super::column::Column;
@@ -53,6 +53,8 @@ const PAGE_TERMS: usize = 512;
 /// So many terms of a page are looked up one by one before all of it is read. Reading all takes about as long as to look up
 /// a hundred of them, so that never more than about twice the work is done that would have been enough.
 const READ_AFTER: u32 = 64;
+/// So many pages are read for one batch, which takes some milliseconds at most; others are for the next one.
+const PAGES_AT_ONCE: usize = 16;
 
 /// How numbers are made: functions from the outer to the inner one with their constant arguments, `None` standing for
 /// the one that is not constant.
@@ -359,7 +361,14 @@ impl<'a> Evaluation<'a> {
         let wanted = memo.note_missed(ids, &open, self.context);
         if !wanted.is_empty() {
             for id in wanted {
-                self.read_page(id, column, inner, memo)?;
+                if let Err(error) = self.read_page(id, column, inner, memo) {
+                    memo.read_later(id);
+                    match error {
+                        // Others of the page may be long.
+                        Error::MemoryExceeded { .. } => (),
+                        error => return Err(error),
+                    }
+                }
             }
             open.retain(|row| {
                 let id = ids.get(*row as usize).copied().unwrap_or_default();
@@ -396,12 +405,8 @@ impl<'a> Evaluation<'a> {
         let terms: Vec<TermId> = (from..to)
             .map(|payload| TermId::new(id.kind(), payload))
             .collect();
-        match self.make(column, terms.clone(), inner) {
-            Ok(made) => memo.keep(&terms, made.numbers()),
-            // Others of the page may be long.
-            Err(Error::MemoryExceeded { .. }) => (),
-            Err(error) => return Err(error),
-        }
+        let made = self.make(column, terms.clone(), inner)?;
+        memo.keep(&terms, made.numbers());
         Ok(())
     }
 
@@ -434,6 +439,11 @@ impl NumberMemo {
 
     /// Counts rows whose terms are looked up; gives a term of each page that is to be read instead.
     fn note_missed(&self, ids: &[TermId], open: &[u32], context: &QueryContext) -> Vec<TermId> {
+        // Short queries that must not wait do what they have to.
+        let most = match nonblocking::is_on() {
+            true => 0,
+            false => PAGES_AT_ONCE,
+        };
         let mut wanted = Vec::new();
         for row in open {
             let id = ids.get(*row as usize).copied().unwrap_or_default();
@@ -442,12 +452,21 @@ impl NumberMemo {
             }
             if let Ok(Some((page, _))) = self.pages.page_for(id, context)
                 && page.missed.fetch_add(1, Ordering::Relaxed) >= READ_AFTER
+                && wanted.len() < most
                 && !page.is_read.swap(true, Ordering::Relaxed)
             {
                 wanted.push(id);
             }
         }
         wanted
+    }
+
+    /// To be called when a page could not be read: it will be tried again after as many look-ups as before.
+    fn read_later(&self, id: TermId) {
+        if let Some((page, _)) = self.pages.page(id) {
+            page.missed.store(0, Ordering::Relaxed);
+            page.is_read.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Keeps what was made of terms that have pages.

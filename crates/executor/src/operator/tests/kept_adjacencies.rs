@@ -211,6 +211,29 @@ fn what_was_not_used_for_longest_goes_first() {
 }
 
 #[test]
+fn a_direction_that_outgrows_it_leaves_what_there_was() {
+    let snapshot = cycle(NODES);
+    let wide = keeping(1 << 28);
+    ask(&snapshot, ahead(&snapshot, 7), &wide);
+    let one = counts(&wide).bytes;
+    ask(&snapshot, back(&snapshot, 7), &wide);
+    let both = counts(&wide).bytes;
+    assert!(both > one + one / 10, "{one} {both}");
+    let mut settings = settings(1024, 1 << 28);
+    settings.adjacencies = Some(AdjacencyCache::new(&MemoryBudget::new(
+        (one + both) / 2 * 4,
+    )));
+    ask(&snapshot, ahead(&snapshot, 7), &settings);
+    for _ in 0..2 {
+        let (_, did, _) = ask(&snapshot, back(&snapshot, 7), &settings);
+        assert_eq!(did.adjacency_kept, 0);
+        let (_, did, _) = ask(&snapshot, ahead(&snapshot, 7), &settings);
+        assert_eq!(did.adjacency_kept, NODES.into());
+        assert_eq!(counts(&settings).bytes, one);
+    }
+}
+
+#[test]
 fn few_steps_through_a_large_graph_take_little_memory() {
     let snapshot = cycle(NODES);
     let settings = keeping(1 << 28);

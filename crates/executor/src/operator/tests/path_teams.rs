@@ -89,9 +89,6 @@ fn plans(graph: &Graph, nodes: u64) -> Vec<Plan> {
     ]
 }
 
-/// Which of them have few searches, or batches of pairs, which are worth fewer threads.
-const FEW: [usize; 3] = [5, 6, 7];
-
 #[test]
 fn several_threads_find_what_one_finds() {
     for graph in [Graph::cyclic(700), Graph::hierarchy(700), parts(700)] {
@@ -105,8 +102,15 @@ fn several_threads_find_what_one_finds() {
                     let memory = settings.memory.clone();
                     let (rows, did) = rows_of(&graph, plan, settings);
                     assert!(rows == wanted, "plan {number}, {} rows", rows.len());
-                    if !FEW.contains(&number) {
-                        assert_eq!(did.sweepers, helpers as u64 + 1, "plan {number}");
+                    let all = helpers as u64 + 1;
+                    let sweepers = did.sweepers;
+                    match number {
+                        // Few searches keep few threads at work.
+                        5 => assert_eq!(sweepers, 2, "plan {number}"),
+                        6 => assert_eq!(sweepers, 0, "plan {number}"),
+                        // There are few such searches in some graphs.
+                        7 => assert!((2..=all).contains(&sweepers), "{sweepers} sweepers"),
+                        _ => assert_eq!(sweepers, all, "plan {number}"),
                     }
                     assert_eq!(did.looked_up, 0, "plan {number}");
                     assert_eq!(memory.used(), 0, "memory is kept");
@@ -124,10 +128,8 @@ fn several_threads_find_what_one_finds() {
                 let (rows, did) = rows_of(&graph, plan, settings.clone());
                 assert!(rows == wanted, "plan {number}, kept");
                 let kept = did.adjacency_kept > 0;
-                assert_eq!(kept, is_kept, "plan {number}");
-                if !FEW.contains(&number) {
-                    assert_eq!(did.sweepers, 2, "plan {number}");
-                }
+                let sweepers = if number == 6 { 0 } else { 2 };
+                assert_eq!((did.sweepers, kept), (sweepers, is_kept), "plan {number}");
             }
         }
     }
