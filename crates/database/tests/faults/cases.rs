@@ -283,6 +283,7 @@ const TEXTS: &str = "SELECT ?k (GROUP_CONCAT(?t) AS ?all) { ?s :kind ?k ; :text 
 const OF_INDEX: &str = "SELECT ?k (COUNT(*) AS ?c) { ?s :kind ?k } GROUP BY ?k";
 const DISTINCT: &str = "SELECT DISTINCT ?k ?t { ?s :kind ?k ; :tag ?t }";
 const SKIPPING: &str = "SELECT DISTINCT ?k { ?s :kind ?k ; :tag ?t }";
+const BOTH: &str = "SELECT ?s ?x ?k { { ?s :text ?x } UNION { ?s :tag ?x } ?s :kind ?k }";
 const CONSTRUCT: &str = "CONSTRUCT { ?k :has ?t } { ?s :kind ?k ; :tag ?t }";
 const COMPUTED: &str =
     "SELECT DISTINCT ?x { ?s :text ?t BIND(CONCAT(?t, ' and what is computed') AS ?x) }";
@@ -723,6 +724,7 @@ pub(crate) const THREADS: &[Case] = &[
     .by_threads()
     .ordered()
     .on_disk(),
+    case("union by threads", BOTH, hashing, &["union", "hash_join"]).by_threads(),
     case("distinct by threads", DISTINCT, hashing, &["distinct"]).by_threads(),
     case("top_k by threads", TOP_FEW, usual, &["top_k 60"])
         .by_threads()

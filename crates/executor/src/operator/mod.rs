@@ -242,6 +242,8 @@ pub(crate) struct Builder<'a> {
     pub(crate) kept: Vec<(Variable, Vec<IdRange>)>,
     /// Those that several operators read.
     pub(crate) subplans: Subplans,
+    /// The numbers of inputs of unions that are not wanted.
+    pub(crate) left_out: Vec<usize>,
 }
 
 impl<'a> Builder<'a> {
@@ -256,6 +258,7 @@ impl<'a> Builder<'a> {
             switches: Switches::default(),
             kept: Vec::new(),
             subplans: Subplans::default(),
+            left_out: Vec::new(),
         }
     }
 

@@ -34,7 +34,6 @@ pub(super) use pieces::{InOrder, Turn};
 use stoa_planner::physical::{Operator as PlanOperator, Plan};
 use stoa_storage::nonblocking;
 use stoa_storage::sync::Mutex;
-use stoa_terms::IdRange;
 
 use super::groups::Grouping;
 use super::hash_join::{Collector, RightSide};
@@ -45,6 +44,10 @@ use crate::error::{Error, Result};
 use crate::helpers::Pieces;
 use crate::meters::Meters;
 use crate::profile::{Counters, Profile, size};
+use morsels::{Morsel, Piece};
+
+/// Unions of more inputs are run as they are: each of their morsels is a copy of the plan.
+const PARTS_MAX: usize = 64;
 
 /// Morsels for each thread: some take longer than others.
 const MORSELS_PER_THREAD: usize = 8;
@@ -119,7 +122,7 @@ struct Reading {
 
 struct Progress<S: Sink> {
     /// Those that nobody has taken.
-    morsels: VecDeque<IdRange>,
+    morsels: VecDeque<Morsel>,
     /// Workers that were left in the middle of a morsel.
     left: Vec<Worker<S>>,
     /// Helpers that are at one.
@@ -142,7 +145,7 @@ struct Worker<S: Sink> {
 
 /// What there is to do for one who has time.
 enum Task<S: Sink> {
-    Begin(IdRange),
+    Begin(Morsel),
     GoOn(Worker<S>),
 }
 
@@ -160,7 +163,7 @@ fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
         && !context.snapshot().is_recorded()
         && threads(context) > 1
         && morsels::has_rows(plan, context.settings().parallel_rows_min)
-        && plan.split_by().is_some()
+        && (1..=PARTS_MAX).contains(&plan.split_parts().len())
 }
 
 /// So many times [`parallel_rows_min`](crate::QuerySettings::parallel_rows_min) rows of a right side are worth it to make
@@ -313,15 +316,15 @@ impl<S: Sink> Shared<S> {
         } = stage
         {
             let is_on_disk = |side: &RightSide| matches!(side, RightSide::OnDisk(_));
-            let ranges = match built.values().any(is_on_disk) {
+            let all = match built.values().any(is_on_disk) {
                 // What does not fit into memory is read once.
-                true => vec![morsels::WHOLE],
+                true => vec![Morsel::Whole],
                 false => {
                     let pieces = MORSELS_PER_THREAD * threads(context);
-                    morsels::split(&work.plan, pieces, context)?
+                    morsels::morsels(&work.plan, pieces, context)?
                 }
             };
-            work.progress().morsels = ranges.into();
+            work.progress().morsels = all.into();
             *lock(&work.reading) = Some(Reading {
                 context: Arc::new(context.of_helper()),
                 built: Arc::new(built),
@@ -420,13 +423,14 @@ impl<S: Sink> Work<S> {
             switches,
             ..
         } = self.reading()?;
+        let Piece { plan, left_out } = morsels::piece(&self.plan, self.number, morsel);
         let mut builder = Builder {
             built: Some(&built),
             placements,
             switches,
+            left_out,
             ..Builder::new(context, &self.profile, self.number)
         };
-        let plan = morsels::restricted(&self.plan, &[morsel], 1.0);
         let scope = Scope {
             in_morsel: true,
             unordered: true,

@@ -1,7 +1,7 @@
 //! Morsels: a plan in pieces that several threads can run, each with a range of one variable.
 //!
-//! By which variable a plan can be split is told by [`Plan::split_by`]. What stands on the right of a hash join is the
-//! same for all pieces and is read once.
+//! By which variable a plan can be split is told by [`Plan::split_by`]; the inputs of a union are split one by one
+//! ([`Plan::split_parts`]). What stands on the right of a hash join is the same for all pieces and is read once.
 //!
 //! # References
 //! Leis, Boncz, Kemper, Neumann: Morsel-Driven Parallelism, SIGMOD 2014.
@@ -20,11 +20,83 @@ use crate::profile::size;
 /// Rows of the scan that is cut, for each morsel at least; each may be joined with many.
 const MORSEL_ROWS_MIN: u64 = if cfg!(test) { 1 } else { 64 };
 
-/// The morsel of a plan that is not split.
+/// All ids.
 pub(in crate::operator) const WHOLE: IdRange = IdRange {
     first: TermId::from_bits(0),
     last: TermId::from_bits(u64::MAX),
 };
+
+/// A piece of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::operator) enum Morsel {
+    /// All of it.
+    Whole,
+    /// A range of the part with this number, of those that the plan has.
+    Part(usize, IdRange),
+}
+
+/// A plan without what a morsel leaves out. It has as many operators, in the same places.
+pub(in crate::operator) struct Piece {
+    pub(in crate::operator) plan: Plan,
+    /// The numbers of those that are not to be built, with all below them: other inputs of unions.
+    pub(in crate::operator) left_out: Vec<usize>,
+}
+
+/// What a morsel is of a plan whose first operator has this number.
+pub(in crate::operator) fn piece(plan: &Plan, number: usize, morsel: Morsel) -> Piece {
+    let mut piece = Piece {
+        plan: plan.clone(),
+        left_out: Vec::new(),
+    };
+    let Morsel::Part(wanted, range) = morsel else {
+        return piece;
+    };
+    // As `Plan::split_parts` goes through it.
+    let mut open = vec![(&mut piece.plan, number)];
+    let mut part = 0;
+    while let Some((plan, number)) = open.pop() {
+        if plan.split_by().is_some() {
+            match part == wanted {
+                true => restrict(plan, &[range], 1.0),
+                false => piece.left_out.push(number),
+            }
+            part += 1;
+            continue;
+        }
+        match &mut plan.operator {
+            Operator::Union(inputs) => {
+                let first = open.len();
+                let mut next = number + 1;
+                for input in inputs {
+                    let input_size = size(input);
+                    open.push((input, next));
+                    next += input_size;
+                }
+                if let Some(pushed) = open.get_mut(first..) {
+                    pushed.reverse();
+                }
+            }
+            operator => open.extend(input_of(operator).map(|input| (input, number + 1))),
+        }
+    }
+    debug_assert!(wanted < part, "a part that the plan does not have");
+    piece
+}
+
+/// The input that is kept to a range where the operator is, if it is one.
+fn input_of(operator: &mut Operator) -> Option<&mut Plan> {
+    match operator {
+        Operator::HashAggregate { input, .. }
+        | Operator::Distinct(input)
+        | Operator::Filter { input, .. }
+        | Operator::Extend { input, .. }
+        | Operator::Project(input)
+        | Operator::IndexNestedLoopJoin { input, .. }
+        | Operator::Apply { input, .. }
+        | Operator::HashJoin { left: input, .. } => Some(input),
+        _ => None,
+    }
+}
 
 /// The plan with the variable that it can be split by kept to `to`, ascending ranges, of which this share of the rows is
 /// expected. It has as many operators, in the same places.
@@ -56,15 +128,11 @@ fn restrict(plan: &mut Plan, to: &[IdRange], share: f64) {
             restrict(left, to, share);
             restrict(right, to, share);
         }
-        Operator::HashAggregate { input, .. }
-        | Operator::Distinct(input)
-        | Operator::Filter { input, .. }
-        | Operator::Extend { input, .. }
-        | Operator::Project(input)
-        | Operator::IndexNestedLoopJoin { input, .. }
-        | Operator::Apply { input, .. } => restrict(input, to, share),
-        Operator::HashJoin { left, .. } => restrict(left, to, share),
-        _ => (),
+        operator => {
+            if let Some(input) = input_of(operator) {
+                restrict(input, to, share);
+            }
+        }
     }
 }
 
@@ -102,6 +170,13 @@ pub(in crate::operator) fn hash_joins(plan: &Plan, number: usize) -> Vec<(usize,
             Operator::HashAggregate { input, .. } | Operator::Distinct(input) => {
                 open.push((input, number + 1));
             }
+            Operator::Union(inputs) => {
+                let mut next = number + 1;
+                for input in inputs {
+                    open.push((input, next));
+                    next += size(input);
+                }
+            }
             operator => {
                 if matches!(operator, Operator::HashJoin { .. }) {
                     found.push((number, plan));
@@ -118,6 +193,7 @@ pub(super) fn computes(plan: &Plan) -> bool {
     match &plan.operator {
         Operator::IndexScan { .. } => false,
         Operator::Project(input) => computes(input),
+        Operator::Union(inputs) => inputs.iter().any(computes),
         _ => true,
     }
 }
@@ -138,64 +214,58 @@ pub(super) fn has_rows(plan: &Plan, least: u64) -> bool {
             }
             _ => plan.estimated_rows,
         };
-        open.extend(plan.split_inputs());
+        match &plan.operator {
+            Operator::Union(inputs) => open.extend(inputs),
+            _ => open.extend(plan.split_inputs()),
+        }
     }
     rows >= least as f64
 }
 
-/// Ranges that cover all ids, ascending, each with about as many rows of the largest scan that they restrict.
+/// The plan in about so many morsels, of about as many rows of the largest scans of their parts; parts without any
+/// are in none.
 ///
 /// # Errors
 /// If the index cannot be read.
-pub(in crate::operator) fn split(
+pub(in crate::operator) fn morsels(
     plan: &Plan,
     pieces: usize,
     context: &QueryContext,
-) -> Result<Vec<IdRange>> {
+) -> Result<Vec<Morsel>> {
     // What is read in order to split is not read for the query.
     let snapshot = context.snapshot().counted();
+    let parts = plan.split_parts();
+    let parts = parts.into_iter().map(|part| largest(part, &snapshot));
+    let scans = parts.collect::<Result<Vec<_>>>()?;
+    let all: u64 = scans.iter().flatten().map(|(rows, _)| *rows).sum();
+    let mut morsels = Vec::with_capacity(pieces + scans.len());
+    for (number, scan) in scans.iter().enumerate() {
+        let Some((rows, scan)) = scan else {
+            morsels.push(Morsel::Part(number, WHOLE));
+            continue;
+        };
+        if *rows == 0 {
+            continue;
+        }
+        let share = (u128::from(*rows) * pieces as u128).div_ceil(u128::from(all.max(1)));
+        let share = usize::try_from(share).unwrap_or(pieces);
+        let ranges = scan.split(*rows, share, &snapshot, context)?;
+        morsels.extend(ranges.into_iter().map(|range| Morsel::Part(number, range)));
+    }
+    Ok(morsels)
+}
+
+/// The largest scan that is restricted where a plan is, and its rows.
+fn largest<'a>(plan: &'a Plan, snapshot: &Snapshot) -> Result<Option<(u64, Scan<'a>)>> {
     let mut largest: Option<(u64, Scan<'_>)> = None;
     for scan in scans(plan)? {
-        let rows = scan.count(&snapshot, ALL)?;
+        let rows = scan.count(snapshot, WHOLE)?;
         if largest.as_ref().is_none_or(|(most, _)| rows > *most) {
             largest = Some((rows, scan));
         }
     }
-    let Some((rows, scan)) = largest else {
-        return Ok(vec![ALL]);
-    };
-    let pieces = pieces.min(usize::try_from(rows / MORSEL_ROWS_MIN).unwrap_or(pieces));
-    let mut ranges = Vec::with_capacity(pieces);
-    let (mut rest, mut left) = (ALL, rows);
-    // Where the rows end, so that it is not found anew for each piece.
-    if let Some((last, _)) = scan.cut(&snapshot, ALL, rows..=rows)? {
-        rest.last = last;
-    }
-    for pieces in (2..=pieces as u64).rev() {
-        context.check()?;
-        let wanted = (left / pieces).max(1);
-        let Some((last, counted)) = scan.cut(&snapshot, rest, wanted..=wanted + wanted / 8)? else {
-            break;
-        };
-        ranges.push(IdRange {
-            first: rest.first,
-            last,
-        });
-        rest.first = after(last);
-        left = left.saturating_sub(counted);
-    }
-    ranges.push(IdRange {
-        last: ALL.last,
-        ..rest
-    });
-    Ok(ranges)
+    Ok(largest)
 }
-
-/// All ids.
-const ALL: IdRange = IdRange {
-    first: TermId::from_bits(0),
-    last: TermId::from_bits(u64::MAX),
-};
 
 fn after(id: TermId) -> TermId {
     TermId::from_bits(id.to_bits().saturating_add(1))
@@ -269,6 +339,42 @@ impl Scan<'_> {
         }
         let count = snapshot.count(self.permutation, &self.prefix, &ranges, self.graphs)?;
         Ok(count.rows)
+    }
+
+    /// Ranges that cover all ids, ascending, each with about as many of its rows; at least one.
+    fn split(
+        &self,
+        rows: u64,
+        pieces: usize,
+        snapshot: &Snapshot,
+        context: &QueryContext,
+    ) -> Result<Vec<IdRange>> {
+        let pieces = pieces.min(usize::try_from(rows / MORSEL_ROWS_MIN).unwrap_or(pieces));
+        let mut ranges = Vec::with_capacity(pieces);
+        let (mut rest, mut left) = (WHOLE, rows);
+        // Where the rows end, so that it is not found anew for each piece.
+        if let Some((last, _)) = self.cut(snapshot, WHOLE, rows..=rows)? {
+            rest.last = last;
+        }
+        for pieces in (2..=pieces as u64).rev() {
+            context.check()?;
+            let wanted = (left / pieces).max(1);
+            let Some((last, counted)) = self.cut(snapshot, rest, wanted..=wanted + wanted / 8)?
+            else {
+                break;
+            };
+            ranges.push(IdRange {
+                first: rest.first,
+                last,
+            });
+            rest.first = after(last);
+            left = left.saturating_sub(counted);
+        }
+        ranges.push(IdRange {
+            last: WHOLE.last,
+            ..rest
+        });
+        Ok(ranges)
     }
 
     /// The smallest id up to which a range has `wanted` rows or more, or one up to which it has about as many,

@@ -10,9 +10,9 @@ use stoa_planner::physical::{
 };
 use stoa_quadstore::Snapshot;
 use stoa_storage::nonblocking;
-use stoa_terms::{GraphSet, Permutation, TermId};
+use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
-use super::super::parallel::morsels;
+use super::super::parallel::morsels::{self, Morsel};
 use super::common_subplans::{reads, union};
 use super::harness::*;
 use super::store::*;
@@ -172,11 +172,60 @@ fn inputs(snapshot: &Snapshot) -> [Plan; 11] {
     ]
 }
 
+/// Plans whose parts can be split, each by a variable of its own.
+fn unions(snapshot: &Snapshot) -> [Plan; 4] {
+    let scan = |number, by_object, ends| scan(snapshot, number, by_object, ends);
+    let numbers: Vec<Row> = (1..6).map(|number| vec![integer(number)]).collect();
+    let anti = |left, variable| {
+        let right = values(&[variable], &numbers);
+        hash_join(left, right, variable, JoinKind::Anti, &[0, 1])
+    };
+    // Nothing has the predicate of the last one.
+    let scans = || {
+        let all = vec![
+            scan(0, false, [0, 1]),
+            scan(1, true, [1, 0]),
+            scan(9, false, [0, 1]),
+        ];
+        union(all, &[0, 1])
+    };
+    let groups = plan(
+        Operator::Distinct(Box::new(scan(2, false, [0, 1]))),
+        &[0, 1],
+    );
+    let nested = union(
+        vec![anti(scan(1, false, [0, 1]), 1), scans(), groups],
+        &[0, 1],
+    );
+    let above = |input| hash_join(input, scan(2, true, [3, 1]), 1, JoinKind::Inner, &[0, 1, 3]);
+    [
+        scans(),
+        nested.clone(),
+        anti(nested.clone(), 0),
+        above(nested),
+    ]
+}
+
+#[test]
+fn what_has_one_part_that_cannot_be_split_is_not() {
+    let snapshot = numbered(&[[1, 0, 2, 0]]);
+    let number = vec![vec![integer(1); 2]];
+    let both = |other| union(vec![scan(&snapshot, 0, false, [0, 1]), other], &[0, 1]);
+    assert!(both(values(&[0, 1], &number)).split_parts().is_empty());
+    let all = both(scan(&snapshot, 1, true, [0, 1]));
+    assert_eq!(all.split_parts().len(), 2);
+    // In the order of a variable there are only values of one.
+    assert_eq!(all.split_by(), None);
+    let distinct = plan(Operator::Distinct(Box::new(all)), &[0, 1]);
+    assert!(both(distinct).split_parts().is_empty());
+}
+
 /// Aggregates, and others that need no order, over all of these.
 fn plans(snapshot: &Snapshot) -> Vec<Plan> {
     let mut plans = Vec::new();
-    for input in inputs(snapshot) {
-        assert!(input.split_by().is_some(), "{input:?}");
+    let unions = unions(snapshot);
+    for input in inputs(snapshot).into_iter().chain(unions) {
+        assert!(!input.split_parts().is_empty(), "{input:?}");
         let counts = || vec![count(None, false, 7), count(Some(1), true, 8)];
         plans.push(group(input.clone(), &[], counts()));
         plans.push(group(input.clone(), &[1], counts()));
@@ -203,6 +252,16 @@ fn context_of(
     // What one thread gives without filters is what several give with them.
     settings.key_filter_rows_min = if helpers.is_some() { 0 } else { u64::MAX };
     Arc::new(QueryContext::new(snapshot.clone(), settings))
+}
+
+/// The morsels of a plan that is one part.
+fn ranges(plan: &Plan, pieces: usize, snapshot: &Snapshot) -> Vec<IdRange> {
+    let morsels = morsels::morsels(plan, pieces, &context_on(snapshot, 1024)).unwrap();
+    let ranges = morsels.into_iter().map(|morsel| match morsel {
+        Morsel::Part(0, range) => range,
+        other => panic!("{other:?}"),
+    });
+    ranges.collect()
 }
 
 proptest! {
@@ -235,7 +294,7 @@ proptest! {
     ) {
         let snapshot = numbered(&quads);
         let whole = scan(&snapshot, 0, by_object, [0, 1]);
-        let ranges = morsels::split(&whole, pieces, &context_on(&snapshot, 1024)).unwrap();
+        let ranges = ranges(&whole, pieces, &snapshot);
         prop_assert!(ranges.len() <= pieces);
         prop_assert_eq!(ranges[0].first.to_bits(), 0);
         prop_assert_eq!(ranges.last().unwrap().last.to_bits(), u64::MAX);
@@ -264,10 +323,36 @@ fn many() -> Snapshot {
 }
 
 #[test]
+fn morsels_of_a_union_are_of_about_one_size() {
+    let snapshot = many();
+    // One input has nothing, and takes no morsels from the other.
+    let few = scan(&snapshot, 9, false, [0, 1]);
+    let whole = union(vec![few, scan(&snapshot, 0, false, [0, 1])], &[0, 1]);
+    let morsels = morsels::morsels(&whole, 16, &context_on(&snapshot, 1024)).unwrap();
+    let mut rows = Vec::new();
+    for morsel in morsels {
+        let Morsel::Part(1, range) = morsel else {
+            panic!("{morsel:?}");
+        };
+        let part = query(morsels::restricted(
+            &scan(&snapshot, 0, false, [0, 1]),
+            &[range],
+            1.0,
+        ));
+        rows.push(try_run(&part, context_on(&snapshot, 1024)).unwrap().0.len());
+    }
+    assert_eq!(rows.len(), 16);
+    assert!(
+        rows.iter().all(|rows| (1_000..1_600).contains(rows)),
+        "{rows:?}"
+    );
+}
+
+#[test]
 fn morsels_are_of_about_one_size() {
     let snapshot = many();
     let whole = scan(&snapshot, 0, false, [0, 1]);
-    let ranges = morsels::split(&whole, 16, &context_on(&snapshot, 1024)).unwrap();
+    let ranges = ranges(&whole, 16, &snapshot);
     assert_eq!(ranges.len(), 16);
     for range in ranges {
         let part = query(morsels::restricted(&whole, &[range], 1.0));
