@@ -197,6 +197,7 @@ impl Lowering<'_> {
         for part in &parts {
             items.push(self.item(part, ranges, &joining)?);
         }
+        self.is_for_part = false;
         self.meet_in_chains(&parts, &joining, &mut items)?;
         let over: Vec<Condition> = conditions
             .iter()
@@ -236,6 +237,7 @@ impl Lowering<'_> {
             self.ordered |= in_order.is_some();
             let found = (order, ordered.root, items);
             let plan = self.materialize(found, (conditions, &over), &mut parts, read);
+            self.is_for_part = true;
             return Ok(in_part(plan, &ordered));
         }
         let over_all = (conditions.as_slice(), over.as_slice());
@@ -251,6 +253,7 @@ impl Lowering<'_> {
         }
         let found = (&order, order.root, items.as_slice());
         let plan = self.materialize(found, (conditions, &over), &mut parts, read);
+        self.is_for_part = order.some.is_some();
         Ok(match order.some {
             Some(some) => in_part(plan, &some),
             None => plan,

@@ -82,6 +82,8 @@ pub(crate) struct Lowering<'a> {
     wanted: Option<Wanted>,
     /// Whether the last plan that something was wanted of was made for it.
     ordered: bool,
+    /// Whether the group that was planned last was planned for a part of its solutions.
+    is_for_part: bool,
     pub(crate) names: Vec<String>,
     /// Expected rows of the outer bindings that are in scope.
     outer_rows: f64,
@@ -132,6 +134,7 @@ impl<'a> Lowering<'a> {
             without: options.without,
             wanted: None,
             ordered: false,
+            is_for_part: false,
             names,
             outer_rows: 1.0,
             inside: 0,

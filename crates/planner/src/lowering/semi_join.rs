@@ -17,8 +17,19 @@ use crate::{ForcedJoin, Rewrites};
 
 /// An inner plan that costs less than this (nanoseconds) is taken without looking for another.
 const CHEAP_NS: f64 = 100_000.0;
+/// What was planned for a part of its solutions is tested by running a pattern for their bindings only if that costs so many
+/// times less than to run it once for all: more of them may have to be tested than is expected, and what does not depend
+/// on them is done again each time.
+const TRIED_AGAIN: f64 = 4.0;
 /// The share of solutions that a test keeps, when nothing is known.
 const KEPT: f64 = 0.5;
+
+/// Solutions that are tested.
+struct Tested {
+    planned: Planned,
+    /// Whether they were planned for a part of them.
+    is_for_part: bool,
+}
 
 impl Lowering<'_> {
     #[inline(never)]
@@ -54,7 +65,11 @@ impl Lowering<'_> {
             return Ok(tested);
         };
         self.wanted = Some(some);
-        self.tested(input, pattern, kind)
+        let for_some = self.tested(input, pattern, kind)?;
+        Ok(match for_some.cost < tested.cost {
+            true => for_some,
+            false => tested,
+        })
     }
 
     /// EXISTS as a join with the different bindings that the pattern has of the one variable that is shared, which is the
@@ -88,23 +103,23 @@ impl Lowering<'_> {
     /// EXISTS as a test of each solution.
     #[inline(never)]
     fn tested(&mut self, input: Node, pattern: Node, kind: ExistsKind) -> Result<Planned, Error> {
-        let input = self.lower(input)?;
-        if input.plan.operator == Operator::Empty {
-            return Ok(input);
+        let input = self.tested_input(input)?;
+        if input.planned.plan.operator == Operator::Empty {
+            return Ok(input.planned);
         }
         let kind = match kind {
             ExistsKind::Semi => JoinKind::Semi,
             ExistsKind::Anti => JoinKind::Anti,
             ExistsKind::Mark(variable) => JoinKind::Mark(variable),
         };
-        let outer = mentioned(&pattern).intersection(&input.possible);
+        let outer = mentioned(&pattern).intersection(&input.planned.possible);
         let is_plain = self.without.has(Rewrites::SEMI_JOINS) && !outer.is_empty();
         if is_safe(&pattern, &outer) && !is_plain {
             return self.semi_join(input, pattern, kind);
         }
         // Patterns of EXISTS get their bindings here, so none is in there yet.
         debug_assert!(handed(&pattern).is_empty());
-        let outer = self.hand_in(input, &outer);
+        let outer = self.hand_in(input.planned, &outer);
         let build = self.build;
         let node = substitute(build, pattern, &outer.leaf, &mut || self.fresh());
         let (inner, cost) = self.inner(&outer.left, node)?;
@@ -124,15 +139,15 @@ impl Lowering<'_> {
         let meets = !both.is_disjoint(&certain.difference(ambient));
         if meets {
             // What is bound on both sides is shared by any two solutions.
-            let left = self.lower(left)?;
-            if left.plan.operator == Operator::Empty {
-                return Ok(left);
+            let left = self.tested_input(left)?;
+            if left.planned.plan.operator == Operator::Empty {
+                return Ok(left.planned);
             }
             if self.build.optimize || !both.is_disjoint(ambient) {
                 return self.semi_join(left, right, JoinKind::Anti);
             }
             let right = self.lower(right)?;
-            return Ok(minus_join(left, right, Vec::new()));
+            return Ok(minus_join(left.planned, right, Vec::new()));
         }
         let left = self.lower(left)?;
         if left.plan.operator == Operator::Empty {
@@ -143,15 +158,25 @@ impl Lowering<'_> {
         Ok(minus_join(left, right, ambient))
     }
 
+    fn tested_input(&mut self, node: Node) -> Result<Tested, Error> {
+        self.is_for_part = false;
+        let planned = self.lower(node)?;
+        Ok(Tested {
+            planned,
+            is_for_part: self.is_for_part,
+        })
+    }
+
     /// Tests solutions against a pattern that is evaluated on its own.
     fn semi_join(
         &mut self,
-        input: Planned,
+        tested: Tested,
         pattern: Node,
         kind: JoinKind,
     ) -> Result<Planned, Error> {
+        let input = &tested.planned;
         let shared = input.possible.intersection(&pattern.possible);
-        let rows = kept(&input, &kind);
+        let rows = kept(input, &kind);
         let fixed = !shared.is_empty() && shared.is_subset(&input.certain);
         if self.build.optimize && fixed && self.forced != Some(ForcedJoin::Hash) {
             if let Op::Pattern(quad) = &pattern.op
@@ -163,15 +188,16 @@ impl Lowering<'_> {
                 let probe = cost::lookup(probes, all, false);
                 let hash = cost::SCAN_START + all * cost::SCAN_ROW + cost::hash(all, probes);
                 let other = probe.min(hash);
-                let merged = self.merged(&input, (quad, all), &shared, other, &kind);
+                let merged = self.merged(input, (quad, all), &shared, other, &kind);
                 if let Some((key, right)) = merged {
                     let right = project(right, shared.iter().collect());
-                    return Ok(merge_join(input, right, key, kind, rows));
+                    return Ok(merge_join(tested.planned, right, key, kind, rows));
                 }
                 if probe < hash || self.forced == Some(ForcedJoin::IndexNestedLoop) {
                     let total = input.cost + probe;
                     let first = self.cache.has_graph_first();
-                    let switch = self.switch(&input, quad, all)?;
+                    let switch = self.switch(input, quad, all)?;
+                    let input = tested.planned;
                     let mut joined = lookup_join(input, (**quad).clone(), kind, None, rows, first);
                     add_switch(&mut joined, switch);
                     joined.cost = total;
@@ -180,23 +206,27 @@ impl Lowering<'_> {
             } else if !self.is_tied(&pattern)
                 && (self.choices < CHOICES_MAX || input.plan.estimated_rows < 1_000.0)
             {
-                return self.applied_or_hashed(input, pattern, &shared, kind);
+                return self.applied_or_hashed(tested, pattern, &shared, kind);
             }
         }
         self.choices += 1;
         let right = self.lower(pattern);
         self.choices -= 1;
-        Ok(self.hashed(input, right?, &shared, kind))
+        Ok(self.hashed(tested.planned, right?, &shared, kind))
     }
 
     /// Runs the pattern for the bindings that are tested, or once on its own, as is cheaper.
     fn applied_or_hashed(
         &mut self,
-        input: Planned,
+        tested: Tested,
         pattern: Node,
         shared: &VariableSet,
         kind: JoinKind,
     ) -> Result<Planned, Error> {
+        let Tested {
+            planned: input,
+            is_for_part,
+        } = tested;
         self.choices += 1;
         let plans = self.both(&input, pattern, shared);
         self.choices -= 1;
@@ -208,7 +238,11 @@ impl Lowering<'_> {
                     right.cost + cost::hash(right.plan.estimated_rows, input.plan.estimated_rows)
                 }
             };
-            if joined < cost {
+            let least = match is_for_part {
+                true => TRIED_AGAIN * cost,
+                false => cost,
+            };
+            if joined < least {
                 return Ok(self.hashed(input, right, shared, kind));
             }
         }
