@@ -175,7 +175,7 @@ impl<'a> LeafRanks<'a> {
             Some((open, _)) if *open == index => {}
             slot => {
                 let part = self.store.read_one(&part)?;
-                *slot = Some((index, Group::new(part, rows, Vec::new())?));
+                *slot = Some((index, Group::new(part, rows)?));
             }
         }
         match &mut self.group {

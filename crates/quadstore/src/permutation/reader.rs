@@ -120,7 +120,6 @@ pub(crate) struct RowReader {
     next_match: usize,
     /// The group at work and its index among the parts of the window.
     group: Option<(usize, Group)>,
-    spare: Vec<Vec<u64>>,
     selection: Vec<usize>,
     /// The triple returned last, for merging graphs.
     last: Option<(usize, [TermId; 3])>,
@@ -183,7 +182,6 @@ impl RowReader {
             matches: Vec::new(),
             next_match: 0,
             group: None,
-            spare: Vec::new(),
             selection: Vec::new(),
             last: None,
             counts: ReadCounts::default(),
@@ -416,11 +414,9 @@ impl RowReader {
             return Ok(());
         }
         if !matches!(&self.group, Some((part, _)) if *part == visit.part) {
-            let spare = match self.group.take() {
-                Some((_, group)) => group.into_spare(),
-                None => std::mem::take(&mut self.spare),
-            };
-            let group = Group::new(self.parts[visit.part].clone(), rows, spare)?;
+            // Its memory is for the next one.
+            self.group = None;
+            let group = Group::new(self.parts[visit.part].clone(), rows)?;
             self.group = Some((visit.part, group));
             if let Some(filter) = &mut self.ranges {
                 filter.rows = None;

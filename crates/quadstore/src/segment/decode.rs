@@ -15,6 +15,7 @@ use super::format::{
     PACKED_HEADER_BYTES, RUNS_HEADER_BYTES, SPLIT_HEADER_BYTES, STREAM_DEPTH_MAX, TAG_CONSTANT,
     TAG_DELTA, TAG_DICTIONARY, TAG_PACKED, TAG_RUNS, TAG_SPLIT,
 };
+use super::scratch::Scratch;
 
 /// Why bytes are not a stream.
 pub(crate) type Malformed = &'static str;
@@ -190,11 +191,11 @@ fn count_up(first: u64, step: u64, out: &mut [u64]) {
     }
 }
 
-/// Run lengths, summed up, and values of the runs, of which there may be as many as values.
-pub(super) struct RunArrays {
-    /// Behind the last row of each run.
-    ends: Vec<u64>,
-    heads: Vec<u64>,
+/// Ends and values of runs, of which there may be as many as rows.
+pub(crate) struct RunArrays {
+    /// Behind the last row of each run; ascends up to the number of rows.
+    pub(super) ends: Scratch,
+    pub(super) heads: Scratch,
 }
 
 /// The runs of a stream of `rows` values; `bytes` stand behind its tag.
@@ -210,14 +211,13 @@ pub(super) fn run_arrays(
     }
     let frame = frame(1, 0, width)?;
     let packed = bytes.packed(count, frame.width)?;
-    // Most streams have few runs; lists of them are shorter than what could hold any.
     let mut runs = RunArrays {
-        ends: vec![0; count],
-        heads: vec![0; count],
+        ends: Scratch::new(count),
+        heads: Scratch::new(count),
     };
     unpack(packed, frame, &mut runs.ends);
     let mut end = 0_u64;
-    for length in &mut runs.ends {
+    for length in &mut *runs.ends {
         end = end.saturating_add(*length);
         if *length == 0 {
             return Err("an empty run");
@@ -233,11 +233,30 @@ pub(super) fn run_arrays(
 
 impl RunArrays {
     /// Value and end of each run, in order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Run> {
-        let runs = self.heads.iter().zip(&self.ends);
-        // Ends are at most 1,024.
-        runs.map(|(head, end)| (*head, (*end & 0xffff) as usize))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, usize)> {
+        self.from(0)
     }
+
+    /// The same from the run with this number on.
+    pub(super) fn from(&self, run: usize) -> impl Iterator<Item = (u64, usize)> {
+        let runs = self.heads[run..].iter().zip(&self.ends[run..]);
+        runs.map(|(head, end)| (*head, end_row(*end)))
+    }
+
+    /// Behind the last row of a run.
+    pub(super) fn end(&self, run: usize) -> usize {
+        end_row(self.ends[run])
+    }
+
+    /// The first run that ends behind a row.
+    pub(super) fn run_at(&self, row: usize) -> usize {
+        self.ends.partition_point(|end| *end <= row as u64)
+    }
+}
+
+/// The end of a run, which is at most 1,024.
+const fn end_row(end: u64) -> usize {
+    (end & 0xffff) as usize
 }
 
 fn runs(bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malformed> {
@@ -271,16 +290,11 @@ fn runs_range(
     Ok(())
 }
 
-/// Value of a run and the index behind its last row.
-pub(crate) type Run = (u64, usize);
-
-/// The runs of a stream of `rows` values; `None` if it has another
-/// encoding.
-pub(crate) fn decode_runs(stream: &[u8], rows: usize) -> Result<Option<Vec<Run>>, Malformed> {
+/// The runs of a stream of `rows` values; `None` if it has another encoding.
+pub(crate) fn decode_runs(stream: &[u8], rows: usize) -> Result<Option<RunArrays>, Malformed> {
     match stream.split_first() {
         Some((&TAG_RUNS, rest)) if (1..=GROUP_ROWS).contains(&rows) => {
-            let runs = run_arrays(Bytes(rest), rows, 1)?;
-            Ok(Some(runs.iter().collect()))
+            run_arrays(Bytes(rest), rows, 1).map(Some)
         }
         _ => Ok(None),
     }
@@ -423,7 +437,7 @@ pub(super) struct Split<'a> {
     /// For each frame its number of values and its stream.
     pub(super) streams: [(usize, &'a [u8]); FRAMES_MAX],
     /// The frame of each value.
-    pub(super) selectors: Vec<u64>,
+    pub(super) selectors: Scratch,
 }
 
 pub(super) fn split_stream(mut bytes: Bytes<'_>, count: usize) -> Result<Split<'_>, Malformed> {
@@ -440,7 +454,7 @@ pub(super) fn split_stream(mut bytes: Bytes<'_>, count: usize) -> Result<Split<'
     let mut split = Split {
         frames,
         streams: [(0, &[]); FRAMES_MAX],
-        selectors: vec![0; count],
+        selectors: Scratch::new(count),
     };
     let packed = bytes.packed(count, frame.width)?;
     unpack(packed, frame, &mut split.selectors);
@@ -453,7 +467,7 @@ pub(super) fn split_stream(mut bytes: Bytes<'_>, count: usize) -> Result<Split<'
 
 fn split(bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malformed> {
     let split = split_stream(bytes, out.len())?;
-    let mut values = [0; GROUP_ROWS];
+    let mut values = Scratch::new(GROUP_ROWS);
     let mut next = [0; FRAMES_MAX];
     let mut ends = [0; FRAMES_MAX];
     let mut start = 0;
@@ -466,7 +480,7 @@ fn split(bytes: Bytes<'_>, out: &mut [u64], depth: usize) -> Result<(), Malforme
         start += count;
         ends[frame] = start;
     }
-    for (value, selector) in out.iter_mut().zip(&split.selectors) {
+    for (value, selector) in out.iter_mut().zip(&*split.selectors) {
         let frame = (*selector & 7) as usize;
         *value = values[next[frame] & (GROUP_ROWS - 1)];
         next[frame] += 1;
@@ -488,7 +502,7 @@ fn split_range(
     let split = split_stream(bytes, count)?;
     let (before, rest) = split.selectors.split_at(start);
     let wanted = &rest[..out.len()];
-    let mut values = vec![0; out.len()];
+    let mut values = Scratch::new(out.len());
     let mut next = [0; FRAMES_MAX];
     let mut used = 0;
     for (frame, (count, stream)) in split.streams.iter().take(split.frames).enumerate() {

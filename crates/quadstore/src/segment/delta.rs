@@ -12,6 +12,7 @@
 use super::bits::{Frame, get, unpack};
 use super::decode::{Bytes, Malformed, frame};
 use super::format::{DELTA_HEADER_BYTES, GROUP_ROWS, RESTART_BYTES, TAG_DELTA};
+use super::scratch::Scratch;
 
 /// So many differences are added up at once.
 const STEP: usize = 32;
@@ -225,22 +226,21 @@ impl Even {
 }
 
 /// The rows between `start` and `end` of a stream of `count` differences, where the values ascend, that hold `wanted`,
-/// or twice the row before which they would stand. `differences` is memory to use.
+/// or twice the row before which they would stand.
 pub(super) fn equal_in_delta(
     stream: &[u8],
     count: usize,
     (start, end): (usize, usize),
     wanted: u64,
-    differences: &mut Vec<u64>,
 ) -> Result<(usize, usize), Malformed> {
     let (_, rest) = stream.split_at_checked(1).ok_or("an empty stream")?;
     if count > GROUP_ROWS || end > count || start >= end {
         return Err("a stream of too few or too many values");
     }
     let delta = Delta::new(Bytes(rest), count)?;
-    differences.resize(count, 0);
-    unpack(delta.packed, delta.frame, differences);
-    let mut cursor = Cursor::new(&delta, count, start, differences)?;
+    let mut differences = Scratch::new(count);
+    unpack(delta.packed, delta.frame, &mut differences);
+    let mut cursor = Cursor::new(&delta, count, start, &differences)?;
     let least = cursor.skip_below(wanted, end)?;
     let most = match wanted.checked_add(1) {
         Some(above) => cursor.skip_below(above, end)?,

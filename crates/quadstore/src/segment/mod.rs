@@ -14,6 +14,7 @@ mod delta;
 pub(crate) mod encode;
 pub(crate) mod format;
 pub(crate) mod reader;
+mod scratch;
 pub(crate) mod within;
 pub(crate) mod writer;
 

@@ -21,12 +21,13 @@ mod matching;
 pub(crate) use matching::Match;
 
 use super::Row;
-use super::decode::{Run, constant, decode, decode_one, decode_range, decode_runs};
+use super::decode::{RunArrays, constant, decode, decode_one, decode_range, decode_runs};
 use super::delta::{Even, equal_in_delta, is_uneven};
 use super::format::{
     GROUP_ENTRY_BYTES, GROUP_ENTRY_CRC, GROUP_ENTRY_KEY, GROUP_ENTRY_LENGTH, GROUP_ENTRY_OFFSET,
     GROUP_HEADER_BYTES, GROUP_ROWS, HEADER_BYTES, HEADER_ROWS, SEGMENT_MAGIC, SEGMENT_ROWS,
 };
+use super::scratch::Scratch;
 use super::within::{Rows, rows_within};
 use crate::error::{Error, Result};
 
@@ -137,14 +138,13 @@ impl Header {
 }
 
 /// One column of a group, decoded as far as it was asked for.
-#[derive(Clone, Default)]
+#[derive(Default)]
 enum Column {
     #[default]
     Packed,
     Constant(TermId),
-    /// Value and end (exclusive) of each run.
-    Runs(Vec<Run>),
-    Decoded(Vec<u64>),
+    Runs(RunArrays),
+    Decoded(Scratch),
 }
 
 /// So many times a packed column is asked for a few values, which are decoded alone; then all are, once.
@@ -161,12 +161,11 @@ pub(crate) struct Group {
     columns: [Column; 4],
     /// How often each column was asked for a few values while it was packed.
     asked: [u8; 4],
-    spare: Vec<Vec<u64>>,
 }
 
 impl Group {
-    /// The group of `rows` rows (1 to 1,024) in `part`; `spare` gives memory to reuse.
-    pub(crate) fn new(part: Part, rows: usize, spare: Vec<Vec<u64>>) -> Result<Self> {
+    /// The group of `rows` rows (1 to 1,024) in `part`.
+    pub(crate) fn new(part: Part, rows: usize) -> Result<Self> {
         debug_assert!((1..=GROUP_ROWS).contains(&rows));
         let mut bounds = [GROUP_HEADER_BYTES; 5];
         let lengths = part.first_chunk::<GROUP_HEADER_BYTES>();
@@ -198,7 +197,6 @@ impl Group {
             bounds,
             columns,
             asked: [0; 4],
-            spare,
         })
     }
 
@@ -210,17 +208,6 @@ impl Group {
     /// The rows whose value in a column lies in one of `ranges`.
     pub(crate) fn within(&self, place: usize, ranges: &[IdRange]) -> Result<Rows> {
         rows_within(self.stream(place), self.rows, ranges).map_err(|found| self.malformed(found))
-    }
-
-    /// Gives the memory of the decoded columns back.
-    pub(crate) fn into_spare(self) -> Vec<Vec<u64>> {
-        let mut spare = self.spare;
-        for column in self.columns {
-            if let Column::Decoded(values) = column {
-                spare.push(values);
-            }
-        }
-        spare
     }
 
     /// The value of all rows in this column, if they are known to be equal.
@@ -260,8 +247,7 @@ impl Group {
     /// All values of a column that is not constant.
     pub(crate) fn column(&mut self, place: usize) -> Result<&[u64]> {
         if !matches!(self.columns[place], Column::Decoded(_)) {
-            let mut values = self.spare.pop().unwrap_or_default();
-            values.resize(self.rows, 0);
+            let mut values = Scratch::new(self.rows);
             decode(self.stream(place), &mut values).map_err(|found| self.malformed(found))?;
             self.columns[place] = Column::Decoded(values);
         }
@@ -287,10 +273,9 @@ impl Group {
             }
             Column::Runs(runs) => {
                 let base = out.len();
-                let first = runs.partition_point(|run| run.1 <= start);
-                for (head, run_end) in &runs[first..] {
-                    let until = (*run_end).min(end);
-                    out.resize(base + until - start, TermId::from_bits(*head));
+                for (head, run_end) in runs.from(runs.run_at(start)) {
+                    let until = run_end.min(end);
+                    out.resize(base + until - start, TermId::from_bits(head));
                     if until == end {
                         break;
                     }
@@ -366,15 +351,15 @@ impl Group {
                 });
             }
             Column::Runs(runs) => {
-                let first = runs.partition_point(|run| run.1 <= start);
-                let last = (runs.partition_point(|run| run.1 < end) + 1).min(runs.len());
-                let runs = &runs[first..last];
-                let start_of = |index: usize| match index.checked_sub(1) {
-                    Some(before) => runs[before].1.min(end),
-                    None => start,
+                let first = runs.run_at(start);
+                let last = (runs.run_at(end - 1) + 1).min(runs.ends.len());
+                let heads = &runs.heads[first..last];
+                let start_of = |index: usize| match index {
+                    0 => start,
+                    _ => runs.end(first + index - 1).min(end),
                 };
-                let least = runs.partition_point(|run| run.0 < wanted.to_bits());
-                let most = runs.partition_point(|run| run.0 <= wanted.to_bits());
+                let least = heads.partition_point(|head| *head < wanted.to_bits());
+                let most = least + gallop(&heads[least..], |head| *head <= wanted.to_bits());
                 return Ok((start_of(least), start_of(most)));
             }
             _ => {}
@@ -424,7 +409,9 @@ impl Group {
         }
         if is_uneven(stream) {
             return match self.asked[place] {
-                1 => self.equal_in_delta(place, wanted, start, end).map(Some),
+                1 => equal_in_delta(stream, self.rows, (start, end), wanted)
+                    .map(Some)
+                    .map_err(malformed),
                 _ => Ok(None),
             };
         }
@@ -436,22 +423,6 @@ impl Group {
         let least = bits.partition_point(|value| *value < wanted);
         let most = bits.partition_point(|value| *value <= wanted);
         Ok(Some((start + least, start + most)))
-    }
-
-    /// As [`Self::equal`] in a column of differences, which stays packed.
-    fn equal_in_delta(
-        &mut self,
-        place: usize,
-        wanted: u64,
-        start: usize,
-        end: usize,
-    ) -> Result<(usize, usize)> {
-        let mut differences = self.spare.pop().unwrap_or_default();
-        let stream = self.stream(place);
-        let found = equal_in_delta(stream, self.rows, (start, end), wanted, &mut differences);
-        let found = found.map_err(|found| self.malformed(found));
-        self.spare.push(differences);
-        found
     }
 }
 
@@ -512,7 +483,7 @@ pub(crate) fn read_rows(store: &Store, header: PartRef, rows: u64) -> Result<Vec
     let places = out.chunks_mut(GROUP_ROWS);
     let mut bits = [0_u64; GROUP_ROWS];
     for (place, part) in places.zip(store.read(&groups)?) {
-        let group = Group::new(part, place.len(), Vec::new())?;
+        let group = Group::new(part, place.len())?;
         for column in 0..4 {
             let bits = &mut bits[..place.len()];
             decode(group.stream(column), bits).map_err(|found| group.malformed(found))?;

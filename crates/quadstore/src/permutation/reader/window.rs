@@ -57,9 +57,7 @@ pub(super) enum Plan {
 impl RowReader {
     /// Finds and reads what the next intervals need; `false` if all are done.
     pub(super) fn plan_window(&mut self) -> Result<bool> {
-        if let Some((_, group)) = self.group.take() {
-            self.spare = group.into_spare();
-        }
+        self.group = None;
         self.parts.clear();
         self.leaves.clear();
         let (headers, visits) = self.plan_leaves()?;

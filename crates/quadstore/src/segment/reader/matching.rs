@@ -63,13 +63,13 @@ impl Group {
             Column::Runs(runs) => {
                 let mut from = 0;
                 for (key, interval) in keys {
-                    from += gallop(&runs[from..], |run| run.0 < key);
-                    let until = from + gallop(&runs[from..], |run| run.0 <= key);
+                    from += gallop(&runs.heads[from..], |head| *head < key);
+                    let until = from + gallop(&runs.heads[from..], |head| *head <= key);
                     if until > from {
                         matches.push(Match {
                             interval,
-                            start: from.checked_sub(1).map_or(0, |before| runs[before].1),
-                            end: runs[until - 1].1,
+                            start: from.checked_sub(1).map_or(0, |before| runs.end(before)),
+                            end: runs.end(until - 1),
                         });
                     }
                 }
