@@ -247,3 +247,95 @@ fn conditions_are_known_of_terms_that_come_again() {
     assert_eq!(answers[0].len(), 3_000);
     assert!(answers.iter().all(|answer| *answer == answers[0]));
 }
+
+/// Terms in whose texts, languages, datatypes or IRIs a word stands or not, with what keys escape, and inline ones.
+fn odd_terms() -> String {
+    let mut lines = String::from(
+        "@prefix : <http://a/> .\n@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .\n",
+    );
+    let terms = [
+        "\"a needle in a text\"",
+        "\"needle\"",
+        "\"a needle\"@en",
+        "\"needles for all\"@x-needle",
+        "\"a longer text\"@x-needle",
+        "\"a longer text\"^^:needle",
+        "\"needle, of its own kind\"^^:mine",
+        "\"a \\u0001 needle \\u0000 here\"",
+        "\"nee\\u0001dle, cut in two\"",
+        "\"NEEDLE, in capitals\"",
+        "\"\"",
+        "\"need\"",
+        "<http://a/needle>",
+        "<http://a/thread>",
+        "_:needle",
+        "2024",
+        "20.24",
+        "\"2024-02-29\"^^xsd:date",
+        "\"2024-02-29 needle\"^^xsd:date",
+        "\"0002024 needle\"^^xsd:integer",
+        "\"24\"^^xsd:integer",
+        "true",
+    ];
+    for (number, term) in terms.into_iter().enumerate() {
+        writeln!(lines, ":s{number} :is {term} .").unwrap();
+    }
+    // So that what is looked for is rare.
+    for number in 0..500 {
+        writeln!(lines, ":t{number} :is \"hay, straw number {number}\" .").unwrap();
+    }
+    lines
+}
+
+#[test]
+fn terms_without_what_is_looked_for_are_told_from_those_that_cannot_have_it() {
+    let (_folder, database) = filled(odd_terms(), Some(1));
+    // Of no load, and computed by the query.
+    update(
+        &database,
+        "INSERT DATA { :new :is 'a needle of a commit', 'nothing of a commit' }",
+    );
+    let computed = "UNION { ?s :is ?t BIND(CONCAT(STR(?t), ' with more text behind') AS ?o) }";
+    let rows = |condition: &str| {
+        let own = format!("SELECT ?s ?o {{ ?s :is ?o FILTER({condition}) }}");
+        let (rows, _) = checked(&database, &own);
+        checked(
+            &database,
+            &format!("SELECT ?s ?o {{ {{ ?s :is ?o }} {computed} FILTER({condition}) }}"),
+        );
+        rows
+    };
+    for condition in [
+        "CONTAINS(STR(?o), 'needle')",
+        "CONTAINS(STR(?o), '\\u0001')",
+        "CONTAINS(STR(?o), '')",
+        "CONTAINS(STR(?o), '2024')",
+        "CONTAINS(STR(?o), 'x-needle')",
+        "CONTAINS(STR(?o), 'hay')",
+        "CONTAINS(STR(?o), 'needle'@en)",
+        "CONTAINS(?o, 'needle')",
+        "STRSTARTS(STR(?o), 'needle')",
+        "STRENDS(STR(?o), 'needle')",
+        "STRENDS(SUBSTR(STR(?o), 1, 8), 'needle')",
+        "CONTAINS(SUBSTR(STR(?o), 'x'), 'needle')",
+        "CONTAINS(SUBSTR(STR(?o), STRLEN(STR(?o))), 'e')",
+        "REGEX(STR(?o), 'needle')",
+        "REGEX(STR(?o), 'needle$')",
+        "REGEX(STR(?o), 'needle[a-z ]*text')",
+        "REGEX(STR(?o), '[a-z ]+needle')",
+        "REGEX(STR(?o), 'needle|20')",
+        "REGEX(STR(?o), '(needle)?')",
+        "REGEX(STR(?o), 'NEEDLE', 'i')",
+        "REGEX(STR(?o), 'n e e d l e', 'x')",
+        "REGEX(STR(?o), '(e)\\\\1dle')",
+    ] {
+        let yes = rows(condition);
+        let no = rows(&format!("!({condition})"));
+        let errors = rows(&format!(
+            "COALESCE({condition}, true) && COALESCE(!({condition}), true)"
+        ));
+        assert_eq!(yes + no + errors, 524, "{condition}");
+        rows(&format!("{condition} || CONTAINS(STR(?o), 'number 77')"));
+    }
+    assert_eq!(rows("CONTAINS(STR(?o), 'needle')"), 10);
+}

@@ -169,6 +169,12 @@ impl fmt::Display for KeyError {
 
 impl std::error::Error for KeyError {}
 
+/// Whether a text stands in a literal's key as it is, also as a part of others: none of its bytes is escaped there.
+#[must_use]
+pub fn is_verbatim(text: &[u8]) -> bool {
+    text.iter().all(|byte| *byte > ESCAPE)
+}
+
 /// Takes the key of a literal apart. Allocates only if the lexical form holds escapes.
 ///
 /// # Errors

@@ -9,6 +9,7 @@ mod compare;
 mod evaluate;
 mod integers;
 mod members;
+mod needle;
 mod node;
 mod number;
 mod number_memo;

@@ -2,7 +2,7 @@
 //!
 //! Within a batch the terms of the column are told apart and tried in the order of their ids, so that each block of the
 //! dictionary is decoded once. What a condition gave is kept for the terms of the dictionary, two bits each
-//! ([`super::term_pages`]).
+//! ([`super::term_pages`]). Where a condition needs some part of the text, that is looked for first ([`super::needle`]).
 //!
 //! # Limits
 //! A quarter of a byte for each term of the dictionary at most, and 64 for each row, a page of 1 KB at a time.
@@ -16,9 +16,9 @@ use stoa_terms::TermId;
 
 use super::column::Texts;
 use super::evaluate::Evaluation;
+use super::needle::{Needle, of_terms};
 use super::node::Node;
 use super::term_pages::{LazyPages, Page, Refused, TermPages};
-use crate::batch::Batch;
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::function::{self, Implementation};
@@ -28,7 +28,7 @@ const WORD_TERMS: usize = 32;
 const PAGE_WORDS: usize = 128;
 
 /// True, false, or an error.
-type Truth = Option<bool>;
+pub(super) type Truth = Option<bool>;
 
 /// What a condition gave for terms.
 type TermMemo = LazyPages<Truths>;
@@ -58,6 +58,7 @@ pub(crate) struct TermMemos {
 pub(crate) struct Memo {
     all: Arc<[TermMemo]>,
     number: usize,
+    needle: Option<Box<Needle>>,
 }
 
 impl TermMemos {
@@ -103,6 +104,7 @@ pub(super) fn once_per_term(
         let memo = Memo {
             all: Arc::clone(&all),
             number,
+            needle: Needle::of(condition, column, context).map(Box::new),
         };
         number += 1;
         let inner = std::mem::replace(condition, Node::Error);
@@ -164,6 +166,7 @@ impl Evaluation<'_> {
         let ids = self.batch.column(column);
         let in_dictionary = ids.iter().filter(|id| id.kind().is_in_dictionary());
         let asked = in_dictionary.count();
+        let needle = memo.needle.as_deref();
         let Some(memo) = memo.all.get(memo.number).filter(|_| asked > 0) else {
             return self.booleans(condition, true);
         };
@@ -189,16 +192,14 @@ impl Evaluation<'_> {
         let mut terms: Vec<TermId> = open.iter().map(|(id, _)| *id).collect();
         terms.dedup();
         let known_rows = ids.len() - open.len();
-        let tried = if is_sorted && terms.len() == ids.len() {
-            self.booleans(condition, true)?
-        } else {
-            let mut columns = vec![Vec::new(); self.batch.columns.len()];
-            if let Some(slot) = columns.get_mut(column) {
-                slot.clone_from(&terms);
-            }
-            let rows = terms.len();
-            let batch = Batch { columns, rows };
-            Evaluation::new(&batch, self.context).booleans(condition, true)?
+        let looked_for = match needle {
+            Some(needle) => needle.try_terms(condition, column, &terms, self.context)?,
+            None => None,
+        };
+        let tried = match looked_for {
+            Some(tried) => tried,
+            None if is_sorted && terms.len() == ids.len() => self.booleans(condition, true)?,
+            None => of_terms(condition, column, terms.clone(), self.context)?,
         };
         if let Some(pages) = &pages {
             match keep(pages, &terms, &tried, self.context) {

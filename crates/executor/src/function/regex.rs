@@ -11,6 +11,7 @@ mod blocks;
 mod pattern;
 
 use regex::{Regex, RegexBuilder};
+use regex_syntax::hir::literal::{ExtractKind, Extractor};
 use stoa_storage::nonblocking;
 
 use crate::expression::{Cell, Tag};
@@ -82,6 +83,16 @@ fn build(pattern: &str, flags: &str) -> Result<Pattern, PatternError> {
     Ok(built)
 }
 
+/// The bytes that all matches of a pattern begin with, or end with, if there are any; the longer of both.
+fn required(pattern: &str) -> Option<Vec<u8>> {
+    let hir = regex_syntax::parse(pattern).ok()?;
+    let of = |kind| Extractor::new().kind(kind).extract(&hir);
+    let (begins, ends) = (of(ExtractKind::Prefix), of(ExtractKind::Suffix));
+    let common = [begins.longest_common_prefix(), ends.longest_common_suffix()];
+    let longest = common.into_iter().flatten().max_by_key(|part| part.len())?;
+    (!longest.is_empty()).then(|| longest.to_vec())
+}
+
 /// Where a match and its groups lie in a text.
 type Places = Vec<Option<(usize, usize)>>;
 
@@ -102,6 +113,14 @@ impl Pattern {
             Matcher::Linear(regex) => Some(regex.is_match(text)),
             Matcher::Backtracking(regex) => regex.is_match(text).ok(),
             Matcher::None => None,
+        }
+    }
+
+    /// Bytes that occur in every text that matches; `None` if none are known, or a search may give up.
+    pub(crate) fn required(&self) -> Option<Vec<u8>> {
+        match (&self.linear, &self.backtracking) {
+            (Some(regex), None) => required(regex.as_str()),
+            _ => None,
         }
     }
 
