@@ -20,6 +20,7 @@ mod connection;
 mod cors;
 mod databases;
 mod description;
+mod doors;
 mod encoding;
 mod keeping;
 mod loading;

@@ -1,7 +1,8 @@
 //! Reactors: threads that each serve connections of their own.
 //!
-//! All of them listen. Whichever takes a connection gives it to the reactor that has the fewest: else the first one to
-//! wake would keep all clients that connect at once, and the other cores would have none.
+//! The first one takes what connections come, and others do while it is busy ([`Doors`]). Whichever takes one gives it to the
+//! reactor that has the fewest: else the first one would keep all clients that connect at once, and the other cores
+//! would have none.
 
 use std::cell::OnceCell;
 use std::io;
@@ -14,21 +15,29 @@ use std::time::Duration;
 use stoa_database::nonblocking;
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::MissedTickBehavior;
 
 use super::Service;
 use super::connection;
+use super::doors::{Away, Doors, Porter};
 
 /// How often a reactor looks whether the server is to end.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
 
 /// How long a request runs where its connection is alone, in nanoseconds: changes of threads are then a tenth of it at
-/// most. Who connects meanwhile waits as long, and for the step that is being made: what can be refused ends after 3 ms
-/// (`nonblocking::check_time`).
+/// most.
 const ALONE_SLICE_NS: u64 = 2_000_000;
 
 thread_local! {
-    /// How many connections this thread serves.
-    static OPEN: OnceCell<Arc<AtomicUsize>> = const { OnceCell::new() };
+    static OWN: OnceCell<Own> = const { OnceCell::new() };
+}
+
+/// What a thread that is a reactor knows of itself.
+struct Own {
+    number: usize,
+    /// How many connections it serves.
+    open: Arc<AtomicUsize>,
+    doors: Arc<Doors>,
 }
 
 /// A place of a connection with a reactor, counted until it is dropped.
@@ -47,12 +56,19 @@ impl Drop for Open {
     }
 }
 
-/// Whether this thread serves one connection alone, so that nobody else waits if it waits, but who connects just
-/// then.
+/// Whether this thread serves one connection alone, so that nobody else waits if it waits.
 pub(super) fn is_alone() -> bool {
-    OPEN.with(|open| {
-        let open = open.get();
-        open.is_none_or(|open| open.load(Ordering::Relaxed) <= 1)
+    OWN.with(|own| {
+        let own = own.get();
+        own.is_none_or(|own| own.open.load(Ordering::Relaxed) <= 1)
+    })
+}
+
+/// Does work that may keep this thread from taking connections: another one does meanwhile.
+pub(super) fn busy<T>(work: impl FnOnce() -> T) -> T {
+    OWN.with(|own| {
+        let _away: Option<Away<'_>> = own.get().map(|own| own.doors.leave(own.number));
+        work()
     })
 }
 
@@ -89,6 +105,7 @@ pub(super) fn start(
             (Place { open, give }, given)
         })
         .unzip();
+    let doors = Arc::new(Doors::new(listener.try_clone()?, count.max(1))?);
     let reactors = given.into_iter().enumerate().map(|(number, given)| {
         let reactor = Reactor {
             number,
@@ -96,12 +113,21 @@ pub(super) fn start(
             service: Arc::clone(service),
             stop: Arc::clone(stop),
         };
-        let listener = listener.try_clone()?;
+        let doors = Arc::clone(&doors);
         std::thread::Builder::new()
             .name(format!("stoa-reactor-{number}"))
-            .spawn(move || reactor.run(listener, given))
+            .spawn(move || reactor.run(doors, given))
     });
     reactors.collect()
+}
+
+/// Leaves a door for good when it is dropped.
+struct Last(Arc<Doors>, usize);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        self.0.abandon(self.1);
+    }
 }
 
 struct Reactor {
@@ -114,40 +140,63 @@ struct Reactor {
 
 impl Reactor {
     /// Takes connections and serves its own until the server stops.
-    fn run(self, listener: TcpListener, mut given: UnboundedReceiver<Given>) -> io::Result<()> {
-        if let Some(own) = self.places.get(self.number) {
-            OPEN.with(|open| drop(open.set(Arc::clone(&own.open))));
-        }
+    fn run(self, doors: Arc<Doors>, given: UnboundedReceiver<Given>) -> io::Result<()> {
+        // Where it ends before the server does, which takes a failure, others take connections.
+        let _last = Last(Arc::clone(&doors), self.number);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        runtime.block_on(async move {
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            let mut accepts_from = tokio::time::Instant::now();
-            while !self.stop.load(Ordering::Relaxed) {
-                let now = tokio::time::Instant::now();
-                self.service.transactions.expire(now);
-                tokio::select! {
-                    accepted = listener.accept(), if now >= accepts_from => match accepted {
-                        Ok((stream, _)) => self.place(stream),
-                        // Out of file descriptors, or a client that went away: not again at once.
-                        Err(_) => accepts_from = now + SHUTDOWN_POLL,
-                    },
-                    Some((stream, open)) = given.recv() => {
-                        // One that is broken already has nobody to tell.
-                        if let Ok(stream) = tokio::net::TcpStream::from_std(stream) {
-                            self.serve(stream, open);
-                        }
-                    }
-                    () = tokio::time::sleep(SHUTDOWN_POLL) => {}
-                }
+        let porter = {
+            let _within = runtime.enter();
+            Porter::new(&doors, self.number)?
+        };
+        let own = Own {
+            number: self.number,
+            open: self.own().map(Arc::clone).unwrap_or_default(),
+            doors,
+        };
+        OWN.with(|place| drop(place.set(own)));
+        // To wake a task costs nothing here; to wake what the runtime itself waits for is a call of the system.
+        let taking = runtime.spawn(self.take(porter, given));
+        runtime.block_on(taking).map_err(io::Error::other)
+    }
+
+    async fn take(self, porter: Porter, mut given: UnboundedReceiver<Given>) {
+        let mut accepts_from = tokio::time::Instant::now();
+        // One timer for all: each new one wakes the thread that sets it.
+        let mut polls = tokio::time::interval(SHUTDOWN_POLL);
+        polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !self.stop.load(Ordering::Relaxed) {
+            let now = tokio::time::Instant::now();
+            self.service.transactions.expire(now);
+            tokio::select! {
+                accepted = porter.accept(), if now >= accepts_from => match accepted {
+                    Ok(stream) => self.place(stream).await,
+                    // Out of file descriptors, or a client that went away: not again at once.
+                    Err(_) => accepts_from = now + SHUTDOWN_POLL,
+                },
+                Some((stream, open)) = given.recv() => self.serve(stream, open),
+                _ = polls.tick() => {}
             }
-            Ok(())
-        })
+        }
+    }
+
+    /// How many connections it serves.
+    fn own(&self) -> Option<&Arc<AtomicUsize>> {
+        self.places.get(self.number).map(|place| &place.open)
     }
 
     /// Gives a connection to the reactor that has the fewest.
-    fn place(&self, stream: tokio::net::TcpStream) {
+    async fn place(&self, stream: TcpStream) {
+        if let Some(own) = self.own()
+            && own.load(Ordering::Relaxed) == 1
+        {
+            // A client that connects anew for each request has closed the connection before, which is seen only now. If it
+            // has not, that one has no longer the thread for itself.
+            let waiting = Open::count(own);
+            tokio::task::yield_now().await;
+            drop(waiting);
+        }
         let counts = self.places.iter().map(|place| &*place.open);
         let number = fewest(counts, self.number);
         let Some(place) = self.places.get(number) else {
@@ -156,21 +205,21 @@ impl Reactor {
         let open = Open::count(&place.open);
         if number == self.number {
             self.serve(stream, open);
-        } else if let Ok(stream) = stream.into_std()
-            && let Err(SendError((stream, _))) = place.give.send((stream, open))
-            && let Ok(stream) = tokio::net::TcpStream::from_std(stream)
-        {
+        } else if let Err(SendError((stream, _))) = place.give.send((stream, open)) {
             // That one has ended, which takes a failure, and is to get none any more.
             place.open.store(usize::MAX / 2, Ordering::Relaxed);
-            if let Some(own) = self.places.get(self.number) {
-                self.serve(stream, Open::count(&own.open));
+            if let Some(own) = self.own() {
+                self.serve(stream, Open::count(own));
             }
         }
     }
 
-    fn serve(&self, stream: tokio::net::TcpStream, open: Open) {
-        let service = Arc::clone(&self.service);
-        tokio::spawn(connection::serve(stream, service, open));
+    fn serve(&self, stream: TcpStream, open: Open) {
+        // One that is broken already has nobody to tell.
+        if let Ok(stream) = tokio::net::TcpStream::from_std(stream) {
+            let service = Arc::clone(&self.service);
+            tokio::spawn(connection::serve(stream, service, open));
+        }
     }
 }
 

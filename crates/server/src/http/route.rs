@@ -253,7 +253,7 @@ pub(super) async fn run(
     let may_begin = work.may_begin();
     let (task, head) = AnswerTask::new(work, client.coding, client.takes_plain);
     let begun = match may_begin {
-        true => service.pool.start(task, reactor::slice_ns()),
+        true => reactor::busy(|| service.pool.start(task, reactor::slice_ns())),
         false => service.pool.submit(task),
     };
     let mut stream = begun.map_err(|_| {

@@ -79,12 +79,13 @@ pub(super) async fn update(
     };
     let database = database.clone();
     let decide = move || database.submit_update(&text, &options);
-    let decided = is_short.then(|| nonblocking::run(|| catch_unwind(AssertUnwindSafe(&decide))));
+    let decided = is_short
+        .then(|| reactor::busy(|| nonblocking::run(|| catch_unwind(AssertUnwindSafe(&decide)))));
     match decided.flatten() {
         Some(decided) => {
             let submitted = decided.map_err(|_| failed())??;
             if reactor::is_alone() {
-                submitted.then(done);
+                reactor::busy(|| submitted.then(done));
             } else {
                 // It is left to another thread.
                 nonblocking::run(|| submitted.then(done));
