@@ -1,6 +1,6 @@
 //! Reactors: threads that each serve connections of their own.
 //!
-//! The first one takes what connections come, and others do while it is busy ([`Doors`]). Whichever takes one gives it to the
+//! The first one takes what connections come, and others do while it is busy ([`SharedListener`]). Whichever takes one gives it to the
 //! reactor that has the fewest: else the first one would keep all clients that connect at once, and the other cores
 //! would have none.
 
@@ -19,7 +19,7 @@ use tokio::time::MissedTickBehavior;
 
 use super::Service;
 use super::connection;
-use super::doors::{Away, Doors, Porter};
+use super::shared_listener::{Acceptor, SharedListener};
 
 /// How often a reactor looks whether the server is to end.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(50);
@@ -37,7 +37,7 @@ struct Own {
     number: usize,
     /// How many connections it serves.
     open: Arc<AtomicUsize>,
-    doors: Arc<Doors>,
+    listener: Arc<SharedListener>,
 }
 
 /// A place of a connection with a reactor, counted until it is dropped.
@@ -67,7 +67,7 @@ pub(super) fn is_alone() -> bool {
 /// Does work that may keep this thread from taking connections: another one does meanwhile.
 pub(super) fn busy<T>(work: impl FnOnce() -> T) -> T {
     OWN.with(|own| {
-        let _away: Option<Away<'_>> = own.get().map(|own| own.doors.leave(own.number));
+        let _busy = own.get().map(|own| own.listener.busy(own.number));
         work()
     })
 }
@@ -105,7 +105,7 @@ pub(super) fn start(
             (Place { open, give }, given)
         })
         .unzip();
-    let doors = Arc::new(Doors::new(listener.try_clone()?, count.max(1))?);
+    let listener = Arc::new(SharedListener::new(listener.try_clone()?, count.max(1))?);
     let reactors = given.into_iter().enumerate().map(|(number, given)| {
         let reactor = Reactor {
             number,
@@ -113,20 +113,20 @@ pub(super) fn start(
             service: Arc::clone(service),
             stop: Arc::clone(stop),
         };
-        let doors = Arc::clone(&doors);
+        let listener = Arc::clone(&listener);
         std::thread::Builder::new()
             .name(format!("stoa-reactor-{number}"))
-            .spawn(move || reactor.run(doors, given))
+            .spawn(move || reactor.run(listener, given))
     });
     reactors.collect()
 }
 
-/// Leaves a door for good when it is dropped.
-struct Last(Arc<Doors>, usize);
+/// Has the reactor with the number retire when it is dropped.
+struct Retire(Arc<SharedListener>, usize);
 
-impl Drop for Last {
+impl Drop for Retire {
     fn drop(&mut self) {
-        self.0.abandon(self.1);
+        self.0.retire(self.1);
     }
 }
 
@@ -140,28 +140,28 @@ struct Reactor {
 
 impl Reactor {
     /// Takes connections and serves its own until the server stops.
-    fn run(self, doors: Arc<Doors>, given: UnboundedReceiver<Given>) -> io::Result<()> {
+    fn run(self, listener: Arc<SharedListener>, given: UnboundedReceiver<Given>) -> io::Result<()> {
         // Where it ends before the server does, which takes a failure, others take connections.
-        let _last = Last(Arc::clone(&doors), self.number);
+        let _retire = Retire(Arc::clone(&listener), self.number);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
-        let porter = {
+        let acceptor = {
             let _within = runtime.enter();
-            Porter::new(&doors, self.number)?
+            Acceptor::new(&listener, self.number)?
         };
         let own = Own {
             number: self.number,
             open: self.own().map(Arc::clone).unwrap_or_default(),
-            doors,
+            listener,
         };
         OWN.with(|place| drop(place.set(own)));
         // To wake a task costs nothing here; to wake what the runtime itself waits for is a call of the system.
-        let taking = runtime.spawn(self.take(porter, given));
+        let taking = runtime.spawn(self.take(acceptor, given));
         runtime.block_on(taking).map_err(io::Error::other)
     }
 
-    async fn take(self, porter: Porter, mut given: UnboundedReceiver<Given>) {
+    async fn take(self, acceptor: Acceptor, mut given: UnboundedReceiver<Given>) {
         let mut accepts_from = tokio::time::Instant::now();
         // One timer for all: each new one wakes the thread that sets it.
         let mut polls = tokio::time::interval(SHUTDOWN_POLL);
@@ -170,7 +170,7 @@ impl Reactor {
             let now = tokio::time::Instant::now();
             self.service.transactions.expire(now);
             tokio::select! {
-                accepted = porter.accept(), if now >= accepts_from => match accepted {
+                accepted = acceptor.accept(), if now >= accepts_from => match accepted {
                     Ok(stream) => self.place(stream).await,
                     // Out of file descriptors, or a client that went away: not again at once.
                     Err(_) => accepts_from = now + SHUTDOWN_POLL,

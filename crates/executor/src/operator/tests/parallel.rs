@@ -364,11 +364,13 @@ fn morsels_are_of_about_one_size() {
 #[test]
 fn helpers_do_their_part() {
     let snapshot = many();
-    let grouped = group(
-        scan(&snapshot, 0, false, [0, 1]),
-        &[1],
-        vec![count(Some(0), true, 7)],
-    );
+    let scan = |number| scan(&snapshot, number, false, [0, 1]);
+    helpers_do_theirs_of(scan(0), &snapshot);
+    helpers_do_theirs_of(union(vec![scan(9), scan(0)], &[0, 1]), &snapshot);
+}
+
+fn helpers_do_theirs_of(input: Plan, snapshot: &Snapshot) {
+    let grouped = group(input, &[1], vec![count(Some(0), true, 7)]);
     let helpers = Arc::new(Helpers::new(2));
     let mut settings = settings(1024, 1 << 30);
     settings.slice_ns = 1;
@@ -397,7 +399,7 @@ fn helpers_do_their_part() {
             Step::Done => break,
         }
     }
-    let alone = try_run(&query(grouped), context_of(&snapshot, 1024, None)).unwrap();
+    let alone = try_run(&query(grouped), context_of(snapshot, 1024, None)).unwrap();
     assert_eq!(sorted(rows), sorted(alone.0));
 }
 
