@@ -139,7 +139,7 @@ impl Plan {
     }
 
     /// The inputs of the operator, in the order of [`Plan::inputs`].
-    pub(crate) fn inputs_mut(&mut self) -> Vec<&mut Self> {
+    pub fn inputs_mut(&mut self) -> Vec<&mut Self> {
         match &mut self.operator {
             Operator::Unit
             | Operator::Empty

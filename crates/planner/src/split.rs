@@ -5,7 +5,7 @@
 //! That holds of a scan, of groups of an index or of a leapfrog join whose first variable it is, of what works solution by solution above one, of
 //! a join whose left side can be split, and of a merge join if it is the key: there both sides are kept to the range.
 //! What stands on the right of a hash join is the same for all pieces. The inputs of a union have values of their own, so
-//! that it can only be split input by input: threads can share it, but nothing comes in the order of a variable.
+//! that threads can share it input by input, but nothing comes in the order of a variable.
 
 use crate::access_path::term_at;
 use crate::physical::{Operator, PatternTerm, Plan, QuadPattern, Variable};
@@ -33,27 +33,6 @@ impl Plan {
             Operator::HashJoin { left, .. } => Some(left),
             _ => None,
         }
-    }
-
-    /// The parts that can each be split by a variable of its own ([`split_by`](Self::split_by)), and whose solutions together make
-    /// those of the plan: the inputs of the union that it takes its solutions from, or it alone. None if one of them cannot
-    /// be split.
-    #[must_use]
-    pub fn split_parts(&self) -> Vec<&Self> {
-        let mut parts = Vec::new();
-        let mut open = vec![self];
-        while let Some(plan) = open.pop() {
-            if plan.split_by().is_some() {
-                parts.push(plan);
-                continue;
-            }
-            match (&plan.operator, plan.passed_through()) {
-                (Operator::Union(inputs), _) => open.extend(inputs.iter().rev()),
-                (_, Some(input)) => open.push(input),
-                (_, None) => return Vec::new(),
-            }
-        }
-        parts
     }
 
     /// The inputs that are kept to a range if the plan is.

@@ -3,7 +3,8 @@
 //!
 //! Each case is first run without a fault, which counts its checks, reads and writes; then a fault is put at some of them,
 //! one after the other. The query ends with the error that says so, having written nothing wrong, or gives the right
-//! answer. Memory and temporary files are given back, and the next query is right.
+//! answer. Memory and temporary files are given back, and the next query is right. What others commit while it runs changes
+//! nothing.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod cases;
@@ -63,6 +64,36 @@ fn every_operator_has_a_case() {
         let has = |case: &Case| case.told.iter().any(|told| told.starts_with(name));
         assert!(cases.any(has), "{name} has no case");
     }
+}
+
+#[test]
+fn commits_change_no_answer() {
+    /// At how many checks of a case others commit.
+    const PLACES: u64 = 4;
+    let mut world = World::new();
+    let mut wrong = Vec::new();
+    let mut met = 0;
+    for case in cases::ALL.iter().copied().flatten() {
+        let result = undisturbed(&mut world, case).and_then(|(expected, _)| {
+            world.settle(true);
+            for place in 0..PLACES {
+                let at = 1 + expected.counts.checks * place / PLACES;
+                let ran = run(&mut world, case, case.options(), Fault::Hidden(at))?;
+                met += u64::from(world.bring_back());
+                judged(case, &expected, Fault::Nothing, &ran)
+                    .map_err(|what| format!("a commit at check {at}: {what}"))?;
+            }
+            Ok(())
+        });
+        if let Err(what) = result {
+            wrong.push(format!("{}: {what}", case.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(
+        met > 2 * cases::ALL.iter().copied().flatten().count() as u64,
+        "{met}"
+    );
 }
 
 /// Tells all that is wrong with some cases.
@@ -267,7 +298,7 @@ fn judged(case: &Case, expected: &Expected, fault: Fault, ran: &Ran) -> Result<b
         Err(error) => error,
     };
     let is_told = match fault {
-        Fault::Nothing => false,
+        Fault::Nothing | Fault::Hidden(_) => false,
         Fault::Cancelled(_) => matches!(error, Error::Cancelled),
         Fault::Late(_) => matches!(error, Error::Timeout),
         Fault::Unread(_) | Fault::Unwritten(_) => matches!(error, Error::Io { .. }),

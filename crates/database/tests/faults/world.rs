@@ -1,8 +1,8 @@
 //! A database on a simulated disk, with a clock that ends queries, and what becomes of a query beside a fault.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
@@ -32,11 +32,20 @@ pub(crate) struct Readings {
     is_late: AtomicBool,
     jumps: AtomicU64,
     cancel: Arc<AtomicBool>,
+    /// The number of the reading during which another thread takes away all that queries read, and of what database.
+    commit_at: AtomicU64,
+    committing: Mutex<Option<Database>>,
 }
 
 impl Clock for Readings {
     fn monotonic(&self) -> Duration {
         let count = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        if count == self.commit_at.load(Ordering::Relaxed) {
+            let database = self.committing.lock().unwrap().take().unwrap();
+            std::thread::scope(|scope| {
+                scope.spawn(|| change(&database, HIDE));
+            });
+        }
         if count == self.end_at.load(Ordering::Relaxed) {
             match self.is_late.load(Ordering::Relaxed) {
                 true => _ = self.jumps.fetch_add(1, Ordering::Relaxed),
@@ -69,6 +78,8 @@ pub(crate) enum Fault {
     Full(u64),
     /// Once the query has begun others take all memory but so many bytes.
     Taken(u64),
+    /// At a check another thread takes all that is there away, and writes what it leaves into the sort orders.
+    Hidden(u64),
 }
 
 /// How much of it a query meets that goes well.
@@ -228,6 +239,11 @@ impl World {
         let mut faults = Faults::default();
         match fault {
             Fault::Nothing | Fault::Taken(_) => {}
+            Fault::Hidden(at) => {
+                *self.clock.committing.lock().unwrap() = Some(self.database().clone());
+                let at = begun.checks + at;
+                self.clock.commit_at.store(at, Ordering::Relaxed);
+            }
             Fault::Cancelled(at) | Fault::Late(at) => {
                 let is_late = matches!(fault, Fault::Late(_));
                 self.clock.is_late.store(is_late, Ordering::Relaxed);
@@ -277,6 +293,16 @@ impl World {
         ))
     }
 
+    /// Brings back what was taken away during a query; whether it was.
+    pub(crate) fn bring_back(&self) -> bool {
+        self.clock.commit_at.store(0, Ordering::Relaxed);
+        let is_hidden = self.clock.committing.lock().unwrap().take().is_none();
+        if is_hidden {
+            change(self.database(), BRING_BACK);
+        }
+        is_hidden
+    }
+
     /// Writing goes on, whatever queries have met.
     pub(crate) fn commit(&self) {
         let update = "INSERT DATA { <http://a/x> <http://a/y> 1 }";
@@ -284,6 +310,18 @@ impl World {
             .update(update, &UpdateOptions::default())
             .unwrap();
     }
+}
+
+/// All of the graph without a name goes into another one, and what no query has found before comes.
+const HIDE: &str = "DELETE { ?s ?p ?o } INSERT { GRAPH :hidden { ?s ?p ?o } . ?s :kind :other } WHERE { ?s ?p ?o }";
+
+const BRING_BACK: &str = "DELETE WHERE { ?s :kind :other } ;
+DELETE { GRAPH :hidden { ?s ?p ?o } } INSERT { ?s ?p ?o } WHERE { GRAPH :hidden { ?s ?p ?o } }";
+
+fn change(database: &Database, update: &str) {
+    let update = format!("{PROLOGUE}{update}");
+    database.update(&update, &UpdateOptions::default()).unwrap();
+    database.checkpoint().unwrap();
 }
 
 /// Items with a number, a kind, a text and some with tags; kinds with a rank and most with one of five groups; groups that

@@ -18,7 +18,10 @@ use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 
 use super::combiner::{Combiner, END, Pair};
 use super::row_store::RowStore;
-use super::{Builder, FIRST_ROWS, Node, Operator, OuterBatch, Scope, Switches, required};
+use super::{
+    Builder, BuiltSides, FIRST_ROWS, FoundBindings, Node, Operator, OuterBatch, Placements, Scope,
+    Switches, required,
+};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -53,9 +56,15 @@ struct Inner {
     number: usize,
     /// Of its joins, for all runs.
     switches: Switches,
+    /// Right sides of its joins that are there before all runs, and the filters that these have made.
+    built: Option<Arc<BuiltSides>>,
+    placements: Placements,
     counters: Arc<Counters>,
     variables: Vec<Variable>,
     limited: bool,
+    /// Whether nobody needs the order of inner rows.
+    unordered: bool,
+    in_morsel: bool,
 }
 
 enum State {
@@ -77,6 +86,8 @@ struct Run {
     /// How many bindings have no partner yet; only counted where one partner is enough.
     open: usize,
     found: Vec<bool>,
+    /// The same for who reads for them.
+    told: Option<Arc<FoundBindings>>,
     /// Whether inner rows are held, to be brought into the order of the left ones.
     keeps: bool,
     /// The current inner batch, or all inner rows.
@@ -127,9 +138,13 @@ pub(super) fn build(
             profile: Arc::clone(builder.profile),
             number,
             switches: Switches::of(inner, number, &builder.switches),
+            built: builder.built.clone(),
+            placements: builder.placements.clone(),
             counters: Arc::clone(counters),
             variables: outer.clone(),
             limited: scope.limited && !combiner.needs_one(),
+            unordered: scope.unordered && plan.sorted_by.is_empty(),
+            in_morsel: scope.in_morsel,
         },
         left_outer: columns(&input.columns)?,
         right_outer: columns(&inner.columns)?,
@@ -269,12 +284,23 @@ impl Apply {
                 .collect(),
             rows: bindings.len(),
         };
-        let inner = self.inner.build(batch, context)?;
+        let found = match batch.columns.as_slice() {
+            [column] if self.combiner.needs_one() => {
+                let found_bytes = FoundBindings::bytes(bindings.len());
+                let bytes = 3 * left.bytes() + table_bytes + found_bytes;
+                let variable = self.inner.variables.first();
+                let variable = variable.filter(|_| self.memory.try_require(bytes));
+                variable.map(|variable| Arc::new(FoundBindings::new(*variable, column)))
+            }
+            _ => None,
+        };
+        let inner = self.inner.build(batch, found.clone(), context)?;
         self.combiner.start(left.rows);
         Ok(Run {
             keeps: self.keep_order && left.rows > 1,
             open: bindings.len(),
             found: vec![false; bindings.len()],
+            told: found,
             left,
             bindings,
             first,
@@ -356,6 +382,9 @@ impl Apply {
                 && !std::mem::replace(found, true)
             {
                 run.open -= 1;
+                if let Some(told) = &run.told {
+                    told.add(group);
+                }
             } else if self.combiner.needs_one() {
                 continue;
             }
@@ -446,19 +475,28 @@ impl Run {
 }
 
 impl Inner {
-    fn build(&self, bindings: Batch, context: &QueryContext) -> Result<Node> {
+    fn build(
+        &self,
+        bindings: Batch,
+        found: Option<Arc<FoundBindings>>,
+        context: &QueryContext,
+    ) -> Result<Node> {
         let outer = OuterBatch {
             variables: self.variables.clone(),
             batch: Arc::new(bindings),
+            found,
         };
         let mut builder = Builder {
             switches: self.switches.clone(),
+            built: self.built.clone(),
+            placements: self.placements.clone(),
             ..Builder::new(context, &self.profile, self.number)
         };
         let scope = Scope {
             outer: Some(&outer),
             limited: self.limited,
-            ..Scope::default()
+            unordered: self.unordered,
+            in_morsel: self.in_morsel,
         };
         builder.build(&self.plan, scope, Some(&self.counters))
     }

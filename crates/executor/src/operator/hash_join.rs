@@ -81,7 +81,8 @@ pub(super) fn build(
     let number = builder.next_number - 1;
     let prober = Prober::new(plan, builder.context)?;
     let widths = (left.columns.len(), right.columns.len());
-    let built = builder.built.and_then(|built| built.get(&number)).cloned();
+    let built = builder.built.as_ref();
+    let built = built.and_then(|built| built.get(&number)).cloned();
     // One that was built has its filters in their places.
     let wanted = match &built {
         Some(_) => Vec::new(),

@@ -22,7 +22,7 @@ use stoa_terms::{IdRange, TermId};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::profile::{Counters, Profile, operator_name};
+use crate::profile::{Counters, Profile, operator_name, size};
 
 mod aggregate_difference;
 mod apply;
@@ -31,6 +31,7 @@ mod common_subplan;
 mod distinct;
 mod extend;
 mod filter;
+mod found_bindings;
 mod graph_scan;
 mod groups;
 mod hash_aggregate;
@@ -65,6 +66,7 @@ mod unit;
 mod values;
 
 pub(crate) use common_subplan::Subplans;
+use found_bindings::FoundBindings;
 use hash_join::RightSide;
 pub(crate) use index_nested_loop_join::Switches;
 pub(crate) use key_filter::Placements;
@@ -113,6 +115,18 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// What stands in the place of `plan`, and is not counted there.
+    fn given(operator: Box<dyn Operator>, plan: &Plan) -> Self {
+        Self {
+            operator: Some(operator),
+            name: operator_name(&plan.operator),
+            columns: plan.columns.clone(),
+            counters: Arc::default(),
+            consumer: None,
+            dropper: None,
+        }
+    }
+
     pub(crate) fn next(&mut self, context: &QueryContext) -> Result<Step> {
         if !context.settings().timed {
             return self.advance(context);
@@ -218,6 +232,8 @@ pub(crate) struct Scope<'a> {
 pub(crate) struct OuterBatch {
     pub(crate) variables: Vec<Variable>,
     pub(crate) batch: Arc<Batch>,
+    /// Where one inner row of each is enough, those that have one.
+    pub(crate) found: Option<Arc<FoundBindings>>,
 }
 
 /// Right sides of hash joins, by the number of the join.
@@ -233,7 +249,7 @@ pub(crate) struct Builder<'a> {
     /// The number of the next operator.
     pub(crate) next_number: usize,
     /// Those that are there already.
-    pub(crate) built: Option<&'a BuiltSides>,
+    pub(crate) built: Option<Arc<BuiltSides>>,
     /// What drops rows for the joins above.
     pub(crate) placements: Placements,
     /// What joins that are built several times share with their like.
@@ -242,8 +258,8 @@ pub(crate) struct Builder<'a> {
     pub(crate) kept: Vec<(Variable, Vec<IdRange>)>,
     /// Those that several operators read.
     pub(crate) subplans: Subplans,
-    /// The numbers of inputs of unions that are not wanted.
-    pub(crate) left_out: Vec<usize>,
+    /// What stands at these numbers in the place of the plan's operators.
+    pub(crate) given: Vec<(usize, Node)>,
 }
 
 impl<'a> Builder<'a> {
@@ -258,7 +274,7 @@ impl<'a> Builder<'a> {
             switches: Switches::default(),
             kept: Vec::new(),
             subplans: Subplans::default(),
-            left_out: Vec::new(),
+            given: Vec::new(),
         }
     }
 
@@ -269,19 +285,19 @@ impl<'a> Builder<'a> {
         scope: Scope<'_>,
         consumer: Option<&Arc<Counters>>,
     ) -> Result<Node> {
+        let mut given = self.given.iter();
+        if let Some(place) = given.position(|(number, _)| *number == self.next_number) {
+            let (_, node) = self.given.swap_remove(place);
+            self.next_number += size(plan);
+            let consumer = consumer.map(Arc::clone);
+            return Ok(Node { consumer, ..node });
+        }
         let name = operator_name(&plan.operator);
         if parallel::is_gather_worth(plan, scope, self.context) {
             let operator = parallel::build_gather(plan, self, scope, consumer)
                 .map_err(|error| error.within(name))?;
             // Those that it gathers from count what goes out.
-            return Ok(Node {
-                operator: Some(operator),
-                name,
-                columns: plan.columns.clone(),
-                counters: Arc::default(),
-                consumer: None,
-                dropper: None,
-            });
+            return Ok(Node::given(operator, plan));
         }
         let counters = self
             .profile

@@ -78,6 +78,7 @@ pub(super) fn build(
             outer: scope.outer.map(|outer| OuterBatch {
                 variables: outer.variables.clone(),
                 batch: Arc::clone(&outer.batch),
+                found: outer.found.clone(),
             }),
             limited: scope.limited,
             in_morsel: scope.in_morsel,

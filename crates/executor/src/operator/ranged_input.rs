@@ -10,9 +10,9 @@ use stoa_planner::physical::{Plan, Variable};
 use stoa_quadstore::{Columns, QuadColumns, ScanSpec, Snapshot};
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
-use super::hash_join::{Collector, RightSide};
+use super::hash_join::RightSide;
 use super::parallel::morsels::{self, Scan, WHOLE, within};
-use super::parallel::right_sides;
+use super::parallel::{OpenSide, right_sides};
 use super::{Builder, BuiltSides, Node, Placements, Scope, Switches};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -21,9 +21,9 @@ use crate::profile::{Counters, Profile};
 /// See the module header.
 pub(super) struct RangedInput {
     plan: Plan,
-    /// Right sides that are still read, each with the number of its join.
-    open: VecDeque<(usize, Collector)>,
-    built: BuiltSides,
+    /// Right sides that are still read.
+    open: VecDeque<OpenSide>,
+    built: Arc<BuiltSides>,
     placements: Placements,
     /// What joins count and read for all ranges together.
     switches: Switches,
@@ -52,11 +52,11 @@ impl RangedInput {
             return Ok(None);
         }
         let number = builder.next_number;
-        let open = right_sides(plan, builder, scope.unordered())?;
+        let open = right_sides(plan, builder, scope.unordered(), &[])?;
         Ok(Some(Self {
             plan: plan.clone(),
             open,
-            built: BuiltSides::default(),
+            built: Arc::default(),
             placements: builder.placements.clone(),
             switches: Switches::of(plan, number, &builder.switches),
             number,
@@ -68,11 +68,12 @@ impl RangedInput {
 
     /// Does some of what comes before the first time; true once that is done.
     pub(super) fn prepare(&mut self, context: &QueryContext) -> Result<bool> {
-        let Some((number, collector)) = self.open.front_mut() else {
+        let Some(side) = self.open.front_mut() else {
             return Ok(true);
         };
-        if let Some(side) = collector.advance(context)? {
-            self.built.insert(*number, side);
+        // Nobody has them yet.
+        let missing = Error::Internal("right sides that are read while others have them");
+        if side.advance(Arc::get_mut(&mut self.built).ok_or(missing)?, context)? {
             self.open.pop_front();
         }
         Ok(false)
@@ -95,7 +96,7 @@ impl RangedInput {
     ) -> Result<Node> {
         self.consumer.add_range();
         let mut builder = Builder {
-            built: Some(&self.built),
+            built: Some(Arc::clone(&self.built)),
             placements: self.placements.clone(),
             switches: self.switches.clone(),
             ..Builder::new(context, &self.profile, self.number)

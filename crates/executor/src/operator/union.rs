@@ -1,8 +1,6 @@
 //! Union: all solutions of one input after the other.
 //!
 //! Output order: none, even if the inputs are sorted.
-//!
-//! A morsel of a plan wants one input and leaves the others out.
 
 use std::sync::Arc;
 
@@ -12,7 +10,7 @@ use super::{Builder, Mapping, Node, Operator, Scope};
 use crate::batch::Step;
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::profile::{Counters, size};
+use crate::profile::Counters;
 
 struct Union {
     /// The inputs that are not done, the next one last.
@@ -28,10 +26,6 @@ pub(super) fn build(
 ) -> Result<Box<dyn Operator>> {
     let mut nodes = Vec::with_capacity(inputs.len());
     for input in inputs {
-        if builder.left_out.contains(&builder.next_number) {
-            builder.next_number += size(input);
-            continue;
-        }
         nodes.push((
             builder.build(input, scope, Some(counters))?,
             Mapping::new(&input.columns, &plan.columns),

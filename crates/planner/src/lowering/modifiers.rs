@@ -67,6 +67,15 @@ impl Lowering<'_> {
         if let Some(counted) = self.counted(&input, &keys, &aggregates)? {
             return Ok(counted);
         }
+        if keys.is_empty()
+            && self.build.optimize
+            && let [aggregate] = aggregates.as_mut_slice()
+            && let Some(counted) = counted_once(aggregate)
+        {
+            // By the values themselves, which threads and the disk can share.
+            aggregate.distinct = false;
+            input = self.told_apart(super::project(input, vec![counted]))?;
+        }
         let in_rows = input.plan.estimated_rows;
         let rows = if keys.is_empty() {
             1.0
@@ -84,6 +93,23 @@ impl Lowering<'_> {
         };
         let bound = certain.clone();
         Ok(planned(operator, columns, Vec::new(), rows, cost, bound))
+    }
+
+    /// Each solution once, in no order.
+    fn told_apart(&self, input: Planned) -> Result<Planned, Error> {
+        let columns = input.plan.columns.clone();
+        let in_rows = input.plan.estimated_rows;
+        let rows = self.different(&input.plan, &columns)?.unwrap_or(in_rows);
+        let cost = input.cost + in_rows * cost::GROUP_ROW;
+        let operator = Operator::Distinct(Box::new(input.plan));
+        Ok(planned(
+            operator,
+            columns,
+            Vec::new(),
+            rows,
+            cost,
+            input.certain,
+        ))
     }
 
     /// Whether what is counted may be a number of partners, whatever they are.
@@ -236,6 +262,16 @@ impl Lowering<'_> {
             input.cost,
             input.certain,
         ))
+    }
+}
+
+/// The variable whose different values are counted, if that is what an aggregate does.
+const fn counted_once(aggregate: &Aggregate) -> Option<Variable> {
+    match (&aggregate.function, &aggregate.argument) {
+        (AggregateFunction::Count, Some(Expression::Variable(variable))) if aggregate.distinct => {
+            Some(*variable)
+        }
+        _ => None,
     }
 }
 

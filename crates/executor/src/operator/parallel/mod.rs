@@ -6,7 +6,8 @@
 //! work      morsel -> operators of the plan -> sink
 //! ```
 //!
-//! - `morsels`: a plan in pieces.
+//! - `parts`: what of a plan is cut, and how. `morsels`: by ranges. `handed`: by rows that one thread reads.
+//! - `worth`: what is shared at all. `right_sides`: what is read before.
 //! - `aggregate`: the sink is groups. `gather`: the sink is a queue of batches for the operator above.
 //! - `pieces`: what one operator has to do by itself, in pieces, such as the tables of a hash join.
 //!
@@ -20,8 +21,12 @@
 
 mod aggregate;
 mod gather;
+mod handed;
 pub(super) mod morsels;
+pub(super) mod parts;
 mod pieces;
+mod right_sides;
+mod worth;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,23 +36,28 @@ use std::task::Waker;
 pub(super) use aggregate::build as build_aggregate;
 pub(super) use gather::{Rows, build as build_gather};
 pub(super) use pieces::{InOrder, Turn};
-use stoa_planner::physical::{Operator as PlanOperator, Plan};
+pub(super) use right_sides::{OpenSide, right_sides};
+use stoa_planner::physical::Plan;
 use stoa_storage::nonblocking;
 use stoa_storage::sync::Mutex;
+use worth::found_of;
+pub(crate) use worth::may_be_shared;
+pub(super) use worth::{is_aggregate_worth, is_gather_worth, is_hashing_worth};
 
-use super::groups::Grouping;
-use super::hash_join::{Collector, RightSide};
-use super::{Builder, BuiltSides, Node, Placements, Scope, Switches};
+use super::hash_join::RightSide;
+use super::outer_bindings::Rows as GivenRows;
+use super::{
+    Builder, BuiltSides, FoundBindings, Mapping, Node, Placements, Scope, Switches, position,
+};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::helpers::Pieces;
 use crate::meters::Meters;
-use crate::profile::{Counters, Profile, size};
-use morsels::{Morsel, Piece};
-
-/// Unions of more inputs are run as they are: each of their morsels is a copy of the plan.
-const PARTS_MAX: usize = 64;
+use crate::profile::{Counters, Profile};
+use handed::Handed;
+use morsels::Morsel;
+use parts::{Cut, Piece, parts};
 
 /// Morsels for each thread: some take longer than others.
 const MORSELS_PER_THREAD: usize = 8;
@@ -81,16 +91,19 @@ struct Shared<S: Sink> {
 }
 
 enum Stage<S: Sink> {
-    /// Right sides of hash joins are read, each with the number of its join.
+    /// Right sides of hash joins are read.
     Preparing {
-        open: VecDeque<(usize, Collector)>,
+        open: VecDeque<OpenSide>,
         built: BuiltSides,
         placements: Placements,
+        handed: Vec<Handed>,
         work: Box<Work<S>>,
     },
     Working {
         work: Arc<Work<S>>,
         own: Option<Worker<S>>,
+        /// What this one reads for all.
+        handed: Vec<Handed>,
     },
     Ended,
 }
@@ -106,6 +119,8 @@ struct Work<S: Sink> {
     /// Gone when the query is over: helpers may hold this a little longer.
     reading: Mutex<Option<Reading>>,
     sink: Arc<S>,
+    /// Rows for these are not worked on.
+    found: Option<Arc<FoundBindings>>,
     progress: Mutex<Progress<S>>,
 }
 
@@ -155,78 +170,6 @@ pub(super) fn threads(context: &QueryContext) -> usize {
     1 + helpers.map_or(0, |helpers| helpers.threads())
 }
 
-/// Whether `plan` is worth several threads.
-fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
-    let is_whole = scope.outer.is_none() && !scope.limited && !scope.in_morsel;
-    // What a transaction reads is taken down by whole scans, not by ranges of ids that are cut anyhow.
-    is_whole
-        && !context.snapshot().is_recorded()
-        && threads(context) > 1
-        && morsels::has_rows(plan, context.settings().parallel_rows_min)
-        && (1..=PARTS_MAX).contains(&plan.split_parts().len())
-}
-
-/// So many times [`parallel_rows_min`](crate::QuerySettings::parallel_rows_min) rows of a right side are worth it to make
-/// its table by several threads.
-const HASHED_ROWS: u64 = 8;
-
-/// Whether so many rows of the right side of a hash join are hashed by several threads.
-pub(super) fn is_hashing_worth(rows: usize, context: &QueryContext) -> bool {
-    let least = context.settings().parallel_rows_min;
-    threads(context) > 1
-        && rows as u64 >= least.saturating_mul(HASHED_ROWS)
-        && !nonblocking::is_on()
-}
-
-/// Whether so much is expected of an aggregate, of DISTINCT, or of what they read that they may be shared.
-pub(crate) fn may_be_shared(plan: &Plan, rows_min: u64) -> bool {
-    let mut all = plan.inputs().into_iter().chain([plan]);
-    all.any(|plan| morsels::has_rows(plan, rows_min))
-}
-
-/// Whether an aggregate, or DISTINCT, is to be shared.
-pub(super) fn is_aggregate_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
-    // All of the input is read whatever is taken of the groups, but not so of DISTINCT.
-    let scope = match plan.operator {
-        PlanOperator::HashAggregate { .. } => scope.unlimited(),
-        _ => scope,
-    };
-    let is_ordered = !scope.unordered && !plan.sorted_by.is_empty();
-    Grouping::of(plan).is_some_and(|grouping| {
-        !is_ordered && !grouping.needs_rows() && is_worth(grouping.input, scope, context)
-    })
-}
-
-/// Whether a plan is to be shared whose order nobody needs. What only reads gains nothing.
-pub(super) fn is_gather_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
-    scope.unordered && morsels::computes(plan) && is_worth(plan, scope, context)
-}
-
-/// What reads the right sides of the hash joins whose left sides are split, of a plan whose first operator has the
-/// builder's next number; with the numbers of the joins. The builder goes on behind the plan.
-pub(super) fn right_sides(
-    plan: &Plan,
-    builder: &mut Builder<'_>,
-    scope: Scope<'_>,
-) -> Result<VecDeque<(usize, Collector)>> {
-    let first = builder.next_number;
-    let mut open = VecDeque::new();
-    for (number, join) in morsels::hash_joins(plan, first) {
-        let PlanOperator::HashJoin { left, .. } = &join.operator else {
-            continue;
-        };
-        let counters = builder.profile.counters(number);
-        let counters = counters.ok_or(Error::Internal("an operator that was not counted"))?;
-        // Before the right sides of joins within, which may be among the places.
-        let wanted = builder.place_filters(join, number);
-        builder.next_number = number + 1 + size(left);
-        let collector = Collector::new(join, builder, scope, &counters, wanted)?;
-        open.push_back((number, collector));
-    }
-    builder.next_number = first + size(plan);
-    Ok(open)
-}
-
 impl<S: Sink> Shared<S> {
     /// A plan whose first operator has the builder's next number.
     fn new(
@@ -237,7 +180,26 @@ impl<S: Sink> Shared<S> {
         consumer: Option<&Arc<Counters>>,
     ) -> Result<Self> {
         let number = builder.next_number;
-        let open = right_sides(plan, builder, scope)?;
+        let mut parts = parts(plan, number)
+            .into_iter()
+            .enumerate()
+            .collect::<Vec<_>>();
+        parts.retain(|(_, part)| part.cut != Cut::Ranges);
+        let numbers: Vec<_> = parts.iter().map(|(_, part)| part.number).collect();
+        let open = right_sides(plan, builder, scope, &numbers)?;
+        let behind = builder.next_number;
+        let mut handed = Vec::with_capacity(parts.len());
+        for (place, part) in parts {
+            builder.next_number = part.number;
+            let node = builder.build(part.plan, scope.unordered(), None)?;
+            let by = match part.cut {
+                Cut::Rows(Some(variable)) => position(&part.plan.columns, variable),
+                Cut::Rows(None) | Cut::Ranges => None,
+            };
+            let numbers = (place, part.number);
+            handed.push(Handed::new(numbers, node, by, builder.context));
+        }
+        builder.next_number = behind;
         let sink = Arc::new(sink);
         let work = Work {
             plan: plan.clone(),
@@ -246,6 +208,7 @@ impl<S: Sink> Shared<S> {
             profile: Arc::clone(builder.profile),
             reading: Mutex::default(),
             sink: Arc::clone(&sink),
+            found: found_of(scope).cloned(),
             progress: Mutex::new(Progress {
                 morsels: VecDeque::new(),
                 left: Vec::new(),
@@ -262,6 +225,7 @@ impl<S: Sink> Shared<S> {
                 open,
                 built: BuiltSides::default(),
                 placements: builder.placements.clone(),
+                handed,
                 work: Box::new(work),
             },
         })
@@ -273,29 +237,32 @@ impl<S: Sink> Shared<S> {
             Stage::Preparing { open, built, .. } => {
                 // What is worth several threads is not done where this one must not block.
                 nonblocking::check().map_err(stoa_quadstore::Error::from)?;
-                let Some((number, collector)) = open.front_mut() else {
+                let Some(side) = open.front_mut() else {
                     return self.begin(context);
                 };
-                if let Some(side) = collector.advance(context)? {
-                    built.insert(*number, side);
+                if side.advance(built, context)? {
                     open.pop_front();
                 }
             }
-            Stage::Working { work, own } => {
+            Stage::Working { work, own, handed } => {
+                if let Some(error) = work.progress().failed.take() {
+                    return Err(error);
+                }
                 let worker = match own {
                     Some(worker) => worker,
                     None => {
+                        work.feed(handed, context)?;
                         work.offer(context);
                         let task = work.progress().take();
                         let Some(task) = task else {
-                            return self.end(context);
+                            return match handed.is_empty() {
+                                true => self.end(context),
+                                false => Ok(true),
+                            };
                         };
                         own.insert(work.worker(task, context)?)
                     }
                 };
-                if let Some(error) = work.progress().failed.take() {
-                    return Err(error);
-                }
                 if worker.advance(work, context)? {
                     *own = None;
                 }
@@ -312,29 +279,30 @@ impl<S: Sink> Shared<S> {
             work,
             built,
             placements,
+            handed,
             ..
         } = stage
         {
             let is_on_disk = |side: &RightSide| matches!(side, RightSide::OnDisk(_));
-            let all = match built.values().any(is_on_disk) {
-                // What does not fit into memory is read once.
-                true => vec![Morsel::Whole],
-                false => {
-                    let pieces = MORSELS_PER_THREAD * threads(context);
-                    morsels::morsels(&work.plan, pieces, context)?
-                }
-            };
-            work.progress().morsels = all.into();
+            let is_read_once = built.values().any(is_on_disk);
             *lock(&work.reading) = Some(Reading {
                 context: Arc::new(context.of_helper()),
                 built: Arc::new(built),
                 placements,
                 switches: Switches::of(&work.plan, work.number, &Switches::default()),
             });
-            self.stage = Stage::Working {
-                work: Arc::new(*work),
-                own: None,
-            };
+            let (mut own, mut handed) = (None, handed);
+            if is_read_once {
+                // What does not fit into memory is read once.
+                let given = handed.drain(..).map(Handed::into_node).collect();
+                own = Some(work.worker_of(&work.plan, given, context)?);
+            } else {
+                let pieces = MORSELS_PER_THREAD * threads(context);
+                let all = morsels::morsels(&work.plan, pieces, context)?;
+                work.progress().morsels = all.into();
+            }
+            let work = Arc::new(*work);
+            self.stage = Stage::Working { work, own, handed };
         }
         Ok(true)
     }
@@ -411,24 +379,66 @@ impl<S: Sink> Work<S> {
         reading.ok_or(Error::Internal("a plan that is over"))
     }
 
+    /// Reads some of what one thread reads for all, where there is not enough to do.
+    fn feed(&self, handed: &mut Vec<Handed>, context: &QueryContext) -> Result<()> {
+        let threads = threads(context);
+        if self.progress().morsels.len() >= threads {
+            return Ok(());
+        }
+        if let Some(next) = handed.iter_mut().find(|part| !part.is_done()) {
+            let pieces = next.advance(threads, context)?;
+            self.progress().morsels.extend(pieces);
+        } else if self.progress().morsels.is_empty() {
+            handed.clear();
+        }
+        Ok(())
+    }
+
     /// One who does a task on the thread of `context`.
     fn worker(&self, task: Task<S>, context: &QueryContext) -> Result<Worker<S>> {
-        let morsel = match task {
-            Task::GoOn(worker) => return Ok(worker),
-            Task::Begin(morsel) => morsel,
-        };
+        match task {
+            Task::GoOn(worker) => Ok(worker),
+            Task::Begin(Morsel::Range(part, range)) => {
+                let Piece { plan, given } = parts::piece(&self.plan, self.number, part, range);
+                self.worker_of(&plan, given, context)
+            }
+            Task::Begin(Morsel::Rows(part, mut rows)) => {
+                let parts = parts(&self.plan, self.number);
+                let mut given = parts::all_but(part, &parts);
+                if let Some(part) = parts.get(part) {
+                    let columns = &part.plan.columns;
+                    if let Some(found) = &self.found
+                        && let Some(column) = position(columns, found.variable())
+                    {
+                        found.drop_rows(&mut rows, column);
+                    }
+                    let mapping = Mapping::new(columns, columns);
+                    let rows = GivenRows::new(Arc::new(rows), mapping, None);
+                    given.push((part.number, Node::given(Box::new(rows), part.plan)));
+                }
+                self.worker_of(&self.plan, given, context)
+            }
+        }
+    }
+
+    /// One who runs a plan with what stands at these numbers.
+    fn worker_of(
+        &self,
+        plan: &Plan,
+        given: Vec<(usize, Node)>,
+        context: &QueryContext,
+    ) -> Result<Worker<S>> {
         let Reading {
             built,
             placements,
             switches,
             ..
         } = self.reading()?;
-        let Piece { plan, left_out } = morsels::piece(&self.plan, self.number, morsel);
         let mut builder = Builder {
-            built: Some(&built),
+            built: Some(built),
             placements,
             switches,
-            left_out,
+            given,
             ..Builder::new(context, &self.profile, self.number)
         };
         let scope = Scope {
@@ -437,7 +447,7 @@ impl<S: Sink> Work<S> {
             ..Scope::default()
         };
         Ok(Worker {
-            input: builder.build(&plan, scope, self.consumer.as_ref())?,
+            input: builder.build(plan, scope, self.consumer.as_ref())?,
             lane: self.sink.lane(context)?,
         })
     }

@@ -1,7 +1,7 @@
 //! Morsels: a plan in pieces that several threads can run, each with a range of one variable.
 //!
-//! By which variable a plan can be split is told by [`Plan::split_by`]; the inputs of a union are split one by one
-//! ([`Plan::split_parts`]). What stands on the right of a hash join is the same for all pieces and is read once.
+//! By which variable a plan can be split is told by [`Plan::split_by`]; what of a plan is cut, and how, by `parts`. What
+//! stands on the right of a hash join is the same for all pieces and is read once.
 //!
 //! # References
 //! Leis, Boncz, Kemper, Neumann: Morsel-Driven Parallelism, SIGMOD 2014.
@@ -12,10 +12,11 @@ use stoa_planner::physical::{Operator, PatternTerm, Plan};
 use stoa_quadstore::Snapshot;
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
+use super::parts::{Cut, parts};
+use crate::batch::Batch;
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::operator::pattern::Layout;
-use crate::profile::size;
 
 /// Rows of the scan that is cut, for each morsel at least; each may be joined with many.
 const MORSEL_ROWS_MIN: u64 = if cfg!(test) { 1 } else { 64 };
@@ -26,61 +27,11 @@ pub(in crate::operator) const WHOLE: IdRange = IdRange {
     last: TermId::from_bits(u64::MAX),
 };
 
-/// A piece of a plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A piece of one of the parts of a plan, which are numbered from 0.
 pub(in crate::operator) enum Morsel {
-    /// All of it.
-    Whole,
-    /// A range of the part with this number, of those that the plan has.
-    Part(usize, IdRange),
-}
-
-/// A plan without what a morsel leaves out. It has as many operators, in the same places.
-pub(in crate::operator) struct Piece {
-    pub(in crate::operator) plan: Plan,
-    /// The numbers of those that are not to be built, with all below them: other inputs of unions.
-    pub(in crate::operator) left_out: Vec<usize>,
-}
-
-/// What a morsel is of a plan whose first operator has this number.
-pub(in crate::operator) fn piece(plan: &Plan, number: usize, morsel: Morsel) -> Piece {
-    let mut piece = Piece {
-        plan: plan.clone(),
-        left_out: Vec::new(),
-    };
-    let Morsel::Part(wanted, range) = morsel else {
-        return piece;
-    };
-    // As `Plan::split_parts` goes through it.
-    let mut open = vec![(&mut piece.plan, number)];
-    let mut part = 0;
-    while let Some((plan, number)) = open.pop() {
-        if plan.split_by().is_some() {
-            match part == wanted {
-                true => restrict(plan, &[range], 1.0),
-                false => piece.left_out.push(number),
-            }
-            part += 1;
-            continue;
-        }
-        match &mut plan.operator {
-            Operator::Union(inputs) => {
-                let first = open.len();
-                let mut next = number + 1;
-                for input in inputs {
-                    let input_size = size(input);
-                    open.push((input, next));
-                    next += input_size;
-                }
-                if let Some(pushed) = open.get_mut(first..) {
-                    pushed.reverse();
-                }
-            }
-            operator => open.extend(input_of(operator).map(|input| (input, number + 1))),
-        }
-    }
-    debug_assert!(wanted < part, "a part that the plan does not have");
-    piece
+    Range(usize, IdRange),
+    /// Some of the rows that the part gives.
+    Rows(usize, Batch),
 }
 
 /// The input that is kept to a range where the operator is, if it is one.
@@ -106,7 +57,8 @@ pub(in crate::operator) fn restricted(plan: &Plan, to: &[IdRange], share: f64) -
     plan
 }
 
-fn restrict(plan: &mut Plan, to: &[IdRange], share: f64) {
+/// As [`restricted`], in place.
+pub(super) fn restrict(plan: &mut Plan, to: &[IdRange], share: f64) {
     plan.estimated_rows *= share;
     match &mut plan.operator {
         Operator::IndexScan { ranges, .. } | Operator::IndexGroups { ranges, .. } => {
@@ -156,74 +108,8 @@ pub(in crate::operator) fn within_all(ranges: &[IdRange], to: &[IdRange]) -> Vec
     parts.flatten().collect()
 }
 
-/// The hash joins whose left side is split, with their numbers, if that of `plan` is `number`: the inner ones
-/// behind those around them.
-pub(in crate::operator) fn hash_joins(plan: &Plan, number: usize) -> Vec<(usize, &Plan)> {
-    let mut found = Vec::new();
-    let mut open = vec![(plan, number)];
-    while let Some((plan, number)) = open.pop() {
-        match &plan.operator {
-            Operator::MergeJoin { left, right, .. } => {
-                open.push((left, number + 1));
-                open.push((right, number + 1 + size(left)));
-            }
-            Operator::HashAggregate { input, .. } | Operator::Distinct(input) => {
-                open.push((input, number + 1));
-            }
-            Operator::Union(inputs) => {
-                let mut next = number + 1;
-                for input in inputs {
-                    open.push((input, next));
-                    next += size(input);
-                }
-            }
-            operator => {
-                if matches!(operator, Operator::HashJoin { .. }) {
-                    found.push((number, plan));
-                }
-                open.extend(plan.passed_through().map(|input| (input, number + 1)));
-            }
-        }
-    }
-    found
-}
-
-/// Whether a plan does more than read an index.
-pub(super) fn computes(plan: &Plan) -> bool {
-    match &plan.operator {
-        Operator::IndexScan { .. } => false,
-        Operator::Project(input) => computes(input),
-        Operator::Union(inputs) => inputs.iter().any(computes),
-        _ => true,
-    }
-}
-
-/// How many rows of what works column by column take as long as one of another operator.
-const SCANNED_ROWS: f64 = 4.0;
-
-/// Whether the planner expects so many solutions of all operators that are split together; those of scans and
-/// filters count less.
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
-pub(super) fn has_rows(plan: &Plan, least: u64) -> bool {
-    let mut rows = 0.0;
-    let mut open = vec![plan];
-    while let Some(plan) = open.pop() {
-        rows += match plan.operator {
-            Operator::IndexScan { .. } | Operator::Filter { .. } | Operator::Project(_) => {
-                plan.estimated_rows / SCANNED_ROWS
-            }
-            _ => plan.estimated_rows,
-        };
-        match &plan.operator {
-            Operator::Union(inputs) => open.extend(inputs),
-            _ => open.extend(plan.split_inputs()),
-        }
-    }
-    rows >= least as f64
-}
-
-/// The plan in about so many morsels, of about as many rows of the largest scans of their parts; parts without any
-/// are in none.
+/// The parts of a plan that are cut by ranges in about so many morsels, of about as many rows of their largest scans; parts
+/// without any are in none.
 ///
 /// # Errors
 /// If the index cannot be read.
@@ -234,14 +120,18 @@ pub(in crate::operator) fn morsels(
 ) -> Result<Vec<Morsel>> {
     // What is read in order to split is not read for the query.
     let snapshot = context.snapshot().counted();
-    let parts = plan.split_parts();
-    let parts = parts.into_iter().map(|part| largest(part, &snapshot));
-    let scans = parts.collect::<Result<Vec<_>>>()?;
-    let all: u64 = scans.iter().flatten().map(|(rows, _)| *rows).sum();
+    let mut scans = Vec::new();
+    for (number, part) in parts(plan, 0).into_iter().enumerate() {
+        if part.cut == Cut::Ranges {
+            scans.push((number, largest(part.plan, &snapshot)?));
+        }
+    }
+    let largest = scans.iter().filter_map(|(_, scan)| scan.as_ref());
+    let all: u64 = largest.map(|(rows, _)| *rows).sum();
     let mut morsels = Vec::with_capacity(pieces + scans.len());
-    for (number, scan) in scans.iter().enumerate() {
+    for (number, scan) in &scans {
         let Some((rows, scan)) = scan else {
-            morsels.push(Morsel::Part(number, WHOLE));
+            morsels.push(Morsel::Range(*number, WHOLE));
             continue;
         };
         if *rows == 0 {
@@ -250,7 +140,11 @@ pub(in crate::operator) fn morsels(
         let share = (u128::from(*rows) * pieces as u128).div_ceil(u128::from(all.max(1)));
         let share = usize::try_from(share).unwrap_or(pieces);
         let ranges = scan.split(*rows, share, &snapshot, context)?;
-        morsels.extend(ranges.into_iter().map(|range| Morsel::Part(number, range)));
+        morsels.extend(
+            ranges
+                .into_iter()
+                .map(|range| Morsel::Range(*number, range)),
+        );
     }
     Ok(morsels)
 }

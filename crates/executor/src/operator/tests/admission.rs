@@ -16,7 +16,9 @@ use stoa_terms::datatype::Datatype;
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::harness::*;
+use super::parallel::scan;
 use super::spilling::{ROWS, cases, key};
+use super::store::numbered;
 use crate::admission::{Admission, Ticket, WAITING_MAX};
 use crate::demand::Demand;
 use crate::helpers::Helpers;
@@ -220,12 +222,13 @@ fn the_triples_of_construct_are_told_apart_with_a_grant() {
 #[test]
 fn grants_are_for_threads_that_are_to_be_expected() {
     let queries = Queries::new(0);
+    let snapshot = numbered(&[[1, 0, 2, 0]]);
     let grant = |keys: &[u32], estimated_rows: f64, helpers: usize| {
         let mut settings = queries.settings();
         settings.helpers = Some(Arc::new(Helpers::new(helpers)));
         let input = Plan {
             estimated_rows,
-            ..values(&[0], &[])
+            ..scan(&snapshot, 0, false, [0, 1])
         };
         let groups = Operator::HashAggregate {
             input: Box::new(input),

@@ -13,6 +13,7 @@ use stoa_storage::nonblocking;
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
 use super::super::parallel::morsels::{self, Morsel};
+use super::super::parallel::parts::{self, Cut};
 use super::common_subplans::{reads, union};
 use super::harness::*;
 use super::store::*;
@@ -26,7 +27,7 @@ fn predicate(snapshot: &Snapshot, number: u8) -> TermId {
 }
 
 /// `?subject p ?object`, by subjects or by objects.
-fn scan(snapshot: &Snapshot, number: u8, by_object: bool, [s, o]: [u32; 2]) -> Plan {
+pub(super) fn scan(snapshot: &Snapshot, number: u8, by_object: bool, [s, o]: [u32; 2]) -> Plan {
     let pattern = QuadPattern {
         triple: [
             PatternTerm::Variable(Variable(s)),
@@ -206,26 +207,124 @@ fn unions(snapshot: &Snapshot) -> [Plan; 4] {
     ]
 }
 
+/// The plan, of which many rows are expected.
+fn large(mut plan: Plan) -> Plan {
+    plan.estimated_rows = 1_000.0;
+    plan
+}
+
+/// Plans with parts that cannot be split, whose rows are handed to all threads.
+fn handed(snapshot: &Snapshot) -> Vec<Plan> {
+    let scan = |number, by_object, ends| scan(snapshot, number, by_object, ends);
+    let numbers: Vec<Row> = (0..9).map(|number| vec![integer(number)]).collect();
+    let looked_up = |input, subject: u32, object: u32, columns: &[u32]| {
+        let pattern = QuadPattern {
+            triple: [
+                PatternTerm::Variable(Variable(subject)),
+                PatternTerm::Constant(predicate(snapshot, 1)),
+                PatternTerm::Variable(Variable(object)),
+            ],
+            graphs: GraphSet::All,
+            graph_variable: None,
+        };
+        let operator = Operator::IndexNestedLoopJoin {
+            input: Box::new(input),
+            pattern,
+            permutation: Permutation::Posg,
+            key_length: 2,
+            kind: JoinKind::Inner,
+            switch: None,
+            count: None,
+        };
+        plan(operator, columns)
+    };
+    let of_values = || looked_up(large(values(&[1], &numbers)), 0, 1, &[0, 1]);
+    // A join on the right of which nothing is shared, and which is within what one thread reads.
+    let within = || {
+        let joined = hash_join(
+            scan(0, false, [0, 1]),
+            scan(2, true, [3, 1]),
+            1,
+            JoinKind::Inner,
+            &[0, 1],
+        );
+        large(group(joined, &[0, 1], vec![count(None, false, 3)]))
+    };
+    let inner = |right| {
+        let outer = plan(Operator::OuterBindings, &[1]);
+        let found = looked_up(outer, 2, 1, &[1, 2]);
+        hash_join(found, right, 2, JoinKind::Semi, &[1])
+    };
+    let apply = |input, kind, columns: &[u32]| {
+        let operator = Operator::Apply {
+            input: Box::new(input),
+            inner: Box::new(inner(scan(0, false, [2, 3]))),
+            outer: variables(&[1]),
+            kind,
+        };
+        plan(operator, columns)
+    };
+    vec![
+        of_values(),
+        looked_up(within(), 4, 1, &[0, 1]),
+        hash_join(
+            of_values(),
+            scan(2, true, [3, 1]),
+            1,
+            JoinKind::Inner,
+            &[0, 1, 3],
+        ),
+        apply(within(), JoinKind::Anti, &[0, 1]),
+        apply(of_values(), JoinKind::Semi, &[0, 1]),
+        // Both kinds of parts.
+        union(
+            vec![
+                scan(0, true, [0, 1]),
+                of_values(),
+                looked_up(within(), 4, 1, &[0, 1]),
+            ],
+            &[0, 1],
+        ),
+    ]
+}
+
 #[test]
-fn what_has_one_part_that_cannot_be_split_is_not() {
+fn each_part_is_cut_as_it_can_be() {
     let snapshot = numbered(&[[1, 0, 2, 0]]);
     let number = vec![vec![integer(1); 2]];
     let both = |other| union(vec![scan(&snapshot, 0, false, [0, 1]), other], &[0, 1]);
-    assert!(both(values(&[0, 1], &number)).split_parts().is_empty());
+    let cuts = |plan: &Plan| {
+        let parts = parts::parts(plan, 5).into_iter();
+        parts
+            .map(|part| (part.number, part.cut))
+            .collect::<Vec<_>>()
+    };
+    let all = both(values(&[0, 1], &number));
+    assert_eq!(cuts(&all), [(6, Cut::Ranges), (7, Cut::Rows(None))]);
     let all = both(scan(&snapshot, 1, true, [0, 1]));
-    assert_eq!(all.split_parts().len(), 2);
+    assert_eq!(cuts(&all), [(6, Cut::Ranges), (7, Cut::Ranges)]);
     // In the order of a variable there are only values of one.
     assert_eq!(all.split_by(), None);
     let distinct = plan(Operator::Distinct(Box::new(all)), &[0, 1]);
-    assert!(both(distinct).split_parts().is_empty());
+    assert_eq!(
+        cuts(&both(distinct)),
+        [(6, Cut::Ranges), (7, Cut::Rows(None))]
+    );
+    // What gives few rows is read by one thread, with what stands above it.
+    let few = || values(&[0, 1], &number);
+    let joined = |left| hash_join(left, few(), 0, JoinKind::Semi, &[0, 1]);
+    let project = |input| plan(Operator::Project(Box::new(input)), &[0]);
+    assert_eq!(cuts(&project(large(joined(few())))), [(6, Cut::Rows(None))]);
+    assert_eq!(cuts(&project(joined(large(few())))), [(7, Cut::Rows(None))]);
+    assert_eq!(cuts(&project(joined(few()))), [(5, Cut::Rows(None))]);
 }
 
 /// Aggregates, and others that need no order, over all of these.
 fn plans(snapshot: &Snapshot) -> Vec<Plan> {
     let mut plans = Vec::new();
     let unions = unions(snapshot);
-    for input in inputs(snapshot).into_iter().chain(unions) {
-        assert!(!input.split_parts().is_empty(), "{input:?}");
+    let all = inputs(snapshot).into_iter().chain(unions);
+    for input in all.chain(handed(snapshot)) {
         let counts = || vec![count(None, false, 7), count(Some(1), true, 8)];
         plans.push(group(input.clone(), &[], counts()));
         plans.push(group(input.clone(), &[1], counts()));
@@ -258,8 +357,8 @@ fn context_of(
 fn ranges(plan: &Plan, pieces: usize, snapshot: &Snapshot) -> Vec<IdRange> {
     let morsels = morsels::morsels(plan, pieces, &context_on(snapshot, 1024)).unwrap();
     let ranges = morsels.into_iter().map(|morsel| match morsel {
-        Morsel::Part(0, range) => range,
-        other => panic!("{other:?}"),
+        Morsel::Range(0, range) => range,
+        _ => panic!("a morsel of another part"),
     });
     ranges.collect()
 }
@@ -296,15 +395,19 @@ proptest! {
         let whole = scan(&snapshot, 0, by_object, [0, 1]);
         let ranges = ranges(&whole, pieces, &snapshot);
         prop_assert!(ranges.len() <= pieces);
+        let rows_of = |plan: &Plan| {
+            let context = context_on(&snapshot, 1024);
+            try_run(&query(plan.clone()), context).unwrap().0
+        };
+        if ranges.is_empty() {
+            prop_assert!(rows_of(&whole).is_empty());
+            return Ok(());
+        }
         prop_assert_eq!(ranges[0].first.to_bits(), 0);
         prop_assert_eq!(ranges.last().unwrap().last.to_bits(), u64::MAX);
         for pair in ranges.windows(2) {
             prop_assert_eq!(pair[0].last.to_bits() + 1, pair[1].first.to_bits());
         }
-        let rows_of = |plan: &Plan| {
-            let context = context_on(&snapshot, 1024);
-            try_run(&query(plan.clone()), context).unwrap().0
-        };
         let parts = ranges.iter().map(|range| rows_of(&morsels::restricted(&whole, &[*range], 1.0)));
         prop_assert_eq!(parts.flatten().collect::<Vec<_>>(), rows_of(&whole));
     }
@@ -331,8 +434,8 @@ fn morsels_of_a_union_are_of_about_one_size() {
     let morsels = morsels::morsels(&whole, 16, &context_on(&snapshot, 1024)).unwrap();
     let mut rows = Vec::new();
     for morsel in morsels {
-        let Morsel::Part(1, range) = morsel else {
-            panic!("{morsel:?}");
+        let Morsel::Range(1, range) = morsel else {
+            panic!("a morsel of another part");
         };
         let part = query(morsels::restricted(
             &scan(&snapshot, 0, false, [0, 1]),
@@ -426,17 +529,25 @@ fn right_sides_are_not_read_where_the_plan_is_refused() {
 #[test]
 fn an_error_of_any_thread_ends_the_query() {
     let snapshot = many();
-    let grouped = group(
+    let numbers: Vec<Row> = (0..20_000)
+        .map(|number| vec![integer(number), integer(number % 7)])
+        .collect();
+    for input in [
         scan(&snapshot, 0, false, [0, 1]),
-        &[1],
-        vec![count(Some(0), true, 7)],
-    );
-    let mut settings = settings(1024, 200 << 10);
-    settings.parallel_rows_min = 0;
-    settings.helpers = Some(Arc::new(Helpers::new(3)));
-    let context = Arc::new(QueryContext::new(snapshot, settings));
-    let error = try_run(&query(grouped), context).unwrap_err();
-    assert!(matches!(error, Error::MemoryExceeded { .. }), "{error:?}");
+        large(values(&[0, 1], &numbers)),
+    ] {
+        let held = match input.operator {
+            Operator::Values(_) => 512 << 10,
+            _ => 0,
+        };
+        let grouped = group(input, &[1], vec![count(Some(0), true, 7)]);
+        let mut settings = settings(1024, held + (200 << 10));
+        settings.parallel_rows_min = 0;
+        settings.helpers = Some(Arc::new(Helpers::new(3)));
+        let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
+        let error = try_run(&query(grouped), context).unwrap_err();
+        assert!(matches!(error, Error::MemoryExceeded { .. }), "{error:?}");
+    }
 }
 
 #[test]
@@ -462,6 +573,64 @@ fn a_query_that_is_dropped_lets_its_helpers_go() {
     // Waits for the threads.
     drop(Arc::into_inner(helpers).unwrap());
     assert_eq!(memory.used(), 0);
+}
+
+/// `?subject p ?object` for each row of `input`, which binds one of them.
+fn looked_up(input: Plan, snapshot: &Snapshot, by_object: bool, ends: [u32; 2]) -> Plan {
+    let columns: Vec<u32> = input.columns.iter().map(|variable| variable.0).collect();
+    let Operator::IndexScan {
+        pattern,
+        permutation,
+        ..
+    } = scan(snapshot, 0, by_object, ends).operator
+    else {
+        unreachable!()
+    };
+    let operator = Operator::IndexNestedLoopJoin {
+        input: Box::new(input),
+        pattern,
+        permutation,
+        key_length: 2,
+        kind: JoinKind::Inner,
+        switch: None,
+        count: None,
+    };
+    let found = ends[usize::from(!by_object)];
+    plan(operator, &[columns, vec![found]].concat())
+}
+
+#[test]
+fn nothing_is_read_for_bindings_that_have_what_they_need() {
+    let snapshot = many();
+    // Each of seven has some thousands of partners, and an eighth one none.
+    let numbers: Vec<Row> = (0..8).map(|number| vec![integer(number)]).collect();
+    let outer = large(plan(Operator::OuterBindings, &[1]));
+    let partners = large(looked_up(outer, &snapshot, true, [0, 1]));
+    let inner = looked_up(partners, &snapshot, false, [0, 2]);
+    let apply = |kind| {
+        let operator = Operator::Apply {
+            input: Box::new(values(&[1], &numbers)),
+            inner: Box::new(inner.clone()),
+            outer: variables(&[1]),
+            kind,
+        };
+        plan(operator, &[1])
+    };
+    for (kind, expected) in [
+        (JoinKind::Semi, &numbers[..7]),
+        (JoinKind::Anti, &numbers[7..]),
+    ] {
+        for helpers in [None, Some(Arc::new(Helpers::new(2)))] {
+            let context = context_of(&snapshot, 1024, helpers.as_ref());
+            let (rows, profile) = try_run(&query(apply(kind.clone())), context).unwrap();
+            assert_eq!(sorted(rows), expected);
+            let looked_up = profile[2].rows_in;
+            assert!(looked_up < 20_000, "{looked_up} rows were looked up");
+            if helpers.is_none() {
+                assert!(looked_up < 5_000, "{looked_up} rows were looked up by one");
+            }
+        }
+    }
 }
 
 /// A merge join reads its sides in their order, so nothing below one may be shared that loses it.

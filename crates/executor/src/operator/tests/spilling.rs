@@ -9,6 +9,7 @@ use stoa_terms::{Permutation, TermId};
 
 use super::common_subplans::{reads, union};
 use super::harness::*;
+use crate::helpers::Helpers;
 use crate::spill::{MARGIN_BYTES, RowReader, RowWriter, Spill, SpillFile, SpilledSlice};
 use crate::{Error, Execution, OperatorProfile, QueryContext, QuerySettings, Step};
 
@@ -207,6 +208,55 @@ fn operators_finish_with_a_tenth_of_what_they_would_take() {
             let own = peak - values;
             assert!(own <= bound, "{name} took {own} of {most} bytes");
         }
+    }
+}
+
+/// The same by several threads, where each takes some more for what it has in work, and each part has room to write.
+#[test]
+fn threads_finish_with_a_tenth_of_what_they_would_take() {
+    const THREADS: usize = 3;
+    const PARTS: u64 = 8;
+    const IN_WORK_BYTES: u64 = (THREADS as u64) * (512 << 10) + PARTS * 6 * MARGIN_BYTES;
+    let helpers = Arc::new(Helpers::new(THREADS - 1));
+    for (name, _, plan) in cases(4 * ROWS) {
+        let is_shared = [
+            "distinct",
+            "groups",
+            "groups of many keys",
+            "distinct values",
+        ];
+        if !is_shared.contains(&name) {
+            continue;
+        }
+        let values = values_bytes(&plan);
+        let run = |after_bytes: u64| {
+            let snapshot = store_on(Arc::new(SimulatedDisk::new(1)));
+            let mut settings = settings(1024, 1 << 30);
+            settings.parallel_rows_min = 0;
+            settings.helpers = Some(Arc::clone(&helpers));
+            settings.spill = Some(Spill {
+                space: snapshot.temp_space(),
+                after_bytes,
+                rows_min: 1,
+            });
+            let memory = settings.memory.clone();
+            let context = Arc::new(QueryContext::new(snapshot.clone(), settings));
+            let (rows, profile) = try_run(&query(plan.clone()), Arc::clone(&context)).unwrap();
+            let threads = context.meters().threads_peak();
+            assert_eq!(snapshot.temp_space().bytes(), 0, "{name} keeps files");
+            let own = memory.peak() - values;
+            (sorted(rows), spilled_bytes(&profile), own, threads)
+        };
+        let (expected, spilled, most, _) = run(u64::MAX);
+        assert_eq!(spilled, 0, "{name} has all the memory");
+        let bound = most / 10 + IN_WORK_BYTES;
+        assert!(bound < most / 2, "{name} takes {most} bytes");
+        // Each part of the groups may hold so much.
+        let (rows, spilled, own, threads) = run(most / (20 * PARTS));
+        assert!(rows == expected, "{name} gives other rows");
+        assert!(own <= bound, "{name} took {own} of {most} bytes");
+        assert!(spilled > INPUT_BYTES / 10, "{name}: {spilled} on disk");
+        assert!(threads > 1, "{name} is run by one thread");
     }
 }
 

@@ -1,0 +1,80 @@
+//! Bindings of an apply that have an inner row, where one is enough: what is read for them from then on is a waste.
+//!
+//! # Concurrency
+//! Bits that only ever become set; who sees one late reads a little more.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use hashbrown::HashMap;
+use rapidhash::fast::RandomState;
+use stoa_planner::physical::Variable;
+use stoa_terms::TermId;
+
+use crate::batch::Batch;
+
+/// With fewer of so many found there is little to drop.
+const SHARE: usize = 8;
+
+/// See the module header.
+pub(crate) struct FoundBindings {
+    variable: Variable,
+    /// The number of each binding.
+    numbers: HashMap<TermId, u32, RandomState>,
+    /// A bit for each number.
+    bits: Vec<AtomicU64>,
+    found: AtomicUsize,
+}
+
+impl FoundBindings {
+    /// None of these bindings of a variable, each of which is there once, has been found.
+    pub(super) fn new(variable: Variable, bindings: &[TermId]) -> Self {
+        Self {
+            variable,
+            numbers: bindings.iter().copied().zip(0..).collect(),
+            bits: (0..bindings.len().div_ceil(64))
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+            found: AtomicUsize::new(0),
+        }
+    }
+
+    /// What so many bindings take.
+    pub(super) const fn bytes(bindings: usize) -> u64 {
+        (bindings.next_power_of_two() * 2 * size_of::<(TermId, u32)>()) as u64
+    }
+
+    pub(super) const fn variable(&self) -> Variable {
+        self.variable
+    }
+
+    /// The binding with this number, from 0 in the order in which they were given, has been found.
+    pub(super) fn add(&self, number: u32) {
+        if let Some(word) = self.bits.get(number as usize / 64) {
+            let bit = 1 << (number % 64);
+            if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
+                self.found.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Drops rows whose binding, in this column, has been found, if these are not too few to be worth it.
+    pub(super) fn drop_rows(&self, rows: &mut Batch, column: usize) {
+        if self.found.load(Ordering::Relaxed) * SHARE < self.numbers.len() {
+            return;
+        }
+        let keep: Vec<bool> = rows
+            .column(column)
+            .iter()
+            .map(|binding| !self.is_found(*binding))
+            .collect();
+        rows.retain(&keep);
+    }
+
+    fn is_found(&self, binding: TermId) -> bool {
+        let Some(number) = self.numbers.get(&binding) else {
+            return false;
+        };
+        let word = self.bits.get(*number as usize / 64);
+        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (number % 64) & 1 == 1)
+    }
+}

@@ -1,0 +1,165 @@
+//! What is worth several threads, by what the planner expects.
+
+use std::sync::Arc;
+
+use stoa_planner::physical::{Operator, Plan};
+use stoa_storage::nonblocking;
+
+use super::parts::{Cut, parts};
+use super::threads;
+use crate::context::QueryContext;
+use crate::operator::groups::Grouping;
+use crate::operator::{FoundBindings, Scope};
+
+/// Unions of more inputs are run as they are: each of their morsels is a copy of the plan.
+const PARTS_MAX: usize = 64;
+
+/// How many rows of what works column by column take as long as one of another operator.
+const SCANNED_ROWS: f64 = 4.0;
+
+/// The same where the rows are handed from thread to thread, which takes about as long as such work.
+const HANDED_ROWS: f64 = 16.0;
+
+/// A row that is looked up takes as long as so many others.
+const LOOKED_UP_ROWS: f64 = 2.0;
+
+/// Whether `plan` is worth several threads.
+fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
+    let is_whole = !scope.limited && !scope.in_morsel;
+    // What was done before would be done again, where this one must not block.
+    let is_late = scope.outer.is_some() && nonblocking::is_on();
+    // What a transaction reads is taken down by whole scans, not by ranges of ids that are cut anyhow.
+    is_whole
+        && !is_late
+        && !context.snapshot().is_recorded()
+        && (threads(context) > 1 || found_of(scope).is_some())
+        && has_rows(plan, context.settings().parallel_rows_min)
+        && parts(plan, 0).len() <= PARTS_MAX
+}
+
+/// The bindings of the apply around that need be read for no longer.
+pub(super) fn found_of<'a>(scope: Scope<'a>) -> Option<&'a Arc<FoundBindings>> {
+    scope.outer.and_then(|outer| outer.found.as_ref())
+}
+
+/// So many times [`parallel_rows_min`](crate::QuerySettings::parallel_rows_min) rows of a right side are worth it to make
+/// its table by several threads.
+const HASHED_ROWS: u64 = 8;
+
+/// Whether so many rows of the right side of a hash join are hashed by several threads.
+pub(in crate::operator) fn is_hashing_worth(rows: usize, context: &QueryContext) -> bool {
+    let least = context.settings().parallel_rows_min;
+    threads(context) > 1
+        && rows as u64 >= least.saturating_mul(HASHED_ROWS)
+        && !nonblocking::is_on()
+}
+
+/// Whether so much is expected of an aggregate, of DISTINCT, or of what they read that they may be shared.
+pub(crate) fn may_be_shared(plan: &Plan, rows_min: u64) -> bool {
+    let mut all = plan.inputs().into_iter().chain([plan]);
+    all.any(|plan| has_rows(plan, rows_min))
+}
+
+/// Whether an aggregate, or DISTINCT, is to be shared.
+pub(in crate::operator) fn is_aggregate_worth(
+    plan: &Plan,
+    scope: Scope<'_>,
+    context: &QueryContext,
+) -> bool {
+    // All of the input is read whatever is taken of the groups, but not so of DISTINCT.
+    let scope = match plan.operator {
+        Operator::HashAggregate { .. } => scope.unlimited(),
+        _ => scope,
+    };
+    let is_ordered = !scope.unordered && !plan.sorted_by.is_empty();
+    Grouping::of(plan).is_some_and(|grouping| {
+        !is_ordered && !grouping.needs_rows() && is_worth(grouping.input, scope, context)
+    })
+}
+
+/// Whether a plan is to be shared whose order nobody needs. What only reads gains nothing.
+pub(in crate::operator) fn is_gather_worth(
+    plan: &Plan,
+    scope: Scope<'_>,
+    context: &QueryContext,
+) -> bool {
+    scope.unordered && computes(plan) && is_worth(plan, scope, context)
+}
+
+/// Whether a plan does more in its morsels than read an index.
+fn computes(plan: &Plan) -> bool {
+    let handed = handed(plan);
+    let mut open = vec![plan];
+    while let Some(plan) = open.pop() {
+        match &plan.operator {
+            Operator::IndexScan { .. } => (),
+            _ if is_one_of(plan, &handed) => (),
+            Operator::Project(input) => open.push(input),
+            Operator::Union(inputs) => open.extend(inputs),
+            _ => return true,
+        }
+    }
+    false
+}
+
+/// Whether the planner expects so many solutions of all operators that threads share together; those of what works column
+/// by column count less.
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn has_rows(plan: &Plan, least: u64) -> bool {
+    let handed = handed(plan);
+    let (scanned, extended) = match handed.is_empty() {
+        true => (SCANNED_ROWS, 1.0),
+        false => (HANDED_ROWS, HANDED_ROWS),
+    };
+    let mut rows = 0.0;
+    let mut open = vec![plan];
+    while let Some(plan) = open.pop() {
+        if is_one_of(plan, &handed) {
+            continue;
+        }
+        rows += match &plan.operator {
+            Operator::IndexScan { .. } | Operator::Filter { .. } | Operator::Project(_) => {
+                plan.estimated_rows / scanned
+            }
+            Operator::Extend { .. } => plan.estimated_rows / extended,
+            // What is looked up is spread over an index.
+            Operator::IndexNestedLoopJoin { .. } if !handed.is_empty() => {
+                plan.estimated_rows * LOOKED_UP_ROWS
+            }
+            Operator::Apply { inner, .. } if handed.is_empty() => {
+                plan.estimated_rows + rows_within(inner)
+            }
+            _ => plan.estimated_rows,
+        };
+        match &plan.operator {
+            Operator::Union(inputs) => open.extend(inputs),
+            _ => open.extend(plan.split_inputs()),
+        }
+    }
+    rows >= least as f64
+}
+
+/// The parts of a plan whose rows are handed to all threads.
+fn handed(plan: &Plan) -> Vec<&Plan> {
+    let parts = parts(plan, 0).into_iter();
+    let handed = parts.filter(|part| part.cut != Cut::Ranges);
+    handed.map(|part| part.plan).collect()
+}
+
+fn is_one_of(plan: &Plan, plans: &[&Plan]) -> bool {
+    plans.iter().any(|other| std::ptr::eq(*other, plan))
+}
+
+/// The same of all operators of a plan that is run again and again.
+fn rows_within(plan: &Plan) -> f64 {
+    let mut rows = 0.0;
+    let mut open = vec![plan];
+    while let Some(plan) = open.pop() {
+        rows += match plan.operator {
+            Operator::IndexNestedLoopJoin { .. } => plan.estimated_rows,
+            _ => plan.estimated_rows / SCANNED_ROWS,
+        };
+        open.extend(plan.inputs());
+    }
+    rows
+}
