@@ -390,6 +390,7 @@ fn plans_give_what_the_specification_says() {
         "IndexNestedLoopJoin",
         "LeapfrogJoin",
         "Apply",
+        "apply Inner",
         "ParameterizedJoin",
         "MergeJoin",
         "HashJoin",

@@ -267,6 +267,14 @@ const VALUES: &str = "SELECT * { VALUES ?k { :k1 :k2 :k3 } ?s :kind ?k ; :text ?
 const UNION: &str = "SELECT * { { ?s :kind :k1 } UNION { ?s :tag ?t } }";
 const CONTAINS: &str = "SELECT ?s { ?s :text ?t FILTER(CONTAINS(?t, '7')) }";
 const CONTAINS_OF_FEW: &str = "SELECT * { ?s :kind ?k FILTER(CONTAINS(STR(?k), '7')) }";
+const HANDED: &str =
+    "SELECT * { { SELECT ?s { ?s :number ?n } ORDER BY ?n LIMIT 900 } ?s :text ?t ; :kind ?k }";
+const HANDED_IN_UNION: &str = "SELECT * { { ?s :kind :k5 ; :text ?t } UNION
+    { { SELECT ?s { ?s :number ?n } ORDER BY ?n LIMIT 900 } ?s :text ?t } }";
+const NUMBERS_OF_TEXTS: &str =
+    "SELECT ?k (SUM(STRLEN(?t)) AS ?n) { ?s :text ?t ; :kind ?k } GROUP BY ?k";
+const PREFIX_OF_TEXTS: &str =
+    "SELECT * { ?s :text ?t FILTER(STRSTARTS(?t, \"the text of item 00\")) }";
 const OF_ONE_GROUP: &str = "SELECT * { ?s :kind ?k . ?k :group :g1 ; :rank ?r }";
 const OF_FEW: &str = "SELECT * { ?k :group :g1 . ?s :kind ?k ; :text ?t }";
 const LIKES_SORTED: &str =
@@ -661,6 +669,20 @@ pub(crate) const PLANNING: &[Case] = &[
         &[],
     )
     .planned_anew(),
+    case(
+        "ranges of texts that begin alike",
+        PREFIX_OF_TEXTS,
+        usual,
+        &["index_scan .. ?t in "],
+    )
+    .planned_anew(),
+    case(
+        "numbers of texts",
+        NUMBERS_OF_TEXTS,
+        remembering,
+        &["hash_aggregate ?k"],
+    )
+    .planned_anew(),
 ];
 
 /// More than one thread must run each of them.
@@ -781,4 +803,18 @@ pub(crate) const THREADS: &[Case] = &[
     )
     .by_threads(),
     case("apply by threads", APPLY_TO_MANY, usual, &["apply anti"]).by_threads(),
+    case(
+        "look-ups of what one thread reads",
+        HANDED,
+        looking_up,
+        &["index_nested_loop_join", "slice limit 900"],
+    )
+    .by_threads(),
+    case(
+        "union with what one thread reads",
+        HANDED_IN_UNION,
+        looking_up,
+        &["union", "slice limit 900"],
+    )
+    .by_threads(),
 ];

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use stoa_planner::physical::{Operator as PlanOperator, Plan, Variable};
 
 use super::combiner::{Combiner, END, Pair};
+use super::parallel::parts::{Cut, parts};
 use super::row_store::RowStore;
 use super::{
     Builder, BuiltSides, FIRST_ROWS, FoundBindings, Node, Operator, OuterBatch, Placements, Scope,
@@ -65,6 +66,8 @@ struct Inner {
     /// Whether nobody needs the order of inner rows.
     unordered: bool,
     in_morsel: bool,
+    /// Whether those who read for bindings can leave out those that have an inner row.
+    tells: bool,
 }
 
 enum State {
@@ -145,6 +148,7 @@ pub(super) fn build(
             limited: scope.limited && !combiner.needs_one(),
             unordered: scope.unordered && plan.sorted_by.is_empty(),
             in_morsel: scope.in_morsel,
+            tells: combiner.needs_one() && !scope.in_morsel && is_of_bindings(inner),
         },
         left_outer: columns(&input.columns)?,
         right_outer: columns(&inner.columns)?,
@@ -159,6 +163,13 @@ pub(super) fn build(
         state: State::Collecting(Batch::with_columns(input.columns.len())),
         memory: context.memory("apply"),
     }))
+}
+
+/// Whether a plan is made of what is found for bindings, solution by solution.
+fn is_of_bindings(inner: &Plan) -> bool {
+    let parts = parts(inner, 0);
+    let mut cuts = parts.iter().map(|part| part.cut);
+    cuts.any(|cut| matches!(cut, Cut::Rows(handing) if handing.of_bindings))
 }
 
 /// How many rows are handed in at first where few may be asked for: those that the inner plan was made for, since one
@@ -285,12 +296,13 @@ impl Apply {
             rows: bindings.len(),
         };
         let found = match batch.columns.as_slice() {
-            [column] if self.combiner.needs_one() => {
+            [column] if self.inner.tells => {
                 let found_bytes = FoundBindings::bytes(bindings.len());
                 let bytes = 3 * left.bytes() + table_bytes + found_bytes;
                 let variable = self.inner.variables.first();
                 let variable = variable.filter(|_| self.memory.try_require(bytes));
-                variable.map(|variable| Arc::new(FoundBindings::new(*variable, column)))
+                let root = self.inner.number;
+                variable.map(|variable| Arc::new(FoundBindings::new(*variable, column, root)))
             }
             _ => None,
         };

@@ -18,6 +18,8 @@ const SHARE: usize = 8;
 /// See the module header.
 pub(crate) struct FoundBindings {
     variable: Variable,
+    /// The number of the first operator of the inner plan.
+    root: usize,
     /// The number of each binding.
     numbers: HashMap<TermId, u32, RandomState>,
     /// A bit for each number.
@@ -26,10 +28,12 @@ pub(crate) struct FoundBindings {
 }
 
 impl FoundBindings {
-    /// None of these bindings of a variable, each of which is there once, has been found.
-    pub(super) fn new(variable: Variable, bindings: &[TermId]) -> Self {
+    /// None of these bindings of a variable, each of which is there once, has been found. `root` is the number of the first
+    /// operator of the inner plan.
+    pub(super) fn new(variable: Variable, bindings: &[TermId], root: usize) -> Self {
         Self {
             variable,
+            root,
             numbers: bindings.iter().copied().zip(0..).collect(),
             bits: (0..bindings.len().div_ceil(64))
                 .map(|_| AtomicU64::new(0))
@@ -47,6 +51,20 @@ impl FoundBindings {
         self.variable
     }
 
+    /// Whether the rows of the operator with this number are those of the inner plan.
+    pub(super) const fn is_root(&self, number: usize) -> bool {
+        self.root == number
+    }
+
+    /// These bindings have been found.
+    pub(super) fn add_all(&self, bindings: &[TermId]) {
+        for binding in bindings {
+            if let Some(number) = self.numbers.get(binding) {
+                self.add(*number);
+            }
+        }
+    }
+
     /// The binding with this number, from 0 in the order in which they were given, has been found.
     pub(super) fn add(&self, number: u32) {
         if let Some(word) = self.bits.get(number as usize / 64) {
@@ -57,17 +75,19 @@ impl FoundBindings {
         }
     }
 
-    /// Drops rows whose binding, in this column, has been found, if these are not too few to be worth it.
-    pub(super) fn drop_rows(&self, rows: &mut Batch, column: usize) {
+    /// Drops rows whose binding, in this column, has been found, if these are not too few to be worth it; returns how many.
+    pub(super) fn drop_rows(&self, rows: &mut Batch, column: usize) -> usize {
         if self.found.load(Ordering::Relaxed) * SHARE < self.numbers.len() {
-            return;
+            return 0;
         }
+        let all = rows.rows;
         let keep: Vec<bool> = rows
             .column(column)
             .iter()
             .map(|binding| !self.is_found(*binding))
             .collect();
         rows.retain(&keep);
+        all - rows.rows
     }
 
     fn is_found(&self, binding: TermId) -> bool {

@@ -32,7 +32,7 @@ pub(super) struct RangedInput {
     profile: Arc<Profile>,
     /// Of the operator that reads it.
     consumer: Arc<Counters>,
-    /// Whether this is run in morsels already.
+    /// Whether it is run by one thread: in morsels already, or with right sides that others would read again.
     in_morsel: bool,
 }
 
@@ -53,6 +53,7 @@ impl RangedInput {
         }
         let number = builder.next_number;
         let open = right_sides(plan, builder, scope.unordered(), &[])?;
+        let has_sides = open.iter().any(|side| !side.is_repeated());
         Ok(Some(Self {
             plan: plan.clone(),
             open,
@@ -62,7 +63,7 @@ impl RangedInput {
             number,
             profile: Arc::clone(builder.profile),
             consumer: Arc::clone(consumer),
-            in_morsel: scope.in_morsel,
+            in_morsel: scope.in_morsel || has_sides,
         }))
     }
 
@@ -102,8 +103,7 @@ impl RangedInput {
             ..Builder::new(context, &self.profile, self.number)
         };
         let scope = Scope {
-            // Threads that share a range would read right sides again.
-            in_morsel: self.in_morsel || !self.built.is_empty(),
+            in_morsel: self.in_morsel,
             ..scope
         };
         // So that several threads are asked for as many rows as there are.

@@ -9,11 +9,12 @@
 use stoa_terms::TermId;
 
 use super::morsels::Morsel;
+use super::parts::{Handing, Part};
 use crate::batch::{Batch, Step};
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::memory::{Memory, STEP_BYTES};
-use crate::operator::Node;
+use crate::operator::{Node, position};
 
 /// Into how many pieces for each thread rows are cut.
 const PIECES_PER_THREAD: usize = 8;
@@ -36,6 +37,7 @@ pub(super) struct Handed {
     node: Node,
     /// The column by whose ids rows are put into pieces.
     by: Option<usize>,
+    pieces_per_thread: usize,
     collected: Batch,
     /// How many rows are collected next.
     wanted: usize,
@@ -44,21 +46,28 @@ pub(super) struct Handed {
 }
 
 impl Handed {
+    /// For a part with this place among all, which `node` gives.
     pub(super) fn new(
-        (part, number): (usize, usize),
+        place: usize,
+        part: Part<'_>,
+        handing: Handing,
         node: Node,
-        by: Option<usize>,
         context: &QueryContext,
     ) -> Self {
+        let by = handing.by;
         Self {
-            part,
-            number,
-            by,
+            part: place,
+            number: part.number,
+            by: by.and_then(|variable| position(&part.plan.columns, variable)),
             collected: Batch::default(),
             node,
-            wanted: match by {
-                Some(_) => COLLECTED_ROWS_MAX,
-                None => context.batch_rows(),
+            wanted: match by.is_some() || handing.below_apply {
+                true => COLLECTED_ROWS_MAX,
+                false => context.batch_rows(),
+            },
+            pieces_per_thread: match handing.below_apply {
+                true => 1,
+                false => PIECES_PER_THREAD,
             },
             is_done: false,
             memory: context.memory("gather"),
@@ -113,7 +122,7 @@ impl Handed {
         }
         self.wanted = (2 * self.wanted).min(COLLECTED_ROWS_MAX);
         let most = rows.rows.div_ceil(PIECE_ROWS_MIN);
-        let count = (PIECES_PER_THREAD * threads).min(most);
+        let count = (self.pieces_per_thread * threads).min(most);
         let pieces = match self.by {
             Some(by) => by_ids(&rows, by, count),
             None => in_order(&rows, count),

@@ -57,7 +57,7 @@ use crate::meters::Meters;
 use crate::profile::{Counters, Profile};
 use handed::Handed;
 use morsels::Morsel;
-use parts::{Cut, Piece, parts};
+use parts::{Cut, Handing, Piece, parts};
 
 /// Morsels for each thread: some take longer than others.
 const MORSELS_PER_THREAD: usize = 8;
@@ -96,6 +96,8 @@ enum Stage<S: Sink> {
         open: VecDeque<OpenSide>,
         built: BuiltSides,
         placements: Placements,
+        /// Of joins, with what those that were built before have learned.
+        switches: Switches,
         handed: Vec<Handed>,
         work: Box<Work<S>>,
     },
@@ -180,24 +182,25 @@ impl<S: Sink> Shared<S> {
         consumer: Option<&Arc<Counters>>,
     ) -> Result<Self> {
         let number = builder.next_number;
-        let mut parts = parts(plan, number)
-            .into_iter()
-            .enumerate()
-            .collect::<Vec<_>>();
-        parts.retain(|(_, part)| part.cut != Cut::Ranges);
-        let numbers: Vec<_> = parts.iter().map(|(_, part)| part.number).collect();
+        let parts = parts(plan, number).into_iter().enumerate();
+        let parts = parts.filter_map(|(place, part)| match part.cut {
+            Cut::Rows(handing) => Some((place, part, handing)),
+            Cut::Ranges => None,
+        });
+        let parts: Vec<_> = parts.collect();
+        let numbers: Vec<_> = parts.iter().map(|(_, part, _)| part.number).collect();
         let open = right_sides(plan, builder, scope, &numbers)?;
         let behind = builder.next_number;
         let mut handed = Vec::with_capacity(parts.len());
-        for (place, part) in parts {
+        for (place, part, handing) in parts {
             builder.next_number = part.number;
-            let node = builder.build(part.plan, scope.unordered(), None)?;
-            let by = match part.cut {
-                Cut::Rows(Some(variable)) => position(&part.plan.columns, variable),
-                Cut::Rows(None) | Cut::Ranges => None,
+            let scope = Scope {
+                // One thread reads it.
+                in_morsel: scope.in_morsel || handing.of_bindings,
+                ..scope.unordered()
             };
-            let numbers = (place, part.number);
-            handed.push(Handed::new(numbers, node, by, builder.context));
+            let node = builder.build(part.plan, scope, None)?;
+            handed.push(Handed::new(place, part, handing, node, builder.context));
         }
         builder.next_number = behind;
         let sink = Arc::new(sink);
@@ -225,6 +228,7 @@ impl<S: Sink> Shared<S> {
                 open,
                 built: BuiltSides::default(),
                 placements: builder.placements.clone(),
+                switches: Switches::of(plan, number, &builder.switches),
                 handed,
                 work: Box::new(work),
             },
@@ -279,6 +283,7 @@ impl<S: Sink> Shared<S> {
             work,
             built,
             placements,
+            switches,
             handed,
             ..
         } = stage
@@ -289,7 +294,7 @@ impl<S: Sink> Shared<S> {
                 context: Arc::new(context.of_helper()),
                 built: Arc::new(built),
                 placements,
-                switches: Switches::of(&work.plan, work.number, &Switches::default()),
+                switches,
             });
             let (mut own, mut handed) = (None, handed);
             if is_read_once {
@@ -394,6 +399,16 @@ impl<S: Sink> Work<S> {
         Ok(())
     }
 
+    /// Tells all threads which bindings have inner rows, before the apply itself has seen these.
+    fn tell(&self, rows: &Batch) {
+        if let Some(found) = &self.found
+            && found.is_root(self.number)
+            && let Some(column) = position(&self.plan.columns, found.variable())
+        {
+            found.add_all(rows.column(column));
+        }
+    }
+
     /// One who does a task on the thread of `context`.
     fn worker(&self, task: Task<S>, context: &QueryContext) -> Result<Worker<S>> {
         match task {
@@ -408,9 +423,15 @@ impl<S: Sink> Work<S> {
                 if let Some(part) = parts.get(part) {
                     let columns = &part.plan.columns;
                     if let Some(found) = &self.found
+                        && let Cut::Rows(Handing {
+                            of_bindings: true, ..
+                        }) = part.cut
                         && let Some(column) = position(columns, found.variable())
                     {
-                        found.drop_rows(&mut rows, column);
+                        let dropped = found.drop_rows(&mut rows, column);
+                        if let Some(counters) = self.profile.counters(part.number) {
+                            counters.add_dropped(dropped);
+                        }
                     }
                     let mapping = Mapping::new(columns, columns);
                     let rows = GivenRows::new(Arc::new(rows), mapping, None);
@@ -542,7 +563,10 @@ impl<S: Sink> Worker<S> {
     /// Takes the next batch of the morsel; whether that was all.
     fn advance(&mut self, work: &Work<S>, context: &QueryContext) -> Result<bool> {
         match self.input.next(context)? {
-            Step::Batch(batch) => work.sink.accept(&mut self.lane, batch, context)?,
+            Step::Batch(batch) => {
+                work.tell(&batch);
+                work.sink.accept(&mut self.lane, batch, context)?;
+            }
             Step::Yield => (),
             Step::Done => {
                 work.sink.finish(&mut self.lane, context)?;

@@ -17,6 +17,12 @@ use crate::profile::size;
 /// What gives fewer rows is not cut, but what stands above it.
 const ROWS_MIN: f64 = 256.0;
 
+/// Unions of more inputs are run as they are: each of their morsels is a copy of the plan.
+const PARTS_MAX: usize = 64;
+
+/// Plans that are deeper are run as they are.
+const DEPTH_MAX: usize = 64;
+
 /// A part of a plan.
 #[derive(Clone, Copy)]
 pub(in crate::operator) struct Part<'a> {
@@ -30,8 +36,18 @@ pub(in crate::operator) struct Part<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::operator) enum Cut {
     Ranges,
-    /// By the ids of a variable, if it is what is looked up next: what lies close together in an index is in one piece.
-    Rows(Option<Variable>),
+    Rows(Handing),
+}
+
+/// How rows are handed to threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::operator) struct Handing {
+    /// The variable that is looked up next, if one is: what lies close together in an index is in one piece.
+    pub(in crate::operator) by: Option<Variable>,
+    /// Whether each row comes from one binding of the apply around, solution by solution.
+    pub(in crate::operator) of_bindings: bool,
+    /// Whether an apply takes them, which does much once for each piece.
+    pub(in crate::operator) below_apply: bool,
 }
 
 /// A plan kept to a piece of one part. It has as many operators, in the same places.
@@ -41,12 +57,16 @@ pub(in crate::operator) struct Piece {
     pub(in crate::operator) given: Vec<(usize, Node)>,
 }
 
-/// The parts of a plan whose first operator has this number; what they give is all that it is made of.
+/// The parts of a plan whose first operator has this number; what they give is all that it is made of. None at all where
+/// there are too many, or they lie too deep, or another endpoint is asked for one, which only one thread can wait for.
 pub(in crate::operator) fn parts(plan: &Plan, number: usize) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut open = vec![(plan, number)];
     while let Some(top) = open.pop() {
         let mut way = vec![top];
+        if open.len() + parts.len() >= PARTS_MAX {
+            return Vec::new();
+        }
         while let Some((plan, number)) = way.last().copied() {
             if plan.split_by().is_some() {
                 let cut = Cut::Ranges;
@@ -58,11 +78,12 @@ pub(in crate::operator) fn parts(plan: &Plan, number: usize) -> Vec<Part<'_>> {
                     open.extend(numbered(inputs, number + 1).rev());
                     break;
                 }
-                (_, Some(input)) => way.push((input, number + 1)),
-                (_, None) => {
+                (_, Some(input)) if way.len() < DEPTH_MAX => way.push((input, number + 1)),
+                (_, None) if !asks_others(plan) => {
                     parts.push(handed_of(top, &way));
                     break;
                 }
+                _ => return Vec::new(),
             }
         }
     }
@@ -74,8 +95,10 @@ pub(in crate::operator) fn parts(plan: &Plan, number: usize) -> Vec<Part<'_>> {
 /// bindings nothing is learned from one piece for the next one.
 fn handed_of<'a>(top: (&'a Plan, usize), way: &[(&'a Plan, usize)]) -> Part<'a> {
     let has_rows = |(plan, _): &(&Plan, usize)| plan.estimated_rows >= ROWS_MIN;
+    let last = way.last().map(|(last, _)| &last.operator);
+    let of_bindings = matches!(last, Some(Operator::OuterBindings));
     let place = match way {
-        [_, within @ .., (last, _)] if matches!(last.operator, Operator::OuterBindings) => {
+        [_, within @ .., _] if of_bindings => {
             within.iter().rposition(has_rows).map(|place| place + 1)
         }
         _ => None,
@@ -83,10 +106,25 @@ fn handed_of<'a>(top: (&'a Plan, usize), way: &[(&'a Plan, usize)]) -> Part<'a> 
     let place = place.or_else(|| way.iter().rposition(has_rows));
     let (above, below) = way.split_at(place.unwrap_or(0));
     let (plan, number) = below.first().copied().unwrap_or(top);
-    let mut above = above.iter().rev();
-    let by = above.find_map(|(above, _)| looked_up(above, plan));
-    let cut = Cut::Rows(by);
+    let above = || above.iter().rev().map(|(above, _)| above);
+    let cut = Cut::Rows(Handing {
+        by: above().find_map(|above| looked_up(above, plan)),
+        of_bindings,
+        below_apply: above().any(|above| matches!(above.operator, Operator::Apply { .. })),
+    });
     Part { plan, number, cut }
+}
+
+/// Whether a plan has SERVICE in it.
+fn asks_others(plan: &Plan) -> bool {
+    let mut open = vec![plan];
+    while let Some(plan) = open.pop() {
+        if matches!(plan.operator, Operator::Service { .. }) {
+            return true;
+        }
+        open.extend(plan.inputs());
+    }
+    false
 }
 
 /// The variable of `input` that a join looks up.

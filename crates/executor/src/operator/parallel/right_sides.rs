@@ -20,6 +20,11 @@ pub(in crate::operator) struct OpenSide {
 }
 
 impl OpenSide {
+    /// Whether it is in a plan that is run again and again.
+    pub(in crate::operator) const fn is_repeated(&self) -> bool {
+        self.is_repeated
+    }
+
     /// Reads some of it; whether that was all, and it is in its place.
     pub(in crate::operator) fn advance(
         &mut self,
@@ -127,6 +132,10 @@ fn independent<'a>(inner: &'a Plan, number: usize, found: &mut Vec<OnceRead<'a>>
                 number,
                 is_repeated: true,
             });
+            open.push((left, number + 1));
+            continue;
+        }
+        if let Operator::HashJoin { left, .. } = &plan.operator {
             open.push((left, number + 1));
             continue;
         }

@@ -5,14 +5,11 @@ use std::sync::Arc;
 use stoa_planner::physical::{Operator, Plan};
 use stoa_storage::nonblocking;
 
-use super::parts::{Cut, parts};
+use super::parts::{Cut, Part, parts};
 use super::threads;
 use crate::context::QueryContext;
 use crate::operator::groups::Grouping;
 use crate::operator::{FoundBindings, Scope};
-
-/// Unions of more inputs are run as they are: each of their morsels is a copy of the plan.
-const PARTS_MAX: usize = 64;
 
 /// How many rows of what works column by column take as long as one of another operator.
 const SCANNED_ROWS: f64 = 4.0;
@@ -23,8 +20,8 @@ const HANDED_ROWS: f64 = 16.0;
 /// A row that is looked up takes as long as so many others.
 const LOOKED_UP_ROWS: f64 = 2.0;
 
-/// Whether `plan` is worth several threads.
-fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
+/// Whether threads may share what is built here at all.
+fn may_share(scope: Scope<'_>, context: &QueryContext) -> bool {
     let is_whole = !scope.limited && !scope.in_morsel;
     // What was done before would be done again, where this one must not block.
     let is_late = scope.outer.is_some() && nonblocking::is_on();
@@ -33,8 +30,17 @@ fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
         && !is_late
         && !context.snapshot().is_recorded()
         && (threads(context) > 1 || found_of(scope).is_some())
-        && has_rows(plan, context.settings().parallel_rows_min)
-        && parts(plan, 0).len() <= PARTS_MAX
+}
+
+/// Whether a plan is worth several threads, or being cut by one that leaves out what is found.
+fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
+    let parts = parts(plan, 0);
+    let is_of_bindings = |part: &Part<'_>| match part.cut {
+        Cut::Rows(handing) => handing.of_bindings,
+        Cut::Ranges => false,
+    };
+    has_rows(plan, &parts, context.settings().parallel_rows_min)
+        && (threads(context) > 1 || found_of(scope).is_some() && parts.iter().any(is_of_bindings))
 }
 
 /// The bindings of the apply around that need be read for no longer.
@@ -57,7 +63,7 @@ pub(in crate::operator) fn is_hashing_worth(rows: usize, context: &QueryContext)
 /// Whether so much is expected of an aggregate, of DISTINCT, or of what they read that they may be shared.
 pub(crate) fn may_be_shared(plan: &Plan, rows_min: u64) -> bool {
     let mut all = plan.inputs().into_iter().chain([plan]);
-    all.any(|plan| has_rows(plan, rows_min))
+    all.any(|plan| has_rows(plan, &parts(plan, 0), rows_min))
 }
 
 /// Whether an aggregate, or DISTINCT, is to be shared.
@@ -73,27 +79,40 @@ pub(in crate::operator) fn is_aggregate_worth(
     };
     let is_ordered = !scope.unordered && !plan.sorted_by.is_empty();
     Grouping::of(plan).is_some_and(|grouping| {
-        !is_ordered && !grouping.needs_rows() && is_worth(grouping.input, scope, context)
+        !is_ordered
+            && !grouping.needs_rows()
+            && may_share(scope, context)
+            && is_worth(grouping.input, scope, context)
     })
 }
 
-/// Whether a plan is to be shared whose order nobody needs. What only reads gains nothing.
+/// Whether a plan is to be shared whose order nobody needs. What only reads gains nothing, nor does what one thread reads
+/// as a whole.
 pub(in crate::operator) fn is_gather_worth(
     plan: &Plan,
     scope: Scope<'_>,
     context: &QueryContext,
 ) -> bool {
-    scope.unordered && computes(plan) && is_worth(plan, scope, context)
+    scope.unordered
+        && may_share(scope, context)
+        && computes(plan)
+        && is_worth(plan, scope, context)
+        && !is_handed_whole(plan)
 }
 
-/// Whether a plan does more in its morsels than read an index.
+/// Whether one thread reads all of a plan.
+fn is_handed_whole(plan: &Plan) -> bool {
+    let parts = parts(plan, 0);
+    let mut handed = parts.iter().filter(|part| part.cut != Cut::Ranges);
+    handed.any(|part| part.number == 0)
+}
+
+/// Whether a plan does more than read an index.
 fn computes(plan: &Plan) -> bool {
-    let handed = handed(plan);
     let mut open = vec![plan];
     while let Some(plan) = open.pop() {
         match &plan.operator {
             Operator::IndexScan { .. } => (),
-            _ if is_one_of(plan, &handed) => (),
             Operator::Project(input) => open.push(input),
             Operator::Union(inputs) => open.extend(inputs),
             _ => return true,
@@ -105,8 +124,12 @@ fn computes(plan: &Plan) -> bool {
 /// Whether the planner expects so many solutions of all operators that threads share together; those of what works column
 /// by column count less.
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn has_rows(plan: &Plan, least: u64) -> bool {
-    let handed = handed(plan);
+fn has_rows(plan: &Plan, parts: &[Part<'_>], least: u64) -> bool {
+    if parts.is_empty() {
+        return false;
+    }
+    let handed = parts.iter().filter(|part| part.cut != Cut::Ranges);
+    let handed: Vec<&Plan> = handed.map(|part| part.plan).collect();
     let (scanned, extended) = match handed.is_empty() {
         true => (SCANNED_ROWS, 1.0),
         false => (HANDED_ROWS, HANDED_ROWS),
@@ -137,13 +160,6 @@ fn has_rows(plan: &Plan, least: u64) -> bool {
         }
     }
     rows >= least as f64
-}
-
-/// The parts of a plan whose rows are handed to all threads.
-fn handed(plan: &Plan) -> Vec<&Plan> {
-    let parts = parts(plan, 0).into_iter();
-    let handed = parts.filter(|part| part.cut != Cut::Ranges);
-    handed.map(|part| part.plan).collect()
 }
 
 fn is_one_of(plan: &Plan, plans: &[&Plan]) -> bool {

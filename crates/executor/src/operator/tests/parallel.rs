@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use stoa_planner::expression::Aggregate;
+use stoa_planner::expression::{Aggregate, Expression};
 use stoa_planner::physical::{
-    JoinKind, Operator, PatternTerm, Plan, QuadPattern, ServiceCall, ServiceEndpoint, Switch,
-    Variable,
+    JoinKind, Operator, PatternTerm, Plan, QuadPattern, ServiceCall, ServiceEndpoint, SortKey,
+    Switch, Variable,
 };
 use stoa_quadstore::Snapshot;
 use stoa_storage::nonblocking;
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
 use super::super::parallel::morsels::{self, Morsel};
-use super::super::parallel::parts::{self, Cut};
+use super::super::parallel::parts::{self, Cut, Handing};
 use super::common_subplans::{reads, union};
 use super::harness::*;
 use super::store::*;
@@ -300,7 +300,10 @@ fn each_part_is_cut_as_it_can_be() {
             .collect::<Vec<_>>()
     };
     let all = both(values(&[0, 1], &number));
-    assert_eq!(cuts(&all), [(6, Cut::Ranges), (7, Cut::Rows(None))]);
+    assert_eq!(
+        cuts(&all),
+        [(6, Cut::Ranges), (7, Cut::Rows(Handing::default()))]
+    );
     let all = both(scan(&snapshot, 1, true, [0, 1]));
     assert_eq!(cuts(&all), [(6, Cut::Ranges), (7, Cut::Ranges)]);
     // In the order of a variable there are only values of one.
@@ -308,15 +311,24 @@ fn each_part_is_cut_as_it_can_be() {
     let distinct = plan(Operator::Distinct(Box::new(all)), &[0, 1]);
     assert_eq!(
         cuts(&both(distinct)),
-        [(6, Cut::Ranges), (7, Cut::Rows(None))]
+        [(6, Cut::Ranges), (7, Cut::Rows(Handing::default()))]
     );
     // What gives few rows is read by one thread, with what stands above it.
     let few = || values(&[0, 1], &number);
     let joined = |left| hash_join(left, few(), 0, JoinKind::Semi, &[0, 1]);
     let project = |input| plan(Operator::Project(Box::new(input)), &[0]);
-    assert_eq!(cuts(&project(large(joined(few())))), [(6, Cut::Rows(None))]);
-    assert_eq!(cuts(&project(joined(large(few())))), [(7, Cut::Rows(None))]);
-    assert_eq!(cuts(&project(joined(few()))), [(5, Cut::Rows(None))]);
+    assert_eq!(
+        cuts(&project(large(joined(few())))),
+        [(6, Cut::Rows(Handing::default()))]
+    );
+    assert_eq!(
+        cuts(&project(joined(large(few())))),
+        [(7, Cut::Rows(Handing::default()))]
+    );
+    assert_eq!(
+        cuts(&project(joined(few()))),
+        [(5, Cut::Rows(Handing::default()))]
+    );
 }
 
 /// Aggregates, and others that need no order, over all of these.
@@ -597,6 +609,59 @@ fn looked_up(input: Plan, snapshot: &Snapshot, by_object: bool, ends: [u32; 2]) 
     };
     let found = ends[usize::from(!by_object)];
     plan(operator, &[columns, vec![found]].concat())
+}
+
+/// What a LIMIT leaves depends on all rows below it, of bindings that have been found, too.
+#[test]
+fn rows_below_a_limit_are_those_of_all_bindings() {
+    let snapshot = many();
+    let numbers: Vec<Row> = (0..7).map(|number| vec![integer(number)]).collect();
+    let few: Vec<Row> = (0..4).map(|number| vec![integer(number)]).collect();
+    let bindings = plan(Operator::OuterBindings, &[1]);
+    // Four are found at once, by what depends on the bindings.
+    let found = hash_join(
+        large(looked_up(bindings, &snapshot, true, [0, 1])),
+        values(&[1], &few),
+        1,
+        JoinKind::Semi,
+        &[1],
+    );
+    // The first row of all is of one of these, so the others have no partner.
+    let all = looked_up(large(values(&[1], &numbers)), &snapshot, true, [0, 1]);
+    let keys = vec![SortKey {
+        expression: Expression::Variable(Variable(1)),
+        descending: false,
+    }];
+    let first = plan(
+        Operator::TopK {
+            input: Box::new(plan(
+                Operator::Extend {
+                    input: Box::new(large(all)),
+                    variable: Variable(5),
+                    expression: Expression::Variable(Variable(0)),
+                },
+                &[0, 1, 5],
+            )),
+            keys,
+            limit: 1,
+        },
+        &[0, 1, 5],
+    );
+    let first = plan(Operator::Project(Box::new(first)), &[1]);
+    for inputs in [vec![found.clone(), first.clone()], vec![first, found]] {
+        let operator = Operator::Apply {
+            input: Box::new(values(&[1], &numbers)),
+            inner: Box::new(union(inputs, &[1])),
+            outer: variables(&[1]),
+            kind: JoinKind::Anti,
+        };
+        let apply = plan(operator, &[1]);
+        for helpers in [None, Some(Arc::new(Helpers::new(2)))] {
+            let context = context_of(&snapshot, 1024, helpers.as_ref());
+            let (rows, _) = try_run(&query(apply.clone()), context).unwrap();
+            assert_eq!(sorted(rows), numbers[4..]);
+        }
+    }
 }
 
 #[test]
