@@ -74,7 +74,7 @@ pub(super) fn is_sorted(input: &Plan) -> bool {
 }
 
 /// Whether the order of the solutions is that of an ORDER BY.
-fn has_order(plan: &Plan) -> bool {
+pub(super) fn has_order(plan: &Plan) -> bool {
     match &plan.operator {
         PlanOperator::Sort { .. } | PlanOperator::TopK { .. } | PlanOperator::RangeSort { .. } => {
             true

@@ -53,7 +53,7 @@ impl RangedInput {
         }
         let number = builder.next_number;
         let open = right_sides(plan, builder, scope.unordered(), &[])?;
-        let has_sides = open.iter().any(|side| !side.is_repeated());
+        let has_sides = !open.is_empty();
         Ok(Some(Self {
             plan: plan.clone(),
             open,

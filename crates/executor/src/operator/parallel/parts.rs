@@ -58,7 +58,7 @@ pub(in crate::operator) struct Piece {
 }
 
 /// The parts of a plan whose first operator has this number; what they give is all that it is made of. None at all where
-/// there are too many, or they lie too deep, or another endpoint is asked for one, which only one thread can wait for.
+/// there are too many, or they lie too deep.
 pub(in crate::operator) fn parts(plan: &Plan, number: usize) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut open = vec![(plan, number)];
@@ -79,7 +79,7 @@ pub(in crate::operator) fn parts(plan: &Plan, number: usize) -> Vec<Part<'_>> {
                     break;
                 }
                 (_, Some(input)) if way.len() < DEPTH_MAX => way.push((input, number + 1)),
-                (_, None) if !asks_others(plan) => {
+                (_, None) => {
                     parts.push(handed_of(top, &way));
                     break;
                 }
@@ -113,18 +113,6 @@ fn handed_of<'a>(top: (&'a Plan, usize), way: &[(&'a Plan, usize)]) -> Part<'a> 
         below_apply: above().any(|above| matches!(above.operator, Operator::Apply { .. })),
     });
     Part { plan, number, cut }
-}
-
-/// Whether a plan has SERVICE in it.
-fn asks_others(plan: &Plan) -> bool {
-    let mut open = vec![plan];
-    while let Some(plan) = open.pop() {
-        if matches!(plan.operator, Operator::Service { .. }) {
-            return true;
-        }
-        open.extend(plan.inputs());
-    }
-    false
 }
 
 /// The variable of `input` that a join looks up.

@@ -20,11 +20,6 @@ pub(in crate::operator) struct OpenSide {
 }
 
 impl OpenSide {
-    /// Whether it is in a plan that is run again and again.
-    pub(in crate::operator) const fn is_repeated(&self) -> bool {
-        self.is_repeated
-    }
-
     /// Reads some of it; whether that was all, and it is in its place.
     pub(in crate::operator) fn advance(
         &mut self,

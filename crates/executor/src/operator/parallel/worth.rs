@@ -5,9 +5,10 @@ use std::sync::Arc;
 use stoa_planner::physical::{Operator, Plan};
 use stoa_storage::nonblocking;
 
-use super::parts::{Cut, Part, parts};
+use super::parts::{Cut, Handing, Part, parts};
 use super::threads;
 use crate::context::QueryContext;
+use crate::operator::distinct::has_order;
 use crate::operator::groups::Grouping;
 use crate::operator::{FoundBindings, Scope};
 
@@ -32,15 +33,36 @@ fn may_share(scope: Scope<'_>, context: &QueryContext) -> bool {
         && (threads(context) > 1 || found_of(scope).is_some())
 }
 
-/// Whether a plan is worth several threads, or being cut by one that leaves out what is found.
+/// Whether a plan is worth several threads, or being cut by one that leaves out what is found. What comes in the order of an
+/// ORDER BY is not: somebody may have asked for it, at the root or of GROUP_CONCAT.
 fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
+    if has_order(plan) {
+        return false;
+    }
     let parts = parts(plan, 0);
-    let is_of_bindings = |part: &Part<'_>| match part.cut {
-        Cut::Rows(handing) => handing.of_bindings,
-        Cut::Ranges => false,
+    let handed = || {
+        parts.iter().filter_map(|part| match part.cut {
+            Cut::Rows(handing) => Some((part.plan, handing)),
+            Cut::Ranges => None,
+        })
     };
+    let leaves_out = |(_, handing): (&Plan, Handing)| handing.of_bindings && !handing.below_apply;
     has_rows(plan, &parts, context.settings().parallel_rows_min)
-        && (threads(context) > 1 || found_of(scope).is_some() && parts.iter().any(is_of_bindings))
+        && (threads(context) > 1 || found_of(scope).is_some() && handed().any(leaves_out))
+        // Only one thread can wait for another endpoint, and it would leave what it has in work.
+        && !handed().any(|(plan, _)| asks_others(plan))
+}
+
+/// Whether a plan has SERVICE in it.
+fn asks_others(plan: &Plan) -> bool {
+    let mut open = vec![plan];
+    while let Some(plan) = open.pop() {
+        if matches!(plan.operator, Operator::Service { .. }) {
+            return true;
+        }
+        open.extend(plan.inputs());
+    }
+    false
 }
 
 /// The bindings of the apply around that need be read for no longer.

@@ -611,6 +611,35 @@ fn looked_up(input: Plan, snapshot: &Snapshot, by_object: bool, ends: [u32; 2]) 
     plan(operator, &[columns, vec![found]].concat())
 }
 
+/// The order of ORDER BY stays through what works solution by solution.
+#[test]
+fn what_is_sorted_is_not_handed() {
+    let snapshot = many();
+    let keys = vec![SortKey {
+        expression: Expression::Variable(Variable(0)),
+        descending: true,
+    }];
+    let input = Box::new(scan(&snapshot, 0, false, [0, 1]));
+    let sorted_rows = large(plan(Operator::Sort { input, keys }, &[0, 1]));
+    let extended = Operator::Extend {
+        input: Box::new(sorted_rows),
+        variable: Variable(5),
+        expression: Expression::Variable(Variable(1)),
+    };
+    let root = plan(
+        Operator::Project(Box::new(plan(extended, &[0, 1, 5]))),
+        &[0, 5],
+    );
+    let helpers = Arc::new(Helpers::new(2));
+    let run = |helpers| {
+        let context = context_of(&snapshot, 7, helpers);
+        try_run(&query(root.clone()), context).unwrap().0
+    };
+    let rows = run(Some(&helpers));
+    assert_eq!(rows.len(), 20_000);
+    assert_eq!(rows, run(None));
+}
+
 /// What a LIMIT leaves depends on all rows below it, of bindings that have been found, too.
 #[test]
 fn rows_below_a_limit_are_those_of_all_bindings() {
