@@ -29,10 +29,23 @@ impl Plan {
             | Operator::Project(input)
             | Operator::IndexNestedLoopJoin { input, .. } => Some(input),
             // Endpoints are asked once for all, by one who can wait for them.
-            Operator::Apply { input, inner, .. } => (!asks_others(inner)).then_some(input),
+            Operator::Apply { input, inner, .. } => (!inner.asks_others()).then_some(input),
             Operator::HashJoin { left, .. } => Some(left),
             _ => None,
         }
+    }
+
+    /// Whether there is SERVICE in it.
+    #[must_use]
+    pub fn asks_others(&self) -> bool {
+        let mut open = vec![self];
+        while let Some(plan) = open.pop() {
+            if matches!(plan.operator, Operator::Service { .. }) {
+                return true;
+            }
+            open.extend(plan.inputs());
+        }
+        false
     }
 
     /// The inputs that are kept to a range if the plan is.
@@ -83,16 +96,4 @@ fn split_within(plan: &Plan, depth: usize) -> Option<Variable> {
 /// The variable, if it is not the one of the graph.
 fn is_of_triple(pattern: &QuadPattern, variable: Variable) -> Option<Variable> {
     (Some(variable) != pattern.graph_variable).then_some(variable)
-}
-
-/// Whether a plan has SERVICE in it.
-fn asks_others(plan: &Plan) -> bool {
-    let mut open = vec![plan];
-    while let Some(plan) = open.pop() {
-        if matches!(plan.operator, Operator::Service { .. }) {
-            return true;
-        }
-        open.extend(plan.inputs());
-    }
-    false
 }

@@ -298,9 +298,19 @@ impl World {
         self.clock.commit_at.store(0, Ordering::Relaxed);
         let is_hidden = self.clock.committing.lock().unwrap().take().is_none();
         if is_hidden {
+            let next = self.run(&Case::NEXT, Case::NEXT.options(), Fault::Nothing);
+            assert!(
+                next.unwrap().lines.len() < 2,
+                "what was taken away is there"
+            );
             change(self.database(), BRING_BACK);
         }
         is_hidden
+    }
+
+    /// How many ways to make numbers of texts have made some that are kept.
+    pub(crate) fn ways_to_numbers(&self) -> usize {
+        self.runtime.number_counts().ways
     }
 
     /// Writing goes on, whatever queries have met.

@@ -89,8 +89,6 @@ struct Run {
     /// How many bindings have no partner yet; only counted where one partner is enough.
     open: usize,
     found: Vec<bool>,
-    /// The same for who reads for them.
-    told: Option<Arc<FoundBindings>>,
     /// Whether inner rows are held, to be brought into the order of the left ones.
     keeps: bool,
     /// The current inner batch, or all inner rows.
@@ -306,13 +304,12 @@ impl Apply {
             }
             _ => None,
         };
-        let inner = self.inner.build(batch, found.clone(), context)?;
+        let inner = self.inner.build(batch, found, context)?;
         self.combiner.start(left.rows);
         Ok(Run {
             keeps: self.keep_order && left.rows > 1,
             open: bindings.len(),
             found: vec![false; bindings.len()],
-            told: found,
             left,
             bindings,
             first,
@@ -394,9 +391,6 @@ impl Apply {
                 && !std::mem::replace(found, true)
             {
                 run.open -= 1;
-                if let Some(told) = &run.told {
-                    told.add(group);
-                }
             } else if self.combiner.needs_one() {
                 continue;
             }

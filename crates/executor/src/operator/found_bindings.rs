@@ -1,5 +1,9 @@
 //! Bindings of an apply that have an inner row, where one is enough: what is read for them from then on is a waste.
 //!
+//! Rows are left out only where they come from the bindings solution by solution (`Handing::of_bindings`). Above these no
+//! operator takes solutions of several bindings together: the planner puts the bindings into the keys of groupings and LIMITs
+//! of inner plans.
+//!
 //! # Concurrency
 //! Bits that only ever become set; who sees one late reads a little more.
 
@@ -57,18 +61,11 @@ impl FoundBindings {
     }
 
     /// These bindings have been found.
-    pub(super) fn add_all(&self, bindings: &[TermId]) {
+    pub(super) fn add(&self, bindings: &[TermId]) {
         for binding in bindings {
-            if let Some(number) = self.numbers.get(binding) {
-                self.add(*number);
-            }
-        }
-    }
-
-    /// The binding with this number, from 0 in the order in which they were given, has been found.
-    pub(super) fn add(&self, number: u32) {
-        if let Some(word) = self.bits.get(number as usize / 64) {
-            let bit = 1 << (number % 64);
+            let Some((word, bit)) = self.place(*binding) else {
+                continue;
+            };
             if word.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
                 self.found.fetch_add(1, Ordering::Relaxed);
             }
@@ -91,10 +88,14 @@ impl FoundBindings {
     }
 
     fn is_found(&self, binding: TermId) -> bool {
-        let Some(number) = self.numbers.get(&binding) else {
-            return false;
-        };
-        let word = self.bits.get(*number as usize / 64);
-        word.is_some_and(|word| word.load(Ordering::Relaxed) >> (number % 64) & 1 == 1)
+        let place = self.place(binding);
+        place.is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    }
+
+    /// The word of a binding and its bit there.
+    fn place(&self, binding: TermId) -> Option<(&AtomicU64, u64)> {
+        let number = self.numbers.get(&binding)?;
+        let word = self.bits.get(*number as usize / 64)?;
+        Some((word, 1 << (number % 64)))
     }
 }

@@ -1,7 +1,8 @@
 //! A part of a plan that cannot be split: the thread of the query reads it, and cuts what it gives into pieces for all.
 //!
-//! As many rows are collected for each cut as for two before it, so that the first pieces come soon and what works on
-//! later ones has many rows to work on; what is looked up next as many as may be, since each piece has the keys of a range.
+//! Twice as many rows are collected for each cut as for the one before it, so that the first pieces come soon and what works
+//! on later ones has many rows to work on; of what is looked up next as many as may be, since each piece has the keys of a
+//! range, and of what an apply takes.
 //!
 //! # Limits
 //! The rows that are collected are reserved, twice, since pieces of those before may still wait, until all are worked off.

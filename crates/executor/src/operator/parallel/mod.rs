@@ -405,7 +405,7 @@ impl<S: Sink> Work<S> {
             && found.is_root(self.number)
             && let Some(column) = position(&self.plan.columns, found.variable())
         {
-            found.add_all(rows.column(column));
+            found.add(rows.column(column));
         }
     }
 

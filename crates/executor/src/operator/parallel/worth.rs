@@ -33,13 +33,12 @@ fn may_share(scope: Scope<'_>, context: &QueryContext) -> bool {
         && (threads(context) > 1 || found_of(scope).is_some())
 }
 
-/// Whether a plan is worth several threads, or being cut by one that leaves out what is found. What comes in the order of an
+/// Whether a plan with these parts is worth several threads, or being cut by one that leaves out what is found. What comes in the order of an
 /// ORDER BY is not: somebody may have asked for it, at the root or of GROUP_CONCAT.
-fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
+fn is_worth(plan: &Plan, parts: &[Part<'_>], scope: Scope<'_>, context: &QueryContext) -> bool {
     if has_order(plan) {
         return false;
     }
-    let parts = parts(plan, 0);
     let handed = || {
         parts.iter().filter_map(|part| match part.cut {
             Cut::Rows(handing) => Some((part.plan, handing)),
@@ -47,22 +46,10 @@ fn is_worth(plan: &Plan, scope: Scope<'_>, context: &QueryContext) -> bool {
         })
     };
     let leaves_out = |(_, handing): (&Plan, Handing)| handing.of_bindings && !handing.below_apply;
-    has_rows(plan, &parts, context.settings().parallel_rows_min)
+    has_rows(plan, parts, context.settings().parallel_rows_min)
         && (threads(context) > 1 || found_of(scope).is_some() && handed().any(leaves_out))
         // Only one thread can wait for another endpoint, and it would leave what it has in work.
-        && !handed().any(|(plan, _)| asks_others(plan))
-}
-
-/// Whether a plan has SERVICE in it.
-fn asks_others(plan: &Plan) -> bool {
-    let mut open = vec![plan];
-    while let Some(plan) = open.pop() {
-        if matches!(plan.operator, Operator::Service { .. }) {
-            return true;
-        }
-        open.extend(plan.inputs());
-    }
-    false
+        && !handed().any(|(plan, _)| plan.asks_others())
 }
 
 /// The bindings of the apply around that need be read for no longer.
@@ -104,7 +91,7 @@ pub(in crate::operator) fn is_aggregate_worth(
         !is_ordered
             && !grouping.needs_rows()
             && may_share(scope, context)
-            && is_worth(grouping.input, scope, context)
+            && is_worth(grouping.input, &parts(grouping.input, 0), scope, context)
     })
 }
 
@@ -115,18 +102,13 @@ pub(in crate::operator) fn is_gather_worth(
     scope: Scope<'_>,
     context: &QueryContext,
 ) -> bool {
-    scope.unordered
-        && may_share(scope, context)
-        && computes(plan)
-        && is_worth(plan, scope, context)
-        && !is_handed_whole(plan)
-}
-
-/// Whether one thread reads all of a plan.
-fn is_handed_whole(plan: &Plan) -> bool {
+    if !scope.unordered || !may_share(scope, context) || !computes(plan) {
+        return false;
+    }
     let parts = parts(plan, 0);
     let mut handed = parts.iter().filter(|part| part.cut != Cut::Ranges);
-    handed.any(|part| part.number == 0)
+    let is_handed_whole = handed.any(|part| part.number == 0);
+    !is_handed_whole && is_worth(plan, &parts, scope, context)
 }
 
 /// Whether a plan does more than read an index.

@@ -211,9 +211,10 @@ fn operators_finish_with_a_tenth_of_what_they_would_take() {
     }
 }
 
-/// The same by several threads, where each takes some more for what it has in work, and each part has room to write.
+/// The same by several threads: beside the tenth each thread takes some for what it has in work, and each part of the groups
+/// some three quarters of a mebibyte to write and read in, however few rows it has.
 #[test]
-fn threads_finish_with_a_tenth_of_what_they_would_take() {
+fn threads_take_a_tenth_and_what_each_part_needs() {
     const THREADS: usize = 3;
     const PARTS: u64 = 8;
     const IN_WORK_BYTES: u64 = (THREADS as u64) * (512 << 10) + PARTS * 6 * MARGIN_BYTES;
