@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use oxrdf::{Dataset, GraphName, Quad, Term};
-use stoa_database::{ForcedJoin, GraphFormat, QueryOptions, Rewrites, Scheme, UpdateOptions};
+use stoa_database::{ForcedChoices, GraphFormat, QueryOptions, Rewrites, Scheme, UpdateOptions};
 
 use crate::answer::{answer, done};
 use crate::compare::{self, Answer, Rules, Solutions};
@@ -57,18 +57,8 @@ pub struct Configuration {
     pub one_thread: bool,
     /// Whether plans are not optimized.
     pub naive: bool,
-    /// The join that is chosen wherever it can be.
-    pub force_join: Option<ForcedJoin>,
-    /// Whether aggregates over NOT EXISTS are the difference of total and part wherever they can be, or nowhere.
-    pub force_difference: Option<bool>,
-    /// Whether subplans that stand in several places are run once wherever they can be, or nowhere.
-    pub force_common_subplans: Option<bool>,
-    /// Whether joins are ordered by dynamic programming over sequences wherever they can be, or nowhere.
-    pub force_linear: Option<bool>,
-    /// Whether single matches are found before the rest of their group wherever they can be, or nowhere.
-    pub force_parameters: Option<bool>,
-    /// Whether joins below COUNT give the number of partners wherever they can, or nowhere.
-    pub force_partner_counts: Option<bool>,
+    /// What the planner is not left to choose by cost.
+    pub forced: ForcedChoices,
     /// Rewrites that are left out.
     pub without: Rewrites,
     /// Whether hash joins have key filters wherever they can.
@@ -77,8 +67,6 @@ pub struct Configuration {
     pub leaps: bool,
     /// After how many rows joins by look-ups go over to hash joins.
     pub switch_after_rows: Option<u64>,
-    /// Whether ORDER BY takes its input by ranges wherever it can, or nowhere; the first ones have one row.
-    pub force_ranges: Option<bool>,
     /// After how many rows what conditions on texts gave is kept for terms.
     pub term_memo_after_rows: Option<u64>,
     /// Whether nothing is done that can be switched off.
@@ -371,17 +359,12 @@ fn options(configuration: &Configuration) -> QueryOptions {
     let mut options = QueryOptions {
         batch_rows: configuration.batch_rows,
         naive: configuration.naive,
-        force_join: configuration.force_join,
-        force_difference: configuration.force_difference,
-        force_common_subplans: configuration.force_common_subplans,
-        force_linear: configuration.force_linear,
-        force_parameters: configuration.force_parameters,
-        force_partner_counts: configuration.force_partner_counts,
+        forced: configuration.forced,
         without: configuration.without,
         key_filter_rows_min: configuration.key_filters.then_some(0),
         leap_rows_min: configuration.leaps.then_some(0),
-        force_ranges: configuration.force_ranges,
-        range_rows: configuration.force_ranges.map(|_| 1),
+        // The first ranges have one row.
+        range_rows: configuration.forced.ranges.map(|_| 1),
         switch_after_rows: configuration.switch_after_rows,
         term_memo_after_rows: configuration.term_memo_after_rows,
         timed: configuration.key_filters

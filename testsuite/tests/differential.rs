@@ -14,13 +14,14 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use stoa_database::Scheme;
 use stoa_planner::Rewrites;
 use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
     ABOUT_CONDITIONS, ADJACENCY, ADJACENCY_KEPT, BY_RANGES, Bench, COMPUTED_ON_DISK,
     CONFIGURATIONS, KEY_FILTER, KEYS, KNOWN, LEAPS, PARTITIONS, PREFIX, RANGES, REUSED,
-    REUSED_PLAN, SWEEPERS, SWITCHED, SWITCHED_LATE, Tally, UNNESTED, Verdict, smaller,
+    REUSED_PLAN, SWEEPERS, SWITCHED, SWITCHED_LATE, Stored, Tally, UNNESTED, Verdict, smaller,
 };
 use stoa_testsuite::oracle::reference::DIFFERENCES;
 use stoa_testsuite::random::Random;
@@ -503,8 +504,16 @@ fn random_queries_agree_with_both_oracles() {
 fn one_set(seed: u64, set: u64, tally: &mut Tally) -> Option<String> {
     let mut random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(set));
     let data = Data::random(&mut random);
-    // Every other set of data is in part a delta.
-    let bench = Bench::new(data.clone(), set % 2 == 1).expect("random data can be loaded");
+    // Every other set of data is in part a delta, and every third has few sort orders.
+    let stored = Stored {
+        over_delta: set % 2 == 1,
+        scheme: if set % 3 == 2 {
+            Scheme::Lean
+        } else {
+            Scheme::Full
+        },
+    };
+    let bench = Bench::new(data.clone(), stored).expect("random data can be loaded");
     while tally.passed < CASES_PER_DATA {
         let cast = cast(set, tally);
         let query = Generator::new(&mut random, &data).with_cast(cast).query();

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stoa_database::{ForcedJoin, Rewrites};
+use stoa_database::{ForcedChoices, ForcedJoin, Rewrites};
 use stoa_testsuite::case::{Case, Configuration, Seen};
 
 fn files() -> Vec<PathBuf> {
@@ -93,7 +93,10 @@ fn each_join_forced() {
     ] {
         let configuration = Configuration {
             name,
-            force_join: Some(join),
+            forced: ForcedChoices {
+                join: Some(join),
+                ..ForcedChoices::NONE
+            },
             ..Configuration::default()
         };
         assert!(
@@ -107,7 +110,10 @@ fn each_join_forced() {
 fn no_more_than_two_inputs_of_a_join() {
     let plans = run(&Configuration {
         name: "joins of two inputs",
-        force_join: Some(ForcedJoin::Binary),
+        forced: ForcedChoices {
+            join: Some(ForcedJoin::Binary),
+            ..ForcedChoices::NONE
+        },
         ..Configuration::default()
     })
     .plans;
@@ -119,7 +125,10 @@ fn key_filters_forced() {
     for force_join in [Some(ForcedJoin::Hash), None] {
         let configuration = Configuration {
             name: "key filters",
-            force_join,
+            forced: ForcedChoices {
+                join: force_join,
+                ..ForcedChoices::NONE
+            },
             key_filters: true,
             ..Configuration::default()
         };
@@ -133,7 +142,10 @@ fn merge_joins_that_leap() {
     for batch_rows in [None, Some(2)] {
         let configuration = Configuration {
             name: "merge joins that leap",
-            force_join: Some(ForcedJoin::Merge),
+            forced: ForcedChoices {
+                join: Some(ForcedJoin::Merge),
+                ..ForcedChoices::NONE
+            },
             batch_rows,
             leaps: true,
             ..Configuration::default()
@@ -149,10 +161,13 @@ fn joins_switched_early() {
     for (batch_rows, after_rows) in [(None, 0), (Some(2), 2)] {
         let configuration = Configuration {
             name: "switched joins",
-            force_join: Some(ForcedJoin::IndexNestedLoop),
+            forced: ForcedChoices {
+                join: Some(ForcedJoin::IndexNestedLoop),
+                partner_counts: Some(true),
+                ..ForcedChoices::NONE
+            },
             batch_rows,
             switch_after_rows: Some(after_rows),
-            force_partner_counts: Some(true),
             ..Configuration::default()
         };
         let switched = run(&configuration).switched;
@@ -165,7 +180,10 @@ fn differences_of_aggregates_forced_and_refused() {
     for (name, forced) in [("differences", true), ("no differences", false)] {
         let configuration = Configuration {
             name,
-            force_difference: Some(forced),
+            forced: ForcedChoices {
+                difference: Some(forced),
+                ..ForcedChoices::NONE
+            },
             ..Configuration::default()
         };
         let plans = run(&configuration).plans;
@@ -178,7 +196,10 @@ fn sorted_by_ranges_forced_and_refused() {
     for (name, forced) in [("ranges", true), ("at once", false)] {
         let configuration = Configuration {
             name,
-            force_ranges: Some(forced),
+            forced: ForcedChoices {
+                ranges: Some(forced),
+                ..ForcedChoices::NONE
+            },
             ..Configuration::default()
         };
         let plans = run(&configuration).plans;
@@ -191,7 +212,10 @@ fn common_subplans_forced_and_refused() {
     for (name, forced) in [("common subplans", true), ("no common subplans", false)] {
         let configuration = Configuration {
             name,
-            force_common_subplans: Some(forced),
+            forced: ForcedChoices {
+                common_subplans: Some(forced),
+                ..ForcedChoices::NONE
+            },
             ..Configuration::default()
         };
         let plans = run(&configuration).plans;
@@ -246,31 +270,51 @@ fn conditions_kept_by_terms_and_not() {
     }
 }
 
+/// The plans of all files, with a choice made wherever it can be, or nowhere.
+fn plans_with(name: &'static str, choose: impl Fn(&mut ForcedChoices)) -> String {
+    let mut configuration = Configuration {
+        name,
+        batch_rows: Some(2),
+        ..Configuration::default()
+    };
+    choose(&mut configuration.forced);
+    run(&configuration).plans
+}
+
 #[test]
 fn joins_ordered_over_sequences() {
-    let plans = |force_linear| {
-        let seen = run(&Configuration {
-            name: "joins over sequences",
-            force_linear: Some(force_linear),
-            ..Configuration::default()
-        });
-        seen.plans
+    let plans = |linear| {
+        plans_with("joins over sequences", |forced| {
+            forced.linear = Some(linear)
+        })
     };
     assert_ne!(plans(true), plans(false), "no order was another one");
 }
 
 #[test]
 fn conditions_with_parameters() {
-    let plans = |force_parameters| {
-        let seen = run(&Configuration {
-            name: "with parameters",
-            force_parameters: Some(force_parameters),
-            batch_rows: Some(2),
-            ..Configuration::default()
-        });
-        seen.plans
-    };
+    let plans = |with| plans_with("with parameters", |forced| forced.parameters = Some(with));
     assert_ne!(plans(true), plans(false), "no plan has parameters");
+}
+
+#[test]
+fn exists_as_joins() {
+    let plans = |as_joins| {
+        plans_with("exists as joins", |forced| {
+            forced.exists_joins = Some(as_joins)
+        })
+    };
+    assert_ne!(plans(true), plans(false), "no EXISTS was a join");
+}
+
+#[test]
+fn parts_run_for_the_bindings_of_others() {
+    let plans = |run| {
+        plans_with("parts for bindings", |forced| {
+            forced.part_for_bindings = Some(run);
+        })
+    };
+    assert_ne!(plans(true), plans(false), "no part was run for bindings");
 }
 
 #[test]
@@ -278,8 +322,11 @@ fn partners_counted_wherever_they_can_be() {
     let plans = |force_join, force_partner_counts| {
         let seen = run(&Configuration {
             name: "partners counted",
-            force_join,
-            force_partner_counts: Some(force_partner_counts),
+            forced: ForcedChoices {
+                join: force_join,
+                partner_counts: Some(force_partner_counts),
+                ..ForcedChoices::NONE
+            },
             ..Configuration::default()
         });
         seen.plans

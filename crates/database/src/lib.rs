@@ -93,9 +93,9 @@ pub use load::{AloneOptions, ConvertSummary, Input, LoadSummary, Progress, Skipp
 pub use moment::{Moment, MomentError};
 pub use note::{Note, NoteKind, Place};
 pub use options::{
-    Access, DirectionForm, DocumentOptions, DumpFormat, Durability, ForcedJoin, IoCalls,
-    JsonLdOptions, LoadOptions, OpenOptions, QueryOptions, Rewrites, RuntimeOptions, Scheme,
-    UpdateOptions,
+    Access, DirectionForm, DocumentOptions, DumpFormat, Durability, ForcedChoices, ForcedJoin,
+    IoCalls, JsonLdOptions, LoadOptions, OpenOptions, QueryOptions, Rewrites, RuntimeOptions,
+    Scheme, UpdateOptions,
 };
 pub use oxrdf;
 pub use patch::Patch;

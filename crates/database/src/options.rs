@@ -13,7 +13,7 @@ use crate::moment::Moment;
 use crate::query::CancelHandle;
 use crate::runtime::Clock;
 
-pub use stoa_planner::{ForcedJoin, Rewrites};
+pub use stoa_planner::{ForcedChoices, ForcedJoin, Rewrites};
 pub use stoa_quadstore::Scheme;
 pub use stoa_storage::{Durability, IoCalls};
 
@@ -191,41 +191,14 @@ pub struct QueryOptions {
     pub timed: bool,
     /// Turns off all rewriting and join ordering; for tests.
     pub naive: bool,
-    /// The join method that is taken wherever it can be; for tests.
-    pub force_join: Option<ForcedJoin>,
-    /// Whether aggregates over NOT EXISTS are the difference of total and part wherever they can be, or nowhere; by
-    /// default by cost; for tests.
-    pub force_difference: Option<bool>,
-    /// Whether joins are estimated from samples wherever they can be, or nowhere; by default where that is worth while;
-    /// for tests.
-    pub force_samples: Option<bool>,
-    /// Whether patterns with one subject are estimated from characteristic sets wherever they can be, or nowhere; by default
-    /// where that is worth while; for tests.
-    pub force_sets: Option<bool>,
-    /// Whether joins are estimated from the most frequent terms of predicates wherever they can be, or nowhere; by default
-    /// where that is worth while; for tests.
-    pub force_top_values: Option<bool>,
-    /// Whether ORDER BY takes its input by ranges of the first key, and joins below LIMIT are ordered for the solutions that
-    /// it wants, wherever they can, or nowhere; by default where that is worth while; for tests.
-    pub force_ranges: Option<bool>,
+    /// What the planner is not left to choose by cost; nothing by default; for tests.
+    pub forced: ForcedChoices,
     /// How many rows the first range of an ORDER BY that takes its input by ranges has, about; by default what is
     /// expected to be enough. For tests.
     pub range_rows: Option<u64>,
     /// Whether path searches read all triples of a step into memory at once wherever there is room, or nowhere; by default
     /// where that is cheaper than look-ups; for tests.
     pub force_adjacency: Option<bool>,
-    /// Whether subplans that stand in several places of a query are run once wherever they can be, or nowhere; by
-    /// default where that is worth while; for tests.
-    pub force_common_subplans: Option<bool>,
-    /// Whether joins are ordered by dynamic programming over a sequence wherever there are three of them, or nowhere; by
-    /// default where that is worth while; for tests.
-    pub force_linear: Option<bool>,
-    /// Whether single matches are found before the rest of their group, which is run with their terms as constants, wherever
-    /// they can be, or nowhere; by default where that is worth while; for tests.
-    pub force_parameters: Option<bool>,
-    /// Whether joins by look-ups below COUNT give the number of partners wherever they can, or nowhere; by default where
-    /// more than one is expected; for tests.
-    pub force_partner_counts: Option<bool>,
     /// Rewrites that are left out; none by default; for tests.
     pub without: Rewrites,
     /// Ends the query from another thread.
@@ -253,18 +226,9 @@ impl Default for QueryOptions {
             plans: true,
             timed: false,
             naive: false,
-            force_join: None,
-            force_difference: None,
-            force_samples: None,
-            force_sets: None,
-            force_top_values: None,
-            force_ranges: None,
+            forced: ForcedChoices::NONE,
             range_rows: None,
             force_adjacency: None,
-            force_common_subplans: None,
-            force_linear: None,
-            force_parameters: None,
-            force_partner_counts: None,
             without: Rewrites::NONE,
             cancel: CancelHandle::new(),
         }

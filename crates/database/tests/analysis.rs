@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use stoa_database::{
-    Access, Database, ForcedJoin, Input, LoadOptions, OpenOptions, QueryOptions, Runtime,
-    RuntimeOptions, Step,
+    Access, Database, ForcedChoices, ForcedJoin, Input, LoadOptions, OpenOptions, QueryOptions,
+    Runtime, RuntimeOptions, Step,
 };
 
 mod filled;
@@ -95,7 +95,10 @@ fn it_is_told_that_several_threads_made_a_table() {
         let options = QueryOptions {
             timed: true,
             plans: false,
-            force_join: Some(ForcedJoin::Hash),
+            forced: ForcedChoices {
+                join: Some(ForcedJoin::Hash),
+                ..ForcedChoices::NONE
+            },
             parallel_rows_min: Some(parallel_rows_min),
             ..QueryOptions::default()
         };

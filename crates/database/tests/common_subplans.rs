@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use stoa_database::{Database, Error, QueryOptions, QueryResult, Step};
+use stoa_database::{Database, Error, ForcedChoices, QueryOptions, QueryResult, Step};
 use tempfile::TempDir;
 
 mod filled;
@@ -49,7 +49,10 @@ fn most_visited(first: &str, second: &str) -> String {
 
 fn options(force_common_subplans: Option<bool>) -> QueryOptions {
     QueryOptions {
-        force_common_subplans,
+        forced: ForcedChoices {
+            common_subplans: force_common_subplans,
+            ..ForcedChoices::NONE
+        },
         plans: false,
         ..QueryOptions::default()
     }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use stoa_database::{Database, ForcedJoin, QueryOptions, Step};
+use stoa_database::{Database, ForcedChoices, ForcedJoin, QueryOptions, Step};
 use tempfile::TempDir;
 
 mod filled;
@@ -67,7 +67,10 @@ struct Seen {
 fn run(database: &Database, text: &str, force_join: Option<ForcedJoin>) -> Seen {
     let options = QueryOptions {
         timed: true,
-        force_join,
+        forced: ForcedChoices {
+            join: force_join,
+            ..ForcedChoices::NONE
+        },
         plans: false,
         ..QueryOptions::default()
     };

@@ -4,7 +4,8 @@
 use std::fmt::Write;
 
 use stoa_database::{
-    Database, ForcedJoin, Query, QueryOptions, Step, TransactionOptions, UpdateOptions,
+    Database, ForcedChoices, ForcedJoin, Query, QueryOptions, Step, TransactionOptions,
+    UpdateOptions,
 };
 use tempfile::TempDir;
 
@@ -51,7 +52,10 @@ fn options(rows_min: u64) -> QueryOptions {
     QueryOptions {
         timed: true,
         plans: false,
-        force_join: Some(ForcedJoin::Hash),
+        forced: ForcedChoices {
+            join: Some(ForcedJoin::Hash),
+            ..ForcedChoices::NONE
+        },
         key_filter_rows_min: Some(rows_min),
         ..QueryOptions::default()
     }

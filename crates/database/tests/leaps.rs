@@ -5,7 +5,8 @@ use std::fmt::Write;
 
 use oxrdf::{GraphName, NamedNode, Quad};
 use stoa_database::{
-    Database, ForcedJoin, Query, QueryOptions, Step, TransactionOptions, UpdateOptions,
+    Database, ForcedChoices, ForcedJoin, Query, QueryOptions, Step, TransactionOptions,
+    UpdateOptions,
 };
 use tempfile::TempDir;
 
@@ -41,7 +42,10 @@ fn options(leap_rows_min: Option<u64>) -> QueryOptions {
     QueryOptions {
         timed: true,
         plans: false,
-        force_join: Some(ForcedJoin::Merge),
+        forced: ForcedChoices {
+            join: Some(ForcedJoin::Merge),
+            ..ForcedChoices::NONE
+        },
         leap_rows_min,
         ..QueryOptions::default()
     }

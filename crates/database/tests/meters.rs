@@ -4,8 +4,8 @@
 use std::fmt::Write;
 
 use stoa_database::{
-    Access, Database, ForcedJoin, Input, LoadOptions, OpenOptions, Query, QueryOptions, ReadCounts,
-    Runtime, RuntimeOptions, Step, UpdateOptions,
+    Access, Database, ForcedChoices, ForcedJoin, Input, LoadOptions, OpenOptions, Query,
+    QueryOptions, ReadCounts, Runtime, RuntimeOptions, Step, UpdateOptions,
 };
 use tempfile::TempDir;
 
@@ -70,7 +70,10 @@ fn look_ups_and_rows_are_those_of_the_operators() {
     let join = "SELECT * { ?s <http://a/age> ?age . ?s <http://a/name> ?name }";
     let options = QueryOptions {
         timed: true,
-        force_join: Some(ForcedJoin::IndexNestedLoop),
+        forced: ForcedChoices {
+            join: Some(ForcedJoin::IndexNestedLoop),
+            ..ForcedChoices::NONE
+        },
         ..QueryOptions::default()
     };
     let (rows, query) = run(&database, join, options);

@@ -3,7 +3,9 @@
 
 use std::fmt::Write;
 
-use stoa_database::{Database, Error, QueryOptions, Step, TransactionOptions, UpdateOptions};
+use stoa_database::{
+    Database, Error, ForcedChoices, QueryOptions, Step, TransactionOptions, UpdateOptions,
+};
 use tempfile::TempDir;
 
 mod filled;
@@ -31,7 +33,10 @@ fn what_is_counted_is_taken_down() {
     let options = QueryOptions {
         timed: true,
         plans: false,
-        force_partner_counts: Some(true),
+        forced: ForcedChoices {
+            partner_counts: Some(true),
+            ..ForcedChoices::NONE
+        },
         ..QueryOptions::default()
     };
     let others = [

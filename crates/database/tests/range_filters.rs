@@ -8,7 +8,9 @@
 
 use std::fmt::Write;
 
-use stoa_database::{Database, ForcedJoin, QueryOptions, QueryResult, UpdateOptions};
+use stoa_database::{
+    Database, ForcedChoices, ForcedJoin, QueryOptions, QueryResult, UpdateOptions,
+};
 
 mod filled;
 
@@ -47,7 +49,10 @@ fn ask(database: &Database, options: QueryOptions) -> (Vec<String>, String) {
 
 fn compare(database: &Database) -> usize {
     let merged = QueryOptions {
-        force_join: Some(ForcedJoin::Merge),
+        forced: ForcedChoices {
+            join: Some(ForcedJoin::Merge),
+            ..ForcedChoices::NONE
+        },
         ..QueryOptions::default()
     };
     let naive = QueryOptions {

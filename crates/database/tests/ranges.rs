@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use stoa_database::{
-    Database, ForcedJoin, Moment, Query, QueryOptions, QueryResult, Retention, Step,
+    Database, ForcedChoices, ForcedJoin, Moment, Query, QueryOptions, QueryResult, Retention, Step,
     TransactionOptions, UpdateOptions,
 };
 use tempfile::TempDir;
@@ -112,7 +112,10 @@ fn things() -> (TempDir, Database) {
 fn at_once() -> QueryOptions {
     QueryOptions {
         timed: true,
-        force_ranges: Some(false),
+        forced: ForcedChoices {
+            ranges: Some(false),
+            ..ForcedChoices::NONE
+        },
         ..QueryOptions::default()
     }
 }
@@ -120,7 +123,10 @@ fn at_once() -> QueryOptions {
 fn by_ranges(rows: u64) -> QueryOptions {
     QueryOptions {
         timed: true,
-        force_ranges: Some(true),
+        forced: ForcedChoices {
+            ranges: Some(true),
+            ..ForcedChoices::NONE
+        },
         range_rows: Some(rows),
         ..QueryOptions::default()
     }
@@ -309,7 +315,10 @@ fn values_are_skipped_once_they_are_found() {
     let text = "SELECT DISTINCT ?p { ?s ?p ?o ; a :Often }";
     let reads = [at_once(), by_ranges(100)].map(|options| {
         let options = QueryOptions {
-            force_join: Some(ForcedJoin::IndexNestedLoop),
+            forced: ForcedChoices {
+                join: Some(ForcedJoin::IndexNestedLoop),
+                ..options.forced
+            },
             ..options
         };
         let text = format!("{PROLOGUE}{text}");
@@ -328,7 +337,10 @@ fn what_is_cut_has_the_values_of_the_left_side() {
     assert_eq!(expected[0], "<http://a/a0> -");
     for force_join in [None, Some(ForcedJoin::Merge)] {
         let options = QueryOptions {
-            force_join,
+            forced: ForcedChoices {
+                join: force_join,
+                ..by_ranges(1).forced
+            },
             ..by_ranges(1)
         };
         assert_eq!(ask(&database, text, &options), expected, "{force_join:?}");
@@ -343,7 +355,10 @@ fn right_sides_are_read_once() {
     let expected = ask(&database, text, &at_once());
     for spill_after in [None, Some((0, 5))] {
         let options = QueryOptions {
-            force_join: Some(ForcedJoin::Hash),
+            forced: ForcedChoices {
+                join: Some(ForcedJoin::Hash),
+                ..by_ranges(10).forced
+            },
             spill_after,
             ..by_ranges(10)
         };
@@ -367,7 +382,10 @@ fn what_is_read_for_a_switch_is_read_for_all_ranges() {
     let text = "SELECT ?s ?v { ?s :number ?v ; a :Often } ORDER BY ?v ?s";
     let expected = ask(&database, text, &at_once());
     let options = QueryOptions {
-        force_join: Some(ForcedJoin::IndexNestedLoop),
+        forced: ForcedChoices {
+            join: Some(ForcedJoin::IndexNestedLoop),
+            ..by_ranges(10).forced
+        },
         switch_after_rows: Some(50),
         ..by_ranges(10)
     };

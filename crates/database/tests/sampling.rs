@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use stoa_database::{Database, QueryOptions};
+use stoa_database::{Database, ForcedChoices, QueryOptions};
 use tempfile::TempDir;
 
 mod filled;
@@ -33,8 +33,11 @@ fn database() -> (TempDir, Database) {
 /// How many rows the topmost operator below a projection is expected to have.
 fn estimate(database: &Database, text: &str, force_samples: Option<bool>) -> f64 {
     let options = QueryOptions {
-        force_samples,
-        force_sets: Some(false),
+        forced: ForcedChoices {
+            samples: force_samples,
+            sets: Some(false),
+            ..ForcedChoices::NONE
+        },
         plans: false,
         ..QueryOptions::default()
     };

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 
 use oxrdf::{GraphName, Literal, NamedNode, Quad};
-use stoa_database::{Database, QueryOptions, TransactionOptions, UpdateOptions};
+use stoa_database::{Database, ForcedChoices, QueryOptions, TransactionOptions, UpdateOptions};
 use tempfile::TempDir;
 
 mod filled;
@@ -37,8 +37,11 @@ fn database() -> (TempDir, Database) {
 
 fn options(force_sets: Option<bool>) -> QueryOptions {
     QueryOptions {
-        force_samples: Some(false),
-        force_sets,
+        forced: ForcedChoices {
+            samples: Some(false),
+            sets: force_sets,
+            ..ForcedChoices::NONE
+        },
         plans: false,
         ..QueryOptions::default()
     }

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use stoa_database::{
-    Database, Error, Query, QueryOptions, Step, TransactionOptions, UpdateOptions,
+    Database, Error, ForcedChoices, Query, QueryOptions, Step, TransactionOptions, UpdateOptions,
 };
 use tempfile::TempDir;
 
@@ -60,7 +60,10 @@ fn options(switch_after_rows: Option<u64>) -> QueryOptions {
     QueryOptions {
         timed: true,
         plans: false,
-        force_samples: Some(false),
+        forced: ForcedChoices {
+            samples: Some(false),
+            ..ForcedChoices::NONE
+        },
         parallel_rows_min: Some(u64::MAX),
         switch_after_rows,
         ..QueryOptions::default()

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use stoa_database::{Database, QueryOptions, QueryResult, UpdateOptions};
+use stoa_database::{Database, ForcedChoices, QueryOptions, QueryResult, UpdateOptions};
 use tempfile::TempDir;
 
 mod filled;
@@ -41,9 +41,12 @@ fn database() -> (TempDir, Database) {
 
 fn options(force_top_values: Option<bool>) -> QueryOptions {
     QueryOptions {
-        force_samples: Some(false),
-        force_sets: Some(false),
-        force_top_values,
+        forced: ForcedChoices {
+            samples: Some(false),
+            sets: Some(false),
+            top_values: force_top_values,
+            ..ForcedChoices::NONE
+        },
         plans: false,
         ..QueryOptions::default()
     }

@@ -23,13 +23,13 @@ mod ordered;
 
 use std::borrow::Cow;
 
-use crate::ForcedJoin;
 use crate::access_path::{Access, lookup};
 use crate::cost;
 use crate::error::Error;
 use crate::lowering::{Drawn, PathFigures, Samples, Spread, Star};
 use crate::physical::{QuadPattern, Variable};
 use crate::variable_set::VariableSet;
+use crate::{ForcedChoices, ForcedJoin};
 
 pub(crate) use ordered::{Ordered, Wanted, WantedPart};
 
@@ -205,15 +205,6 @@ pub(crate) struct Order {
     pairs: usize,
 }
 
-/// What a search is held to; for tests.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Forced {
-    /// The join of two inputs that is taken wherever it can be.
-    pub(crate) join: Option<ForcedJoin>,
-    /// Whether trees over sequences are looked at wherever there are three items, and no others, or nowhere.
-    pub(crate) linear: Option<bool>,
-}
-
 /// Finds out more about a join that is expected to cost so many nanoseconds, if that is worth while.
 pub(crate) type Draw<'a> = &'a dyn Fn(f64) -> Result<Known, Error>;
 
@@ -230,7 +221,7 @@ pub(crate) struct Known {
 pub(crate) fn order(
     items: &[Item],
     conditions: &[Condition],
-    (forced, wanted): (Forced, Option<Wanted>),
+    (forced, wanted): (ForcedChoices, Option<Wanted>),
     draw: Draw<'_>,
     go_on: &dyn Fn() -> Result<(), Error>,
 ) -> Result<Option<Order>, Error> {
@@ -243,7 +234,7 @@ pub(crate) fn order(
         items: Cow::Borrowed(items),
         bindings: items.iter().map(bindings).collect(),
         conditions,
-        forced: forced.join,
+        forced: forced.join_of_two(),
         linear: forced.linear,
         shared: shared_variables(items, &together),
         together,

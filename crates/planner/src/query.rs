@@ -77,7 +77,7 @@ pub fn plan(
     let planned = lowering.lower(root)?;
     let mut names = lowering.names;
     let mut root = finish(planned, &form);
-    let forced = options.force_common_subplans;
+    let forced = options.forced.common_subplans;
     // Before columns are taken out, of which each place may need others.
     let common = match options.optimize || forced == Some(true) {
         true => common_subplan::take_out(&mut root, forced),

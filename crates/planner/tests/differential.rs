@@ -21,7 +21,9 @@ use oxrdf::NamedNode;
 use spargebra::algebra::GraphPattern;
 use spargebra::{Query, SparqlParser};
 use stoa_planner::physical::{Operator, Plan, QueryForm, Variable};
-use stoa_planner::{Error, ForcedJoin, PlannerOptions, Rewrites, Statistics, explain, plan};
+use stoa_planner::{
+    Error, ForcedChoices, ForcedJoin, PlannerOptions, Rewrites, Statistics, explain, plan,
+};
 use stoa_terms::{GraphSet, TermId};
 use support::algebra::{Context, Row};
 use support::generator::{Generator, Lying, Random, store};
@@ -150,6 +152,12 @@ fn operators(plan: &Plan, counts: &mut BTreeMap<String, usize>) {
 /// The configuration in which subqueries stay as they are.
 const NESTED: &str = "nested";
 
+/// The configuration in which EXISTS is a join.
+const EXISTS_JOINS: &str = "exists as joins";
+
+/// The configuration in which parts of groups are run for the bindings of the others.
+const FOR_BINDINGS: &str = "for bindings";
+
 /// The configuration in which some rewrites are left out, others for each query.
 const DRAWN: &str = "some rewrites left out";
 
@@ -159,11 +167,14 @@ fn drawn(case: u64) -> Rewrites {
     drawn.fold(Rewrites::NONE, Rewrites::and)
 }
 
+fn chosen(choose: impl Fn(&mut ForcedChoices)) -> PlannerOptions {
+    let mut options = PlannerOptions::default();
+    choose(&mut options.forced);
+    options
+}
+
 fn configurations() -> Vec<(&'static str, PlannerOptions)> {
-    let forced = |join| PlannerOptions {
-        force_join: Some(join),
-        ..PlannerOptions::default()
-    };
+    let forced = |join| chosen(|forced| forced.join = Some(join));
     vec![
         ("optimized", PlannerOptions::default()),
         (
@@ -178,54 +189,39 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
         ("lookup", forced(ForcedJoin::IndexNestedLoop)),
         (
             "partners counted",
-            PlannerOptions {
-                force_partner_counts: Some(true),
-                ..forced(ForcedJoin::IndexNestedLoop)
-            },
+            chosen(|forced| {
+                forced.join = Some(ForcedJoin::IndexNestedLoop);
+                forced.partner_counts = Some(true);
+            }),
         ),
         (
             "partners not counted",
-            PlannerOptions {
-                force_partner_counts: Some(false),
-                ..PlannerOptions::default()
-            },
+            chosen(|forced| forced.partner_counts = Some(false)),
         ),
         ("leapfrog", forced(ForcedJoin::Leapfrog)),
         ("binary", forced(ForcedJoin::Binary)),
         (
             "difference",
-            PlannerOptions {
-                force_difference: Some(true),
-                ..PlannerOptions::default()
-            },
+            chosen(|forced| forced.difference = Some(true)),
         ),
+        ("sampled", chosen(|forced| forced.samples = Some(true))),
+        ("stars", chosen(|forced| forced.sets = Some(true))),
         (
-            "sampled",
-            PlannerOptions {
-                force_samples: Some(true),
-                ..PlannerOptions::default()
-            },
+            "top values",
+            chosen(|forced| forced.top_values = Some(true)),
         ),
-        ("stars", by_sets()),
-        ("top values", by_top_values()),
-        (
-            "by ranges",
-            PlannerOptions {
-                force_ranges: Some(true),
-                ..PlannerOptions::default()
-            },
-        ),
+        ("by ranges", chosen(|forced| forced.ranges = Some(true))),
         (
             "common",
-            PlannerOptions {
-                force_common_subplans: Some(true),
-                ..PlannerOptions::default()
-            },
+            chosen(|forced| forced.common_subplans = Some(true)),
         ),
         (
             "common plain",
             PlannerOptions {
-                force_common_subplans: Some(true),
+                forced: ForcedChoices {
+                    common_subplans: Some(true),
+                    ..ForcedChoices::NONE
+                },
                 optimize: false,
                 ..PlannerOptions::default()
             },
@@ -238,45 +234,38 @@ fn configurations() -> Vec<(&'static str, PlannerOptions)> {
             },
         ),
         (DRAWN, PlannerOptions::default()),
-        ("linear", in_sequence()),
-        ("lying linear", in_sequence()),
-        ("parameters", with_parameters()),
-        ("lying parameters", with_parameters()),
+        (
+            EXISTS_JOINS,
+            chosen(|forced| forced.exists_joins = Some(true)),
+        ),
+        (
+            FOR_BINDINGS,
+            chosen(|forced| forced.part_for_bindings = Some(true)),
+        ),
+        (
+            "lying for bindings",
+            chosen(|forced| forced.part_for_bindings = Some(true)),
+        ),
+        ("linear", chosen(|forced| forced.linear = Some(true))),
+        ("lying linear", chosen(|forced| forced.linear = Some(true))),
+        (
+            "parameters",
+            chosen(|forced| forced.parameters = Some(true)),
+        ),
+        (
+            "lying parameters",
+            chosen(|forced| forced.parameters = Some(true)),
+        ),
         ("lying", PlannerOptions::default()),
         ("lying again", PlannerOptions::default()),
         ("lying merge", forced(ForcedJoin::Merge)),
         ("lying leapfrog", forced(ForcedJoin::Leapfrog)),
-        ("lying stars", by_sets()),
-        ("lying top values", by_top_values()),
+        ("lying stars", chosen(|forced| forced.sets = Some(true))),
+        (
+            "lying top values",
+            chosen(|forced| forced.top_values = Some(true)),
+        ),
     ]
-}
-
-fn in_sequence() -> PlannerOptions {
-    PlannerOptions {
-        force_linear: Some(true),
-        ..PlannerOptions::default()
-    }
-}
-
-fn with_parameters() -> PlannerOptions {
-    PlannerOptions {
-        force_parameters: Some(true),
-        ..PlannerOptions::default()
-    }
-}
-
-fn by_top_values() -> PlannerOptions {
-    PlannerOptions {
-        force_top_values: Some(true),
-        ..PlannerOptions::default()
-    }
-}
-
-fn by_sets() -> PlannerOptions {
-    PlannerOptions {
-        force_sets: Some(true),
-        ..PlannerOptions::default()
-    }
 }
 
 /// The seed, and so many cases but where the environment says otherwise.
@@ -343,8 +332,8 @@ fn plans_give_what_the_specification_says() {
             operators(&planned.root, &mut counts);
             match name {
                 "optimized" => usual = explain(&planned).to_string(),
-                NESTED if explain(&planned).to_string() != usual => {
-                    *counts.entry("unnested".to_owned()).or_default() += 1;
+                NESTED | EXISTS_JOINS | FOR_BINDINGS if explain(&planned).to_string() != usual => {
+                    *counts.entry(name.to_owned()).or_default() += 1;
                 }
                 _ => {}
             }
@@ -403,7 +392,9 @@ fn plans_give_what_the_specification_says() {
         "Values",
         "OuterBindings",
         "CommonSubplan",
-        "unnested",
+        NESTED,
+        EXISTS_JOINS,
+        FOR_BINDINGS,
         "partners counted Inner",
         "partners counted Left",
         "path Subject nothing",

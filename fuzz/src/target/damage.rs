@@ -11,8 +11,8 @@
 use std::time::Duration;
 
 use stoa_database::{
-    Access, CancelHandle, Database, DumpFormat, Error, GraphFormat, QueryOptions, QueryResult,
-    Runtime, Scheme,
+    Access, CancelHandle, Database, DumpFormat, Error, ForcedChoices, GraphFormat, QueryOptions,
+    QueryResult, Runtime, Scheme,
 };
 use stoa_storage::{PartRef, SimulatedDisk, crc32c, format};
 
@@ -272,8 +272,11 @@ impl Databases {
 fn ask(database: &Database, text: &str) -> Result<(), Error> {
     let options = QueryOptions {
         timeout: Some(Duration::from_millis(300)),
-        force_sets: Some(true),
-        force_top_values: Some(true),
+        forced: ForcedChoices {
+            sets: Some(true),
+            top_values: Some(true),
+            ..ForcedChoices::NONE
+        },
         ..QueryOptions::default()
     };
     match database.query(text, &options)? {

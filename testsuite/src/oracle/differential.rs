@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use anyhow::{Context as _, bail};
 use oxrdf::{BlankNode, Dataset as Quads, GraphName, NamedOrBlankNode, Quad, Term};
-use stoa_database::{ForcedJoin, GraphFormat, QueryOptions, Rewrites};
+use stoa_database::{ForcedChoices, ForcedJoin, GraphFormat, QueryOptions, Rewrites, Scheme};
 
 use super::answer::{Expected, expected, judge};
 use super::reference::{self, DIFFERENCES};
@@ -17,11 +17,20 @@ use crate::random::data::{Data, label_predicate};
 use crate::random::{print, shrink};
 use crate::scratch::Scratch;
 
+/// How data is stored.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored {
+    /// Whether a part of it is in a delta.
+    pub over_delta: bool,
+    /// The sort orders.
+    pub scheme: Scheme,
+}
+
 /// Data in a scratch database and in memory.
 pub struct Bench {
     /// The data.
     pub data: Data,
-    over_delta: bool,
+    stored: Stored,
     scratch: Scratch,
     memory: Quads,
     /// The labels of blank nodes: the database's and the data's.
@@ -142,46 +151,46 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
     match number {
         1 | 2 => options.naive = true,
         4 => {
-            options.force_join = Some(ForcedJoin::Merge);
+            options.forced.join = Some(ForcedJoin::Merge);
             options.leap_rows_min = Some(0);
         }
-        5 | 6 => options.force_join = Some(ForcedJoin::Hash),
+        5 | 6 => options.forced.join = Some(ForcedJoin::Hash),
         7 => {
-            options.force_join = Some(ForcedJoin::IndexNestedLoop);
-            options.force_partner_counts = Some(true);
+            options.forced.join = Some(ForcedJoin::IndexNestedLoop);
+            options.forced.partner_counts = Some(true);
         }
         8 => {
             options.parallel_rows_min = Some(0);
             options.force_adjacency = Some(true);
-            options.force_partner_counts = Some(true);
+            options.forced.partner_counts = Some(true);
         }
-        9 => options.force_difference = Some(true),
+        9 => options.forced.difference = Some(true),
         10 => {
-            options.force_difference = Some(true);
+            options.forced.difference = Some(true);
             options.parallel_rows_min = Some(0);
         }
         11 => {
             options.spill_after = Some(EACH_ON_DISK);
-            options.force_partner_counts = Some(true);
+            options.forced.partner_counts = Some(true);
         }
-        12 => options.force_samples = Some(true),
+        12 => options.forced.samples = Some(true),
         13 => {
-            options.force_join = Some(ForcedJoin::Hash);
+            options.forced.join = Some(ForcedJoin::Hash);
             options.parallel_rows_min = Some(0);
             options.spill_after = Some((0, 5));
         }
-        14 => options.force_join = Some(ForcedJoin::Leapfrog),
+        14 => options.forced.join = Some(ForcedJoin::Leapfrog),
         15 => {
-            options.force_join = Some(ForcedJoin::Leapfrog);
+            options.forced.join = Some(ForcedJoin::Leapfrog);
             options.parallel_rows_min = Some(0);
             options.spill_after = Some((0, 2));
         }
-        16 => options.force_join = Some(ForcedJoin::Binary),
+        16 => options.forced.join = Some(ForcedJoin::Binary),
         17..=20 => with_key_filters(number, &mut options),
         21..=23 => with_switches(number, &mut options),
         24 => {
-            options.force_sets = Some(true);
-            options.force_top_values = Some(true);
+            options.forced.sets = Some(true);
+            options.forced.top_values = Some(true);
         }
         25 | 26 => by_ranges(number, &mut options),
         ADJACENCIES => options.force_adjacency = Some(true),
@@ -190,12 +199,19 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         27..=29 => with_common_subplans(number, &mut options),
         NESTED => options.without = Rewrites::UNNESTING,
         31 => {
-            options.force_linear = Some(true);
-            options.force_partner_counts = Some(false);
+            options.forced.linear = Some(true);
+            options.forced.partner_counts = Some(false);
             options.leap_rows_min = Some(0);
         }
+        EXISTS_JOINS | FOR_BINDINGS => {
+            options.forced.exists_joins = Some(number == EXISTS_JOINS);
+            options.forced.part_for_bindings = Some(number == FOR_BINDINGS);
+            if number == FOR_BINDINGS {
+                options.parallel_rows_min = Some(0);
+            }
+        }
         PARAMETERS => {
-            options.force_parameters = Some(true);
+            options.forced.parameters = Some(true);
             options.parallel_rows_min = Some(0);
             options.switch_after_rows = Some(2);
         }
@@ -257,6 +273,11 @@ fn named(number: usize) -> (&'static str, Option<usize>) {
             Some(3),
         ),
         DRAWN => ("some rewrites left out", None),
+        EXISTS_JOINS => ("EXISTS as joins, batches of 3", Some(3)),
+        FOR_BINDINGS => (
+            "parts run for the bindings of others, shared by threads, batches of 3",
+            Some(3),
+        ),
         PARAMETERS => ("with parameters, shared by threads, batches of 3", Some(3)),
         REUSED => ("the plan of a query with other constants", None),
         _ => ("shared by threads, hash joins, on disk", None),
@@ -265,10 +286,10 @@ fn named(number: usize) -> (&'static str, Option<usize>) {
 
 /// Those in which ORDER BY and DISTINCT take ranges wherever they can.
 fn by_ranges(number: usize, options: &mut QueryOptions) {
-    options.force_ranges = Some(true);
+    options.forced.ranges = Some(true);
     options.range_rows = Some(1);
     if number == 26 {
-        options.force_join = Some(ForcedJoin::Hash);
+        options.forced.join = Some(ForcedJoin::Hash);
         options.parallel_rows_min = Some(0);
         options.spill_after = Some((0, 5));
     }
@@ -278,14 +299,14 @@ fn by_ranges(number: usize, options: &mut QueryOptions) {
 fn with_key_filters(number: usize, options: &mut QueryOptions) {
     options.key_filter_rows_min = Some(0);
     match number {
-        17 => options.force_join = Some(ForcedJoin::Hash),
+        17 => options.forced.join = Some(ForcedJoin::Hash),
         18 => {
             options.naive = true;
             options.spill_after = Some((0, 5));
         }
         19 => options.parallel_rows_min = Some(0),
         _ => {
-            options.force_join = Some(ForcedJoin::Hash);
+            options.forced.join = Some(ForcedJoin::Hash);
             options.parallel_rows_min = Some(0);
         }
     }
@@ -294,11 +315,11 @@ fn with_key_filters(number: usize, options: &mut QueryOptions) {
 /// Those in which joins by look-ups go over to hash joins.
 fn with_switches(number: usize, options: &mut QueryOptions) {
     options.switch_after_rows = Some(2);
-    options.force_partner_counts = Some(true);
+    options.forced.partner_counts = Some(true);
     match number {
-        21 => options.force_join = Some(ForcedJoin::IndexNestedLoop),
+        21 => options.forced.join = Some(ForcedJoin::IndexNestedLoop),
         22 => {
-            options.force_join = Some(ForcedJoin::IndexNestedLoop);
+            options.forced.join = Some(ForcedJoin::IndexNestedLoop);
             options.switch_after_rows = Some(0);
             options.parallel_rows_min = Some(0);
         }
@@ -308,27 +329,18 @@ fn with_switches(number: usize, options: &mut QueryOptions) {
 
 /// Refuses whatever is done where it is worth while, so that the plain way stands alone.
 pub fn switch_off(options: &mut QueryOptions) {
-    options.force_join = Some(ForcedJoin::Binary);
     options.parallel_rows_min = Some(u64::MAX);
     options.key_filter_rows_min = Some(u64::MAX);
     options.leap_rows_min = Some(u64::MAX);
     options.switch_after_rows = Some(u64::MAX);
     options.term_memo_after_rows = Some(u64::MAX);
-    options.force_difference = Some(false);
-    options.force_samples = Some(false);
-    options.force_sets = Some(false);
-    options.force_top_values = Some(false);
-    options.force_ranges = Some(false);
+    options.forced = ForcedChoices::OFF;
     options.force_adjacency = Some(false);
-    options.force_common_subplans = Some(false);
-    options.force_linear = Some(false);
-    options.force_parameters = Some(false);
-    options.force_partner_counts = Some(false);
 }
 
 /// Those in which subplans that stand in several places are run once wherever they can be.
 fn with_common_subplans(number: usize, options: &mut QueryOptions) {
-    options.force_common_subplans = Some(true);
+    options.forced.common_subplans = Some(true);
     match number {
         27 => {}
         28 => {
@@ -336,9 +348,9 @@ fn with_common_subplans(number: usize, options: &mut QueryOptions) {
             options.spill_after = Some((0, 2));
         }
         _ => {
-            options.force_ranges = Some(true);
+            options.forced.ranges = Some(true);
             options.range_rows = Some(1);
-            options.force_join = Some(ForcedJoin::Hash);
+            options.forced.join = Some(ForcedJoin::Hash);
             options.key_filter_rows_min = Some(0);
             options.parallel_rows_min = Some(0);
         }
@@ -346,7 +358,7 @@ fn with_common_subplans(number: usize, options: &mut QueryOptions) {
 }
 
 /// How many configurations there are.
-pub const CONFIGURATIONS: usize = 38;
+pub const CONFIGURATIONS: usize = 40;
 
 /// The configurations in which ORDER BY and DISTINCT take ranges wherever they can.
 pub const BY_RANGES: [usize; 2] = [25, 26];
@@ -368,6 +380,12 @@ const DRAWN: usize = 32;
 
 /// The configuration in which single matches, or several, are found before the rest of their group wherever they can be.
 const PARAMETERS: usize = 33;
+
+/// The configuration in which EXISTS is a join wherever it can be.
+const EXISTS_JOINS: usize = 34;
+
+/// The configuration in which parts of groups are run for the bindings of the others wherever they can be.
+const FOR_BINDINGS: usize = 35;
 
 /// The configuration in which what conditions gave is kept for terms from the first row on.
 const MEMOS: usize = ADJACENCIES - 1;
@@ -420,13 +438,13 @@ pub const SWITCHED: &str = "switched join";
 pub const SWITCHED_LATE: &str = "switched join after some rows";
 
 impl Bench {
-    /// Loads data; a part of it as commits if `over_delta`.
+    /// Loads data.
     ///
     /// # Errors
     /// If it cannot be loaded.
-    pub fn new(data: Data, over_delta: bool) -> anyhow::Result<Self> {
-        let scratch = Scratch::with_threads(2);
-        if over_delta {
+    pub fn new(data: Data, stored: Stored) -> anyhow::Result<Self> {
+        let scratch = Scratch::with_threads(2).with_scheme(stored.scheme);
+        if stored.over_delta {
             over_delta::load(
                 &scratch,
                 (&data.text(), GraphFormat::NQuads, "urn:base", None),
@@ -437,7 +455,7 @@ impl Bench {
         let memory = data.quads.iter().collect();
         let mut bench = Self {
             data,
-            over_delta,
+            stored,
             scratch,
             memory,
             labels: BTreeMap::new(),
@@ -514,7 +532,7 @@ impl Bench {
         let is_counted = options.key_filter_rows_min.is_some()
             || options.leap_rows_min.is_some()
             || options.switch_after_rows.is_some()
-            || options.force_ranges.is_some()
+            || options.forced.ranges.is_some()
             || options.force_adjacency.is_some()
             || options.term_memo_after_rows.is_some()
             || options.spill_after == Some(EACH_ON_DISK);
@@ -826,7 +844,7 @@ pub fn smaller(bench: &Bench, query: &Query, who: &'static str) -> anyhow::Resul
                 continue;
             }
             candidate.find_graphs();
-            match fails(&Bench::new(candidate.clone(), bench.over_delta)?, &query) {
+            match fails(&Bench::new(candidate.clone(), bench.stored)?, &query) {
                 Some(said) => {
                     data = candidate;
                     report = said;

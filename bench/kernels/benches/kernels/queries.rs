@@ -4,7 +4,7 @@
 use std::hint::black_box;
 
 use criterion::{BatchSize, Criterion, Throughput};
-use stoa_database::{ForcedJoin, Query, QueryOptions};
+use stoa_database::{ForcedChoices, ForcedJoin, Query, QueryOptions};
 use stoa_executor::Step;
 
 use crate::data::{Data, GROUPS, SUBJECTS};
@@ -81,7 +81,10 @@ const CASES: [Case; 7] = [
 pub(crate) fn run(criterion: &mut Criterion, data: &Data) {
     for case in &CASES {
         let options = QueryOptions {
-            force_join: case.forced,
+            forced: ForcedChoices {
+                join: case.forced,
+                ..ForcedChoices::NONE
+            },
             // What is measured is the join that is forced.
             switch_after_rows: case.forced.map(|_| u64::MAX),
             notes: false,

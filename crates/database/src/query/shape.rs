@@ -9,7 +9,7 @@ use oxrdf::vocab::{rdf, xsd};
 use oxrdf::{Literal, NamedNode, Term};
 
 use super::token::Token;
-use crate::options::{QueryOptions, Rewrites};
+use crate::options::{ForcedChoices, QueryOptions, Rewrites};
 
 /// Longer texts have no shape, in bytes.
 const TEXT_BYTES_MAX: usize = 16 << 10;
@@ -128,16 +128,7 @@ impl Written {
 /// own.
 pub(super) fn shape(text: &str, tokens: &[Token], options: &QueryOptions) -> Option<Shape> {
     let is_plain = !options.naive
-        && options.force_join.is_none()
-        && options.force_difference.is_none()
-        && options.force_samples.is_none()
-        && options.force_sets.is_none()
-        && options.force_top_values.is_none()
-        && options.force_ranges.is_none()
-        && options.force_common_subplans.is_none()
-        && options.force_linear.is_none()
-        && options.force_parameters.is_none()
-        && options.force_partner_counts.is_none()
+        && options.forced == ForcedChoices::NONE
         && options.without == Rewrites::NONE
         && options.bindings.is_empty();
     // White space that is none of SPARQL's is for the parser to refuse.

@@ -1,6 +1,6 @@
 //! A query for each operator and each way in which it works, with what EXPLAIN ANALYZE tells of it.
 
-use stoa_database::{ForcedJoin, QueryOptions};
+use stoa_database::{ForcedChoices, ForcedJoin, QueryOptions};
 
 pub(crate) const PROLOGUE: &str = "PREFIX : <http://a/>\n";
 
@@ -91,13 +91,16 @@ impl Case {
             key_filter_rows_min: Some(u64::MAX),
             switch_after_rows: Some(u64::MAX),
             spill_after: if self.is_on_disk { ON_DISK } else { None },
-            force_difference: Some(false),
-            force_samples: Some(false),
-            force_sets: Some(false),
-            force_top_values: Some(false),
-            force_ranges: Some(false),
+            forced: ForcedChoices {
+                difference: Some(false),
+                samples: Some(false),
+                sets: Some(false),
+                top_values: Some(false),
+                ranges: Some(false),
+                common_subplans: Some(false),
+                ..ForcedChoices::NONE
+            },
             force_adjacency: Some(false),
-            force_common_subplans: Some(false),
             ..QueryOptions::default()
         };
         (self.change)(&mut options);
@@ -138,7 +141,7 @@ const fn stored(
 const fn usual(_: &mut QueryOptions) {}
 
 fn merging(options: &mut QueryOptions) {
-    options.force_join = Some(ForcedJoin::Merge);
+    options.forced.join = Some(ForcedJoin::Merge);
 }
 
 /// Groups and keys come in several batches.
@@ -158,7 +161,7 @@ fn merging_over_gaps(options: &mut QueryOptions) {
 }
 
 fn hashing(options: &mut QueryOptions) {
-    options.force_join = Some(ForcedJoin::Hash);
+    options.forced.join = Some(ForcedJoin::Hash);
 }
 
 fn hashing_few(options: &mut QueryOptions) {
@@ -172,12 +175,12 @@ fn filtering(options: &mut QueryOptions) {
 }
 
 fn looking_up(options: &mut QueryOptions) {
-    options.force_join = Some(ForcedJoin::IndexNestedLoop);
+    options.forced.join = Some(ForcedJoin::IndexNestedLoop);
 }
 
 fn counting(options: &mut QueryOptions) {
     looking_up(options);
-    options.force_partner_counts = Some(true);
+    options.forced.partner_counts = Some(true);
 }
 
 fn counting_switched(options: &mut QueryOptions) {
@@ -197,15 +200,15 @@ fn switching_below_a_sort(options: &mut QueryOptions) {
 }
 
 fn with_parameters(options: &mut QueryOptions) {
-    options.force_parameters = Some(true);
+    options.forced.parameters = Some(true);
 }
 
 fn leaping(options: &mut QueryOptions) {
-    options.force_join = Some(ForcedJoin::Leapfrog);
+    options.forced.join = Some(ForcedJoin::Leapfrog);
 }
 
 fn subtracting(options: &mut QueryOptions) {
-    options.force_difference = Some(true);
+    options.forced.difference = Some(true);
 }
 
 fn subtracting_many_keys(options: &mut QueryOptions) {
@@ -214,11 +217,11 @@ fn subtracting_many_keys(options: &mut QueryOptions) {
 }
 
 fn in_common(options: &mut QueryOptions) {
-    options.force_common_subplans = Some(true);
+    options.forced.common_subplans = Some(true);
 }
 
 fn by_ranges(options: &mut QueryOptions) {
-    options.force_ranges = Some(true);
+    options.forced.ranges = Some(true);
     options.range_rows = Some(100);
 }
 
@@ -651,21 +654,21 @@ pub(crate) const PLANNING: &[Case] = &[
     case(
         "samples",
         MANY_WAYS,
-        |options| options.force_samples = Some(true),
+        |options| options.forced.samples = Some(true),
         &[],
     )
     .planned_anew(),
     case(
         "characteristic sets",
         MANY_WAYS,
-        |options| options.force_sets = Some(true),
+        |options| options.forced.sets = Some(true),
         &[],
     )
     .planned_anew(),
     case(
         "top values",
         MANY_WAYS,
-        |options| options.force_top_values = Some(true),
+        |options| options.forced.top_values = Some(true),
         &[],
     )
     .planned_anew(),

@@ -20,7 +20,7 @@ impl Lowering<'_> {
         certain: &VariableSet,
     ) -> Result<Option<Planned>, Error> {
         // Each choice doubles what there is to plan.
-        let is_wanted = self.forced_difference.unwrap_or(self.choices < CHOICES_MAX);
+        let is_wanted = self.forced.difference.unwrap_or(self.choices < CHOICES_MAX);
         if !self.build.optimize || !is_wanted {
             return Ok(None);
         }

@@ -19,12 +19,13 @@ use super::part::{
 use super::path_search::PathFigures;
 use super::ranges::in_part;
 use super::{CHOICES_MAX, Lowering, Planned, empty, seen_all, unit};
+use crate::ForcedChoices;
 use crate::access_path::{accesses, positions_of};
 use crate::cardinality::{repeats, selectivity};
 use crate::cost;
 use crate::error::Error;
 use crate::expression::Expression;
-use crate::join_order::{Condition, Forced, ITEMS_MAX, Item, Known, Order, Read, Source, order};
+use crate::join_order::{Condition, ITEMS_MAX, Item, Known, Order, Read, Source, order};
 use crate::logical::{Node, Op};
 use crate::physical::{JoinKind, Operator, PatternTerm, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
@@ -129,8 +130,9 @@ impl Lowering<'_> {
         if matches!(&node.op, Op::PathSearch(search) if search.input.is_none()) {
             return self.path_part(node);
         }
+        let forced = self.forced.part_for_bindings;
         let again = self.choices < CHOICES_MAX
-            && self.forced.is_none()
+            && forced.unwrap_or(self.forced.join_of_two().is_none())
             && !self.is_tied(&node)
             && !matches!(
                 node.op,
@@ -141,7 +143,7 @@ impl Lowering<'_> {
         if plan.plan.operator == Operator::Empty {
             return Ok(None);
         }
-        let copy = copy.filter(|_| plan.cost > AGAIN_NS);
+        let copy = copy.filter(|_| forced.unwrap_or(plan.cost > AGAIN_NS));
         Ok(Some(Part {
             certain: plan.certain.clone(),
             possible: plan.possible.clone(),
@@ -219,8 +221,7 @@ impl Lowering<'_> {
             })
         };
         let some = wanted.filter(|wanted| wanted.variable.is_none());
-        let Some(mut order) = order(&items, &over, (self.forced_order(), some), &draw, &go_on)?
-        else {
+        let Some(mut order) = order(&items, &over, (self.forced, some), &draw, &go_on)? else {
             return Ok(empty(Vec::new()));
         };
         let items = order.items.take().unwrap_or(items);
@@ -307,7 +308,9 @@ impl Lowering<'_> {
             }
         }
         let shared = possible.intersection(&node.possible);
-        if cost < AGAIN_NS || shared.is_empty() || !shared.is_subset(&certain) {
+        let forced = self.forced.part_for_bindings;
+        let is_tried = forced.unwrap_or(cost >= AGAIN_NS);
+        if !is_tried || shared.is_empty() || !shared.is_subset(&certain) {
             return Ok(None);
         }
         let go_on = || self.cache.check();
@@ -320,7 +323,7 @@ impl Lowering<'_> {
         let again = self.seeded(&left, node, &shared);
         self.choices -= 1;
         let (inner, inner_cost) = again?;
-        let better = other_cost + inner_cost < cost * 0.8;
+        let better = forced == Some(true) || other_cost + inner_cost < cost * 0.8;
         Ok(better.then_some(Again {
             number,
             inner,
@@ -595,7 +598,7 @@ fn cost_without(
     let order = order(
         &kept,
         &over,
-        (Forced::default(), None),
+        (ForcedChoices::NONE, None),
         &|_| Ok(Known::default()),
         go_on,
     )?;

@@ -56,9 +56,9 @@ impl Lowering<'_> {
         conditions: Vec<Expression>,
     ) -> Result<Planned, Error> {
         // Of thousands of pieces none is looked at long.
-        let outside = self.forced_linear.replace(false);
+        let outside = self.forced.linear.replace(false);
         let joined = self.join_in_pieces(parts, conditions);
-        self.forced_linear = outside;
+        self.forced.linear = outside;
         joined
     }
 

@@ -12,17 +12,17 @@ use stoa_terms::Permutation;
 use super::group::plan_item;
 use super::part::{Part, PartSource, RangesOf, expressions};
 use super::{Lowering, Planned, filter_to, planned};
-use crate::Reading;
 use crate::access_path::{Access, constants, positions_of};
 use crate::cardinality::{repeats, selectivity};
 use crate::cost;
 use crate::error::Error;
 use crate::expression::Expression;
-use crate::join_order::{Condition, Forced, Item, Known, Order, Step, limited, order};
+use crate::join_order::{Condition, Item, Known, Order, Step, limited, order};
 use crate::leapfrog_order::{LeapfrogOrder, Member, cycles, leapfrog_order, orders};
 use crate::logical::expression_variables;
 use crate::physical::{LeapfrogPattern, LeapfrogVariable, Operator, QuadPattern, Variable};
 use crate::variable_set::VariableSet;
+use crate::{ForcedChoices, Reading};
 
 /// Where fewer pairs of quads are possible no sample is taken.
 const SAMPLED_PAIRS: f64 = 50_000.0;
@@ -53,7 +53,7 @@ impl Lowering<'_> {
         binary: &Order,
         ranges: &RangesOf,
     ) -> Result<Option<Leapfrog>, Error> {
-        if self.forced_leapfrog == Some(false) {
+        if self.forced.leapfrog() == Some(false) {
             return Ok(None);
         }
         let pattern = |number: &usize| {
@@ -83,7 +83,7 @@ impl Lowering<'_> {
                 members: cycle,
                 order,
             };
-            let is_better = self.forced_leapfrog == Some(true)
+            let is_better = self.forced.leapfrog() == Some(true)
                 || self.is_better(
                     &leapfrog,
                     &members,
@@ -116,7 +116,7 @@ impl Lowering<'_> {
             };
             let mut readable = Vec::new();
             for (permutation, variables) in orders(pattern) {
-                if self.forced_leapfrog == Some(true) || self.is_stored(pattern, permutation)? {
+                if self.forced.leapfrog() == Some(true) || self.is_stored(pattern, permutation)? {
                     readable.push((permutation, variables));
                 }
             }
@@ -223,7 +223,7 @@ impl Lowering<'_> {
         let Some(other) = order(
             &kept,
             &over,
-            (Forced::default(), None),
+            (ForcedChoices::NONE, None),
             &|_| Ok(Known::default()),
             &go_on,
         )?

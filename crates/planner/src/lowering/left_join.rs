@@ -69,7 +69,7 @@ impl Lowering<'_> {
         }
         let few = left.plan.estimated_rows <= FEW_ROWS;
         let free = self.choices < CHOICES_MAX;
-        let wanted = self.forced != Some(ForcedJoin::Hash) && !self.is_tied(&right);
+        let wanted = self.forced.join_of_two() != Some(ForcedJoin::Hash) && !self.is_tied(&right);
         let mut applied = None;
         if fixed && wanted && (few || free) {
             self.choices += 1;
@@ -117,7 +117,7 @@ impl Lowering<'_> {
                 + left_rows * cost::MERGE_ROW
         });
         let hash = read + cost::hash(rows, left_rows);
-        let take_merge = match self.forced {
+        let take_merge = match self.forced.join_of_two() {
             Some(ForcedJoin::Merge) => merge.is_some(),
             Some(_) => false,
             None => merge.is_some_and(|merge| merge < hash && probe.is_none_or(|p| merge < p)),
@@ -125,7 +125,7 @@ impl Lowering<'_> {
         if take_merge && let Some((key, right)) = right {
             return Ok(Ok(merge_join(left, right, key, kind, out)));
         }
-        let take_probe = match self.forced {
+        let take_probe = match self.forced.join_of_two() {
             Some(ForcedJoin::IndexNestedLoop) => probe.is_some(),
             Some(ForcedJoin::Hash) => false,
             _ => probe.is_some_and(|probe| probe < hash),
@@ -172,7 +172,7 @@ impl Lowering<'_> {
         let key = left.plan.sorted_by.first().copied().filter(|key| {
             let shared = left.possible.intersection(&right.possible);
             self.build.optimize
-                && matches!(self.forced, None | Some(ForcedJoin::Merge))
+                && matches!(self.forced.join_of_two(), None | Some(ForcedJoin::Merge))
                 && right.plan.sorted_by.first() == Some(key)
                 && shared.is_subset(&left.certain)
                 && shared.is_subset(&right.certain)

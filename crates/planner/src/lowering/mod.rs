@@ -44,11 +44,11 @@ use crate::cardinality::Cache;
 use crate::cost;
 use crate::error::Error;
 use crate::expression::{Constant, Expression};
-use crate::join_order::{Forced, Wanted, limited};
+use crate::join_order::{Wanted, limited};
 use crate::logical::{Builder, Node, Op, handed, visit_expression};
 use crate::physical::{Operator, Plan, Variable};
 use crate::variable_set::VariableSet;
-use crate::{ForcedJoin, PlannerOptions, Rewrites};
+use crate::{ForcedChoices, PlannerOptions, Rewrites};
 
 /// A physical plan with what the planner knows about it.
 #[derive(Clone, Debug)]
@@ -64,18 +64,7 @@ pub(crate) struct Planned {
 pub(crate) struct Lowering<'a> {
     pub(crate) cache: &'a Cache<'a>,
     build: Builder,
-    /// The join of two inputs that is taken wherever it can be.
-    forced: Option<ForcedJoin>,
-    /// Whether leapfrog joins are taken wherever they can be, or nowhere.
-    forced_leapfrog: Option<bool>,
-    forced_difference: Option<bool>,
-    forced_samples: Option<bool>,
-    forced_sets: Option<bool>,
-    forced_top_values: Option<bool>,
-    forced_ranges: Option<bool>,
-    forced_linear: Option<bool>,
-    forced_parameters: Option<bool>,
-    forced_partner_counts: Option<bool>,
+    forced: ForcedChoices,
     /// Rewrites that are left out.
     without: Rewrites,
     /// What is wanted of the solutions of the node that is lowered next.
@@ -119,18 +108,7 @@ impl<'a> Lowering<'a> {
                 without: options.without,
                 ..Builder::plain(options.optimize)
             },
-            forced: options
-                .force_join
-                .filter(|join| !matches!(join, ForcedJoin::Leapfrog | ForcedJoin::Binary)),
-            forced_leapfrog: options.force_join.map(|join| join == ForcedJoin::Leapfrog),
-            forced_difference: options.force_difference,
-            forced_samples: options.force_samples,
-            forced_sets: options.force_sets,
-            forced_top_values: options.force_top_values,
-            forced_ranges: options.force_ranges,
-            forced_linear: options.force_linear,
-            forced_parameters: options.force_parameters,
-            forced_partner_counts: options.force_partner_counts,
+            forced: options.forced,
             without: options.without,
             wanted: None,
             ordered: false,
@@ -141,14 +119,6 @@ impl<'a> Lowering<'a> {
             choices: 0,
             is_turned: false,
             turns: TURNS_MAX,
-        }
-    }
-
-    /// What orders of joins are held to.
-    const fn forced_order(&self) -> Forced {
-        Forced {
-            join: self.forced,
-            linear: self.forced_linear,
         }
     }
 

@@ -28,7 +28,7 @@ impl Lowering<'_> {
         let Some(difference) = difference else {
             return self.hash_aggregate(input, keys, aggregates, certain);
         };
-        if self.forced_difference == Some(true) {
+        if self.forced.difference == Some(true) {
             return Ok(difference);
         }
         self.choices += 1;
@@ -114,7 +114,7 @@ impl Lowering<'_> {
 
     /// Whether what is counted may be a number of partners, whatever they are.
     const fn counts_partners(&self) -> bool {
-        self.build.optimize && !matches!(self.forced_partner_counts, Some(false))
+        self.build.optimize && !matches!(self.forced.partner_counts, Some(false))
     }
 
     #[inline(never)]

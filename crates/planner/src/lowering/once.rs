@@ -37,7 +37,7 @@ pub(crate) fn without_repeats(
         return Ok(());
     }
     let forced = match options.takes(Rewrites::INDEX_GROUPS) {
-        true => options.force_ranges,
+        true => options.forced.ranges,
         false => Some(false),
     };
     let mut failed = Ok(());

@@ -63,10 +63,10 @@ impl Lowering<'_> {
         conditions: &[Expression],
         cost: f64,
     ) -> Result<Option<Planned>, Error> {
-        let forced = self.forced_parameters;
+        let forced = self.forced.parameters;
         let is_tried = match forced {
             Some(forced) => forced,
-            None => cost >= COST_MIN && self.forced.is_none(),
+            None => cost >= COST_MIN && self.forced.join_of_two().is_none(),
         };
         // What a subquery draws or cuts is the same beside all matches.
         let may_repeat = |part: &Part| !matches!(part.source, PartSource::Plan(..));
@@ -105,7 +105,7 @@ impl Lowering<'_> {
             let PartSource::Pattern(pattern) = &part.source else {
                 continue;
             };
-            let is_forced = self.forced_parameters == Some(true);
+            let is_forced = self.forced.parameters == Some(true);
             let is_single = item.rows <= ROWS_MAX || is_forced;
             let Some(variable) = only_variable(pattern).filter(|_| is_single) else {
                 continue;
@@ -198,7 +198,7 @@ impl Lowering<'_> {
                 .iter()
                 .any(|condition| condition.is_expected);
         }
-        if !is_any && self.forced_parameters != Some(true) {
+        if !is_any && self.forced.parameters != Some(true) {
             return Ok(None);
         }
         parameters = used(&rest, &over, &parameters);

@@ -37,10 +37,10 @@ pub(crate) fn count_partners(
     cache: &Cache<'_>,
     options: &PlannerOptions,
 ) -> Result<(), Error> {
-    if !options.optimize || options.force_partner_counts == Some(false) {
+    if !options.optimize || options.forced.partner_counts == Some(false) {
         return Ok(());
     }
-    let is_forced = options.force_partner_counts == Some(true);
+    let is_forced = options.forced.partner_counts == Some(true);
     let mut open = vec![root];
     while let Some(plan) = open.pop() {
         if let Operator::HashAggregate {

@@ -102,7 +102,7 @@ impl Lowering<'_> {
         let is_followed = pattern.repeats
             && pattern.graph_variable.is_none()
             && (1..=PREDICATES_MAX).contains(&predicates.len());
-        if !is_followed || self.forced_samples == Some(false) {
+        if !is_followed || self.forced.samples == Some(false) {
             return Ok(None);
         }
         let steps = Steps {

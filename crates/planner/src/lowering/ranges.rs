@@ -38,7 +38,7 @@ impl Lowering<'_> {
     ) -> Result<(Planned, bool), Error> {
         let variable = self.first_key(keys);
         let variable = variable.filter(|variable| input.certain.contains(*variable));
-        let is_forced = self.forced_ranges == Some(true);
+        let is_forced = self.forced.ranges == Some(true);
         let rows = match (kept, is_forced) {
             (Some(kept), _) => Some(float(kept.max(1))),
             (None, true) => Some(f64::INFINITY),
@@ -52,11 +52,11 @@ impl Lowering<'_> {
 
     /// Has the group below look for some of its solutions, `kept` of them, whichever.
     pub(crate) fn want_some(&mut self, kept: u64) {
-        if self.build.optimize && self.forced_ranges != Some(false) {
+        if self.build.optimize && self.forced.ranges != Some(false) {
             self.wanted = Some(Wanted {
                 variable: None,
                 part: WantedPart::First(float(kept.max(1))),
-                is_forced: self.forced_ranges == Some(true),
+                is_forced: self.forced.ranges == Some(true),
             });
         }
     }
@@ -78,7 +78,7 @@ impl Lowering<'_> {
         let Some(variable) = variable else {
             return Ok((self.lower(input)?, false));
         };
-        let is_forced = self.forced_ranges == Some(true);
+        let is_forced = self.forced.ranges == Some(true);
         let wanted = (variable, WantedPart::Each);
         let (planned, is_made_for) = self.lower_wanted(input, wanted, is_forced)?;
         let is_only = planned.plan.columns == [variable];
@@ -111,7 +111,7 @@ impl Lowering<'_> {
     }
 
     fn may_be_by_ranges(&self) -> bool {
-        self.build.optimize && self.forced_ranges != Some(false) && self.inside == 0
+        self.build.optimize && self.forced.ranges != Some(false) && self.inside == 0
     }
 
     /// The variable that is sorted by first, if the input may be taken by ranges of it.
@@ -138,7 +138,7 @@ impl Lowering<'_> {
         if !input.certain.contains(variable) || input.plan.split_by() != Some(variable) {
             return Ok(false);
         }
-        if self.forced_ranges == Some(true) {
+        if self.forced.ranges == Some(true) {
             return Ok(true);
         }
         let rows = input.plan.estimated_rows;
@@ -210,7 +210,7 @@ impl Lowering<'_> {
         let found = join_order::order(
             &items,
             over,
-            (self.forced_order(), Some(wanted)),
+            (self.forced, Some(wanted)),
             &|_| Ok(Known::default()),
             &go_on,
         )?;

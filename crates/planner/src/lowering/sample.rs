@@ -226,13 +226,13 @@ impl Lowering<'_> {
             1.0 + f64::from(near.count_ones()) + if *tried { TRIED } else { 0.0 }
         });
         let lookups: f64 = lookups.sum();
-        let each = match self.forced_samples {
+        let each = match self.forced.samples {
             Some(true) => DRAWN_MAX,
             Some(false) => 0.0,
             None => (cost * SHARE / LOOKUP_NS / lookups.max(1.0)).min(DRAWN_MAX),
         };
         if lookups == 0.0 || each < DRAWN_MIN {
-            return match self.forced_samples {
+            return match self.forced.samples {
                 None => self.whole_samples(&sources, parts, items, cost),
                 Some(_) => Ok(None),
             };

@@ -49,15 +49,15 @@ impl Lowering<'_> {
         };
         // How rarely the pattern has a solution is seen by what all of them cost.
         let some = self.wanted.take();
+        if self.forced.exists_joins == Some(true) {
+            return self.as_join(joined);
+        }
         let again = some.map(|some| (some, input.clone(), pattern.clone()));
         let tested = self.tested(input, pattern, kind)?;
         if tested.cost < CHEAP_NS {
             return Ok(tested);
         }
-        self.is_turned = true;
-        let turned = self.lower(joined);
-        self.is_turned = false;
-        let turned = turned?;
+        let turned = self.as_join(joined)?;
         if turned.cost < tested.cost {
             return Ok(turned);
         }
@@ -76,14 +76,15 @@ impl Lowering<'_> {
     /// left side where these are few. `None` where it may not be, within such a join,
     /// and once the query has had its trials.
     fn turned(&mut self, input: &Node, pattern: &Node) -> Option<Node> {
-        if self.is_turned || self.turns == 0 {
+        let forced = self.forced.exists_joins;
+        if self.is_turned || self.turns == 0 || forced == Some(false) {
             return None;
         }
         let shared = input.possible.intersection(&pattern.possible);
         let is_fixed = shared.is_subset(&input.certain) && shared.is_subset(&pattern.certain);
         let may_be = self.build.optimize
             && !self.without.has(Rewrites::SEMI_JOINS)
-            && self.forced.is_none()
+            && (forced.is_some() || self.forced.join_of_two().is_none())
             && is_fixed
             && is_safe(pattern, &mentioned(pattern).intersection(&input.possible))
             && !self.is_tied(pattern);
@@ -98,6 +99,13 @@ impl Lowering<'_> {
         let build = self.build;
         let bindings = build.project(pattern.clone(), vec![variable]);
         Some(build.join(vec![build.distinct(bindings), input.clone()]))
+    }
+
+    fn as_join(&mut self, turned: Node) -> Result<Planned, Error> {
+        self.is_turned = true;
+        let planned = self.lower(turned);
+        self.is_turned = false;
+        planned
     }
 
     /// EXISTS as a test of each solution.
@@ -178,7 +186,7 @@ impl Lowering<'_> {
         let shared = input.possible.intersection(&pattern.possible);
         let rows = kept(input, &kind);
         let fixed = !shared.is_empty() && shared.is_subset(&input.certain);
-        if self.build.optimize && fixed && self.forced != Some(ForcedJoin::Hash) {
+        if self.build.optimize && fixed && self.forced.join_of_two() != Some(ForcedJoin::Hash) {
             if let Op::Pattern(quad) = &pattern.op
                 && !matches!(kind, JoinKind::Mark(_))
                 && lookup(quad, &input.certain, input.plan.estimated_rows, false).is_some()
@@ -193,7 +201,7 @@ impl Lowering<'_> {
                     let right = project(right, shared.iter().collect());
                     return Ok(merge_join(tested.planned, right, key, kind, rows));
                 }
-                if probe < hash || self.forced == Some(ForcedJoin::IndexNestedLoop) {
+                if probe < hash || self.forced.join_of_two() == Some(ForcedJoin::IndexNestedLoop) {
                     let total = input.cost + probe;
                     let first = self.cache.has_graph_first();
                     let switch = self.switch(input, quad, all)?;
@@ -303,7 +311,7 @@ impl Lowering<'_> {
     ) -> Option<Variable> {
         let key = input.plan.sorted_by.first().copied()?;
         let may_be = self.build.optimize
-            && matches!(self.forced, None | Some(ForcedJoin::Merge))
+            && matches!(self.forced.join_of_two(), None | Some(ForcedJoin::Merge))
             && right.plan.sorted_by.first() == Some(&key)
             && is_only(shared, key)
             && shared.is_subset(&input.certain)
@@ -324,7 +332,7 @@ impl Lowering<'_> {
         let key = key.filter(|key| is_only(shared, *key))?;
         let right = sorted_scan(pattern, key, all)?;
         let own = merge_cost(input, &right, kind) - input.cost;
-        let is_taken = match self.forced {
+        let is_taken = match self.forced.join_of_two() {
             None => own < other,
             forced => forced == Some(ForcedJoin::Merge),
         };

@@ -183,7 +183,7 @@ impl Lowering<'_> {
             clippy::cast_sign_loss,
             reason = "a number of steps, which saturates"
         )]
-        let most = match self.forced_sets {
+        let most = match self.forced.sets {
             Some(true) => FORCED_STEPS,
             None if cost >= WORTH_NS => (cost * SHARE / STEP_NS) as usize,
             _ => 0,

@@ -175,7 +175,7 @@ impl Lowering<'_> {
         ranges: &RangesOf,
         cost: f64,
     ) -> Result<Vec<Spread>, Error> {
-        let (lists, lookups) = match self.forced_top_values {
+        let (lists, lookups) = match self.forced.top_values {
             Some(true) => (f64::INFINITY, f64::INFINITY),
             Some(false) => (0.0, 0.0),
             None => (cost * LISTS_SHARE / LIST_NS, cost * SHARE / LOOKUP_NS),

@@ -4,12 +4,13 @@ use std::cell::Cell;
 
 use stoa_terms::{GraphSet, Kind, TermId};
 
+use crate::ForcedChoices;
 use crate::access_path::accesses;
 use crate::cardinality::float;
 use crate::cost;
 use crate::error::Error;
 use crate::join_order::{
-    Forced, Item, Known, Order, Read, Source, Step, is_worth, order, pairs_of_intervals,
+    Item, Known, Order, Read, Source, Step, is_worth, order, pairs_of_intervals,
 };
 use crate::physical::{PatternTerm, QuadPattern, Variable};
 
@@ -122,7 +123,10 @@ fn found(items: &[Item], linear: Option<bool>) -> (Order, usize) {
         asked.set(asked.get() + 1);
         Ok(())
     };
-    let forced = Forced { join: None, linear };
+    let forced = ForcedChoices {
+        linear,
+        ..ForcedChoices::NONE
+    };
     let draw = |_: f64| -> Result<Known, Error> { Ok(Known::default()) };
     let order = order(items, &[], (forced, None), &draw, &go_on).expect("nobody ends it");
     (order.expect("there are items"), asked.get())
