@@ -5,6 +5,7 @@ SHUTTLE := cargo test --package stoa-quadstore --features shuttle --test shuttle
 
 # Locks that count themselves, which only a build with the feature has.
 LOCKS := cargo test --package stoa-storage --features lock-meters --lib --quiet
+LOCKS_TOLD := cargo test --package stoa-server --features lock-meters --test http --quiet
 
 DEMO_DB ?= demo/db
 BIND ?= 127.0.0.1:7878
@@ -30,6 +31,7 @@ test: ## Run all tests
 	cargo test --workspace --quiet
 	$(SHUTTLE)
 	$(LOCKS) sync
+	$(LOCKS_TOLD) locks
 
 clients: ## A session of each client of others with a server of ours
 	testsuite/clients/run

@@ -279,6 +279,16 @@ pub struct UpdateOptions {
     pub cancel: CancelHandle,
 }
 
+impl UpdateOptions {
+    /// The same for one update of a transaction, which can be ended without whatever else has the same cancel handle.
+    pub(crate) fn apart(&self) -> Self {
+        Self {
+            cancel: self.cancel.child(),
+            ..self.clone()
+        }
+    }
+}
+
 /// How a document is read into a transaction.
 #[derive(Clone, Debug, Default)]
 pub struct DocumentOptions {

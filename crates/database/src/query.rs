@@ -189,9 +189,14 @@ impl Drop for Query {
 }
 
 impl Query {
+    /// Has what it takes told in the list.
+    pub(crate) fn runs_for(&self, listed: &Listed) {
+        listed.runs_in(&self.context, self.planning, self.planning_reads);
+    }
+
     /// With its place among what is running.
     fn listed(mut self, listed: Listed) -> Self {
-        listed.runs_in(&self.context, self.planning, self.planning_reads);
+        self.runs_for(&listed);
         self.listed = Some(listed);
         self
     }

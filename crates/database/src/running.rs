@@ -33,11 +33,11 @@ pub struct RunningQuery {
     pub running: Duration,
     /// Whether it waits for memory that others hold.
     pub is_waiting: bool,
-    /// What it takes; `None` for an update, or as long as it is being planned.
+    /// What it takes, an update for all the patterns that it has run so far; `None` as long as a query is being planned.
     pub taken: Option<Taken>,
 }
 
-/// What a running query takes.
+/// What a running query or update takes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Taken {
     /// How long planning took.
@@ -72,10 +72,19 @@ struct Entry {
     /// On the clock of the runtime.
     begun: Duration,
     cancel: CancelHandle,
-    planned: OnceLock<Planned>,
+    progress: Mutex<Progress>,
 }
 
-/// What is known of a query once it is planned.
+/// What is known of how far it is.
+#[derive(Default)]
+struct Progress {
+    /// What those of an update's patterns took that have ended, also in runs that had to be begun anew.
+    ended: Ended,
+    /// What runs now.
+    current: Option<Planned>,
+}
+
+/// What is known of a query, or of a pattern, once it is planned.
 struct Planned {
     context: Weak<QueryContext>,
     planning: Duration,
@@ -88,7 +97,7 @@ pub(crate) struct Listed {
     id: u64,
     entry: Arc<Entry>,
     /// The key of the shape, once that is known.
-    shape: Option<u64>,
+    shape: OnceLock<u64>,
     /// What it took; `None` as long as it is not known, and for what is not to be summed.
     ended: Option<Ended>,
 }
@@ -107,7 +116,7 @@ impl Listed {
             is_update,
             begun: runtime.clock().monotonic(),
             cancel: cancel.clone(),
-            planned: OnceLock::new(),
+            progress: Mutex::default(),
         });
         let mut list = runtime.running_queries().lock();
         list.last_id += 1;
@@ -118,15 +127,16 @@ impl Listed {
             runtime: runtime.clone(),
             id,
             entry,
-            shape: None,
+            shape: OnceLock::new(),
             ended: None,
         }
     }
 
     /// Its text has these tokens.
-    pub(crate) fn has_shape(&mut self, text: &str, tokens: &[Token]) {
+    pub(crate) fn has_shape(&self, text: &str, tokens: &[Token]) {
         let hasher = self.runtime.shapes().hasher();
-        self.shape = Some(shape_text::key(text, tokens, hasher));
+        let known = self.shape.set(shape_text::key(text, tokens, hasher));
+        debug_assert!(known.is_ok(), "a text has one shape");
     }
 
     /// It has ended, but for what is left to be dropped. What a thread refused that must not block is done once more, and
@@ -161,19 +171,34 @@ impl Listed {
         }
     }
 
-    /// It is planned, in this time and with these reads from disk, and runs in this context.
+    /// An update has ended, with this.
+    pub(crate) fn ends_as<T>(&mut self, outcome: &Result<T, Error>) {
+        let took = self.entry.progress().ended;
+        match outcome {
+            Ok(_) => self.ends(took),
+            Err(error) => self.fails(error, took),
+        }
+    }
+
+    /// It is planned, or the next pattern of it, in this time and with these reads from disk, and runs in this context.
     pub(crate) fn runs_in(
         &self,
         context: &Arc<QueryContext>,
         planning: Duration,
         planning_reads: ReadCounts,
     ) {
-        let set = self.entry.planned.set(Planned {
+        self.entry.progress().current = Some(Planned {
             context: Arc::downgrade(context),
             planning,
             planning_reads,
         });
-        debug_assert!(set.is_ok(), "a query runs in one context");
+    }
+
+    /// A pattern of an update has ended, having taken this.
+    pub(crate) fn has_taken(&self, took: &Ended) {
+        let mut progress = self.entry.progress();
+        progress.current = None;
+        progress.ended.add(took);
     }
 }
 
@@ -182,14 +207,14 @@ impl Drop for Listed {
         let mut list = self.runtime.running_queries().lock();
         list.entries.remove(&self.id);
         drop(list);
-        if let (Some(key), Some(ended)) = (self.shape, &self.ended) {
+        if let (Some(key), Some(ended)) = (self.shape.get(), &self.ended) {
             let now = self.runtime.clock().monotonic();
             let time = now.saturating_sub(self.entry.begun);
             let Entry {
                 text, is_update, ..
             } = &*self.entry;
             let shapes = self.runtime.shapes();
-            shapes.add((key, *is_update), text, time, ended);
+            shapes.add((*key, *is_update), text, time, ended);
         }
     }
 }
@@ -230,13 +255,14 @@ impl Runtime {
             is_update: entry.is_update,
             running: now.saturating_sub(entry.begun),
             is_waiting: admission.is_waiting(&entry.cancel.flag()),
-            taken: entry.planned.get().and_then(taken),
+            taken: entry.taken(),
         });
         all.collect()
     }
 
-    /// Makes a query or an update end with `Cancelled` soon; false if none of this number is running. An update is ended
-    /// by the cancel handle of its options, which stays cancelled; one whose commit is decided is not ended any more.
+    /// Makes a query or an update end with `Cancelled` soon; false if none of this number is running. An update is ended by
+    /// the cancel handle of its options, which stays cancelled, unless it belongs to a transaction, which goes on; one whose
+    /// commit is decided is not ended any more.
     #[must_use]
     pub fn end_query(&self, id: u64) -> bool {
         let entry = self.running_queries().lock().entries.get(&id).cloned();
@@ -247,16 +273,38 @@ impl Runtime {
     }
 }
 
-/// `None` if it has just ended.
-fn taken(planned: &Planned) -> Option<Taken> {
-    let context = planned.context.upgrade()?;
-    let meters = context.meters();
-    Some(Taken {
-        planning: planned.planning,
-        reads: context.snapshot().reads().plus(planned.planning_reads),
-        memory_bytes: meters.memory_bytes(),
-        memory_peak_bytes: meters.memory_peak_bytes(),
-        spilled_bytes: meters.spilled_bytes(),
-        threads: meters.threads_peak(),
-    })
+impl Entry {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        // Nothing panics while it is not whole.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` for a query that is not planned, or has just ended.
+    fn taken(&self) -> Option<Taken> {
+        let progress = self.progress();
+        let ended = &progress.ended;
+        let mut taken = self.is_update.then_some(Taken {
+            planning: ended.planning,
+            reads: ended.reads,
+            memory_bytes: 0,
+            memory_peak_bytes: ended.memory_peak_bytes,
+            spilled_bytes: ended.spilled_bytes,
+            threads: ended.threads,
+        });
+        if let Some(planned) = &progress.current
+            && let Some(context) = planned.context.upgrade()
+        {
+            let meters = context.meters();
+            let reads = context.snapshot().reads().plus(planned.planning_reads);
+            taken = Some(Taken {
+                planning: ended.planning + planned.planning,
+                reads: ended.reads.plus(reads),
+                memory_bytes: meters.memory_bytes(),
+                memory_peak_bytes: ended.memory_peak_bytes.max(meters.memory_peak_bytes()),
+                spilled_bytes: ended.spilled_bytes + meters.spilled_bytes(),
+                threads: ended.threads.max(meters.threads_peak()),
+            });
+        }
+        taken
+    }
 }

@@ -2,28 +2,39 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fmt::Write;
+use std::sync::{Arc, Mutex};
 
+use stoa_database::federation::{Fetch, FetchRequest, Response};
 use stoa_database::{
-    Access, Database, ForcedChoices, ForcedJoin, Input, LoadOptions, OpenOptions, Query,
-    QueryOptions, ReadCounts, Runtime, RuntimeOptions, Step, UpdateOptions,
+    Access, Database, Error, ForcedChoices, ForcedJoin, Input, LoadOptions, OpenOptions, Query,
+    QueryOptions, ReadCounts, RunningQuery, Runtime, RuntimeOptions, Step, TransactionOptions,
+    UpdateOptions,
 };
 use tempfile::TempDir;
 
 const SUBJECTS: u64 = 500;
 
 fn open(folder: &TempDir) -> Database {
-    let runtime = Runtime::new(RuntimeOptions::default()).unwrap();
+    open_in(&Runtime::new(RuntimeOptions::default()).unwrap(), folder)
+}
+
+fn open_in(runtime: &Runtime, folder: &TempDir) -> Database {
     let writing = OpenOptions {
         access: Access::Exclusive,
         create: true,
     };
-    Database::open(&runtime, folder.path().join("db"), &writing).unwrap()
+    Database::open(runtime, folder.path().join("db"), &writing).unwrap()
 }
 
 /// Each subject has a name, every fifth an age, and each knows the next one.
 fn filled() -> (TempDir, Database) {
     let folder = tempfile::tempdir().unwrap();
     let database = open(&folder);
+    fill(&database);
+    (folder, database)
+}
+
+fn fill(database: &Database) {
     let mut data = String::new();
     for number in 0..SUBJECTS {
         let subject = format!("<http://a/subject/{number}>");
@@ -43,7 +54,6 @@ fn filled() -> (TempDir, Database) {
         ..LoadOptions::default()
     };
     database.load(load, &()).unwrap();
-    (folder, database)
 }
 
 fn run(database: &Database, text: &str, options: QueryOptions) -> (u64, Query) {
@@ -228,4 +238,93 @@ fn runs_of_a_template_are_one_shape() {
     assert!(renamed.reads.rnd > 0 && renamed.memory_peak_bytes > 0);
     assert!(!renamed.planning.is_zero() && renamed.threads >= 1);
     assert!(renamed.time >= renamed.planning + renamed.running);
+}
+
+/// An endpoint that looks what is running when it is asked.
+#[derive(Debug, Default)]
+struct Onlooker {
+    runtime: Mutex<Option<Runtime>>,
+    seen: Mutex<Vec<RunningQuery>>,
+}
+
+impl Fetch for Onlooker {
+    fn fetch(&self, _: FetchRequest, response: Response) {
+        let running = self.runtime.lock().unwrap().as_ref().unwrap().queries();
+        self.seen.lock().unwrap().extend(running);
+        response.read(Some("text/tab-separated-values"), &b"?x\n1\n"[..]);
+    }
+}
+
+/// One that ends the update which asks it.
+#[derive(Debug, Default)]
+struct Ender(Mutex<Option<Runtime>>);
+
+impl Fetch for Ender {
+    fn fetch(&self, _: FetchRequest, response: Response) {
+        let runtime = self.0.lock().unwrap().clone().unwrap();
+        assert!(
+            runtime
+                .queries()
+                .iter()
+                .all(|one| runtime.end_query(one.id))
+        );
+        response.read(Some("text/tab-separated-values"), &b"?x\n1\n"[..]);
+    }
+}
+
+#[test]
+fn a_transaction_goes_on_after_an_update_of_it_was_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let ender = Arc::new(Ender::default());
+    let options = RuntimeOptions {
+        fetch: Some(Arc::clone(&ender) as Arc<dyn Fetch>),
+        ..RuntimeOptions::default()
+    };
+    let runtime = Runtime::new(options).unwrap();
+    *ender.0.lock().unwrap() = Some(runtime.clone());
+    let database = open_in(&runtime, &folder);
+    let mut transaction = database.begin(&TransactionOptions::default()).unwrap();
+    let options = UpdateOptions::default();
+    let asking =
+        "INSERT { <http://a/s> <http://a/p> ?x } WHERE { SERVICE <http://b/> { ?s ?p ?x } }";
+    let ended = transaction.update(asking, &options);
+    assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    let insert = "INSERT DATA { <http://a/s> <http://a/p> 2 }";
+    transaction.update(insert, &options).unwrap();
+    assert_eq!(transaction.commit().unwrap().added, 1);
+    *ender.0.lock().unwrap() = None;
+}
+
+/// Also within a transaction.
+#[test]
+fn running_updates_tell_what_their_patterns_took() {
+    let folder = tempfile::tempdir().unwrap();
+    let onlooker = Arc::new(Onlooker::default());
+    let options = RuntimeOptions {
+        fetch: Some(Arc::clone(&onlooker) as Arc<dyn Fetch>),
+        ..RuntimeOptions::default()
+    };
+    let runtime = Runtime::new(options).unwrap();
+    *onlooker.runtime.lock().unwrap() = Some(runtime.clone());
+    let database = open_in(&runtime, &folder);
+    fill(&database);
+    let update = "INSERT { ?s <http://a/old> ?age } WHERE { ?s <http://a/age> ?age };
+                  INSERT { <http://a/new> <http://a/age> ?x } WHERE { SERVICE <http://b/> { ?s ?p ?x } }";
+    let mut transaction = database.begin(&TransactionOptions::default()).unwrap();
+    transaction
+        .update(update, &UpdateOptions::default())
+        .unwrap();
+    transaction.roll_back();
+    database.update(update, &UpdateOptions::default()).unwrap();
+    let seen = onlooker.seen.lock().unwrap();
+    assert_eq!(seen.len(), 2, "{seen:?}");
+    for running in seen.iter() {
+        assert!(running.is_update && running.text == update, "{running:?}");
+        let taken = running.taken.unwrap();
+        assert_eq!(taken.reads.seq, SUBJECTS / 5, "{taken:?}");
+        assert!(!taken.planning.is_zero() && taken.threads >= 1, "{taken:?}");
+        assert!(taken.memory_peak_bytes > 0, "{taken:?}");
+    }
+    assert!(runtime.queries().is_empty());
+    *onlooker.runtime.lock().unwrap() = None;
 }

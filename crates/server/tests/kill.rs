@@ -1,5 +1,5 @@
 //! A server under load is killed with SIGKILL, time and again: what its clients were told is there, and behind
-//! it at most what each of them had under way, whole.
+//! it at most what each of them had under way, whole. What a query had on disk is gone.
 //!
 //! `STOA_LONG` makes ten times as many rounds.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
 
 use http_client::{Response, parse, request};
 use support::{Server, output};
@@ -173,4 +174,76 @@ fn what_a_killed_server_acknowledged_is_there() {
         output(folder.path(), &["check", "--db", "db"]);
     }
     assert!(last.values().sum::<usize>() > 20 * rounds, "{last:?}");
+}
+
+/// The bytes that running queries have on disk.
+fn spilled_bytes(server: &Server) -> u64 {
+    let status = request(&server.address, "GET", "/status", &[], b"");
+    let status: serde_json::Value = serde_json::from_str(&status.text()).unwrap();
+    let queries = status["queries"].as_array().unwrap();
+    let spilled = queries
+        .iter()
+        .filter_map(|query| query["spilledBytes"].as_u64());
+    spilled.sum()
+}
+
+#[test]
+fn a_server_that_is_killed_with_a_query_on_disk_leaves_nothing_of_it() {
+    let folder = TempDir::new().unwrap();
+    let lines: String = (0..3_000)
+        .map(|number| {
+            format!(
+                "<urn:s:{number}> <urn:value> \"value {}\" .\n",
+                number * 7 % 3_000
+            )
+        })
+        .collect();
+    std::fs::write(folder.path().join("values.nt"), lines).unwrap();
+    output(folder.path(), &["load", "--db", "db", "values.nt"]);
+    // Nine million rows, each with a text that is made for it.
+    let query = "SELECT * { ?a <urn:value> ?v . ?b <urn:value> ?w } ORDER BY CONCAT(?v, ?w) ?b";
+    let mut acknowledged = 0;
+    for round in 0..2 {
+        let mut server = Server::start(folder.path(), &["--memory", "96M"]);
+        std::thread::scope(|scope| {
+            let address = server.address.clone();
+            let asking = scope.spawn(move || {
+                send(&address, "/sparql", "application/sparql-query", query)
+                    .map(|answer| answer.is_whole)
+            });
+            while spilled_bytes(&server) == 0 {
+                assert!(!asking.is_finished(), "it has ended without the disk");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            for number in 0..5 {
+                let insert = format!(
+                    "INSERT DATA {{ <urn:new> <urn:number> {} }}",
+                    round * 10 + number
+                );
+                let answer = send(
+                    &server.address,
+                    "/sparql",
+                    "application/sparql-update",
+                    &insert,
+                );
+                assert_eq!(answer.unwrap().status, 200);
+                acknowledged += 1;
+            }
+            server.process.0.kill().unwrap();
+            assert_eq!(asking.join().unwrap(), None, "an answer that seems whole");
+        });
+        drop(server);
+        let server = Server::start(folder.path(), &["--memory", "96M"]);
+        let numbers = ask(&server, "SELECT ?n { <urn:new> <urn:number> ?n }");
+        assert_eq!(numbers.len(), acknowledged);
+        let left = std::fs::read_dir(folder.path().join("db/tmp"));
+        assert_eq!(
+            left.map_or(0, Iterator::count),
+            0,
+            "files of the query are left"
+        );
+        assert_eq!(ask(&server, "SELECT * { ?s <urn:value> ?v }").len(), 3_000);
+        drop(server);
+        output(folder.path(), &["check", "--db", "db"]);
+    }
 }

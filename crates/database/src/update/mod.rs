@@ -33,7 +33,6 @@ use crate::load::{Input, load_into};
 use crate::options::{DocumentOptions, UpdateOptions};
 use crate::query::{Operation, with_request};
 use crate::running::Listed;
-use crate::shapes::Ended;
 use crate::transaction::{CommitSummary, Transaction};
 use kept::Kept;
 use load_alone::LoadAlone;
@@ -172,7 +171,6 @@ impl Database {
         let runtime = self.runtime();
         let started = runtime.clock().monotonic();
         let mut listed = Listed::new(runtime, text, true, &options.cancel);
-        let mut took = Ended::default();
         let submitted = with_request(
             text,
             options.base.as_deref(),
@@ -215,7 +213,7 @@ impl Database {
                         started,
                         targets: &targets,
                         counts: none(),
-                        took: &mut took,
+                        listed: &listed,
                     };
                     run.operations(operations)?;
                     let message = options.message.clone();
@@ -224,16 +222,8 @@ impl Database {
                 submitted.map(Outcome::Submitted)
             },
         );
-        match submitted {
-            Ok(outcome) => {
-                listed.ends(took);
-                Ok(SubmittedUpdate { outcome, listed })
-            }
-            Err(error) => {
-                listed.fails(&error, took);
-                Err(error)
-            }
-        }
+        listed.ends_as(&submitted);
+        submitted.map(|outcome| SubmittedUpdate { outcome, listed })
     }
 }
 
@@ -248,11 +238,13 @@ impl Transaction {
     pub fn update(&mut self, text: &str, options: &UpdateOptions) -> Result<ChangeCounts> {
         let runtime = self.runtime().clone();
         let started = runtime.clock().monotonic();
-        with_request(
+        let options = &options.apart();
+        let mut listed = Listed::new(&runtime, text, true, &options.cancel);
+        let counts = with_request(
             text,
             options.base.as_deref(),
             &options.bindings,
-            |_, _| (),
+            |text, tokens| listed.has_shape(text, tokens),
             |operations| {
                 check_dataset(operations, options)?;
                 let targets = Targets::of(options);
@@ -266,7 +258,7 @@ impl Transaction {
                     started,
                     targets: &targets,
                     counts: none(),
-                    took: &mut Ended::default(),
+                    listed: &listed,
                 };
                 match run.operations(operations) {
                     Ok(()) => Ok(run.counts),
@@ -276,7 +268,9 @@ impl Transaction {
                     }
                 }
             },
-        )
+        );
+        listed.ends_as(&counts);
+        counts
     }
 }
 

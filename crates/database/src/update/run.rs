@@ -26,8 +26,8 @@ use crate::format::GraphFormat;
 use crate::load::{self, Input};
 use crate::options::{DocumentOptions, QueryOptions, UpdateOptions};
 use crate::query::{self, CancelHandle, Modify, Operation};
+use crate::running::Listed;
 use crate::runtime::Runtime;
-use crate::shapes::Ended;
 
 /// Terms of so many quads are looked up together.
 const LOOKED_UP_QUADS: usize = 1 << 13;
@@ -44,8 +44,8 @@ pub(super) struct Run<'a> {
     pub(super) targets: &'a Targets,
     /// What the operations have changed.
     pub(super) counts: ChangeCounts,
-    /// What their patterns took, in earlier runs as well.
-    pub(super) took: &'a mut Ended,
+    /// Where it is told what their patterns take.
+    pub(super) listed: &'a Listed,
 }
 
 impl Run<'_> {
@@ -142,6 +142,7 @@ impl Run<'_> {
             services,
             waited_ns,
         )?;
+        query.runs_for(self.listed);
         let context = Arc::clone(query.context());
         let mut ids = Ids::new(self.transaction);
         let (delete, insert) = self.targets.templates(modify);
@@ -167,7 +168,7 @@ impl Run<'_> {
             }
         };
         let filled: Result<()> = fill();
-        self.took.add(&query.took());
+        self.listed.has_taken(&query.took());
         filled?;
         self.apply(&mut pending, &ids)
     }
