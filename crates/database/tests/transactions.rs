@@ -4,8 +4,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use oxrdf::{GraphName, NamedNode, Quad};
-use stoa_database::{Access, Database, Error, OpenOptions, Runtime, RuntimeOptions, UpdateOptions};
+use stoa_database::{
+    Access, Database, Error, OpenOptions, QueryOptions, Runtime, RuntimeOptions, Step,
+    UpdateOptions,
+};
 use tempfile::TempDir;
+
+mod filled;
+
+use filled::filled;
 
 fn open(folder: &TempDir) -> Database {
     let runtime = Runtime::new(RuntimeOptions {
@@ -147,4 +154,130 @@ fn a_function_may_have_the_last_clone_of_the_database() {
     drop(database);
     work.unwrap().join().unwrap();
     assert!(told.recv().unwrap());
+}
+
+/// Whether a transaction that asks and writes is in conflict with an insertion by another one meanwhile, and in how many
+/// pieces some scan was read.
+fn conflict(
+    database: &Database,
+    query: &str,
+    insert: &str,
+    parallel_rows_min: u64,
+) -> (bool, u64, String) {
+    let prologue = "PREFIX : <http://a/> ";
+    let update =
+        |text: &str| database.update(&format!("{prologue}{text}"), &UpdateOptions::default());
+    let mut transaction = database.begin(&Default::default()).unwrap();
+    let options = QueryOptions {
+        parallel_rows_min: Some(parallel_rows_min),
+        timed: true,
+        ..QueryOptions::default()
+    };
+    let mut query = transaction
+        .prepare(&format!("{prologue}{query}"), &options)
+        .unwrap();
+    while !matches!(query.next().unwrap(), Step::Done) {}
+    let told = query.analysis().unwrap().to_string();
+    let scans = told
+        .lines()
+        .filter(|line| line.contains(" index_scan ") || line.contains(" index_groups "));
+    let pieces =
+        scans.filter_map(|line| line.split_once(" rnd=")?.1.split(' ').next()?.parse().ok());
+    let pieces: u64 = pieces.max().unwrap_or(0);
+    drop(query);
+    let own = format!("{prologue} INSERT DATA {{ :own :written 1 }}");
+    transaction.update(&own, &UpdateOptions::default()).unwrap();
+    update(&format!("INSERT DATA {{ {insert} }}")).unwrap();
+    let committed = transaction.commit();
+    let is_conflict = matches!(committed, Err(Error::Conflict { .. }));
+    assert!(is_conflict || committed.is_ok(), "{committed:?}");
+    update(&format!("DELETE DATA {{ {insert} . :own :written 1 }}")).unwrap();
+    (is_conflict, pieces, told)
+}
+
+#[test]
+fn what_several_threads_read_is_in_conflict_as_what_one_reads() {
+    use std::fmt::Write as _;
+
+    let mut text = String::from("@prefix : <http://a/> .\n");
+    for number in 0..5_000 {
+        writeln!(
+            text,
+            ":s{number} :p {} ; :q {number} ; :r :s{} .",
+            number % 70,
+            number % 90
+        )
+        .unwrap();
+    }
+    let (_folder, database) = filled(text, Some(2));
+    for (query, insert, expected) in [
+        (
+            "SELECT (MAX(?o) AS ?m) { ?s :p ?o FILTER(?o != 3) }",
+            ":new :p 5",
+            true,
+        ),
+        (
+            "SELECT (MAX(?o) AS ?m) { ?s :p ?o FILTER(?o != 3) }",
+            ":s7 :p :new",
+            true,
+        ),
+        (
+            "SELECT (MAX(?o) AS ?m) { ?s :p ?o FILTER(?o != 3) }",
+            ":new :q 5",
+            false,
+        ),
+        (
+            "SELECT ?o (COUNT(*) AS ?n) { ?s :p ?o } GROUP BY ?o",
+            ":s7 :p :new",
+            true,
+        ),
+        (
+            "SELECT (SUM(?o) AS ?m) { ?s :p ?o ; :q ?q FILTER(?q != ?o) }",
+            ":s4999 :q 5",
+            true,
+        ),
+        (
+            "SELECT (SUM(?o) AS ?m) { ?s :p ?o ; :q ?q FILTER(?q != ?o) }",
+            ":new :q 5",
+            true,
+        ),
+        (
+            "SELECT (SUM(?o) AS ?m) { ?s :q ?q FILTER(?q < 4000) ?t :r ?s . ?t :p ?o }",
+            ":s4999 :p 5",
+            true,
+        ),
+        (
+            "SELECT (SUM(?o) AS ?m) { ?s :q ?q FILTER(?q < 4000) ?t :r ?s . ?t :p ?o }",
+            ":new :other 5",
+            false,
+        ),
+        (
+            "SELECT (SUM(?o) AS ?m) { ?s :p ?o OPTIONAL { ?s :none ?x } }",
+            ":s17 :none 5",
+            true,
+        ),
+        // A scan without rows, whose pieces nobody reads.
+        (
+            "SELECT (MAX(?o) AS ?m) { ?s :p ?o FILTER(?o > 100000) }",
+            ":new :p 200000",
+            true,
+        ),
+        (
+            "SELECT (SUM(?o) AS ?m) { ?s :p ?o MINUS { ?s :none ?x } }",
+            ":new :none 5",
+            true,
+        ),
+    ] {
+        let [(alone, scans, _), (shared, pieces, told)] =
+            [u64::MAX, 0].map(|rows_min| conflict(&database, query, insert, rows_min));
+        assert_eq!(
+            (alone, shared),
+            (expected, expected),
+            "{query} beside {insert}"
+        );
+        assert!(
+            pieces > scans || query.contains("100000"),
+            "{query} was not split: {told}"
+        );
+    }
 }

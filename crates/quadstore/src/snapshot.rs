@@ -26,7 +26,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use oxrdf::NamedNode;
 use stoa_storage::sync::Mutex;
 use stoa_storage::{ReadCounts, ReadMeters, Root, Store, TempSpace, nonblocking};
-use stoa_terms::{GraphSet, Permutation, TermId};
+use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
 use crate::delta::{Delta, DeltaCursor, GraphDelta};
 use crate::dictionary::Dictionary;
@@ -392,6 +392,20 @@ impl Snapshot {
     #[must_use]
     pub fn is_recorded(&self) -> bool {
         self.1.recorder.is_some()
+    }
+
+    /// Takes down that a scan was read, where this handle takes down what is read: for scans that are read in pieces, of which
+    /// each would be taken down by itself when it is begun.
+    pub fn take_down_scan(
+        &self,
+        permutation: Permutation,
+        prefix: &[TermId],
+        ranges: &[IdRange],
+        graphs: &GraphSet,
+    ) {
+        if let Some(recorder) = self.recorder() {
+            recorder.rows(permutation, prefix, ranges, graphs);
+        }
     }
 
     /// What takes down what is read through this handle.

@@ -109,7 +109,7 @@ pub(in crate::operator) fn within_all(ranges: &[IdRange], to: &[IdRange]) -> Vec
 }
 
 /// The parts of a plan that are cut by ranges in about so many morsels, of about as many rows of their largest scans; parts
-/// without any are in none.
+/// without any are in none. Their scans are taken down as a whole, as by one thread that reads all of them.
 ///
 /// # Errors
 /// If the index cannot be read.
@@ -119,17 +119,31 @@ pub(in crate::operator) fn morsels(
     context: &QueryContext,
 ) -> Result<Vec<Morsel>> {
     // What is read in order to split is not read for the query.
-    let snapshot = context.snapshot().counted();
-    let mut scans = Vec::new();
+    let snapshot = context.snapshot().counted().unrecorded();
+    let mut cut = Vec::new();
     for (number, part) in parts(plan, 0).into_iter().enumerate() {
-        if part.cut == Cut::Ranges {
-            scans.push((number, largest(part.plan, &snapshot)?));
+        if part.cut != Cut::Ranges {
+            continue;
         }
+        let mut largest: Option<(u64, Scan<'_>)> = None;
+        for scan in scans(part.plan)? {
+            context.snapshot().take_down_scan(
+                scan.permutation,
+                &scan.prefix,
+                scan.ranges,
+                scan.graphs,
+            );
+            let rows = scan.count(&snapshot, WHOLE)?;
+            if largest.as_ref().is_none_or(|(most, _)| rows > *most) {
+                largest = Some((rows, scan));
+            }
+        }
+        cut.push((number, largest));
     }
-    let largest = scans.iter().filter_map(|(_, scan)| scan.as_ref());
+    let largest = cut.iter().filter_map(|(_, scan)| scan.as_ref());
     let all: u64 = largest.map(|(rows, _)| *rows).sum();
-    let mut morsels = Vec::with_capacity(pieces + scans.len());
-    for (number, scan) in &scans {
+    let mut morsels = Vec::with_capacity(pieces + cut.len());
+    for (number, scan) in &cut {
         let Some((rows, scan)) = scan else {
             morsels.push(Morsel::Range(*number, WHOLE));
             continue;
@@ -147,18 +161,6 @@ pub(in crate::operator) fn morsels(
         );
     }
     Ok(morsels)
-}
-
-/// The largest scan that is restricted where a plan is, and its rows.
-fn largest<'a>(plan: &'a Plan, snapshot: &Snapshot) -> Result<Option<(u64, Scan<'a>)>> {
-    let mut largest: Option<(u64, Scan<'_>)> = None;
-    for scan in scans(plan)? {
-        let rows = scan.count(snapshot, WHOLE)?;
-        if largest.as_ref().is_none_or(|(most, _)| rows > *most) {
-            largest = Some((rows, scan));
-        }
-    }
-    Ok(largest)
 }
 
 fn after(id: TermId) -> TermId {

@@ -26,11 +26,7 @@ fn may_share(scope: Scope<'_>, context: &QueryContext) -> bool {
     let is_whole = !scope.limited && !scope.in_morsel;
     // What was done before would be done again, where this one must not block.
     let is_late = scope.outer.is_some() && nonblocking::is_on();
-    // What a transaction reads is taken down by whole scans, not by ranges of ids that are cut anyhow.
-    is_whole
-        && !is_late
-        && !context.snapshot().is_recorded()
-        && (threads(context) > 1 || found_of(scope).is_some())
+    is_whole && !is_late && (threads(context) > 1 || found_of(scope).is_some())
 }
 
 /// Whether a plan with these parts is worth several threads, or being cut by one that leaves out what is found. What comes in the order of an
