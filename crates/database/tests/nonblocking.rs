@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use stoa_database::{
-    Access, Clock, Database, Input, LoadOptions, OpenOptions, QueryOptions, QueryResult, Runtime,
-    RuntimeOptions, UpdateOptions, nonblocking,
+    Access, Clock, Database, Input, IoCalls, LoadOptions, OpenOptions, QueryOptions, QueryResult,
+    Runtime, RuntimeOptions, UpdateOptions, nonblocking,
 };
 use tempfile::TempDir;
 
@@ -75,6 +75,8 @@ fn open(quads: usize) -> Opened {
         threads: Some(1),
         seed: Some(1),
         clock: Some(Arc::clone(&clock) as Arc<dyn Clock>),
+        // What the operating system has in memory is read from the disk all the same.
+        io: IoCalls::Pread,
         ..RuntimeOptions::default()
     })
     .unwrap();

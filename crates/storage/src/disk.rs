@@ -58,7 +58,7 @@ pub enum IoCalls {
     /// `io_uring` if the kernel allows it, else `pread`.
     #[default]
     Uring,
-    /// One `pread` for each range.
+    /// One `pread` for each range; threads that must not block read nothing, also where the operating system has it in memory.
     Pread,
 }
 
@@ -152,6 +152,13 @@ pub trait File: Send + Sync {
             read.filled = self.read_at(read.buffer, read.offset)?;
         }
         Ok(reads.len())
+    }
+
+    /// Fills the buffers of all ranges if nothing need be waited for, since the operating system has all of it in memory; false,
+    /// with anything in the buffers, if that is not so, or nobody can tell.
+    fn read_at_once(&self, reads: &mut [FileRead<'_>]) -> io::Result<bool> {
+        let _ = reads;
+        Ok(false)
     }
 
     /// Writes all of `bytes` at `offset`; beyond the end the file grows.

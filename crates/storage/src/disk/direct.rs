@@ -131,6 +131,13 @@ impl File for DirectFile {
         Ok(reads.len())
     }
 
+    fn read_at_once(&self, reads: &mut [FileRead<'_>]) -> io::Result<bool> {
+        match self.is_direct() {
+            true => Ok(false),
+            false => self.buffered.read_at_once(reads),
+        }
+    }
+
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.buffered.write_at(bytes, offset)
     }

@@ -7,6 +7,7 @@ use super::{
     Access, Disk, File, FileRead, IoCalls, IoInfo, IoMode, Lock, LockError, OpenMode, lock, uring,
 };
 use crate::format::TEMPORARY_DIRECTORY;
+use rustix::io::{ReadWriteFlags, preadv2};
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -267,6 +268,26 @@ pub(super) fn read_fully(file: &fs::File, buffer: &mut [u8], offset: u64) -> io:
     Ok(filled)
 }
 
+/// The same of what is in the page cache, without waiting for anything else.
+fn read_cached(file: &fs::File, buffer: &mut [u8], offset: u64) -> rustix::io::Result<usize> {
+    let mut filled = 0;
+    while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        let mut into = [io::IoSliceMut::new(rest)];
+        match preadv2(
+            file,
+            &mut into,
+            offset + filled as u64,
+            ReadWriteFlags::NOWAIT,
+        ) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
 impl File for BufferedFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         read_fully(&self.file, buffer, offset)
@@ -282,6 +303,20 @@ impl File for BufferedFile {
                 Ok(reads.len())
             }
         }
+    }
+
+    fn read_at_once(&self, reads: &mut [FileRead<'_>]) -> io::Result<bool> {
+        if self.batches.calls == IoCalls::Pread {
+            return Ok(false);
+        }
+        for read in reads.iter_mut() {
+            read.filled = match read_cached(&self.file, read.buffer, read.offset) {
+                Ok(filled) => filled,
+                // It would have to wait, or the file system cannot tell.
+                Err(_) => return Ok(false),
+            };
+        }
+        Ok(reads.iter().all(|read| read.filled == read.buffer.len()))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {

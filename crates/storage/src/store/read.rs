@@ -3,7 +3,8 @@
 //!
 //! # Limits
 //! A read moves at most 1 MB, or one part; the bytes between two parts of one read are at most 32 KB
-//! and are thrown away. A batch moves at most 4 MB.
+//! and are thrown away. A batch moves at most 4 MB. A thread that must not block reads up to [`AT_ONCE_BYTES_MAX`] at a time,
+//! where the operating system has them in memory.
 
 use super::Inner;
 use crate::bytes::{len_u64, to_usize};
@@ -16,6 +17,9 @@ use crate::meters::{ReadCounts, Structure};
 use crate::nonblocking;
 use crate::scratch;
 use std::sync::atomic::Ordering;
+
+/// More is not copied from the page cache on a thread that others wait for: it takes some 30 microseconds.
+const AT_ONCE_BYTES_MAX: usize = 256 << 10;
 
 /// A part that is not in the cache.
 struct Miss {
@@ -160,7 +164,6 @@ impl Inner {
         let Some((file, ..)) = ranges.first().copied() else {
             return Ok(());
         };
-        nonblocking::check()?;
         let total = ranges.iter().map(|(_, _, length)| length).sum();
         scratch::with_aligned(total, |mut buffer| {
             let mut reads = Vec::with_capacity(ranges.len());
@@ -173,7 +176,13 @@ impl Inner {
                     filled: 0,
                 });
             }
-            self.read_ranges(file, &mut reads)?;
+            let is_read = nonblocking::is_on()
+                && total <= AT_ONCE_BYTES_MAX
+                && self.read_at_once(file, &mut reads)?;
+            if !is_read {
+                nonblocking::check()?;
+                self.read_ranges(file, &mut reads)?;
+            }
             for (group, read) in groups.iter().zip(&reads) {
                 self.split(group, read.offset, read.buffer, found, structure)?;
             }
@@ -243,6 +252,16 @@ impl Inner {
             filled: 0,
         };
         self.read_ranges(file, &mut [read])
+    }
+
+    /// Fills all buffers, if the operating system has what goes into them in memory.
+    fn read_at_once(&self, file: u16, reads: &mut [FileRead<'_>]) -> Result<bool> {
+        let data = self
+            .data
+            .get(usize::from(file))
+            .expect("bounds were checked");
+        let is_read = data.file.read_at_once(reads);
+        is_read.map_err(|error| Error::io(self.path(&data_file_name(file)), "read", 0, error))
     }
 
     /// Fills all buffers, of ranges of a file that exist.
