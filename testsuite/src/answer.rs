@@ -30,6 +30,8 @@ pub struct Done {
     pub partitions: u64,
     /// How many threads could do the sweeps of path searches, where there were several.
     pub sweepers: u64,
+    /// How many threads could join parts of hash joins on disk at once.
+    pub joiners: u64,
     /// For how many rows what a condition gives was known from the same term in an earlier batch.
     pub known: u64,
 }
@@ -64,6 +66,7 @@ pub fn done(mut query: Query) -> Result<Done> {
         computed_spilled: spilled.saturating_sub(of_operators),
         partitions: numbers(" partitions=").iter().sum(),
         sweepers: numbers(" sweepers=").iter().sum(),
+        joiners: numbers(" joiners=").iter().sum(),
         known: numbers(" from earlier rows: ").iter().sum(),
     })
 }

@@ -20,7 +20,7 @@ use stoa_planner::expression::Function;
 use stoa_terms::datatype::Datatype;
 use stoa_testsuite::oracle::differential::{
     ABOUT_CONDITIONS, ADJACENCY, ADJACENCY_KEPT, BY_RANGES, Bench, COMPUTED_ON_DISK,
-    CONFIGURATIONS, KEY_FILTER, KEYS, KNOWN, LEAPS, PARTITIONS, PREFIX, RANGES, REUSED,
+    CONFIGURATIONS, JOINERS, KEY_FILTER, KEYS, KNOWN, LEAPS, PARTITIONS, PREFIX, RANGES, REUSED,
     REUSED_PLAN, SWEEPERS, SWITCHED, SWITCHED_LATE, Stored, Tally, UNNESTED, Verdict, smaller,
 };
 use stoa_testsuite::oracle::reference::DIFFERENCES;
@@ -202,6 +202,7 @@ const OPERATORS: &[&str] = &[
     COMPUTED_ON_DISK,
     KNOWN,
     PARTITIONS,
+    JOINERS,
     SWEEPERS,
     PREFIX,
     "unit",

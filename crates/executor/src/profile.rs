@@ -44,6 +44,8 @@ pub struct OperatorProfile {
     pub partitions: u64,
     /// For a path search whose sweeps several threads did, how many could do so at once.
     pub sweepers: u64,
+    /// For a hash join on disk whose parts several threads joined, how many could do so at once.
+    pub joiners: u64,
     /// How often it was called.
     pub calls: u64,
     /// How long it was at work with its inputs, on all threads that ran it; zero if nobody asked for that. Above
@@ -80,6 +82,7 @@ pub(crate) struct Counters {
     ranges: AtomicU64,
     partitions: AtomicU64,
     sweepers: AtomicU64,
+    joiners: AtomicU64,
     calls: AtomicU64,
     time_ns: AtomicU64,
     spilled_bytes: AtomicU64,
@@ -141,6 +144,11 @@ impl Counters {
     pub(crate) fn add_partitions(&self, partitions: usize) {
         self.partitions
             .fetch_add(partitions as u64, Ordering::Relaxed);
+    }
+
+    /// So many threads could join parts that are on disk at once; the most of several times counts.
+    pub(crate) fn note_joiners(&self, joiners: usize) {
+        self.joiners.fetch_max(joiners as u64, Ordering::Relaxed);
     }
 
     /// So many threads could sweep at once; the most of several times counts.
@@ -218,6 +226,7 @@ impl Profile {
                 ranges: counters.ranges.load(Ordering::Relaxed),
                 partitions: counters.partitions.load(Ordering::Relaxed),
                 sweepers: counters.sweepers.load(Ordering::Relaxed),
+                joiners: counters.joiners.load(Ordering::Relaxed),
                 calls: counters.calls.load(Ordering::Relaxed),
                 time: Duration::from_nanos(counters.time_ns.load(Ordering::Relaxed)),
                 spilled_bytes: counters.spilled_bytes.load(Ordering::Relaxed),

@@ -412,6 +412,9 @@ pub const ADJACENCY_KEPT: &str = "adjacency of an earlier path search";
 /// What is counted where several threads did the sweeps of one.
 pub const SWEEPERS: &str = "sweeps by several threads";
 
+/// What is counted where several threads joined parts that were on disk.
+pub const JOINERS: &str = "parts joined by several threads";
+
 /// What is counted for a plan that was.
 pub const REUSED_PLAN: &str = "plan of another query";
 
@@ -558,6 +561,7 @@ impl Bench {
             (KNOWN, done.known),
             (PARTITIONS, done.partitions),
             (SWEEPERS, done.sweepers),
+            (JOINERS, done.joiners),
         ] {
             *tally.operators.entry(name.to_owned()).or_default() += u64::from(count > 0);
         }

@@ -57,7 +57,7 @@ impl Analysis {
     /// subplan, which stands below the first of them), and if the query was timed `rows`, `rows_in`,
     /// `rows_dropped` (what it made and did not give, since a join above has no partner for it), `switched_after` (how
     /// many rows were looked up before the rest was joined by hash, for a join that was switched), `keys` (how many keys of a join above a scan looked
-    /// up instead of reading all rows), `leaps` (how often a merge join sent a scan over rows that it has no use for), `partitions` (of the table of a hash join that several threads made), `sweepers` (how many threads could sweep for a path search at once), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
+    /// up instead of reading all rows), `leaps` (how often a merge join sent a scan over rows that it has no use for), `partitions` (of the table of a hash join that several threads made), `sweepers` (how many threads could sweep for a path search at once), `joiners` (the same of the parts of a hash join on disk), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
     /// read triples into memory, an object with how many `triples` and how many `bytes` they took with what was made of them), `adjacency_kept` (how many triples an earlier query had
     /// read for it), `calls`, `ms`, `spilled_bytes` and, if it
     /// reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes`, `threads` and
@@ -208,6 +208,9 @@ fn write_counts(f: &mut fmt::Formatter<'_>, done: &OperatorProfile) -> fmt::Resu
 
 /// What a path search did.
 fn write_path(f: &mut fmt::Formatter<'_>, done: &OperatorProfile) -> fmt::Result {
+    if done.joiners > 0 {
+        write!(f, " joiners={}", done.joiners)?;
+    }
     if done.sweepers > 0 {
         write!(f, " sweepers={}", done.sweepers)?;
     }
@@ -225,6 +228,9 @@ fn write_path(f: &mut fmt::Formatter<'_>, done: &OperatorProfile) -> fmt::Result
 
 /// The same in JSON.
 fn insert_path(object: &mut Map<String, Value>, done: &OperatorProfile) {
+    if done.joiners > 0 {
+        object.insert("joiners".to_owned(), done.joiners.into());
+    }
     if done.sweepers > 0 {
         object.insert("sweepers".to_owned(), done.sweepers.into());
     }

@@ -19,6 +19,7 @@
 mod build_side;
 mod grace;
 mod left_side;
+mod pair;
 mod partitioned_build;
 mod prober;
 
@@ -48,8 +49,9 @@ struct HashJoin {
     counters: Arc<Counters>,
     /// How many columns the left and the right side have.
     widths: (usize, usize),
-    /// Whether the order of the left side is needed.
+    /// Whether the order of the left side is needed, and whether few rows may be asked for.
     is_ordered: bool,
+    is_limited: bool,
 }
 
 enum Right {
@@ -92,7 +94,15 @@ pub(super) fn build(
         Some(_) => Vec::new(),
         None => builder.place_filters_right(plan, number),
     };
-    let left = builder.build(left, scope, Some(counters))?;
+    let left_scope = match &built {
+        // The plan that is run in one piece because of this side is on the thread of the query, and what is below may be shared.
+        Some(RightSide::OnDisk(_)) if !builder.has_built(left) => Scope {
+            in_morsel: false,
+            ..scope
+        },
+        _ => scope,
+    };
+    let left = builder.build(left, left_scope, Some(counters))?;
     let open = match &built {
         Some(_) => {
             builder.next_number += size(right);
@@ -108,6 +118,7 @@ pub(super) fn build(
         counters: Arc::clone(counters),
         widths,
         is_ordered: !scope.unordered,
+        is_limited: scope.limited || scope.outer.is_some(),
     };
     match (open, built) {
         (Some(collector), _) => join.right = Right::Open(Box::new(collector)),
@@ -175,7 +186,7 @@ impl HashJoin {
                 let grace = Grace::new(
                     parts,
                     self.widths,
-                    self.is_ordered,
+                    (self.is_ordered, self.is_limited),
                     &mut self.prober,
                     context,
                     &self.counters,

@@ -318,6 +318,13 @@ impl<'a> Builder<'a> {
         })
     }
 
+    /// Whether the right side of a join is there already in `plan`, whose first operator has the next number.
+    fn has_built(&self, plan: &Plan) -> bool {
+        let within = self.next_number..self.next_number + size(plan);
+        let built = self.built.as_ref();
+        built.is_some_and(|built| built.keys().any(|number| within.contains(number)))
+    }
+
     /// Finds places for the filters of the hash join `plan`, which has this number, before its left side is built.
     fn place_filters(&mut self, plan: &Plan, number: usize) -> Vec<Wanted> {
         let operators = self.profile.operators();

@@ -426,7 +426,7 @@ impl PathSearch {
     fn may_grow(&mut self, left: &Batch, context: &QueryContext) -> bool {
         let batch = left.columns.len() * context.batch_rows() * size_of::<stoa_terms::TermId>();
         let bytes = left.bytes() + batch as u64;
-        left.is_empty() || bytes < STEP_BYTES || self.memory.try_require(8 * bytes)
+        left.is_empty() || bytes < STEP_BYTES || context.has_room(&mut self.memory, 8 * bytes)
     }
 
     /// Reserves what a sweep takes beside its bits, or goes without sweeps: what one has put out is not known any more.

@@ -33,6 +33,7 @@ pub(in crate::operator) const TABLE_BYTES: usize = 40;
 const DUMP_ROWS: usize = 32 * 1024;
 
 /// The key's columns on both sides.
+#[derive(Clone)]
 pub(super) struct KeyColumns {
     pub(super) keys: Vec<(usize, usize)>,
     pub(super) compatible: Vec<(usize, usize)>,
@@ -321,6 +322,14 @@ impl BuildSide {
         tables.made.push((0, shared, Arc::new(made)));
         let bytes = tables.bytes;
         tables.memory.shrink_to(bytes);
+    }
+
+    /// What was reserved for it, which is gone with that.
+    pub(super) fn into_memory(mut self) -> Memory {
+        let mut memory = self.rows.memory().split_off(0);
+        let tables = self.tables.into_inner();
+        memory.join(tables.unwrap_or_else(PoisonError::into_inner).memory);
+        memory
     }
 
     /// One without rows.

@@ -1,11 +1,9 @@
-//! Grace hash join: both sides on disk, scattered by the hash of the keys, and joined part by part.
+//! Grace hash join: both sides on disk, scattered by the hash of the keys, and joined part by part (`pair`), several parts at
+//! once by several threads where no order is needed ([`crew`](super::super::parallel::crew)).
 //!
 //! A right part that memory does not hold, since all rows of a key belong there or there is no key, is joined slice
 //! by slice: the left part is read for each, and what is known of its rows is kept from one to the next. Where the
 //! order of the left side is needed its rows have numbers, by which the output is merged in the end.
-//!
-//! # Limits
-//! A slice with its tables, reserved, and a byte for each row of a left part that is read repeatedly.
 //!
 //! # References
 //! Kitsuregawa, Tanaka, Moto-oka: Application of Hash to Data Base Machine and Its Architecture, 1983.
@@ -13,16 +11,19 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::super::row_store::RowStore;
-use super::build_side::{BuildSide, may_add, scatter};
+use stoa_storage::nonblocking;
+
+use super::super::parallel::crew::Crew;
+use super::super::parallel::{Turn, threads};
+use super::build_side::scatter;
 use super::left_side::LeftSide;
+use super::pair::{Pair, PairLane, Parts};
 use super::prober::Prober;
-use crate::batch::{Batch, Step};
+use crate::batch::Step;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::memory::Memory;
 use crate::profile::Counters;
-use crate::spill::{ByNumber, Numbers, Partitions, RowReader, Runs, Sequences, SpilledRows};
+use crate::spill::{ByNumber, Numbers, Partitions, Runs, Sequences, SpilledRows};
 
 /// See the module header.
 pub(super) struct Grace {
@@ -32,6 +33,8 @@ pub(super) struct Grace {
     counters: Arc<Counters>,
     /// Numbers of the left rows and the output, if the order is needed.
     ordered: Option<(Numbers, Sequences)>,
+    /// Whether few rows may be asked for, so that others need not help.
+    is_limited: bool,
     stage: Stage,
 }
 
@@ -46,34 +49,9 @@ enum Stage {
         left: VecDeque<SpilledRows>,
         pair: Option<Box<Pair>>,
     },
+    /// The same by several threads.
+    Sharing(Crew<PairLane>),
     Merging(Runs<ByNumber>),
-}
-
-/// A left and a right part.
-struct Pair {
-    left: Arc<SpilledRows>,
-    right: RowReader,
-    /// What did not fit into the last slice.
-    rest: Option<Batch>,
-    /// The slice that is being read.
-    rows: RowStore,
-    slice: Option<Slice>,
-    matched: Matched,
-}
-
-/// A slice of the right part that is probed.
-struct Slice {
-    side: BuildSide,
-    is_last: bool,
-    reader: RowReader,
-    /// How many left rows were probed before the batch that is.
-    done: usize,
-}
-
-/// For each left row whether it has found a partner in an earlier slice; empty at the first one.
-struct Matched {
-    rows: Vec<bool>,
-    memory: Memory,
 }
 
 impl Grace {
@@ -81,7 +59,7 @@ impl Grace {
     pub(super) fn new(
         right: VecDeque<SpilledRows>,
         (left_width, right_width): (usize, usize),
-        is_ordered: bool,
+        (is_ordered, is_limited): (bool, bool),
         prober: &mut Prober,
         context: &QueryContext,
         counters: &Arc<Counters>,
@@ -100,6 +78,7 @@ impl Grace {
             right_width,
             counters: Arc::clone(counters),
             ordered,
+            is_limited,
             stage: Stage::Scattering {
                 parts: Partitions::new(width, 0, context.memory("hash_join"), context, counters)?,
                 hashes: Vec::new(),
@@ -124,7 +103,7 @@ impl Grace {
                     scatter(parts, &columns, 0..batch.rows, &keys, hashes)?;
                 }
                 Step::Yield => (),
-                Step::Done => self.end_left()?,
+                Step::Done => self.end_left(prober, context)?,
             },
             Stage::Joining { pair: None, .. } => return self.begin_pair(prober, context),
             Stage::Joining {
@@ -143,6 +122,11 @@ impl Grace {
                     None => return Ok(Step::Batch(batch)),
                 }
             }
+            Stage::Sharing(crew) => match crew.next(true, context)? {
+                Turn::Given(batch) => return Ok(Step::Batch(batch)),
+                Turn::Working => (),
+                Turn::Done => return Ok(Step::Done),
+            },
             Stage::Merging(runs) => {
                 let mut step = runs.next(context)?;
                 if let Step::Batch(batch) = &mut step {
@@ -155,18 +139,58 @@ impl Grace {
     }
 
     /// From the left side to its parts.
-    fn end_left(&mut self) -> Result<()> {
+    fn end_left(&mut self, prober: &Prober, context: &QueryContext) -> Result<()> {
         let joining = Stage::Joining {
             left: VecDeque::new(),
             pair: None,
         };
         if let Stage::Scattering { parts, .. } = std::mem::replace(&mut self.stage, joining) {
-            self.stage = Stage::Joining {
-                left: parts.finish()?.into(),
-                pair: None,
+            let left: VecDeque<SpilledRows> = parts.finish()?.into();
+            self.stage = match self.crew(&left, prober, context) {
+                Some(crew) => {
+                    for parts in left.into_iter().zip(std::mem::take(&mut self.right)) {
+                        if joins(&parts.0, &parts.1, prober) {
+                            crew.push(parts);
+                        }
+                    }
+                    Stage::Sharing(crew)
+                }
+                None => Stage::Joining { left, pair: None },
             };
         }
         Ok(())
+    }
+
+    /// Several threads that join parts, if that is worth while and there is room for two.
+    fn crew(
+        &self,
+        left: &VecDeque<SpilledRows>,
+        prober: &Prober,
+        context: &QueryContext,
+    ) -> Option<Crew<PairLane>> {
+        let pairs = left.iter().zip(&self.right);
+        let pairs = pairs.filter(|(left, right)| joins(left, right, prober));
+        let rows: Vec<_> = pairs
+            .map(|(left, right)| (left.rows(), right.rows()))
+            .collect();
+        let all: u64 = rows.iter().map(|(left, right)| left + right).sum();
+        let is_worth = all >= context.settings().parallel_rows_min;
+        if self.ordered.is_some() || self.is_limited || !is_worth || nonblocking::is_on() {
+            return None;
+        }
+        let parts = Parts {
+            pairs: rows.len(),
+            left_rows: rows.iter().map(|(left, _)| *left).max()?,
+            right_rows: rows.iter().map(|(_, right)| *right).max()?,
+            right_width: self.right_width,
+        };
+        let lanes = PairLane::several(&parts, threads(context), prober, context);
+        if lanes.is_empty() {
+            return None;
+        }
+        self.counters.note_joiners(lanes.len());
+        let memory = context.memory("hash_join");
+        Some(Crew::new(lanes, memory, context, &self.counters))
     }
 
     /// Goes on with the next parts, or with the order of the output.
@@ -174,7 +198,7 @@ impl Grace {
         let Stage::Joining { left, pair } = &mut self.stage else {
             return Err(Error::Internal("no parts to be joined"));
         };
-        let (Some(left), Some(right)) = (left.pop_front(), self.right.pop_front()) else {
+        let Some(parts) = left.pop_front().zip(self.right.pop_front()) else {
             let Some((_, sequences)) = self.ordered.take() else {
                 return Ok(Step::Done);
             };
@@ -182,18 +206,8 @@ impl Grace {
             self.stage = Stage::Merging(sequences.finish(memory, &self.counters)?);
             return Ok(Step::Yield);
         };
-        if left.rows() > 0 && (right.rows() > 0 || !prober.drops_unmatched()) {
-            *pair = Some(Box::new(Pair {
-                left: Arc::new(left),
-                right: RowReader::new(right),
-                rest: None,
-                rows: RowStore::new(self.right_width, context.memory("hash_join")),
-                slice: None,
-                matched: Matched {
-                    rows: Vec::new(),
-                    memory: context.memory("hash_join"),
-                },
-            }));
+        if joins(&parts.0, &parts.1, prober) {
+            *pair = Some(Box::new(Pair::alone(parts, self.right_width, context)));
         }
         Ok(Step::Yield)
     }
@@ -209,84 +223,7 @@ impl Grace {
     }
 }
 
-impl Pair {
-    /// The next output, maybe without rows; `None` when the parts are joined.
-    fn next(&mut self, prober: &mut Prober, context: &QueryContext) -> Result<Option<Batch>> {
-        let Some(slice) = &mut self.slice else {
-            self.read(prober, context)?;
-            return Ok(Some(Batch::default()));
-        };
-        if !prober.is_idle() {
-            let batch = prober.step(&slice.side, context)?;
-            if prober.is_idle() {
-                slice.done += self.matched.note(slice, prober)?;
-            }
-            return Ok(Some(batch));
-        }
-        if let Some(batch) = slice.reader.next()? {
-            match self.matched.of(slice.done, batch.rows) {
-                Some(matched) => prober.start_with(batch, matched),
-                None => prober.start(batch),
-            }
-            return Ok(Some(Batch::default()));
-        }
-        if slice.is_last {
-            return Ok(None);
-        }
-        prober.let_go();
-        self.slice = None;
-        Ok(Some(Batch::default()))
-    }
-
-    /// Reads some of the next slice.
-    fn read(&mut self, prober: &mut Prober, context: &QueryContext) -> Result<()> {
-        let batch = match self.rest.take() {
-            Some(rest) => Some(rest),
-            None => self.right.next()?,
-        };
-        let is_last = batch.is_none();
-        if let Some(batch) = batch {
-            if may_add(&mut self.rows, &batch, context)? {
-                return self.rows.append(&batch);
-            }
-            self.rest = Some(batch);
-        }
-        let next = RowStore::new(self.rows.rows().columns.len(), context.memory("hash_join"));
-        let rows = std::mem::replace(&mut self.rows, next);
-        let compatible = prober.columns.compatible.iter();
-        let compatible: Vec<_> = compatible.map(|(_, right)| *right).collect();
-        prober.turn_to(is_last);
-        self.slice = Some(Slice {
-            side: BuildSide::new(rows, &compatible)?,
-            is_last,
-            reader: RowReader::shared(&self.left),
-            done: 0,
-        });
-        Ok(())
-    }
-}
-
-impl Matched {
-    /// What is known of `count` rows from `start` on; `None` at the first slice.
-    fn of(&self, start: usize, count: usize) -> Option<&[bool]> {
-        self.rows.get(start..start + count)
-    }
-
-    /// Notes what has become of the batch that was probed last; gives how many rows it had.
-    fn note(&mut self, slice: &Slice, prober: &Prober) -> Result<usize> {
-        let matched = prober.matched();
-        if !prober.needs_matched() || slice.is_last {
-            return Ok(matched.len());
-        }
-        match self.rows.get_mut(slice.done..slice.done + matched.len()) {
-            Some(rows) => rows.copy_from_slice(matched),
-            None => {
-                // They come in order at the first slice.
-                let bytes = 2 * (self.rows.len() + matched.len());
-                self.memory.require(bytes as u64)?;
-                self.rows.extend_from_slice(matched);
-            }
-        }
-        Ok(matched.len())
-    }
+/// Whether something may come of two parts.
+fn joins(left: &SpilledRows, right: &SpilledRows, prober: &Prober) -> bool {
+    left.rows() > 0 && (right.rows() > 0 || !prober.drops_unmatched())
 }

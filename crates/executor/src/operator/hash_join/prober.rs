@@ -27,6 +27,7 @@ pub(in crate::operator) struct Prober {
 }
 
 /// Which shared variables MINUS counts.
+#[derive(Clone, Copy)]
 struct Counting {
     /// Whether one of the keys, which are always bound.
     key: bool,
@@ -87,6 +88,18 @@ impl Prober {
             probe: None,
             is_last: true,
         }
+    }
+
+    /// Another one that does the same; `None` if there is a condition.
+    pub(super) fn another(&self) -> Option<Self> {
+        Some(Self {
+            tables: Vec::new(),
+            columns: self.columns.clone(),
+            combiner: self.combiner.another()?,
+            minus: self.minus,
+            probe: None,
+            is_last: true,
+        })
     }
 
     /// Whether a left row without a partner leaves nothing behind.

@@ -9,7 +9,8 @@
 //! - `parts`: what of a plan is cut, and how. `morsels`: by ranges. `handed`: by rows that one thread reads.
 //! - `worth`: what is shared at all. `right_sides`: what is read before.
 //! - `aggregate`: the sink is groups. `gather`: the sink is a queue of batches for the operator above.
-//! - `pieces`: what one operator has to do by itself, in pieces, such as the tables of a hash join.
+//! - `pieces`: what one operator has to do by itself, in pieces, such as the tables of a hash join. `crew`: the same where pieces
+//!   give rows, such as the sweeps of a path search.
 //!
 //! Output order: none. Which of equal groups' values came first differs from run to run, as do the last digits of
 //! sums of floats.
@@ -20,6 +21,7 @@
 //! dropped in the midst of a morsel leaves its helpers, with the snapshot, to notice that after a batch.
 
 mod aggregate;
+pub(super) mod crew;
 mod gather;
 mod handed;
 pub(super) mod morsels;

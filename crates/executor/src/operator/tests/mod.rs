@@ -8,6 +8,7 @@ mod few_keys;
 mod forms;
 mod harness;
 mod index;
+mod joiners;
 mod joins;
 mod kept_adjacencies;
 mod key_filters;

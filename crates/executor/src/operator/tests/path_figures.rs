@@ -270,6 +270,71 @@ fn searches_finish_with_a_tenth_of_their_memory() {
     }
 }
 
+/// All pairs, all that many nodes lead to, and many pairs: by look-ups, by triples in memory, and as is cheaper.
+#[test]
+fn searches_from_many_nodes_finish_with_a_tenth_of_their_memory() {
+    // What is read and written, and what is begun at once, beside what is held.
+    const OTHERS_BYTES: u64 = 2 << 20;
+    let graph = parts(6_000);
+    let mut random = Numbers(5);
+    let mut number = || random.below(6_000);
+    let pairs: Vec<_> = (0..40_000).map(|_| (number(), number() / 100)).collect();
+    let plans = [
+        graph.all(),
+        graph.from(0..6_000),
+        graph.between(pairs.into_iter()),
+    ];
+    for (number, plan) in plans.iter().enumerate() {
+        for forced in [Some(false), None, Some(true)] {
+            let run = |(after_bytes, budget): (u64, u64)| {
+                let settings = QuerySettings {
+                    force_adjacency: forced,
+                    spill: Some(Spill {
+                        space: graph.snapshot.temp_space(),
+                        after_bytes,
+                        rows_min: 1,
+                    }),
+                    ..settings(1024, budget)
+                };
+                let memory = settings.memory.clone();
+                let (rows, profile) = rows_of(&graph, plan, settings);
+                assert_eq!(memory.used(), 0, "memory is kept");
+                (rows, profile.spilled_bytes, memory.peak())
+            };
+            let (rows, spilled, whole) = run((u64::MAX, 1 << 30));
+            assert_eq!(spilled, 0);
+            let mut on_disk = 0;
+            let budget = whole / 10 + OTHERS_BYTES;
+            for limits in [(whole / 10, 1 << 30), (budget / 2, budget)] {
+                let (same, spilled, _) = run(limits);
+                assert!(
+                    rows == same,
+                    "plan {number}, {forced:?}: {} and {} rows",
+                    rows.len(),
+                    same.len()
+                );
+                on_disk += spilled;
+            }
+            assert!(on_disk > 0, "plan {number}, {forced:?}: {on_disk}");
+        }
+    }
+}
+
+/// What a search of few nodes would not pay back.
+#[test]
+fn short_searches_read_no_triples_into_memory() {
+    let graph = parts(20_000);
+    let run = |plan: &Plan| rows_of(&graph, plan, settings(1024, 1 << 30)).1;
+    for short in [graph.from(7..8), graph.between([(7, 9)].into_iter())] {
+        let profile = run(&short);
+        assert!(
+            profile.adjacency.is_none() && profile.looked_up > 0,
+            "{profile:?}"
+        );
+    }
+    assert!(run(&graph.all()).adjacency.is_some());
+}
+
 #[test]
 fn triples_take_a_share_of_the_memory_only() {
     let graph = Graph::hierarchy(3_000);
