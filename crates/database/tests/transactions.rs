@@ -195,6 +195,66 @@ fn conflict(
     (is_conflict, pieces, told)
 }
 
+/// What is asked, what another transaction inserts, and whether they are in conflict.
+const READ: [(&str, &str, bool); 11] = [
+    (
+        "SELECT (MAX(?o) AS ?m) { ?s :p ?o FILTER(?o != 3) }",
+        ":new :p 5",
+        true,
+    ),
+    (
+        "SELECT (MAX(?o) AS ?m) { ?s :p ?o FILTER(?o != 3) }",
+        ":s7 :p :new",
+        true,
+    ),
+    (
+        "SELECT (MAX(?o) AS ?m) { ?s :p ?o FILTER(?o != 3) }",
+        ":new :q 5",
+        false,
+    ),
+    (
+        "SELECT ?o (COUNT(*) AS ?n) { ?s :p ?o } GROUP BY ?o",
+        ":s7 :p :new",
+        true,
+    ),
+    (
+        "SELECT (SUM(?o) AS ?m) { ?s :p ?o ; :q ?q FILTER(?q != ?o) }",
+        ":s4999 :q 5",
+        true,
+    ),
+    (
+        "SELECT (SUM(?o) AS ?m) { ?s :p ?o ; :q ?q FILTER(?q != ?o) }",
+        ":new :q 5",
+        true,
+    ),
+    (
+        "SELECT (SUM(?o) AS ?m) { ?s :q ?q FILTER(?q < 4000) ?t :r ?s . ?t :p ?o }",
+        ":s4999 :p 5",
+        true,
+    ),
+    (
+        "SELECT (SUM(?o) AS ?m) { ?s :q ?q FILTER(?q < 4000) ?t :r ?s . ?t :p ?o }",
+        ":new :other 5",
+        false,
+    ),
+    (
+        "SELECT (SUM(?o) AS ?m) { ?s :p ?o OPTIONAL { ?s :none ?x } }",
+        ":s17 :none 5",
+        true,
+    ),
+    // A scan without rows, whose pieces nobody reads.
+    (
+        "SELECT (MAX(?o) AS ?m) { ?s :p ?o FILTER(?o > 100000) }",
+        ":new :p 200000",
+        true,
+    ),
+    (
+        "SELECT (SUM(?o) AS ?m) { ?s :p ?o MINUS { ?s :none ?x } }",
+        ":new :none 5",
+        true,
+    ),
+];
+
 #[test]
 fn what_several_threads_read_is_in_conflict_as_what_one_reads() {
     use std::fmt::Write as _;
@@ -210,64 +270,7 @@ fn what_several_threads_read_is_in_conflict_as_what_one_reads() {
         .unwrap();
     }
     let (_folder, database) = filled(text, Some(2));
-    for (query, insert, expected) in [
-        (
-            "SELECT (MAX(?o) AS ?m) { ?s :p ?o FILTER(?o != 3) }",
-            ":new :p 5",
-            true,
-        ),
-        (
-            "SELECT (MAX(?o) AS ?m) { ?s :p ?o FILTER(?o != 3) }",
-            ":s7 :p :new",
-            true,
-        ),
-        (
-            "SELECT (MAX(?o) AS ?m) { ?s :p ?o FILTER(?o != 3) }",
-            ":new :q 5",
-            false,
-        ),
-        (
-            "SELECT ?o (COUNT(*) AS ?n) { ?s :p ?o } GROUP BY ?o",
-            ":s7 :p :new",
-            true,
-        ),
-        (
-            "SELECT (SUM(?o) AS ?m) { ?s :p ?o ; :q ?q FILTER(?q != ?o) }",
-            ":s4999 :q 5",
-            true,
-        ),
-        (
-            "SELECT (SUM(?o) AS ?m) { ?s :p ?o ; :q ?q FILTER(?q != ?o) }",
-            ":new :q 5",
-            true,
-        ),
-        (
-            "SELECT (SUM(?o) AS ?m) { ?s :q ?q FILTER(?q < 4000) ?t :r ?s . ?t :p ?o }",
-            ":s4999 :p 5",
-            true,
-        ),
-        (
-            "SELECT (SUM(?o) AS ?m) { ?s :q ?q FILTER(?q < 4000) ?t :r ?s . ?t :p ?o }",
-            ":new :other 5",
-            false,
-        ),
-        (
-            "SELECT (SUM(?o) AS ?m) { ?s :p ?o OPTIONAL { ?s :none ?x } }",
-            ":s17 :none 5",
-            true,
-        ),
-        // A scan without rows, whose pieces nobody reads.
-        (
-            "SELECT (MAX(?o) AS ?m) { ?s :p ?o FILTER(?o > 100000) }",
-            ":new :p 200000",
-            true,
-        ),
-        (
-            "SELECT (SUM(?o) AS ?m) { ?s :p ?o MINUS { ?s :none ?x } }",
-            ":new :none 5",
-            true,
-        ),
-    ] {
+    for (query, insert, expected) in READ {
         let [(alone, scans, _), (shared, pieces, told)] =
             [u64::MAX, 0].map(|rows_min| conflict(&database, query, insert, rows_min));
         assert_eq!(

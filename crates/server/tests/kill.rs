@@ -15,6 +15,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use http_client::{Response, parse, request};
+use serde_json::Value;
 use support::{Server, output};
 use tempfile::TempDir;
 
@@ -179,11 +180,11 @@ fn what_a_killed_server_acknowledged_is_there() {
 /// The bytes that running queries have on disk.
 fn spilled_bytes(server: &Server) -> u64 {
     let status = request(&server.address, "GET", "/status", &[], b"");
-    let status: serde_json::Value = serde_json::from_str(&status.text()).unwrap();
-    let queries = status["queries"].as_array().unwrap();
+    let status: Value = serde_json::from_str(&status.text()).unwrap();
+    let queries = status.get("queries").and_then(Value::as_array).unwrap();
     let spilled = queries
         .iter()
-        .filter_map(|query| query["spilledBytes"].as_u64());
+        .filter_map(|query| query.get("spilledBytes")?.as_u64());
     spilled.sum()
 }
 

@@ -198,17 +198,28 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         OFF => switch_off(&mut options),
         27..=29 => with_common_subplans(number, &mut options),
         NESTED => options.without = Rewrites::UNNESTING,
+        31 | EXISTS_JOINS | FOR_BINDINGS | PARAMETERS => with_plans(number, &mut options),
+        _ => {}
+    }
+    (name, options)
+}
+
+/// Those in which plans are of a kind that few queries have by cost.
+fn with_plans(number: usize, options: &mut QueryOptions) {
+    match number {
         31 => {
             options.forced.linear = Some(true);
             options.forced.partner_counts = Some(false);
             options.leap_rows_min = Some(0);
         }
-        EXISTS_JOINS | FOR_BINDINGS => {
-            options.forced.exists_joins = Some(number == EXISTS_JOINS);
-            options.forced.part_for_bindings = Some(number == FOR_BINDINGS);
-            if number == FOR_BINDINGS {
-                options.parallel_rows_min = Some(0);
-            }
+        EXISTS_JOINS => {
+            options.forced.exists_joins = Some(true);
+            options.forced.part_for_bindings = Some(false);
+        }
+        FOR_BINDINGS => {
+            options.forced.exists_joins = Some(false);
+            options.forced.part_for_bindings = Some(true);
+            options.parallel_rows_min = Some(0);
         }
         PARAMETERS => {
             options.forced.parameters = Some(true);
@@ -217,7 +228,6 @@ pub fn configuration(number: usize) -> (&'static str, QueryOptions) {
         }
         _ => {}
     }
-    (name, options)
 }
 
 /// What a way is called, and the size of its batches if it is not the usual one.

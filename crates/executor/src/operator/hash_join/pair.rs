@@ -34,7 +34,7 @@ pub(super) struct Pair {
 /// A slice of the right part.
 enum State {
     Reading(RowStore),
-    Probing(Slice),
+    Probing(Box<Slice>),
     /// While it goes from one to the other.
     Between,
 }
@@ -291,12 +291,12 @@ impl Pair {
         let compatible: Vec<_> = compatible.map(|(_, right)| *right).collect();
         prober.turn_to(is_last);
         if let State::Reading(rows) = std::mem::replace(&mut self.state, State::Between) {
-            self.state = State::Probing(Slice {
+            self.state = State::Probing(Box::new(Slice {
                 side: BuildSide::new(rows, &compatible)?,
                 is_last,
                 reader: RowReader::shared(&self.left),
                 done: 0,
-            });
+            }));
         }
         Ok(())
     }
