@@ -44,9 +44,9 @@ pub struct Taken {
     pub planning: Duration,
     /// What it has looked up and read, as [`crate::Query::reads`].
     pub reads: ReadCounts,
-    /// The memory that operators have reserved now, in bytes.
+    /// The memory that operators have reserved now, in bytes; of an update also what changes take that are gathered.
     pub memory_bytes: u64,
-    /// The most memory that they had reserved at one time, in bytes.
+    /// The most memory that they had reserved at one time, in bytes, and of an update the most that gathered changes took beside.
     pub memory_peak_bytes: u64,
     /// How many bytes went into temporary files.
     pub spilled_bytes: u64,
@@ -82,6 +82,9 @@ struct Progress {
     ended: Ended,
     /// What runs now.
     current: Option<Planned>,
+    /// What the changes take that it has gathered, in bytes, and the most that they took.
+    changes_bytes: u64,
+    changes_peak_bytes: u64,
 }
 
 /// What is known of a query, or of a pattern, once it is planned.
@@ -194,6 +197,13 @@ impl Listed {
         });
     }
 
+    /// The changes that an update has gathered take so many bytes.
+    pub(crate) fn holds(&self, bytes: u64) {
+        let mut progress = self.entry.progress();
+        progress.changes_bytes = bytes;
+        progress.changes_peak_bytes = progress.changes_peak_bytes.max(bytes);
+    }
+
     /// A pattern of an update has ended, having taken this.
     pub(crate) fn has_taken(&self, took: &Ended) {
         let mut progress = self.entry.progress();
@@ -286,8 +296,8 @@ impl Entry {
         let mut taken = self.is_update.then_some(Taken {
             planning: ended.planning,
             reads: ended.reads,
-            memory_bytes: 0,
-            memory_peak_bytes: ended.memory_peak_bytes,
+            memory_bytes: progress.changes_bytes,
+            memory_peak_bytes: ended.memory_peak_bytes.max(progress.changes_peak_bytes),
             spilled_bytes: ended.spilled_bytes,
             threads: ended.threads,
         });
@@ -299,8 +309,10 @@ impl Entry {
             taken = Some(Taken {
                 planning: ended.planning + planned.planning,
                 reads: ended.reads.plus(reads),
-                memory_bytes: meters.memory_bytes(),
-                memory_peak_bytes: ended.memory_peak_bytes.max(meters.memory_peak_bytes()),
+                memory_bytes: meters.memory_bytes() + progress.changes_bytes,
+                memory_peak_bytes: ended
+                    .memory_peak_bytes
+                    .max(meters.memory_peak_bytes() + progress.changes_peak_bytes),
                 spilled_bytes: ended.spilled_bytes + meters.spilled_bytes(),
                 threads: ended.threads.max(meters.threads_peak()),
             });

@@ -11,11 +11,12 @@ use std::fmt::Debug;
 use std::str::FromStr as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use stoa_database::federation::{Fetch, FetchMethod, FetchRequest, Response};
 use stoa_database::oxrdf::{GraphName, NamedNode, Term, Variable};
 use stoa_database::{
-    Access, CancelHandle, Database, DocumentOptions, DumpFormat, Error, GraphFormat, Input,
+    Access, CancelHandle, Clock, Database, DocumentOptions, DumpFormat, Error, GraphFormat, Input,
     OpenOptions, QueryOptions, QueryResult, Runtime, RuntimeOptions, TransactionOptions,
     UpdateOptions, UpdateSummary,
 };
@@ -457,7 +458,7 @@ fn time_memory_and_cancellation_end_an_update() {
         world.database.update(&text, &options).unwrap_err()
     };
     let error = run(UpdateOptions {
-        timeout: Some(std::time::Duration::from_nanos(1)),
+        timeout: Some(Duration::from_nanos(1)),
         ..UpdateOptions::default()
     });
     assert!(matches!(error, Error::Timeout), "{error}");
@@ -786,4 +787,79 @@ fn a_document_that_is_too_large_says_what_to_do() {
     let text = "INSERT DATA { <http://a/s> <http://a/p> 1 }";
     let counts = transaction.update(text, &UpdateOptions::default()).unwrap();
     assert_eq!(counts.added, 1);
+}
+
+/// A clock on which much time goes by at one of the times that somebody looks.
+#[derive(Debug)]
+struct Late {
+    looks: AtomicUsize,
+    from: AtomicUsize,
+}
+
+impl Clock for Late {
+    fn monotonic(&self) -> Duration {
+        let looks = self.looks.fetch_add(1, Ordering::Relaxed);
+        let is_late = looks >= self.from.load(Ordering::Relaxed);
+        Duration::from_secs(if is_late { 3_600 } else { 0 })
+    }
+
+    fn now(&self) -> Duration {
+        self.monotonic()
+    }
+}
+
+/// Also while what its patterns gave is changed: what can be timed out can be ended.
+#[test]
+fn an_update_can_be_ended_until_its_commit_is_decided() {
+    let clock = Arc::new(Late {
+        looks: AtomicUsize::new(0),
+        from: AtomicUsize::new(usize::MAX),
+    });
+    let world = world_with(RuntimeOptions {
+        clock: Some(Arc::clone(&clock) as Arc<dyn Clock>),
+        ..RuntimeOptions::default()
+    });
+    let numbers: String = (0..250).map(|number| format!("{number} ")).collect();
+    let update = |template: &str| {
+        format!(
+            "{PREFIX} INSERT {{ {template} }} WHERE {{ VALUES ?a {{ {numbers} }} VALUES ?b {{ {numbers} }} \
+             BIND(IRI(CONCAT('http://a/', STR(?a))) AS ?s) }}"
+        )
+    };
+    let run = |text: &str, from: usize| {
+        let options = UpdateOptions {
+            timeout: Some(Duration::from_secs(60)),
+            ..UpdateOptions::default()
+        };
+        clock.looks.store(0, Ordering::Relaxed);
+        clock.from.store(from, Ordering::Relaxed);
+        let done = world.database.update(text, &options);
+        clock.from.store(usize::MAX, Ordering::Relaxed);
+        (done, clock.looks.load(Ordering::Relaxed))
+    };
+    // The second time the plan is there. As many solutions, and one quad.
+    let one = update(":s :p 1");
+    run(&one, usize::MAX).0.unwrap();
+    let of_one = run(&one, usize::MAX).1;
+    let insert = update("?s :p ?b");
+    run(&insert, usize::MAX).0.unwrap();
+    let clear = || {
+        world
+            .database
+            .update("CLEAR ALL", &UpdateOptions::default())
+            .unwrap()
+    };
+    clear();
+    let of_all = run(&insert, usize::MAX).1;
+    clear();
+    // While 62,500 quads are looked up, 8,192 at a time.
+    assert!(of_all >= of_one + 7, "{of_one} and {of_all} times");
+    for from in of_one..of_one + 5 {
+        let before = world.database.commit();
+        let ended = run(&insert, from).0;
+        assert!(matches!(ended, Err(Error::Timeout)), "{from}: {ended:?}");
+        let left = (world.database.commit(), world.database.quads());
+        assert_eq!(left, (before, 0));
+    }
+    assert_eq!(run(&insert, of_all).0.unwrap().added, 62_500);
 }

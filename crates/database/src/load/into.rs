@@ -252,7 +252,7 @@ impl<'a> Sink<'a> {
                 pending.add(quad, &self.budget)?;
             }
         }
-        let counts = pending.apply(self.transaction, &ids)?;
+        let counts = pending.apply(self.transaction, &ids, &|| true)?;
         self.counts.added += counts.added;
         self.counts.removed += counts.removed;
         self.entries.clear();

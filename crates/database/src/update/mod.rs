@@ -216,6 +216,7 @@ impl Database {
                         listed: &listed,
                     };
                     run.operations(operations)?;
+                    run.check()?;
                     let message = options.message.clone();
                     attempt.submit(transaction, CommitOptions { message })
                 });

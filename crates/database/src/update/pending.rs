@@ -49,14 +49,20 @@ impl Pending {
         self.changes.added.len() + self.changes.removed.len()
     }
 
+    /// What is reserved for them.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        self.reservation.as_ref().map_or(0, Reservation::bytes)
+    }
+
     /// Hands everything to the transaction, where it is visible from now on, and is empty then.
     ///
     /// # Errors
-    /// What the disk gives, `MemoryExceeded`.
+    /// What the disk gives, `MemoryExceeded`; `Cancelled` if `go_on`, which is asked now and then, says no.
     pub(crate) fn apply(
         &mut self,
         transaction: &mut Transaction,
         ids: &Ids,
+        go_on: &dyn Fn() -> bool,
     ) -> Result<ChangeCounts> {
         if self.len() == 0 && self.changes.graphs.is_empty() {
             return Ok(ChangeCounts {
@@ -64,7 +70,7 @@ impl Pending {
                 removed: 0,
             });
         }
-        let counts = transaction.change(ids.terms(), &self.changes);
+        let counts = transaction.change_while(ids.terms(), &self.changes, go_on);
         self.changes.added.clear();
         self.changes.removed.clear();
         self.changes.graphs.clear();

@@ -84,7 +84,17 @@ impl Run<'_> {
 
     /// Hands changes to the transaction.
     pub(super) fn apply(&mut self, pending: &mut Pending, ids: &Ids) -> Result<()> {
-        let counts = pending.apply(self.transaction, ids)?;
+        self.check()?;
+        let (runtime, options, started) = (self.runtime, self.options, self.started);
+        let go_on = || check(runtime, options, started).is_ok();
+        let counts = match pending.apply(self.transaction, ids, &go_on) {
+            // Which of both it was.
+            Err(Error::Cancelled) => {
+                self.check()?;
+                return Err(Error::Cancelled);
+            }
+            applied => applied?,
+        };
         self.counts.added += counts.added;
         self.counts.removed += counts.removed;
         Ok(())
@@ -160,6 +170,7 @@ impl Run<'_> {
             match query.next()? {
                 Step::Batch(batch) => {
                     filling.fill(&templates, &batch, &mut pending)?;
+                    self.listed.holds(pending.reserved_bytes());
                     check(self.runtime, self.options, self.started)?;
                 }
                 // It takes longer than others should wait for.

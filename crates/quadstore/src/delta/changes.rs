@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::graphs::{GraphDelta, net_graphs};
 use super::terms::{Resolved, Terms};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::read::{Columns, LookupRows, LookupSpec};
 use crate::segment::Row;
 use crate::snapshot::Snapshot;
@@ -417,13 +417,26 @@ impl Snapshot {
     /// # Errors
     /// If the trees cannot be read.
     pub fn probe(&self, changes: &Changes) -> Result<Probed> {
+        self.probe_while(changes, &|| true)
+    }
+
+    /// As [`Self::probe`], as long as `go_on` says so; [`Error::Cancelled`] if it does not.
+    pub(crate) fn probe_while(
+        &self,
+        changes: &Changes,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Probed> {
         let mut probed = Probed::new(changes);
-        self.probe_again(&mut probed)?;
+        self.find_probed(&mut probed, go_on)?;
         Ok(probed)
     }
 
     /// Looks anew which of the quads are there.
     pub(crate) fn probe_again(&self, probed: &mut Probed) -> Result<()> {
+        self.find_probed(probed, &|| true)
+    }
+
+    fn find_probed(&self, probed: &mut Probed, go_on: &dyn Fn() -> bool) -> Result<()> {
         let mut lookup = self.lookup(&LookupSpec {
             permutation: Permutation::Psog,
             key_length: 4,
@@ -434,6 +447,9 @@ impl Snapshot {
         })?;
         let mut found = LookupRows::default();
         for probes in probed.probes.chunks_mut(PROBED_QUADS) {
+            if !go_on() {
+                return Err(Error::Cancelled);
+            }
             probes.iter_mut().for_each(|probe| probe.exists = false);
             let column = |place: usize| -> Vec<TermId> {
                 let value = |probe: &Probe| probe.row.get(place).copied().unwrap_or_default();

@@ -37,7 +37,7 @@ pub(crate) use recorder::Recorder;
 
 use crate::commit::{Committed, Living, Prepared, Submitted};
 use crate::delta::{Changes, GraphChange, NewTerms, Probed, Resolved};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::quad_store::QuadStore;
 use crate::snapshot::Snapshot;
 
@@ -189,22 +189,42 @@ impl Transaction {
     /// If the trees cannot be read, or the memory budget does not allow for the changes; the
     /// transaction is as it was then.
     pub fn change(&mut self, terms: &NewTerms, changes: &Changes) -> Result<ChangeCounts> {
+        self.change_while(terms, changes, &|| true)
+    }
+
+    /// As [`Self::change`], as long as `go_on` says so, which is asked now and then.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] as well, if it does not.
+    pub fn change_while(
+        &mut self,
+        terms: &NewTerms,
+        changes: &Changes,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<ChangeCounts> {
+        let check = || match go_on() {
+            true => Ok(()),
+            false => Err(Error::Cancelled),
+        };
         let first_blank = self.store.take_blank_nodes(terms.blank_nodes());
         let resolved = terms.resolve_with(self.living.base(), &self.view, first_blank)?;
         let changes = with_ids(changes, terms, &resolved);
-        let mut probed = self.view.probe(&changes)?;
+        let mut probed = self.view.probe_while(&changes, go_on)?;
         probed.resolve(&resolved)?;
         let effective = probed.effective();
+        check()?;
         let view = match effective.is_empty() {
             true => self.view.clone(),
             false => {
                 let budget = self.store.store().cache().budget();
                 let graph_first = self.view.has_graph_first();
                 let mut delta = self.view.delta().with(&effective, graph_first, budget)?;
+                check()?;
                 while let Some(merged) = delta.merged(graph_first, budget)?
                     && let Some(replaced) = delta.replace(&merged)
                 {
                     delta = replaced;
+                    check()?;
                 }
                 self.view.with_delta(delta, self.view.commit())
             }

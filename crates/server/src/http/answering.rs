@@ -537,7 +537,7 @@ impl From<Error> for Problem {
             Error::MemoryExceeded { .. } => Self::new(BUSY, "memory", detail),
             Error::NotAdmitted { .. } => Self::new(BUSY, "memory-wait", detail),
             Error::TemporarySpace { .. } => Self::new(BUSY, "temporary-space", detail),
-            Error::Cancelled => Self::new(StatusCode::SERVICE_UNAVAILABLE, "cancelled", detail),
+            Error::Cancelled => Self::new(StatusCode::SERVICE_UNAVAILABLE, "cancelled", ENDED),
             Error::Conflict { .. } => Self::new(StatusCode::CONFLICT, "conflict", detail),
             Error::SnapshotExpired { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "snapshot-expired", detail)
@@ -553,6 +553,10 @@ impl From<Error> for Problem {
         }
     }
 }
+
+/// What is said of a query or an update that was cancelled.
+const ENDED: &str =
+    "it was ended before it was done, by DELETE /status/queries/ or since the server ends";
 
 /// An error with its causes.
 fn detail(error: &Error) -> String {

@@ -102,7 +102,9 @@ impl Problem {
             let wanted = HeaderValue::from_static("Bearer realm=\"stoa\"");
             headers.insert(WWW_AUTHENTICATE, wanted);
         }
-        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+        // The same would happen to it again, or somebody wanted it to end.
+        let is_final = matches!(self.code, "timeout" | "cancelled");
+        if self.status == StatusCode::SERVICE_UNAVAILABLE && !is_final {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
