@@ -320,3 +320,27 @@ impl Entry {
         taken
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::RuntimeOptions;
+
+    #[test]
+    fn changes_that_are_gathered_are_told() {
+        let runtime = Runtime::new(RuntimeOptions::default()).expect("a runtime");
+        let cancel = CancelHandle::new();
+        let listed = Listed::new(&runtime, "CLEAR ALL", true, &cancel);
+        let told = || {
+            let running = runtime.queries();
+            let taken = running.first().and_then(|one| one.taken);
+            taken.map(|taken| (taken.memory_bytes, taken.memory_peak_bytes))
+        };
+        listed.holds(4_096);
+        assert_eq!(told(), Some((4_096, 4_096)));
+        listed.holds(0);
+        assert_eq!(told(), Some((0, 4_096)));
+        drop(listed);
+        assert_eq!(told(), None);
+    }
+}

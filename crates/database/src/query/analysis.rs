@@ -95,6 +95,9 @@ impl Analysis {
                 if done.partitions > 0 {
                     object.insert("partitions".to_owned(), done.partitions.into());
                 }
+                if done.joiners > 0 {
+                    object.insert("joiners".to_owned(), done.joiners.into());
+                }
                 insert_path(&mut object, done);
                 object.insert("calls".to_owned(), done.calls.into());
                 object.insert("ms".to_owned(), milliseconds(done.time).into());
@@ -199,6 +202,9 @@ fn write_counts(f: &mut fmt::Formatter<'_>, done: &OperatorProfile) -> fmt::Resu
     if done.partitions > 0 {
         write!(f, " partitions={}", done.partitions)?;
     }
+    if done.joiners > 0 {
+        write!(f, " joiners={}", done.joiners)?;
+    }
     write_path(f, done)?;
     if done.spilled_bytes > 0 {
         write!(f, " spilled={}", done.spilled_bytes)?;
@@ -208,9 +214,6 @@ fn write_counts(f: &mut fmt::Formatter<'_>, done: &OperatorProfile) -> fmt::Resu
 
 /// What a path search did.
 fn write_path(f: &mut fmt::Formatter<'_>, done: &OperatorProfile) -> fmt::Result {
-    if done.joiners > 0 {
-        write!(f, " joiners={}", done.joiners)?;
-    }
     if done.sweepers > 0 {
         write!(f, " sweepers={}", done.sweepers)?;
     }
@@ -228,9 +231,6 @@ fn write_path(f: &mut fmt::Formatter<'_>, done: &OperatorProfile) -> fmt::Result
 
 /// The same in JSON.
 fn insert_path(object: &mut Map<String, Value>, done: &OperatorProfile) {
-    if done.joiners > 0 {
-        object.insert("joiners".to_owned(), done.joiners.into());
-    }
     if done.sweepers > 0 {
         object.insert("sweepers".to_owned(), done.sweepers.into());
     }

@@ -180,8 +180,10 @@ impl Run<'_> {
         };
         let filled: Result<()> = fill();
         self.listed.has_taken(&query.took());
-        filled?;
-        self.apply(&mut pending, &ids)
+        let changed = filled.and_then(|()| self.apply(&mut pending, &ids));
+        // They are the transaction's now, or nobody's.
+        self.listed.holds(0);
+        changed
     }
 
     fn query_options(&self) -> QueryOptions {

@@ -167,7 +167,7 @@ impl Lane for PairLane {
     fn advance(&mut self, context: &QueryContext) -> Result<Option<Batch>> {
         context.check()?;
         let Some(pair) = &mut self.pair else {
-            return Ok(None);
+            return Err(Error::Internal("a lane that was given a pair and has none"));
         };
         if let Some(batch) = pair.next(&mut self.prober, context)? {
             return Ok((!batch.is_empty()).then_some(batch));
@@ -180,7 +180,7 @@ impl Lane for PairLane {
     }
 
     fn is_idle(&self) -> bool {
-        self.pair.is_none()
+        self.accounts.is_some()
     }
 }
 
