@@ -34,7 +34,7 @@ use spargebra::algebra::QueryDataset;
 use stoa_executor::service::ServiceClient;
 use stoa_executor::spill::{self, Spill};
 use stoa_executor::{Clock, Execution, QueryContext, QuerySettings, Step};
-use stoa_planner::{PlannerOptions, QueryPlan, Stop};
+use stoa_planner::{Names, PlannerOptions, QueryPlan, Stop};
 use stoa_quadstore::Snapshot;
 use stoa_storage::{ReadCounts, nonblocking};
 
@@ -272,14 +272,26 @@ impl Query {
         };
         let timed = self.context.settings().timed;
         let plan = &running.plan;
-        let explain = || Ok(stoa_planner::explain(plan));
+        // Before the names of terms are read, which is nothing that the query did.
+        let reads = self.reads();
+        let text = self.listed.as_ref().map_or("", Listed::text);
+        let tokens = token::tokens(text);
+        let prefixes: Vec<(&str, &str)> = prefixes::declared(text, &tokens).collect();
+        let context = &*self.context;
+        let explain = || {
+            let names = Names {
+                term: &|id| context.term(id).ok().flatten(),
+                prefixes: &prefixes,
+            };
+            Ok(stoa_planner::explain(plan, &names))
+        };
         Ok(Analysis {
             plan: stack::run(self.stack_bytes, explain)?,
             operators: timed.then(|| running.execution.profile()),
             planning: self.planning,
             is_reused: self.is_reused,
             running: Duration::from_nanos(self.running_ns),
-            reads: self.reads(),
+            reads,
             memory_peak_bytes: self.context.meters().memory_peak_bytes(),
             spilled_bytes: self.context.meters().spilled_bytes(),
             waited: Duration::from_nanos(self.context.meters().waited_ns()),

@@ -135,6 +135,11 @@ impl Listed {
         }
     }
 
+    /// Its text, of which no more than the beginning is kept.
+    pub(crate) fn text(&self) -> &str {
+        &self.entry.text
+    }
+
     /// Its text has these tokens.
     pub(crate) fn has_shape(&self, text: &str, tokens: &[Token]) {
         let hasher = self.runtime.shapes().hasher();

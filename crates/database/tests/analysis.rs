@@ -121,3 +121,48 @@ fn it_is_told_that_several_threads_made_a_table() {
         assert_eq!((is_in_text, is_in_json), (is_told, is_told), "{text}");
     }
 }
+
+#[test]
+fn plans_name_terms() {
+    let data = "<http://a/1> <http://a/p> <http://a/b/2> .\n<http://a/b/2> <http://a/b/q> \"x\"@en , \"y\"^^<http://a/t> .\n";
+    let (_folder, database) = filled(data.to_owned(), None);
+    let text = "{ ?s <http://a/p> ?o . ?o <http://a/b/q> \"x\"@en , \"y\"^^<http://a/t> . \
+                ?s <http://a/p>/<http://a/b/q>* ?r FILTER(?s != <http://a/b/c/d>) }";
+    let timed = QueryOptions {
+        timed: true,
+        ..QueryOptions::default()
+    };
+    let told = |prologue: &str| {
+        let text = format!("{prologue} SELECT * {text}");
+        let mut query = database.prepare(&text, &timed).unwrap();
+        while !matches!(query.next().unwrap(), Step::Done) {}
+        let first = query.analysis().unwrap();
+        // What is read for the names is no work of the query.
+        assert_eq!(query.analysis().unwrap().reads, first.reads);
+        first.to_string()
+    };
+    let has = |told: &str, names: &[&str]| {
+        for name in names {
+            assert!(told.contains(name), "{name} in {told}");
+        }
+        assert!(!told.contains("Iri:"), "{told}");
+    };
+    let whole = [
+        "<http://a/p>",
+        "<http://a/b/q>*",
+        "\"x\"@en",
+        "\"y\"^^<http://a/t>",
+        "<http://a/b/c/d>",
+    ];
+    has(&told(""), &whole);
+    // By the longest prefix that leaves a simple name.
+    let short = [
+        " :p ",
+        " b:q*",
+        "\"x\"@en",
+        "\"y\"^^:t ",
+        "<http://a/b/c/d>",
+    ];
+    let prologue = "PREFIX : <http://a/>\nprefix b: <http://a/b/> PREFIX c: <http://a/b/c>";
+    has(&told(prologue), &short);
+}

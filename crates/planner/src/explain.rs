@@ -3,15 +3,14 @@
 use std::fmt::{self, Write};
 
 use hashbrown::HashSet;
-use oxrdf::Term;
+use oxrdf::vocab::xsd;
+use oxrdf::{Literal, NamedNodeRef, Term};
 use rapidhash::fast::RandomState;
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId, inline};
 
 use crate::Reading;
 use crate::cardinality::{float, scanned};
-use crate::expression::{
-    Aggregate, AggregateFunction, ArithmeticOperator, Comparison, Constant, Expression,
-};
+use crate::expression::{Aggregate, AggregateFunction, ArithmeticOperator, Comparison, Expression};
 use crate::logical::{path_variables, pattern_variables};
 use crate::physical::{
     JoinKind, Operator, PathPattern, PathStart, PathStep, PatternTerm, Plan, PredicateSet,
@@ -46,9 +45,34 @@ pub struct ExplainedOperator {
     pub subplan: Option<usize>,
 }
 
+/// How the terms of a plan are told.
+pub struct Names<'a> {
+    /// The term behind an id of the dictionary; where it gives none, the id is told.
+    pub term: &'a dyn Fn(TermId) -> Option<Term>,
+    /// Prefixes, without their colons, and the IRIs that they stand for.
+    pub prefixes: &'a [(&'a str, &'a str)],
+}
+
+impl Names<'static> {
+    /// Ids of the dictionary as they are, and whole IRIs.
+    pub const NONE: Self = Self {
+        term: &|_| None,
+        prefixes: &[],
+    };
+}
+
+impl fmt::Debug for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names = f.debug_struct("Names");
+        names
+            .field("prefixes", &self.prefixes)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Explains a plan.
 #[must_use]
-pub fn explain(plan: &QueryPlan) -> Explanation {
+pub fn explain(plan: &QueryPlan, terms: &Names<'_>) -> Explanation {
     let mut known = HashSet::with_hasher(RandomState::new());
     let names = plan.variable_names.iter();
     let again = names.map(|name| !name.is_empty() && !known.insert(name.as_str()));
@@ -56,6 +80,7 @@ pub fn explain(plan: &QueryPlan) -> Explanation {
         names: &plan.variable_names,
         again: again.collect(),
         readings: &plan.readings,
+        terms,
         text: String::new(),
     };
     printer.form(&plan.form);
@@ -162,6 +187,7 @@ struct Printer<'a> {
     /// Whether an earlier variable is called so, in another scope.
     again: Vec<bool>,
     readings: &'a [(Permutation, Vec<TermId>, GraphSet, Reading)],
+    terms: &'a Names<'a>,
     text: String,
 }
 
@@ -183,7 +209,8 @@ impl<'a> Printer<'a> {
                 self.text.push_str("describe");
                 self.list(" ", variables);
                 for constant in constants {
-                    self.put(format_args!(" {}", constant.term));
+                    self.text.push(' ');
+                    self.term(&constant.term);
                 }
             }
         }
@@ -494,7 +521,7 @@ impl<'a> Printer<'a> {
             if position > 0 {
                 self.text.push(' ');
             }
-            self.term(*term);
+            self.place(*term);
         }
         if let Some(graph) = pattern.graph_variable {
             self.list(" graph ", &[graph]);
@@ -521,7 +548,7 @@ impl<'a> Printer<'a> {
         self.pattern(pattern);
     }
 
-    fn term(&mut self, term: PatternTerm) {
+    fn place(&mut self, term: PatternTerm) {
         match term {
             PatternTerm::Constant(id) => self.id(id),
             PatternTerm::Variable(variable) => self.list("", &[variable]),
@@ -529,11 +556,11 @@ impl<'a> Printer<'a> {
     }
 
     fn path(&mut self, pattern: &PathPattern) {
-        self.term(pattern.subject);
+        self.place(pattern.subject);
         self.text.push(' ');
         self.repeated(&pattern.step, pattern.zero, pattern.repeats);
         self.text.push(' ');
-        self.term(pattern.object);
+        self.place(pattern.object);
         if let Some(graph) = pattern.graph_variable {
             self.list(" graph ", &[graph]);
         }
@@ -635,9 +662,12 @@ impl<'a> Printer<'a> {
     }
 
     fn id(&mut self, id: TermId) {
-        match inline::decode(id) {
-            Some(literal) => self.put(format_args!("{literal}")),
-            None => self.put(format_args!("{id:?}")),
+        if let Some(literal) = inline::decode(id) {
+            self.literal(&literal);
+        } else if let Some(term) = (self.terms.term)(id) {
+            self.term(&term);
+        } else {
+            self.put(format_args!("{id:?}"));
         }
     }
 
@@ -657,16 +687,38 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn constant(&mut self, constant: &Constant) {
-        match &constant.term {
-            Term::NamedNode(iri) => self.put(format_args!("{iri}")),
-            term => self.put(format_args!("{term}")),
+    fn term(&mut self, term: &Term) {
+        match term {
+            Term::NamedNode(iri) => self.iri(iri.as_ref()),
+            Term::Literal(literal) => self.literal(literal),
+            Term::BlankNode(_) | Term::Triple(_) => self.put(format_args!("{term}")),
+        }
+    }
+
+    fn literal(&mut self, literal: &Literal) {
+        let datatype = literal.datatype();
+        if literal.language().is_some() || datatype == xsd::STRING {
+            return self.put(format_args!("{literal}"));
+        }
+        self.put(format_args!("{}^^", Literal::from(literal.value())));
+        self.iri(datatype);
+    }
+
+    /// By the longest prefix that leaves a simple name, or whole.
+    fn iri(&mut self, iri: NamedNodeRef<'_>) {
+        let prefixes = self.terms.prefixes.iter().filter_map(|(prefix, begin)| {
+            let local = iri.as_str().strip_prefix(begin)?;
+            is_simple(local).then_some((*prefix, local))
+        });
+        match prefixes.min_by_key(|(_, local)| local.len()) {
+            Some((prefix, local)) => self.put(format_args!("{prefix}:{local}")),
+            None => self.put(format_args!("{iri}")),
         }
     }
 
     fn expression(&mut self, expression: &Expression) {
         match expression {
-            Expression::Constant(constant) => self.constant(constant),
+            Expression::Constant(constant) => self.term(&constant.term),
             Expression::Variable(variable) => self.list("", &[*variable]),
             Expression::Parameter(variable) => {
                 self.text.push_str("parameter ");
@@ -747,6 +799,12 @@ impl<'a> Printer<'a> {
         }
         self.text.push(')');
     }
+}
+
+/// Whether a prefixed name may end with this as it is.
+fn is_simple(local: &str) -> bool {
+    let is_in_names = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    local.chars().all(is_in_names) && !local.is_empty() && !local.starts_with('-')
 }
 
 /// Expected rows to two digits, so that printed plans do not change with every quad.

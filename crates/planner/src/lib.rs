@@ -35,7 +35,7 @@ mod volatile;
 pub use crate::access_path::{FEW_LOOKUPS, KEPT_RANGES_MAX, variables_within};
 pub use crate::constants::Replacement;
 pub use crate::error::Error;
-pub use crate::explain::{ExplainedOperator, Explanation, explain};
+pub use crate::explain::{ExplainedOperator, Explanation, Names, explain};
 pub use crate::nesting::{Size, Visit, check_nesting, query_size, stack_bytes, walk_into};
 pub use crate::options::{ForcedChoices, ForcedJoin, PlannerOptions, Rewrites, Stop};
 pub use crate::physical::QueryPlan;

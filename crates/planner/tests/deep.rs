@@ -6,7 +6,7 @@ use std::thread::Builder;
 
 use spargebra::{Query, SparqlParser};
 use stoa_planner::{
-    Error, PlannerOptions, Statistics, StatisticsError, Stop, check_nesting, explain, plan,
+    Error, Names, PlannerOptions, Statistics, StatisticsError, Stop, check_nesting, explain, plan,
 };
 use stoa_terms::{GraphSet, Kind, Position, TermId};
 
@@ -60,7 +60,7 @@ fn plan_small(text: &str, options: &PlannerOptions) -> Result<usize, Error> {
             let planned = plan(&parsed, &options, &Uniform(3));
             let length = planned
                 .as_ref()
-                .map(|planned| explain(planned).to_string().len());
+                .map(|planned| explain(planned, &Names::NONE).to_string().len());
             // Dropping the algebra recurses, too, but that is the parser's.
             std::mem::forget(parsed);
             let result = length.map_err(|error| Error::Unsupported(error.to_string()));
@@ -169,7 +169,7 @@ fn more_patterns_than_are_ordered_at_once_keep_their_solutions() {
         let parsed = SparqlParser::new().parse_query(&text).expect("valid");
         let options = PlannerOptions::default();
         let planned = plan(&parsed, &options, &Uniform(1_000_000_000_000)).expect("planned");
-        let shown = explain(&planned).to_string();
+        let shown = explain(&planned, &Names::NONE).to_string();
         assert!(!shown.contains("empty"), "{shown}");
         let scans = shown.matches("index_scan").count();
         let lookups = shown.matches("index_nested_loop_join").count();

@@ -22,7 +22,7 @@ use spargebra::algebra::GraphPattern;
 use spargebra::{Query, SparqlParser};
 use stoa_planner::physical::{Operator, Plan, QueryForm, Variable};
 use stoa_planner::{
-    Error, ForcedChoices, ForcedJoin, PlannerOptions, Rewrites, Statistics, explain, plan,
+    Error, ForcedChoices, ForcedJoin, Names, PlannerOptions, Rewrites, Statistics, explain, plan,
 };
 use stoa_terms::{GraphSet, TermId};
 use support::algebra::{Context, Row};
@@ -331,8 +331,10 @@ fn plans_give_what_the_specification_says() {
             };
             operators(&planned.root, &mut counts);
             match name {
-                "optimized" => usual = explain(&planned).to_string(),
-                NESTED | EXISTS_JOINS | FOR_BINDINGS if explain(&planned).to_string() != usual => {
+                "optimized" => usual = explain(&planned, &Names::NONE).to_string(),
+                NESTED | EXISTS_JOINS | FOR_BINDINGS
+                    if explain(&planned, &Names::NONE).to_string() != usual =>
+                {
                     *counts.entry(name.to_owned()).or_default() += 1;
                 }
                 _ => {}
@@ -345,7 +347,7 @@ fn plans_give_what_the_specification_says() {
                 interpret::run_whole(&planned.root, &store)
             }))
             .unwrap_or_else(|_| {
-                let plan = explain(&planned).to_string();
+                let plan = explain(&planned, &Names::NONE).to_string();
                 panic!("a promise is broken: case {case}, seed {seed}, {name}:\n{text}\n{plan}")
             });
             let actual = table(rows.into_iter().map(|row| {
@@ -357,7 +359,7 @@ fn plans_give_what_the_specification_says() {
                 actual == expected,
                 "case {case}, seed {seed}, {name} {:?}:\n{text}\n{}\nquads {:?}\nexpected {}: {expected:#?}\nactual {}: {actual:#?}",
                 options.without,
-                explain(&planned),
+                explain(&planned, &Names::NONE),
                 quads(&store),
                 expected.len(),
                 actual.len(),
@@ -463,7 +465,7 @@ fn some_solutions_are_solutions() {
                 };
                 row.into_iter().map(named).collect()
             }));
-            let told = explain(&planned).to_string();
+            let told = explain(&planned, &Names::NONE).to_string();
             assert_eq!(
                 given.len(),
                 some.min(expected.len()),

@@ -10,8 +10,8 @@ use oxrdf::{Literal, NamedNode, Term};
 use spargebra::SparqlParser;
 use stoa_planner::expression::{Expression, Function};
 use stoa_planner::{
-    ForcedJoin, PlannerOptions, PrefixRanges, Rewrites, Statistics, StatisticsError, SubjectGroup,
-    SubjectSets, TextOf, explain, plan,
+    ForcedJoin, Names, PlannerOptions, PrefixRanges, Rewrites, Statistics, StatisticsError,
+    SubjectGroup, SubjectSets, TextOf, explain, plan,
 };
 use stoa_terms::{GraphSet, IdRange, Kind, Position, TermId, inline};
 
@@ -397,7 +397,7 @@ fn explained(text: &str) -> String {
         .parse_query(&format!("{PREFIXES}{text}"))
         .expect("a valid query");
     match plan(&query, &options, &Catalogue::default()) {
-        Ok(plan) => explain(&plan).to_string(),
+        Ok(plan) => explain(&plan, &Names::NONE).to_string(),
         Err(error) => format!("error: {error}\n"),
     }
 }

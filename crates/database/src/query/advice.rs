@@ -6,6 +6,7 @@
 use super::prefixes::{declared, undeclared};
 use super::similar::nearest;
 use super::token::{Token, is_open_string};
+use super::update::OPERATIONS;
 
 /// What is wrong, and what may have been meant instead.
 type Advice = (String, Option<String>);
@@ -307,7 +308,10 @@ impl Place<'_> {
                 "a prefix ends with a colon, as in PREFIX {word}: <...>"
             ));
         }
-        if self.words().any(|word| is_any(word, &forms)) {
+        if self
+            .words()
+            .any(|word| is_any(word, &forms) || is_any(word, &OPERATIONS))
+        {
             return None;
         }
         if is_any(word, &["@prefix", "@base"]) {

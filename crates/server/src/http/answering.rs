@@ -533,7 +533,7 @@ impl From<Error> for Problem {
             Error::Load { .. } => Self::new(StatusCode::BAD_GATEWAY, "load", detail),
             Error::NoSuchGraph { .. } => Self::new(StatusCode::NOT_FOUND, "no-such-graph", detail),
             Error::GraphExists { .. } => Self::new(StatusCode::CONFLICT, "graph-exists", detail),
-            Error::Timeout => Self::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", detail),
+            Error::Timeout => Self::new(StatusCode::SERVICE_UNAVAILABLE, "timeout", LATE),
             Error::MemoryExceeded { .. } => Self::new(BUSY, "memory", detail),
             Error::NotAdmitted { .. } => Self::new(BUSY, "memory-wait", detail),
             Error::TemporarySpace { .. } => Self::new(BUSY, "temporary-space", detail),
@@ -553,6 +553,10 @@ impl From<Error> for Problem {
         }
     }
 }
+
+/// What is said of a query or an update that ran too long.
+const LATE: &str =
+    "it ran longer than the server's --timeout, or timeout= of the request where that is less, allows";
 
 /// What is said of a query or an update that was cancelled.
 const ENDED: &str =

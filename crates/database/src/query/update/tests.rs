@@ -196,6 +196,12 @@ fn mistakes_have_places() {
             "unexpected end of the update: the { in line 1 is not closed",
         ),
         (
+            "CLEAR ALL ;\nDELETE WHERE { ?s label ?o }",
+            2,
+            19,
+            "unexpected label",
+        ),
+        (
             "INSERT WHERE { ?s ?p ?o }",
             1,
             8,
