@@ -1,11 +1,11 @@
 //! What several databases of one process share: memory budget, cache, threads, clock, randomness.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use oxsdatatypes::DateTime;
+use oxsdatatypes::{DateTime, DayTimeDuration, Decimal};
 use stoa_executor::helpers::Helpers;
 use stoa_executor::service::ServiceClient;
 use stoa_executor::{AdjacencyCache, AdjacencyCounts, Admission, NumberCache, NumberCounts};
@@ -313,31 +313,15 @@ impl stoa_executor::Clock for ExecutorClock {
 
 /// The moment so long after 1970-01-01T00:00:00Z, to the millisecond, in UTC.
 pub(crate) fn date_time(since_1970: Duration) -> DateTime {
-    const SECONDS_A_DAY: u64 = 86_400;
-    let seconds = since_1970.as_secs();
-    let (days, second) = (seconds / SECONDS_A_DAY, seconds % SECONDS_A_DAY);
-    // Days are counted from 0000-03-01, so that the leap day is the last one of a year.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let shifted_month = (5 * day + 2) / 153;
-    let day = day - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 {
-        shifted_month + 3
-    } else {
-        shifted_month - 9
-    };
-    let year = year + era * 400 + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:03}Z",
-        second / 3_600,
-        second / 60 % 60,
-        second % 60,
-        since_1970.subsec_millis()
-    )
-    .parse()
-    .unwrap_or(DateTime::MIN)
+    /// Parsed once: this is called for each query.
+    static BEGINNING: LazyLock<DateTime> =
+        LazyLock::new(|| "1970-01-01T00:00:00Z".parse().unwrap_or(DateTime::MIN));
+    let passed = i128::try_from(since_1970.as_millis())
+        .ok()
+        .and_then(|milliseconds| Decimal::new(milliseconds, 3).ok());
+    passed
+        .and_then(|seconds| BEGINNING.checked_add_day_time_duration(DayTimeDuration::new(seconds)))
+        .unwrap_or(DateTime::MIN)
 }
 
 fn cores() -> usize {

@@ -555,8 +555,7 @@ impl From<Error> for Problem {
 }
 
 /// What is said of a query or an update that ran too long.
-const LATE: &str =
-    "it ran longer than the server's --timeout, or timeout= of the request where that is less, allows";
+const LATE: &str = "it ran longer than the server's --timeout, or timeout= of the request where that is less, allows";
 
 /// What is said of a query or an update that was cancelled.
 const ENDED: &str =
