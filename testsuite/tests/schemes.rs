@@ -98,8 +98,8 @@ fn the_lean_scheme_holds_the_same_and_stays() {
         ),
         (
             "<http://example.org/5> ?p ?o",
-            "SPOG/1 Iri",
-            "SPOG/1 by SP and PSOG Iri",
+            "SPOG/1 <http://example.org/5>",
+            "SPOG/1 by SP and PSOG <http://example.org/5>",
         ),
         ("?s ?p ?o", "PSOG/0 ?s", "PSOG/0 ?s"),
     ] {

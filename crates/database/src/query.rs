@@ -37,6 +37,7 @@ use stoa_executor::{Clock, Execution, QueryContext, QuerySettings, Step};
 use stoa_planner::{Names, PlannerOptions, QueryPlan, Stop};
 use stoa_quadstore::Snapshot;
 use stoa_storage::{ReadCounts, nonblocking};
+use stoa_terms::{Kind, TermId};
 
 pub use analysis::Analysis;
 pub(crate) use plan_cache::PlanCache;
@@ -247,7 +248,7 @@ impl Query {
         &self.notes
     }
 
-    /// The plan as a tree of text.
+    /// The plan as a tree of text, as [`Query::analysis`] has it.
     #[must_use]
     pub fn explain(&self) -> String {
         self.analysis().map_or_else(
@@ -262,7 +263,8 @@ impl Query {
         )
     }
 
-    /// The plan, with what its operators have done so far if [`QueryOptions::timed`] is on.
+    /// The plan, with what its operators have done so far if [`QueryOptions::timed`] is on. Constants are told by the prefixes that
+    /// the first 2,000 bytes of the text declare; one that the dictionary cannot give is told by its id.
     ///
     /// # Errors
     /// If there is no thread for a plan that is deep.
@@ -272,15 +274,23 @@ impl Query {
         };
         let timed = self.context.settings().timed;
         let plan = &running.plan;
-        // Before the names of terms are read, which is nothing that the query did.
-        let reads = self.reads();
         let text = self.listed.as_ref().map_or("", Listed::text);
         let tokens = token::tokens(text);
-        let prefixes: Vec<(&str, &str)> = prefixes::declared(text, &tokens).collect();
+        let mut prefixes: Vec<(&str, &str)> = Vec::new();
+        for (prefix, iri) in prefixes::declared(text, &tokens) {
+            prefixes.retain(|(earlier, _)| *earlier != prefix);
+            prefixes.push((prefix, iri));
+        }
+        // What is read for names is nothing that the query did.
         let context = &*self.context;
+        let snapshot = context.snapshot().counted();
+        let term = |id: TermId| match id.kind() {
+            Kind::Local => context.term(id).ok().flatten(),
+            _ => snapshot.term(id).ok(),
+        };
         let explain = || {
             let names = Names {
-                term: &|id| context.term(id).ok().flatten(),
+                term: &term,
                 prefixes: &prefixes,
             };
             Ok(stoa_planner::explain(plan, &names))
@@ -291,7 +301,7 @@ impl Query {
             planning: self.planning,
             is_reused: self.is_reused,
             running: Duration::from_nanos(self.running_ns),
-            reads,
+            reads: self.reads(),
             memory_peak_bytes: self.context.meters().memory_peak_bytes(),
             spilled_bytes: self.context.meters().spilled_bytes(),
             waited: Duration::from_nanos(self.context.meters().waited_ns()),

@@ -315,13 +315,14 @@ impl stoa_executor::Clock for ExecutorClock {
 pub(crate) fn date_time(since_1970: Duration) -> DateTime {
     /// Parsed once: this is called for each query.
     static BEGINNING: LazyLock<DateTime> =
-        LazyLock::new(|| "1970-01-01T00:00:00Z".parse().unwrap_or(DateTime::MIN));
-    let passed = i128::try_from(since_1970.as_millis())
+        LazyLock::new(|| "1970-01-01T00:00:00Z".parse().expect("it is a date"));
+    // Both have room for twenty digits of seconds.
+    i128::try_from(since_1970.as_millis())
         .ok()
-        .and_then(|milliseconds| Decimal::new(milliseconds, 3).ok());
-    passed
-        .and_then(|seconds| BEGINNING.checked_add_day_time_duration(DayTimeDuration::new(seconds)))
-        .unwrap_or(DateTime::MIN)
+        .and_then(|milliseconds| Decimal::new(milliseconds, 3).ok())
+        .map(DayTimeDuration::new)
+        .and_then(|passed| BEGINNING.checked_add_day_time_duration(passed))
+        .expect("all seconds of a duration are a decimal, with those before 1970 as well")
 }
 
 fn cores() -> usize {

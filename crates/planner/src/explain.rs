@@ -47,9 +47,9 @@ pub struct ExplainedOperator {
 
 /// How the terms of a plan are told.
 pub struct Names<'a> {
-    /// The term behind an id of the dictionary; where it gives none, the id is told.
+    /// The term behind the id of a constant of the query; where it gives none, the id is told.
     pub term: &'a dyn Fn(TermId) -> Option<Term>,
-    /// Prefixes, without their colons, and the IRIs that they stand for.
+    /// Prefixes, without their colons, and the IRIs that they stand for, each prefix once.
     pub prefixes: &'a [(&'a str, &'a str)],
 }
 
@@ -650,10 +650,10 @@ impl<'a> Printer<'a> {
         self.text.push_str(" in");
         for (number, range) in ranges.iter().take(RANGES_TOLD).enumerate() {
             self.text.push_str(if number > 0 { ", " } else { " " });
-            self.id(range.first);
+            self.end(range.first);
             if range.first != range.last {
                 self.text.push_str("..");
-                self.id(range.last);
+                self.end(range.last);
             }
         }
         if ranges.len() > RANGES_TOLD {
@@ -661,13 +661,20 @@ impl<'a> Printer<'a> {
         }
     }
 
+    /// A constant of the query.
     fn id(&mut self, id: TermId) {
-        if let Some(literal) = inline::decode(id) {
-            self.literal(&literal);
-        } else if let Some(term) = (self.terms.term)(id) {
-            self.term(&term);
-        } else {
-            self.put(format_args!("{id:?}"));
+        let term = (!id.is_inline()).then(|| (self.terms.term)(id));
+        match term.flatten() {
+            Some(term) => self.term(&term),
+            None => self.end(id),
+        }
+    }
+
+    /// The end of a range. What it is in the dictionary is not told: that may be any text of the data, of any length.
+    fn end(&mut self, id: TermId) {
+        match inline::decode(id) {
+            Some(literal) => self.literal(&literal),
+            None => self.put(format_args!("{id:?}")),
         }
     }
 

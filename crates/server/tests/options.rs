@@ -509,7 +509,7 @@ fn the_options_of_serve() {
     );
     let slow = server.ask(QUERY, SLOW);
     assert!(
-        slow.starts_with("HTTP/1.1 503") && slow.contains("--timeout"),
+        slow.starts_with("HTTP/1.1 503") && slow.contains("timeout= of the request"),
         "{slow}"
     );
     drop(server);

@@ -308,10 +308,7 @@ impl Place<'_> {
                 "a prefix ends with a colon, as in PREFIX {word}: <...>"
             ));
         }
-        if self
-            .words()
-            .any(|word| is_any(word, &forms) || is_any(word, &OPERATIONS))
-        {
+        if self.words().any(|word| is_any(word, &forms)) {
             return None;
         }
         if is_any(word, &["@prefix", "@base"]) {
@@ -322,7 +319,9 @@ impl Place<'_> {
             return Some("nothing ends a PREFIX or BASE".to_owned());
         }
         let is_near = nearest(word, KEYWORDS).is_some();
-        (is_bare(word) && !is_near && !is_any(word, &["prefix", "base", "version"])).then(|| {
+        let is_wrong = is_bare(word) && !is_near && !is_any(word, &["prefix", "base", "version"]);
+        let in_update = self.words().any(|word| is_any(word, &OPERATIONS));
+        (is_wrong && !in_update).then(|| {
             "a query begins with SELECT, ASK, CONSTRUCT or DESCRIBE, after PREFIX lines".to_owned()
         })
     }

@@ -202,6 +202,18 @@ fn mistakes_have_places() {
             "unexpected label",
         ),
         (
+            "CLEAR ALL ;\n@prefix p: <http://a/> .",
+            2,
+            1,
+            "unexpected @prefix: write PREFIX without @, and no dot behind it",
+        ),
+        (
+            "CLEAR ALL ;\nPREFIX p: <http://a/> .\nDROP ALL",
+            2,
+            23,
+            "unexpected .: nothing ends a PREFIX or BASE",
+        ),
+        (
             "INSERT WHERE { ?s ?p ?o }",
             1,
             8,
