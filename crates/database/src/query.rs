@@ -276,11 +276,7 @@ impl Query {
         let plan = &running.plan;
         let text = self.listed.as_ref().map_or("", Listed::text);
         let tokens = token::tokens(text);
-        let mut prefixes: Vec<(&str, &str)> = Vec::new();
-        for (prefix, iri) in prefixes::declared(text, &tokens) {
-            prefixes.retain(|(earlier, _)| *earlier != prefix);
-            prefixes.push((prefix, iri));
-        }
+        let declared: Vec<_> = prefixes::declared(text, &tokens).collect();
         // What is read for names is nothing that the query did.
         let context = &*self.context;
         let snapshot = context.snapshot().counted();
@@ -291,7 +287,7 @@ impl Query {
         let explain = || {
             let names = Names {
                 term: &term,
-                prefixes: &prefixes,
+                name: &|iri| prefixes::prefixed_name(iri, &declared),
             };
             Ok(stoa_planner::explain(plan, &names))
         };

@@ -49,24 +49,21 @@ pub struct ExplainedOperator {
 pub struct Names<'a> {
     /// The term behind the id of a constant of the query; where it gives none, the id is told.
     pub term: &'a dyn Fn(TermId) -> Option<Term>,
-    /// Prefixes, without their colons, and the IRIs that they stand for, each prefix once.
-    pub prefixes: &'a [(&'a str, &'a str)],
+    /// An IRI as a prefixed name; where it gives none, the IRI is told whole.
+    pub name: &'a dyn Fn(&str) -> Option<String>,
 }
 
 impl Names<'static> {
     /// Ids of the dictionary as they are, and whole IRIs.
     pub const NONE: Self = Self {
         term: &|_| None,
-        prefixes: &[],
+        name: &|_| None,
     };
 }
 
 impl fmt::Debug for Names<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut names = f.debug_struct("Names");
-        names
-            .field("prefixes", &self.prefixes)
-            .finish_non_exhaustive()
+        f.debug_struct("Names").finish_non_exhaustive()
     }
 }
 
@@ -711,14 +708,9 @@ impl<'a> Printer<'a> {
         self.iri(datatype);
     }
 
-    /// By the longest prefix that leaves a simple name, or whole.
     fn iri(&mut self, iri: NamedNodeRef<'_>) {
-        let prefixes = self.terms.prefixes.iter().filter_map(|(prefix, begin)| {
-            let local = iri.as_str().strip_prefix(begin)?;
-            is_simple(local).then_some((*prefix, local))
-        });
-        match prefixes.min_by_key(|(_, local)| local.len()) {
-            Some((prefix, local)) => self.put(format_args!("{prefix}:{local}")),
+        match (self.terms.name)(iri.as_str()) {
+            Some(name) => self.text.push_str(&name),
             None => self.put(format_args!("{iri}")),
         }
     }
@@ -806,12 +798,6 @@ impl<'a> Printer<'a> {
         }
         self.text.push(')');
     }
-}
-
-/// Whether a prefixed name may end with this as it is.
-fn is_simple(local: &str) -> bool {
-    let is_in_names = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    local.chars().all(is_in_names) && !local.is_empty() && !local.starts_with('-')
 }
 
 /// Expected rows to two digits, so that printed plans do not change with every quad.

@@ -3,6 +3,7 @@
 //! # References
 //! The namespaces are as their owners publish them; the short names as in prefix.cc and on Wikidata.
 
+use super::shape::is_plain_local;
 use super::similar::nearest;
 use super::token::Token;
 
@@ -109,6 +110,23 @@ pub(super) fn declared<'a>(
         let is_declaration = keyword.of(text).eq_ignore_ascii_case("prefix");
         is_declaration.then_some((prefix, iri))
     })
+}
+
+/// An IRI as a name with one of the prefixes that are declared: the one that leaves least, if it leaves a plain name.
+pub(super) fn prefixed_name(iri: &str, declared: &[(&str, &str)]) -> Option<String> {
+    let mut names: Vec<(&str, &str)> = Vec::new();
+    for (prefix, begin) in declared {
+        // What was declared before under the same name is gone.
+        names.retain(|(earlier, _)| earlier != prefix);
+        let local = iri.strip_prefix(begin);
+        names.extend(local.map(|local| (*prefix, local)));
+    }
+    let is_name = |(_, local): &&(&str, &str)| !local.is_empty() && is_plain_local(local);
+    let (prefix, local) = names
+        .iter()
+        .filter(is_name)
+        .min_by_key(|(_, local)| local.len())?;
+    Some(format!("{prefix}:{local}"))
 }
 
 /// What is to be done about a prefix that is not declared: a message, and the line to add or the

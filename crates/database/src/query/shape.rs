@@ -310,7 +310,7 @@ impl<'a> Reader<'a> {
 
 /// Whether a local name is one to every reader of the grammar: letters and digits of ASCII, underscores, hyphens and
 /// dots; those at no end, a hyphen not in front.
-fn is_plain_local(local: &str) -> bool {
+pub(super) fn is_plain_local(local: &str) -> bool {
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
     let bytes = local.as_bytes();
     bytes.first().is_none_or(is_letter)
