@@ -195,6 +195,15 @@ pub(crate) fn gather(column: &[TermId], rows: &[u32]) -> Vec<TermId> {
     rows.iter().map(|row| column[*row as usize]).collect()
 }
 
+/// The same behind what `target` has.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a kernel: callers number rows of this very column"
+)]
+pub(crate) fn gather_onto(target: &mut Vec<TermId>, column: &[TermId], rows: &[u32]) {
+    target.extend(rows.iter().map(|row| column[*row as usize]));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

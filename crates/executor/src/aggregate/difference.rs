@@ -20,7 +20,7 @@ use stoa_terms::{Kind, TermId, inline};
 use super::integers;
 use crate::context::{Computed, QueryContext};
 use crate::error::{Error, Result};
-use crate::expression::{Cell, divide, operand_values};
+use crate::expression::{Cell, divide, double, float, operand_values};
 
 /// The states of one aggregate for a total and for parts of it.
 pub(crate) enum Differences {
@@ -131,48 +131,54 @@ impl Differences {
         };
         let mut others = Vec::new();
         for (group, id) in groups.iter().zip(values) {
-            if id.kind() == Kind::Integer {
-                let exact = &mut all[*group as usize].exact;
-                let before = exact.heap_bytes();
-                exact.add_integer(inline::integer_value(*id));
-                *heap_bytes += exact.heap_bytes().saturating_sub(before);
-            } else {
-                others.push((*group, *id));
+            let value = match id.kind() {
+                Kind::Integer => Some(Value::Integer(inline::integer_value(*id))),
+                _ => float(*id)
+                    .map(Value::Float)
+                    .or_else(|| double(*id).map(Value::Double)),
+            };
+            match value {
+                Some(value) => *heap_bytes += all[*group as usize].add(Some(&value)),
+                None => others.push((*group, *id)),
             }
         }
         let ids: Vec<TermId> = others.iter().map(|(_, id)| *id).collect();
         let values = operand_values(&ids, context)?;
         for ((group, _), value) in others.iter().zip(&values) {
-            let numbers = &mut all[*group as usize];
-            let before = numbers.heap_bytes();
-            numbers.add(value.as_ref());
-            *heap_bytes += numbers.heap_bytes().saturating_sub(before);
+            *heap_bytes += all[*group as usize].add(value.as_ref());
         }
         Ok(())
     }
 
-    /// What is left of group `total` without each of these parts, of which so many rows are left;
-    /// [`TermId::UNBOUND`] for an expression error.
+    /// What is left of group `total` without each of these `groups` of `parts`, which are of the same aggregate, where so
+    /// many rows are left; [`TermId::UNBOUND`] for an expression error.
     pub(crate) fn without(
         &self,
-        total: usize,
-        parts: &[u32],
+        total: u32,
+        parts: &Self,
+        groups: &[u32],
         rows: &[u64],
         context: &QueryContext,
     ) -> Result<Vec<TermId>> {
-        match self {
-            Self::Rows => integers(rows, context),
-            Self::Bound(counts) => {
-                let left = parts
+        let total = total as usize;
+        match (self, parts) {
+            (Self::Rows, Self::Rows) => integers(rows, context),
+            (Self::Bound(totals), Self::Bound(counts)) => {
+                let left = groups
                     .iter()
-                    .map(|part| subtract(counts[total], counts[*part as usize]));
+                    .map(|group| subtract(totals[total], counts[*group as usize]));
                 integers(&left.collect::<Result<Vec<_>>>()?, context)
             }
-            Self::Numbers {
-                average, groups, ..
-            } => {
-                let left = parts.iter().zip(rows).map(|(part, rows)| {
-                    let sum = groups[total].without(&groups[*part as usize])?.sum();
+            (
+                Self::Numbers {
+                    average,
+                    groups: totals,
+                    ..
+                },
+                Self::Numbers { groups: parts, .. },
+            ) => {
+                let left = groups.iter().zip(rows).map(|(group, rows)| {
+                    let sum = totals[total].without(&parts[*group as usize])?.sum();
                     let value = match average {
                         false => sum,
                         true => sum.and_then(|sum| divide(&sum, &count(*rows)?)),
@@ -181,6 +187,7 @@ impl Differences {
                 });
                 context.resolve(left.collect::<Result<_>>()?)
             }
+            _ => Err(Error::Internal("states of two aggregates")),
         }
     }
 
@@ -198,8 +205,9 @@ impl Differences {
 }
 
 impl Numbers {
-    /// Takes a value, `None` for an expression error.
-    fn add(&mut self, value: Option<&Value>) {
+    /// Takes a value, `None` for an expression error; how many bytes more it holds then.
+    fn add(&mut self, value: Option<&Value>) -> usize {
+        let before = self.heap_bytes();
         match value {
             Some(Value::Double(value)) => {
                 let floats = self.floats.get_or_insert_default();
@@ -220,6 +228,7 @@ impl Numbers {
             }
             _ => self.errors += 1,
         }
+        self.heap_bytes().saturating_sub(before)
     }
 
     /// What is left without `part`.

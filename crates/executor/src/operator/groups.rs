@@ -47,15 +47,15 @@ pub(super) struct Grouping<'a> {
     pub(super) name: &'static str,
 }
 
-impl<'a> Grouping<'a> {
-    pub(super) fn of(plan: &'a Plan) -> Option<Self> {
+impl Grouping<'_> {
+    pub(super) fn of(plan: &Plan) -> Option<Grouping<'_>> {
         let columns = plan.columns.as_slice();
         Some(match &plan.operator {
             PlanOperator::HashAggregate {
                 input,
                 keys,
                 aggregates,
-            } => Self {
+            } => Grouping {
                 input,
                 keys,
                 aggregates,
@@ -63,7 +63,7 @@ impl<'a> Grouping<'a> {
                 name: "hash_aggregate",
             },
             // Of no columns there is one solution or none, and a group without keys is always there.
-            PlanOperator::Distinct(input) if !input.columns.is_empty() => Self {
+            PlanOperator::Distinct(input) if !input.columns.is_empty() => Grouping {
                 input,
                 keys: &input.columns,
                 aggregates: &[],

@@ -30,6 +30,7 @@ use stoa_terms::{Permutation, TermId};
 
 use counting::Counting;
 use existence::Existence;
+pub(super) use sizer::AT_ONCE_ROWS;
 use sizer::{Shape, Sizer};
 pub(crate) use switching::Switches;
 use switching::{Next, Reader, Switching};

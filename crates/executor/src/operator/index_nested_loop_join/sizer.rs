@@ -46,7 +46,7 @@ impl Shape {
 
 /// How many rows whose keys jump about are collected, if there are so many, before the first are looked up: enough for
 /// some keys in each row group that is read of a predicate with some hundred thousand triples.
-pub(super) const AT_ONCE_ROWS: usize = 64 * 1024;
+pub(in crate::operator) const AT_ONCE_ROWS: usize = 64 * 1024;
 
 /// Decides how many rows are collected before they are looked up.
 pub(super) struct Sizer {

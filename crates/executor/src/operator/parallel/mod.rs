@@ -8,7 +8,8 @@
 //!
 //! - `parts`: what of a plan is cut, and how. `morsels`: by ranges. `handed`: by rows that one thread reads.
 //! - `worth`: what is shared at all. `right_sides`: what is read before.
-//! - `aggregate`: the sink is groups. `gather`: the sink is a queue of batches for the operator above.
+//! - `scatter`: the sink is parts that take rows by their keys; `aggregate`: these are groups. `gather`: the sink is a queue
+//!   of batches for the operator above.
 //! - `pieces`: what one operator has to do by itself, in pieces, such as the tables of a hash join. `crew`: the same where pieces
 //!   give rows, such as the sweeps of a path search.
 //!
@@ -28,6 +29,7 @@ pub(super) mod morsels;
 pub(super) mod parts;
 mod pieces;
 mod right_sides;
+mod scatter;
 mod worth;
 
 use std::collections::VecDeque;
@@ -39,12 +41,13 @@ pub(super) use aggregate::build as build_aggregate;
 pub(super) use gather::{Rows, build as build_gather};
 pub(super) use pieces::{InOrder, Turn};
 pub(super) use right_sides::{OpenSide, right_sides};
+pub(super) use scatter::{Scatter, TakesRows};
 use stoa_planner::physical::Plan;
 use stoa_storage::nonblocking;
 use stoa_storage::sync::Mutex;
 use worth::found_of;
 pub(crate) use worth::may_be_shared;
-pub(super) use worth::{is_aggregate_worth, is_gather_worth, is_hashing_worth};
+pub(super) use worth::{is_aggregate_worth, is_gather_worth, is_grouping_worth, is_hashing_worth};
 
 use super::hash_join::RightSide;
 use super::outer_bindings::Rows as GivenRows;
@@ -61,11 +64,8 @@ use handed::Handed;
 use morsels::Morsel;
 use parts::{Cut, Handing, Piece, parts};
 
-/// Morsels for each thread: some take longer than others.
-const MORSELS_PER_THREAD: usize = 8;
-
 /// Where what morsels give goes.
-trait Sink: Send + Sync + 'static {
+pub(super) trait Sink: Send + Sync + 'static {
     /// What one worker keeps for itself.
     type Lane: Send;
 
@@ -87,7 +87,7 @@ trait Sink: Send + Sync + 'static {
 }
 
 /// A plan that is run in morsels, as whoever runs the query has it.
-struct Shared<S: Sink> {
+pub(super) struct Shared<S: Sink> {
     sink: Arc<S>,
     stage: Stage<S>,
 }
@@ -238,7 +238,7 @@ impl<S: Sink> Shared<S> {
     }
 
     /// Does some work; false when all is done.
-    fn advance(&mut self, context: &QueryContext) -> Result<bool> {
+    pub(super) fn advance(&mut self, context: &QueryContext) -> Result<bool> {
         match &mut self.stage {
             Stage::Preparing { open, built, .. } => {
                 // What is worth several threads is not done where this one must not block.
@@ -304,7 +304,7 @@ impl<S: Sink> Shared<S> {
                 let given = handed.drain(..).map(Handed::into_node).collect();
                 own = Some(work.worker_of(&work.plan, given, context)?);
             } else {
-                let pieces = MORSELS_PER_THREAD * threads(context);
+                let pieces = morsels::pieces(&work.plan, threads(context));
                 let all = morsels::morsels(&work.plan, pieces, context)?;
                 work.progress().morsels = all.into();
             }

@@ -12,14 +12,18 @@ use stoa_planner::physical::{Operator, PatternTerm, Plan};
 use stoa_quadstore::Snapshot;
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
-use super::parts::{Cut, parts};
+use super::parts::{Cut, looked_up, parts};
 use crate::batch::Batch;
 use crate::context::QueryContext;
 use crate::error::Result;
+use crate::operator::index_nested_loop_join::AT_ONCE_ROWS;
 use crate::operator::pattern::Layout;
 
 /// Rows of the scan that is cut, for each morsel at least; each may be joined with many.
 const MORSEL_ROWS_MIN: u64 = if cfg!(test) { 1 } else { 64 };
+
+/// Morsels for each thread: some take longer than others.
+const MORSELS_PER_THREAD: usize = 8;
 
 /// All ids.
 pub(in crate::operator) const WHOLE: IdRange = IdRange {
@@ -106,6 +110,34 @@ pub(in crate::operator) fn within(ranges: &[IdRange], range: IdRange) -> Vec<IdR
 pub(in crate::operator) fn within_all(ranges: &[IdRange], to: &[IdRange]) -> Vec<IdRange> {
     let parts = to.iter().map(|range| within(ranges, *range));
     parts.flatten().collect()
+}
+
+/// Into how many morsels a plan is cut for so many threads. Keys that jump about are looked up many at once, and each morsel
+/// opens the groups of the index that they lie in anew: there are no more morsels than one thread would look up batches, but
+/// one for each thread.
+pub(in crate::operator) fn pieces(plan: &Plan, threads: usize) -> usize {
+    let most = MORSELS_PER_THREAD * threads;
+    let mut jumping: Option<f64> = None;
+    let mut open = vec![plan];
+    while let Some(plan) = open.pop() {
+        if let Operator::IndexNestedLoopJoin { input, .. } = &plan.operator
+            && looked_up(plan, input) != input.sorted_by.first().copied()
+        {
+            jumping = Some(jumping.unwrap_or_default().max(input.estimated_rows));
+        }
+        match &plan.operator {
+            Operator::Union(inputs) => open.extend(inputs),
+            _ => open.extend(plan.split_inputs()),
+        }
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate"
+    )]
+    let batches = jumping.map(|rows| rows as usize / AT_ONCE_ROWS);
+    let pieces = batches.map_or(most, |batches| batches.next_multiple_of(threads));
+    pieces.clamp(threads, most)
 }
 
 /// The parts of a plan that are cut by ranges in about so many morsels, of about as many rows of their largest scans; parts

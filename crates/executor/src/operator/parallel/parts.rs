@@ -116,7 +116,7 @@ fn handed_of<'a>(top: (&'a Plan, usize), way: &[(&'a Plan, usize)]) -> Part<'a> 
 }
 
 /// The variable of `input` that a join looks up.
-fn looked_up(join: &Plan, input: &Plan) -> Option<Variable> {
+pub(super) fn looked_up(join: &Plan, input: &Plan) -> Option<Variable> {
     let Operator::IndexNestedLoopJoin {
         pattern,
         permutation,

@@ -18,9 +18,6 @@ const SCANNED_ROWS: f64 = 4.0;
 /// The same where the rows are handed from thread to thread, which takes about as long as such work.
 const HANDED_ROWS: f64 = 16.0;
 
-/// A row that is looked up takes as long as so many others.
-const LOOKED_UP_ROWS: f64 = 2.0;
-
 /// Whether threads may share what is built here at all.
 fn may_share(scope: Scope<'_>, context: &QueryContext) -> bool {
     let is_whole = !scope.limited && !scope.in_morsel;
@@ -83,12 +80,19 @@ pub(in crate::operator) fn is_aggregate_worth(
         _ => scope,
     };
     let is_ordered = !scope.unordered && !plan.sorted_by.is_empty();
-    Grouping::of(plan).is_some_and(|grouping| {
-        !is_ordered
-            && !grouping.needs_rows()
-            && may_share(scope, context)
-            && is_worth(grouping.input, &parts(grouping.input, 0), scope, context)
-    })
+    let grouping = Grouping::of(plan);
+    grouping.is_some_and(|grouping| !is_ordered && is_grouping_worth(grouping, scope, context))
+}
+
+/// Whether what a grouping reads is to be shared.
+pub(in crate::operator) fn is_grouping_worth(
+    grouping: Grouping<'_>,
+    scope: Scope<'_>,
+    context: &QueryContext,
+) -> bool {
+    !grouping.needs_rows()
+        && may_share(scope, context)
+        && is_worth(grouping.input, &parts(grouping.input, 0), scope, context)
 }
 
 /// Whether a plan is to be shared whose order nobody needs. What only reads gains nothing, nor does what one thread reads
@@ -145,9 +149,11 @@ fn has_rows(plan: &Plan, parts: &[Part<'_>], least: u64) -> bool {
                 plan.estimated_rows / scanned
             }
             Operator::Extend { .. } => plan.estimated_rows / extended,
-            // What is looked up is spread over an index.
-            Operator::IndexNestedLoopJoin { .. } if !handed.is_empty() => {
-                plan.estimated_rows * LOOKED_UP_ROWS
+            // It hands on what its inputs give.
+            Operator::Union(_) => 0.0,
+            // What is looked up may not be found.
+            Operator::IndexNestedLoopJoin { input, .. } => {
+                input.estimated_rows + plan.estimated_rows
             }
             Operator::Apply { inner, .. } if handed.is_empty() => {
                 plan.estimated_rows + rows_within(inner)

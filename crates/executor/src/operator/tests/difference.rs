@@ -8,7 +8,11 @@ use proptest::prelude::*;
 use stoa_planner::expression::{Aggregate, AggregateFunction, Constant, Expression};
 use stoa_planner::physical::{Operator, Plan, Variable};
 
+use stoa_storage::SimulatedDisk;
+
 use super::harness::*;
+use crate::helpers::Helpers;
+use crate::spill::Spill;
 use crate::{Error, QueryContext};
 
 /// A number as it is written in SPARQL, a float with `f` behind it; `-` is unbound, all else a string.
@@ -73,6 +77,27 @@ fn told(root: &Plan) -> Vec<String> {
 fn told_on_disk(root: &Plan) -> Vec<String> {
     let context = |batch_rows| Arc::new(super::spilling_context(batch_rows, 1));
     told_with(&super::spilling::in_order(root.clone()), context)
+}
+
+/// The same by several threads, in memory or on disk, in the order of the groups.
+fn told_by_threads(root: &Plan, is_on_disk: bool) -> Vec<String> {
+    let mut root = root.clone();
+    for input in root.inputs_mut() {
+        input.estimated_rows = 1_000.0;
+    }
+    let helpers = Arc::new(Helpers::new(2));
+    told_with(&super::spilling::in_order(root), |batch_rows| {
+        let mut settings = settings(batch_rows, 1 << 30);
+        settings.parallel_rows_min = 0;
+        settings.helpers = Some(Arc::clone(&helpers));
+        let snapshot = store_on(Arc::new(SimulatedDisk::new(1)));
+        settings.spill = is_on_disk.then(|| Spill {
+            space: snapshot.temp_space(),
+            after_bytes: 0,
+            rows_min: 1,
+        });
+        Arc::new(QueryContext::new(snapshot, settings))
+    })
 }
 
 fn told_with(root: &Plan, context_of: impl Fn(usize) -> Arc<QueryContext>) -> Vec<String> {
@@ -252,11 +277,12 @@ proptest! {
 
     #[test]
     fn as_aggregates_of_what_is_left(
-        total in proptest::collection::vec((0..VALUES.len(), 0_u8..8), 0..12),
+        total in proptest::collection::vec((0..VALUES.len(), 0..=u8::MAX), 0..12),
         few in 2..=VALUES.len(),
     ) {
         let total: Vec<(&str, u8)> = total.iter().map(|(at, out)| (VALUES[at % few], *out)).collect();
-        let groups = ["1", "2", "3"];
+        // Enough that each of several threads has some.
+        let groups = ["1", "2", "3", "4", "5", "6", "7", "8"];
         let mut part = Vec::new();
         let mut rest = Vec::new();
         for (bit, group) in groups.iter().enumerate() {
@@ -272,6 +298,8 @@ proptest! {
         let root = difference(&groups, &values, &part, &columns);
         let found = told(&root);
         prop_assert_eq!(&found, &told_on_disk(&root));
+        prop_assert_eq!(&found, &told_by_threads(&root, false));
+        prop_assert_eq!(&found, &told_by_threads(&root, true));
         let expected = plan(
             Operator::HashAggregate {
                 input: constants(&[0, 1], &rest),

@@ -12,6 +12,7 @@ use stoa_quadstore::Snapshot;
 use stoa_storage::nonblocking;
 use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 
+use super::super::may_be_shared;
 use super::super::parallel::morsels::{self, Morsel};
 use super::super::parallel::parts::{self, Cut, Handing};
 use super::common_subplans::{reads, union};
@@ -82,18 +83,10 @@ fn group(input: Plan, keys: &[u32], aggregates: Vec<Aggregate>) -> Plan {
     plan(operator, &columns)
 }
 
-/// Plans that can be split, over variables 0 to 3.
-#[expect(clippy::too_many_lines, reason = "a list of plans")]
-fn inputs(snapshot: &Snapshot) -> [Plan; 11] {
-    let scan = |number, by_object, ends| scan(snapshot, number, by_object, ends);
-    let star = || {
-        let (one, two) = (scan(0, false, [0, 1]), scan(1, false, [0, 2]));
-        merge_join(one, two, 0, &[0, 1, 2])
-    };
-    let left = JoinKind::Left { condition: None };
-    let numbers: Vec<Row> = (1..6).map(|number| vec![integer(number)]).collect();
-    let looked_up = Operator::IndexNestedLoopJoin {
-        input: Box::new(scan(0, true, [0, 1])),
+/// Of each `?0` what it has as `?2`, looked up.
+fn with_objects(snapshot: &Snapshot, input: Plan) -> Operator {
+    Operator::IndexNestedLoopJoin {
+        input: Box::new(input),
         pattern: QuadPattern {
             triple: [
                 PatternTerm::Variable(Variable(0)),
@@ -108,7 +101,20 @@ fn inputs(snapshot: &Snapshot) -> [Plan; 11] {
         kind: JoinKind::Inner,
         switch: None,
         count: None,
+    }
+}
+
+/// Plans that can be split, over variables 0 to 3.
+#[expect(clippy::too_many_lines, reason = "a list of plans")]
+fn inputs(snapshot: &Snapshot) -> [Plan; 11] {
+    let scan = |number, by_object, ends| scan(snapshot, number, by_object, ends);
+    let star = || {
+        let (one, two) = (scan(0, false, [0, 1]), scan(1, false, [0, 2]));
+        merge_join(one, two, 0, &[0, 1, 2])
     };
+    let left = JoinKind::Left { condition: None };
+    let numbers: Vec<Row> = (1..6).map(|number| vec![integer(number)]).collect();
+    let looked_up = with_objects(snapshot, scan(0, true, [0, 1]));
     let mut switched = looked_up.clone();
     if let Operator::IndexNestedLoopJoin { switch, .. } = &mut switched {
         *switch = Some(Box::new(Switch {
@@ -331,6 +337,19 @@ fn each_part_is_cut_as_it_can_be() {
     );
 }
 
+/// For each `?1` what there is of the input without the rows that have it.
+fn difference(input: &Plan) -> Plan {
+    let project = plan(Operator::Project(Box::new(input.clone())), &[1]);
+    let operator = Operator::AggregateDifference {
+        groups: Box::new(plan(Operator::Distinct(Box::new(project)), &[1])),
+        total: Box::new(input.clone()),
+        part: Box::new(input.clone()),
+        keys: variables(&[1]),
+        aggregates: vec![count(None, false, 7), count(Some(0), false, 8)],
+    };
+    plan(operator, &[1, 7, 8])
+}
+
 /// Aggregates, and others that need no order, over all of these.
 fn plans(snapshot: &Snapshot) -> Vec<Plan> {
     let mut plans = Vec::new();
@@ -338,6 +357,7 @@ fn plans(snapshot: &Snapshot) -> Vec<Plan> {
     let all = inputs(snapshot).into_iter().chain(unions);
     for input in all.chain(handed(snapshot)) {
         let counts = || vec![count(None, false, 7), count(Some(1), true, 8)];
+        plans.push(difference(&input));
         plans.push(group(input.clone(), &[], counts()));
         plans.push(group(input.clone(), &[1], counts()));
         plans.push(group(
@@ -435,6 +455,54 @@ fn many() -> Snapshot {
         })
         .collect();
     store(&quads)
+}
+
+/// A plan that looks up so many rows, in the order of their keys or not.
+fn looking_up(snapshot: &Snapshot, estimated_rows: f64, by_key: bool) -> Plan {
+    let mut input = scan(snapshot, 0, !by_key, [0, 1]);
+    input.sorted_by = variables(&[u32::from(!by_key)]);
+    input.estimated_rows = estimated_rows;
+    plan(with_objects(snapshot, input), &[0, 1, 2])
+}
+
+#[test]
+fn keys_that_jump_about_are_in_few_morsels() {
+    let snapshot = numbered(&[[1, 0, 2, 0]]);
+    let pieces = |rows: f64, by_key| {
+        let plan = looking_up(&snapshot, rows, by_key);
+        morsels::pieces(&plan, 2)
+    };
+    assert_eq!(pieces(200_000.0, true), 16);
+    assert_eq!(pieces(200_000.0, false), 4);
+    assert_eq!(pieces(10.0, false), 2);
+    assert_eq!(pieces(1e9, false), 16);
+    assert_eq!(morsels::pieces(&scan(&snapshot, 0, false, [0, 1]), 2), 16);
+}
+
+#[test]
+fn what_is_looked_up_in_vain_is_worth_several_threads() {
+    let snapshot = numbered(&[[1, 0, 2, 0]]);
+    let looked_up = |rows: f64| group(looking_up(&snapshot, rows, false), &[1], Vec::new());
+    assert!(may_be_shared(&looked_up(30_000.0), 30_000));
+    assert!(!may_be_shared(&looked_up(10_000.0), 30_000));
+}
+
+#[test]
+fn a_union_takes_what_its_inputs_take() {
+    let snapshot = numbered(&[[1, 0, 2, 0]]);
+    let input = || {
+        let mut input = scan(&snapshot, 0, false, [0, 1]);
+        input.estimated_rows = 50_000.0;
+        input
+    };
+    let united = |inputs: Vec<Plan>| {
+        let mut united = union(inputs, &[0, 1]);
+        united.estimated_rows = 100_000.0;
+        group(united, &[1], Vec::new())
+    };
+    // Scans count a quarter.
+    assert!(!may_be_shared(&united(vec![input(), input()]), 30_000));
+    assert!(may_be_shared(&united(vec![input(), input()]), 25_000));
 }
 
 #[test]

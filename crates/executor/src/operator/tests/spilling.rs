@@ -225,6 +225,8 @@ fn threads_take_a_tenth_and_what_each_part_needs() {
             "groups",
             "groups of many keys",
             "distinct values",
+            "difference",
+            "difference in order",
         ];
         if !is_shared.contains(&name) {
             continue;
