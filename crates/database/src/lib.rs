@@ -100,7 +100,8 @@ pub use options::{
 pub use oxrdf;
 pub use patch::Patch;
 pub use query::{
-    Analysis, CancelHandle, PlanCounts, Query, QueryKind, QueryResult, Solution, Solutions, Triples,
+    Analysis, CancelHandle, PlanCounts, PlanOrigin, Query, QueryKind, QueryResult, Solution,
+    Solutions, Triples,
 };
 pub use running::{RunningQuery, Taken};
 pub use runtime::{Clock, Runtime, SystemClock, machine_memory_bytes};

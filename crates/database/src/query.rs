@@ -39,7 +39,7 @@ use stoa_quadstore::Snapshot;
 use stoa_storage::{ReadCounts, nonblocking};
 use stoa_terms::{Kind, TermId};
 
-pub use analysis::Analysis;
+pub use analysis::{Analysis, PlanOrigin};
 pub(crate) use plan_cache::PlanCache;
 pub use plan_cache::PlanCounts;
 pub use solutions::{QueryResult, Solution, Solutions, Triples};
@@ -145,8 +145,7 @@ pub struct Query {
     /// The stack that this needs, where the usual one may not do.
     stack_bytes: Option<usize>,
     planning: Duration,
-    /// Whether its plan was made for an earlier query of its shape.
-    is_reused: bool,
+    origin: PlanOrigin,
     /// What planning has read from disk.
     planning_reads: ReadCounts,
     /// How long it was at work.
@@ -295,7 +294,7 @@ impl Query {
             plan: stack::run(self.stack_bytes, explain)?,
             operators: timed.then(|| running.execution.profile()),
             planning: self.planning,
-            is_reused: self.is_reused,
+            origin: self.origin,
             running: Duration::from_nanos(self.running_ns),
             reads: self.reads(),
             memory_peak_bytes: self.context.meters().memory_peak_bytes(),
@@ -484,10 +483,10 @@ fn prepare_text(
         false => SnapshotStatistics::new(&snapshot),
     };
     if let Some((plans, shape)) = &plans
-        && let Some(plan) = plans.find(shape, &statistics)?
+        && let Some((plan, origin)) = plans.find(shape, &statistics)?
     {
         let mut query = start(runtime, &snapshot, plan, None, asked, options)?;
-        query.is_reused = true;
+        query.origin = origin;
         return Ok(query);
     }
     let levels = stoa_planner::check_nesting(text.text)? + stack::chained(text)?;
@@ -666,7 +665,7 @@ fn start(
         running: Some(Running { plan, execution }),
         context,
         planning: Duration::from_nanos(planned_ns.saturating_sub(started_ns)),
-        is_reused: false,
+        origin: PlanOrigin::New,
         planning_reads,
         running_ns: 0,
         rows: 0,

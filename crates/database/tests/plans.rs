@@ -3,9 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use stoa_database::{
-    Access, CompactOptions, Database, Input, LoadOptions, OpenOptions, QueryOptions, QueryResult,
-    Runtime, RuntimeOptions, UpdateOptions,
+    Access, CompactOptions, Database, Input, LoadOptions, OpenOptions, PlanOrigin, QueryOptions,
+    QueryResult, Runtime, RuntimeOptions, UpdateOptions,
 };
+
+use PlanOrigin::{New, Same, Shape};
 
 const PROLOGUE: &str = "PREFIX : <http://a/> PREFIX other: <http://b/>\n";
 
@@ -52,19 +54,19 @@ impl Fixture {
             .unwrap();
     }
 
-    /// The answer as sorted lines, and whether the plan was an earlier one's.
-    fn ask(&self, text: &str) -> (String, bool) {
+    /// The answer as sorted lines, and for which query the plan was made.
+    fn ask(&self, text: &str) -> (String, PlanOrigin) {
         self.ask_with(text, &QueryOptions::default())
     }
 
-    fn ask_with(&self, text: &str, options: &QueryOptions) -> (String, bool) {
+    fn ask_with(&self, text: &str, options: &QueryOptions) -> (String, PlanOrigin) {
         let text = format!("{PROLOGUE}{text}");
         let query = self.database.prepare(&text, options).unwrap();
-        let is_reused = query.analysis().unwrap().is_reused;
-        assert_eq!(
-            query.explain().contains("planned for an earlier query"),
-            is_reused
-        );
+        let origin = query.analysis().unwrap().origin;
+        let told = query.explain();
+        let of_shape = told.contains("planned for an earlier query");
+        let of_same = told.contains("planned when the same was asked before");
+        assert_eq!((of_same, of_shape), (origin == Same, origin == Shape));
         let mut lines: Vec<String> = match query.run().unwrap() {
             QueryResult::Boolean(answer) => vec![answer.to_string()],
             QueryResult::Solutions(solutions) => solutions
@@ -84,19 +86,22 @@ impl Fixture {
         let short = |line: String| line.replace("http://a/", "").replace("http://b/", "b:");
         (
             lines.into_iter().map(short).collect::<Vec<_>>().join(", "),
-            is_reused,
+            origin,
         )
     }
 
-    /// Asks the first text, then the others, which are answered by its plan.
+    /// Asks the first text, and the last one, then all, which are answered by the plan of the last one.
     fn shared<const N: usize>(&self, texts: [(&str, &str); N]) {
-        // The second time a plan is kept.
-        let first = texts.first().unwrap().0;
-        assert!(!self.ask(first).1, "{first}");
-        for (number, (text, expected)) in texts.iter().enumerate() {
-            let (answer, is_reused) = self.ask(text);
-            assert_eq!(answer, *expected, "{text}");
-            assert_eq!(is_reused, number > 0, "{text}");
+        let (first, last) = (texts.first().unwrap().0, texts.last().unwrap().0);
+        assert_eq!(self.ask(first).1, New, "{first}");
+        // By then the first one's plan is for its own constants.
+        assert_eq!(self.ask(first).1, Same, "{first}");
+        assert_eq!(self.ask(last).1, New, "{last}");
+        for (text, expected) in texts {
+            let (answer, origin) = self.ask(text);
+            assert_eq!(answer, expected, "{text}");
+            let expected_origin = if text == last { Same } else { Shape };
+            assert_eq!(origin, expected_origin, "{text}");
             self.alone(text, expected);
         }
     }
@@ -104,12 +109,12 @@ impl Fixture {
     /// As the one before, for texts that are planned each on its own.
     fn apart<const N: usize>(&self, texts: [(&str, &str); N]) {
         for (text, expected) in texts {
-            let (answer, is_reused) = self.ask(text);
-            assert_eq!(answer, expected, "{text}");
-            assert!(!is_reused, "{text}");
-            // By then its own plan is kept, for the next text.
-            assert_eq!(self.ask(text).0, expected, "{text}");
+            assert_eq!(self.ask(text), (expected.to_owned(), New), "{text}");
             self.alone(text, expected);
+        }
+        // By then the plans of all but the first of a shape are for all constants that may be others.
+        for (text, expected) in texts {
+            assert_eq!(self.ask(text), (expected.to_owned(), Same), "{text}");
         }
     }
 
@@ -121,7 +126,7 @@ impl Fixture {
         };
         assert_eq!(
             self.ask_with(text, &options),
-            (expected.to_owned(), false),
+            (expected.to_owned(), New),
             "{text}"
         );
     }
@@ -391,8 +396,8 @@ fn what_was_not_there_is_looked_for_again() {
         "SELECT ?s { ?s :n\u{e9} ?o }",
     ];
     for text in texts {
-        for is_reused in [false, false, true] {
-            let expected = (String::new(), is_reused);
+        for origin in [New, Same, Same] {
+            let expected = (String::new(), origin);
             assert_eq!(people.ask_with(text, &plain), expected, "{text}");
         }
     }
@@ -402,7 +407,7 @@ fn what_was_not_there_is_looked_for_again() {
     for text in texts {
         assert_eq!(
             people.ask_with(text, &plain),
-            ("<ann>".to_owned(), false),
+            ("<ann>".to_owned(), New),
             "{text}"
         );
     }
@@ -411,15 +416,19 @@ fn what_was_not_there_is_looked_for_again() {
 #[test]
 fn what_is_no_sparql_is_refused_whatever_was_asked_before() {
     let people = people();
-    // The second time the plan is kept.
+    // The second time it is known which constants may be others.
     for text in [
         "SELECT ?x { :ann :knows ?x }",
+        "SELECT ?x { :bob :knows ?x }",
         "SELECT ?x { ?x :name 'Bob' }",
+        "SELECT ?x { ?x :name 'Ann' }",
         "SELECT ?x { ?x :name 'Bob'@en }",
+        "SELECT ?x { ?x :name 'Ann'@en }",
         "SELECT ?x { ?x :name 'Bob'^^:type }",
+        "SELECT ?x { ?x :name 'Ann'^^:type }",
         "DESCRIBE :absent",
+        "DESCRIBE :nobody",
     ] {
-        people.ask(text);
         people.ask(text);
     }
     for text in [
@@ -452,25 +461,25 @@ fn a_plan_ends_with_what_it_relies_on() {
         (ann, "<bob>, <cid>"),
         ("SELECT ?x { :bob :knows ?x }", "<ann>"),
     ]);
-    assert_eq!(people.ask(nobody), (String::new(), false));
-    assert_eq!(people.ask(nobody), (String::new(), true));
+    assert_eq!(people.ask(nobody), (String::new(), New));
+    assert_eq!(people.ask(nobody), (String::new(), Same));
     // It is a term of the data now.
     people.update("INSERT DATA { :nobody :knows :ann }");
     assert_eq!(people.ask(nobody).0, "<ann>");
-    assert_eq!(people.ask(ann), ("<bob>, <cid>".to_owned(), true));
+    assert_eq!(people.ask(ann), ("<bob>, <cid>".to_owned(), Shape));
     // A predicate that the data did not have.
     let hates = "SELECT ?x { :ann :hates ?x }";
     people.alone(hates, "");
     people.ask(hates);
     people.update("INSERT DATA { :ann :hates :cid }");
-    assert_eq!(people.ask(hates), ("<cid>".to_owned(), false));
+    assert_eq!(people.ask(hates), ("<cid>".to_owned(), New));
     // Ids mean other terms after a compaction.
     people.update("DELETE DATA { :ann :knows :bob }");
     people.database.compact(&CompactOptions::default()).unwrap();
-    assert_eq!(people.ask(ann), ("<cid>".to_owned(), false));
+    assert_eq!(people.ask(ann), ("<cid>".to_owned(), New));
     assert_eq!(
         people.ask("SELECT ?x { :bob :knows ?x }"),
-        ("<ann>".to_owned(), true)
+        ("<ann>".to_owned(), Shape)
     );
 }
 
@@ -487,12 +496,12 @@ fn what_has_other_counts_is_planned_anew() {
         ))
     };
     let integer = |n: u32| format!("\"{n}\"^^<http://www.w3.org/2001/XMLSchema#integer>");
-    assert_eq!(query("many", "whole1"), (integer(286), false));
-    assert_eq!(query("many", "whole1"), (integer(286), false));
-    assert_eq!(query("many", "whole2"), (integer(286), true));
-    assert_eq!(query("one", "whole1"), (integer(0), false));
-    assert_eq!(query("many", "whole3"), (integer(286), true));
-    assert_eq!(query("one", "whole4"), (integer(0), true));
+    assert_eq!(query("many", "whole0"), (integer(286), New));
+    assert_eq!(query("many", "whole1"), (integer(286), New));
+    assert_eq!(query("many", "whole2"), (integer(286), Shape));
+    assert_eq!(query("one", "whole1"), (integer(0), New));
+    assert_eq!(query("many", "whole3"), (integer(286), Shape));
+    assert_eq!(query("one", "whole4"), (integer(0), Shape));
 }
 
 #[test]
@@ -518,21 +527,20 @@ fn options_are_part_of_the_shape() {
 fn little_is_kept_and_it_is_counted() {
     let people = people();
     let padding = "x".repeat(3_000);
+    let text =
+        |number: u32| format!("SELECT ?v{number}{padding} {{ :ann :knows ?v{number}{padding} }}");
     for number in 0..3_000 {
-        let text = format!("SELECT ?v{number}{padding} {{ :ann :knows ?v{number}{padding} }}");
-        people.ask(&text);
-        // Most texts come once.
-        assert!(number > 0 || people.database.plan_counts().shapes == 0);
-        people.ask(&text);
+        people.ask(&text(number));
     }
     let counts = people.database.plan_counts();
-    assert_eq!((counts.reused, counts.planned), (0, 6_000));
+    assert_eq!((counts.reused, counts.planned), (0, 3_000));
     assert!(counts.bytes <= 8 << 20, "{counts:?}");
     assert!(counts.shapes > 100 && counts.shapes < 2_000, "{counts:?}");
-    people.ask("SELECT ?x { :ann :knows ?x }");
-    people.ask("SELECT ?x { :ann :knows ?x }");
-    people.ask("SELECT ?x { :bob :knows ?x }");
+    // What was asked last is there, and what was asked first is not.
+    people.ask(&text(2_999));
     assert_eq!(people.database.plan_counts().reused, 1);
+    people.ask(&text(0));
+    assert_eq!(people.database.plan_counts().planned, 3_001);
 }
 
 /// What a function of constants gives is a constant of the plan, and no other may take its place.

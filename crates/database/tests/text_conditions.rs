@@ -140,7 +140,7 @@ fn plans_that_are_used_again_know_new_terms() {
         assert!(
             ask(&database, text, &usual)
                 .1
-                .contains("planned for an earlier query")
+                .contains("planned when the same was asked before")
         );
         // Commits that bring no such text leave the plan as it is.
         update(
@@ -150,7 +150,7 @@ fn plans_that_are_used_again_know_new_terms() {
         assert!(
             ask(&database, text, &usual)
                 .1
-                .contains("planned for an earlier query")
+                .contains("planned when the same was asked before")
         );
         update(
             &database,

@@ -84,7 +84,7 @@ fn plans_are_told_and_what_came_of_them() {
         "{json}"
     );
     // The plan of the first is taken again, unless that is not wanted.
-    let reused = "planned for an earlier query of this shape";
+    let reused = "planned when the same was asked before";
     assert!(server.ask(&path("explain=analyze"), "").contains(reused));
     let fresh = server.ask(&path("explain=analyze&plan=fresh"), "");
     assert!(

@@ -18,8 +18,8 @@ pub struct Analysis {
     pub(super) operators: Option<Vec<OperatorProfile>>,
     /// From the text to the plan.
     pub planning: Duration,
-    /// Whether the plan was made for an earlier query of the same shape, whose rows it estimates.
-    pub is_reused: bool,
+    /// For which query the plan was made.
+    pub origin: PlanOrigin,
     /// How long the query was at work or waited in [`crate::Query::next`]; what passed between the calls of
     /// [`crate::Query::poll`] is left out.
     pub running: Duration,
@@ -37,6 +37,18 @@ pub struct Analysis {
     pub known_rows: u64,
 }
 
+/// For which query a plan was made.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum PlanOrigin {
+    /// This one.
+    #[default]
+    New,
+    /// An earlier one with the same constants.
+    Same,
+    /// An earlier one of the same shape with other constants, whose rows it estimates.
+    Shape,
+}
+
 impl Analysis {
     /// What an operator did; the time is that of its inputs, too, on all threads that ran it. What helpers run adds
     /// up, so that inputs may show more than who reads them.
@@ -44,11 +56,12 @@ impl Analysis {
         self.operators.as_ref()?.get(number)
     }
 
-    /// Tells if the plan is another query's.
-    fn origin(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_reused {
-            true => writeln!(f, "planned for an earlier query of this shape"),
-            false => Ok(()),
+    /// Tells if the plan is an earlier query's.
+    fn tell_origin(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.origin {
+            PlanOrigin::New => Ok(()),
+            PlanOrigin::Same => writeln!(f, "planned when the same was asked before"),
+            PlanOrigin::Shape => writeln!(f, "planned for an earlier query of this shape"),
         }
     }
 
@@ -111,7 +124,7 @@ impl Analysis {
         let mut whole = Map::from_iter([
             ("form".to_owned(), self.plan.form.clone().into()),
             ("operators".to_owned(), operators.collect()),
-            ("reused".to_owned(), self.is_reused.into()),
+            ("reused".to_owned(), (self.origin != PlanOrigin::New).into()),
         ]);
         if self.operators.is_some() {
             let planning = milliseconds(self.planning);
@@ -134,7 +147,7 @@ impl fmt::Display for Analysis {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.operators.is_none() {
             write!(f, "{}", self.plan)?;
-            return self.origin(f);
+            return self.tell_origin(f);
         }
         writeln!(f, "{}", self.plan.form)?;
         for (number, operator) in self.plan.operators.iter().enumerate() {
@@ -150,7 +163,7 @@ impl fmt::Display for Analysis {
                 _ => writeln!(f, "  never run")?,
             }
         }
-        self.origin(f)?;
+        self.tell_origin(f)?;
         writeln!(
             f,
             "planning {:.3} ms, running {:.3} ms, threads {}, memory {} bytes, on disk {} bytes",

@@ -1,5 +1,6 @@
-//! The plan cache: plans that are used again, by the shape of the query, for other constants, as long as what they rely on holds. A plan is
-//! kept when its shape is met for the second time, since most texts that somebody writes come once.
+//! The plan cache: plans that are used again, by the shape of the query, for other constants, as long as what they rely on holds. The
+//! first plan of a shape is kept for its own constants only: which of them may be others takes parsing the text once more, and is
+//! found out when the shape is met with others.
 //!
 //! A plan is right for other constants if the planner had looked at none of them but for their ids: those are
 //! parameters ([`super::parameters`], [`QueryPlan::is_shaped_by`]), and all others must be the same. It is good for
@@ -13,7 +14,6 @@
 //! # Limits
 //! So many bytes are kept, reserved from the budget, and so many plans of one shape; the least recently used shapes go.
 
-use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -27,6 +27,7 @@ use stoa_storage::sync::Mutex;
 use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::TermId;
 
+use super::analysis::PlanOrigin;
 use super::parameters::parameters;
 use super::shape::{Shape, Written};
 use crate::error::Result;
@@ -47,8 +48,6 @@ const OPERATOR_BYTES: usize = 600;
 const COUNT_BYTES: usize = 100;
 /// What a token becomes in a plan, in bytes, at most about: a constant with its text.
 const TOKEN_BYTES: usize = 100;
-/// Of how many shapes it is known that they were met once.
-const MET: usize = 4_096;
 /// A shape whose plans were of no use for so many texts in a row is left alone.
 const MISSES_MAX: u32 = 64;
 
@@ -65,8 +64,6 @@ struct Table {
     reserved: Reservation,
     /// Counts look-ups.
     now: u64,
-    /// Hashes of shapes that were met once, each at its place; the last one stays.
-    met: Vec<u64>,
 }
 
 #[derive(Default)]
@@ -129,7 +126,6 @@ impl PlanCache {
                 bytes: 0,
                 reserved: memory.nothing(),
                 now: 0,
-                met: vec![0; MET],
             }),
             used: AtomicU64::new(0),
             made: AtomicU64::new(0),
@@ -161,16 +157,16 @@ impl PlanCache {
         &self,
         shape: &Shape,
         statistics: &SnapshotStatistics<'_>,
-    ) -> Result<Option<QueryPlan>> {
+    ) -> Result<Option<(QueryPlan, PlanOrigin)>> {
         let found = self.lock().find(&shape.key);
         // The one that was used last is at the end.
         for cached in found.iter().rev() {
             let plan = cached.plan_for(shape, statistics)?;
             drop((statistics.take_counted(), statistics.take_prefixes()));
-            if let Some(plan) = plan {
+            if plan.is_some() {
                 self.used.fetch_add(1, Ordering::Relaxed);
                 self.lock().found(&shape.key, cached);
-                return Ok(Some(plan));
+                return Ok(plan);
             }
         }
         Ok(None)
@@ -190,26 +186,70 @@ impl PlanCache {
         statistics: &SnapshotStatistics<'_>,
         parse: impl FnOnce(&str) -> Result<Query>,
     ) -> Result<()> {
-        if plan.root.depth() > DEPTH_MAX || !self.lock().is_worth(&shape.key) {
+        if plan.root.depth() > DEPTH_MAX {
             return Ok(());
         }
-        let (probe, others) = shape.probe(text);
-        // What cannot be parsed with other constants has none that may be others.
-        let Ok(probed) = parse(&probe) else {
+        // Nothing is parsed under the lock.
+        let meeting = self.lock().meeting(&shape.key);
+        let constants = match meeting {
+            Meeting::Useless => None,
+            Meeting::First => Some(Constants::fixed(&shape)),
+            Meeting::Again => Constants::probed(&shape, (text, query), statistics, parse),
+        };
+        let Some(constants) = constants else {
             return Ok(());
         };
-        let terms = |all: &[Written]| all.iter().map(Written::term).collect::<Vec<_>>();
-        let (terms, others) = (terms(&shape.constants), terms(&others));
-        let (mut free, mut words) = parameters((query, &terms), (&probed, &others));
-        // What functions of the plan's constants gave stands in the plan like a constant of the text.
-        let computed = statistics.computed();
-        for (free, term) in free.iter_mut().zip(&terms) {
-            *free &= !term.as_ref().is_some_and(|term| computed.contains(term));
-        }
-        words.extend(computed);
-        let cached = CachedPlan::new(&shape, (terms, free, words), plan, statistics)?;
+        let cached = CachedPlan::new(&shape, constants, plan, statistics)?;
         self.lock().keep(shape.key, cached);
         Ok(())
+    }
+}
+
+/// How a shape of which no plan was found is met.
+enum Meeting {
+    First,
+    Again,
+    /// Its plans were of no use.
+    Useless,
+}
+
+/// The constants of a shape, as far as one that is planned tells.
+struct Constants {
+    /// Each in whose place others may stand.
+    free: Vec<Option<Term>>,
+    /// What none of these others may be.
+    words: Vec<Term>,
+}
+
+impl Constants {
+    /// None of them may be another.
+    fn fixed(shape: &Shape) -> Self {
+        Self {
+            free: vec![None; shape.constants.len()],
+            words: Vec::new(),
+        }
+    }
+
+    /// By parsing the text once more with others; `None` if that cannot be parsed.
+    fn probed(
+        shape: &Shape,
+        (text, query): (&str, &Query),
+        statistics: &SnapshotStatistics<'_>,
+        parse: impl FnOnce(&str) -> Result<Query>,
+    ) -> Option<Self> {
+        let (probe, others) = shape.probe(text);
+        let probed = parse(&probe).ok()?;
+        let terms = |all: &[Written]| all.iter().map(Written::term).collect::<Vec<_>>();
+        let (terms, others) = (terms(&shape.constants), terms(&others));
+        let (free, mut words) = parameters((query, &terms), (&probed, &others));
+        // What functions of the plan's constants gave stands in the plan like a constant of the text.
+        let computed = statistics.computed();
+        let pairs = terms.into_iter().zip(free);
+        let free =
+            pairs.map(|(term, is_free)| term.filter(|term| is_free && !computed.contains(term)));
+        let free = free.collect();
+        words.extend(computed);
+        Some(Self { free, words })
     }
 }
 
@@ -237,19 +277,11 @@ impl Table {
         }
     }
 
-    /// Whether a plan of a shape may be of use: the shape was met before, and its plans were not useless.
-    fn is_worth(&mut self, key: &[u8]) -> bool {
-        if let Some(kept) = self.shapes.get(key) {
-            return kept.misses < MISSES_MAX;
-        }
-        let hash = self.shapes.hasher().hash_one(key);
-        let place = usize::try_from(hash % MET as u64).unwrap_or_default();
-        match self.met.get_mut(place) {
-            Some(met) if *met != hash => {
-                *met = hash;
-                false
-            }
-            _ => true,
+    fn meeting(&self, key: &[u8]) -> Meeting {
+        match self.shapes.get(key) {
+            None => Meeting::First,
+            Some(kept) if kept.misses < MISSES_MAX => Meeting::Again,
+            Some(_) => Meeting::Useless,
         }
     }
 
@@ -317,11 +349,9 @@ impl Table {
 }
 
 impl CachedPlan {
-    /// `terms` are those of the shape's constants, with whether others may stand in their places; `words` what no other
-    /// may be.
     fn new(
         shape: &Shape,
-        (terms, free, words): (Vec<Option<Term>>, Vec<bool>, Vec<Term>),
+        Constants { free, words }: Constants,
         plan: &QueryPlan,
         statistics: &SnapshotStatistics<'_>,
     ) -> Result<Self> {
@@ -329,11 +359,9 @@ impl CachedPlan {
         let counted = statistics.take_counted();
         let is_shaped = |id| plan.is_shaped_by(id) || counted.iter().any(|c| shapes(c, id));
         let mut missing = statistics.absent();
-        let mut slots = Vec::with_capacity(terms.len());
-        for (number, written) in shape.constants.iter().enumerate() {
-            let term = terms.get(number).cloned().flatten();
-            let is_free = free.get(number) == Some(&true);
-            let constant = match term.filter(|_| is_free) {
+        let mut slots = Vec::with_capacity(free.len());
+        for (written, free) in shape.constants.iter().zip(free) {
+            let constant = match free {
                 Some(term) => Some(Constant {
                     id: statistics.id(&term)?,
                     term,
@@ -403,7 +431,7 @@ impl CachedPlan {
         &self,
         shape: &Shape,
         statistics: &SnapshotStatistics<'_>,
-    ) -> Result<Option<QueryPlan>> {
+    ) -> Result<Option<(QueryPlan, PlanOrigin)>> {
         let snapshot = statistics.snapshot();
         let is_same = self.numbering == snapshot.numbering()
             && self.has_graph_first == snapshot.has_graph_first()
@@ -419,10 +447,15 @@ impl CachedPlan {
         let Some(replacements) = self.replacements(shape, statistics)? else {
             return Ok(None);
         };
-        match self.is_good(&replacements, statistics)? {
-            true => Ok(Some(self.plan.with_constants(&replacements))),
-            false => Ok(None),
+        if !self.is_good(&replacements, statistics)? {
+            return Ok(None);
         }
+        let mut pairs = replacements.iter().map(|pair| (&pair.from, &pair.to));
+        let origin = match pairs.any(|(from, to)| from.term != to.term) {
+            true => PlanOrigin::Shape,
+            false => PlanOrigin::Same,
+        };
+        Ok(Some((self.plan.with_constants(&replacements), origin)))
     }
 
     /// What takes the place of what; none if that would be another plan.
