@@ -184,8 +184,8 @@ pub struct QueryOptions {
     /// How many bytes an operator holds before it goes on on disk, and how many rows at least; by default half of
     /// the memory of the runtime, and a thousand rows.
     pub spill_after: Option<(u64, usize)>,
-    /// Whether the plan of an earlier query may be taken that differs in constants only, and this one's be kept for
-    /// later ones; on by default.
+    /// Whether the plan of an earlier query may be taken that was the same or differs in constants only, and this one's be kept
+    /// for later ones; on by default.
     pub plans: bool,
     /// Whether the time of each operator is taken, for [`crate::Query::analysis`].
     pub timed: bool,

@@ -55,7 +55,7 @@ fn allocations(database: &Database, text: &str, out: &mut Vec<u8>) -> (usize, us
     (change.allocations + change.reallocations, lines - 1)
 }
 
-/// The fewest of several runs: a plan is kept when its shape comes for the second time, and buffers are found by then.
+/// The fewest of several runs: the plan of the first one is kept, and buffers are found by then.
 fn least(database: &Database, text: &str, out: &mut Vec<u8>) -> (usize, usize) {
     let runs = (0..4).map(|_| allocations(database, text, out));
     runs.min().unwrap()

@@ -141,12 +141,12 @@ fn plans_that_are_used_again_share_what_is_the_same_in_the_new_text() {
     // The plan of the second one of a shape is kept for others.
     let texts = [
         // One shape, with one constant twice.
-        ((":country1", ":country1"), false, true),
+        ((":country2", ":country2"), false, true),
         ((":country0", ":country0"), false, true),
         ((":country0", ":country0"), true, true),
         ((":country1", ":country1"), true, true),
         // Another one, with two constants.
-        ((":country1", ":country0"), false, false),
+        ((":country2", ":country0"), false, false),
         ((":country0", ":country1"), false, false),
         ((":country0", ":country1"), true, false),
         ((":country1", ":country0"), true, false),

@@ -11,7 +11,7 @@ use stoa_terms::TermId;
 use crate::context::QuerySettings;
 use crate::function::{self, Implementation};
 use crate::local_terms::COMPUTED_BYTES;
-use crate::operator::{may_be_shared, pinned_bytes};
+use crate::operator::{may_be_shared, pinned_bytes, scattered_parts};
 use crate::spill::MARGIN_BYTES;
 
 /// What a row that is held takes beside its ids: its place in a table, its rank.
@@ -139,9 +139,17 @@ impl FirstRows {
                 };
                 of_sets.saturating_add(of_groups)
             }
-            Operator::Distinct(_)
-            | Operator::SkipDistinct(_)
-            | Operator::AggregateDifference { .. } => self.bytes(row_bytes(width), parts()),
+            Operator::Distinct(_) | Operator::SkipDistinct(_) => {
+                self.bytes(row_bytes(width), parts())
+            }
+            // Each share of the keys puts rows and groups aside by itself.
+            Operator::AggregateDifference { .. } => {
+                let shares = match parts() {
+                    1 => 1,
+                    threads => scattered_parts(threads),
+                };
+                self.bytes(row_bytes(width), shares)
+            }
             Operator::HashJoin { .. } => self.bytes(2 * row_bytes(width), 1),
             // The search, and what was put out before it went to disk.
             Operator::PathSearch { .. } => self.bytes(row_bytes(width + 2), 2),

@@ -12,7 +12,8 @@
 //! One lock around the table, for as long as a shape is looked up or a plan is put in.
 //!
 //! # Limits
-//! So many bytes are kept, reserved from the budget, and so many plans of one shape; the least recently used shapes go.
+//! So many bytes are kept, reserved from the budget, and so many plans of one shape. Shapes go whose plans were never used
+//! again, then those that were not used for longest.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -72,6 +73,8 @@ struct Kept {
     plans: Vec<Arc<CachedPlan>>,
     bytes: usize,
     used: u64,
+    /// Whether a plan was ever used again.
+    is_found: bool,
     /// How many look-ups in a row found nothing.
     misses: u32,
 }
@@ -270,6 +273,7 @@ impl Table {
     fn found(&mut self, key: &[u8], cached: &Arc<CachedPlan>) {
         if let Some(kept) = self.shapes.get_mut(key) {
             kept.misses = 0;
+            kept.is_found = true;
             let at = kept.plans.iter().position(|one| Arc::ptr_eq(one, cached));
             if let Some(used) = at.map(|at| kept.plans.remove(at)) {
                 kept.plans.push(used);
@@ -318,29 +322,28 @@ impl Table {
             .shrink(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
-    /// Where there is too much, lets those go that were not used for longest, until a quarter is free.
+    /// Where there is too much, lets those go that were never used again, and then those that were not used for longest, until
+    /// a quarter is free.
     fn make_room(&mut self, bytes: usize) {
         if self.bytes + bytes <= BYTES_MAX {
             return;
         }
-        let mut kept: Vec<(u64, usize)> = self
-            .shapes
-            .values()
-            .map(|kept| (kept.used, kept.bytes))
-            .collect();
+        let order = |kept: &Kept| (kept.is_found, kept.used);
+        let kept = self.shapes.values();
+        let mut kept: Vec<_> = kept.map(|kept| (order(kept), kept.bytes)).collect();
         kept.sort_unstable();
         let mut left = self.bytes + bytes;
-        let mut last = 0;
-        for (used, bytes) in kept {
+        let mut last = None;
+        for (order, bytes) in kept {
             if left <= BYTES_MAX / 4 * 3 {
                 break;
             }
             left = left.saturating_sub(bytes);
-            last = used;
+            last = Some(order);
         }
         let mut freed = 0;
         self.shapes.retain(|_, kept| {
-            let stays = kept.used > last;
+            let stays = Some(order(kept)) > last;
             freed += if stays { 0 } else { kept.bytes };
             stays
         });

@@ -72,7 +72,7 @@ pub(crate) use index_nested_loop_join::Switches;
 pub(crate) use key_filter::Placements;
 use key_filter::{Dropper, Wanted};
 pub(crate) use leapfrog_join::pinned_bytes;
-pub(crate) use parallel::may_be_shared;
+pub(crate) use parallel::{may_be_shared, scattered_parts};
 pub use path_search::{AdjacencyCache, AdjacencyCounts};
 pub(crate) use seen::Seen;
 

@@ -41,6 +41,7 @@ pub(super) use aggregate::build as build_aggregate;
 pub(super) use gather::{Rows, build as build_gather};
 pub(super) use pieces::{InOrder, Turn};
 pub(super) use right_sides::{OpenSide, right_sides};
+pub(crate) use scatter::scattered_parts;
 pub(super) use scatter::{Scatter, TakesRows};
 use stoa_planner::physical::Plan;
 use stoa_storage::nonblocking;

@@ -25,6 +25,11 @@ const MORSEL_ROWS_MIN: u64 = if cfg!(test) { 1 } else { 64 };
 /// Morsels for each thread: some take longer than others.
 const MORSELS_PER_THREAD: usize = 8;
 
+/// Fewer keys that jump about open few groups, however they are cut,
+const JUMPING_ROWS_MIN: f64 = 4096.0;
+/// and so many times as many rows of another operator take longer than what they open.
+const JUMPING_SHARE: f64 = 16.0;
+
 /// All ids.
 pub(in crate::operator) const WHOLE: IdRange = IdRange {
     first: TermId::from_bits(0),
@@ -113,31 +118,35 @@ pub(in crate::operator) fn within_all(ranges: &[IdRange], to: &[IdRange]) -> Vec
 }
 
 /// Into how many morsels a plan is cut for so many threads. Keys that jump about are looked up many at once, and each morsel
-/// opens the groups of the index that they lie in anew: there are no more morsels than one thread would look up batches, but
-/// one for each thread.
+/// opens the groups of the index that they lie in anew: where there are many, there are as many morsels as one thread would
+/// look up batches, one for each thread at least.
 pub(in crate::operator) fn pieces(plan: &Plan, threads: usize) -> usize {
     let most = MORSELS_PER_THREAD * threads;
-    let mut jumping: Option<f64> = None;
+    let (mut jumping, mut largest) = (0.0_f64, 0.0_f64);
     let mut open = vec![plan];
     while let Some(plan) = open.pop() {
+        largest = largest.max(plan.estimated_rows);
         if let Operator::IndexNestedLoopJoin { input, .. } = &plan.operator
-            && looked_up(plan, input) != input.sorted_by.first().copied()
+            && let Some(key) = looked_up(plan, input)
+            && input.sorted_by.first() != Some(&key)
         {
-            jumping = Some(jumping.unwrap_or_default().max(input.estimated_rows));
+            jumping = jumping.max(input.estimated_rows);
         }
         match &plan.operator {
             Operator::Union(inputs) => open.extend(inputs),
             _ => open.extend(plan.split_inputs()),
         }
     }
+    if jumping < JUMPING_ROWS_MIN || jumping * JUMPING_SHARE < largest {
+        return most;
+    }
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "an estimate"
     )]
-    let batches = jumping.map(|rows| rows as usize / AT_ONCE_ROWS);
-    let pieces = batches.map_or(most, |batches| batches.next_multiple_of(threads));
-    pieces.clamp(threads, most)
+    let batches = jumping as usize / AT_ONCE_ROWS;
+    batches.next_multiple_of(threads).clamp(threads, most)
 }
 
 /// The parts of a plan that are cut by ranges in about so many morsels, of about as many rows of their largest scans; parts

@@ -51,6 +51,13 @@ pub(in crate::operator) trait TakesRows: Send + 'static {
     ) -> Result<()>;
 }
 
+/// To how many parts so many threads scatter rows with keys, a power of two.
+pub(crate) fn scattered_parts(threads: usize) -> usize {
+    (PARTS_PER_THREAD * threads)
+        .min(PARTS_MAX)
+        .next_power_of_two()
+}
+
 /// What of a plan is read, and by which keys.
 type GroupingOf = fn(&Plan) -> Option<Grouping<'_>>;
 
@@ -92,10 +99,7 @@ impl<T: TakesRows> Shared<Scatter<T>> {
         let grouping = grouping_of(plan).ok_or(NO_GROUPING)?;
         let bits = match grouping.keys {
             [] => 0,
-            _ => (PARTS_PER_THREAD * threads(builder.context))
-                .min(PARTS_MAX)
-                .next_power_of_two()
-                .ilog2(),
+            _ => scattered_parts(threads(builder.context)).ilog2(),
         };
         let part = |_| Ok(Mutex::new(Some(part(1 << bits)?)));
         let scatter = Scatter {

@@ -474,8 +474,12 @@ fn keys_that_jump_about_are_in_few_morsels() {
     };
     assert_eq!(pieces(200_000.0, true), 16);
     assert_eq!(pieces(200_000.0, false), 4);
-    assert_eq!(pieces(10.0, false), 2);
+    assert_eq!(pieces(10_000.0, false), 2);
     assert_eq!(pieces(1e9, false), 16);
+    assert_eq!(pieces(1_000.0, false), 16);
+    let mut beside_many = looking_up(&snapshot, 10_000.0, false);
+    beside_many.estimated_rows = 1e6;
+    assert_eq!(morsels::pieces(&beside_many, 2), 16);
     assert_eq!(morsels::pieces(&scan(&snapshot, 0, false, [0, 1]), 2), 16);
 }
 

@@ -219,7 +219,7 @@ fn threads_take_a_tenth_and_what_each_part_needs() {
     const PARTS: u64 = 8;
     const IN_WORK_BYTES: u64 = (THREADS as u64) * (512 << 10) + PARTS * 6 * MARGIN_BYTES;
     let helpers = Arc::new(Helpers::new(THREADS - 1));
-    for (name, _, plan) in cases(4 * ROWS) {
+    for (name, is_ordered, plan) in cases(4 * ROWS) {
         let is_shared = [
             "distinct",
             "groups",
@@ -248,7 +248,11 @@ fn threads_take_a_tenth_and_what_each_part_needs() {
             let threads = context.meters().threads_peak();
             assert_eq!(snapshot.temp_space().bytes(), 0, "{name} keeps files");
             let own = memory.peak() - values;
-            (sorted(rows), spilled_bytes(&profile), own, threads)
+            let rows = match is_ordered {
+                true => rows,
+                false => sorted(rows),
+            };
+            (rows, spilled_bytes(&profile), own, threads)
         };
         let (expected, spilled, most, _) = run(u64::MAX);
         assert_eq!(spilled, 0, "{name} has all the memory");
