@@ -614,7 +614,8 @@ impl Bench {
                 .filter(|other| other.starts_with('<') == is_iri);
             let others = others.filter(|other| !text.contains(*other));
             let others = others.skip(number * 3).take(2);
-            others.map(|other| text.replace(*term, other))
+            let texts = others.map(|other| text.replace(*term, other));
+            texts.collect::<Vec<_>>()
         });
         texts.take(8).collect()
     }

@@ -105,7 +105,6 @@ fn with_objects(snapshot: &Snapshot, input: Plan) -> Operator {
 }
 
 /// Plans that can be split, over variables 0 to 3.
-#[expect(clippy::too_many_lines, reason = "a list of plans")]
 fn inputs(snapshot: &Snapshot) -> [Plan; 11] {
     let scan = |number, by_object, ends| scan(snapshot, number, by_object, ends);
     let star = || {
