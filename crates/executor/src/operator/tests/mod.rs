@@ -2,6 +2,7 @@
 
 mod admission;
 mod common_subplans;
+mod cutting;
 mod difference;
 mod existence;
 mod few_keys;
