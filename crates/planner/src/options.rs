@@ -162,9 +162,11 @@ impl Rewrites {
     pub const GRAPH_NARROWING: Self = Self(1 << 14);
     /// Bindings that an inner plan is run for are joined where they help most, and not with all of it.
     pub const SEEDING: Self = Self(1 << 15);
+    /// Computed keys of ORDER BY are columns of what is ordered, as if BIND had named them.
+    pub const COMPUTED_KEYS: Self = Self(1 << 16);
 
     /// Each of them alone.
-    pub const EACH: [Self; 16] = [
+    pub const EACH: [Self; 17] = [
         Self::UNNESTING,
         Self::SEMI_JOINS,
         Self::IMPLIED_JOINS,
@@ -181,10 +183,11 @@ impl Rewrites {
         Self::PUSHDOWN,
         Self::GRAPH_NARROWING,
         Self::SEEDING,
+        Self::COMPUTED_KEYS,
     ];
 
     /// What they are called, in the order of [`Self::EACH`].
-    pub const NAMES: [&'static str; 16] = [
+    pub const NAMES: [&'static str; 17] = [
         "unnesting",
         "semi-joins",
         "implied joins",
@@ -201,6 +204,7 @@ impl Rewrites {
         "pushdown",
         "graph narrowing",
         "seeding",
+        "computed keys",
     ];
 
     /// Those of both sets.

@@ -387,6 +387,7 @@ fn explained(text: &str) -> String {
             "no pushdown" => options.without = Rewrites::PUSHDOWN,
             "no graph narrowing" => options.without = Rewrites::GRAPH_NARROWING,
             "no seeding" => options.without = Rewrites::SEEDING,
+            "no computed keys" => options.without = Rewrites::COMPUTED_KEYS,
             "partner counts" => options.forced.partner_counts = Some(true),
             "no partner counts" => options.forced.partner_counts = Some(false),
             "union" => options.default_graph_union = true,

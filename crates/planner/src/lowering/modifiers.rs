@@ -197,9 +197,31 @@ impl Lowering<'_> {
         Ok(
             match is_made_for || self.is_by_ranges(&input, &keys, kept)? {
                 true => range_sorted(input, keys, kept),
-                false => sorted(input, keys, kept),
+                false => self.sorted_at_once(input, keys, kept),
             },
         )
+    }
+
+    /// The same of an input that is taken at once, with its computed keys as columns: those are computed by as many threads
+    /// as make the rest of the input.
+    fn sorted_at_once(
+        &mut self,
+        mut input: Planned,
+        mut keys: Vec<SortKey>,
+        kept: Option<u64>,
+    ) -> Planned {
+        let columns = input.plan.columns.clone();
+        if self.build.optimize && !self.without.has(Rewrites::COMPUTED_KEYS) {
+            for key in &mut keys {
+                if !matches!(key.expression, Expression::Variable(_)) {
+                    let variable = self.fresh();
+                    let named = Expression::Variable(variable);
+                    let expression = std::mem::replace(&mut key.expression, named);
+                    input = with_column(input, variable, expression);
+                }
+            }
+        }
+        sorted(input, columns, keys, kept)
     }
 
     #[inline(never)]
@@ -316,9 +338,13 @@ fn seen_keys(mut keys: Vec<SortKey>, input: &Planned) -> Vec<SortKey> {
     keys
 }
 
-/// ORDER BY, of which the first `kept` solutions are wanted, of an input that is taken at once.
-fn sorted(input: Planned, keys: Vec<SortKey>, kept: Option<u64>) -> Planned {
-    let columns = input.plan.columns.clone();
+/// These columns of an input in order, of which the first `kept` solutions are wanted.
+fn sorted(
+    input: Planned,
+    columns: Vec<Variable>,
+    keys: Vec<SortKey>,
+    kept: Option<u64>,
+) -> Planned {
     let in_rows = input.plan.estimated_rows;
     let (operator, rows, cost) = match kept {
         Some(limit) => (
@@ -351,6 +377,11 @@ fn sorted(input: Planned, keys: Vec<SortKey>, kept: Option<u64>) -> Planned {
 
 /// Adds a column that is never bound.
 pub(super) fn unbound_column(input: Planned, variable: Variable) -> Planned {
+    with_column(input, variable, Expression::Coalesce(Vec::new()))
+}
+
+/// Adds a column that may be unbound.
+fn with_column(input: Planned, variable: Variable, expression: Expression) -> Planned {
     let mut columns = input.plan.columns.clone();
     columns.push(variable);
     let sorted = input.plan.sorted_by.clone();
@@ -358,7 +389,7 @@ pub(super) fn unbound_column(input: Planned, variable: Variable) -> Planned {
     let operator = Operator::Extend {
         input: Box::new(input.plan),
         variable,
-        expression: Expression::Coalesce(Vec::new()),
+        expression,
     };
     planned(operator, columns, sorted, rows, input.cost, input.certain)
 }
