@@ -104,6 +104,9 @@ fn compare_columns(
     if let Some(result) = integers::compare(comparison, left, right, evaluation.rows()) {
         return Ok(result);
     }
+    if let Some(result) = compare_with_iri(comparison, left, right) {
+        return Ok(result);
+    }
     let context = evaluation.context;
     let rows = evaluation.rows();
     let Compared {
@@ -143,6 +146,33 @@ fn compare_columns(
         }
     }
     Ok(result)
+}
+
+/// `=` and `!=` of terms with an IRI of the dictionary, where their ids tell: not of terms that the query made, nor of triple
+/// terms. `None` for other comparisons, and others' columns.
+fn compare_with_iri(
+    comparison: Comparison,
+    left: &Column<'_>,
+    right: &Column<'_>,
+) -> Option<Vec<Option<bool>>> {
+    let is_equal = match comparison {
+        Comparison::Equal => true,
+        Comparison::NotEqual => false,
+        _ => return None,
+    };
+    let ((Column::Ids(ids, _), Column::Constant(iri))
+    | (Column::Constant(iri), Column::Ids(ids, _))) = (left, right)
+    else {
+        return None;
+    };
+    let is_open = |id: &TermId| matches!(id.kind(), Kind::Local | Kind::Triple);
+    if iri.id.kind() != Kind::Iri || ids.iter().any(is_open) {
+        return None;
+    }
+    let compared = ids
+        .iter()
+        .map(|id| (!id.is_unbound()).then_some((*id == iri.id) == is_equal));
+    Some(compared.collect())
 }
 
 fn read(ids: &[TermId], context: &QueryContext) -> Result<Vec<Option<Value>>> {

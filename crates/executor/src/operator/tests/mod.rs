@@ -2,6 +2,7 @@
 
 mod admission;
 mod common_subplans;
+mod compared_iris;
 mod cutting;
 mod difference;
 mod existence;
