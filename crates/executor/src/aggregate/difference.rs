@@ -17,7 +17,7 @@ use stoa_planner::expression::{Aggregate, AggregateFunction};
 use stoa_terms::value::{ExactSum, FloatSum, Value};
 use stoa_terms::{Kind, TermId, inline};
 
-use super::integers;
+use super::{OTHERS_STATES, add_counts, integers};
 use crate::context::{Computed, QueryContext};
 use crate::error::{Error, Result};
 use crate::expression::{Cell, divide, double, float, operand_values};
@@ -187,8 +187,32 @@ impl Differences {
                 });
                 context.resolve(left.collect::<Result<_>>()?)
             }
-            _ => Err(Error::Internal("states of two aggregates")),
+            _ => Err(OTHERS_STATES),
         }
+    }
+
+    /// Takes over the states of another total.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if it is of another aggregate.
+    pub(crate) fn merge(&mut self, other: Self) -> Result<()> {
+        match (self, other) {
+            (Self::Rows, Self::Rows) => (),
+            (Self::Bound(counts), Self::Bound(others)) => add_counts(counts, &others),
+            (
+                Self::Numbers {
+                    groups, heap_bytes, ..
+                },
+                Self::Numbers { groups: others, .. },
+            ) => {
+                for (group, other) in groups.iter_mut().zip(&others) {
+                    group.merge(other);
+                }
+                *heap_bytes = groups.iter().map(Numbers::heap_bytes).sum();
+            }
+            _ => return Err(OTHERS_STATES),
+        }
+        Ok(())
     }
 
     /// As [`super::Accumulator::bytes`].
@@ -229,6 +253,15 @@ impl Numbers {
             _ => self.errors += 1,
         }
         self.heap_bytes().saturating_sub(before)
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.errors += other.errors;
+        self.decimals += other.decimals;
+        self.exact.add_sum(&other.exact);
+        if let Some(others) = &other.floats {
+            self.floats.get_or_insert_default().merge(others);
+        }
     }
 
     /// What is left without `part`.
@@ -276,6 +309,15 @@ impl Floats {
         } else {
             self.lowest += 1;
         }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.floats += other.floats;
+        self.doubles += other.doubles;
+        self.not_numbers += other.not_numbers;
+        self.infinite += other.infinite;
+        self.lowest += other.lowest;
+        self.sum.add_sum(&other.sum);
     }
 
     fn without(&self, part: &Self) -> Result<Self> {

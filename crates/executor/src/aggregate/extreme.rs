@@ -15,7 +15,7 @@ use std::ops::Range;
 use stoa_terms::TermId;
 use stoa_terms::value::{Value, order_inline};
 
-use super::Accumulator;
+use super::{Accumulator, same};
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::expression::term_values;
@@ -111,6 +111,17 @@ impl Accumulator for Extreme {
         Ok(())
     }
 
+    fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<()> {
+        for (group, state) in (0..).zip(same::<Self>(other)?.states) {
+            match state {
+                State::Empty => (),
+                State::Best(id, value) => self.take(group, id, value.map(|value| *value)),
+                State::Error => self.take(group, TermId::UNBOUND, None),
+            }
+        }
+        Ok(())
+    }
+
     fn finish(&mut self, groups: Range<usize>, _: &QueryContext) -> Result<Vec<TermId>> {
         let states = self.states.get_mut(groups).unwrap_or_default();
         Ok(states
@@ -144,6 +155,16 @@ impl Accumulator for Sample {
             let sample = &mut self.samples[*group as usize];
             if sample.is_unbound() {
                 *sample = *id;
+            }
+        }
+        Ok(())
+    }
+
+    fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<()> {
+        let others = same::<Self>(other)?.samples;
+        for (sample, other) in self.samples.iter_mut().zip(others) {
+            if sample.is_unbound() {
+                *sample = other;
             }
         }
         Ok(())

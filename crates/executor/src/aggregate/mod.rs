@@ -9,20 +9,21 @@ mod extreme;
 mod numeric;
 mod shed_texts;
 
+use std::any::Any;
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use difference::{Differences, subtract};
-use stoa_planner::expression::AggregateFunction;
+use stoa_planner::expression::{Aggregate, AggregateFunction};
 use stoa_terms::{TermId, inline};
 
 use crate::context::QueryContext;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::profile::Counters;
 
 /// The states of one aggregate for all groups.
-pub(crate) trait Accumulator: Send {
+pub(crate) trait Accumulator: Any + Send {
     /// Makes room for groups up to `groups`; new ones have seen nothing.
     fn grow(&mut self, groups: usize);
 
@@ -35,6 +36,15 @@ pub(crate) trait Accumulator: Send {
     /// # Errors
     /// If the dictionary cannot be read, or memory runs out.
     fn update(&mut self, groups: &[u32], values: &[TermId], context: &QueryContext) -> Result<()>;
+
+    /// Takes over the states of another accumulator of the same aggregate for the same groups, which has taken other rows. Only
+    /// of aggregates that [`can_be_merged`].
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if it is of another aggregate.
+    fn merge(&mut self, _other: Box<dyn Accumulator>) -> Result<()> {
+        Err(OTHERS_STATES)
+    }
 
     /// The result for each of these groups, [`TermId::UNBOUND`] for an expression error. Called once
     /// for each group, after all rows; the states of the groups may be gone then.
@@ -82,6 +92,23 @@ pub(crate) fn accumulator(function: &AggregateFunction) -> Result<Box<dyn Accumu
     })
 }
 
+/// Whether several accumulators of an aggregate that took some of the rows each can be put together: not if values are told
+/// apart, nor texts joined, of which each would hold its own.
+pub(crate) fn can_be_merged(aggregate: &Aggregate) -> bool {
+    !aggregate.distinct && !matches!(aggregate.function, AggregateFunction::GroupConcat(_))
+}
+
+const OTHERS_STATES: Error = Error::Internal("states of another aggregate");
+
+/// An accumulator as what it is.
+fn same<A: Accumulator>(other: Box<dyn Accumulator>) -> Result<A> {
+    let other: Box<dyn Any> = other;
+    other
+        .downcast()
+        .map(|other| *other)
+        .map_err(|_| OTHERS_STATES)
+}
+
 /// COUNT: how many values are bound.
 struct Count {
     counts: Vec<u64>,
@@ -103,12 +130,23 @@ impl Accumulator for Count {
         Ok(())
     }
 
+    fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<()> {
+        add_counts(&mut self.counts, &same::<Self>(other)?.counts);
+        Ok(())
+    }
+
     fn finish(&mut self, groups: Range<usize>, context: &QueryContext) -> Result<Vec<TermId>> {
         integers(self.counts.get(groups).unwrap_or_default(), context)
     }
 
     fn bytes(&self) -> u64 {
         u64::try_from(self.counts.capacity() * size_of::<u64>()).unwrap_or(u64::MAX)
+    }
+}
+
+fn add_counts(counts: &mut [u64], others: &[u64]) {
+    for (count, other) in counts.iter_mut().zip(others) {
+        *count += other;
     }
 }
 

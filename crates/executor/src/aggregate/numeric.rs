@@ -16,7 +16,7 @@ use stoa_terms::inline::InlineNumber;
 use stoa_terms::value::Value;
 use stoa_terms::{Kind, TermId, inline};
 
-use super::Accumulator;
+use super::{Accumulator, add_counts, same};
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
 use crate::expression::{Cell, add, divide, double, float, operand_values};
@@ -45,19 +45,28 @@ impl Sum {
         for ((group, _), value) in rows.iter().zip(values) {
             let slot = &mut self.sums[*group as usize];
             let before = heap_bytes(slot.as_ref());
-            *slot = match (slot.take(), value) {
-                (Some(sum), Some(value)) => add(&sum, &value).filter(Value::is_numeric),
-                _ => None,
-            };
+            *slot = sum(slot.take(), value);
             self.heap_bytes = self.heap_bytes - before + heap_bytes(slot.as_ref());
         }
         Ok(())
+    }
+
+    fn merge(&mut self, other: Self) {
+        for (slot, other) in self.sums.iter_mut().zip(other.sums) {
+            *slot = sum(slot.take(), other);
+        }
+        self.heap_bytes = self.sums.iter().map(|sum| heap_bytes(sum.as_ref())).sum();
     }
 
     fn take(&mut self, groups: Range<usize>) -> Vec<Option<Value>> {
         let sums = self.sums.get_mut(groups).unwrap_or_default();
         sums.iter_mut().map(Option::take).collect()
     }
+}
+
+/// `None` if one is an error.
+fn sum(one: Option<Value>, other: Option<Value>) -> Option<Value> {
+    add(&one?, &other?).filter(Value::is_numeric)
 }
 
 /// Adds an operand of the sum's own type; `None` if it is of another one, or the sum outgrows its type.
@@ -110,6 +119,11 @@ impl Accumulator for Sum {
         self.add_values(&others, context)
     }
 
+    fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<()> {
+        self.merge(same(other)?);
+        Ok(())
+    }
+
     fn finish(&mut self, groups: Range<usize>, context: &QueryContext) -> Result<Vec<TermId>> {
         resolve(self.take(groups), context)
     }
@@ -150,6 +164,13 @@ impl Accumulator for Average {
             self.counts[*group as usize] += 1;
         }
         self.sum.update(groups, values, context)
+    }
+
+    fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<()> {
+        let Self { sum, counts } = same(other)?;
+        self.sum.merge(sum);
+        add_counts(&mut self.counts, &counts);
+        Ok(())
     }
 
     fn finish(&mut self, groups: Range<usize>, context: &QueryContext) -> Result<Vec<TermId>> {

@@ -225,7 +225,7 @@ impl Input {
             },
             Self::Several(shared) => Ok(match shared.advance(context)? {
                 true => None,
-                false => Some(shared.take_parts()),
+                false => Some(shared.take_parts()?),
             }),
         }
     }

@@ -19,7 +19,7 @@ use stoa_terms::TermId;
 
 use super::required;
 use super::seen::Seen;
-use crate::aggregate::{Accumulator, accumulator};
+use crate::aggregate::{Accumulator, accumulator, can_be_merged};
 use crate::batch::{Batch, Step, gather};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -72,6 +72,11 @@ impl Grouping<'_> {
             },
             _ => return None,
         })
+    }
+
+    /// Whether several groups without keys that took some of the rows each can be put together.
+    pub(super) fn can_be_merged(&self) -> bool {
+        self.aggregates.iter().all(can_be_merged)
     }
 
     /// Whether solutions as a whole are told apart, `COUNT(DISTINCT *)`.
@@ -264,7 +269,7 @@ impl Groups {
             })
         };
         let aggregates = grouping.aggregates.iter().map(states);
-        Ok(Self {
+        let mut groups = Self {
             counters: Arc::clone(counters),
             table: GroupTable::new(layout.keys),
             numbers: Vec::new(),
@@ -278,7 +283,31 @@ impl Groups {
             level: 0,
             aside: None,
             waiting: Vec::new(),
-        })
+        };
+        if groups.layout.keys == 0 {
+            // The one group is there from the beginning, also of no rows, and so that none is put aside.
+            groups.table.insert(&[], 1, &mut groups.numbers)?;
+            groups.grow();
+        }
+        Ok(groups)
+    }
+
+    /// Makes room for all groups that there are.
+    fn grow(&mut self) {
+        for states in &mut self.aggregates {
+            states.accumulator.grow(self.table.len());
+        }
+    }
+
+    /// Takes over what another one, without keys as this one is, has taken of the rows.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if it is of other aggregates, or of some that cannot be merged ([`Grouping::can_be_merged`]).
+    pub(super) fn merge(&mut self, other: Self) -> Result<()> {
+        for (states, other) in self.aggregates.iter_mut().zip(other.aggregates) {
+            states.accumulator.merge(other.accumulator)?;
+        }
+        Ok(())
     }
 
     /// Takes rows: the columns of their keys, and the values that aggregates take, `None` where it is
@@ -353,9 +382,8 @@ impl Groups {
         whole: &[&[TermId]],
         context: &QueryContext,
     ) -> Result<()> {
-        let groups = self.table.len();
+        self.grow();
         for (states, values) in self.aggregates.iter_mut().zip(values) {
-            states.accumulator.grow(groups);
             match values {
                 Some(values) => states.update(&self.numbers, values, &[values], context)?,
                 None => {
@@ -417,14 +445,8 @@ impl Groups {
         states.map(|states| states.accumulator.bytes()).sum()
     }
 
-    /// To be called after all rows: without keys there is one group, also of no rows.
+    /// To be called after all rows.
     pub(super) fn finish(&mut self, context: &QueryContext) -> Result<()> {
-        if self.layout.keys == 0 {
-            self.table.insert(&[], 1, &mut self.numbers)?;
-        }
-        for states in &mut self.aggregates {
-            states.accumulator.grow(self.table.len());
-        }
         self.stage = Stage::Draining(0);
         self.reserve(context)
     }

@@ -71,19 +71,16 @@ impl FloatSum {
         self.carry(place / LIMB_BITS, &parts, value.is_sign_negative());
     }
 
+    /// Adds another sum.
+    pub fn add_sum(&mut self, other: &Self) {
+        self.combine(other, false);
+    }
+
     /// What is left of the sum without `part`.
     #[must_use]
     pub fn without(&self, part: &Self) -> Self {
         let mut left = self.clone();
-        let Some((sign, limbs)) = part.limbs.split_last() else {
-            return left;
-        };
-        left.hold(part.first, part.limbs.len() + 1);
-        left.carry(part.first, limbs, true);
-        if *sign != 0 {
-            // Limbs of a negative number stand for that many of the place behind them too much.
-            left.carry(part.first + limbs.len(), &[1], false);
-        }
+        left.combine(part, true);
         left
     }
 
@@ -108,6 +105,19 @@ impl FloatSum {
     #[must_use]
     pub const fn heap_bytes(&self) -> usize {
         self.limbs.capacity() * size_of::<u64>()
+    }
+
+    /// Adds another sum, or subtracts it.
+    fn combine(&mut self, other: &Self, negative: bool) {
+        let Some((sign, limbs)) = other.limbs.split_last() else {
+            return;
+        };
+        self.hold(other.first, other.limbs.len() + 1);
+        self.carry(other.first, limbs, negative);
+        if *sign != 0 {
+            // Limbs of a negative number stand for that many of the place behind them too much.
+            self.carry(other.first + limbs.len(), &[1], !negative);
+        }
     }
 
     /// Makes sure that `count` limbs from `first` on are held, the last of them as sign at least.
@@ -225,6 +235,13 @@ mod tests {
 
     fn check(whole: &[f64], part: &[f64]) {
         let left = sum(whole).without(&sum(part));
+        let mut again = left.clone();
+        again.add_sum(&sum(part));
+        assert_eq!(
+            again.to_f64().to_bits(),
+            sum(whole).to_f64().to_bits(),
+            "{whole:?} {part:?}"
+        );
         let total = |values: &[f64]| -> BigInt { values.iter().copied().map(exact).sum() };
         let text = decimal(&(total(whole) - total(part)));
         let (double, float): (f64, f32) = (text.parse().unwrap(), text.parse().unwrap());

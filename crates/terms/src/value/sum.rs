@@ -43,6 +43,14 @@ impl ExactSum {
         true
     }
 
+    /// Adds another sum.
+    pub fn add_sum(&mut self, other: &Self) {
+        self.add_units(other.units);
+        if let Some((digits, scale)) = other.beyond.as_deref() {
+            self.add_beyond(digits, *scale);
+        }
+    }
+
     /// What is left of the sum without `part`.
     #[must_use]
     pub fn without(&self, part: &Self) -> Self {
@@ -207,6 +215,9 @@ mod tests {
                 calculate(ExactOperator::Add, &sum, &number(text)).unwrap()
             });
             prop_assert_eq!(told(left.value(false)), told(Some(expected)));
+            let mut both = sum(part);
+            both.add_sum(&sum(rest));
+            prop_assert_eq!(told(both.value(false)), told(sum(&texts).value(false)));
         }
     }
 }

@@ -70,7 +70,11 @@ impl States {
             values: values.collect(),
             counters: Arc::clone(counters),
         };
-        states.grow();
+        match grouping.keys {
+            // The state of all rows is there from the beginning, so that none is put aside.
+            [] => states.insert(&[], 1)?,
+            _ => states.grow(),
+        }
         Ok(states)
     }
 
@@ -233,6 +237,20 @@ impl States {
 }
 
 impl TakesRows for States {
+    fn can_be_merged(_: Grouping<'_>) -> bool {
+        true
+    }
+
+    fn merge(&mut self, other: Self) -> Result<()> {
+        for (rows, others) in self.rows.iter_mut().zip(other.rows) {
+            *rows += others;
+        }
+        let aggregates = self.aggregates.iter_mut().zip(other.aggregates);
+        aggregates
+            .into_iter()
+            .try_for_each(|(states, others)| states.merge(others))
+    }
+
     fn take(
         &mut self,
         rows: usize,

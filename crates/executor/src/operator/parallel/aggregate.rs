@@ -1,5 +1,6 @@
 //! Parallel aggregate: GROUP BY, or DISTINCT, over an input that is run in morsels and scattered by the hash of its keys; each
-//! part of the hashes has groups of its own.
+//! part of the hashes has groups of its own. What has no keys is added up by each thread, and put together in the end where its
+//! aggregates allow.
 //!
 //! # Limits
 //! As the hash aggregate, and those of `scatter`.
@@ -26,6 +27,14 @@ enum ParallelAggregate {
 }
 
 impl TakesRows for Groups {
+    fn can_be_merged(grouping: Grouping<'_>) -> bool {
+        grouping.can_be_merged()
+    }
+
+    fn merge(&mut self, other: Self) -> Result<()> {
+        self.merge(other)
+    }
+
     fn take(
         &mut self,
         rows: usize,
@@ -55,7 +64,7 @@ impl Operator for ParallelAggregate {
         match self {
             Self::Working(shared) => {
                 if !shared.advance(context)? {
-                    let mut parts = VecDeque::from(shared.take_parts());
+                    let mut parts = VecDeque::from(shared.take_parts()?);
                     for groups in &mut parts {
                         groups.finish(context)?;
                     }

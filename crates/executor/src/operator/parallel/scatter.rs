@@ -1,6 +1,7 @@
 //! Scatter: the sink of rows that go by the hash of their keys to parts, each of which takes its own.
 //!
-//! No key is in two parts, so that nothing is merged in the end.
+//! No key is in two parts, so that nothing is merged in the end. Rows without keys go to any part that nobody is at, if parts can
+//! be merged; there are as many as threads then.
 //!
 //! # Concurrency
 //! A lock for each part, taken for a batch of rows.
@@ -8,7 +9,8 @@
 //! # Limits
 //! Twice [`SCATTERED_ROWS`] rows for each thread, reserved.
 
-use std::sync::{Arc, TryLockError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, MutexGuard, TryLockError};
 
 use stoa_planner::physical::Plan;
 use stoa_storage::sync::Mutex;
@@ -36,7 +38,16 @@ const PARTS_MAX: usize = 256;
 const SCATTERED_ROWS: usize = 8192;
 
 /// What takes rows with their keys.
-pub(in crate::operator) trait TakesRows: Send + 'static {
+pub(in crate::operator) trait TakesRows: Send + Sized + 'static {
+    /// Whether several that took some of the rows each, without keys, can be merged.
+    fn can_be_merged(grouping: Grouping<'_>) -> bool;
+
+    /// Takes over what another one has taken of rows without keys.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] if they are of different plans, or cannot be merged.
+    fn merge(&mut self, other: Self) -> Result<()>;
+
     /// Takes rows: the columns of their keys, and the values that aggregates take, `None` where it is
     /// the row that counts.
     ///
@@ -65,18 +76,20 @@ type GroupingOf = fn(&Plan) -> Option<Grouping<'_>>;
 pub(in crate::operator) struct Scatter<T> {
     plan: Plan,
     grouping_of: GroupingOf,
-    /// The logarithm of the number of parts.
-    bits: u32,
-    /// Gone when they are given.
+    /// Gone when they are given. As many as a power of two where there are keys.
     parts: Vec<Mutex<Option<T>>>,
     /// How many rows of a part are taken at once.
     share: usize,
+    /// How many lanes there were.
+    lanes: AtomicUsize,
 }
 
 /// What one worker has not given to parts yet.
 pub(in crate::operator) struct Lane {
+    /// The part that it gives rows without keys to, if nobody else is at it.
+    own_part: usize,
     arguments: Arguments,
-    /// For each part the columns of keys and values.
+    /// For each part the columns of keys and values; none without keys.
     scattered: Vec<Batch>,
     hashes: Vec<u64>,
     /// The rows of a batch that go to each part.
@@ -86,8 +99,7 @@ pub(in crate::operator) struct Lane {
 }
 
 impl<T: TakesRows> Shared<Scatter<T>> {
-    /// What several threads read of `plan`, scattered to parts that `part` makes, given how many there are: one without
-    /// keys, else a power of two.
+    /// What several threads read of `plan`, scattered to parts that `part` makes, given how many there are.
     pub(in crate::operator) fn scattered(
         plan: &Plan,
         grouping_of: GroupingOf,
@@ -97,25 +109,39 @@ impl<T: TakesRows> Shared<Scatter<T>> {
         counters: &Arc<Counters>,
     ) -> Result<Self> {
         let grouping = grouping_of(plan).ok_or(NO_GROUPING)?;
-        let bits = match grouping.keys {
-            [] => 0,
-            _ => scattered_parts(threads(builder.context)).ilog2(),
+        let threads = threads(builder.context);
+        let count = match grouping.keys {
+            [] if T::can_be_merged(grouping) => threads,
+            [] => 1,
+            _ => scattered_parts(threads),
         };
-        let part = |_| Ok(Mutex::new(Some(part(1 << bits)?)));
+        let part = |_| Ok(Mutex::new(Some(part(count)?)));
         let scatter = Scatter {
             plan: plan.clone(),
             grouping_of,
-            bits,
-            parts: (0..1_u32 << bits).map(part).collect::<Result<_>>()?,
-            share: SCATTERED_ROWS >> bits,
+            parts: (0..count).map(part).collect::<Result<_>>()?,
+            share: SCATTERED_ROWS / count,
+            lanes: AtomicUsize::new(0),
         };
         Self::new(grouping.input, scatter, builder, scope, Some(counters))
     }
 
-    /// The parts, which are complete, in the order of their numbers: those that [`partition`] gives.
-    pub(in crate::operator) fn take_parts(&self) -> Vec<T> {
+    /// The parts, which are complete, in the order of their numbers: those that [`partition`] gives. Without keys one.
+    ///
+    /// # Errors
+    /// As [`TakesRows::merge`].
+    pub(in crate::operator) fn take_parts(&self) -> Result<Vec<T>> {
         let parts = self.sink.parts.iter();
-        parts.filter_map(|part| lock(part).take()).collect()
+        let parts = parts.filter_map(|part| lock(part).take());
+        if !self.sink.grouping()?.keys.is_empty() {
+            return Ok(parts.collect());
+        }
+        let merged = parts.map(Ok).reduce(|merged, part| {
+            let mut merged = merged?;
+            merged.merge(part?)?;
+            Ok(merged)
+        });
+        merged.into_iter().collect()
     }
 }
 
@@ -130,16 +156,18 @@ impl<T: TakesRows> Scatter<T> {
     fn scatter(&self, lane: &mut Lane, batch: &Batch, context: &QueryContext) -> Result<()> {
         let keys = lane.arguments.keys(batch);
         let values = lane.arguments.values(batch, context)?;
-        if let [part] = self.parts.as_slice() {
-            return match lock(part).as_mut() {
+        if keys.is_empty() {
+            let mut part = self.any_part(lane.own_part);
+            return match part.as_mut().and_then(|part| part.as_mut()) {
                 Some(part) => part.take(batch.rows, &keys, &values, context),
                 None => Ok(()),
             };
         }
+        let bits = self.parts.len().ilog2();
         hash_columns(&keys, batch.rows, &mut lane.hashes);
         lane.rows.iter_mut().for_each(Vec::clear);
         for (row, hash) in (0_u32..).zip(&lane.hashes) {
-            if let Some(rows) = lane.rows.get_mut(partition(*hash, self.bits)) {
+            if let Some(rows) = lane.rows.get_mut(partition(*hash, bits)) {
                 rows.push(row);
             }
         }
@@ -158,6 +186,14 @@ impl<T: TakesRows> Scatter<T> {
             }
         }
         Ok(())
+    }
+
+    /// A part that nobody else is at, `own` rather than another; that one, once it is free, if there is none.
+    fn any_part(&self, own: usize) -> Option<MutexGuard<'_, Option<T>>> {
+        let (before, from) = self.parts.split_at_checked(own)?;
+        let mut parts = from.iter().chain(before);
+        let free = parts.find_map(|part| part.try_lock().ok());
+        free.or_else(|| from.first().map(lock))
     }
 
     /// Gives a part what was scattered to it; fewer rows than `patience` only if nobody else is at it.
@@ -202,13 +238,20 @@ impl<T: TakesRows> Sink for Scatter<T> {
         let arguments = Arguments::new(grouping, context)?;
         let width = grouping.keys.len() + arguments.count();
         let mut memory = context.memory(grouping.name);
-        memory.require((2 * SCATTERED_ROWS * width * size_of::<TermId>()) as u64)?;
+        let parts = match grouping.keys {
+            [] => 0,
+            _ => self.parts.len(),
+        };
+        if parts > 0 {
+            memory.require((2 * SCATTERED_ROWS * width * size_of::<TermId>()) as u64)?;
+        }
         Ok(Lane {
+            own_part: self.lanes.fetch_add(1, Ordering::Relaxed) % self.parts.len(),
             memory,
-            scattered: vec![Batch::with_columns(width); self.parts.len()],
+            scattered: vec![Batch::with_columns(width); parts],
             arguments,
             hashes: Vec::new(),
-            rows: vec![Vec::new(); self.parts.len()],
+            rows: vec![Vec::new(); parts],
         })
     }
 
@@ -217,7 +260,7 @@ impl<T: TakesRows> Sink for Scatter<T> {
     }
 
     fn finish(&self, lane: &mut Lane, context: &QueryContext) -> Result<()> {
-        (0..self.parts.len()).try_for_each(|part| self.flush(lane, part, 0, context))
+        (0..lane.scattered.len()).try_for_each(|part| self.flush(lane, part, 0, context))
     }
 
     fn has_output(&self) -> bool {

@@ -16,7 +16,7 @@ use crate::spill::Spill;
 use crate::{Error, QueryContext};
 
 /// A number as it is written in SPARQL, a float with `f` behind it; `-` is unbound, all else a string.
-fn term(text: &str) -> Option<Term> {
+pub(super) fn term(text: &str) -> Option<Term> {
     let literal = match text.strip_suffix('f') {
         _ if text == "-" => return None,
         Some(float) => Literal::new_typed_literal(float, xsd::FLOAT),

@@ -17,6 +17,7 @@ mod key_filters;
 mod leapfrog;
 mod leaping;
 mod limits;
+mod merging;
 mod order;
 mod parallel;
 mod parameterized;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use stoa_planner::expression::{Aggregate, Expression};
+use stoa_planner::expression::{Aggregate, AggregateFunction, Expression};
 use stoa_planner::physical::{
     JoinKind, Operator, PatternTerm, Plan, QuadPattern, ServiceCall, ServiceEndpoint, SortKey,
     Switch, Variable,
@@ -309,6 +309,23 @@ fn difference(input: &Plan) -> Plan {
     plan(operator, &[1, 7, 8])
 }
 
+/// Aggregates of `?1` that each thread adds up by itself where there are no keys.
+fn each_adds_up() -> Vec<Aggregate> {
+    let functions = [
+        AggregateFunction::Count,
+        AggregateFunction::Sum,
+        AggregateFunction::Avg,
+        AggregateFunction::Min,
+        AggregateFunction::Max,
+    ];
+    let of = |(function, output)| Aggregate {
+        function,
+        ..count(Some(1), false, output)
+    };
+    let aggregates = functions.into_iter().zip(8..).map(of);
+    aggregates.chain([count(None, false, 7)]).collect()
+}
+
 /// Aggregates, and others that need no order, over all of these.
 fn plans(snapshot: &Snapshot) -> Vec<Plan> {
     let mut plans = Vec::new();
@@ -318,6 +335,7 @@ fn plans(snapshot: &Snapshot) -> Vec<Plan> {
         let counts = || vec![count(None, false, 7), count(Some(1), true, 8)];
         plans.push(difference(&input));
         plans.push(group(input.clone(), &[], counts()));
+        plans.push(group(input.clone(), &[], each_adds_up()));
         plans.push(group(input.clone(), &[1], counts()));
         plans.push(group(
             input.clone(),
