@@ -133,7 +133,7 @@ impl FirstRows {
                 let sets = aggregates.iter().filter(|aggregate| aggregate.distinct);
                 let of_sets = self.bytes(row_bytes(width + aggregates.len()), sets.count());
                 let of_groups = match keys.is_empty() {
-                    // There is one.
+                    // There is one, or one for each thread.
                     true => MARGIN_BYTES.saturating_mul(parts() as u64),
                     false => self.bytes(row_bytes(width + aggregates.len()), parts()),
                 };

@@ -162,7 +162,8 @@ impl Rewrites {
     pub const GRAPH_NARROWING: Self = Self(1 << 14);
     /// Bindings that an inner plan is run for are joined where they help most, and not with all of it.
     pub const SEEDING: Self = Self(1 << 15);
-    /// Computed keys of ORDER BY are columns of what is ordered, as if BIND had named them.
+    /// Computed keys of ORDER BY, the first few of them, are columns of what is ordered, as if BIND had named them; not where the
+    /// order of an index is used.
     pub const COMPUTED_KEYS: Self = Self(1 << 16);
 
     /// Each of them alone.

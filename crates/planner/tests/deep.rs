@@ -112,6 +112,19 @@ fn deep_queries_are_planned_on_a_small_stack() {
             "SELECT * {{ ?a <urn:p> ?b {} }}",
             "MINUS { ?a <urn:p> 1 } ".repeat(900)
         ),
+        format!(
+            "SELECT * {{ ?a <urn:p> ?b }} ORDER BY {}",
+            "STRLEN(?b) ?none BOUND(?a) ".repeat(300)
+        ),
+        format!(
+            "SELECT * {{ {} }}",
+            nested(
+                "{ SELECT ?a { ",
+                "?a <urn:p> ?b",
+                " } ORDER BY STR(?a) STRLEN(?a) LCASE(?a) UCASE(?a) LIMIT 3 }",
+                selects
+            )
+        ),
     ] {
         for optimize in [true, false] {
             let options = PlannerOptions {

@@ -15,7 +15,7 @@ use std::ops::Range;
 use stoa_terms::TermId;
 use stoa_terms::value::{Value, order_inline};
 
-use super::{Accumulator, same};
+use super::{Accumulator, OTHERS_STATES, same};
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::expression::term_values;
@@ -51,6 +51,9 @@ impl Extreme {
         let order = match state {
             State::Error => return,
             _ if id.is_unbound() => {
+                if let State::Best(_, Some(old)) = state {
+                    self.text_bytes -= value_bytes(old);
+                }
                 *state = State::Error;
                 return;
             }
@@ -112,7 +115,11 @@ impl Accumulator for Extreme {
     }
 
     fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<()> {
-        for (group, state) in (0..).zip(same::<Self>(other)?.states) {
+        let other: Self = same(other)?;
+        if other.better != self.better {
+            return Err(OTHERS_STATES);
+        }
+        for (group, state) in (0..).zip(other.states) {
             match state {
                 State::Empty => (),
                 State::Best(id, value) => self.take(group, id, value.map(|value| *value)),

@@ -51,7 +51,7 @@ impl Sum {
         Ok(())
     }
 
-    fn merge(&mut self, other: Self) {
+    fn take_over(&mut self, other: Self) {
         for (slot, other) in self.sums.iter_mut().zip(other.sums) {
             *slot = sum(slot.take(), other);
         }
@@ -120,7 +120,7 @@ impl Accumulator for Sum {
     }
 
     fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<()> {
-        self.merge(same(other)?);
+        self.take_over(same(other)?);
         Ok(())
     }
 
@@ -168,7 +168,7 @@ impl Accumulator for Average {
 
     fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<()> {
         let Self { sum, counts } = same(other)?;
-        self.sum.merge(sum);
+        self.sum.take_over(sum);
         add_counts(&mut self.counts, &counts);
         Ok(())
     }

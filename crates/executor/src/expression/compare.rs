@@ -148,8 +148,8 @@ fn compare_columns(
     Ok(result)
 }
 
-/// `=` and `!=` of terms with an IRI of the dictionary, where their ids tell: not of terms that the query made, nor of triple
-/// terms. `None` for other comparisons, and others' columns.
+/// `=` and `!=` of terms with an IRI of the dictionary, which no other id is equal to: terms that the query makes are looked for
+/// there first. `None` for other comparisons and other columns.
 fn compare_with_iri(
     comparison: Comparison,
     left: &Column<'_>,
@@ -165,8 +165,7 @@ fn compare_with_iri(
     else {
         return None;
     };
-    let is_open = |id: &TermId| matches!(id.kind(), Kind::Local | Kind::Triple);
-    if iri.id.kind() != Kind::Iri || ids.iter().any(is_open) {
+    if iri.id.kind() != Kind::Iri {
         return None;
     }
     let compared = ids

@@ -231,7 +231,8 @@ enum Source {
 }
 
 impl Groups {
-    /// No groups yet, all of an operator's or one of so many `parts` of them.
+    /// Groups without rows, all of an operator's or one of so many `parts` of them: none, but the only one where there are no
+    /// keys.
     pub(super) fn new(
         grouping: Grouping<'_>,
         parts: usize,
@@ -299,14 +300,22 @@ impl Groups {
         }
     }
 
-    /// Takes over what another one, without keys as this one is, has taken of the rows.
+    /// Takes over what other groups of the same plan, without keys as these are, have taken of the rows.
     ///
     /// # Errors
-    /// [`Error::Internal`] if it is of other aggregates, or of some that cannot be merged ([`Grouping::can_be_merged`]).
-    pub(super) fn merge(&mut self, other: Self) -> Result<()> {
+    /// [`Error::Internal`] if they are of others, or cannot be merged ([`Grouping::can_be_merged`]).
+    pub(super) fn take_over(&mut self, other: Self) -> Result<()> {
+        debug_assert!(
+            self.layout.keys == 0,
+            "one group, whose rows are never put aside"
+        );
+        debug_assert_eq!(self.aggregates.len(), other.aggregates.len());
         for (states, other) in self.aggregates.iter_mut().zip(other.aggregates) {
+            debug_assert!(states.seen.is_none(), "what is told apart is not merged");
             states.accumulator.merge(other.accumulator)?;
         }
+        self.memory.join(other.memory);
+        self.unreserved += other.unreserved;
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use super::joins::{hash_join, lookup_join, merge_join, sorted_scan};
 use super::switching::add_switch;
-use super::{CHOICES_MAX, Lowering, Planned, planned, seen};
+use super::{CHOICES_MAX, Lowering, Planned, extended, planned, seen};
 use crate::ForcedJoin;
 use crate::access_path::{lookup, positions_of};
 use crate::cost;
@@ -253,7 +253,7 @@ impl Lowering<'_> {
         for variable in handed.difference(&left.certain).iter() {
             let name = self.fresh();
             let value = Expression::Coalesce(vec![Expression::Variable(variable), marker()]);
-            left = extended(left, name, value);
+            left = extended(left, name, value, true);
             variables.push(name);
             packed.push((variable, name));
         }
@@ -277,23 +277,6 @@ impl Lowering<'_> {
             leaf,
         }
     }
-}
-
-/// Adds a column that is always bound.
-fn extended(input: Planned, variable: Variable, expression: Expression) -> Planned {
-    let mut columns = input.plan.columns.clone();
-    columns.push(variable);
-    let mut certain = input.certain;
-    certain.insert(variable);
-    let sorted = input.plan.sorted_by.clone();
-    let rows = input.plan.estimated_rows;
-    let cost = input.cost + rows * cost::CONDITION_ROW;
-    let operator = Operator::Extend {
-        input: Box::new(input.plan),
-        variable,
-        expression,
-    };
-    planned(operator, columns, sorted, rows, cost, certain)
 }
 
 fn conjunction(mut conditions: Vec<Expression>, columns: &VariableSet) -> Option<Expression> {

@@ -262,21 +262,13 @@ impl<'a> Lowering<'a> {
         if input.plan.operator == Operator::Empty {
             return Ok(input);
         }
-        let mut columns = input.plan.columns.clone();
-        columns.push(variable);
-        let mut bound = input.certain;
-        if certain.contains(variable) {
-            bound.insert(variable);
-        }
-        let rows = input.plan.estimated_rows;
-        let sorted = input.plan.sorted_by.clone();
-        let operator = Operator::Extend {
-            expression: seen(expression, &input.possible),
-            input: Box::new(input.plan),
+        let expression = seen(expression, &input.possible);
+        Ok(extended(
+            input,
             variable,
-        };
-        let cost = input.cost + rows * cost::CONDITION_ROW;
-        Ok(planned(operator, columns, sorted, rows, cost, bound))
+            expression,
+            certain.contains(variable),
+        ))
     }
 
     /// Puts conditions above a plan.
@@ -288,6 +280,30 @@ impl<'a> Lowering<'a> {
         let rows = input.plan.estimated_rows * selectivity;
         filter_to(input, conditions, rows)
     }
+}
+
+/// Adds a column, and whether it is always bound.
+fn extended(
+    input: Planned,
+    variable: Variable,
+    expression: Expression,
+    is_certain: bool,
+) -> Planned {
+    let mut columns = input.plan.columns.clone();
+    columns.push(variable);
+    let mut certain = input.certain;
+    if is_certain {
+        certain.insert(variable);
+    }
+    let sorted = input.plan.sorted_by.clone();
+    let rows = input.plan.estimated_rows;
+    let cost = input.cost + rows * cost::CONDITION_ROW;
+    let operator = Operator::Extend {
+        input: Box::new(input.plan),
+        variable,
+        expression,
+    };
+    planned(operator, columns, sorted, rows, cost, certain)
 }
 
 /// What is wanted of the input of a node if that is wanted of the node; `None` if a part of the input is not enough.

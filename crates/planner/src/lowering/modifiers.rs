@@ -1,7 +1,7 @@
 //! Solution modifiers and aggregates.
 
 use super::ranges::{range_sorted, skipped};
-use super::{Lowering, Planned, empty, planned, seen};
+use super::{Lowering, Planned, empty, extended, planned, seen};
 use crate::Rewrites;
 use crate::cardinality::float;
 use crate::cost;
@@ -14,6 +14,9 @@ use crate::volatile::is_volatile;
 
 /// Up to how many rows `top_k` keeps; beyond, all are sorted.
 const TOP_K_MAX: u64 = 100_000;
+
+/// So many computed keys of an ORDER BY are columns at most: with each the plan is deeper.
+const COMPUTED_KEYS_MAX: usize = 4;
 
 impl Lowering<'_> {
     #[inline(never)]
@@ -202,8 +205,8 @@ impl Lowering<'_> {
         )
     }
 
-    /// The same of an input that is taken at once, with its computed keys as columns: those are computed by as many threads
-    /// as make the rest of the input.
+    /// The same of an input that is taken at once, with computed keys as columns, so that as many threads as make the rest of
+    /// the input compute them.
     fn sorted_at_once(
         &mut self,
         mut input: Planned,
@@ -212,13 +215,12 @@ impl Lowering<'_> {
     ) -> Planned {
         let columns = input.plan.columns.clone();
         if self.build.optimize && !self.without.has(Rewrites::COMPUTED_KEYS) {
-            for key in &mut keys {
-                if !matches!(key.expression, Expression::Variable(_)) {
-                    let variable = self.fresh();
-                    let named = Expression::Variable(variable);
-                    let expression = std::mem::replace(&mut key.expression, named);
-                    input = with_column(input, variable, expression);
-                }
+            let computed = keys.iter_mut().filter(|key| is_computed(&key.expression));
+            for key in computed.take(COMPUTED_KEYS_MAX) {
+                let variable = self.fresh();
+                let named = Expression::Variable(variable);
+                let expression = std::mem::replace(&mut key.expression, named);
+                input = extended(input, variable, expression, false);
             }
         }
         sorted(input, columns, keys, kept)
@@ -329,6 +331,12 @@ fn sort_last(node: Node) -> Node {
     }
 }
 
+/// Whether a key is more than what a row has, or has not.
+fn is_computed(key: &Expression) -> bool {
+    !matches!(key, Expression::Variable(_) | Expression::Bound(_))
+        && !expression_variables(key).is_empty()
+}
+
 /// The keys of an ORDER BY over an input.
 fn seen_keys(mut keys: Vec<SortKey>, input: &Planned) -> Vec<SortKey> {
     for key in &mut keys {
@@ -377,19 +385,5 @@ fn sorted(
 
 /// Adds a column that is never bound.
 pub(super) fn unbound_column(input: Planned, variable: Variable) -> Planned {
-    with_column(input, variable, Expression::Coalesce(Vec::new()))
-}
-
-/// Adds a column that may be unbound.
-fn with_column(input: Planned, variable: Variable, expression: Expression) -> Planned {
-    let mut columns = input.plan.columns.clone();
-    columns.push(variable);
-    let sorted = input.plan.sorted_by.clone();
-    let rows = input.plan.estimated_rows;
-    let operator = Operator::Extend {
-        input: Box::new(input.plan),
-        variable,
-        expression,
-    };
-    planned(operator, columns, sorted, rows, input.cost, input.certain)
+    extended(input, variable, Expression::Coalesce(Vec::new()), false)
 }

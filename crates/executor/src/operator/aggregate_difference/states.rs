@@ -47,7 +47,7 @@ pub(super) struct States {
 }
 
 impl States {
-    /// No states yet: all of an operator's or one of so many `parts` of them.
+    /// States without rows: all of an operator's or one of so many `parts` of them.
     pub(super) fn new(
         grouping: Grouping<'_>,
         parts: usize,
@@ -242,13 +242,18 @@ impl TakesRows for States {
     }
 
     fn merge(&mut self, other: Self) -> Result<()> {
+        debug_assert!(
+            self.table.width() == 0,
+            "rows without keys are never put aside"
+        );
+        debug_assert_eq!(self.aggregates.len(), other.aggregates.len());
         for (rows, others) in self.rows.iter_mut().zip(other.rows) {
             *rows += others;
         }
-        let aggregates = self.aggregates.iter_mut().zip(other.aggregates);
-        aggregates
-            .into_iter()
-            .try_for_each(|(states, others)| states.merge(others))
+        self.memory.join(other.memory);
+        self.unreserved += other.unreserved;
+        let mut aggregates = self.aggregates.iter_mut().zip(other.aggregates);
+        aggregates.try_for_each(|(states, others)| states.merge(others))
     }
 
     fn take(

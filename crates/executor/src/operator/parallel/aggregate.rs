@@ -32,7 +32,7 @@ impl TakesRows for Groups {
     }
 
     fn merge(&mut self, other: Self) -> Result<()> {
-        self.merge(other)
+        self.take_over(other)
     }
 
     fn take(

@@ -48,15 +48,23 @@ fn expected(term: Option<&Term>, iri: &Term) -> [TermId; 3] {
 
 #[test]
 fn ids_tell_which_terms_are_an_iri() {
-    let snapshot = numbered(&[[0, 1, 3, 0], [1, 1, 4, 0], [2, 1, 5, 0], [0, 1, 6, 0]]);
-    let triple = Triple::new(iri(0), iri(1), Literal::from(1));
+    let triple = |number: i64| Term::from(Triple::new(iri(0), iri(1), Literal::from(number)));
     // A blank node has no label that a query could name it by.
-    let stored = [0, 1, 2, 4, 5, 6].map(|number| Some(term(number)));
+    let numbers = [0, 1, 2, 4, 5, 6].map(term);
+    let terms = numbers
+        .into_iter()
+        .chain([Literal::from(true).into(), triple(1)]);
+    let terms: Vec<Term> = terms.collect();
+    let quads = terms
+        .iter()
+        .map(|term| ([iri(0).into(), iri(1).into(), term.clone()], None));
+    let snapshot = store(&quads.collect::<Vec<_>>());
+    let stored: Vec<_> = terms.into_iter().map(Some).collect();
     let others: [Option<Term>; 5] = [
         Some(iri(200).into()),
         Some(Literal::new_simple_literal("a text that the data do not have").into()),
         Some(Literal::new_simple_literal("short").into()),
-        Some(triple.into()),
+        Some(triple(2)),
         None,
     ];
     let run = |terms: &[Option<Term>], iri: &Constant| {
@@ -72,10 +80,12 @@ fn ids_tell_which_terms_are_an_iri() {
     let known = constant(iri(0).into(), &snapshot);
     let unknown = constant(iri(200).into(), &snapshot);
     assert_eq!(known.id.map(TermId::kind), Some(Kind::Iri));
+    let stored_triple = constant(triple(1), &snapshot);
+    assert_eq!(stored_triple.id.map(TermId::kind), Some(Kind::Triple));
     assert_eq!(unknown.id, None);
     let all = stored.iter().chain(&others).cloned().collect::<Vec<_>>();
     let with_errors = stored.iter().cloned().chain([None]).collect();
-    for terms in [stored.to_vec(), with_errors, all] {
+    for terms in [stored, with_errors, all] {
         for iri in [&known, &unknown] {
             for (row, term) in run(&terms, iri).iter().zip(&terms) {
                 assert_eq!(row[1..], expected(term.as_ref(), &iri.term), "{term:?}");

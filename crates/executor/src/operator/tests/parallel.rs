@@ -304,9 +304,20 @@ fn difference(input: &Plan) -> Plan {
         total: Box::new(input.clone()),
         part: Box::new(input.clone()),
         keys: variables(&[1]),
-        aggregates: vec![count(None, false, 7), count(Some(0), false, 8)],
+        aggregates: vec![
+            count(None, false, 7),
+            count(Some(0), false, 8),
+            of_objects(AggregateFunction::Sum, 9),
+        ],
     };
-    plan(operator, &[1, 7, 8])
+    plan(operator, &[1, 7, 8, 9])
+}
+
+fn of_objects(function: AggregateFunction, output: u32) -> Aggregate {
+    Aggregate {
+        function,
+        ..count(Some(1), false, output)
+    }
 }
 
 /// Aggregates of `?1` that each thread adds up by itself where there are no keys.
@@ -318,11 +329,8 @@ fn each_adds_up() -> Vec<Aggregate> {
         AggregateFunction::Min,
         AggregateFunction::Max,
     ];
-    let of = |(function, output)| Aggregate {
-        function,
-        ..count(Some(1), false, output)
-    };
-    let aggregates = functions.into_iter().zip(8..).map(of);
+    let aggregates = functions.into_iter().zip(8..);
+    let aggregates = aggregates.map(|(function, output)| of_objects(function, output));
     aggregates.chain([count(None, false, 7)]).collect()
 }
 
@@ -403,6 +411,35 @@ fn helpers_do_their_part() {
     let scan = |number| scan(&snapshot, number, false, [0, 1]);
     helpers_do_theirs_of(scan(0), &snapshot);
     helpers_do_theirs_of(union(vec![scan(9), scan(0)], &[0, 1]), &snapshot);
+}
+
+#[test]
+fn what_threads_add_up_is_put_together() {
+    let snapshot = many();
+    let input = scan(&snapshot, 0, false, [0, 1]);
+    let helpers = Arc::new(Helpers::new(2));
+    let run = |plan: &Plan, helpers| {
+        let context = context_of(&snapshot, 64, helpers);
+        sorted(try_run(&query(plan.clone()), context).unwrap().0)
+    };
+    let whole = group(input.clone(), &[], each_adds_up());
+    let rows = run(&whole, Some(&helpers));
+    assert_eq!(rows, run(&whole, None));
+    let [count, sum, _, min, max, all] = rows[0][..] else {
+        panic!("a column for each aggregate");
+    };
+    let expected = [20_000, 2_857 * 21, 0, 6, 20_000].map(integer);
+    assert_eq!([count, sum, min, max, all], expected);
+    let of_all = difference(&input);
+    let rows = run(&of_all, Some(&helpers));
+    assert_eq!(rows, run(&of_all, None));
+    let sums: Vec<TermId> = rows.iter().map(|row| row[3]).collect();
+    // Of 0 there is one more than of all others.
+    let left = (0..7).map(|number| integer(2_857 * (21 - number)));
+    assert_eq!(sums, left.collect::<Vec<_>>());
+    let sample = vec![of_objects(AggregateFunction::Sample, 7)];
+    let sampled = run(&group(input, &[], sample), Some(&helpers));
+    assert!((0..7).any(|number| sampled == [[integer(number)]]));
 }
 
 fn helpers_do_theirs_of(input: Plan, snapshot: &Snapshot) {
