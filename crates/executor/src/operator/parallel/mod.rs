@@ -8,8 +8,8 @@
 //!
 //! - `parts`: what of a plan is cut, and how. `morsels`: by ranges. `handed`: by rows that one thread reads.
 //! - `worth`: what is shared at all. `right_sides`: what is read before.
-//! - `scatter`: the sink is parts that take rows by their keys, or any where there are none; `aggregate`: these are groups. `gather`: the sink is a queue
-//!   of batches for the operator above.
+//! - `scatter`: the sink is parts that take rows by their keys, or any rows where there are none; `aggregate`: these are
+//!   groups. `gather`: the sink is a queue of batches for the operator above.
 //! - `pieces`: what one operator has to do by itself, in pieces, such as the tables of a hash join. `crew`: the same where pieces
 //!   give rows, such as the sweeps of a path search.
 //!

@@ -114,6 +114,15 @@ pub(super) fn same_term(left: u32, right: u32) -> Expression {
     )
 }
 
+/// What is added up by each thread where there are no keys, but for SAMPLE, which may give any value.
+pub(super) const ADDED_UP: [AggregateFunction; 5] = [
+    AggregateFunction::Count,
+    AggregateFunction::Sum,
+    AggregateFunction::Avg,
+    AggregateFunction::Min,
+    AggregateFunction::Max,
+];
+
 pub(super) fn count(argument: Option<u32>, distinct: bool, output: u32) -> Aggregate {
     Aggregate {
         function: AggregateFunction::Count,

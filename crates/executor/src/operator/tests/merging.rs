@@ -78,14 +78,7 @@ fn check(texts: &[&str], cut: usize) {
     let context = context(settings(1024, 1 << 30));
     let all = ids(texts, &context);
     let (first, rest) = all.split_at(cut.min(all.len()));
-    let functions = [
-        AggregateFunction::Count,
-        AggregateFunction::Sum,
-        AggregateFunction::Avg,
-        AggregateFunction::Min,
-        AggregateFunction::Max,
-    ];
-    for function in functions {
+    for function in ADDED_UP {
         assert!(can_be_merged(&aggregate(function.clone())));
         let mut merged = accumulated(&function, first, &context);
         let other = accumulated(&function, rest, &context);
@@ -123,6 +116,17 @@ proptest! {
         check(&errors, cut);
         check(&floats, cut);
     }
+}
+
+#[test]
+fn what_an_error_takes_the_place_of_is_not_counted() {
+    let context = context(settings(1024, 1 << 30));
+    let bytes = |texts: &[&str]| {
+        let values = ids(texts, &context);
+        accumulated(&AggregateFunction::Min, &values, &context).bytes()
+    };
+    assert!(bytes(&["text"]) > bytes(&["-"]));
+    assert_eq!(bytes(&["text", "-"]), bytes(&["-"]));
 }
 
 #[test]

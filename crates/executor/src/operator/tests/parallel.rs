@@ -322,14 +322,7 @@ fn of_objects(function: AggregateFunction, output: u32) -> Aggregate {
 
 /// Aggregates of `?1` that each thread adds up by itself where there are no keys.
 fn each_adds_up() -> Vec<Aggregate> {
-    let functions = [
-        AggregateFunction::Count,
-        AggregateFunction::Sum,
-        AggregateFunction::Avg,
-        AggregateFunction::Min,
-        AggregateFunction::Max,
-    ];
-    let aggregates = functions.into_iter().zip(8..);
+    let aggregates = ADDED_UP.into_iter().zip(8..);
     let aggregates = aggregates.map(|(function, output)| of_objects(function, output));
     aggregates.chain([count(None, false, 7)]).collect()
 }
