@@ -3,9 +3,8 @@
 # Schedules of the committer's threads, with other locks than the rest has.
 SHUTTLE := cargo test --package stoa-quadstore --features shuttle --test shuttle --quiet
 
-# Locks that count themselves, which only a build with the feature has.
-LOCKS := cargo test --package stoa-storage --features lock-meters --lib --quiet
-LOCKS_TOLD := cargo test --package stoa-server --features lock-meters --test http --quiet
+# Tests run with locks that count how often they are taken and waited for; `make long` runs them with those of a release.
+METERS := --features stoa-server/lock-meters
 
 DEMO_DB ?= demo/db
 BIND ?= 127.0.0.1:7878
@@ -28,10 +27,8 @@ demo: build ## Load the bundled example, serve it, and print queries to try
 	@$(RELEASE)/stoa serve --db $(DEMO_DB) --bind $(BIND)
 
 test: ## Run all tests
-	cargo test --workspace --quiet
+	testsuite/timed/run --workspace $(METERS)
 	$(SHUTTLE)
-	$(LOCKS) sync
-	$(LOCKS_TOLD) locks
 
 clients: ## A session of each client of others with a server of ours
 	testsuite/clients/run
@@ -60,10 +57,9 @@ fmt: ## Format the code
 
 lint: ## Clippy and formatting, as CI checks them
 	cargo fmt --all --check
-	cargo clippy --workspace --all-targets --quiet -- -D warnings
+	cargo clippy --workspace --all-targets $(METERS) --quiet -- -D warnings
+	cargo clippy --package stoa-storage --all-targets --quiet -- -D warnings
 	cargo clippy --package stoa-quadstore --features shuttle --test shuttle --quiet -- -D warnings
-	cargo clippy --package stoa-server --features lock-meters --quiet -- -D warnings
-	cargo clippy --package stoa-storage --features lock-meters --tests --quiet -- -D warnings
 
 doc: ## Build the documentation of all crates
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet

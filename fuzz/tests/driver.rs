@@ -3,11 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use stoa_fuzz::allocator::Counting;
 use stoa_fuzz::driver::{Harness, Target, run};
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 const TARGET: Target = Target {
     name: "driver",

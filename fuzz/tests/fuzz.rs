@@ -10,6 +10,8 @@ use stoa_fuzz::target::log::{self, Logs};
 use stoa_fuzz::target::query::{self, Queries};
 use stoa_fuzz::target::rdf::{self, Documents};
 
+mod driver;
+
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 

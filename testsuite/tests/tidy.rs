@@ -212,6 +212,41 @@ fn locks_are_those_that_can_be_counted() {
     report(&complaints);
 }
 
+/// Cargo does not look for tests by itself, so a file that nothing names would never run.
+#[test]
+fn every_file_of_tests_is_part_of_a_program() {
+    let mut complaints = Vec::new();
+    let sources = files(&["rs", "toml"]);
+    let text_of = |path: &str| {
+        let found = sources.iter().find(|(other, _)| other == path);
+        found.map_or("", |(_, text)| text.as_str())
+    };
+    for (path, text) in &sources {
+        let Some(package) = path.strip_suffix("/Cargo.toml") else {
+            continue;
+        };
+        if !text.contains("autotests = false") {
+            continue;
+        }
+        let folder = format!("{package}/tests/");
+        let programs: Vec<&str> = ["main.rs", "fuzz.rs"]
+            .map(|name| text_of(&format!("{folder}{name}")))
+            .into();
+        for (file, _) in &sources {
+            let name = file.strip_prefix(&folder).unwrap_or("/");
+            let Some(name) = name.strip_suffix(".rs").filter(|name| !name.contains('/')) else {
+                continue;
+            };
+            let module = format!("mod {name};\n");
+            let is_program = name == "main" || text.contains(&format!("name = \"{name}\""));
+            if !is_program && !programs.iter().any(|program| program.contains(&module)) {
+                complaints.push(format!("{file}: no program of tests has it; see main.rs"));
+            }
+        }
+    }
+    report(&complaints);
+}
+
 #[test]
 fn one_word_for_each_concept() {
     let definition = r"(?m)^\s*(?:pub(?:\([a-z]+\))? )?(?:struct|enum|trait|type) ([A-Za-z0-9]+)";

@@ -11,9 +11,10 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{Database, QueryOptions};
 
+#[path = "filled/mod.rs"]
 mod filled;
 
-use filled::filled;
+use crate::filled::filled;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;

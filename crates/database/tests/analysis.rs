@@ -8,9 +8,7 @@ use stoa_database::{
     Runtime, RuntimeOptions, Step,
 };
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 #[test]
 fn operators_tell_what_they_did_if_they_are_timed() {

@@ -8,9 +8,7 @@ use std::time::Duration;
 use stoa_database::{Database, Error, ForcedChoices, PlanOrigin, QueryOptions, QueryResult, Step};
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 const VISITS: u32 = 30_000;
 

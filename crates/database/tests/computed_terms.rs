@@ -14,9 +14,7 @@ use stoa_database::{
 };
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 /// The least that a runtime may have, and for the cache of it.
 const MEMORY_BYTES: u64 = 16 << 20;

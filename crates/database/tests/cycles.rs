@@ -7,9 +7,7 @@ use std::fmt::Write;
 use stoa_database::{Database, ForcedChoices, ForcedJoin, QueryOptions, Step};
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 const NODES: usize = 4_000;
 const EDGES_A_NODE: usize = 6;

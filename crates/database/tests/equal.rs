@@ -9,9 +9,7 @@
 use stoa_database::{Database, QueryOptions, QueryResult};
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 /// Terms of all kinds, among them such as are equal and not the same.
 const TERMS: &str = r#"

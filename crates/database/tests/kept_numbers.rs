@@ -11,9 +11,7 @@ use std::fmt::Write as _;
 use oxrdf::{GraphName, Literal, NamedNode, Quad};
 use stoa_database::{Database, QueryOptions, QueryResult, Transaction, UpdateOptions};
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 const PROLOGUE: &str = "PREFIX : <http://a/>\nPREFIX xsd: <http://www.w3.org/2001/XMLSchema#>\n";
 

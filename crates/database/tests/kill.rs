@@ -116,7 +116,7 @@ fn what_a_killed_process_acknowledged_is_there() {
     let mut last = BTreeMap::new();
     for round in 0..rounds {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--nocapture"])
+            .args(["--exact", "kill::child", "--nocapture"])
             .env(DIRECTORY, &path)
             .stdout(Stdio::piped())
             .spawn()

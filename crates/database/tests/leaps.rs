@@ -10,9 +10,7 @@ use stoa_database::{
 };
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 const PERSONS: u64 = 60_000;
 

@@ -1,14 +1,13 @@
 //! Counted partners in transactions.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+use crate::filled;
 use std::fmt::Write;
 
 use stoa_database::{
     Database, Error, ForcedChoices, QueryOptions, Step, TransactionOptions, UpdateOptions,
 };
 use tempfile::TempDir;
-
-mod filled;
 
 /// 1,000 things, each of one of ten kinds.
 fn things() -> (TempDir, Database) {

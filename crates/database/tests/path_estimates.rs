@@ -7,9 +7,7 @@ use std::fmt::Write as _;
 use stoa_database::{Database, QueryOptions};
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 const NODES: u64 = 20_000;
 

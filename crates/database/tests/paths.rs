@@ -7,9 +7,7 @@ use std::fmt::Write;
 use stoa_database::{Database, Query, QueryOptions, Step, TransactionOptions, UpdateOptions};
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 const NODES: usize = 300;
 

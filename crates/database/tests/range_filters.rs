@@ -12,9 +12,7 @@ use stoa_database::{
     Database, ForcedChoices, ForcedJoin, QueryOptions, QueryResult, UpdateOptions,
 };
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 const SUBJECTS: usize = 5_000;
 

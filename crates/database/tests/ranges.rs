@@ -9,9 +9,7 @@ use stoa_database::{
 };
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 const THINGS: u64 = 6_000;
 const PROLOGUE: &str = "PREFIX : <http://a/> PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>\n";

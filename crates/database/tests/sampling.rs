@@ -7,9 +7,7 @@ use std::fmt::Write as _;
 use stoa_database::{Database, ForcedChoices, QueryOptions};
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 /// All have `:all`, the same twentieth each of `:rare`, `:seldom` and `:odd`, and the rest `:other`. `:rare`
 /// has three values, the others one for each.

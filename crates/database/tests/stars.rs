@@ -9,9 +9,7 @@ use oxrdf::{GraphName, Literal, NamedNode, Quad};
 use stoa_database::{Database, ForcedChoices, QueryOptions, TransactionOptions, UpdateOptions};
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 /// All are `:all`; a twentieth has `:rare`, `:seldom` and three values of `:odd`, and the rest `:other`. All have a `:type`, those of
 /// `:rare` their own one.

@@ -8,9 +8,7 @@ use stoa_database::{
 };
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 const ITEMS: u64 = 20_000;
 const KINDS: u64 = 2_000;

@@ -11,9 +11,7 @@ use std::fmt::Write as _;
 use oxrdf::{GraphName, Literal, NamedNode, Quad};
 use stoa_database::{Database, Error, QueryOptions, QueryResult, UpdateOptions};
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 const PROLOGUE: &str = "PREFIX : <http://a/>\n";
 

@@ -8,9 +8,7 @@ use std::fmt::Write as _;
 use stoa_database::{Database, ForcedChoices, QueryOptions, QueryResult, UpdateOptions};
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 /// Of 20,000 items a tenth is of one kind, and of 2,000 that want some kind half want this one; other kinds have 20 items
 /// each. It is the one of its group, and most other kinds are in another. Of those that are at places, and those that visit

@@ -10,9 +10,7 @@ use stoa_database::{
 };
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 fn open(folder: &TempDir) -> Database {
     let runtime = Runtime::new(RuntimeOptions {

@@ -7,9 +7,7 @@ use std::fmt::Write as _;
 use stoa_database::{Database, QueryOptions, Rewrites, Step};
 use tempfile::TempDir;
 
-mod filled;
-
-use filled::filled;
+use crate::filled::filled;
 
 const VISITS: u32 = 4_000;
 

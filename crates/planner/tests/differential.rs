@@ -11,12 +11,13 @@
     reason = "a test"
 )]
 
-mod support;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::support::algebra::{Context, Row};
+use crate::support::generator::{Generator, Lying, Random, store};
+use crate::support::{Store, interpret};
 use oxrdf::NamedNode;
 use spargebra::algebra::GraphPattern;
 use spargebra::{Query, SparqlParser};
@@ -25,9 +26,6 @@ use stoa_planner::{
     Error, ForcedChoices, ForcedJoin, Names, PlannerOptions, Rewrites, Statistics, explain, plan,
 };
 use stoa_terms::{GraphSet, TermId};
-use support::algebra::{Context, Row};
-use support::generator::{Generator, Lying, Random, store};
-use support::{Store, interpret};
 
 /// Solutions as text, sorted.
 fn table(rows: impl Iterator<Item = Row>) -> Vec<String> {

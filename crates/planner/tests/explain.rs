@@ -1,5 +1,5 @@
 //! Golden plans: `tests/plans/*.test` hold a query and the plan that is expected for it.
-//! `UPDATE=1 cargo test -p stoa-planner --test explain` rewrites them; read the diff.
+//! `UPDATE=1 cargo test -p stoa-planner --test all explain` rewrites them; read the diff.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

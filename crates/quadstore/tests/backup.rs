@@ -12,12 +12,6 @@
     reason = "a test that fails may panic, its numbers are small, and it tells its seed"
 )]
 
-mod model;
-#[path = "model/terms.rs"]
-mod terms;
-#[path = "model/writing.rs"]
-mod writing;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -27,9 +21,9 @@ use stoa_quadstore::{
 };
 use stoa_storage::{Access, BackupSummary, Crash, Disk, Faults, Identity, SimulatedDisk, Store};
 
-use model::{Model, Random, assert_reads_as, cache, load, options, read, reopen};
-use terms::{assert_sound, some_of};
-use writing::{checkpoint_options, write};
+use crate::model::{self, Model, Random, assert_reads_as, cache, load, options, read, reopen};
+use crate::terms::{assert_sound, some_of};
+use crate::writing::{checkpoint_options, write};
 
 fn seed() -> u64 {
     let seed = std::env::var("STOA_SEED")

@@ -10,8 +10,6 @@
     reason = "helpers of tests, with small numbers"
 )]
 
-mod model;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +18,7 @@ use stoa_quadstore::{BulkWriter, Error, QuadStore};
 use stoa_storage::{Access, Crash, Faults, SimulatedDisk, Store};
 use stoa_terms::{Kind, TermId};
 
-use model::{
+use crate::model::{
     Model, ModelQuad, Random, assert_reads_as, blanks_of, cache, create, load, options, read,
     reopen,
 };

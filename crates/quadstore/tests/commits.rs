@@ -17,12 +17,6 @@
     reason = "a test that fails may panic, its numbers are small, and it tells its seed"
 )]
 
-mod model;
-#[path = "model/terms.rs"]
-mod terms;
-#[path = "model/writing.rs"]
-mod writing;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,11 +28,11 @@ use stoa_storage::{
     Access, Cache, Crash, Disk, Durability, Faults, Identity, MemoryBudget, SimulatedDisk, Store,
 };
 
-use model::{
+use crate::model::{
     Model, ModelQuad, ModelTerm, Random, assert_reads_as, create, load, options, read, reopen,
 };
-use terms::{assert_sound, some_of};
-use writing::{checkpoint_options, write};
+use crate::terms::{assert_sound, some_of};
+use crate::writing::{checkpoint_options, write};
 
 const STEPS: u64 = 7;
 

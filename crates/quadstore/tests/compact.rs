@@ -12,12 +12,6 @@
     reason = "a test that fails may panic, its numbers are small, and it tells its seed"
 )]
 
-mod model;
-#[path = "model/terms.rs"]
-mod terms;
-#[path = "model/writing.rs"]
-mod writing;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,9 +23,9 @@ use stoa_quadstore::{
 use stoa_storage::{Crash, Disk, Faults, Identity, SimulatedDisk, Store};
 use stoa_terms::{Kind, Permutation, TermId};
 
-use model::{Model, Random, assert_reads_as, cache, load, options, reopen, scan};
-use terms::{assert_sound, some_of};
-use writing::write;
+use crate::model::{self, Model, Random, assert_reads_as, cache, load, options, reopen, scan};
+use crate::terms::{assert_sound, some_of};
+use crate::writing::write;
 
 const EMPTY: &str = "urn:graph:empty";
 

@@ -13,12 +13,6 @@
     reason = "a test that fails may panic, its numbers are small, and it tells its seed"
 )]
 
-mod model;
-#[path = "model/terms.rs"]
-mod terms;
-#[path = "model/writing.rs"]
-mod writing;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,9 +25,11 @@ use stoa_quadstore::{
 use stoa_storage::{Access, Crash, Faults, Identity, SimulatedDisk, Store};
 use stoa_terms::TermId;
 
-use model::{Model, ModelTerm, Random, assert_reads_as, cache, load, options, resolve};
-use terms::{assert_sound, some_of};
-use writing::{checkpoint_options, write};
+use crate::model::{
+    self, Model, ModelTerm, Random, assert_reads_as, cache, load, options, resolve,
+};
+use crate::terms::{self, assert_sound, some_of};
+use crate::writing::{checkpoint_options, write};
 
 fn seed() -> u64 {
     let seed = std::env::var("STOA_SEED")

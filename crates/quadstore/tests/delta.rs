@@ -9,10 +9,6 @@
     reason = "helpers of tests, with small numbers"
 )]
 
-mod model;
-#[path = "model/terms.rs"]
-mod terms;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -25,9 +21,9 @@ use stoa_quadstore::{
 use stoa_storage::{Access, Crash, Disk, Faults, SimulatedDisk, Store};
 use stoa_terms::{Kind, TermId};
 
-use terms::{assert_sound, some_of, term};
+use crate::terms::{assert_sound, some_of, term};
 
-use model::{
+use crate::model::{
     Model, ModelQuad, ModelTerm, Random, assert_reads_as, cache, create, load, options, reopen,
 };
 

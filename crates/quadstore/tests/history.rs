@@ -9,12 +9,6 @@
     reason = "a test that fails may panic, and its numbers are small"
 )]
 
-mod model;
-#[path = "model/terms.rs"]
-mod terms;
-#[path = "model/writing.rs"]
-mod writing;
-
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,9 +17,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use stoa_quadstore::{CommitInfo, Error, QuadStore, QuadStoreOptions, Retention};
 use stoa_storage::{Access, Cache, Identity, MemoryBudget, SimulatedDisk, Store};
 
-use model::{Model, Random, assert_reads_as, cache, create, load, options, reopen, resolve};
-use terms::{assert_sound, some_of};
-use writing::{checkpoint_options, write};
+use crate::model::{
+    self, Model, Random, assert_reads_as, cache, create, load, options, reopen, resolve,
+};
+use crate::terms::{assert_sound, some_of};
+use crate::writing::{checkpoint_options, write};
 
 /// A store with its model and its clock.
 struct Run {

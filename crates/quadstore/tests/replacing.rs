@@ -9,12 +9,6 @@
     reason = "a test that fails may panic, and its numbers are small"
 )]
 
-mod model;
-#[path = "model/terms.rs"]
-mod terms;
-#[path = "model/writing.rs"]
-mod writing;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -26,12 +20,12 @@ use stoa_quadstore::{
 use stoa_storage::{Access, Crash, Disk, Faults, Identity, SimulatedDisk, Store};
 use stoa_terms::{GraphSet, Kind, TermId};
 
-use model::{
+use crate::model::{
     Model, ModelQuad, ModelTerm, Random, assert_reads_as, cache, load, load_as, options, read,
     reopen, resolve,
 };
-use terms::{assert_sound, some_of};
-use writing::write;
+use crate::terms::{assert_sound, some_of};
+use crate::writing::write;
 
 /// Which graphs are replaced.
 #[derive(Clone, Debug)]

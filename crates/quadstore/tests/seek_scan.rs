@@ -9,18 +9,13 @@
     reason = "helpers of tests, with small numbers"
 )]
 
-mod model;
-#[path = "model/terms.rs"]
-mod terms;
-#[path = "model/writing.rs"]
-mod writing;
-
+use crate::writing;
 use stoa_quadstore::{Columns, QuadColumns, ScanSpec, Scheme, Snapshot, TransactionOptions};
 use stoa_storage::SimulatedDisk;
 use stoa_terms::{GraphSet, Permutation, TermId};
 
-use model::{Model, Random, assert_reads_as, create, load, options};
-use terms::{assert_sound, some_of};
+use crate::model::{self, Model, Random, assert_reads_as, create, load, options};
+use crate::terms::{self, assert_sound, some_of};
 
 type Triple = [TermId; 3];
 

@@ -1,14 +1,10 @@
 //! Who may write over HTTP: tokens, and pages of other origins. On which addresses is tested beside the
 //! code, as tests listen on this machine alone.
 
-#[path = "support/http_client.rs"]
-mod http_client;
-mod support;
-
 use std::fs;
 
-use http_client::{Response, request};
-use support::{Server, assert_failed, loaded, stoa, text};
+use crate::http_client::{Response, request};
+use crate::support::{self, Server, assert_failed, loaded, stoa, text};
 
 const TOKEN: &str = "a-token-of-the-tests";
 

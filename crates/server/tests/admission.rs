@@ -12,9 +12,7 @@ use std::net::TcpStream;
 
 use tempfile::TempDir;
 
-use support::{QUERY, Server, output};
-
-mod support;
+use crate::support::{QUERY, Server, output};
 
 const TRIPLES: usize = 2_000;
 

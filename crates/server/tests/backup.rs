@@ -5,9 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-use support::{ONE, Server, assert_failed, dump, loaded, output, stoa, text};
-
-mod support;
+use crate::support::{ONE, Server, assert_failed, dump, loaded, output, stoa, text};
 
 /// Loads one more quad; returns it.
 fn load(folder: &Path, name: &str) -> String {

@@ -11,9 +11,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use support::{ONE, assert_failed, assert_fails, commit, dump, loaded, output, stoa, text};
-
-mod support;
+use crate::support::{ONE, assert_failed, assert_fails, commit, dump, loaded, output, stoa, text};
 
 /// Whether sizes are those of the specification, which take their time in a build for tests.
 fn is_long() -> bool {

@@ -5,9 +5,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-use support::{assert_failed, dump, loaded, output, stoa, text};
-
-mod support;
+use crate::support::{self, assert_failed, dump, loaded, output, stoa, text};
 
 #[test]
 fn a_dump_equals_the_load_and_loading_again_adds_nothing() {

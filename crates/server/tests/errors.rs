@@ -3,9 +3,7 @@
 
 use tempfile::TempDir;
 
-use support::{QUERY, Server, output, stoa, text};
-
-mod support;
+use crate::support::{QUERY, Server, output, stoa, text};
 
 const DATA: &str = "\
 <http://example.org/a> <http://xmlns.com/foaf/0.1/name> \"A\" .

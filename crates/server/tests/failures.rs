@@ -5,13 +5,11 @@
 //! processes on one folder in interrupted.rs.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-mod support;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use support::{ONE, Server, assert_failed, dump, loaded, output, stoa, text};
+use crate::support::{ONE, Server, assert_failed, dump, loaded, output, stoa, text};
 
 /// Two databases, `db` and `other`, each with a commit in its log behind a load.
 fn two() -> tempfile::TempDir {

@@ -21,9 +21,7 @@ use stoa_fuzz::target::http::TARGET;
 use stoa_fuzz::target::query::DATA;
 use tempfile::TempDir;
 
-use support::{Running, command, output};
-
-mod support;
+use crate::support::{Running, command, output};
 
 /// What the process may take in all: its budget, 64 MB, with stacks, buffers of sockets, its own code.
 const RESIDENT_KB_MAX: u64 = 160 << 10;

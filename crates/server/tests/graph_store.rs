@@ -1,18 +1,14 @@
 //! Writing by the Graph Store Protocol: formats, codings, whole datasets, and bodies that are wrong.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-#[path = "support/http_client.rs"]
-mod http_client;
-mod support;
-
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use http_client::{Response, request};
-use support::Server;
+use crate::http_client::{self, Response, request};
+use crate::support::Server;
 use tempfile::TempDir;
 
 const G: &str = "/store?graph=http://a/g";

@@ -1,14 +1,11 @@
 //! Earlier commits on the command line: `--retain`, `--at`, `log`.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
+use crate::http_client;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use support::{QUERY, Server, assert_failed, loaded, output, stoa, text};
-
-#[path = "support/http_client.rs"]
-mod http_client;
-mod support;
+use crate::support::{self, QUERY, Server, assert_failed, loaded, output, stoa, text};
 
 const COUNT: &str = "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }";
 

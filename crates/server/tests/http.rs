@@ -6,9 +6,7 @@ use std::net::TcpStream;
 
 use tempfile::TempDir;
 
-use support::{QUERY, Server, output};
-
-mod support;
+use crate::support::{QUERY, Server, output};
 
 /// Serves `triples` triples.
 fn serve(triples: usize) -> (Server, TempDir) {

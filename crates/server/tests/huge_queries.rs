@@ -6,10 +6,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 
-use support::{QUERY, Server, assert_failed, output, stoa, text};
+use crate::support::{QUERY, Server, assert_failed, output, stoa, text};
 use tempfile::TempDir;
-
-mod support;
 
 /// What the issue asks for: patterns of a query.
 const PATTERNS: usize = 10_000;

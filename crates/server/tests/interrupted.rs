@@ -8,12 +8,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{ChildStderr, ChildStdin, Command, Stdio};
 
-use rustix::process::{Pid, Signal, kill_process};
-use support::{
+use crate::support::{
     ONE, Running, Server, assert_failed, command, commit, dump, loaded, output, stoa, text,
 };
-
-mod support;
+use rustix::process::{Pid, Signal, kill_process};
 
 fn lines(count: u64) -> String {
     let mut lines = String::new();

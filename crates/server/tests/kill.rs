@@ -4,19 +4,15 @@
 //! `STOA_LONG` makes ten times as many rounds.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "support/http_client.rs"]
-mod http_client;
-mod support;
-
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
-use http_client::{Response, parse, request};
+use crate::http_client::{Response, parse, request};
+use crate::support::{Server, output};
 use serde_json::Value;
-use support::{Server, output};
 use tempfile::TempDir;
 
 const CLIENTS: usize = 4;

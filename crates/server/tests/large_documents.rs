@@ -2,16 +2,12 @@
 //! is one commit, or nothing.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-#[path = "support/http_client.rs"]
-mod http_client;
-mod support;
-
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use http_client::{Response, request};
-use support::{Server, command, text};
+use crate::http_client::{Response, request};
+use crate::support::{self, Server, command, text};
 use tempfile::TempDir;
 
 /// Lines of [`long`], some 12 MB: in a transaction they take more than 100.

@@ -1,10 +1,6 @@
 //! Bulk loads into a server that is running: by `stoa load --server`, and by anybody's POST.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-#[path = "support/http_client.rs"]
-mod http_client;
-mod support;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -12,9 +8,9 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use http_client::{Response, parse, request};
+use crate::http_client::{Response, parse, request};
+use crate::support::{self, Server, assert_failed, command, stoa, text};
 use rustix::process::{Pid, Signal, kill_process};
-use support::{Server, assert_failed, command, stoa, text};
 use tempfile::TempDir;
 
 fn serve(options: &[&str]) -> (Server, TempDir) {

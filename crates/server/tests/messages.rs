@@ -4,11 +4,9 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::Stdio;
 
-use support::{
+use crate::support::{
     ONE, QUERY, Running, Server, assert_failed, command, dump, loaded, output, stoa, text,
 };
-
-mod support;
 
 #[test]
 fn a_mistake_on_the_command_line_makes_no_database() {

@@ -7,11 +7,9 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use support::{
+use crate::support::{
     ONE, QUERY, Running, Server, assert_failed, command, dump, loaded, output, stoa, text,
 };
-
-mod support;
 
 /// The options that the tests below see at work; `--allow-service` is seen in service.rs, those of `update` in
 /// update.rs, `--token` in access.rs, `--server` in load_server.rs and remote.rs, `--transaction-timeout` in rdf4j.rs, `--io` and

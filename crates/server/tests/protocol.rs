@@ -1,18 +1,14 @@
 //! The server's protocols over real sockets: several databases, graphs, codings, origins, old clients.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
-#[path = "support/http_client.rs"]
-mod http_client;
-mod support;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use http_client::{Response, request};
-use support::{Running, command, output};
+use crate::http_client::{self, Response, request};
+use crate::support::{self, Running, command, output};
 use tempfile::TempDir;
 
 const DATA: &str = "\

@@ -16,9 +16,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use support::{command, output, text};
-
-mod support;
+use crate::support::{command, output, text};
 
 /// Subjects of the data.
 const SUBJECTS: u64 = 16_000;

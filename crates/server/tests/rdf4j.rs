@@ -6,12 +6,8 @@
     reason = "a test; tables of cases are long"
 )]
 
-#[path = "support/http_client.rs"]
-mod http_client;
-mod support;
-
-use http_client::{Response, request};
-use support::Server;
+use crate::http_client::{Response, request};
+use crate::support::Server;
 use tempfile::TempDir;
 
 const R: &str = "/repositories/default";

@@ -5,15 +5,13 @@
     reason = "a test; tables of cases are long"
 )]
 
-mod support;
-
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Output;
 
-use support::{Server, assert_failed, output, stoa, text};
+use crate::support::{Server, assert_failed, output, stoa, text};
 use tempfile::TempDir;
 
 /// A folder with a database of three commits, all kept.

@@ -4,25 +4,13 @@
 //! `STOA_LONG` makes ten times as many transactions.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "support/http_client.rs"]
-mod http_client;
-#[path = "../../../testsuite/src/serializability.rs"]
-#[expect(
-    unreachable_pub,
-    clippy::indexing_slicing,
-    reason = "shared with the testsuite"
-)]
-mod serializability;
-mod support;
-#[path = "../../../testsuite/src/workloads.rs"]
-#[expect(unreachable_pub, reason = "shared with the testsuite")]
-mod workloads;
-
-use http_client::{Response, request};
-use serializability::{Objects, cycle};
-use support::Server;
+use crate::http_client::{Response, request};
+use crate::serializability::{Objects, cycle};
+use crate::support::Server;
+use crate::workloads::{
+    Random, Row, Session, WORKLOADS, World, appends, check_end, interleaved, threads,
+};
 use tempfile::TempDir;
-use workloads::{Random, Row, Session, WORKLOADS, World, appends, check_end, interleaved, threads};
 
 const REPOSITORY: &str = "/repositories/default";
 const QUERY: &str = "application/sparql-query";

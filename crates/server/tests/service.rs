@@ -5,15 +5,13 @@
     reason = "a test that cannot go on fails"
 )]
 
-mod support;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 
-use support::{Server, assert_failed, output, stoa, text};
+use crate::support::{self, Server, assert_failed, output, stoa, text};
 use tempfile::TempDir;
 use tokio_rustls::rustls;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;

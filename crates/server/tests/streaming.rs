@@ -7,9 +7,7 @@ use std::io::Read as _;
 
 use tempfile::TempDir;
 
-use support::{Server, output};
-
-mod support;
+use crate::support::{Server, output};
 
 /// Subjects of the data: two patterns that share nothing have so many solutions, squared.
 const SUBJECTS: u64 = 3_200;

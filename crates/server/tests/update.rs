@@ -1,15 +1,13 @@
 //! `stoa update`: what it says, what it changes, and what it leaves alone.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod support;
-
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Output, Stdio};
 
-use support::{ONE, assert_failed, command, dump, loaded, stoa, text};
+use crate::support::{ONE, assert_failed, command, dump, loaded, stoa, text};
 use tempfile::TempDir;
 
 fn update(folder: &Path, options: &[&str]) -> Output {

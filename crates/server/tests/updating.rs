@@ -1,12 +1,8 @@
 //! Updates over HTTP: both forms, what is told of them, what is refused, and many at once.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-#[path = "support/http_client.rs"]
-mod http_client;
-mod support;
-
-use http_client::{Response, request};
-use support::{ONE, Server, dump, loaded};
+use crate::http_client::{Response, request};
+use crate::support::{ONE, Server, dump, loaded};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 const UPDATE: &str = "application/sparql-update";

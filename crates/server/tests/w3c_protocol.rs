@@ -7,19 +7,15 @@
     reason = "a test that reports its counts"
 )]
 
-#[path = "support/http_client.rs"]
-mod http_client;
-mod support;
-
 use std::path::{Path, PathBuf};
 
-use http_client::{Response, request};
+use crate::http_client::{Response, request};
+use crate::support::{self, Server, output};
 use oxrdfio::{RdfFormat, RdfParser};
 use stoa_database::oxrdf::dataset::CanonicalizationAlgorithm;
 use stoa_database::oxrdf::{
     Graph, NamedNode, NamedOrBlankNode, NamedOrBlankNodeRef, Term, TermRef,
 };
-use support::{Server, output};
 use tempfile::TempDir;
 
 const MF: &str = "http://www.w3.org/2001/sw/DataAccess/tests/test-manifest#";

@@ -58,7 +58,7 @@ fn what_a_killed_process_reported_stays() {
     let mut reported = 0;
     for commits in [1, 3, 2, 7, 4] {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "child", "--nocapture"])
+            .args(["--exact", "kill::child", "--nocapture"])
             .env(DIRECTORY, &path)
             .stdout(Stdio::piped())
             .spawn()

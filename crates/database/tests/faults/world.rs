@@ -12,7 +12,7 @@ use stoa_database::{
 };
 use stoa_storage::{Disk as _, Faults, SimulatedDisk};
 
-use crate::cases::{Case, PROLOGUE};
+use super::cases::{Case, PROLOGUE};
 
 /// Enough for helpers; queries are given less by what others take.
 const MEMORY_BYTES: u64 = 256 << 20;

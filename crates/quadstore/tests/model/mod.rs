@@ -230,21 +230,11 @@ pub(crate) fn cache() -> Arc<Cache> {
     Cache::new(&MemoryBudget::new(64 << 20), 8 << 20)
 }
 
-#[allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test binary uses a part of the model"
-)]
 pub(crate) fn create(disk: &SimulatedDisk) -> QuadStore {
     let store = Store::create(Arc::new(disk.clone()), cache(), Identity::new(7)).unwrap();
     QuadStore::create(store).unwrap()
 }
 
-#[allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test binary uses a part of the model"
-)]
 pub(crate) fn reopen(disk: &SimulatedDisk) -> QuadStore {
     let store = Store::open(Arc::new(disk.clone()), cache(), Access::Exclusive).unwrap();
     QuadStore::open(store).unwrap()

@@ -13,11 +13,6 @@ use stoa_terms::TermId;
 use super::model::{ModelQuad, ModelTerm};
 use super::terms::term;
 
-#[allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test binary uses a part of it"
-)]
 /// Checkpoints of a test.
 pub(crate) fn checkpoint_options() -> CheckpointOptions {
     CheckpointOptions {

@@ -1,10 +1,5 @@
 //! What the tests of the binary share: running it, a small database, a server on a free port.
 #![expect(clippy::unwrap_used, reason = "tools of tests")]
-#![allow(
-    dead_code,
-    clippy::allow_attributes,
-    reason = "each test binary uses a part of it"
-)]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;

@@ -10,9 +10,9 @@
 mod cases;
 mod world;
 
-use cases::Case;
+use self::cases::Case;
+use self::world::{Counts, Fault, Ran, World};
 use stoa_database::{Error, QueryOptions};
-use world::{Counts, Fault, Ran, World};
 
 /// At how many places of a case each fault is put.
 const PLACES: u64 = 20;
@@ -55,7 +55,7 @@ fn threads() {
 fn every_operator_has_a_case() {
     // The first two read and hold nothing; the third one asks another endpoint (tests/service.rs).
     const WITHOUT: [&str; 3] = ["unit", "empty", "service"];
-    let source = include_str!("../../../executor/src/profile.rs");
+    let source = include_str!("../../executor/src/profile.rs");
     let (_, source) = source.split_once("fn operator_name(").unwrap();
     let (source, _) = source.split_once("\n}\n").unwrap();
     let names: Vec<&str> = source.split('"').skip(1).step_by(2).collect();

@@ -1,0 +1,4 @@
+//! Tests of the benchmark programs and scripts.
+
+mod compare;
+mod estimates;
