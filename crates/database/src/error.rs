@@ -40,6 +40,9 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// A query came to something that is beyond what expressions and operators can do, such as a regular expression
+    /// that takes too many steps. The text says what, and what to do.
+    QueryLimit(&'static str),
     /// An operation needs more memory than it may take.
     MemoryExceeded {
         /// What needed it: an operator of a query or a phase of a load.
@@ -229,6 +232,7 @@ impl fmt::Display for Error {
                 f,
                 "{input}: unknown format: name it with --format (nt, nq, ttl, trig, rdf, jsonld)"
             ),
+            Self::QueryLimit(what) => f.write_str(what),
             Self::LimitExceeded { what, limit } => write!(f, "{what} exceeds the limit of {limit}"),
             Self::MemoryExceeded {
                 operator,
@@ -453,6 +457,7 @@ impl From<stoa_executor::Error> for Error {
         use stoa_executor::Error as Executor;
         match error {
             Executor::Unsupported(what) => Self::Unsupported(what.to_owned()),
+            Executor::LimitExceeded(what) => Self::QueryLimit(what),
             Executor::Cancelled => Self::Cancelled,
             Executor::DeadlineExceeded => Self::Timeout,
             Executor::ServicesOff => Self::ServiceOff,

@@ -33,6 +33,7 @@ use spargebra::SparqlParser;
 use spargebra::algebra::QueryDataset;
 use stoa_executor::service::ServiceClient;
 use stoa_executor::spill::{self, Spill};
+use stoa_executor::turns;
 use stoa_executor::{Clock, Execution, QueryContext, QuerySettings, Step};
 use stoa_planner::{Names, PlannerOptions, QueryPlan, Stop};
 use stoa_quadstore::Snapshot;
@@ -262,7 +263,8 @@ impl Query {
         )
     }
 
-    /// The plan, with what its operators have done so far if [`QueryOptions::timed`] is on. Constants are told by the prefixes that
+    /// The plan, with what its operators have done so far if [`QueryOptions::timed`] is on, also after an error that
+    /// ended the query. Constants are told by the prefixes that
     /// the first 2,000 bytes of the text declare; one that the dictionary cannot give is told by its id.
     ///
     /// # Errors
@@ -293,6 +295,7 @@ impl Query {
         Ok(Analysis {
             plan: stack::run(self.stack_bytes, explain)?,
             operators: timed.then(|| running.execution.profile()),
+            is_partial: self.outcome == Outcome::Failed,
             planning: self.planning,
             origin: self.origin,
             running: Duration::from_nanos(self.running_ns),
@@ -569,10 +572,11 @@ fn plan(
     trying.deadline_ns = deadline_ns;
     trying.base_iri = parsed.base_iri().map(|base| base.as_str().to_owned());
     let statistics = statistics.trying(trying);
+    let stop = stop(&clock, cancel.clone(), asked.started_ns, deadline_ns);
     let plan = stoa_planner::plan(
         parsed,
         &PlannerOptions {
-            stop: Some(stop(&clock, cancel.clone(), asked.started_ns, deadline_ns)),
+            stop: Some(stop.clone()),
             default_graph_union: options.default_graph_union,
             dataset,
             optimize: !options.naive,
@@ -589,7 +593,13 @@ fn plan(
         plans.count_planned();
     }
     let notes = if options.notes {
-        notes::notes(text.text, &text.tokens, parsed, &statistics, options)?
+        notes::notes(
+            (text.text, &text.tokens),
+            parsed,
+            &statistics,
+            &stop,
+            options,
+        )?
     } else {
         Vec::new()
     };
@@ -722,7 +732,7 @@ fn spill(runtime: &Runtime, snapshot: &Snapshot, options: &QueryOptions) -> Spil
     }
 }
 
-/// Ends planning when nobody waits for it any more. Where others wait for this thread, what takes long to plan is
+/// Ends planning when nobody waits for it any more, and lets others have their turn until then. Where others wait for this thread, what takes long to plan is
 /// planned elsewhere.
 fn stop(
     clock: &Arc<dyn Clock>,
@@ -735,6 +745,9 @@ fn stop(
         let now_ns = clock.now_ns();
         let is_late = deadline_ns.is_some_and(|end| now_ns >= end);
         let is_long = now_ns.saturating_sub(started_ns) >= nonblocking::slice_ns();
+        if is_long {
+            turns::give_way();
+        }
         cancel.is_cancelled() || is_late || (is_long && nonblocking::check().is_err())
     })
 }

@@ -34,7 +34,8 @@ use crate::meters::Meters;
 use crate::profile::Counters;
 use crate::service::ServiceClient;
 use crate::spill::{MARGIN_BYTES, Spill};
-use crate::{AdjacencyCache, NumberCache};
+use crate::steps::STEPS_PER_CHECK;
+use crate::{AdjacencyCache, NumberCache, turns};
 
 /// A clock that only goes forward.
 pub trait Clock: Send + Sync {
@@ -192,6 +193,8 @@ pub struct QueryContext {
     is_waiting: AtomicBool,
     /// Until when operators go on where they are, on the clock of the settings.
     slice_end_ns: AtomicU64,
+    /// Steps taken since the last check ([`take_steps`](Self::take_steps)).
+    steps: AtomicU64,
 }
 
 impl QueryContext {
@@ -220,6 +223,7 @@ impl QueryContext {
             waker: Mutex::new(Waker::noop().clone()),
             is_waiting: AtomicBool::new(false),
             slice_end_ns: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
         }
     }
 
@@ -242,6 +246,7 @@ impl QueryContext {
             waker: Mutex::new(Waker::noop().clone()),
             is_waiting: AtomicBool::new(false),
             slice_end_ns: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
         }
     }
 
@@ -311,6 +316,24 @@ impl QueryContext {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Takes steps of work inside an expression. Once [`STEPS_PER_CHECK`] are taken, checks whether the query may go on,
+    /// and lets others have their turn. The caller holds no lock.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn take_steps(&self, steps: u64) -> Result<()> {
+        // One thread evaluates at a time; where that is not so, a lost step does not matter.
+        let taken = self.steps.load(Ordering::Relaxed).saturating_add(steps);
+        if taken < STEPS_PER_CHECK {
+            self.steps.store(taken, Ordering::Relaxed);
+            return Ok(());
+        }
+        self.steps.store(0, Ordering::Relaxed);
+        self.check()?;
+        turns::give_way();
+        self.check()
     }
 
     /// What wakes whoever runs the query. An operator that leaves it with something outside then

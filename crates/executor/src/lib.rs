@@ -25,7 +25,9 @@ pub mod pool;
 pub mod profile;
 pub mod service;
 pub mod spill;
+mod steps;
 mod table;
+pub mod turns;
 
 pub use admission::Admission;
 pub use batch::{BATCH_ROWS, Batch, Step};

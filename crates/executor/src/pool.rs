@@ -14,7 +14,8 @@
 //! there begins anew in the pool.
 //!
 //! A task runs for a slice of time, then goes back among the ready ones, of which those that have run little go first
-//! (`ready`), so short ones get through beside long ones. At most so many tasks are active (ready or running); further ones wait, and
+//! (`ready`), so short ones get through beside long ones. A step that takes longer than a slice lets others have its
+//! worker now and then (`pause`). At most so many tasks are active (ready or running); further ones wait, and
 //! when too many wait, new ones are refused. Parked ones count as neither: readers that stop in the
 //! middle keep nobody else from an answer, nor do servers that a query has asked and that take their
 //! time.
@@ -38,6 +39,7 @@
 //! # Limits
 //! A stream holds [`BUFFER_BYTES`] and what one step appends at most.
 
+mod pause;
 mod ready;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -51,8 +53,10 @@ use std::time::Duration;
 use stoa_storage::nonblocking;
 use stoa_storage::sync::{Condvar, Mutex};
 
+use self::pause::{Slice, Turn};
 use self::ready::Ready;
 use crate::context::Clock;
+use crate::turns;
 
 /// A stream whose buffer holds this much parks its task.
 pub const BUFFER_BYTES: usize = 256 << 10;
@@ -114,12 +118,14 @@ pub struct PoolFull;
 /// Worker threads for tasks. Dropping it ends the workers after their current slice.
 pub struct WorkerPool<T: Task> {
     shared: Arc<Shared<T>>,
-    workers: Vec<JoinHandle<()>>,
 }
 
 struct Shared<T: Task> {
     queues: Mutex<Queues<T>>,
     work: Condvar,
+    /// For threads that wait for a place among the workers.
+    place_free: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
     limits: PoolLimits,
     clock: Arc<dyn Clock>,
     refusals: Refusals,
@@ -162,13 +168,16 @@ impl Refusals {
 }
 
 struct Queues<T: Task> {
-    ready: Ready<Job<T>>,
+    ready: Ready<Turn<T>>,
     waiting: VecDeque<Job<T>>,
     /// Ready and running ones.
     active: usize,
     /// When to wake tasks that are parked asleep: the moment, and a number that makes it unique.
     alarms: BTreeMap<Alarm, Weak<StreamShared<T>>>,
     alarms_set: u64,
+    /// Places among the workers that no thread has, and threads that wait for one (`pause`).
+    places_free: usize,
+    spares: usize,
     closed: bool,
 }
 
@@ -218,7 +227,7 @@ fn lock<X>(mutex: &Mutex<X>) -> MutexGuard<'_, X> {
 impl<T: Task> Queues<T> {
     fn ready_job(&mut self, job: Job<T>) {
         let ran_ns = job.ran_ns;
-        self.ready.push(job, ran_ns);
+        self.ready.push(Turn::Job(job), ran_ns);
     }
 }
 
@@ -235,23 +244,20 @@ impl<T: Task> WorkerPool<T> {
                 active: 0,
                 alarms: BTreeMap::new(),
                 alarms_set: 0,
+                places_free: limits.threads.max(1),
+                spares: 0,
                 closed: false,
             }),
             work: Condvar::new(),
+            place_free: Condvar::new(),
+            threads: Mutex::new(Vec::new()),
             limits,
             clock,
             refusals: Refusals::default(),
         });
-        let mut pool = Self {
-            shared,
-            workers: Vec::new(),
-        };
-        for number in 0..limits.threads.max(1) {
-            let shared = Arc::clone(&pool.shared);
-            let worker = std::thread::Builder::new()
-                .name(format!("stoa-worker-{number}"))
-                .spawn(move || shared.work())?;
-            pool.workers.push(worker);
+        let pool = Self { shared };
+        for _ in 0..limits.threads.max(1) {
+            pool.shared.add_thread()?;
         }
         Ok(pool)
     }
@@ -332,9 +338,15 @@ impl<T: Task> Drop for WorkerPool<T> {
     fn drop(&mut self) {
         lock(&self.shared.queues).closed = true;
         self.shared.work.notify_all();
-        for worker in self.workers.drain(..) {
+        self.shared.place_free.notify_all();
+        loop {
+            // A thread that pauses a step may start another one, until it is joined itself.
+            let thread = lock(&self.shared.threads).pop();
+            let Some(thread) = thread else {
+                return;
+            };
             // A worker does not panic: steps are caught.
-            worker.join().unwrap_or_default();
+            thread.join().unwrap_or_default();
         }
     }
 }
@@ -348,8 +360,24 @@ enum After<T: Task> {
 
 impl<T: Task> Shared<T> {
     fn work(self: &Arc<Self>) {
-        while let Some(job) = self.next_job() {
-            let after = self.run_slice(job);
+        let mut has_place = false;
+        loop {
+            if !has_place && !self.take_place() {
+                return;
+            }
+            let job = match self.next_turn() {
+                None => return,
+                Some(Turn::Job(job)) => job,
+                Some(Turn::Paused(paused)) => {
+                    has_place = !paused.hand_over();
+                    continue;
+                }
+            };
+            let slice = Arc::new(Slice::new(self, job.ran_ns));
+            let after = turns::with(Some(Arc::clone(&slice) as _), || {
+                self.run_slice(job, &slice)
+            });
+            has_place = slice.has_place();
             let mut queues = lock(&self.queues);
             match after {
                 After::Again(job) => queues.ready_job(job),
@@ -367,7 +395,7 @@ impl<T: Task> Shared<T> {
         }
     }
 
-    fn next_job(&self) -> Option<Job<T>> {
+    fn next_turn(&self) -> Option<Turn<T>> {
         let mut queues = lock(&self.queues);
         loop {
             if queues.closed {
@@ -385,8 +413,8 @@ impl<T: Task> Shared<T> {
                 queues = lock(&self.queues);
                 continue;
             }
-            if let Some(job) = queues.ready.pop() {
-                return Some(job);
+            if let Some(turn) = queues.ready.pop() {
+                return Some(turn);
             }
             queues = match wait_ns {
                 None => self
@@ -433,9 +461,7 @@ impl<T: Task> Shared<T> {
         self.work.notify_one();
     }
 
-    fn run_slice(self: &Arc<Self>, mut job: Job<T>) -> After<T> {
-        let start = self.clock.now_ns();
-        let ran_before_ns = job.ran_ns;
+    fn run_slice(self: &Arc<Self>, mut job: Job<T>, slice: &Slice<T>) -> After<T> {
         let waker = Waker::from(Arc::new(Rouser {
             stream: Arc::downgrade(&job.stream),
             pool: Arc::downgrade(self),
@@ -449,8 +475,8 @@ impl<T: Task> Shared<T> {
                 state.woken = false;
             }
             let step = catch_unwind(AssertUnwindSafe(|| job.task.step(&mut job.out, &waker)));
-            let slice_ns = self.clock.now_ns().saturating_sub(start);
-            job.ran_ns = ran_before_ns.saturating_add(slice_ns);
+            let (slice_ns, ran_ns) = slice.time_ns();
+            job.ran_ns = ran_ns;
             match step.unwrap_or_else(|_| Err(T::panicked())) {
                 Ok(Progress::More) => {}
                 Ok(Progress::Done) => return job.end(Ok(())),

@@ -241,7 +241,9 @@ impl Stop {
         Self(Arc::new(stop))
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
+    /// Whether planning should end.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
         (self.0)()
     }
 }

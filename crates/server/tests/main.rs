@@ -7,6 +7,7 @@ mod admission;
 mod backup;
 mod bad_input;
 mod command_line;
+mod ending;
 mod errors;
 mod failures;
 mod fuzz;

@@ -16,6 +16,8 @@ pub struct Analysis {
     pub(super) plan: Explanation,
     /// What the operators did, in the order of the plan's; `None` if the query was not timed.
     pub(super) operators: Option<Vec<OperatorProfile>>,
+    /// Whether the query ended with an error before it was done, so that the rows are those until then.
+    pub is_partial: bool,
     /// From the text to the plan.
     pub planning: Duration,
     /// For which query the plan was made.
@@ -73,7 +75,7 @@ impl Analysis {
     /// up instead of reading all rows), `leaps` (how often a merge join sent a scan over rows that it has no use for), `partitions` (of the table of a hash join that several threads made), `sweepers` (how many threads could sweep for a path search at once), `joiners` (the same of the parts of a hash join on disk), `looked_up` (how many nodes a path search looked up), `adjacency` (for a path search that
     /// read triples into memory, an object with how many `triples` and how many `bytes` they took with what was made of them), `adjacency_kept` (how many triples an earlier query had
     /// read for it), `calls`, `ms`, `spilled_bytes` and, if it
-    /// reads, `reads`; and then `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes`, `threads` and
+    /// reads, `reads`; and then `partial` (whether the query ended with an error, so that the rows are those until then), `planning_ms`, `waited_ms`, `running_ms`, `reads`, `memory_peak_bytes`, `spilled_bytes`, `threads` and
     /// `known_rows` (for how many rows what a condition on a text gives was known from an earlier row). `reads` is an object with `rnd`, `seq`,
     /// `same_segment`, `same_group`, `disk`, `read_ahead` and `bytes`, as in [`ReadCounts`].
     #[must_use]
@@ -128,6 +130,7 @@ impl Analysis {
         ]);
         if self.operators.is_some() {
             let planning = milliseconds(self.planning);
+            whole.insert("partial".to_owned(), self.is_partial.into());
             whole.insert("planning_ms".to_owned(), planning.into());
             whole.insert("waited_ms".to_owned(), milliseconds(self.waited).into());
             let running = milliseconds(self.running);
@@ -164,6 +167,9 @@ impl fmt::Display for Analysis {
             }
         }
         self.tell_origin(f)?;
+        if self.is_partial {
+            writeln!(f, "ended before it was done; rows are those until then")?;
+        }
         writeln!(
             f,
             "planning {:.3} ms, running {:.3} ms, threads {}, memory {} bytes, on disk {} bytes",

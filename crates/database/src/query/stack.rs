@@ -1,5 +1,6 @@
 //! Stacks for queries that parser, planner and operators recurse deeply for.
 
+use stoa_executor::turns;
 use stoa_storage::nonblocking;
 
 use super::Text;
@@ -47,11 +48,13 @@ pub(super) fn on_stack<T: Send>(
     bytes: usize,
     work: impl FnOnce() -> Result<T> + Send,
 ) -> Result<T> {
+    // Whoever waits here has its turns on that thread.
+    let turns = turns::current();
     std::thread::scope(|scope| {
         std::thread::Builder::new()
             .name("stoa-deep-query".to_owned())
             .stack_size(bytes)
-            .spawn_scoped(scope, work)
+            .spawn_scoped(scope, || turns::with(turns, work))
             .map_err(Error::Threads)?
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

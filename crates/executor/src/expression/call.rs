@@ -5,14 +5,15 @@ use std::borrow::Cow;
 use stoa_planner::expression::Function;
 use stoa_terms::TermId;
 
-use super::column::{Cell, Column, Strings, Texts};
+use super::column::{Cell, Column, Strings, Tag, Texts};
 use super::evaluate::Evaluation;
 use super::node::Node;
 use super::{integers, numbers};
 use crate::context::Computed;
 use crate::error::Result;
-use crate::function::regex::Pattern;
+use crate::function::regex::{Pattern, PatternError};
 use crate::function::{self, Implementation};
+use crate::steps::{CALL_STEPS, Steps};
 
 impl<'a> Evaluation<'a> {
     pub(super) fn call<'n>(&self, function: Function, arguments: &'n [Node]) -> Result<Column<'n>>
@@ -30,17 +31,17 @@ impl<'a> Evaluation<'a> {
         }
         Ok(match implementation {
             Implementation::String(call) => {
-                let mut strings = Strings::new(self.context);
-                self.each_call(&columns, |cells| {
-                    // The tag may borrow from the arguments, never from the buffer.
-                    let tag = call(cells, strings.buffer());
-                    strings.finish(tag);
-                });
-                strings.into_column()?
+                self.each_string(&columns, |cells, out, _| call(cells, out))?
             }
+            Implementation::Text(call) => self.each_string(&columns, call)?,
             Implementation::Boolean(call) => {
                 let mut values = Vec::with_capacity(self.rows());
-                self.each_call(&columns, |cells| values.push(call(cells)));
+                self.each_call(&columns, |cells, _| values.push(call(cells)))?;
+                Column::Booleans(values)
+            }
+            Implementation::Search(call) => {
+                let mut values = Vec::with_capacity(self.rows());
+                self.each_call(&columns, |cells, steps| values.push(call(cells, steps)))?;
                 Column::Booleans(values)
             }
             Implementation::Value(call) => {
@@ -52,22 +53,22 @@ impl<'a> Evaluation<'a> {
                     return Ok(Column::Numbers(numbers));
                 }
                 let mut values = Vec::with_capacity(self.rows());
-                self.each_call(&columns, |cells| values.push(call(cells, self.context)));
+                self.each_call(&columns, |cells, _| values.push(call(cells, self.context)))?;
                 Column::Values(values)
             }
             Implementation::Term(call) => {
                 let mut terms = Vec::with_capacity(self.rows());
-                self.each_call(&columns, |cells| {
+                self.each_call(&columns, |cells, _| {
                     terms.push(call(cells, self.context).unwrap_or(Computed::Unbound));
-                });
+                })?;
                 Column::Ids(self.context.resolve(terms)?.into(), None)
             }
             Implementation::Cast(datatype) => {
                 let mut terms = Vec::with_capacity(self.rows());
-                self.each_call(&columns, |cells| {
+                self.each_call(&columns, |cells, _| {
                     let term = function::derived::cast_to(datatype, cells);
                     terms.push(term.unwrap_or(Computed::Unbound));
-                });
+                })?;
                 Column::Ids(self.context.resolve(terms)?.into(), None)
             }
             Implementation::Id(call) => {
@@ -82,14 +83,42 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    /// Calls `call` for each row with its arguments.
-    fn each_call(&self, columns: &[Column<'_>], mut call: impl FnMut(&[Cell<'_>])) {
+    /// Calls `call` for each row with its arguments, and takes steps for what these hold; `call` takes more if it does
+    /// more with them than look at each byte once.
+    ///
+    /// # Errors
+    /// Whatever ends the query meanwhile.
+    fn each_call(
+        &self,
+        columns: &[Column<'_>],
+        mut call: impl FnMut(&[Cell<'_>], &Steps<'_>),
+    ) -> Result<()> {
+        let steps = Steps::new(self.context);
         let mut cells = Vec::with_capacity(columns.len());
         for row in 0..self.rows() {
             cells.clear();
             cells.extend(columns.iter().map(|column| column.cell(row, self.context)));
-            call(&cells);
+            let bytes = cells.iter().map(Cell::text_bytes).sum::<usize>();
+            self.context.take_steps(CALL_STEPS + bytes as u64 / 4)?;
+            call(&cells, &steps);
+            steps.check()?;
         }
+        Ok(())
+    }
+
+    /// The strings that `call` writes for each row.
+    fn each_string<'n>(
+        &self,
+        columns: &[Column<'_>],
+        mut call: impl for<'c> FnMut(&[Cell<'c>], &mut String, &Steps<'_>) -> Option<Tag<'c>>,
+    ) -> Result<Column<'n>> {
+        let mut strings = Strings::new(self.context);
+        self.each_call(columns, |cells, steps| {
+            // The tag may borrow from the arguments, never from the buffer.
+            let tag = call(cells, strings.buffer(), steps);
+            strings.finish(tag);
+        })?;
+        strings.into_column()
     }
 
     fn blank_nodes(&self, columns: &[Column<'_>]) -> Result<Vec<TermId>> {
@@ -125,13 +154,15 @@ impl<'a> Evaluation<'a> {
         &self,
         function: Function,
         arguments: &'n [Node],
-        regex: Option<&Pattern>,
+        regex: &std::result::Result<Box<Pattern>, PatternError>,
     ) -> Result<Column<'n>>
     where
         'a: 'n,
     {
-        let Some(regex) = regex else {
-            return Ok(Column::Error);
+        let regex = match regex {
+            Ok(regex) => regex,
+            Err(_) if self.rows() == 0 => return Ok(Column::Error),
+            Err(error) => return function::regex::refused(error).map(|()| Column::Error),
         };
         let columns = arguments
             .iter()
@@ -139,17 +170,17 @@ impl<'a> Evaluation<'a> {
             .collect::<Result<Vec<_>>>()?;
         if function == Function::Regex {
             let mut values = Vec::with_capacity(self.rows());
-            self.each_call(&columns, |cells| {
-                values.push(function::regex::matches(cells, regex));
-            });
+            self.each_call(&columns, |cells, steps| {
+                values.push(function::regex::matches(cells, regex, steps));
+            })?;
+            regex.reserve(self.context)?;
             return Ok(Column::Booleans(values));
         }
-        let mut strings = Strings::new(self.context);
-        self.each_call(&columns, |cells| {
-            let tag = function::regex::replace(cells, regex, strings.buffer());
-            strings.finish(tag);
-        });
-        strings.into_column()
+        let strings = self.each_string(&columns, |cells, out, steps| {
+            function::regex::replace(cells, regex, out, steps)
+        })?;
+        regex.reserve(self.context)?;
+        Ok(strings)
     }
 
     /// REGEX and REPLACE with a pattern that differs from row to row.
@@ -162,7 +193,7 @@ impl<'a> Evaluation<'a> {
         let mut values = Vec::new();
         let mut strings = Strings::new(self.context);
         let flags_place = if function == Function::Regex { 2 } else { 3 };
-        self.each_call(columns, |cells| {
+        self.each_call(columns, |cells, steps| {
             let pattern = cells.get(1).and_then(Cell::plain);
             let flags = match cells.get(flags_place) {
                 None => Some(Cow::Borrowed("")),
@@ -173,19 +204,20 @@ impl<'a> Evaluation<'a> {
                     .as_ref()
                     .is_some_and(|last| last.0 == pattern && last.1 == flags);
                 if !known {
-                    let regex = function::regex::compile(&pattern, &flags);
+                    let regex = function::regex::compile_in(&pattern, &flags, steps);
                     last = Some((pattern.into_owned(), flags.into_owned(), regex));
                 }
                 last.as_ref().and_then(|last| last.2.as_ref())
             });
             if function == Function::Regex {
-                values.push(regex.and_then(|regex| function::regex::matches(cells, regex)));
+                values.push(regex.and_then(|regex| function::regex::matches(cells, regex, steps)));
             } else {
-                let tag = regex
-                    .and_then(|regex| function::regex::replace(cells, regex, strings.buffer()));
+                let buffer = strings.buffer();
+                let tag =
+                    regex.and_then(|regex| function::regex::replace(cells, regex, buffer, steps));
                 strings.finish(tag);
             }
-        });
+        })?;
         if function == Function::Regex {
             Ok(Column::Booleans(values))
         } else {

@@ -235,6 +235,16 @@ pub(crate) enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
+    /// How many bytes of text it has in memory.
+    pub(crate) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Id { text, .. } => text.len(),
+            Self::Text(text, _) => text.len(),
+            Self::Value(Value::String(text)) => text.len(),
+            _ => 0,
+        }
+    }
+
     pub(crate) const fn is_error(&self) -> bool {
         matches!(self, Self::Error)
     }
@@ -433,7 +443,7 @@ pub(crate) struct HeldTexts {
 }
 
 /// So many bytes of texts are taken before they are reserved: those of most batches.
-pub(super) const FREE_BYTES: usize = 256 << 10;
+pub(crate) const FREE_BYTES: usize = 256 << 10;
 
 impl HeldTexts {
     pub(crate) fn empty(context: &QueryContext) -> Self {

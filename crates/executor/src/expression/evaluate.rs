@@ -15,6 +15,10 @@ use crate::batch::{Batch, gather};
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
 use crate::function;
+use crate::steps::{CALL_STEPS, Steps};
+
+/// What a row of a column costs at least.
+const ROW_STEPS: u64 = 4;
 
 /// One batch while an expression is evaluated over it.
 pub(crate) struct Evaluation<'a> {
@@ -97,6 +101,8 @@ impl<'a> Evaluation<'a> {
     where
         'a: 'n,
     {
+        // Large expressions are many columns.
+        self.context.take_steps(self.rows() as u64 * ROW_STEPS)?;
         Ok(match node {
             Node::Constant(constant) => Column::Constant(constant),
             Node::Column(column) => Column::Ids(Cow::Borrowed(self.batch.column(*column)), None),
@@ -115,15 +121,20 @@ impl<'a> Evaluation<'a> {
                 if let Some(ids) = integers::calculate(*operator, &left, &right, self.rows()) {
                     return Ok(Column::Ids(ids.into(), None));
                 }
+                let steps = Steps::new(self.context);
                 let general = |row| {
+                    steps.take(CALL_STEPS)?;
                     let left = left.cell(row, self.context).value()?;
                     let right = right.cell(row, self.context).value()?;
                     arithmetic::calculate(*operator, &left, &right)
                 };
-                match numbers::calculate(*operator, &left, &right, self.rows(), general) {
-                    Some(numbers) => Column::Numbers(numbers),
-                    None => Column::Values(self.each_row(general)),
-                }
+                let column =
+                    match numbers::calculate(*operator, &left, &right, self.rows(), general) {
+                        Some(numbers) => Column::Numbers(numbers),
+                        None => Column::Values(self.each_row(general)),
+                    };
+                steps.check()?;
+                column
             }
             Node::Plus(inner) => Column::Ids(self.plus(inner)?.into(), None),
             Node::Minus(inner) => {
@@ -142,7 +153,7 @@ impl<'a> Evaluation<'a> {
             Node::NumberOfTerm(column, inner, memo) => self.number_of_term(*column, inner, memo)?,
             Node::Call(function, arguments) => self.call(*function, arguments)?,
             Node::Pattern(function, arguments, regex) => {
-                self.pattern(*function, arguments, regex.as_deref())?
+                self.pattern(*function, arguments, regex)?
             }
         })
     }

@@ -30,7 +30,7 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 
 pub(crate) use arithmetic::{add, divide};
-pub(crate) use column::{Cell, Tag, Texts, fetch_texts, term_values};
+pub(crate) use column::{Cell, FREE_BYTES, Tag, Texts, fetch_texts, term_values};
 use evaluate::Evaluation;
 use node::Node;
 pub use number_memo::{NumberCache, NumberCounts};

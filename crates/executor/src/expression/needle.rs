@@ -141,7 +141,7 @@ fn part_of(condition: &Node) -> Option<Vec<u8>> {
             let part = part.cell().plain()?;
             is_of_text(text).then(|| part.as_bytes().to_vec())
         }
-        Node::Pattern(Function::Regex, arguments, Some(pattern)) => {
+        Node::Pattern(Function::Regex, arguments, Ok(pattern)) => {
             is_of_text(arguments.first()?).then(|| pattern.required())?
         }
         _ => None,

@@ -14,7 +14,7 @@ use crate::batch::Batch;
 use crate::context::{Computed, QueryContext};
 use crate::error::{Error, Result};
 use crate::function;
-use crate::function::regex::Pattern;
+use crate::function::regex::{Pattern, PatternError};
 
 pub(crate) enum Node {
     Constant(Box<ConstantTerm>),
@@ -34,8 +34,12 @@ pub(crate) enum Node {
     If(Box<[Self; 3]>),
     Coalesce(Vec<Self>),
     Call(Function, Vec<Self>),
-    /// REGEX or REPLACE with a pattern and flags that are constant; `None` if they are wrong.
-    Pattern(Function, Vec<Self>, Option<Box<Pattern>>),
+    /// REGEX or REPLACE with a pattern and flags that are constant, or why these are refused.
+    Pattern(
+        Function,
+        Vec<Self>,
+        std::result::Result<Box<Pattern>, PatternError>,
+    ),
     /// A condition on the texts of one column, tried once for each term.
     OncePerTerm(usize, Box<Self>, Memo),
     /// A number that is made of the text of one column, once for each term.
@@ -86,17 +90,17 @@ pub(super) fn compile(
             Node::If(Box::new([one(condition)?, one(yes)?, one(no)?]))
         }
         Expression::Coalesce(parts) => Node::Coalesce(all(parts)?),
-        Expression::Call(function, arguments) => call_node(*function, all(arguments)?),
+        Expression::Call(function, arguments) => call_node(*function, all(arguments)?, context)?,
     };
     fold(node, context)
 }
 
 /// Calls of REGEX and REPLACE have their pattern compiled once if it is constant.
-fn call_node(function: Function, arguments: Vec<Node>) -> Node {
+fn call_node(function: Function, arguments: Vec<Node>, context: &QueryContext) -> Result<Node> {
     let flags = match function {
         Function::Regex => 2,
         Function::Replace => 3,
-        _ => return Node::Call(function, arguments),
+        _ => return Ok(Node::Call(function, arguments)),
     };
     let text = |argument: Option<&Node>| match argument {
         Some(Node::Constant(constant)) => Some(constant.cell().plain().map(Into::into)),
@@ -109,12 +113,15 @@ fn call_node(function: Function, arguments: Vec<Node>) -> Node {
     };
     match (pattern, flags) {
         (Some(pattern), Some(flags)) => {
-            let regex = pattern
-                .zip(flags)
+            let strings = pattern.zip(flags);
+            let regex = strings
+                .ok_or(PatternError::Syntax("no string"))
                 .and_then(|(pattern, flags)| function::regex::compile(&pattern, &flags));
-            Node::Pattern(function, arguments, regex.map(Box::new))
+            // Many patterns take long to compile.
+            context.take_steps(function::regex::steps(&regex))?;
+            Ok(Node::Pattern(function, arguments, regex.map(Box::new)))
         }
-        _ => Node::Call(function, arguments),
+        _ => Ok(Node::Call(function, arguments)),
     }
 }
 

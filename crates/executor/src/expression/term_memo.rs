@@ -133,8 +133,11 @@ fn only_column(condition: &Node) -> Option<usize> {
     let is_condition = match condition {
         Node::Compare(..) | Node::In(..) => true,
         Node::Call(function, _) | Node::Pattern(function, ..) => {
-            let implementation = function::implementation(*function);
-            *function == Function::Regex || matches!(implementation, Implementation::Boolean(_))
+            let is_boolean = matches!(
+                function::implementation(*function),
+                Implementation::Boolean(_) | Implementation::Search(_)
+            );
+            *function == Function::Regex || is_boolean
         }
         _ => false,
     };

@@ -1,10 +1,12 @@
 //! Tests of expressions over columns, and what tests of functions need: queries without data,
 //! planned and run on an empty store.
 
+mod ending;
 mod figures;
 mod kernels;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use oxrdf::Term;
 use spargebra::SparqlParser;
@@ -51,15 +53,55 @@ impl Statistics for Nothing {
     }
 }
 
+/// A clock at which a query has time left for so many looks. It counts them.
+pub(crate) struct Looks {
+    left: AtomicU64,
+    taken: AtomicU64,
+}
+
+impl Looks {
+    pub(crate) fn new(left: u64) -> Arc<Self> {
+        Arc::new(Self {
+            left: AtomicU64::new(left),
+            taken: AtomicU64::new(0),
+        })
+    }
+
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+impl Clock for Looks {
+    fn now_ns(&self) -> u64 {
+        self.taken.fetch_add(1, Ordering::Relaxed);
+        let less = |left: u64| left.checked_sub(1);
+        let left = self
+            .left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        u64::from(left.is_err())
+    }
+}
+
 /// A context on an empty store.
-fn context() -> Arc<QueryContext> {
-    let budget = MemoryBudget::new(64 << 20);
+pub(crate) fn context() -> Arc<QueryContext> {
+    context_at(&Arc::new(Stopped), 64 << 20)
+}
+
+/// The same with this clock, on which the time is up after its first nanosecond.
+pub(crate) fn context_at(
+    clock: &Arc<impl Clock + 'static>,
+    memory_bytes: u64,
+) -> Arc<QueryContext> {
+    let clock = Arc::clone(clock) as Arc<dyn Clock>;
+    let budget = MemoryBudget::new(memory_bytes);
     let cache = Cache::new(&budget, 8 << 20);
     let disk = Arc::new(SimulatedDisk::new(1));
     let store = Store::create(disk, cache, Identity::new(7)).unwrap();
     let snapshot = QuadStore::create(store).unwrap().snapshot();
     let now = "2026-11-21T12:00:00Z".parse().unwrap();
-    let mut settings = QuerySettings::new(budget, Arc::new(Stopped), now, 42);
+    let mut settings = QuerySettings::new(budget, clock, now, 42);
+    settings.deadline_ns = Some(1);
     settings.base_iri = Some(String::from("http://example.com/base/"));
     settings.batch_rows = 3;
     Arc::new(QueryContext::new(snapshot, settings))
@@ -71,6 +113,11 @@ const PREFIXES: &str = "PREFIX xsd: <http://www.w3.org/2001/XMLSchema#>
 
 /// The solutions of a query, each term as N-Triples has it, empty where unbound.
 pub(crate) fn select(query: &str) -> Vec<Vec<String>> {
+    run(query, &context()).unwrap()
+}
+
+/// The same in a context.
+pub(crate) fn run(query: &str, context: &Arc<QueryContext>) -> crate::Result<Vec<Vec<String>>> {
     let text = format!("{PREFIXES}{query}");
     let parsed = SparqlParser::new()
         .with_base_iri("http://example.com/base/")
@@ -78,12 +125,11 @@ pub(crate) fn select(query: &str) -> Vec<Vec<String>> {
         .parse_query(&text)
         .unwrap_or_else(|error| panic!("{query}: {error}"));
     let plan = stoa_planner::plan(&parsed, &PlannerOptions::default(), &Nothing).unwrap();
-    let context = context();
-    let mut execution = Execution::new(&plan.into(), Arc::clone(&context)).unwrap();
+    let mut execution = Execution::new(&plan.into(), Arc::clone(context))?;
     let mut solutions = Vec::new();
     loop {
-        match execution.next().unwrap() {
-            Step::Done => return solutions,
+        match execution.next()? {
+            Step::Done => return Ok(solutions),
             Step::Yield => (),
             Step::Batch(batch) => {
                 for row in 0..batch.rows {

@@ -7,30 +7,53 @@ use sha1::Sha1;
 use sha2::{Sha256, Sha384, Sha512};
 
 use crate::expression::{Cell, Tag};
+use crate::steps::{PIECE_BYTES, Steps};
 
-pub(super) fn md5<'c>(cells: &[Cell<'c>], out: &mut String) -> Option<Tag<'c>> {
-    digest::<Md5>(cells, out)
+pub(super) fn md5<'c>(cells: &[Cell<'c>], out: &mut String, steps: &Steps<'_>) -> Option<Tag<'c>> {
+    digest::<Md5>(cells, out, steps)
 }
 
-pub(super) fn sha1<'c>(cells: &[Cell<'c>], out: &mut String) -> Option<Tag<'c>> {
-    digest::<Sha1>(cells, out)
+pub(super) fn sha1<'c>(cells: &[Cell<'c>], out: &mut String, steps: &Steps<'_>) -> Option<Tag<'c>> {
+    digest::<Sha1>(cells, out, steps)
 }
 
-pub(super) fn sha256<'c>(cells: &[Cell<'c>], out: &mut String) -> Option<Tag<'c>> {
-    digest::<Sha256>(cells, out)
+pub(super) fn sha256<'c>(
+    cells: &[Cell<'c>],
+    out: &mut String,
+    steps: &Steps<'_>,
+) -> Option<Tag<'c>> {
+    digest::<Sha256>(cells, out, steps)
 }
 
-pub(super) fn sha384<'c>(cells: &[Cell<'c>], out: &mut String) -> Option<Tag<'c>> {
-    digest::<Sha384>(cells, out)
+pub(super) fn sha384<'c>(
+    cells: &[Cell<'c>],
+    out: &mut String,
+    steps: &Steps<'_>,
+) -> Option<Tag<'c>> {
+    digest::<Sha384>(cells, out, steps)
 }
 
-pub(super) fn sha512<'c>(cells: &[Cell<'c>], out: &mut String) -> Option<Tag<'c>> {
-    digest::<Sha512>(cells, out)
+pub(super) fn sha512<'c>(
+    cells: &[Cell<'c>],
+    out: &mut String,
+    steps: &Steps<'_>,
+) -> Option<Tag<'c>> {
+    digest::<Sha512>(cells, out, steps)
 }
 
-fn digest<'c, D: Digest>(cells: &[Cell<'c>], out: &mut String) -> Option<Tag<'c>> {
+fn digest<'c, D: Digest>(
+    cells: &[Cell<'c>],
+    out: &mut String,
+    steps: &Steps<'_>,
+) -> Option<Tag<'c>> {
     let text = cells.first()?.plain()?;
-    for byte in D::digest(text.as_bytes()) {
+    let mut digest = D::new();
+    for piece in text.as_bytes().chunks(PIECE_BYTES) {
+        // A hash takes some times as long as a look.
+        steps.take(piece.len() as u64)?;
+        digest.update(piece);
+    }
+    for byte in digest.finalize() {
         write!(out, "{byte:02x}").ok()?;
     }
     Some(Tag::Plain)

@@ -26,9 +26,13 @@ use stoa_terms::value::Value;
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
 use crate::expression::{Cell, Tag, Texts};
+use crate::steps::Steps;
 
 /// Writes a string or IRI to the end of a buffer; what it is may borrow from the arguments.
 type StringFunction = for<'c> fn(&[Cell<'c>], &mut String) -> Option<Tag<'c>>;
+
+/// The same, with steps to take.
+type TextFunction = for<'c> fn(&[Cell<'c>], &mut String, &Steps<'_>) -> Option<Tag<'c>>;
 
 /// Gives a column of ids for columns of ids.
 type IdFunction = fn(&[Vec<TermId>], &QueryContext) -> Result<Vec<TermId>>;
@@ -37,8 +41,12 @@ type IdFunction = fn(&[Vec<TermId>], &QueryContext) -> Result<Vec<TermId>>;
 pub(crate) enum Implementation {
     /// Writes a string or IRI and says what it is.
     String(StringFunction),
+    /// As `String`, and works on each character of a text, which may be long.
+    Text(TextFunction),
     /// Gives a boolean.
     Boolean(fn(&[Cell<'_>]) -> Option<bool>),
+    /// Gives a boolean, and looks for something in a text.
+    Search(fn(&[Cell<'_>], &Steps<'_>) -> Option<bool>),
     /// Gives a value.
     Value(fn(&[Cell<'_>], &QueryContext) -> Option<Value>),
     /// Gives a term whose spelling matters.
@@ -125,15 +133,15 @@ pub(crate) fn implementation(function: Function) -> Implementation {
         Function::Uuid => I::Term(term::uuid),
         Function::StrUuid => I::Value(term::str_uuid),
         Function::StrLen => I::Value(string::str_len),
-        Function::SubStr => I::String(string::sub_str),
-        Function::UCase => I::String(string::u_case),
-        Function::LCase => I::String(string::l_case),
+        Function::SubStr => I::Text(string::sub_str),
+        Function::UCase => I::Text(string::u_case),
+        Function::LCase => I::Text(string::l_case),
         Function::StrStarts => I::Boolean(string::str_starts),
         Function::StrEnds => I::Boolean(string::str_ends),
-        Function::Contains => I::Boolean(string::contains),
-        Function::StrBefore => I::String(string::str_before),
-        Function::StrAfter => I::String(string::str_after),
-        Function::EncodeForUri => I::String(string::encode_for_uri),
+        Function::Contains => I::Search(string::contains),
+        Function::StrBefore => I::Text(string::str_before),
+        Function::StrAfter => I::Text(string::str_after),
+        Function::EncodeForUri => I::Text(string::encode_for_uri),
         Function::Concat => I::String(string::concat),
         Function::Replace | Function::Regex => I::Pattern,
         Function::Abs => I::Value(number::abs),
@@ -158,11 +166,11 @@ fn date_hash_or_cast(function: Function) -> Implementation {
         Function::Timezone => I::Value(date::timezone),
         Function::Tz => I::String(date::tz),
         Function::Adjust => I::Value(date::adjust),
-        Function::Md5 => I::String(hash::md5),
-        Function::Sha1 => I::String(hash::sha1),
-        Function::Sha256 => I::String(hash::sha256),
-        Function::Sha384 => I::String(hash::sha384),
-        Function::Sha512 => I::String(hash::sha512),
+        Function::Md5 => I::Text(hash::md5),
+        Function::Sha1 => I::Text(hash::sha1),
+        Function::Sha256 => I::Text(hash::sha256),
+        Function::Sha384 => I::Text(hash::sha384),
+        Function::Sha512 => I::Text(hash::sha512),
         Function::CastBoolean => I::Value(cast::boolean),
         Function::CastInteger => I::Value(|cells, _| cast::integer(cells)),
         Function::CastDecimal => I::Value(cast::decimal),

@@ -1,53 +1,115 @@
-//! REGEX and REPLACE: XPath's regular expressions, brought to the syntax of the `regex` crate
-//! ([`pattern`]), which takes time linear in the text. Those with a back-reference go to
-//! `fancy-regex`, which tries one way after the other.
+//! REGEX and REPLACE: XPath's regular expressions, brought to the syntax of the crates ([`pattern`]).
+//!
+//! Patterns without back-references take time linear in the text ([`linear`]). Those with one, and ends of lines in texts
+//! that end with a newline, go to a matcher that tries one way after the other ([`backtracking`]).
 //!
 //! # Limits
-//! Patterns of up to 64 KB; a compiled one may take 16 MB. A search with a back-reference gives up
-//! after [`STEPS_MAX`] ways that lead nowhere. Beyond that the call is an expression error; of a
-//! constant pattern a note says so ([`check`]).
+//! Compiling a pattern is the largest piece of work that cannot be interrupted, so patterns have up to 64 KB, about
+//! half a million steps to be read in, and 4 MB when compiled. A pattern within the grammar of XPath but beyond these
+//! limits ends the query with an error, and so does a search that goes back for too long: an expression error would
+//! leave out rows without a word. Searches take steps, which let other queries have their turn ([`crate::steps`]).
+//! What patterns and their searches take in memory is reserved beyond [`crate::expression::FREE_BYTES`].
 
+mod backtracking;
 mod blocks;
+mod linear;
 mod pattern;
+#[cfg(test)]
+mod tests;
 
-use regex::{Regex, RegexBuilder};
+use std::sync::PoisonError;
+
 use regex_syntax::hir::literal::{ExtractKind, Extractor};
 use stoa_storage::nonblocking;
+use stoa_storage::sync::Mutex;
 
-use crate::expression::{Cell, Tag};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::expression::{Cell, FREE_BYTES, Tag};
+use crate::memory::{Memory, UNNAMED};
+use crate::steps::Steps;
+use backtracking::Program;
+use linear::Linear;
 pub use pattern::PatternError;
 use pattern::{Flags, translate};
 
 const PATTERN_BYTES_MAX: usize = 64 << 10;
-/// `\w` and `\p{L}` are large classes, and repetitions multiply them: `\w{1,64}` takes megabytes.
-const COMPILED_BYTES_MAX: usize = 16 << 20;
+/// `\w` and `\p{L}` are large classes, and repetitions multiply them: `\w{1,64}` takes more than a megabyte.
+const COMPILED_BYTES_MAX: usize = 4 << 20;
 const LAZY_BYTES_MAX: usize = 2 << 20;
-/// How often a search with a back-reference may go back: some milliseconds.
-const STEPS_MAX: usize = 100_000;
+
+/// What compiling the smallest pattern takes.
+const COMPILE_STEPS: u64 = 16 << 10;
 
 /// A compiled pattern.
 pub(crate) struct Pattern {
     /// `None` if it has a back-reference.
-    linear: Option<Regex>,
+    linear: Option<Linear>,
     /// For texts that end with a newline, if it looks at ends of lines; for all without `linear`.
-    backtracking: Option<fancy_regex::Regex>,
+    backtracking: Option<Program>,
+    groups: usize,
+    /// What is reserved for it, once that is more than a little.
+    memory: Mutex<Option<Memory>>,
 }
 
-/// Compiles a pattern with the flags `i`, `s`, `m`, `x` and `q`; `None` if one of them is wrong or
-/// the limits are exceeded.
-pub(crate) fn compile(pattern: &str, flags: &str) -> Option<Pattern> {
-    build(pattern, flags).ok()
+/// Compiles a pattern with the flags `i`, `s`, `m`, `x` and `q`.
+///
+/// # Errors
+/// If one of them is wrong, or a limit is exceeded.
+pub(crate) fn compile(pattern: &str, flags: &str) -> std::result::Result<Pattern, PatternError> {
+    build(pattern, flags)
+}
+
+/// A pattern that was computed. `None` if it is an expression error, and where the query must end.
+pub(crate) fn compile_in(pattern: &str, flags: &str, steps: &Steps<'_>) -> Option<Pattern> {
+    let built = build(pattern, flags);
+    steps.take(self::steps(&built))?;
+    match built {
+        Ok(pattern) => {
+            steps.keep(pattern.reserve(steps.context()))?;
+            Some(pattern)
+        }
+        Err(error) => {
+            steps.keep(refused(&error));
+            None
+        }
+    }
+}
+
+/// What compiling a pattern has taken.
+pub(crate) fn steps(pattern: &std::result::Result<Pattern, PatternError>) -> u64 {
+    match pattern {
+        Ok(pattern) => COMPILE_STEPS + pattern.size_bytes() as u64 / 2,
+        Err(error) if error.is_limit() => COMPILED_BYTES_MAX as u64,
+        Err(_) => COMPILE_STEPS,
+    }
+}
+
+/// Fails if a pattern is refused for its size, and not for what it says.
+pub(crate) fn refused(error: &PatternError) -> Result<()> {
+    match error.is_limit() {
+        true => Err(too_large()),
+        false => Ok(()),
+    }
+}
+
+/// The query must end: whether a text matches cannot be told.
+const fn too_large() -> Error {
+    Error::LimitExceeded(
+        "a pattern of REGEX or REPLACE has more than 64 KB, or takes more than 4 MB or too many steps when it is \
+         compiled; repeat less, or use smaller classes",
+    )
 }
 
 /// Whether calls with this pattern and these flags can have a value.
 ///
 /// # Errors
-/// Why they are expression errors.
-pub fn check(pattern: &str, flags: &str) -> Result<(), PatternError> {
+/// Why they cannot.
+pub fn check(pattern: &str, flags: &str) -> std::result::Result<(), PatternError> {
     build(pattern, flags).map(drop)
 }
 
-fn build(pattern: &str, flags: &str) -> Result<Pattern, PatternError> {
+fn build(pattern: &str, flags: &str) -> std::result::Result<Pattern, PatternError> {
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(PatternError::TooLong);
     }
@@ -57,30 +119,22 @@ fn build(pattern: &str, flags: &str) -> Result<Pattern, PatternError> {
         return Err(PatternError::TooLarge);
     }
     let translated = translate(pattern, flags, false)?;
-    let mut built = Pattern {
-        linear: None,
-        backtracking: None,
+    let groups = translated.groups;
+    let (has_reference, has_line_end) = (translated.has_reference, translated.has_line_end);
+    let linear = match has_reference {
+        true => None,
+        false => Some(Linear::new(translated.text)?),
     };
-    if !translated.has_reference {
-        let regex = RegexBuilder::new(&translated.text)
-            .size_limit(COMPILED_BYTES_MAX)
-            .dfa_size_limit(LAZY_BYTES_MAX)
-            .build();
-        built.linear = Some(regex.map_err(|error| match error {
-            regex::Error::Syntax(_) => PatternError::Syntax("what the matcher cannot read"),
-            _ => PatternError::TooLarge,
-        })?);
-    }
-    if translated.has_reference || translated.has_line_end {
-        let exact = translate(pattern, flags, true)?;
-        let regex = fancy_regex::RegexBuilder::new(&exact.text)
-            .backtrack_limit(STEPS_MAX)
-            .delegate_size_limit(COMPILED_BYTES_MAX)
-            .delegate_dfa_size_limit(LAZY_BYTES_MAX)
-            .build();
-        built.backtracking = Some(regex.map_err(|_| PatternError::TooLarge)?);
-    }
-    Ok(built)
+    let backtracking = match has_reference || has_line_end {
+        true => Some(Program::new(&translate(pattern, flags, true)?.text)?),
+        false => None,
+    };
+    Ok(Pattern {
+        linear,
+        backtracking,
+        groups,
+        memory: Mutex::new(None),
+    })
 }
 
 /// The bytes that all matches of a pattern begin with, or end with, if there are any; the longer of both.
@@ -98,75 +152,102 @@ type Places = Vec<Option<(usize, usize)>>;
 
 impl Pattern {
     /// Which matcher is for a text.
-    fn matcher(&self, text: &str) -> Matcher<'_> {
+    fn matcher(&self, text: &str) -> Option<Matcher<'_>> {
         match (&self.linear, &self.backtracking) {
-            (Some(_), Some(regex)) if text.ends_with('\n') => Matcher::Backtracking(regex),
-            (Some(regex), _) => Matcher::Linear(regex),
-            (None, Some(regex)) => Matcher::Backtracking(regex),
-            (None, None) => Matcher::None,
+            (Some(_), Some(program)) if text.ends_with('\n') => {
+                Some(Matcher::Backtracking(program))
+            }
+            (Some(linear), _) => Some(Matcher::Linear(linear)),
+            (None, Some(program)) => Some(Matcher::Backtracking(program)),
+            (None, None) => None,
         }
     }
 
-    /// Whether a part of the text matches; `None` if the search gave up.
-    fn is_match(&self, text: &str) -> Option<bool> {
-        match self.matcher(text) {
-            Matcher::Linear(regex) => Some(regex.is_match(text)),
-            Matcher::Backtracking(regex) => regex.is_match(text).ok(),
-            Matcher::None => None,
+    /// Whether a part of the text matches; `None` if the query must end.
+    fn is_match(&self, text: &str, steps: &Steps<'_>) -> Option<bool> {
+        match self.matcher(text)? {
+            Matcher::Linear(linear) => linear.is_match(text, steps),
+            Matcher::Backtracking(program) => program.find(text, 0, &mut Places::new(), steps),
         }
     }
 
-    /// Bytes that occur in every text that matches; `None` if none are known, or a search may give up.
+    /// Bytes that occur in every text that matches; `None` if none are known.
     pub(crate) fn required(&self) -> Option<Vec<u8>> {
         match (&self.linear, &self.backtracking) {
-            (Some(regex), None) => required(regex.as_str()),
+            (Some(linear), None) => required(linear.source()),
             _ => None,
         }
     }
 
-    fn groups(&self) -> usize {
-        let of_linear = self.linear.as_ref().map(Regex::captures_len);
-        let all = of_linear.or_else(|| Some(self.backtracking.as_ref()?.captures_len()));
-        all.unwrap_or(1) - 1
+    /// What it takes in memory, with what its searches keep.
+    fn size_bytes(&self) -> usize {
+        let program = self.backtracking.as_ref().map_or(0, Program::size_bytes);
+        self.linear
+            .as_ref()
+            .map_or(program, |linear| linear.size_bytes() + program)
     }
 
-    /// Hands on each match; `None` if the search gave up or `each` did.
-    fn each_match(&self, text: &str, mut each: impl FnMut(&Places) -> Option<()>) -> Option<()> {
+    /// Reserves what it takes by now, unless that is little.
+    ///
+    /// # Errors
+    /// [`Error::MemoryExceeded`] if there is no room.
+    pub(crate) fn reserve(&self, context: &QueryContext) -> Result<()> {
+        let bytes = self.size_bytes();
+        if bytes <= FREE_BYTES {
+            return Ok(());
+        }
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = memory.get_or_insert_with(|| context.memory(UNNAMED));
+        memory.require(bytes as u64)
+    }
+
+    /// Hands on each match; `None` if the query must end, or `each` said so.
+    fn each_match(
+        &self,
+        text: &str,
+        with_groups: bool,
+        steps: &Steps<'_>,
+        mut each: impl FnMut(&Places) -> Option<()>,
+    ) -> Option<()> {
+        let matcher = self.matcher(text)?;
         let mut places = Places::new();
-        match self.matcher(text) {
-            Matcher::Linear(regex) => {
-                for captures in regex.captures_iter(text) {
-                    let groups = captures.iter();
-                    places.clear();
-                    places.extend(groups.map(|group| group.map(|g| (g.start(), g.end()))));
-                    each(&places)?;
+        let (mut at, mut last_end) = (0, None);
+        while at <= text.len() {
+            let found = match matcher {
+                Matcher::Linear(linear) => {
+                    linear.find(text, at, with_groups, &mut places, steps)?
+                }
+                Matcher::Backtracking(program) => program.find(text, at, &mut places, steps)?,
+            };
+            let (true, Some(Some((start, end)))) = (found, places.first().copied()) else {
+                break;
+            };
+            at = end;
+            if start == end {
+                let next = text.get(end..)?.chars().next();
+                at += next.map_or(1, char::len_utf8);
+                // Nothing right behind a match is no match.
+                if last_end == Some(end) {
+                    continue;
                 }
             }
-            Matcher::Backtracking(regex) => {
-                for captures in regex.captures_iter(text) {
-                    let captures = captures.ok()?;
-                    let groups = captures.iter();
-                    places.clear();
-                    places.extend(groups.map(|group| group.map(|g| (g.start(), g.end()))));
-                    each(&places)?;
-                }
-            }
-            Matcher::None => return None,
+            last_end = Some(end);
+            each(&places)?;
         }
         Some(())
     }
 }
 
+#[derive(Clone, Copy)]
 enum Matcher<'p> {
-    Linear(&'p Regex),
-    Backtracking(&'p fancy_regex::Regex),
-    None,
+    Linear(&'p Linear),
+    Backtracking(&'p Program),
 }
 
 /// REGEX of the first cell.
-pub(crate) fn matches(cells: &[Cell<'_>], pattern: &Pattern) -> Option<bool> {
+pub(crate) fn matches(cells: &[Cell<'_>], pattern: &Pattern, steps: &Steps<'_>) -> Option<bool> {
     let (text, _) = cells.first()?.string()?;
-    pattern.is_match(&text)
+    pattern.is_match(&text, steps)
 }
 
 /// REPLACE in the first cell by the third one; an error if the pattern matches an empty string or
@@ -175,6 +256,7 @@ pub(crate) fn replace<'c>(
     cells: &[Cell<'c>],
     pattern: &Pattern,
     out: &mut String,
+    steps: &Steps<'_>,
 ) -> Option<Tag<'c>> {
     let (text, tag) = cells.first()?.string()?;
     let replacement = cells.get(2)?.plain()?;
@@ -182,17 +264,19 @@ pub(crate) fn replace<'c>(
         Some(flags) => flags.plain()?.contains('q'),
         None => false,
     };
-    if pattern.is_match("")? {
+    if pattern.is_match("", steps)? {
         return None;
     }
     let pieces = if literal {
         vec![Piece::Text(replacement.into_owned())]
     } else {
-        pieces(&replacement, pattern.groups())?
+        pieces(&replacement, pattern.groups)?
     };
+    let with_groups = pieces.iter().any(|piece| matches!(piece, Piece::Group(_)));
     let mut copied = 0;
-    pattern.each_match(&text, |places| {
+    pattern.each_match(&text, with_groups, steps, |places| {
         let (start, end) = (*places.first()?)?;
+        let before = out.len();
         out.push_str(text.get(copied..start)?);
         for piece in &pieces {
             match piece {
@@ -205,7 +289,7 @@ pub(crate) fn replace<'c>(
             }
         }
         copied = end;
-        Some(())
+        steps.take_bytes(out.len() - before)
     })?;
     out.push_str(text.get(copied..)?);
     Some(tag)
@@ -251,135 +335,4 @@ fn pieces(replacement: &str, groups: usize) -> Option<Vec<Piece>> {
     }
     pieces.push(Piece::Text(text));
     Some(pieces)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn matches(pattern: &str, flags: &str, text: &str) -> Option<bool> {
-        compile(pattern, flags).and_then(|regex| regex.is_match(text))
-    }
-
-    #[test]
-    fn patterns_are_those_of_xpath() {
-        assert_eq!(matches("^a.c$", "", "abc"), Some(true));
-        assert_eq!(matches("^ali", "i", "Alice"), Some(true));
-        assert_eq!(matches("a.c", "", "a\nc"), Some(false));
-        assert_eq!(matches("a.c", "s", "a\nc"), Some(true));
-        assert_eq!(matches("^b", "m", "a\nb"), Some(true));
-        assert_eq!(matches("a b # c", "x", "ab#c"), Some(true));
-        assert_eq!(matches("[ ]b", "x", " b"), Some(true));
-        assert_eq!(matches("a.c", "q", "abc"), Some(false));
-        assert_eq!(matches("a.c", "q", "a.c"), Some(true));
-        assert_eq!(matches("^[a-z-[aeiou]]+$", "", "xyz"), Some(true));
-        assert_eq!(matches("^[a-z-[aeiou]]+$", "", "xaz"), Some(false));
-        assert_eq!(matches("^\\i\\c*$", "", "a-1"), Some(true));
-        assert_eq!(matches("^\\w+$", "", "ab_c"), Some(false));
-        assert_eq!(matches("^\\w+$", "", "ab\u{e9}1"), Some(true));
-        assert_eq!(matches("a", "z", "a"), None);
-    }
-
-    #[test]
-    fn what_the_matchers_lack_is_there() {
-        assert_eq!(matches("^(a|b)\\1$", "", "aa"), Some(true));
-        assert_eq!(matches("^(a|b)\\1$", "", "ab"), Some(false));
-        assert_eq!(matches("^(a)\\1$", "i", "aA"), Some(true));
-        assert_eq!(matches("^(a)?b\\1$", "", "b"), Some(true));
-        assert_eq!(matches("^(a)\\10$", "", "aa0"), Some(true));
-        assert_eq!(matches("\\1(a)", "", "aa"), None);
-        assert_eq!(matches("(a\\1)", "", "aa"), None);
-        assert_eq!(matches("^\\p{Lu}$", "i", "a"), Some(false));
-        assert_eq!(matches("^[\\p{Lu}b]$", "i", "B"), Some(true));
-        assert_eq!(matches("^[^a]$", "i", "A"), Some(false));
-        assert_eq!(matches("^[a-c]$", "i", "B"), Some(true));
-        assert_eq!(matches("^[a-z-[c]]$", "i", "C"), Some(false));
-        assert_eq!(matches("^a.b$", "iq", "^A.B$"), Some(true));
-        assert_eq!(matches("^\\p{IsBasicLatin}+$", "", "ab"), Some(true));
-        assert_eq!(matches("^\\P{IsBasicLatin}$", "", "\u{e9}"), Some(true));
-        assert_eq!(matches("^[\\p{IsGreek}x]+$", "", "\u{3b1}x"), Some(true));
-        assert_eq!(matches("\\p{Greek}", "", "a"), None);
-        assert_eq!(matches("\\p{IsNone}", "", "a"), None);
-        assert_eq!(matches("^\\i$", "", "1"), Some(false));
-        assert_eq!(matches("^\\c$", "", "1"), Some(true));
-        assert_eq!(matches("^[\\i-[:]]\\c*$", "", ":a"), Some(false));
-        assert_eq!(matches("^$", "m", "a\n"), Some(false));
-        assert_eq!(matches("^$", "m", "a\n\nb"), Some(true));
-        assert_eq!(matches("a$", "m", "a\n"), Some(true));
-        assert_eq!(matches("a$", "", "a\n"), Some(false));
-        for wrong in [
-            "[",
-            "[]",
-            "[^]",
-            "a**",
-            "*",
-            "a{2,1}",
-            "a{",
-            "(?i:a)",
-            "\\",
-            "\\b",
-            "[b-a]",
-            "[[a]]",
-            ")",
-            "[a-[b]c]",
-            "a|*",
-            "\\0",
-            "a{99999999999}",
-        ] {
-            assert_eq!(matches(wrong, "", "a"), None, "{wrong}");
-        }
-        assert_eq!(matches("]}-&&~~--", "", "]}-&&~~--"), Some(true));
-        assert_eq!(matches("^[-a][a-][&&~~][+--]$", "", "-a~,"), Some(true));
-        assert_eq!(matches(&"(".repeat(60_000), "", "a"), None);
-        assert_eq!(matches(&"[a-".repeat(20_000), "", "a"), None);
-        assert_eq!(matches("a", "z", "a"), None);
-        assert_eq!(matches("(", "", "a"), None);
-        assert_eq!(matches("^\\s$", "", "\t"), Some(true));
-        assert_eq!(matches("^\\s$", "", "\u{a0}"), Some(false));
-        assert_eq!(matches("^[\\s]$", "", "\u{b}"), Some(false));
-        assert_eq!(matches("^\\S$", "", "\u{a0}"), Some(true));
-        assert_eq!(matches("^.$", "", "\r"), Some(false));
-        assert_eq!(matches("^.$", "s", "\r"), Some(true));
-        assert_eq!(matches("^[.]$", "", "x"), Some(false));
-        assert_eq!(matches("(?:a)b", "", "ab"), Some(true));
-        assert_eq!(matches("(?i)b", "", "B"), None);
-        assert_eq!(
-            matches("(((a{1,100}){1,100}){1,100}){1,100}", "", "a"),
-            None
-        );
-    }
-
-    #[test]
-    fn searches_that_go_back_give_up() {
-        let pattern = compile("^(a*)*(a*)*\\1\\2b$", "").unwrap();
-        assert_eq!(pattern.is_match(&"a".repeat(200)), None);
-        assert_eq!(pattern.is_match("aab"), Some(true));
-    }
-
-    #[test]
-    fn refusals_say_why() {
-        assert_eq!(check("a", "z"), Err(PatternError::Flag('z')));
-        assert_eq!(
-            check("(\\p{L}{1000}){100}", ""),
-            Err(PatternError::TooLarge)
-        );
-        assert_eq!(check(&"a".repeat(1 << 17), ""), Err(PatternError::TooLong));
-        let wrong = check("(", "").unwrap_err();
-        assert_eq!(wrong.to_string(), "a ( that is not closed");
-    }
-
-    #[test]
-    fn usual_patterns_are_within_the_limits() {
-        let words: Vec<String> = (0..5_000).map(|n| format!("word{n}")).collect();
-        for pattern in [
-            "^\\w{3,20}$",
-            "^[\\w.-]{1,64}$",
-            "^\\p{L}{2,50}$",
-            "^.{1,2000}$",
-            &words.join("|"),
-        ] {
-            assert!(compile(pattern, "").is_some(), "{pattern}");
-        }
-        assert!(compile("(\\p{L}{1000}){100}", "").is_none());
-    }
 }

@@ -50,6 +50,10 @@ impl<J> Ready<J> {
         level.jobs.push_back(job);
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.levels.iter().all(|level| level.jobs.is_empty())
+    }
+
     /// The first job of the level whose turn it is.
     pub(super) fn pop(&mut self) -> Option<J> {
         let levels = self.levels.iter_mut().zip(STRIDES);

@@ -579,3 +579,71 @@ fn a_short_task_waits_for_no_slice_of_each_long_one() {
     assert!(made < 50, "{made} steps");
     drop(long);
 }
+
+/// A task of one step: it waits to be begun, and ends once `other` is set, giving way meanwhile; or it sets `other`.
+struct LongStep {
+    begin: Option<mpsc::Receiver<()>>,
+    other: Arc<AtomicUsize>,
+}
+
+impl Task for LongStep {
+    type Error = &'static str;
+
+    fn step(&mut self, _: &mut Vec<u8>, _: &Waker) -> Result<Progress, Self::Error> {
+        let Some(begin) = &self.begin else {
+            self.other.fetch_add(1, Ordering::SeqCst);
+            return Ok(Progress::Done);
+        };
+        begin.recv().map_err(|_| "never begun")?;
+        for _ in 0..1_000 {
+            if self.other.load(Ordering::SeqCst) > 0 {
+                return Ok(Progress::Done);
+            }
+            turns::give_way();
+        }
+        Err("no other task had a turn")
+    }
+
+    fn restart(&mut self) {}
+
+    fn panicked() -> Self::Error {
+        "panicked"
+    }
+}
+
+#[test]
+fn a_step_that_takes_long_lets_others_have_its_worker() {
+    let limits = PoolLimits {
+        threads: 1,
+        active_max: 100,
+        waiting_max: 0,
+    };
+    let pool = WorkerPool::new(limits, Arc::new(ticks())).unwrap();
+    for _ in 0..20 {
+        let other = Arc::new(AtomicUsize::new(0));
+        // Several long steps, which pause for each other, too.
+        let mut long: Vec<_> = (0..5)
+            .map(|_| {
+                let (begin, begun) = mpsc::channel();
+                let task = LongStep {
+                    begin: Some(begun),
+                    other: Arc::clone(&other),
+                };
+                (begin, pool.submit(task).unwrap())
+            })
+            .collect();
+        let mut short = pool
+            .submit(LongStep {
+                begin: None,
+                other: Arc::clone(&other),
+            })
+            .unwrap();
+        for (begin, _) in &long {
+            begin.send(()).unwrap();
+        }
+        assert_eq!(short.next_chunk(), None);
+        for (_, stream) in &mut long {
+            assert_eq!(stream.next_chunk(), None);
+        }
+    }
+}

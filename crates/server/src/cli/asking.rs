@@ -72,6 +72,12 @@ impl Remote<'_> {
             ..Copy::default()
         };
         let done = self.ask(request, interrupted, &mut copy);
+        if let Err(Failure::Refused {
+            plan: Some(plan), ..
+        }) = &done
+        {
+            copy.piece(plan.as_bytes())?;
+        }
         done.map_err(|failure| match (&failure, &arguments.query) {
             (Failure::Refused { code, .. }, Some(file))
                 if code == "syntax" && Path::new(file).is_file() =>
@@ -222,7 +228,7 @@ impl Remote<'_> {
     /// The error that tells of a failure.
     fn failure(&self, failure: Failure) -> anyhow::Error {
         match failure {
-            Failure::Refused { code, detail } => {
+            Failure::Refused { code, detail, .. } => {
                 let is_usage = matches!(code.as_str(), "bad-request" | "not-acceptable");
                 let text = format!("{}: {detail}", self.server.text());
                 Refused { text, is_usage }.into()

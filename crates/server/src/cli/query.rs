@@ -62,12 +62,14 @@ pub(super) fn query(
     let mut stdout = std::io::stdout().lock();
     if let Some(explain) = arguments.explain {
         let json = arguments.format == Some(ResultFormat::Solutions(SolutionsFormat::Json));
-        let shown = explained(query, explain, json);
-        let shown = shown.map_err(|error| with_memory(error, arguments.limits.memory))?;
+        let (shown, ended) = explained(query, explain, json);
         stdout
             .write_all(shown.as_bytes())
             .context("cannot write to standard output")?;
-        return Ok(ExitCode::SUCCESS);
+        return match ended {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(error) => Err(with_memory(error, arguments.limits.memory)),
+        };
     }
     let format = arguments
         .format
@@ -93,18 +95,28 @@ pub(super) fn query(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The plan of a query, after running it if that is wanted.
+/// The plan of a query, after running it if that is wanted, and the error that ended it. What was done until then is in
+/// the plan.
 fn explained(
     mut query: stoa_database::Query,
     explain: Explain,
     json: bool,
-) -> stoa_database::Result<String> {
-    while explain == Explain::Analyze && query.next()? != Step::Done {}
-    let analysis = query.analysis()?;
-    Ok(match json {
-        true => format!("{}\n", analysis.to_json()),
-        false => analysis.to_string(),
-    })
+) -> (String, stoa_database::Result<()>) {
+    let ended = loop {
+        if explain != Explain::Analyze {
+            break Ok(());
+        }
+        match query.next() {
+            Ok(Step::Done) => break Ok(()),
+            Ok(_) => {}
+            Err(error) => break Err(error),
+        }
+    };
+    match (query.analysis(), json) {
+        (Ok(analysis), true) => (format!("{}\n", analysis.to_json()), ended),
+        (Ok(analysis), false) => (analysis.to_string(), ended),
+        (Err(error), _) => (String::new(), ended.and(Err(error))),
+    }
 }
 
 /// Names the memory that was given, if that is what an error is about.

@@ -45,6 +45,8 @@ pub(crate) enum Failure {
         code: String,
         /// What it says, for the user.
         detail: String,
+        /// What a query had done that ended before it was done, if that was asked for.
+        plan: Option<String>,
     },
     /// It cannot be reached, or the connection broke off.
     Broken(String),
@@ -146,7 +148,12 @@ async fn refusal(response: Response<Incoming>) -> Failure {
         Err(_) => None,
     };
     let text = |name: &str| problem.as_ref()?.get(name)?.as_str().map(str::to_owned);
+    let plan = problem.as_ref().and_then(|problem| problem.get("plan"));
     Failure::Refused {
+        plan: plan.map(|plan| match plan {
+            Value::String(text) => text.clone(),
+            object => format!("{object}\n"),
+        }),
         code: text("code").unwrap_or_default(),
         detail: text("detail").unwrap_or_else(|| format!("it answers {status}")),
     }

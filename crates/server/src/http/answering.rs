@@ -211,7 +211,8 @@ impl AnswerTask {
             Work::Patch(patch) => Ok(more(patch.step(&mut self.plain)?)),
             Work::Commits(commits) => Ok(more(commits.step(&mut self.plain)?)),
             Work::Analyze(query, json) => {
-                match query.poll(waker)? {
+                let step = query.poll(waker);
+                match step.map_err(|error| with_plan(error.into(), query, *json))? {
                     Poll::Ready(Step::Done) => {
                         let analysis = query.analysis()?;
                         self.work = Work::Text(match json {
@@ -261,6 +262,19 @@ impl AnswerTask {
             }
         }
     }
+}
+
+/// The problem of a query that has ended before it was done, with what its operators did until then.
+fn with_plan(mut problem: Problem, query: &Query, json: bool) -> Problem {
+    // Without a stack for the plan there is none.
+    if let Ok(analysis) = query.analysis() {
+        let plan = match json {
+            true => serde_json::from_str(&analysis.to_json()).unwrap_or_default(),
+            false => analysis.to_string().into(),
+        };
+        problem.members.push(("plan", plan));
+    }
+    problem
 }
 
 fn line(text: &str) -> String {
@@ -526,7 +540,9 @@ impl From<Error> for Problem {
                 "no-such-commit",
                 detail,
             ),
-            Error::LimitExceeded { .. } => Self::new(StatusCode::BAD_REQUEST, "limit", detail),
+            Error::LimitExceeded { .. } | Error::QueryLimit(_) => {
+                Self::new(StatusCode::BAD_REQUEST, "limit", detail)
+            }
             Error::ServiceOff => Self::new(StatusCode::FORBIDDEN, "service-off", detail),
             Error::Service { .. } => Self::new(StatusCode::BAD_GATEWAY, "service", detail),
             Error::LoadOff => Self::new(StatusCode::FORBIDDEN, "load-off", detail),

@@ -16,7 +16,7 @@ use rapidhash::fast::RandomState;
 use spargebra::Query;
 use spargebra::algebra::{GraphPattern, PropertyPathExpression};
 use spargebra::term::NamedNodePattern;
-use stoa_planner::{UNION_GRAPH, Visit, walk_into};
+use stoa_planner::{Stop, UNION_GRAPH, Visit, walk_into};
 use stoa_quadstore::Snapshot;
 use stoa_terms::TermId;
 
@@ -33,10 +33,10 @@ pub(super) use scope::refused::refused;
 
 /// What there is to say about a query, in the order of the text.
 pub(super) fn notes(
-    text: &str,
-    tokens: &[Token],
+    (text, tokens): (&str, &[Token]),
     query: &Query,
     statistics: &SnapshotStatistics<'_>,
+    stop: &Stop,
     options: &QueryOptions,
 ) -> Result<Vec<Note>> {
     let snapshot = statistics.unrecorded();
@@ -69,7 +69,7 @@ pub(super) fn notes(
             unconnected(text, tokens, query, statistics, &mut notes)?;
         }
     }
-    patterns::wrong(text, tokens, query, &mut notes);
+    patterns::wrong(text, tokens, query, stop, &mut notes);
     let unbound = scope::unbound(text, tokens);
     notes.extend(unbound.iter().map(|unbound| of_variable(text, unbound)));
     notes.sort_by_key(|note| note.place.as_ref().map(|place| (place.line, place.column)));

@@ -1,4 +1,4 @@
-//! Patterns of REGEX and REPLACE that no text can match: written wrongly, or too large.
+//! Patterns of REGEX and REPLACE that are refused: written wrongly, or too large.
 //!
 //! # Limits
 //! Up to [`PATTERNS_MAX`] different patterns are compiled, since that takes time before the query runs.
@@ -6,7 +6,7 @@
 use spargebra::Query;
 use spargebra::algebra::{Expression, Function};
 use stoa_executor::check_pattern;
-use stoa_planner::{Visit, walk_into};
+use stoa_planner::{Stop, Visit, walk_into};
 
 use super::super::token::Token;
 use super::{pattern_of, place_of};
@@ -15,7 +15,13 @@ use crate::note::{Note, NoteKind};
 const PATTERNS_MAX: usize = 20;
 
 /// Adds a note for each constant pattern that is refused.
-pub(super) fn wrong(text: &str, tokens: &[Token], query: &Query, notes: &mut Vec<Note>) {
+pub(super) fn wrong(
+    text: &str,
+    tokens: &[Token],
+    query: &Query,
+    stop: &Stop,
+    notes: &mut Vec<Note>,
+) {
     let mut seen: Vec<(&str, &str)> = Vec::new();
     walk_into(Visit::Pattern(pattern_of(query)), |item, _| {
         if let Visit::Expression(expression) = item
@@ -28,10 +34,19 @@ pub(super) fn wrong(text: &str, tokens: &[Token], query: &Query, notes: &mut Vec
         true
     });
     for (pattern, flags) in seen {
+        if stop.is_stopped() {
+            // The query finds out by itself, as soon as it is to begin.
+            return;
+        }
         let Err(error) = check_pattern(pattern, flags) else {
             continue;
         };
-        let message = format!("this regular expression is an error in every row: {error}");
+        let message = match error.is_limit() {
+            true => {
+                format!("this regular expression is beyond a limit, which ends the query: {error}")
+            }
+            false => format!("this regular expression is an error in every row: {error}"),
+        };
         let note = Note::new(NoteKind::WrongPattern, message);
         let mut places = tokens.iter().filter(|token| {
             string(token.of(text)).as_deref() == Some(pattern) && !token.of(text).contains('\n')

@@ -31,9 +31,24 @@ pub enum PatternError {
     Syntax(&'static str),
     /// More bytes of text than are taken.
     TooLong,
-    /// More memory when compiled than is given to it.
+    /// More steps, or memory, to compile it than it is given.
     TooLarge,
 }
+
+impl PatternError {
+    /// Whether it is right as XPath has it, and beyond our limits.
+    #[must_use]
+    pub const fn is_limit(&self) -> bool {
+        matches!(self, Self::TooLong | Self::TooLarge)
+    }
+}
+
+/// What reading a pattern may cost: about as many ranges of characters, from some thousand of which a class such as
+/// `\w` is made.
+const READ_STEPS_MAX: usize = 1 << 19;
+
+/// What the largest classes cost.
+const CLASS_STEPS: usize = 1 << 10;
 
 impl fmt::Display for PatternError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,14 +100,16 @@ pub(super) struct Translated {
     pub(super) has_reference: bool,
     /// Whether it looks at the ends of lines.
     pub(super) has_line_end: bool,
+    /// How many groups it has.
+    pub(super) groups: usize,
 }
 
-/// Translates a pattern. With `exact_lines` the result looks around at the ends of lines, to leave
-/// out the end of a text behind a last newline, which no linear matcher can.
+/// Translates a pattern: for the linear matcher, or with `exact` for the one that goes back
+/// (`super::backtracking`), whose ends of lines leave out the end of a text behind a last newline.
 pub(super) fn translate(
     pattern: &str,
     flags: Flags,
-    exact_lines: bool,
+    exact: bool,
 ) -> Result<Translated, PatternError> {
     let characters = if flags.no_space && !flags.literal {
         without_space(pattern)
@@ -103,8 +120,10 @@ pub(super) fn translate(
         characters,
         at: 0,
         flags,
-        exact_lines,
+        exact,
         out: String::with_capacity(pattern.len() * 2),
+        steps: 0,
+        names: 0,
         open: Vec::new(),
         closed: Vec::new(),
         has_reference: false,
@@ -112,12 +131,13 @@ pub(super) fn translate(
     };
     if flags.literal {
         for character in std::mem::take(&mut reader.characters) {
-            reader.character(character);
+            reader.character(character)?;
         }
     } else {
         reader.read()?;
     }
     Ok(Translated {
+        groups: reader.closed.len(),
         text: reader.out,
         has_reference: reader.has_reference,
         has_line_end: reader.has_line_end,
@@ -148,8 +168,12 @@ struct Reader {
     characters: Vec<char>,
     at: usize,
     flags: Flags,
-    exact_lines: bool,
+    exact: bool,
     out: String,
+    /// What reading it has cost.
+    steps: usize,
+    /// Names given to what is no group.
+    names: usize,
     /// The groups that are open, by number; `None` for those that capture nothing.
     open: Vec<Option<usize>>,
     /// For each group, from 1, whether it is closed.
@@ -210,7 +234,7 @@ impl Reader {
                     false
                 }
                 '^' | '$' => {
-                    self.anchor(character);
+                    self.anchor(character)?;
                     true
                 }
                 '.' => {
@@ -232,7 +256,7 @@ impl Reader {
                     true
                 }
                 other => {
-                    self.character(other);
+                    self.character(other)?;
                     true
                 }
             };
@@ -255,9 +279,14 @@ impl Reader {
             self.out.push_str("(?:");
             self.open.push(None);
         } else {
-            self.out.push('(');
             self.closed.push(false);
             self.open.push(Some(self.closed.len()));
+            match self.exact {
+                true => {
+                    let _ = write!(self.out, "(?P<g{}>", self.closed.len());
+                }
+                false => self.out.push('('),
+            }
         }
         Ok(())
     }
@@ -304,34 +333,58 @@ impl Reader {
         }
     }
 
-    fn anchor(&mut self, anchor: char) {
+    fn anchor(&mut self, anchor: char) -> Result<(), PatternError> {
         self.has_line_end |= self.flags.lines;
-        self.out
-            .push_str(match (anchor, self.flags.lines, self.exact_lines) {
-                ('^', false, _) => "(?:\\A)",
-                ('^', true, false) => "(?m:^)",
-                // Not behind a newline that ends the text, nor at the end after it.
-                ('^', true, true) => "(?:\\A|(?<=\\n)(?!\\z))",
-                (_, false, _) => "(?:\\z)",
-                (_, true, false) => "(?m:$)",
-                (_, true, true) => "(?:(?=\\n)|(?<!\\n)\\z)",
-            });
+        let text = match (anchor, self.flags.lines, self.exact) {
+            ('^', false, _) => "(?:\\A)",
+            (_, false, _) => "(?:\\z)",
+            ('^', true, false) => "(?m:^)",
+            (_, true, false) => "(?m:$)",
+            ('^', true, true) => return self.special("b"),
+            (_, true, true) => return self.special("e"),
+        };
+        self.out.push_str(text);
+        Ok(())
+    }
+
+    /// What only the matcher that goes back knows, as a group with a name that nothing else has. It is not empty, since
+    /// the crates take an empty group that is repeated for one that is not.
+    fn special(&mut self, kind: &str) -> Result<(), PatternError> {
+        self.spend(1)?;
+        self.names += 1;
+        let _ = write!(self.out, "(?P<{kind}_{}>a)", self.names);
+        Ok(())
+    }
+
+    /// Counts what reading the pattern costs.
+    fn spend(&mut self, steps: usize) -> Result<(), PatternError> {
+        self.steps += steps;
+        match self.steps <= READ_STEPS_MAX {
+            true => Ok(()),
+            false => Err(PatternError::TooLarge),
+        }
     }
 
     /// A character that stands for itself, and its variants.
-    fn character(&mut self, character: char) {
+    fn character(&mut self, character: char) -> Result<(), PatternError> {
         if self.flags.any_case {
-            let ranges = self.variants(character, character);
+            let ranges = self.variants(character, character)?;
             if ranges != literal(character) {
                 let _ = write!(self.out, "[{ranges}]");
-                return;
+                return Ok(());
             }
         }
         self.out.push_str(&literal(character));
+        Ok(())
     }
 
     /// The members of a class for a range of characters.
-    fn variants(&self, first: char, last: char) -> String {
+    fn variants(&mut self, first: char, last: char) -> Result<String, PatternError> {
+        if self.flags.any_case {
+            // Each character of the range is looked up.
+            let size = u32::from(last).abs_diff(u32::from(first)) as usize;
+            self.spend(4 + size.min(2 * CLASS_STEPS))?;
+        }
         let mut class = ClassUnicode::new([ClassUnicodeRange::new(first, last)]);
         // It fails without tables of Unicode only, which this build has.
         if self.flags.any_case && class.try_case_fold_simple().is_err() {
@@ -345,7 +398,8 @@ impl Reader {
                 text.push_str(&literal(range.end()));
             }
         }
-        text
+        self.spend(class.ranges().len())?;
+        Ok(text)
     }
 
     /// What follows a backslash outside of classes.
@@ -358,10 +412,7 @@ impl Reader {
                     self.out.push_str(&class);
                     Ok(())
                 }
-                Escape::Character(character) => {
-                    self.character(character);
-                    Ok(())
-                }
+                Escape::Character(character) => self.character(character),
             },
         }
     }
@@ -381,10 +432,12 @@ impl Reader {
             return wrong("a back-reference to a group that is not closed before it");
         }
         self.has_reference = true;
-        let case = if self.flags.any_case { "i" } else { "" };
-        // A group that took no part is empty.
-        let _ = write!(self.out, "(?:(?({group})(?{case}:\\{group})|))");
-        Ok(())
+        let kind = if self.flags.any_case { "i" } else { "r" };
+        match self.exact {
+            true => self.special(&format!("{kind}{group}")),
+            // The linear matcher is not given it.
+            false => Ok(()),
+        }
     }
 
     /// What follows a backslash, in classes and outside.
@@ -392,6 +445,10 @@ impl Reader {
         let Some(letter) = self.take() else {
             return wrong("a \\ at the end");
         };
+        self.spend(match letter {
+            'd' | 'D' | 'w' | 'W' | 'i' | 'I' | 'c' | 'C' | 'p' | 'P' => CLASS_STEPS,
+            _ => 4,
+        })?;
         Ok(Escape::Class(match letter {
             'n' => return Ok(Escape::Character('\n')),
             'r' => return Ok(Escape::Character('\r')),
@@ -474,7 +531,7 @@ impl Reader {
             if last < first {
                 return wrong("a range whose ends do not ascend");
             }
-            members.push_str(&self.variants(first, last));
+            members.push_str(&self.variants(first, last)?);
         }
     }
 
