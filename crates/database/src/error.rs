@@ -33,6 +33,9 @@ pub enum Error {
         /// The name of the input.
         input: String,
     },
+    /// A document that was to go into one graph names graphs
+    /// ([`crate::DocumentOptions::refuse_graphs`]).
+    NamesGraphs,
     /// A fixed limit of [`crate::limits`] is exceeded.
     LimitExceeded {
         /// What is limited.
@@ -228,6 +231,10 @@ impl fmt::Display for Error {
             Self::Data(error) => error.fmt(f),
             Self::Unsupported(what) => write!(f, "not supported yet: {what}"),
             Self::InvalidOption { option, reason } => write!(f, "{option}: {reason}"),
+            Self::NamesGraphs => f.write_str(
+                "the document names graphs, but all of it was to go into one graph; send triples without \
+                 graph names, or name no graph outside of the document",
+            ),
             Self::UnknownFormat { input } => write!(
                 f,
                 "{input}: unknown format: name it with --format (nt, nq, ttl, trig, rdf, jsonld)"

@@ -84,9 +84,13 @@ impl GraphFormat {
             | "text/n3"
             | "text/rdf+n3" => Self::Turtle,
             "trig" | "application/trig" | "application/x-trig" => Self::TriG,
-            "rdf" | "rdfxml" | "rdf/xml" | "rdf-xml" | "owl" | "application/rdf+xml" => {
-                Self::RdfXml
-            }
+            "rdf"
+            | "rdfxml"
+            | "rdf/xml"
+            | "rdf-xml"
+            | "rdf+xml"
+            | "owl"
+            | "application/rdf+xml" => Self::RdfXml,
             "jsonld" | "json-ld" | "application/ld+json" => Self::JsonLd,
             _ => return None,
         })

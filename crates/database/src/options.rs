@@ -298,6 +298,8 @@ pub struct DocumentOptions {
     pub base: Option<String>,
     /// The graph that takes the triples of the default graph.
     pub graph: Option<GraphName>,
+    /// Whether a quad that names a graph is an error: with `graph`, all of the document goes into that one.
+    pub refuse_graphs: bool,
     /// Whether the quads of the document are removed instead of added.
     pub remove: bool,
     /// Whether a label such as `b5` means the blank node that Stoa shows under it, if there is one, instead

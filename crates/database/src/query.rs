@@ -109,6 +109,12 @@ impl CancelHandle {
         flags.any(|flag| flag.load(Ordering::Relaxed))
     }
 
+    /// Whether what runs with `other` ends when this handle is cancelled.
+    pub(crate) fn ends(&self, other: &Self) -> bool {
+        let (own, outer) = other.flags();
+        Arc::ptr_eq(&self.own, &own) || outer.is_some_and(|outer| Arc::ptr_eq(&self.own, &outer))
+    }
+
     /// What makes it cancelled: its own flag, and that of who handed it on.
     pub(crate) fn flags(&self) -> (Arc<AtomicBool>, Option<Arc<AtomicBool>>) {
         (Arc::clone(&self.own), self.outer.clone())

@@ -253,6 +253,7 @@ impl Runtime {
     /// let mut query = database.prepare("SELECT * { ?s ?p ?o }", &QueryOptions::default())?;
     /// let running = runtime.queries();
     /// assert_eq!(running[0].text, "SELECT * { ?s ?p ?o }");
+    /// assert!(!runtime.holds_memory(&CancelHandle::new()));
     /// assert!(runtime.end_query(running[0].id));
     /// assert!(matches!(query.next(), Err(Error::Cancelled)));
     /// drop(query);
@@ -273,6 +274,22 @@ impl Runtime {
             taken: entry.taken(),
         });
         all.collect()
+    }
+
+    /// Whether the query with this cancel handle runs and has memory for which others could be waiting: reserved by its
+    /// operators, or granted before it began.
+    #[must_use]
+    pub fn holds_memory(&self, cancel: &CancelHandle) -> bool {
+        let entries = self.running_queries().lock().entries.clone();
+        let is_its = |entry: &&Arc<Entry>| cancel.ends(&entry.cancel);
+        entries.values().find(is_its).is_some_and(|entry| {
+            let progress = entry.progress();
+            let context = progress.current.as_ref();
+            let context = context.and_then(|planned| planned.context.upgrade());
+            context.is_some_and(|context| {
+                context.meters().memory_bytes() > 0 || context.grant_bytes() > 0
+            })
+        })
     }
 
     /// Makes a query or an update end with `Cancelled` soon; false if none of this number is running. An update is ended by

@@ -228,6 +228,11 @@ impl Admission {
 }
 
 impl Admitted {
+    /// What is left of the grant, in bytes.
+    pub(crate) fn left_bytes(&self) -> u64 {
+        self.left.as_ref().map_or(0, Reservation::bytes)
+    }
+
     /// Takes bytes out of the grant, if it has so many.
     pub(crate) fn draw(&mut self, bytes: u64) -> Option<Reservation> {
         let left = self.left.as_mut()?;

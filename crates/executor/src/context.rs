@@ -402,6 +402,12 @@ impl QueryContext {
         &self.meters
     }
 
+    /// What is left of the memory that was granted before the query began, in bytes.
+    #[must_use]
+    pub fn grant_bytes(&self) -> u64 {
+        self.accounts.grant_bytes()
+    }
+
     /// Reserves `bytes` in all, and a margin, for an operator that holds `rows` rows; false if it is to put them on
     /// disk instead, for which it shrinks the account to what it holds.
     ///

@@ -84,6 +84,11 @@ impl Accounts {
         }
     }
 
+    /// What is left of the grant, in bytes.
+    pub(crate) fn grant_bytes(&self) -> u64 {
+        self.admitted().as_ref().map_or(0, Admitted::left_bytes)
+    }
+
     fn admitted(&self) -> MutexGuard<'_, Option<Admitted>> {
         // Nothing panics while it is held.
         self.admitted.lock().unwrap_or_else(PoisonError::into_inner)

@@ -84,7 +84,7 @@ fn rest(mut stream: TcpStream) -> String {
 
 #[test]
 fn all_are_answered_once_there_is_memory() {
-    let (server, _folder) = serve(&[]);
+    let (server, _folder) = serve(&["--client-timeout", "24h"]);
     let first = fill(&server);
     let wide = wide("");
     let waiting: Vec<_> = (0..12).map(|_| server.send(QUERY, &wide)).collect();
@@ -117,7 +117,7 @@ fn all_are_answered_once_there_is_memory() {
 
 #[test]
 fn who_waits_is_ended_or_goes_away() {
-    let (server, _folder) = serve(&[]);
+    let (server, _folder) = serve(&["--client-timeout", "24h"]);
     let first = fill(&server);
     let wide = wide("");
     let gone = server.send(QUERY, &wide);
@@ -174,5 +174,16 @@ fn waiting_has_an_end() {
             );
         }
     }
+    drop(first);
+}
+
+/// Those that stop reading in the middle of an answer lose it once others want the memory that it holds.
+#[test]
+fn issue_36_readers_that_stop_keep_no_memory_from_others() {
+    let (server, _folder) = serve(&[]);
+    let first = fill(&server);
+    let answer = server.ask(QUERY, &wide(""));
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    // They were there all the time.
     drop(first);
 }

@@ -245,6 +245,7 @@ fn a_server_makes_backups_where_it_may_and_compacts() {
         ("/backup?name=a/b", "400"),
         ("/backup?name=", "400"),
         ("/backup?name=mine&more=1", "400"),
+        (&format!("/backup?name={}", "a".repeat(300)), "400"),
     ] {
         let answer = server.ask(&format!("POST {target} HTTP/1.1"), "");
         assert!(

@@ -110,7 +110,8 @@ impl Server {
         if fs::metadata(&self.log).unwrap().len() != self.log_bytes {
             return Err(fs::read_to_string(&self.log).unwrap());
         }
-        let health = self.send(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+        let health =
+            self.send(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         if !health.ends_with(b"ok\n") {
             return Err("it does not answer any more".to_owned());
         }

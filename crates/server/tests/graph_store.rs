@@ -271,7 +271,7 @@ fn bodies_are_streamed_and_decoded() {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     write!(
         stream,
-        "PUT {G} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\
+        "PUT {G} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\
          Content-Type: application/n-triples\r\n\r\n"
     )
     .unwrap();
@@ -293,7 +293,7 @@ fn a_mistake_at_the_start_of_a_long_body_is_told() {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     write!(
         stream,
-        "PUT {G} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {}\r\n\
+        "PUT {G} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {}\r\n\
          Content-Type: application/n-triples\r\n\r\n{body}",
         body.len()
     )
@@ -387,7 +387,7 @@ fn put_while_another_posts(server: &Server, target: &str) -> Response {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     write!(
         stream,
-        "PUT {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/n-triples\r\n\
+        "PUT {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/n-triples\r\n\
          Transfer-Encoding: chunked\r\n\r\n"
     )
     .unwrap();
@@ -436,4 +436,124 @@ fn a_client_whose_body_was_in_conflict_sends_it_again() {
         "{text}"
     );
     assert_eq!(lines(&server, G).len(), 2);
+}
+
+/// Bodies that name a graph, in each format that can.
+const NAMING: [(&str, &str); 3] = [
+    (
+        "application/trig",
+        "<http://a/x> { <http://a/s> <http://a/p> 'x' }",
+    ),
+    (
+        "application/n-quads",
+        "<http://a/s> <http://a/p> \"x\" <http://a/x> .",
+    ),
+    (
+        "application/ld+json",
+        r#"{"@id": "http://a/x", "@graph": [{"@id": "http://a/s", "http://a/p": "x"}]}"#,
+    ),
+];
+
+#[test]
+fn issue_36_a_body_that_names_graphs_goes_into_no_other() {
+    let (server, _folder) = serve();
+    assert_eq!(
+        send(&server, "PUT", G, "application/n-triples", TRIPLE).status,
+        201
+    );
+    let before = lines(&server, "/store");
+    let context = "context=%3Chttp://a/g%3E";
+    let targets = [
+        G.to_owned(),
+        "/store?default".to_owned(),
+        "/store?graph=http://a/new".to_owned(),
+        "/repositories/default/rdf-graphs/service?graph=http://a/g".to_owned(),
+        format!("/repositories/default/statements?{context}"),
+        "/repositories/default/statements?context=null".to_owned(),
+        format!("/repositories/default/statements?{context}&context=null"),
+        format!("/repositories/default/statements?{context}&preserveNodeId=true"),
+    ];
+    for target in targets {
+        for method in ["PUT", "POST"] {
+            for (media_type, body) in NAMING {
+                let answer = send(&server, method, &target, media_type, body);
+                let text = answer.text();
+                assert_eq!(answer.status, 400, "{method} {target} {media_type}: {text}");
+                assert!(text.contains("names graphs"), "{text}");
+                assert_eq!(lines(&server, "/store"), before, "{method} {target}");
+            }
+        }
+    }
+    // Several documents in one, of which the last one names a graph.
+    let parts = "--x\r\nContent-Type: text/turtle\r\n\r\n<http://a/s> <http://a/p> 1 .\r\n\
+        --x\r\nContent-Type: application/n-quads\r\n\r\n<http://a/s> <http://a/p> \"x\" <http://a/x> .\r\n--x--";
+    let answer = send(&server, "PUT", G, "multipart/form-data; boundary=x", parts);
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert_eq!(lines(&server, "/store"), before);
+    // A long one goes another way.
+    let mut long = many(100_000);
+    long.push_str("<http://a/s> <http://a/p> \"x\" <http://a/x> .\n");
+    let answer = send(&server, "PUT", G, "application/n-quads", &long);
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert_eq!(lines(&server, "/store"), before);
+    // What names none is taken, and so is what names them where the request does not.
+    let replaced = send(
+        &server,
+        "PUT",
+        G,
+        "application/trig",
+        "{ <http://a/s> <http://a/p> 'y' }",
+    );
+    assert_eq!(replaced.status, 204, "{}", replaced.text());
+    assert_eq!(
+        lines(&server, G),
+        set(&["<http://a/s> <http://a/p> \"y\" ."])
+    );
+    let (media_type, body) = NAMING[0];
+    assert_eq!(
+        send(&server, "POST", "/store", media_type, body).status,
+        204
+    );
+    assert_eq!(lines(&server, "/store").len(), 2);
+}
+
+#[test]
+fn issue_36_a_slash_at_the_end_means_nothing() {
+    let (server, _folder) = serve();
+    let put = send(
+        &server,
+        "PUT",
+        "/store/?graph=http://a/g",
+        "application/n-triples",
+        TRIPLE,
+    );
+    assert_eq!(put.status, 201, "{}", put.text());
+    for (target, status) in [
+        ("/sparql/?query=ASK%7B%7D", 200),
+        ("/sparql/", 200),
+        ("/store/?graph=http://a/g", 200),
+        ("/store/", 200),
+        ("/log/", 200),
+        ("/health/", 200),
+        ("/status/", 200),
+        ("/protocol/", 200),
+        ("/repositories/", 200),
+        ("/repositories/default/?query=ASK%7B%7D", 200),
+        ("/repositories/default/statements/", 200),
+        ("/repositories/default/size/", 200),
+        ("/repositories/default/namespaces/", 404),
+        ("/sparql//", 404),
+        ("//", 404),
+        ("/nothing/", 404),
+    ] {
+        let answer = request(&server.address, "GET", target, &[], b"");
+        assert_eq!(answer.status, status, "{target}: {}", answer.text());
+    }
+    // Relative names mean the same with and without.
+    let relative = "/sparql/?query=SELECT+(%3Cx%3E+AS+%3Fx)%7B%7D&format=csv";
+    let answer = request(&server.address, "GET", relative, &[], b"").text();
+    assert!(
+        answer.ends_with(&format!("http://{}/x\r\n", server.address)),
+        "{answer}"
+    );
 }

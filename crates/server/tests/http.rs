@@ -228,7 +228,7 @@ fn connections_that_are_open_at_once_are_all_served() {
     let length = body.len();
     for _ in 0..3 {
         for stream in &mut open {
-            let head = format!("{QUERY}\r\nHost: here\r\nContent-Length: {length}\r\n\r\n");
+            let head = format!("{QUERY}\r\nHost: localhost\r\nContent-Length: {length}\r\n\r\n");
             stream
                 .write_all(format!("{head}{body}").as_bytes())
                 .unwrap();

@@ -106,7 +106,7 @@ fn what_is_wrong_changes_nothing() {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         write!(
             stream,
-            "{method} {target} HTTP/1.1\r\nHost: x\r\nContent-Type: {NT}\r\nContent-Length: {}\r\n\r\n{one}",
+            "{method} {target} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {NT}\r\nContent-Length: {}\r\n\r\n{one}",
             one.len() + 1
         )
         .unwrap();

@@ -256,7 +256,7 @@ impl Slow {
         let mut stream = TcpStream::connect(&server.address).unwrap();
         write!(
             stream,
-            "POST /load HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/n-quads\r\n\
+            "POST /load HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/n-quads\r\n\
              Transfer-Encoding: chunked\r\n\r\n"
         )
         .unwrap();

@@ -226,7 +226,7 @@ fn what_writes_has_no_moment() {
 fn a_date_is_negotiated() {
     let (server, _folder) = three_commits();
     let now = memento_date(&server, 3);
-    let target = "/store?format=nq&x=y";
+    let target = "/store?format=nq&output=nq";
     let asked = get(&server, target, &[("Accept-Datetime", &now)]);
     assert_eq!(asked.status, 200, "{}", asked.text());
     // All that was committed until the end of that second.

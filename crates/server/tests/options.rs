@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Output, Stdio};
 
@@ -88,6 +89,7 @@ const SHOWN: [(&str, &[&str]); 13] = [
             "--default-graph",
             "--durability",
             "--head-timeout",
+            "--host",
             "--io",
             "--memory",
             "--memory-wait",
@@ -475,6 +477,21 @@ fn connections(server: &Server) -> usize {
         .count()
 }
 
+/// Asserts that the server answers under the name that `--host` gave it, and under no other.
+fn assert_hosts(server: &Server) {
+    for (host, status) in [("db.example", "200"), ("other.example", "421")] {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        let head = format!("GET /health HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{answer}"
+        );
+    }
+}
+
 #[test]
 fn the_options_of_serve() {
     let folder = loaded();
@@ -489,8 +506,11 @@ fn the_options_of_serve() {
         "union",
         "--cors",
         "https://example.org",
+        "--host",
+        "db.example",
     ];
     let server = Server::start(folder, &options);
+    assert_hosts(&server);
     // A thread takes its name when it begins to run.
     let workers = || threads_named(server.process.0.id(), "stoa-worker-");
     while workers() < 3 {

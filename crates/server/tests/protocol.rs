@@ -381,7 +381,7 @@ fn a_client_that_leaves_ends_its_query() {
             let mut stream = TcpStream::connect(&server.address).unwrap();
             write!(
                 stream,
-                "POST /sparql HTTP/1.1\r\nHost: x\r\nContent-Type: application/sparql-query\r\n\
+                "POST /sparql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-query\r\n\
                  Content-Length: {}\r\n\r\n{ENDLESS}",
                 ENDLESS.len()
             )
@@ -430,12 +430,191 @@ fn more_queries_than_may_wait_are_sent_away() {
     }
 }
 
+#[test]
+fn issue_36_no_parameter_is_ignored() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    let select = "/sparql?query=SELECT+%3Fo%7B%3Chttp://a/s%3E+%3Fp+%3Fo%7D";
+    for name in ["format", "output", "results"] {
+        let csv = server.get(&format!("{select}&{name}=csv"), &[]);
+        assert_eq!(csv.text(), "o\r\ndefault\r\n", "{name}");
+    }
+    // As SPARQLWrapper asks.
+    let all = format!("{select}&format=xml&output=xml&results=xml");
+    assert!(server.get(&all, &[]).text().contains("<sparql"));
+    let construct = "/sparql?query=CONSTRUCT%7B%3Fs+%3Fp+%3Fo%7D%7B%3Fs+%3Fp+%3Fo%7D";
+    for (name, media_type) in [
+        ("xml", "application/rdf+xml"),
+        ("json", "application/ld+json"),
+        ("rdf%2Bxml", "application/rdf+xml"),
+        ("n3", "text/turtle; charset=utf-8"),
+    ] {
+        let answer = server.get(&format!("{construct}&format={name}"), &[]);
+        assert_eq!(answer.header("content-type"), Some(media_type), "{name}");
+    }
+    let described = server.get("/sparql?format=nt", &[]);
+    assert_eq!(
+        described.header("content-type"),
+        Some("application/n-triples")
+    );
+    let query = format!("{select}&limit=1");
+    for target in [
+        query.as_str(),
+        "/sparql?query=ASK%7B%7D&using-graph-uri=http://a/",
+        "/sparql?query=ASK%7B%7D&message=a",
+        "/sparql?query=ASK%7B%7D&format=csv&output=xml",
+        "/sparql?query=ASK%7B%7D&timeout=1&timeout=2",
+        "/store?default&at=1&at=1",
+        "/log?limit=1&limit=2",
+        "/diff?from=1&from=1&to=1",
+        "/changes?since=1&since=1",
+        "/repositories/default/statements?at=1&at=1",
+        "/store?graf=http://a/g1",
+        "/store?default&limit=1",
+        "/log?count=1",
+        "/diff?from=1&to=1&limit=1",
+        "/changes?from=1",
+        "/status?x=1",
+        "/health?x",
+        "/protocol?x",
+        "/repositories?x",
+        "/repositories/default/statements?graph=http://a/",
+        "/repositories/default/size?subject=x",
+        "/repositories/default/contexts?limit=1",
+        "/repositories/default/namespaces?limit=1",
+        "/repositories/default?query=ASK%7B%7D&limit=1",
+    ] {
+        let answer = server.get(target, &[]);
+        assert_eq!(answer.status, 400, "{target}: {}", answer.text());
+    }
+    let named = server.get(&query, &[]).text();
+    assert!(
+        named.contains("unknown-parameter") && named.contains("parameter 'limit'"),
+        "{named}"
+    );
+    for target in [
+        "/checkpoint?x=1",
+        "/compact?x=1",
+        "/sparql?explain",
+        "/sparql?query=ASK%7B%7D",
+    ] {
+        let headers = [("Content-Type", "application/sparql-update")];
+        let answer = request(&server.address, "POST", target, &headers, b"INSERT DATA {}");
+        assert_eq!(answer.status, 400, "{target}: {}", answer.text());
+    }
+}
+
+#[test]
+fn issue_36_triples_are_had_as_plain_text() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    for target in [
+        "/sparql?query=CONSTRUCT%7B%3Fs+%3Fp+%3Fo%7D%7B%3Fs+%3Fp+%3Fo%7D",
+        "/store?default",
+        "/repositories/default/statements?context=null",
+        "/sparql",
+    ] {
+        let answer = server.get(target, &[("Accept", "text/plain")]);
+        assert_eq!(answer.status, 200, "{target}: {}", answer.text());
+        assert_eq!(
+            answer.header("content-type"),
+            Some("text/plain; charset=utf-8")
+        );
+        if target != "/sparql" {
+            assert_eq!(
+                answer.text(),
+                "<http://a/s> <http://a/p> \"default\" .\n",
+                "{target}"
+            );
+        }
+    }
+}
+
+#[test]
+fn issue_36_a_text_that_xml_cannot_hold_comes_in_another_format() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    let select = "SELECT ?x { VALUES ?x { 'a\\u0001b' } }";
+    let construct = "CONSTRUCT { <http://a/s> <http://a/p> 'a\\u0001b' } {}";
+    let xml = "application/sparql-results+xml";
+    let long = format!("{select}{}", " ".repeat(20_000));
+    for (query, accept, expected) in [
+        (
+            select,
+            "application/sparql-results+xml, */*;q=0.1",
+            "application/sparql-results+json",
+        ),
+        (
+            &long,
+            "application/sparql-results+xml, */*;q=0.1",
+            "application/sparql-results+json",
+        ),
+        (
+            select,
+            "application/sparql-results+xml, application/xml, text/csv;q=0.1",
+            "text/csv; charset=utf-8; header=present",
+        ),
+        (
+            construct,
+            "application/rdf+xml, text/turtle;q=0.5",
+            "text/turtle; charset=utf-8",
+        ),
+    ] {
+        let answer = server.query(query, &[("Accept", accept)]);
+        assert_eq!(answer.status, 200, "{accept}: {}", answer.text());
+        assert_eq!(answer.header("content-type"), Some(expected), "{accept}");
+        assert!(
+            answer.is_whole && !answer.text().contains("<?xml"),
+            "{}",
+            answer.text()
+        );
+    }
+    // Where nothing else is acceptable, or a parameter names the format, the client is told.
+    for (target, accept) in [("/sparql", xml), ("/sparql?format=xml", "*/*")] {
+        let headers = [
+            ("Content-Type", "application/sparql-query"),
+            ("Accept", accept),
+        ];
+        let answer = request(&server.address, "POST", target, &headers, select.as_bytes());
+        assert_eq!(answer.status, 400, "{target}");
+    }
+    let answer = server.query("SELECT ?x { VALUES ?x { 'plain' } }", &[("Accept", xml)]);
+    assert_eq!(answer.header("content-type"), Some(xml));
+}
+
+#[test]
+fn issue_36_silent_forgives_that_service_is_off() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &["--db", "db"]);
+    let csv = [("Accept", "text/csv")];
+    for (query, expected) in [
+        (
+            "SELECT * { SERVICE SILENT <http://b/> { ?s ?p ?x } }",
+            "s,p,x\r\n,,\r\n",
+        ),
+        (
+            "SELECT ?o ?x { <http://a/s> <http://a/p> ?o SERVICE SILENT <http://b/> { ?o ?p ?x } }",
+            "o,x\r\ndefault,\r\n",
+        ),
+        (
+            "SELECT ?o ?x { <http://a/s> <http://a/p> ?o SERVICE SILENT ?e { ?o ?p ?x } }",
+            "o,x\r\ndefault,\r\n",
+        ),
+    ] {
+        let answer = server.query(query, &csv);
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+        assert_eq!(answer.text(), expected, "{query}");
+    }
+    let refused = server.query("SELECT * { SERVICE <http://b/> { ?s ?p ?x } }", &csv);
+    assert_eq!(refused.status, 403);
+}
+
 /// Asks what never ends.
 fn ask_endless(address: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,
-        "POST /sparql HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\
+        "POST /sparql HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
          Content-Type: application/sparql-query\r\nContent-Length: {}\r\n\r\n{ENDLESS}",
         ENDLESS.len()
     )
@@ -450,7 +629,7 @@ fn large_requests_are_refused_before_they_are_read() {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     write!(
         stream,
-        "POST /sparql HTTP/1.1\r\nHost: x\r\nContent-Type: application/sparql-query\r\n\
+        "POST /sparql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-query\r\n\
          Content-Length: 1073741824\r\n\r\n"
     )
     .unwrap();
@@ -478,7 +657,7 @@ fn slow_requests_end() {
     let mut slow = TcpStream::connect(&server.address).unwrap();
     write!(
         slow,
-        "POST /sparql HTTP/1.1\r\nHost: x\r\nContent-Type: application/sparql-query\r\n\
+        "POST /sparql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-query\r\n\
          Content-Length: 100\r\n\r\nA"
     )
     .unwrap();
@@ -494,7 +673,11 @@ fn slow_heads_end() {
     let folder = loaded();
     let server = Server::start(folder.path(), &["--db", "db", "--head-timeout", "500ms"]);
     let mut slow = TcpStream::connect(&server.address).unwrap();
-    write!(slow, "GET /sparql?query=ASK%7B%7D HTTP/1.1\r\nHost: x\r\n").unwrap();
+    write!(
+        slow,
+        "GET /sparql?query=ASK%7B%7D HTTP/1.1\r\nHost: localhost\r\n"
+    )
+    .unwrap();
     let mut rest = Vec::new();
     // The server closes the connection; nothing more is sent.
     drop(slow.read_to_end(&mut rest));
@@ -530,7 +713,7 @@ fn a_client_that_sends_byte_after_byte_is_ended_all_the_same() {
     let mut slow = TcpStream::connect(&server.address).unwrap();
     write!(
         slow,
-        "POST /sparql HTTP/1.1\r\nHost: x\r\nContent-Type: application/sparql-query\r\n\
+        "POST /sparql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-query\r\n\
          Content-Length: 1000000\r\n\r\n"
     )
     .unwrap();

@@ -6,6 +6,9 @@
     reason = "a test; tables of cases are long"
 )]
 
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+
 use crate::http_client::{Response, request};
 use crate::support::Server;
 use tempfile::TempDir;
@@ -284,7 +287,7 @@ fn each_address_answers_as_the_client_expects() {
             "POST",
             "/statements",
             FORM,
-            "x=y",
+            "queryLn=SPARQL",
             400,
             "the update is missing",
         ),
@@ -315,12 +318,12 @@ fn each_address_answers_as_the_client_expects() {
             "UNSUPPORTED FILE FORMAT: ",
         ),
         ("GET", "/size", "", "", 200, "=3"),
-        // In several contexts, whatever the document says.
+        // In several contexts.
         (
             "PUT",
             &both,
             "application/n-quads",
-            "_:x <http://a/p> \"7\" <http://a/other> .",
+            "_:x <http://a/p> \"7\" .",
             204,
             "=",
         ),
@@ -458,6 +461,15 @@ fn tables_and_truth_values_have_the_forms_that_the_client_reads() {
     );
     let ask = get(&server, &format!("{R}?query=ASK%7B%7D"), BOOLEAN);
     assert!(ask.text().contains("true"));
+    for accept in ["text/boolean", "text/boolean, application/json;q=0.5"] {
+        let word = get(&server, &format!("{R}?query=ASK%7B%7D"), accept);
+        assert_eq!(
+            word.header("content-type"),
+            Some("text/boolean; charset=us-ascii")
+        );
+        assert_eq!(word.text().trim(), "true");
+    }
+    assert_eq!(get(&server, &select, "text/boolean").status, 406);
     let binary_ask = get(
         &server,
         &format!("{R}?query=ASK%7B%7D"),
@@ -992,4 +1004,58 @@ fn updates_have_graphs_of_their_own() {
         assert!(wrong.text().contains(part), "{}", wrong.text());
     }
     assert_eq!(get(&server, &format!("{R}/size"), "").text(), "1");
+}
+
+/// Sends a request from an address of this machine, without waiting for the answer.
+fn send_from(source: &str, server: &Server, request: &str) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind(source.parse().unwrap()).unwrap();
+        let stream = socket
+            .connect(server.address.parse().unwrap())
+            .await
+            .unwrap();
+        stream.into_std().unwrap()
+    });
+    stream.set_nonblocking(false).unwrap();
+    (&stream).write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+/// The status line that comes.
+fn status_line(stream: &TcpStream) -> String {
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    line
+}
+
+#[test]
+fn issue_36_transactions_and_feeds_are_limited_for_each_client() {
+    let (server, _folder) = serve(&[]);
+    let begin = "POST /repositories/default/transactions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    let feed = "GET /changes HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for (request, accepted) in [(begin, "HTTP/1.1 201"), (feed, "HTTP/1.1 200")] {
+        let from = |source: &str| {
+            let stream = send_from(source, &server, request);
+            let line = status_line(&stream);
+            (stream, line)
+        };
+        let mut held = Vec::new();
+        let refused = loop {
+            let (stream, line) = from("127.0.0.1:0");
+            if !line.starts_with(accepted) {
+                break line;
+            }
+            held.push(stream);
+            assert!(held.len() <= 200, "there is no limit");
+        };
+        assert!(refused.starts_with("HTTP/1.1 429"), "{refused}");
+        assert_eq!(held.len(), 100);
+        let (_other, line) = from("127.0.0.2:0");
+        assert!(line.starts_with(accepted), "another client gets {line}");
+    }
 }

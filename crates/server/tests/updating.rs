@@ -200,7 +200,8 @@ const REFUSED: &[(&str, &str, &str, u16, &str)] = &[
         400,
         "query",
     ),
-    ("/sparql", FORM, "x=CLEAR+ALL", 400, "update="),
+    ("/sparql", FORM, "x=CLEAR+ALL", 400, "unknown-parameter"),
+    ("/sparql", FORM, "timeout=1", 400, "update="),
     (
         "/sparql",
         "text/plain",

@@ -56,7 +56,7 @@ const WORDS: &[&str] = &[
     " HTTP/2.0\r\n",
     "\r\n\r\n",
     "\r\n ",
-    "Host: x\r\n",
+    "Host: localhost\r\n",
     "Connection: close\r\n",
     "Connection: keep-alive\r\n",
     "Content-Length: 0\r\n",

@@ -85,7 +85,7 @@ impl Database {
     ///
     /// # Errors
     /// `Data` with line and column for a damaged document, `Input` for one that cannot be read, `UnknownFormat`,
-    /// `InvalidOption`, `Cancelled`, `MemoryExceeded` if others have the memory, `LimitExceeded` for the
+    /// `InvalidOption`, `NamesGraphs`, `Cancelled`, `MemoryExceeded` if others have the memory, `LimitExceeded` for the
     /// message of a long document, `ReadOnly`, `RefusesWrites`, `DiskFull` and what else the disk gives.
     pub fn load_alone(
         &self,
@@ -155,6 +155,7 @@ impl Database {
         };
         let beside = Beside {
             graph: document.graph.as_ref(),
+            refuse_graphs: document.refuse_graphs,
             replaces: options.replaces.as_ref(),
             creates: options.creates.as_ref(),
             message: options.message.as_deref(),

@@ -40,7 +40,7 @@ const QUAD_BYTES: usize = size_of::<[Named; 4]>();
 /// Adds the quads of a document to a transaction, or removes them. After an error some are done.
 ///
 /// # Errors
-/// `Data` with line and column, `Input`, `UnknownFormat`, `Cancelled`, `MemoryExceeded`, `InvalidOption`.
+/// `Data` with line and column, `Input`, `UnknownFormat`, `Cancelled`, `MemoryExceeded`, `InvalidOption`, `NamesGraphs`.
 pub(crate) fn load_into(
     runtime: &Runtime,
     transaction: &mut Transaction,
@@ -132,6 +132,7 @@ struct Sink<'a> {
     remove: bool,
     graph: Option<GraphName>,
     graph_named: Option<Named>,
+    refuse_graphs: bool,
     /// Blank nodes below this number can be named by it; 0 if none can.
     shown_below: u64,
     labels: HashMap<Box<str>, TermId, RandomState>,
@@ -165,6 +166,7 @@ impl<'a> Sink<'a> {
             remove: options.remove,
             graph: options.graph.clone(),
             graph_named: None,
+            refuse_graphs: options.refuse_graphs,
             shown_below,
             labels: HashMap::default(),
             labels_bytes: 0,
@@ -358,6 +360,9 @@ impl QuadSink for Sink<'_> {
         object: Named,
         graph: Option<Named>,
     ) -> Result<()> {
+        if self.refuse_graphs && graph.is_some() {
+            return Err(Error::NamesGraphs);
+        }
         let graph = graph
             .or(self.graph_named)
             .unwrap_or(Named::Known(TermId::DEFAULT_GRAPH));

@@ -32,6 +32,7 @@ struct StoreSink<'a> {
     graph: Option<Graph<'a>>,
     /// What it is called in an epoch.
     graph_term: Option<(u64, LocalTerm)>,
+    refuse_graphs: bool,
     key: Vec<u8>,
 }
 
@@ -99,6 +100,7 @@ impl QuadSink for StoreSink<'_> {
         graph: Option<LocalTerm>,
     ) -> Result<()> {
         let graph = match (graph, self.graph) {
+            (Some(_), _) if self.refuse_graphs => return Err(Error::NamesGraphs),
             (Some(graph), _) => graph,
             (None, None) => BulkWriter::inline(TermId::DEFAULT_GRAPH),
             (None, Some(graph)) => {
@@ -136,6 +138,8 @@ pub(super) fn line_bytes_max(memory_bytes: u64) -> usize {
 pub(super) struct Beside<'a> {
     /// The graph that takes the triples of the default graph, if the options name none.
     pub(super) graph: Option<&'a GraphName>,
+    /// Whether a quad that names a graph is an error.
+    pub(super) refuse_graphs: bool,
     /// Graphs whose quads go unless the load brings them.
     pub(super) replaces: Option<&'a StatementGraphs>,
     /// A graph that is to exist even if the inputs have no quads.
@@ -255,6 +259,7 @@ fn parse(
                 file: 0,
                 graph: Graph::of(options, beside),
                 graph_term: None,
+                refuse_graphs: beside.refuse_graphs,
                 key: Vec::new(),
             })
         },

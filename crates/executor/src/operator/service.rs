@@ -45,6 +45,8 @@ use crate::table::{GroupTable, JoinTable, NONE, hash_columns};
 const INPUT_ROWS_MAX: usize = 16 * 1024;
 /// How many bindings go out with one request at most.
 const BINDINGS_MAX: usize = 1_000;
+/// Why a request with SILENT fails where no endpoint may be asked.
+const OFF: &str = "SERVICE is off";
 /// How many requests are under way at once.
 const IN_FLIGHT: usize = 4;
 
@@ -66,7 +68,8 @@ enum State {
 
 /// What is needed to ask, apart from what is asked for.
 struct Asker {
-    client: Arc<dyn ServiceClient>,
+    /// `None` only with SILENT, where SERVICE is off: each request then fails without being made.
+    client: Option<Arc<dyn ServiceClient>>,
     endpoint: Endpoint,
     silent: bool,
     pattern: Arc<str>,
@@ -139,7 +142,10 @@ pub(super) fn build(
     };
     let context = builder.context;
     let services = context.settings().services.as_ref();
-    let client = Arc::clone(services.ok_or(Error::ServicesOff)?);
+    let client = services.map(Arc::clone);
+    if client.is_none() && !call.silent {
+        return Err(Error::ServicesOff);
+    }
     let endpoint = match &call.endpoint {
         ServiceEndpoint::Constant(iri) => Endpoint::Constant(iri.as_str().to_owned()),
         ServiceEndpoint::Variable(variable) => {
@@ -469,14 +475,15 @@ impl Asker {
         let key = self.key(&planned, left);
         let table = JoinTable::build(&key, planned.rows.clone(), || context.check())?;
         let (mut reader, mut failure) = (None, None);
-        match &planned.endpoint {
-            Err(reason) => failure = Some(reason.clone()),
-            Ok(endpoint) => {
+        match (&planned.endpoint, &self.client) {
+            (Err(reason), _) => failure = Some(reason.clone()),
+            (Ok(_), None) => failure = Some(OFF.to_owned()),
+            (Ok(endpoint), Some(client)) => {
                 // What was sent cannot be taken back.
                 nonblocking::check().map_err(stoa_quadstore::Error::from)?;
                 let (writer, answer) = service::answer();
                 let request = self.request(endpoint, &planned, left, context)?;
-                self.client.ask(request, writer);
+                client.ask(request, writer);
                 reader = Some(answer);
             }
         }

@@ -15,7 +15,7 @@ use stoa_database::{
 use crate::client::ServerUrl;
 use crate::commit_table::TableFormat;
 use crate::fetch::{Fetcher, Prefix};
-use crate::http::{RESERVED, is_name};
+use crate::http::{RESERVED, is_name, parse_name};
 
 use super::sizes::{parse_bytes, parse_duration};
 
@@ -75,6 +75,7 @@ Examples:
   stoa serve --db mydb --bind 127.0.0.1:0 --timeout 10s --memory 4G
   stoa serve --db people=db1 --db places=db2 --cors https://example.org
   stoa serve --db mydb --bind 0.0.0.0:7878 --token secret.txt
+  stoa serve --db mydb --bind 0.0.0.0:7878 --host db.example.org
   stoa serve --db mydb --allow-service https://example.org/
   curl --data-urlencode 'query=SELECT * { ?s ?p ?o } LIMIT 3' http://127.0.0.1:7878/sparql")]
     Serve(Serve),
@@ -501,7 +502,8 @@ pub(super) struct Serve {
     /// Let a query that has to hold much wait so long for memory that others have; then it gets 503
     #[arg(long, value_name = "TIME", env = "STOA_MEMORY_WAIT", value_parser = parse_duration, default_value = "30s")]
     pub(super) memory_wait: Duration,
-    /// Cut off a client that takes nothing of its answer for this time
+    /// Cut off a client that takes nothing of its answer for this time; one whose query holds memory for which others wait,
+    /// after a twelfth of it
     #[arg(long, value_name = "TIME", env = "STOA_CLIENT_TIMEOUT", value_parser = parse_duration, default_value = "60s")]
     pub(super) client_timeout: Duration,
     /// Cut off a client that has not sent the head of a request within this time
@@ -514,6 +516,10 @@ pub(super) struct Serve {
     /// Without one, everybody writes on an address of this machine alone, and nobody on any other
     #[arg(long, value_name = "FILE", env = "STOA_TOKEN")]
     pub(super) token: Option<PathBuf>,
+    /// Answer requests that name this host, such as db.example.org, beside addresses and localhost; repeatable. Without
+    /// it a server with --token answers under every name
+    #[arg(long, value_name = "NAME", env = "STOA_HOST", value_delimiter = ',', value_parser = parse_name)]
+    pub(super) host: Vec<String>,
     /// Let web pages of this origin (scheme and host) read answers and write, or * for all, which
     /// write only with a token; repeatable
     #[arg(long, value_name = "ORIGIN", env = "STOA_CORS", value_delimiter = ',', value_parser = parse_origin)]

@@ -16,7 +16,8 @@ use stoa_database::{
 use super::arguments::{DefaultGraph, Retain, Serve, Served};
 use super::output::say;
 use crate::http::{
-    Databases, Origins, ROOT, Server, Service, Settings, Token, Transactions, WritePlaces, Writers,
+    ClientPlaces, Databases, Hosts, Origins, ROOT, Server, Service, Settings, Token, Transactions,
+    WritePlaces, Writers,
 };
 use crate::memory::reservable;
 
@@ -35,6 +36,9 @@ const UNCOUNTED_BYTES: u64 = 16 << 20;
 
 /// Queries that wait for their turn.
 const WAITING_MAX: usize = 100;
+
+/// Feeds of changes that one client reads at once.
+const CLIENT_FEEDS_MAX: usize = 100;
 
 /// How often the main thread looks for a signal.
 const SIGNAL_POLL: Duration = Duration::from_millis(50);
@@ -83,6 +87,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         WorkerPool::new(limits, runtime.executor_clock()).context("cannot start worker threads")?;
     let origins = Origins::new(arguments.cors);
     let address = listener.local_addr().context("cannot listen")?;
+    let hosts = Hosts::new(arguments.host, token.is_some());
     let writers = Writers::new(address, token, origins.clone());
     let is_read_only = writers.is_empty();
     let settings = Settings {
@@ -92,6 +97,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         federated: !arguments.limits.allow_service.is_empty(),
         default_graph_union: arguments.limits.default_graph == DefaultGraph::Union,
         origins,
+        hosts,
         writers,
         backup_dir: arguments.backup_dir,
         tell: say,
@@ -102,22 +108,29 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         settings,
         write_places: WritePlaces::default(),
         transactions: Transactions::new(arguments.transaction_timeout),
+        feeds: ClientPlaces::new("open feeds of changes", "close one", CLIENT_FEEDS_MAX),
+        stalled: ClientPlaces::new("answers that it does not take", "take them", usize::MAX),
         labels: Arc::default(),
     };
     let server =
         Server::start(service, listener, runtime.threads()).context("cannot start the server")?;
-    say(&format!("listening on http://{}", server.address));
+    announce(server.address, is_read_only, &created);
+    while !interrupted.load(Ordering::Relaxed) {
+        std::thread::sleep(SIGNAL_POLL);
+    }
+    server.stop().context("the server did not end well")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Tells the operator where the server listens, and what may be unexpected.
+fn announce(address: SocketAddr, is_read_only: bool, created: &[PathBuf]) {
+    say(&format!("listening on http://{address}"));
     if is_read_only {
         say("nobody can write here: --token FILE lets those who bring the token");
     }
     for folder in created {
         say(&format!("created the database {}", folder.display()));
     }
-    while !interrupted.load(Ordering::Relaxed) {
-        std::thread::sleep(SIGNAL_POLL);
-    }
-    server.stop().context("the server did not end well")?;
-    Ok(ExitCode::SUCCESS)
 }
 
 /// The address that `--bind` names.

@@ -12,7 +12,7 @@ pub(crate) fn negotiate<T: Copy>(accept: Option<&str>, offers: &[(&str, T)]) -> 
     let Some(accept) = accept else {
         return offers.first().map(|offer| offer.1);
     };
-    let ranges: Vec<Range<'_>> = accept.split(',').filter_map(Range::parse).collect();
+    let ranges: Vec<Range<'_>> = list(accept).filter_map(Range::parse).collect();
     let mut best: Option<(u32, T)> = None;
     for &(media_type, value) in offers {
         // The most specific range that matches decides, as the RFC asks for.
@@ -32,7 +32,7 @@ pub(crate) fn negotiate<T: Copy>(accept: Option<&str>, offers: &[(&str, T)]) -> 
 /// itself, else that of `*`; `None` if neither occurs.
 pub(super) fn quality(accept: &str, token: &str) -> Option<u32> {
     let mut rest = None;
-    for part in accept.split(',') {
+    for part in list(accept) {
         let mut parts = part.split(';').map(str::trim);
         let name = parts.next().unwrap_or("");
         let quality = parts
@@ -53,6 +53,21 @@ pub(super) fn quality(accept: &str, token: &str) -> Option<u32> {
     rest
 }
 
+/// The elements of a list; a comma between quotes, as a parameter may have it, divides none.
+fn list(text: &str) -> impl Iterator<Item = &str> {
+    let (mut quoted, mut escaped) = (false, false);
+    text.split(move |c: char| {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            ',' => return !quoted,
+            _ => {}
+        }
+        false
+    })
+}
+
 struct Range<'a> {
     kind: &'a str,
     subtype: &'a str,
@@ -63,7 +78,11 @@ struct Range<'a> {
 impl<'a> Range<'a> {
     fn parse(text: &'a str) -> Option<Self> {
         let mut parts = text.split(';').map(str::trim);
-        let (kind, subtype) = parts.next()?.split_once('/')?;
+        let (kind, subtype) = match parts.next()? {
+            // As the client of Java's library writes it.
+            "*" => ("*", "*"),
+            media_type => media_type.split_once('/')?,
+        };
         let quality = parts
             .find_map(|parameter| {
                 parameter
@@ -94,13 +113,16 @@ impl<'a> Range<'a> {
     }
 }
 
-/// `0`, `1`, or a fraction of up to three digits, in thousandths.
+/// `0`, `1`, or a fraction of up to three digits, in thousandths. Some clients leave the 0 before the point out.
 fn parse_quality(text: &str) -> Option<u32> {
     let (whole, fraction) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     if fraction.len() > 3 || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let whole: u32 = whole.parse().ok()?;
+    let whole: u32 = match whole {
+        "" if !fraction.is_empty() => 0,
+        whole => whole.parse().ok()?,
+    };
     let fraction: u32 = format!("{fraction:0<3}").parse().ok()?;
     let quality = whole.checked_mul(1000)?.checked_add(fraction)?;
     (quality <= 1000).then_some(quality)
@@ -136,5 +158,11 @@ mod tests {
         assert_eq!(negotiate(Some("image/png"), &OFFERS), None);
         assert_eq!(negotiate(Some(""), &OFFERS), Some(1));
         assert_eq!(negotiate(Some("text/csv;q=2"), &OFFERS), None);
+        let java = "text/html, image/gif, image/jpeg, *; q=.2, */*; q=.2";
+        assert_eq!(negotiate(Some(java), &OFFERS), Some(1));
+        assert_eq!(negotiate(Some("*"), &OFFERS), Some(1));
+        assert_eq!(negotiate(Some("text/csv;q="), &OFFERS), None);
+        let quoted = r#"image/png;a="x, application/sparql-results+xml, \", text/csv", */*;q=0.1"#;
+        assert_eq!(negotiate(Some(quoted), &OFFERS), Some(1));
     }
 }

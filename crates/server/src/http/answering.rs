@@ -51,7 +51,8 @@ pub(super) enum Work {
     Prepare(Box<QueryRequest>),
     /// What is still to be found out, which may read from disk; `None` once it is.
     Open(Option<Opening>),
-    Answer(Box<Answer>),
+    /// The answer to a query, in this format.
+    Answer(Box<Answer>, ResultFormat),
     Dump(Box<Dump>),
     Patch(Box<Patch>),
     Commits(Box<CommitAnswer>),
@@ -92,6 +93,8 @@ pub(super) struct QueryRequest {
     pub(super) options: QueryOptions,
     pub(super) format: Option<ResultFormat>,
     pub(super) accept: Option<String>,
+    /// Formats that turned out not to hold the answer.
+    pub(super) failed: Vec<ResultFormat>,
     /// Whether what was sent is short.
     pub(super) is_short: bool,
 }
@@ -137,13 +140,9 @@ impl QueryRequest {
     /// What is to be done with a query that is planned, and what kind of document comes of it.
     fn work(&self, query: Query) -> Result<(Work, &'static str), Problem> {
         let Some(explain) = self.explain else {
-            let format = choose_format(query.kind(), self)?;
-            let content_type = match format {
-                ResultFormat::Solutions(format) => format.content_type(),
-                ResultFormat::Graph(format) => graph_content_type(format),
-            };
+            let (format, content_type) = choose_format(query.kind(), self)?;
             let answer = Answer::new(query, format)?;
-            return Ok((Work::Answer(Box::new(answer)), content_type));
+            return Ok((Work::Answer(Box::new(answer), format), content_type));
         };
         let json = match self.format {
             Some(format) => format == ResultFormat::Solutions(SolutionsFormat::Json),
@@ -179,7 +178,7 @@ impl Work {
 impl AnswerTask {
     pub(super) fn new(work: Work, coding: Coding, takes_plain: bool) -> (Self, Arc<Mutex<Head>>) {
         let content_type = match &work {
-            Work::Description(description) => graph_content_type(description.format),
+            Work::Description(description) => description.content_type,
             _ => "application/octet-stream",
         };
         let head = Arc::new(Mutex::new(Head {
@@ -199,6 +198,28 @@ impl AnswerTask {
         (task, head)
     }
 
+    /// Takes the next format that the client accepts where the answer turns out to have terms that its format cannot
+    /// hold; not once some of it has gone out.
+    fn begins_anew(&mut self, problem: &Problem) -> bool {
+        let Work::Answer(answer, format) = &self.work else {
+            return false;
+        };
+        if problem.code != "unsupported" || self.encoder.is_some() {
+            return false;
+        }
+        let Some(mut request) = self.request.take() else {
+            return false;
+        };
+        request.failed.push(*format);
+        // Without another one the client is told what is wrong with the first.
+        if choose_format(answer.query().kind(), &request).is_err() {
+            return false;
+        }
+        self.plain.clear();
+        self.work = Work::Prepare(request);
+        true
+    }
+
     fn head(&self) -> MutexGuard<'_, Head> {
         self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -206,7 +227,7 @@ impl AnswerTask {
     /// A step of the work itself, into `plain`.
     fn work(&mut self, waker: &Waker) -> Result<TaskProgress, Problem> {
         match &mut self.work {
-            Work::Answer(answer) => answer.poll(&mut self.plain, waker).map_err(Problem::from),
+            Work::Answer(answer, _) => answer.poll(&mut self.plain, waker).map_err(Problem::from),
             Work::Dump(dump) => dump.poll(&mut self.plain, waker).map_err(Problem::from),
             Work::Patch(patch) => Ok(more(patch.step(&mut self.plain)?)),
             Work::Commits(commits) => Ok(more(commits.step(&mut self.plain)?)),
@@ -250,8 +271,12 @@ impl AnswerTask {
                     headers.append(notes::STOA_NOTE, note);
                 }
                 let (work, content_type) = request.work(query)?;
+                let may_fail = match &work {
+                    Work::Answer(_, format) => request.format.is_none() && may_not_hold(*format),
+                    _ => false,
+                };
                 let before = std::mem::replace(&mut self.work, work);
-                if let (Work::Prepare(request), true) = (before, nonblocking::is_on()) {
+                if let (Work::Prepare(request), true) = (before, may_fail || nonblocking::is_on()) {
                     self.request = Some(request);
                 }
                 let mut head = self.head();
@@ -277,6 +302,15 @@ fn with_plan(mut problem: Problem, query: &Query, json: bool) -> Problem {
     problem
 }
 
+/// Whether there are terms that the format cannot hold, such as texts with control characters in XML.
+const fn may_not_hold(format: ResultFormat) -> bool {
+    matches!(
+        format,
+        ResultFormat::Solutions(SolutionsFormat::Xml | SolutionsFormat::Binary)
+            | ResultFormat::Graph(GraphFormat::RdfXml)
+    )
+}
+
 fn line(text: &str) -> String {
     format!("{text}\n")
 }
@@ -292,10 +326,11 @@ impl Task for AnswerTask {
     type Error = Problem;
 
     fn step(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<TaskProgress, Problem> {
-        if !nonblocking::is_on() {
-            self.request = None;
-        }
-        let progress = self.work(waker).map_err(|mut problem| {
+        let progress = match self.work(waker) {
+            Err(problem) if self.begins_anew(&problem) => return Ok(TaskProgress::More),
+            progress => progress,
+        };
+        let progress = progress.map_err(|mut problem| {
             if !self.notes.is_empty() {
                 problem.members.push(("notes", notes::json(&self.notes)));
             }
@@ -314,6 +349,9 @@ impl Task for AnswerTask {
             };
             self.head().coding = coding;
             self.encoder = Some(Encoder::new(coding).map_err(not_encoded)?);
+        }
+        if !nonblocking::is_on() {
+            self.request = None;
         }
         if let Some(encoder) = &mut self.encoder {
             encoder.push(&mut self.plain, out).map_err(not_encoded)?;
@@ -350,12 +388,42 @@ fn not_encoded(error: std::io::Error) -> Problem {
     )
 }
 
-fn choose_format(kind: QueryKind, request: &QueryRequest) -> Result<ResultFormat, Problem> {
+/// A format of an answer, and what the head of the response calls it.
+type Offer = (ResultFormat, &'static str);
+
+/// The format that the client wants most, of those that can hold the answer as far as it is known.
+fn choose_format(kind: QueryKind, request: &QueryRequest) -> Result<Offer, Problem> {
     if let Some(format) = request.format {
-        return Ok(format);
+        let format = of_kind(kind, format);
+        return Ok((format, content_type(format)));
     }
-    let accept = request.accept.as_deref();
-    let mut offers: Vec<(&str, ResultFormat)> = Vec::new();
+    let mut offers = offers(kind);
+    offers.retain(|(_, (format, _))| !request.failed.contains(format));
+    choose(request.accept.as_deref(), &offers)
+}
+
+/// What a name means for an answer of this kind: `json` and `xml` have a meaning for solutions and one for graphs.
+fn of_kind(kind: QueryKind, format: ResultFormat) -> ResultFormat {
+    match (kind, format) {
+        (QueryKind::Graph, ResultFormat::Solutions(SolutionsFormat::Json)) => {
+            ResultFormat::Graph(GraphFormat::JsonLd)
+        }
+        (QueryKind::Graph, ResultFormat::Solutions(SolutionsFormat::Xml)) => {
+            ResultFormat::Graph(GraphFormat::RdfXml)
+        }
+        (_, format) => format,
+    }
+}
+
+fn content_type(format: ResultFormat) -> &'static str {
+    match format {
+        ResultFormat::Solutions(format) => format.content_type(),
+        ResultFormat::Graph(format) => graph_content_type(format),
+    }
+}
+
+/// What an answer of this kind can be had as.
+fn offers(kind: QueryKind) -> Vec<(&'static str, Offer)> {
     if kind == QueryKind::Graph {
         let formats = [
             GraphFormat::Turtle,
@@ -365,20 +433,50 @@ fn choose_format(kind: QueryKind, request: &QueryRequest) -> Result<ResultFormat
             GraphFormat::NQuads,
             GraphFormat::TriG,
         ];
-        offers.extend(formats.map(|format| (format.media_type(), ResultFormat::Graph(format))));
-    } else {
-        let is_boolean = kind == QueryKind::Boolean;
-        let formats = SolutionsFormat::NEGOTIABLE.into_iter();
-        for format in formats.filter(|format| !(is_boolean && *format == SolutionsFormat::Binary)) {
-            offers.push((format.media_type(), ResultFormat::Solutions(format)));
-        }
-        let solutions = ResultFormat::Solutions;
-        offers.push(("application/json", solutions(SolutionsFormat::Json)));
-        offers.push(("application/xml", solutions(SolutionsFormat::Xml)));
-        offers.push(("text/xml", solutions(SolutionsFormat::Xml)));
-        offers.push(("text/plain", solutions(SolutionsFormat::Table)));
+        let offers = graph_offers(&formats).into_iter();
+        return offers
+            .map(|(media_type, (format, told))| (media_type, (ResultFormat::Graph(format), told)))
+            .collect();
     }
-    choose(accept, &offers)
+    let is_boolean = kind == QueryKind::Boolean;
+    let formats = SolutionsFormat::NEGOTIABLE.into_iter();
+    let formats = formats.filter(|format| !(is_boolean && *format == SolutionsFormat::Binary));
+    let mut offers: Vec<_> = formats
+        .map(|format| (format.media_type(), format))
+        .collect();
+    offers.extend([
+        ("application/json", SolutionsFormat::Json),
+        ("application/xml", SolutionsFormat::Xml),
+        ("text/xml", SolutionsFormat::Xml),
+        ("text/plain", SolutionsFormat::Table),
+    ]);
+    let told = |(media_type, format): (&'static str, SolutionsFormat)| {
+        let offer = (ResultFormat::Solutions(format), format.content_type());
+        (media_type, offer)
+    };
+    let mut offers: Vec<_> = offers.into_iter().map(told).collect();
+    if is_boolean {
+        // The word alone, which is what CSV has.
+        let word = ResultFormat::Solutions(SolutionsFormat::Csv);
+        offers.push(("text/boolean", (word, "text/boolean; charset=us-ascii")));
+    }
+    offers
+}
+
+/// The offers of formats of triples, each with the content type to be told: by their media types, N-Triples also by
+/// `text/plain`, which it had before it got one.
+pub(super) fn graph_offers(
+    formats: &[GraphFormat],
+) -> Vec<(&'static str, (GraphFormat, &'static str))> {
+    let of = |format: &GraphFormat| (format.media_type(), (*format, graph_content_type(*format)));
+    let mut offers: Vec<_> = formats.iter().map(of).collect();
+    if formats.contains(&GraphFormat::NTriples) {
+        offers.push((
+            "text/plain",
+            (GraphFormat::NTriples, "text/plain; charset=utf-8"),
+        ));
+    }
+    offers
 }
 
 /// The offer that the client wants most.
@@ -517,6 +615,7 @@ impl From<Error> for Problem {
                 problem.members = vec![("line", data.line.into()), ("column", data.column.into())];
                 problem
             }
+            Error::NamesGraphs => Self::new(StatusCode::BAD_REQUEST, "names-graphs", detail),
             // A body that broke off, or that is damaged.
             Error::Input { .. } => Self::new(StatusCode::BAD_REQUEST, "input", detail),
             Error::UnknownFormat { .. } => Self::new(

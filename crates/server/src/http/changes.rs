@@ -24,10 +24,12 @@ use stoa_database::{ChangeFeed, Database, Error, FeedStep};
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
+use super::Service;
 use super::body::ResponseBody;
-use super::parameters::pairs;
+use super::clients::ClientPlace;
+use super::parameters::{check_once, pairs, unknown};
 use super::problem::Problem;
-use super::route::joined;
+use super::route::{Client, joined};
 
 /// How often something is sent at least.
 const ALIVE: Duration = Duration::from_secs(15);
@@ -39,13 +41,17 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// Answers `GET /changes`.
 pub(super) fn changes(
     request: &hyper::Request<Incoming>,
+    client: &Client,
+    service: &Service,
     database: &Database,
-    patience: Duration,
 ) -> Result<Response<ResponseBody>, Problem> {
     let mut since = None;
-    for (name, value) in pairs(request.uri().query().unwrap_or(""))? {
-        if name == "since" {
-            since = Some(commit(&value)?);
+    let pairs = pairs(request.uri().query().unwrap_or(""))?;
+    check_once(&pairs, &[])?;
+    for (name, value) in pairs {
+        match name.as_str() {
+            "since" => since = Some(commit(&value)?),
+            _ => return Err(unknown(&name, "/changes takes since")),
         }
     }
     // What a browser had last goes before what its page asked for at first.
@@ -53,11 +59,13 @@ pub(super) fn changes(
         since = Some(commit(&id)?);
     }
     let feed = database.changes(since.unwrap_or_else(|| database.commit()))?;
-    let alive = ALIVE.min(patience / 2);
+    let place = service.feeds.take(client.connection.address)?;
+    let alive = ALIVE.min(service.settings.client_timeout / 2);
     let body = FeedBody {
         state: State::Ready(Box::new(feed)),
         sleep: Box::pin(tokio::time::sleep(alive)),
         alive,
+        _place: place,
     };
     let mut response = Response::new(ResponseBody::Feed(body));
     let headers = response.headers_mut();
@@ -77,6 +85,7 @@ pub(super) struct FeedBody {
     /// Over when something is to be sent.
     sleep: Pin<Box<Sleep>>,
     alive: Duration,
+    _place: ClientPlace,
 }
 
 /// What a feed has come to, and the text of events.

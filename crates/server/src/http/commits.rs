@@ -11,7 +11,7 @@ use stoa_database::{CancelHandle, CommitList, Database, Error};
 use super::Service;
 use super::answering::{Opened, Work, choose};
 use super::body::ResponseBody;
-use super::parameters::{moment, pairs};
+use super::parameters::{check_once, moment, pairs, unknown};
 use super::problem::Problem;
 use super::route::{Client, joined, run};
 use super::writing::STOA_COMMIT;
@@ -76,12 +76,19 @@ pub(super) async fn log(
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
     let (mut limit, mut before, mut named) = (u64::MAX, None, None);
-    for (name, value) in pairs(request.uri().query().unwrap_or(""))? {
+    let pairs = pairs(request.uri().query().unwrap_or(""))?;
+    check_once(&pairs, &[])?;
+    for (name, value) in pairs {
         match name.as_str() {
             "limit" => limit = number(&name, &value)?,
             "before" => before = Some(number(&name, &value)?),
-            "format" => named = Some(value),
-            _ => {}
+            "format" | "output" => named = Some(value),
+            _ => {
+                return Err(unknown(
+                    &name,
+                    "/log takes limit, before and format (or output)",
+                ));
+            }
         }
     }
     let format = match named {
@@ -146,11 +153,13 @@ pub(super) async fn diff(
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
     let (mut from, mut to) = (None, None);
-    for (name, value) in pairs(request.uri().query().unwrap_or(""))? {
+    let pairs = pairs(request.uri().query().unwrap_or(""))?;
+    check_once(&pairs, &[])?;
+    for (name, value) in pairs {
         match name.as_str() {
             "from" => from = Some(moment(&name, &value)?),
             "to" => to = Some(moment(&name, &value)?),
-            _ => {}
+            _ => return Err(unknown(&name, "/diff takes from and to")),
         }
     }
     let (Some(from), Some(to)) = (from, to) else {

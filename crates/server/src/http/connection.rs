@@ -2,20 +2,34 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use stoa_database::CancelHandle;
+use stoa_database::sync::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 
 use super::Service;
+use super::clients::{ClientAddress, ClientPlace};
 use super::reactor::Open;
 use super::route;
+
+/// A client that takes nothing is cut off after one part of so many of `--client-timeout` where its query holds memory for
+/// which others wait. Several such answers of one client share that time, so that many of them keep nobody long.
+const SHORT_OF_MEMORY_PART: u32 = 12;
+
+/// How often a pending write is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// What the operator is told of a client that is cut off so.
+const TAKEN_FOR_OTHERS: &str = "an answer was broken off: its client took nothing of it, while other queries waited for the \
+     memory that it held";
 
 /// Serves one client until it closes the connection, breaks the protocol, or takes nothing for too
 /// long.
@@ -24,11 +38,16 @@ pub(super) async fn serve(stream: TcpStream, service: Arc<Service>, _open: Open)
     if stream.set_nodelay(true).is_err() {
         return;
     }
-    let stream = PatientStream::new(stream, service.settings.client_timeout);
+    // Who has gone already is answered by nobody.
+    let Ok(peer) = stream.peer_addr() else {
+        return;
+    };
+    let connection = Arc::new(Connection::new(ClientAddress::of(peer.ip())));
+    let stream = PatientStream::new(stream, Arc::clone(&service), Arc::clone(&connection));
     let head_timeout = service.settings.head_timeout;
     let answer = service_fn(move |incoming| {
-        let service = Arc::clone(&service);
-        async move { route::answer(incoming, &service).await }
+        let (service, connection) = (Arc::clone(&service), Arc::clone(&connection));
+        async move { route::answer(incoming, &connection, &service).await }
     });
     let outcome = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -39,20 +58,66 @@ pub(super) async fn serve(stream: TcpStream, service: Arc<Service>, _open: Open)
     drop(outcome);
 }
 
-/// A socket whose writes fail when the other side takes nothing for a time.
+/// What requests and socket of a connection know of each other.
+pub(super) struct Connection {
+    pub(super) address: ClientAddress,
+    /// Ends the query whose answer is being sent.
+    answer: Mutex<Option<CancelHandle>>,
+}
+
+impl Connection {
+    fn new(address: ClientAddress) -> Self {
+        Self {
+            address,
+            answer: Mutex::new(None),
+        }
+    }
+
+    /// Notes which query is answered from now on.
+    pub(super) fn answers(&self, cancel: &CancelHandle) {
+        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(cancel.clone());
+    }
+
+    /// Whether the query that is being answered holds memory for which others wait.
+    fn keeps_others_waiting(&self, service: &Service) -> bool {
+        let Some(runtime) = service.databases.runtime() else {
+            return false;
+        };
+        if runtime.queries_waiting() == 0 {
+            return false;
+        }
+        let answer = self.answer.lock().unwrap_or_else(PoisonError::into_inner);
+        answer
+            .as_ref()
+            .is_some_and(|cancel| runtime.holds_memory(cancel))
+    }
+}
+
+/// A socket whose writes fail when the other side takes nothing for a time, and sooner where others wait for what its
+/// query holds.
 struct PatientStream {
     stream: TcpStream,
-    patience: Duration,
-    /// Runs while a write is pending.
-    deadline: Option<Pin<Box<Sleep>>>,
+    service: Arc<Service>,
+    connection: Arc<Connection>,
+    pending: Option<Pending>,
+}
+
+/// A write that the other side does not take.
+struct Pending {
+    since: Instant,
+    /// Over when it is to be looked at.
+    look: Pin<Box<Sleep>>,
+    /// Counts it among those of its client, from the first look on.
+    stalled: Option<ClientPlace>,
 }
 
 impl PatientStream {
-    fn new(stream: TcpStream, patience: Duration) -> Self {
+    fn new(stream: TcpStream, service: Arc<Service>, connection: Arc<Connection>) -> Self {
         Self {
             stream,
-            patience,
-            deadline: None,
+            service,
+            connection,
+            pending: None,
         }
     }
 
@@ -63,17 +128,39 @@ impl PatientStream {
         context: &mut Context<'_>,
     ) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
-            self.deadline = None;
+            self.pending = None;
             return outcome;
         }
-        let patience = self.patience;
-        let deadline = self
-            .deadline
-            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + patience)));
-        match deadline.as_mut().poll(context) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-            Poll::Pending => Poll::Pending,
+        let patience = self.service.settings.client_timeout;
+        let interval = LOOK.min(patience);
+        let pending = self.pending.get_or_insert_with(|| {
+            let now = Instant::now();
+            Pending {
+                since: now,
+                look: Box::pin(tokio::time::sleep_until(now + interval)),
+                stalled: None,
+            }
+        });
+        while pending.look.as_mut().poll(context).is_ready() {
+            let now = Instant::now();
+            let spent = now.saturating_duration_since(pending.since);
+            if spent >= patience {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            if pending.stalled.is_none() {
+                let place = self.service.stalled.take(self.connection.address);
+                pending.stalled = place.ok();
+            }
+            let count = pending.stalled.as_ref().map_or(1, ClientPlace::count);
+            let share = u32::try_from(count).unwrap_or(u32::MAX).max(1);
+            let is_late = spent >= patience / SHORT_OF_MEMORY_PART / share;
+            if is_late && self.connection.keeps_others_waiting(&self.service) {
+                (self.service.settings.tell)(TAKEN_FOR_OTHERS);
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            pending.look.as_mut().reset(now + interval);
         }
+        Poll::Pending
     }
 }
 

@@ -76,18 +76,48 @@ pub(super) enum Resource<'a> {
     AddSlash,
 }
 
+impl Resource<'_> {
+    /// Whether a request has no parameters here.
+    pub(super) fn has_no_parameters(&self) -> bool {
+        matches!(
+            self,
+            Self::Checkpoint
+                | Self::Compact
+                | Self::Protocol
+                | Self::Health
+                | Self::Status
+                | Self::RunningQuery(_)
+        )
+    }
+}
+
 impl Databases {
-    /// The resource at a path, and the database it belongs to.
-    pub(super) fn resolve<'a>(&self, path: &'a str) -> Option<(Option<&Database>, Resource<'a>)> {
+    /// The resource at a path, and the database it belongs to. A slash at the end means nothing where it makes no
+    /// address of its own; the path is given back without it.
+    pub(super) fn resolve<'a>(
+        &self,
+        path: &'a str,
+    ) -> Option<(&'a str, Option<&Database>, Resource<'a>)> {
+        if let Some((database, resource)) = self.resource(path) {
+            return Some((path, database, resource));
+        }
+        let path = path.strip_suffix('/').filter(|path| !path.ends_with('/'))?;
+        let (database, resource) = self.resource(path)?;
+        Some((path, database, resource))
+    }
+
+    fn resource<'a>(&self, path: &'a str) -> Option<(Option<&Database>, Resource<'a>)> {
         match path {
             "/health" => return Some((None, Resource::Health)),
             "/protocol" => return Some((None, Resource::Protocol)),
-            "/repositories" | "/repositories/" => return Some((None, Resource::Repositories)),
+            "/repositories" => return Some((None, Resource::Repositories)),
             "/status" => return Some((None, Resource::Status)),
             "/" if self.root.is_none() => return Some((None, Resource::List)),
             _ => {}
         }
-        if let Some(number) = path.strip_prefix("/status/queries/") {
+        if let Some(number) = path.strip_prefix("/status/queries/")
+            && !number.contains('/')
+        {
             return Some((None, Resource::RunningQuery(number)));
         }
         if let Some(repository) = path.strip_prefix("/repositories/") {
@@ -147,19 +177,27 @@ fn resource(rest: &str) -> Option<Resource<'_>> {
         "store" => Some(Resource::Store { below: None }),
         _ => {
             let below = rest.strip_prefix("store/")?;
+            // The store itself is no graph.
+            if below.is_empty() {
+                return None;
+            }
             Some(Resource::Store { below: Some(below) })
         }
     }
 }
 
-/// Whether a database may be served under this name: letters, digits, `-`, `_` and `.`, not at the
-/// beginning, and nothing that is an address of its own.
+/// The longest name, in bytes: folders have it, and file systems take no more than 255.
+const NAME_BYTES_MAX: usize = 128;
+
+/// Whether a database may be served, or backups be kept, under this name: up to 128 letters, digits, `-`, `_` and `.`,
+/// these not at the beginning, and nothing that is an address of its own.
 pub(crate) fn is_name(name: &str) -> bool {
     let starts_well = name
         .bytes()
         .next()
         .is_some_and(|first| first.is_ascii_alphanumeric());
     starts_well
+        && name.len() <= NAME_BYTES_MAX
         && name
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
@@ -168,7 +206,7 @@ pub(crate) fn is_name(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Resource, is_name, resource};
+    use super::{NAME_BYTES_MAX, Resource, is_name, resource};
 
     #[test]
     fn addresses_of_a_database() {
@@ -182,12 +220,14 @@ mod tests {
             })
         );
         assert_eq!(resource("load"), Some(Resource::Load));
-        assert_eq!(resource("sparql/"), None);
+        assert_eq!(resource("store/"), None);
         assert_eq!(resource("stores"), None);
     }
 
     #[test]
     fn names_are_plain_and_not_taken() {
+        let longest = "a".repeat(NAME_BYTES_MAX);
+        assert!(is_name(&longest) && !is_name(&format!("{longest}a")));
         for name in ["a", "wikidata-2026", "A_b.c", "7"] {
             assert!(is_name(name), "{name}");
         }

@@ -9,7 +9,7 @@ use stoa_database::oxrdf::{BlankNode, Literal, NamedNode, NamedOrBlankNode, Term
 use stoa_database::{CancelHandle, Database, DatasetStatistics, GraphFormat, Partitions};
 
 use super::Settings;
-use super::answering::{Work, choose};
+use super::answering::{Work, choose, graph_offers};
 use super::problem::Problem;
 
 const SD: &str = "http://www.w3.org/ns/sparql-service-description#";
@@ -34,7 +34,8 @@ const RESULT_FORMATS: [&str; 10] = [
 pub(super) struct Description {
     database: Database,
     endpoint: String,
-    pub(super) format: GraphFormat,
+    format: GraphFormat,
+    pub(super) content_type: &'static str,
     union_default_graph: bool,
     federated: bool,
     is_writable: bool,
@@ -57,11 +58,12 @@ pub(super) fn work(
         GraphFormat::NTriples,
         GraphFormat::RdfXml,
     ];
-    let format = choose(accept, &formats.map(|format| (format.media_type(), format)))?;
+    let (format, content_type) = choose(accept, &graph_offers(&formats))?;
     Ok(Work::Description(Box::new(Description {
         database,
         endpoint,
         format,
+        content_type,
         union_default_graph: settings.default_graph_union,
         federated: settings.federated,
         is_writable: !settings.writers.is_empty(),

@@ -38,7 +38,7 @@ pub(super) async fn backup(
         [(key, name)] if key == "name" && is_name(name) => name.clone(),
         _ => {
             return Err(Problem::bad_request(
-                "give the name of a folder of backups, of letters, digits, - _ and ., as /backup?name=NAME",
+                "give the name of a folder for backups, of at most 128 letters, digits, - _ and ., as /backup?name=NAME",
             ));
         }
     };

@@ -15,7 +15,7 @@ use stoa_database::{CancelHandle, CommitSummary, Database, Input, LoadOptions, L
 
 use super::Service;
 use super::body::{ResponseBody, whole};
-use super::parameters::pairs;
+use super::parameters::{check_once, pairs, unknown};
 use super::problem::Problem;
 use super::route::CancelOnDrop;
 use super::upload::{BODY, format_of, write_with_body};
@@ -38,15 +38,13 @@ pub(super) async fn load(
         cancel: cancel.clone(),
         ..LoadOptions::default()
     };
-    for (name, value) in pairs(request.uri().query().unwrap_or(""))? {
+    let pairs = pairs(request.uri().query().unwrap_or(""))?;
+    check_once(&pairs, &[])?;
+    for (name, value) in pairs {
         match name.as_str() {
             "graph" => options.graph = Some(value),
             "base" => options.base = Some(value),
-            _ => {
-                return Err(Problem::bad_request(format!(
-                    "the parameter {name} is not known here: a load takes graph and base"
-                )));
-            }
+            _ => return Err(unknown(&name, "a load takes graph and base")),
         }
     }
     let (head, body) = request.into_parts();

@@ -15,16 +15,19 @@ mod access;
 mod answering;
 mod body;
 mod changes;
+mod clients;
 mod commits;
 mod connection;
 mod cors;
 mod databases;
 mod description;
 mod encoding;
+mod hosts;
 mod keeping;
 mod loading;
 mod memento;
 mod notes;
+mod page;
 mod parameters;
 mod problem;
 mod rdf4j;
@@ -51,8 +54,10 @@ use stoa_database::WorkerPool;
 
 pub(crate) use access::{Token, Writers};
 pub(crate) use answering::AnswerTask;
+pub(crate) use clients::ClientPlaces;
 pub(crate) use cors::Origins;
 pub(crate) use databases::{Databases, RESERVED, is_name};
+pub(crate) use hosts::{Hosts, parse_name};
 pub(crate) use rdf4j::{Labels, ROOT, Transactions};
 pub(crate) use writing::WritePlaces;
 
@@ -63,6 +68,10 @@ pub(crate) struct Service {
     pub(crate) settings: Settings,
     pub(crate) write_places: WritePlaces,
     pub(crate) transactions: Transactions,
+    /// The feeds that each client may read at once.
+    pub(crate) feeds: ClientPlaces,
+    /// The answers of each client of which it takes nothing.
+    pub(crate) stalled: ClientPlaces,
     pub(crate) labels: Arc<Labels>,
 }
 
@@ -80,6 +89,8 @@ pub(crate) struct Settings {
     pub(crate) federated: bool,
     /// Origins whose pages may read answers.
     pub(crate) origins: Origins,
+    /// The names under which it answers.
+    pub(crate) hosts: Hosts,
     /// Who may write.
     pub(crate) writers: Writers,
     /// Where backups go that are asked for; nobody can ask without.

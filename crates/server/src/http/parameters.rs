@@ -1,7 +1,10 @@
-//! The parameters of a SPARQL Protocol request.
+//! The parameters of a SPARQL Protocol request, and what all requests do with theirs: no parameter is ignored, so one
+//! that is not known is an error.
 //!
 //! # References
 //! SPARQL 1.1 Protocol section 2.1; the URL standard's form decoding.
+
+use std::collections::BTreeSet;
 
 use stoa_database::oxrdf::{Term, Variable};
 use stoa_database::{Moment, MomentError};
@@ -32,8 +35,11 @@ pub(crate) struct Parameters {
     pub(crate) base: Option<String>,
     /// Values that variables have from outside, given as `$name=`.
     pub(crate) bindings: Vec<(Variable, Term)>,
-    /// A format by name, which goes before the `Accept` header.
+    /// A format by name, or media types as `Accept` has them; it goes before that header. Other stores call it
+    /// `output` or `results`, and some clients send all of these.
     pub(crate) format: Option<String>,
+    /// Whether `action` says what to do in a transaction.
+    pub(crate) has_action: bool,
     /// Whether what reads without a dataset of its own reads all graphs together; by default as the server
     /// was told.
     pub(crate) default_graph_union: Option<bool>,
@@ -47,6 +53,8 @@ pub(crate) struct Parameters {
     pub(crate) remove_graphs: Vec<String>,
     /// How much was sent, in bytes.
     pub(crate) bytes: usize,
+    /// The names of those that came and may come once.
+    pub(super) given: BTreeSet<String>,
 }
 
 /// What is told of a query.
@@ -80,19 +88,16 @@ impl Parameters {
     /// Adds what a query string or a form holds.
     ///
     /// # Errors
-    /// A 400 if the text is not form-encoded UTF-8, if `query` or `update` occurs twice, if `timeout` is no
-    /// positive number, `at` no moment, the language not SPARQL, or a value of a variable no term.
+    /// A 400 if the text is not form-encoded UTF-8, if what may come once comes twice, if `timeout` is no
+    /// positive number, `at` no moment, the language not SPARQL, a value of a variable no term, or a parameter not known.
     pub(crate) fn add_form(&mut self, form: &str) -> Result<(), Problem> {
         self.bytes += form.len();
         for (name, value) in pairs(form)? {
+            if !SEVERAL.contains(&name.as_str()) && !self.given.insert(name.clone()) {
+                return Err(given_twice(&name));
+            }
             match name.as_str() {
-                "query" if self.query.is_some() => {
-                    return Err(Problem::bad_request("the parameter query is given twice"));
-                }
                 "query" => self.query = Some(value),
-                "update" if self.update.is_some() => {
-                    return Err(Problem::bad_request("the parameter update is given twice"));
-                }
                 "update" => self.update = Some(value),
                 "default-graph-uri" => self.default_graphs.push(value),
                 "named-graph-uri" => self.named_graphs.push(value),
@@ -135,13 +140,16 @@ impl Parameters {
                 }
                 "insert-graph-uri" => self.insert_graphs.push(value),
                 "remove-graph-uri" => self.remove_graphs.push(value),
-                "format" => self.format = Some(value),
+                "format" | "output" | "results" => self.add_format(value)?,
                 "baseURI" => self.base = Some(value),
                 "queryLn" if !value.eq_ignore_ascii_case("sparql") => {
                     let mut problem = Problem::bad_request("queries are in SPARQL");
                     problem.code = "query-language";
                     return Err(problem);
                 }
+                // Nothing is inferred here, so with and without it answers are the same.
+                "queryLn" | "infer" => {}
+                "action" if self.has_action => {}
                 name if name.starts_with('$') => {
                     let variable =
                         Variable::new(name.trim_start_matches('$')).map_err(|error| {
@@ -149,11 +157,111 @@ impl Parameters {
                         })?;
                     self.bindings.push((variable, rdf4j::term(name, &value)?));
                 }
-                // The standard lets clients add parameters of their own.
-                _ => {}
+                name => return Err(unknown(name, KNOWN)),
             }
         }
         Ok(())
+    }
+
+    fn add_format(&mut self, value: String) -> Result<(), Problem> {
+        match &self.format {
+            Some(format) if *format != value => Err(Problem::bad_request(format!(
+                "the request asks for the format {format} and for {value}; format, output and results mean the same"
+            ))),
+            _ => {
+                self.format = Some(value);
+                Ok(())
+            }
+        }
+    }
+
+    /// Refuses what only updates have.
+    ///
+    /// # Errors
+    /// A 400 that names the parameter.
+    pub(crate) fn check_query(&self) -> Result<(), Problem> {
+        refuse(
+            "a query",
+            &[
+                ("using-graph-uri", !self.using_graphs.is_empty()),
+                ("using-named-graph-uri", !self.using_named_graphs.is_empty()),
+                ("insert-graph-uri", !self.insert_graphs.is_empty()),
+                ("remove-graph-uri", !self.remove_graphs.is_empty()),
+                ("message", self.message.is_some()),
+            ],
+        )
+    }
+
+    /// Refuses what only queries have.
+    ///
+    /// # Errors
+    /// A 400 that names the parameter.
+    pub(crate) fn check_update(&self) -> Result<(), Problem> {
+        let graphs = [
+            ("default-graph-uri", &self.default_graphs),
+            ("named-graph-uri", &self.named_graphs),
+        ];
+        if let Some((name, _)) = graphs.iter().find(|(_, given)| !given.is_empty()) {
+            return Err(Problem::bad_request(format!(
+                "the parameter {name} does not go with an update; what WHERE reads is given as using-graph-uri and \
+                 using-named-graph-uri"
+            )));
+        }
+        refuse(
+            "an update",
+            &[
+                ("query", self.query.is_some()),
+                ("explain", self.explain.is_some()),
+                ("plan", self.fresh_plan),
+            ],
+        )
+    }
+}
+
+fn refuse(what: &str, given: &[(&str, bool)]) -> Result<(), Problem> {
+    match given.iter().find(|(_, is_given)| *is_given) {
+        None => Ok(()),
+        Some((name, _)) => Err(Problem::bad_request(format!(
+            "the parameter {name} does not go with {what}"
+        ))),
+    }
+}
+
+/// The parameters that may be given several times; a format only if it is the same.
+const SEVERAL: [&str; 9] = [
+    "default-graph-uri",
+    "named-graph-uri",
+    "using-graph-uri",
+    "using-named-graph-uri",
+    "insert-graph-uri",
+    "remove-graph-uri",
+    "format",
+    "output",
+    "results",
+];
+
+/// The parameters that are known, for messages.
+const KNOWN: &str = "a query takes query, default-graph-uri, named-graph-uri, default-graph, format (or output, results), \
+     timeout, at, explain, plan, baseURI, queryLn, infer and $NAME; an update takes update, using-graph-uri, \
+     using-named-graph-uri, insert-graph-uri, remove-graph-uri, default-graph, timeout, message, baseURI, queryLn, infer \
+     and $NAME";
+
+/// What is said of a parameter that is not known; `known` says which are.
+pub(super) fn unknown(name: &str, known: &str) -> Problem {
+    let mut problem =
+        Problem::bad_request(format!("the parameter '{name}' is not known here: {known}"));
+    problem.code = "unknown-parameter";
+    problem
+}
+
+/// Refuses all parameters.
+///
+/// # Errors
+/// A 400 if there is one.
+pub(super) fn refuse_all(query: &str) -> Result<(), Problem> {
+    match pairs(query)?.first() {
+        None => Ok(()),
+        Some((name, _)) => Err(unknown(name, "this address takes none")),
     }
 }
 
@@ -165,6 +273,25 @@ pub(super) fn moment(name: &str, value: &str) -> Result<Moment, Problem> {
     value.parse().map_err(|error: MomentError| {
         Problem::bad_request(format!("the parameter {name}: {error}"))
     })
+}
+
+/// Refuses a parameter that is given twice, which would leave one of its values without effect.
+///
+/// # Errors
+/// A 400 unless it is one of those that may be given several times.
+pub(super) fn check_once(pairs: &[(String, String)], several: &[&str]) -> Result<(), Problem> {
+    let mut names: Vec<&str> = pairs.iter().map(|(name, _)| name.as_str()).collect();
+    names.retain(|name| !several.contains(name));
+    names.sort_unstable();
+    let twice = names.windows(2).find(|two| two.first() == two.last());
+    match twice.and_then(<[_]>::first) {
+        None => Ok(()),
+        Some(name) => Err(given_twice(name)),
+    }
+}
+
+fn given_twice(name: &str) -> Problem {
+    Problem::bad_request(format!("the parameter {name} is given twice"))
 }
 
 /// The decoded names and values of a query string or a form, in their order.
@@ -241,9 +368,10 @@ mod tests {
         let mut parameters = Parameters::default();
         parameters
             .add_form(
-                "query=SELECT+%2A%20%7B%7D&default-graph-uri=http%3A%2F%2Fa&timeout=1.5&x=%C3%A9",
+                "query=SELECT+%2A%20%7B%7D&default-graph-uri=http%3A%2F%2Fa&timeout=1.5&message=%C3%A9",
             )
             .unwrap();
+        assert_eq!(parameters.message.as_deref(), Some("\u{e9}"));
         assert_eq!(parameters.query.as_deref(), Some("SELECT * {}"));
         assert_eq!(parameters.default_graphs, ["http://a"]);
         assert_eq!(parameters.timeout, Some(1.5));
@@ -264,6 +392,36 @@ mod tests {
     }
 
     #[test]
+    fn formats_have_several_names() {
+        for form in [
+            "format=csv",
+            "output=csv",
+            "results=csv&format=csv&output=csv",
+        ] {
+            let mut parameters = Parameters::default();
+            parameters.add_form(form).unwrap();
+            assert_eq!(parameters.format.as_deref(), Some("csv"), "{form}");
+        }
+    }
+
+    #[test]
+    fn queries_and_updates_have_parameters_of_their_own() {
+        for (form, for_query, for_update) in [
+            ("timeout=1&default-graph=union&infer=true", true, true),
+            ("default-graph-uri=http://a", true, false),
+            ("explain", true, false),
+            ("plan=fresh", true, false),
+            ("using-graph-uri=http://a", false, true),
+            ("message=a", false, true),
+        ] {
+            let mut parameters = Parameters::default();
+            parameters.add_form(form).unwrap();
+            assert_eq!(parameters.check_query().is_ok(), for_query, "{form}");
+            assert_eq!(parameters.check_update().is_ok(), for_update, "{form}");
+        }
+    }
+
+    #[test]
     fn refuses_what_is_malformed() {
         for form in [
             "queryLn=SeRQL",
@@ -271,6 +429,8 @@ mod tests {
             "$=%22a%22",
             "query=a&query=b",
             "update=a&update=a",
+            "timeout=1&timeout=2",
+            "$x=%22a%22&$x=%22b%22",
             "query=%G0",
             "query=%C3",
             "timeout=0",
@@ -278,6 +438,10 @@ mod tests {
             "at=now",
             "default-graph=all",
             "query=%1",
+            "x=1",
+            "Query=a",
+            "action=QUERY",
+            "format=json&output=xml",
         ] {
             assert!(Parameters::default().add_form(form).is_err(), "{form}");
         }

@@ -77,7 +77,7 @@ impl Problem {
     pub(crate) fn rdf4j_response(self) -> Response<Full<Bytes>> {
         let kind = match self.code {
             "syntax" => "MALFORMED QUERY: ",
-            "data" | "input" => "MALFORMED DATA: ",
+            "data" | "input" | "names-graphs" => "MALFORMED DATA: ",
             "unsupported-media-type" => "UNSUPPORTED FILE FORMAT: ",
             "query-language" => "UNSUPPORTED QUERY LANGUAGE: ",
             _ => "",
@@ -104,7 +104,11 @@ impl Problem {
         }
         // The same would happen to it again, or somebody wanted it to end.
         let is_final = matches!(self.code, "timeout" | "cancelled");
-        if self.status == StatusCode::SERVICE_UNAVAILABLE && !is_final {
+        let is_busy = matches!(
+            self.status,
+            StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
+        );
+        if is_busy && !is_final {
             headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response

@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
-    HeaderValue, LOCATION, VARY,
+    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    LOCATION, TRANSFER_ENCODING, VARY,
 };
 use hyper::{Method, Response, StatusCode, Version};
 use stoa_database::CancelHandle;
@@ -19,12 +19,15 @@ use super::answering::{AnswerBody, AnswerTask, Work};
 use super::body::{ResponseBody, whole};
 use super::changes::changes;
 use super::commits::{diff, log};
+use super::connection::Connection;
 use super::cors::Asked;
 use super::databases::Resource;
 use super::encoding::Coding;
 use super::keeping::{backup, compact};
 use super::loading::{checkpoint, load};
 use super::memento::refuse_at;
+use super::page;
+use super::parameters::refuse_all;
 use super::problem::Problem;
 use super::rdf4j;
 use super::reactor;
@@ -32,8 +35,6 @@ use super::sparql::sparql;
 use super::status::{self, status};
 use super::store::{change, store};
 use super::timing;
-
-const PAGE: &str = include_str!("page.html");
 
 /// The longest answer to a client of HTTP/1.0, in bytes: there a connection that breaks off cannot be
 /// told from the end, so an answer is made whole before it is sent.
@@ -45,20 +46,23 @@ pub(super) struct Client {
     coding: Coding,
     /// Whether it takes short answers as they are.
     takes_plain: bool,
-    /// The address that was asked, without parameters, as the client names this server.
+    pub(super) connection: Arc<Connection>,
+    /// The address that was asked, without parameters and without a slash that means nothing, as the client names
+    /// this server.
     pub(super) endpoint: String,
 }
 
 /// Answers one request; what goes wrong becomes a problem document.
 pub(super) async fn answer(
     request: hyper::Request<Incoming>,
+    connection: &Arc<Connection>,
     service: &Arc<Service>,
 ) -> Result<Response<ResponseBody>, Infallible> {
     let started = Instant::now();
     let asked = Asked::by(&request);
     let is_old = request.version() < Version::HTTP_11;
     let is_rdf4j = request.uri().path().starts_with("/repositories/");
-    let mut outcome = route(request, service).await;
+    let mut outcome = route(request, connection, service).await;
     if is_old && let Ok(response) = outcome {
         outcome = buffered(response).await;
     }
@@ -74,6 +78,7 @@ pub(super) async fn answer(
         .settings
         .origins
         .mark(&asked, response.headers_mut());
+    page::mark(response.headers_mut());
     timing::mark(response.headers_mut(), started.elapsed());
     Ok(response)
 }
@@ -81,15 +86,21 @@ pub(super) async fn answer(
 #[expect(clippy::too_many_lines, reason = "an arm for each address")]
 async fn route(
     request: hyper::Request<Incoming>,
+    connection: &Arc<Connection>,
     service: &Service,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let path = request.uri().path().to_owned();
-    let Some((database, resource)) = service.databases.resolve(&path) else {
+    let host = service.settings.hosts.check(&request)?;
+    check_transfer(request.headers())?;
+    let asked = request.uri().path().to_owned();
+    if asked == "*" && request.method() == Method::OPTIONS {
+        return Ok(options("GET, HEAD, PUT, POST, DELETE, OPTIONS"));
+    }
+    let Some((path, database, resource)) = service.databases.resolve(&asked) else {
         return Err(Problem::new(
             StatusCode::NOT_FOUND,
             "no-such-address",
             format!(
-                "there is nothing at {path}: queries go to {}",
+                "there is nothing at {asked}: queries go to {}",
                 service.databases.addresses()
             ),
         ));
@@ -120,12 +131,13 @@ async fn route(
     if !reads && !may_query {
         refuse_at(request.uri().query().unwrap_or(""))?;
     }
-    let client = Client::of(&request)?;
+    if resource.has_no_parameters() {
+        refuse_all(request.uri().query().unwrap_or(""))?;
+    }
+    let client = Client::of(&request, connection, host, path)?;
     match (resource, database) {
         (Resource::Sparql, Some(database)) => sparql(request, &client, service, database).await,
-        (Resource::Changes, Some(database)) => {
-            changes(&request, database, service.settings.client_timeout)
-        }
+        (Resource::Changes, Some(database)) => changes(&request, &client, service, database),
         (Resource::Log, Some(database)) => log(&request, &client, service, database).await,
         (Resource::Diff, Some(database)) => diff(&request, &client, service, database).await,
         (Resource::Load, Some(database)) => load(request, service, database).await,
@@ -164,7 +176,7 @@ async fn route(
             *response.status_mut() = StatusCode::NO_CONTENT;
             Ok(response)
         }
-        (Resource::List, _) => Ok(whole("text/html; charset=utf-8", list(service))),
+        (Resource::List, _) => Ok(page::list(service)),
         (
             Resource::Page
             | Resource::Sparql
@@ -178,7 +190,19 @@ async fn route(
             | Resource::Store { .. }
             | Resource::Repository { .. },
             _,
-        ) => Ok(whole("text/html; charset=utf-8", PAGE)),
+        ) => Ok(page::page()),
+    }
+}
+
+/// Refuses transfer codings beside one `chunked`: they would be left undone, and proxies may read them otherwise.
+fn check_transfer(headers: &HeaderMap) -> Result<(), Problem> {
+    match joined(headers, &TRANSFER_ENCODING)? {
+        Some(codings) if !codings.trim().eq_ignore_ascii_case("chunked") => Err(Problem::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "transfer-coding",
+            "the only Transfer-Encoding of a request is chunked, once; compress it with Content-Encoding",
+        )),
+        _ => Ok(()),
     }
 }
 
@@ -201,30 +225,16 @@ fn redirect(to: &str) -> Result<Response<ResponseBody>, Problem> {
     Ok(response)
 }
 
-/// The page that leads to the databases of the server; their names need no escaping.
-fn list(service: &Service) -> String {
-    let items: String = service
-        .databases
-        .named
-        .iter()
-        .map(|(name, database)| {
-            format!(
-                "<li><a href=\"{name}/\">{name}</a>, {} quads</li>\n",
-                database.quads()
-            )
-        })
-        .collect();
-    format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Stoa</title></head>\n\
-         <body><h1>Databases</h1>\n<ul>\n{items}</ul></body></html>\n"
-    )
-}
-
 impl Client {
-    fn of(request: &hyper::Request<Incoming>) -> Result<Self, Problem> {
-        let headers = request.headers();
-        let accepted = joined(headers, &ACCEPT_ENCODING)?;
-        let host = joined(headers, &HOST)?.unwrap_or_else(|| "localhost".to_owned());
+    /// `host` is how the client names this server, and `path` what it asks.
+    fn of(
+        request: &hyper::Request<Incoming>,
+        connection: &Arc<Connection>,
+        host: Option<String>,
+        path: &str,
+    ) -> Result<Self, Problem> {
+        let accepted = joined(request.headers(), &ACCEPT_ENCODING)?;
+        let host = host.unwrap_or_else(|| "localhost".to_owned());
         let Some((coding, takes_plain)) = Coding::negotiate(accepted.as_deref()) else {
             let mut problem = Problem::new(
                 StatusCode::NOT_ACCEPTABLE,
@@ -237,7 +247,8 @@ impl Client {
         Ok(Self {
             coding,
             takes_plain,
-            endpoint: format!("http://{host}{}", request.uri().path()),
+            connection: Arc::clone(connection),
+            endpoint: format!("http://{host}{path}"),
         })
     }
 }
@@ -263,6 +274,7 @@ pub(super) async fn run(
             "too many queries are running and waiting; try again in a moment",
         )
     })?;
+    client.connection.answers(&cancel);
     // Dropped with this future when the client goes away while it waits.
     let guard = CancelOnDrop::new(cancel);
     let first = poll_fn(|context| stream.poll_chunk(context))

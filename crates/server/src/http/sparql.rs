@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LOCATION};
 use hyper::{Method, Response, StatusCode};
 use stoa_database::results::ResultFormat;
-use stoa_database::{CancelHandle, Database};
+use stoa_database::{CancelHandle, Database, GraphFormat};
 
 use super::Service;
 use super::answering::{QueryRequest, QuerySource, Work, options};
@@ -44,6 +44,11 @@ pub(super) async fn sparql(
                  as application/sparql-query or application/sparql-update",
             ));
         }
+        if let Some(name) = &parameters.format {
+            let format = GraphFormat::from_name(name);
+            accept =
+                Some(format.map_or_else(|| name.clone(), |format| format.media_type().to_owned()));
+        }
         if accept
             .as_deref()
             .is_some_and(|accept| accept.contains("text/html"))
@@ -59,20 +64,8 @@ pub(super) async fn sparql(
         )?;
         return run(service, client, work, cancel).await;
     };
-    let format = match &parameters.format {
-        None => None,
-        // Some clients send what they accept as a parameter, which then goes before the header.
-        Some(list) if list.contains(',') => {
-            accept = Some(list.clone());
-            None
-        }
-        Some(name) => Some(ResultFormat::from_name(name).ok_or_else(|| {
-            Problem::bad_request(format!(
-                "the parameter format does not know '{name}': it takes json, xml, csv and tsv for \
-                 solutions, ttl, nt, nq, trig, rdf and jsonld for graphs"
-            ))
-        })?),
-    };
+    parameters.check_query()?;
+    let format = wanted_format(&parameters, &mut accept)?;
     let work = Work::Prepare(Box::new(QueryRequest {
         source: QuerySource::Database(database.clone()),
         asked: asked.at(parameters.at),
@@ -81,9 +74,34 @@ pub(super) async fn sparql(
         options: options(&parameters, endpoint, &service.settings, cancel.clone()),
         format,
         accept,
+        failed: Vec::new(),
         is_short: parameters.is_short(),
     }));
     run(service, client, work, cancel).await
+}
+
+/// The format that a parameter names. Media types in it go before the header `Accept`.
+///
+/// # Errors
+/// 400 for a name that is none.
+pub(super) fn wanted_format(
+    parameters: &Parameters,
+    accept: &mut Option<String>,
+) -> Result<Option<ResultFormat>, Problem> {
+    let Some(name) = &parameters.format else {
+        return Ok(None);
+    };
+    if name.contains(',') {
+        *accept = Some(name.clone());
+        return Ok(None);
+    }
+    let format = ResultFormat::from_name(name).ok_or_else(|| {
+        Problem::bad_request(format!(
+            "the parameter format does not know '{name}': it takes json, xml, csv and tsv for solutions, ttl, nt, nq, \
+             trig, rdf and jsonld for graphs, or media types as Accept has them"
+        ))
+    })?;
+    Ok(Some(format))
 }
 
 /// A browser that opens the endpoint wants the query page, which stands beside it.

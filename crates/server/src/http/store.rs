@@ -16,10 +16,10 @@ use stoa_database::oxrdf::NamedNode;
 use stoa_database::{CancelHandle, Database, DumpScope, GraphFormat, Moment};
 
 use super::Service;
-use super::answering::{Opened, Work, choose, graph_content_type};
+use super::answering::{Opened, Work, choose, graph_content_type, graph_offers};
 use super::body::ResponseBody;
 use super::memento::Asked;
-use super::parameters::{moment, pairs};
+use super::parameters::{check_once, moment, pairs, unknown};
 use super::problem::Problem;
 use super::route::{Client, joined, run};
 
@@ -58,19 +58,16 @@ pub(super) async fn store(
     } else {
         &GRAPH_FORMATS
     };
-    let format = match format_name {
+    let (format, content_type) = match format_name {
         Some(name) => GraphFormat::from_name(&name)
             .filter(|format| formats.contains(format))
+            .map(|format| (format, graph_content_type(format)))
             .ok_or_else(|| {
                 Problem::bad_request(format!("the parameter format cannot be '{name}' here"))
             })?,
         None => {
             let accept = joined(request.headers(), &ACCEPT)?;
-            let offers: Vec<(&str, GraphFormat)> = formats
-                .iter()
-                .map(|format| (format.media_type(), *format))
-                .collect();
-            choose(accept.as_deref(), &offers)?
+            choose(accept.as_deref(), &graph_offers(formats))?
         }
     };
     let cancel = CancelHandle::new();
@@ -86,7 +83,7 @@ pub(super) async fn store(
         let dump = state.start_dump(format, &scope, &to_dump)?;
         Ok(Opened {
             work: Work::Dump(Box::new(dump)),
-            content_type: graph_content_type(format),
+            content_type,
             headers,
         })
     })));
@@ -113,13 +110,20 @@ struct Scope {
 fn scope(query: &str, client: &Client, below: Option<&str>) -> Result<Scope, Problem> {
     let (mut format, mut at) = (None, None);
     let mut scopes = Vec::new();
-    for (name, value) in pairs(query)? {
+    let pairs = pairs(query)?;
+    check_once(&pairs, &["default", "graph"])?;
+    for (name, value) in pairs {
         match name.as_str() {
             "default" => scopes.push(DumpScope::DefaultGraph),
             "graph" => scopes.push(DumpScope::Graph(graph(&value)?)),
-            "format" => format = Some(value),
+            "format" | "output" => format = Some(value),
             "at" => at = Some(moment(&name, &value)?),
-            _ => {}
+            _ => {
+                return Err(unknown(
+                    &name,
+                    "/store takes graph, default, format (or output) and at",
+                ));
+            }
         }
     }
     if below.is_some() {

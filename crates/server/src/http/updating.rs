@@ -51,17 +51,7 @@ pub(super) fn options(
     endpoint: String,
     settings: &Settings,
 ) -> Result<UpdateOptions, Problem> {
-    let of_queries = [
-        ("query", parameters.query.is_some()),
-        ("default-graph-uri", !parameters.default_graphs.is_empty()),
-        ("named-graph-uri", !parameters.named_graphs.is_empty()),
-    ];
-    if let Some((name, _)) = of_queries.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(Problem::bad_request(format!(
-            "the parameter {name} does not go with an update; what WHERE reads is given as using-graph-uri and \
-             using-named-graph-uri"
-        )));
-    }
+    parameters.check_update()?;
     if parameters.at.is_some() {
         return Err(not_at());
     }

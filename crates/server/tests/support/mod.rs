@@ -126,7 +126,7 @@ impl Server {
         let length = body.len();
         write!(
             stream,
-            "{head}\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+            "{head}\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
         )
         .unwrap();
         stream

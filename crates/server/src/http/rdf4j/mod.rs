@@ -28,7 +28,7 @@ mod values;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, HeaderMap};
+use hyper::header::HeaderMap;
 use hyper::{Response, StatusCode};
 use stoa_database::oxrdf::NamedNode;
 use stoa_database::{CancelHandle, CommitSummary, Database, Moment, QueryOptions};
@@ -39,7 +39,7 @@ use super::body::{ResponseBody, whole};
 use super::memento::Asked;
 use super::parameters::{SHORT_BYTES, percent_decoded};
 use super::problem::Problem;
-use super::route::{Client, joined, run};
+use super::route::{Client, run};
 use super::sparql::sparql;
 use super::store::{change, store};
 use super::writing::mark;
@@ -76,17 +76,24 @@ impl<'a> Part<'a> {
     /// What a path means that follows the name of a repository.
     pub(super) fn of(rest: &'a str) -> Option<Self> {
         Some(match rest {
-            "" | "/" => Self::Queries,
+            "" => Self::Queries,
             "/statements" => Self::Statements,
             "/size" => Self::Size,
             "/contexts" => Self::Contexts,
             "/namespaces" => Self::Namespaces,
             "/rdf-graphs/service" => Self::GraphStore,
             "/transactions" => Self::Transactions,
-            _ => match rest.strip_prefix("/namespaces/") {
-                Some(prefix) => Self::Namespace(prefix),
-                None => Self::Transaction(rest.strip_prefix("/transactions/")?),
-            },
+            // No prefix and no number of a transaction has a slash.
+            _ => {
+                let (kind, name) = rest.strip_prefix('/')?.split_once('/')?;
+                match kind {
+                    _ if name.contains('/') => return None,
+                    // There is the empty prefix.
+                    "namespaces" => Self::Namespace(name),
+                    "transactions" if !name.is_empty() => Self::Transaction(name),
+                    _ => return None,
+                }
+            }
         })
     }
 
@@ -174,8 +181,9 @@ async fn contexts(request: &Request<'_>) -> Result<Response<ResponseBody>, Probl
         "SELECT ?contextID {{ GRAPH ?contextID {{}} FILTER(?contextID != <{}>) }}",
         namespaces::NAMESPACES
     );
-    let accept = joined(request.incoming.headers(), &ACCEPT)?;
-    let asked = request.asked(Parameters::of(request.query())?.at)?;
+    let parameters = Parameters::of(request.query())?.reading()?;
+    let accept = parameters.accept(request.incoming.headers())?;
+    let asked = request.asked(parameters.at)?;
     table(request, query, asked, accept).await
 }
 
@@ -214,7 +222,8 @@ pub(super) async fn repositories(
     let Some((name, database)) = all.first().copied() else {
         return Err(Problem::bad_request("there is no database"));
     };
-    let accept = joined(incoming.headers(), &ACCEPT)?;
+    let parameters = Parameters::of(incoming.uri().query().unwrap_or(""))?.reading()?;
+    let accept = parameters.accept(incoming.headers())?;
     let request = Request {
         incoming,
         client,
@@ -247,6 +256,7 @@ async fn table(
         },
         format: None,
         accept,
+        failed: Vec::new(),
     }));
     run(request.service, request.client, work, cancel).await
 }
@@ -292,6 +302,10 @@ mod tests {
             ("/transactions", Some(Part::Transactions)),
             ("/transactions/1", Some(Part::Transaction("1"))),
             ("/rdf-graphs/service", Some(Part::GraphStore)),
+            ("/", None),
+            ("/namespaces/foaf/", None),
+            ("/transactions/", None),
+            ("/transactions/1/", None),
             ("/nothing", None),
             ("s", None),
         ] {

@@ -4,7 +4,6 @@
 //! committed like all else. A prefix is a subject; clients of this protocol see the graph among
 //! neither contexts nor statements.
 
-use hyper::header::ACCEPT;
 use hyper::{Method, Response, StatusCode};
 use stoa_database::oxrdf::vocab::xsd;
 use stoa_database::oxrdf::{GraphName, Literal, NamedNode, Quad, Term};
@@ -17,7 +16,7 @@ use super::values::Parameters;
 use super::{Request, done, table, told};
 use crate::http::body::{ResponseBody, read_text};
 use crate::http::problem::Problem;
-use crate::http::route::{CancelOnDrop, joined};
+use crate::http::route::CancelOnDrop;
 use crate::http::writing::write;
 
 /// The graph of namespaces.
@@ -38,8 +37,9 @@ pub(super) async fn all(request: Request<'_>) -> Result<Response<ResponseBody>, 
         "SELECT ?prefix ?namespace {{ GRAPH <{NAMESPACES}> {{ ?s <{PREFIX}> ?prefix ; <{NAMESPACE}> \
          ?namespace }} }} ORDER BY ?prefix"
     );
-    let accept = joined(request.incoming.headers(), &ACCEPT)?;
-    let asked = request.asked(Parameters::of(request.query())?.at)?;
+    let parameters = Parameters::of(request.query())?.reading()?;
+    let accept = parameters.accept(request.incoming.headers())?;
+    let asked = request.asked(parameters.at)?;
     table(&request, query, asked, accept).await
 }
 
@@ -68,7 +68,7 @@ pub(super) async fn one(
         }
         _ => {
             let database = request.database.clone();
-            let asked = request.asked(Parameters::of(request.query())?.at)?;
+            let asked = request.asked(Parameters::of(request.query())?.checked()?.at)?;
             let timeout = Some(request.service.settings.timeout);
             let cancel = CancelHandle::new();
             let _guard = CancelOnDrop::new(cancel.clone());

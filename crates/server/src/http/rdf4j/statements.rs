@@ -1,6 +1,6 @@
 //! Statements of a repository: read, replaced, added, removed, counted, and updated.
 
-use hyper::header::{ACCEPT, CONTENT_TYPE};
+use hyper::header::CONTENT_TYPE;
 use hyper::{Method, Response, StatusCode};
 use stoa_database::{
     CancelHandle, GraphFormat, StatementPattern, TransactionOptions, UpdateOptions,
@@ -9,7 +9,7 @@ use stoa_database::{
 use super::upload::Upload;
 use super::values::Parameters;
 use super::{Request, done, told};
-use crate::http::answering::{Opened, Work, choose, graph_content_type};
+use crate::http::answering::{Opened, Work, choose, graph_content_type, graph_offers};
 use crate::http::body::{ResponseBody, read_text};
 use crate::http::parameters::{self, split_content_type};
 use crate::http::problem::Problem;
@@ -19,23 +19,26 @@ use crate::http::upload::{BODY, again, write_with_body};
 use crate::http::writing::{self, write};
 
 /// Formats of statements; those with graphs come first.
-const FORMATS: [(&str, GraphFormat); 7] = [
-    ("application/n-quads", GraphFormat::NQuads),
-    ("text/x-nquads", GraphFormat::NQuads),
-    ("application/trig", GraphFormat::TriG),
-    ("application/ld+json", GraphFormat::JsonLd),
-    ("text/turtle", GraphFormat::Turtle),
-    ("application/n-triples", GraphFormat::NTriples),
-    ("application/rdf+xml", GraphFormat::RdfXml),
+const FORMATS: [GraphFormat; 6] = [
+    GraphFormat::NQuads,
+    GraphFormat::TriG,
+    GraphFormat::JsonLd,
+    GraphFormat::Turtle,
+    GraphFormat::NTriples,
+    GraphFormat::RdfXml,
 ];
+
+/// What clients call N-Quads that are older than its media type.
+const OLD_N_QUADS: &str = "text/x-nquads";
 
 /// Answers what is asked of `/statements`.
 pub(super) async fn statements(request: Request<'_>) -> Result<Response<ResponseBody>, Problem> {
     let parameters = Parameters::of(request.query())?;
     let method = request.incoming.method().clone();
     if method == Method::GET || method == Method::HEAD {
+        let parameters = parameters.reading()?;
         let cancel = CancelHandle::new();
-        let format = format(&request)?;
+        let (format, content_type) = format(&request, &parameters)?;
         let asked = request.asked(parameters.at)?;
         let (database, to_dump) = (request.database.clone(), cancel.clone());
         let timeout = Some(request.service.settings.timeout);
@@ -44,7 +47,7 @@ pub(super) async fn statements(request: Request<'_>) -> Result<Response<Response
             let dump = state.statements(&parameters.pattern(), format, &to_dump)?;
             Ok(Opened {
                 work: Work::Dump(Box::new(dump)),
-                content_type: graph_content_type(format),
+                content_type,
                 headers,
             })
         })));
@@ -52,6 +55,7 @@ pub(super) async fn statements(request: Request<'_>) -> Result<Response<Response
     }
     request.check_writer()?;
     if method == Method::DELETE {
+        let parameters = parameters.checked()?;
         let database = request.database.clone();
         let summary = write(request.service, move || {
             let pattern = parameters.pattern();
@@ -71,13 +75,19 @@ pub(super) async fn statements(request: Request<'_>) -> Result<Response<Response
     if method == Method::POST && is_update {
         return update(request).await;
     }
-    load(request, parameters, method == Method::PUT).await
+    load(request, parameters.checked()?, method == Method::PUT).await
 }
 
-/// The format of statements that the client wants.
-pub(super) fn format(request: &Request<'_>) -> Result<GraphFormat, Problem> {
-    let accept = joined(request.incoming.headers(), &ACCEPT)?;
-    choose(accept.as_deref(), &FORMATS)
+/// The format of statements that the client wants, and the content type.
+pub(super) fn format(
+    request: &Request<'_>,
+    parameters: &Parameters,
+) -> Result<(GraphFormat, &'static str), Problem> {
+    let accept = parameters.accept(request.incoming.headers())?;
+    let mut offers = graph_offers(&FORMATS);
+    let quads = (GraphFormat::NQuads, graph_content_type(GraphFormat::NQuads));
+    offers.push((OLD_N_QUADS, quads));
+    choose(accept.as_deref(), &offers)
 }
 
 /// Adds a document, in the place of what it replaces. As long as its statements go where it says, it may have any
@@ -127,7 +137,7 @@ async fn load(
 async fn update(request: Request<'_>) -> Result<Response<ResponseBody>, Problem> {
     let service = request.service;
     let database = request.database;
-    let update = Update::of(request).await?;
+    let update = Update::of(request, false).await?;
     let is_short = update.is_short;
     let summary = writing::update(service, database, update.text, update.options, is_short).await?;
     Ok(done(StatusCode::NO_CONTENT, &summary))
@@ -142,11 +152,12 @@ pub(super) struct Update {
 }
 
 impl Update {
-    /// Reads an update that is the body, or a parameter of the address or of a form.
+    /// Reads an update that is the body, or a parameter of the address or of a form. With `has_action` it is one of a
+    /// transaction.
     ///
     /// # Errors
     /// 400 if there is none, and for parameters that an update does not have.
-    pub(super) async fn of(request: Request<'_>) -> Result<Self, Problem> {
+    pub(super) async fn of(request: Request<'_>, has_action: bool) -> Result<Self, Problem> {
         let mut form = request.query().to_owned();
         let endpoint = request.client.endpoint.clone();
         let settings = &request.service.settings;
@@ -158,7 +169,10 @@ impl Update {
         if !is_direct {
             form = format!("{form}&{body}");
         }
-        let mut parameters = parameters::Parameters::default();
+        let mut parameters = parameters::Parameters {
+            has_action,
+            ..parameters::Parameters::default()
+        };
         parameters.add_form(&form)?;
         if is_direct {
             // The client puts an empty parameter of that name beside it.
@@ -179,7 +193,7 @@ impl Update {
 
 /// How many statements there are.
 pub(super) async fn size(request: Request<'_>) -> Result<Response<ResponseBody>, Problem> {
-    let parameters = Parameters::of(request.query())?;
+    let parameters = Parameters::of(request.query())?.checked()?;
     let asked = request.asked(parameters.at)?;
     let database = request.database.clone();
     let timeout = Some(request.service.settings.timeout);

@@ -6,7 +6,7 @@
 //! Whoever says nothing for [`Transactions::idle`] loses the transaction; a ping is enough.
 //!
 //! # Limits
-//! [`OPEN_MAX`] transactions are open at once. The last [`ENDED_MAX`] that ended are known by name, so
+//! [`OPEN_MAX`] transactions are open at once, [`CLIENT_OPEN_MAX`] of one client. The last [`ENDED_MAX`] that ended are known by name, so
 //! that who comes late learns why.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -26,19 +26,22 @@ use super::statements::{Update, format};
 use super::upload::Upload;
 use super::values::Parameters;
 use super::{Request, done, empty, text};
-use crate::http::answering::{
-    Opened, QueryRequest, QuerySource, Work, graph_content_type, options,
-};
+use crate::http::answering::{Opened, QueryRequest, QuerySource, Work, options};
 use crate::http::body::{ResponseBody, read_text};
+use crate::http::clients::{ClientPlace, ClientPlaces};
 use crate::http::memento::{Asked, not_at};
 use crate::http::parameters::{self, split_content_type};
 use crate::http::problem::Problem;
 use crate::http::route::{joined, run};
+use crate::http::sparql::wanted_format;
 use crate::http::upload::write_with_body;
 use crate::http::writing::write;
 
 /// The most transactions that are open at once.
 const OPEN_MAX: usize = 1_000;
+
+/// The most that one client has open at once.
+const CLIENT_OPEN_MAX: usize = 100;
 
 /// How many of those that ended are known by name.
 const ENDED_MAX: usize = 1_000;
@@ -46,6 +49,8 @@ const ENDED_MAX: usize = 1_000;
 /// The open transactions of a server.
 pub(crate) struct Transactions {
     registry: Mutex<Registry>,
+    /// Those that each client may have.
+    places: ClientPlaces,
     /// How long one may be left alone.
     idle: Duration,
 }
@@ -67,6 +72,7 @@ pub(crate) struct OpenTransaction {
     last_use: Mutex<Instant>,
     /// Ends what is under way when the transaction is rolled back.
     cancel: CancelHandle,
+    _place: ClientPlace,
 }
 
 enum State {
@@ -81,6 +87,11 @@ impl Transactions {
     pub(crate) fn new(idle: Duration) -> Self {
         Self {
             registry: Mutex::default(),
+            places: ClientPlaces::new(
+                "open transactions",
+                "commit some or roll them back",
+                CLIENT_OPEN_MAX,
+            ),
             idle,
         }
     }
@@ -192,13 +203,14 @@ impl Drop for Using<'_> {
 }
 
 impl OpenTransaction {
-    fn new(repository: &str, transaction: Transaction) -> Self {
+    fn new(repository: &str, transaction: Transaction, place: ClientPlace) -> Self {
         Self {
             repository: repository.to_owned(),
             state: Mutex::new(State::Open(Box::new(transaction))),
             active: AtomicUsize::new(0),
             last_use: Mutex::new(Instant::now()),
             cancel: CancelHandle::new(),
+            _place: place,
         }
     }
 
@@ -291,6 +303,10 @@ pub(super) async fn begin(request: Request<'_>) -> Result<Response<ResponseBody>
     let (head, body) = incoming.into_parts();
     // Settings such as the isolation level: no level asks for more than every transaction has.
     read_text(&head.headers, body, service.settings.client_timeout).await?;
+    let place = service
+        .transactions
+        .places
+        .take(client.connection.address)?;
     let to_read = database.clone();
     let transaction = write(service, move || {
         Ok(to_read.begin(&TransactionOptions::default())?)
@@ -300,7 +316,7 @@ pub(super) async fn begin(request: Request<'_>) -> Result<Response<ResponseBody>
     let id = format!("{:016x}{:016x}", runtime.random(), runtime.random());
     let location = HeaderValue::from_str(&format!("{}/{id}", client.endpoint))
         .map_err(|_| Problem::bad_request("the Host of the request names no address"))?;
-    let open = OpenTransaction::new(name, transaction);
+    let open = OpenTransaction::new(name, transaction, place);
     service.transactions.insert(id, open)?;
     let mut response = empty(StatusCode::CREATED);
     response.headers_mut().insert(LOCATION, location);
@@ -346,7 +362,7 @@ pub(super) async fn transaction(
             Ok(done(StatusCode::OK, &summary))
         }
         "SIZE" => {
-            let graphs = parameters.graphs();
+            let graphs = parameters.checked()?.graphs();
             let quads = write(service, move || {
                 open.with(false, |transaction| {
                     Ok(transaction.count_statements(&graphs)?)
@@ -355,10 +371,10 @@ pub(super) async fn transaction(
             .await?;
             Ok(text(quads.to_string()))
         }
-        "GET" => export(request, parameters, open).await,
+        "GET" => export(request, parameters.reading()?, open).await,
         "QUERY" => query(request, open).await,
         "UPDATE" => update(request, open).await,
-        "ADD" | "DELETE" => change(request, parameters, open, action == "ADD").await,
+        "ADD" | "DELETE" => change(request, parameters.checked()?, open, action == "ADD").await,
         _ => Err(Problem::bad_request(
             "the parameter action is one of QUERY, UPDATE, ADD, DELETE, GET, SIZE, PING, PREPARE, \
              COMMIT and ROLLBACK",
@@ -371,7 +387,7 @@ async fn update(
     open: Arc<OpenTransaction>,
 ) -> Result<Response<ResponseBody>, Problem> {
     let service = request.service;
-    let mut update = Update::of(request).await?;
+    let mut update = Update::of(request, true).await?;
     update.options.cancel = open.cancel.clone();
     write(service, move || {
         open.with(false, |transaction| {
@@ -388,7 +404,7 @@ async fn export(
     parameters: Parameters,
     open: Arc<OpenTransaction>,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let format = format(&request)?;
+    let (format, content_type) = format(&request, &parameters)?;
     let cancel = CancelHandle::new();
     let to_dump = cancel.clone();
     let dump = write(request.service, move || {
@@ -400,7 +416,7 @@ async fn export(
     let work = Work::Open(Some(Box::new(move || {
         Ok(Opened {
             work: Work::Dump(Box::new(dump)),
-            content_type: graph_content_type(format),
+            content_type,
             headers: HeaderMap::new(),
         })
     })));
@@ -411,7 +427,10 @@ async fn query(
     request: Request<'_>,
     open: Arc<OpenTransaction>,
 ) -> Result<Response<ResponseBody>, Problem> {
-    let mut parameters = parameters::Parameters::default();
+    let mut parameters = parameters::Parameters {
+        has_action: true,
+        ..parameters::Parameters::default()
+    };
     parameters.add_form(request.query())?;
     let Request {
         incoming,
@@ -420,7 +439,7 @@ async fn query(
         ..
     } = request;
     let (head, body) = incoming.into_parts();
-    let accept = joined(&head.headers, &hyper::header::ACCEPT)?;
+    let mut accept = joined(&head.headers, &hyper::header::ACCEPT)?;
     let content_type = joined(&head.headers, &hyper::header::CONTENT_TYPE)?.unwrap_or_default();
     let (media_type, _) = split_content_type(&content_type);
     let body = read_text(&head.headers, body, service.settings.client_timeout).await?;
@@ -433,6 +452,8 @@ async fn query(
     if parameters.at.is_some() {
         return Err(not_at());
     }
+    parameters.check_query()?;
+    let format = wanted_format(&parameters, &mut accept)?;
     let text = parameters.query.take().unwrap_or_default();
     let cancel = CancelHandle::new();
     let endpoint = client.endpoint.clone();
@@ -442,8 +463,9 @@ async fn query(
         explain: parameters.explain,
         text,
         options: options(&parameters, endpoint, &service.settings, cancel.clone()),
-        format: None,
+        format,
         accept,
+        failed: Vec::new(),
         is_short: false,
     }));
     run(service, client, work, cancel).await

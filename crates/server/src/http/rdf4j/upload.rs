@@ -10,8 +10,8 @@ use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderMap};
 use stoa_database::oxrdf::{BlankNode, GraphName, NamedNode, NamedOrBlankNode, Quad, Term};
 use stoa_database::{
-    AloneOptions, CancelHandle, ChangeCounts, DocumentOptions, GraphFormat, Input, StatementGraphs,
-    StatementPattern, Transaction,
+    AloneOptions, CancelHandle, ChangeCounts, DocumentOptions, Error, GraphFormat, Input,
+    StatementGraphs, StatementPattern, Transaction,
 };
 
 use super::binary::{Reader, Statement};
@@ -92,14 +92,15 @@ impl Upload {
         matches!(self.format, Format::Binary) || self.goes_elsewhere()
     }
 
-    /// Whether a text's statements go into other graphs than it says, or into several, or its labels mean
-    /// something outside of it.
+    /// Whether a text's statements go into several graphs, or its labels mean something outside of it.
     fn goes_elsewhere(&self) -> bool {
-        let Format::Text(format) = self.format else {
-            return false;
-        };
-        let contexts = self.parameters.contexts.len();
-        contexts > 1 || (contexts == 1 && format.has_graphs()) || self.parameters.preserves_labels
+        let is_text = matches!(self.format, Format::Text(_));
+        is_text && (self.parameters.contexts.len() > 1 || self.parameters.preserves_labels)
+    }
+
+    /// Whether a text must not name graphs, since the request says where its statements go.
+    fn refuses_graphs(&self) -> bool {
+        !self.parameters.contexts.is_empty()
     }
 
     fn options(&self, format: GraphFormat) -> DocumentOptions {
@@ -107,6 +108,7 @@ impl Upload {
             format: Some(format),
             base: self.parameters.base.clone(),
             graph: self.parameters.contexts.first().cloned(),
+            refuse_graphs: self.refuses_graphs(),
             cancel: self.cancel.clone(),
             ..DocumentOptions::default()
         }
@@ -125,7 +127,8 @@ impl Upload {
         }
     }
 
-    /// Adds the document's statements; contexts of the request go before its own.
+    /// Adds the document's statements. Contexts of the request go before those of a document in the binary format; one
+    /// in another format has none beside them.
     pub(super) fn add(
         &self,
         transaction: &mut Transaction,
@@ -148,7 +151,12 @@ impl Upload {
                 };
                 let mut quads = documents::quads(&document, reader)?;
                 self.add_all(transaction, &mut || {
-                    Ok(quads.next().transpose()?.map(Statement::from))
+                    let quad = quads.next().transpose()?;
+                    let names_graph = |quad: &Quad| !quad.graph_name.is_default_graph();
+                    if self.refuses_graphs() && quad.as_ref().is_some_and(names_graph) {
+                        return Err(Error::NamesGraphs.into());
+                    }
+                    Ok(quad.map(Statement::from))
                 })
             }
         }

@@ -2,12 +2,15 @@
 
 use std::str::FromStr;
 
+use hyper::header::{ACCEPT, HeaderMap};
 use stoa_database::oxrdf::{GraphName, NamedNode, NamedOrBlankNode, Term};
+use stoa_database::results::ResultFormat;
 use stoa_database::{Moment, StatementGraphs, StatementPattern};
 
 use super::namespaces::NAMESPACES;
-use crate::http::parameters::{moment, pairs};
+use crate::http::parameters::{check_once, moment, pairs, unknown};
 use crate::http::problem::Problem;
+use crate::http::route::joined;
 
 /// What the parameters of a request about statements say.
 #[derive(Default)]
@@ -25,6 +28,10 @@ pub(super) struct Parameters {
     pub(super) at: Option<Moment>,
     /// An update in the address.
     pub(super) has_update: bool,
+    /// A format by name, and how the parameter is called.
+    format: Option<(String, String)>,
+    /// A parameter that only a query or an update may have.
+    unknown: Option<String>,
 }
 
 impl Parameters {
@@ -32,7 +39,9 @@ impl Parameters {
     /// 400 for a value that is no term, or of the wrong kind.
     pub(super) fn of(query: &str) -> Result<Self, Problem> {
         let mut parameters = Self::default();
-        for (name, value) in pairs(query)? {
+        let pairs = pairs(query)?;
+        check_once(&pairs, &["context"])?;
+        for (name, value) in pairs {
             match name.as_str() {
                 "subj" => parameters.subject = Some(node(&name, &value)?),
                 "pred" => parameters.predicate = Some(iri(&name, &value)?),
@@ -46,10 +55,58 @@ impl Parameters {
                 "action" => parameters.action = Some(value.to_ascii_uppercase()),
                 "at" => parameters.at = Some(moment(&name, &value)?),
                 "update" => parameters.has_update = true,
-                _ => {}
+                // Nothing is inferred here.
+                "infer" => {}
+                "format" | "output" => parameters.format = Some((name, value)),
+                _ => parameters.unknown = Some(name),
             }
         }
         Ok(parameters)
+    }
+
+    /// The same of a request that is neither a query nor an update, nor answered in several formats.
+    ///
+    /// # Errors
+    /// 400 for a parameter that is not known.
+    pub(super) fn checked(mut self) -> Result<Self, Problem> {
+        if let Some((name, _)) = self.format.take() {
+            self.unknown = Some(name);
+        }
+        self.reading()
+    }
+
+    /// The same of a request that is answered in several formats.
+    ///
+    /// # Errors
+    /// 400 for a parameter that is not known.
+    pub(super) fn reading(self) -> Result<Self, Problem> {
+        match &self.unknown {
+            None => Ok(self),
+            Some(name) => Err(unknown(
+                name,
+                "statements take subj, pred, obj, context, infer, baseURI, preserveNodeId and at, and format where they are read",
+            )),
+        }
+    }
+
+    /// What the client accepts: the format that a parameter names, else what the header says.
+    ///
+    /// # Errors
+    /// 400 for a name that is none, and for a header that is not ASCII.
+    pub(super) fn accept(&self, headers: &HeaderMap) -> Result<Option<String>, Problem> {
+        let Some((name, value)) = &self.format else {
+            return joined(headers, &ACCEPT);
+        };
+        let media_type = match ResultFormat::from_name(value) {
+            Some(ResultFormat::Solutions(format)) => format.media_type(),
+            Some(ResultFormat::Graph(format)) => format.media_type(),
+            None => {
+                return Err(Problem::bad_request(format!(
+                    "the parameter {name} does not know the format '{value}'"
+                )));
+            }
+        };
+        Ok(Some(media_type.to_owned()))
     }
 
     /// The graphs that are read, counted or cleared: without contexts all but the one that holds
@@ -135,6 +192,7 @@ mod tests {
         assert_eq!(parameters.base.as_deref(), Some("http://b/"));
         assert!(parameters.preserves_labels);
         assert_eq!(parameters.action.as_deref(), Some("ADD"));
+        assert!(Parameters::of("query=ASK").unwrap().checked().is_err());
         for wrong in [
             "subj=x",
             "subj=%22x%22",

@@ -153,6 +153,8 @@ impl Change {
             format: Some(format),
             base: self.base.clone(),
             graph: self.graph.clone(),
+            // What a request puts into one graph must not reach others (Graph Store Protocol 5.3, 5.5).
+            refuse_graphs: self.graph.is_some(),
             ..DocumentOptions::default()
         }
     }
