@@ -3,6 +3,7 @@
 
 mod bsbm;
 mod graphs;
+mod hostile;
 mod report;
 mod rows;
 mod run;
@@ -34,6 +35,11 @@ Example:
   stoa-bench cold --products 28482 --files target/rivals/stoa/database \\
     --stop 'bench/rivals/stoa.sh stop target/rivals/stoa' --start 'bench/rivals/stoa.sh start target/rivals/stoa'")]
     Cold(run::cold::Arguments),
+    /// Many hostile requests at once beside one-row queries; exit code 1 if the server takes too much memory or too long
+    #[command(after_help = "\
+Example:
+  stoa-bench hostile 127.0.0.1:7878 --server-pid 1234 --clients 60 --seconds 60")]
+    Hostile(hostile::Arguments),
     /// How far the planner's estimates are from what operators give, over all queries on a dataset; exit code 1 if a query failed
     /// or a target is missed
     #[command(after_help = "\
@@ -156,6 +162,7 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::ExploreRows(arguments) => rows::explore_rows(&arguments)?,
         Command::CompareSamples(arguments) => samples::compare(&arguments)?,
         Command::Cold(arguments) => run::cold::cold(&arguments)?,
+        Command::Hostile(arguments) => hostile::run(&arguments)?,
         Command::Estimates(arguments) => run::estimates::estimates(&arguments)?,
         Command::Pairs(arguments) => run::pairs::pairs(&arguments)?,
         Command::Run(arguments) => match (arguments.other, arguments.mix) {

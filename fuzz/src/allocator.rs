@@ -67,14 +67,19 @@ fn take(bytes: usize) -> bool {
     true
 }
 
+/// The bytes in use now; 0 without the allocator.
+pub fn current() -> usize {
+    CURRENT.load(Relaxed)
+}
+
 /// Begins to measure.
-pub(crate) fn start() -> usize {
+pub fn start() -> usize {
     let now = CURRENT.load(Relaxed);
     PEAK.store(now, Relaxed);
     now
 }
 
 /// The most bytes in use at a time since `start` beyond those in use then; 0 without the allocator.
-pub(crate) fn peak_since(start: usize) -> usize {
+pub fn peak_since(start: usize) -> usize {
     PEAK.load(Relaxed).saturating_sub(start)
 }

@@ -35,7 +35,7 @@ use check::{Verdict, check};
 use clients::{Plan, Run, Sample};
 use endpoint::{Connection, Endpoint, UpdateForm, Updates};
 pub(crate) use inserts::{Arguments as InsertArguments, run as run_inserts};
-use meter::Process;
+pub(crate) use meter::Process;
 pub(crate) use operators::{Arguments as OperatorArguments, run as run_operators};
 use report::{Report, parse_duration};
 pub(crate) use statistics::quantile;

@@ -10,7 +10,7 @@ use stoa_storage::{Disk, IoMode, RealDisk};
 
 use crate::database::Database;
 use crate::error::{Error, Result};
-use crate::load::Progress;
+use crate::load::{LoadTurn, Progress};
 use crate::moment::Moment;
 use crate::query::CancelHandle;
 use crate::runtime::Runtime;
@@ -117,8 +117,8 @@ impl Database {
 pub struct CompactOptions {
     /// The memory that it may take, in bytes; by default what the runtime has.
     pub memory_bytes: Option<u64>,
-    /// Whether that is reserved from the memory of the runtime, so that queries and loads beside it stay
-    /// within the rest.
+    /// Whether it reserves a share of the runtime's memory instead, for which it waits in turn with bulk loads, so that
+    /// queries and loads beside it stay within the rest.
     pub reserve: bool,
     /// Ends it from another thread; the database stays as it was, but that a first pass may be done.
     pub cancel: CancelHandle,
@@ -150,22 +150,21 @@ impl Database {
     /// ```
     ///
     /// # Errors
-    /// `ReadOnly`, `MemoryExceeded`, `Cancelled`, and what the disk gives; the database is as it was then.
+    /// `ReadOnly`, `NotAdmitted` if others hold the memory for too long, `Cancelled`, and what the disk gives; the database is
+    /// as it was then.
     pub fn compact(&self, options: &CompactOptions) -> Result<CompactSummary> {
         let (runtime, store) = (self.runtime(), self.store());
         if store.store().access() == stoa_storage::Access::Shared {
             return Err(Error::ReadOnly);
         }
-        let memory_bytes = options.memory_bytes.unwrap_or(runtime.memory_bytes());
-        let reserved = options.reserve.then(|| {
-            let reserved = runtime.memory().try_reserve(memory_bytes);
-            reserved.map_err(|exceeded| Error::MemoryExceeded {
-                operator: "a compaction".to_owned(),
-                requested_bytes: exceeded.requested,
-                limit_bytes: exceeded.limit,
-            })
-        });
-        let _reserved = reserved.transpose()?;
+        let turn = options
+            .reserve
+            .then(|| LoadTurn::wait(runtime, &options.cancel))
+            .transpose()?;
+        let memory_bytes = match &turn {
+            Some(turn) => turn.memory_bytes(),
+            None => options.memory_bytes.unwrap_or(runtime.memory_bytes()),
+        };
         Ok(store.compact(&BulkOptions {
             memory_bytes,
             scheme: None,

@@ -55,7 +55,7 @@ pub enum Error {
         /// The bytes that may be taken in all.
         limit_bytes: u64,
     },
-    /// Others, such as queries and loads, had the memory that a query needs to begin for as long as it may wait
+    /// Others, such as queries and loads, had the memory that a query or a load needs to begin for as long as it may wait
     /// ([`crate::RuntimeOptions::memory_wait`]), or too many wait already. It may be tried again.
     NotAdmitted {
         /// How many bytes it needs to begin.
@@ -256,7 +256,7 @@ impl fmt::Display for Error {
                 waiting,
             } => write!(
                 f,
-                "others hold the {requested_bytes} bytes that this query needs to begin; it waited {} ms, and \
+                "others hold the {requested_bytes} bytes that this needs to begin; it waited {} ms, and \
                  {waiting} others wait: try again later, or raise --memory or --memory-wait",
                 waited.as_millis()
             ),

@@ -109,10 +109,10 @@ pub use shapes::{QueryShape, QueryShapes};
 pub use state::State;
 pub use statements::{StatementGraphs, StatementPattern};
 pub use stoa_executor::pool::{
-    PoolFull, PoolLimits, Progress as TaskProgress, Task, TaskStream, WorkerPool,
+    OutputPiece, PoolFull, PoolLimits, Progress as TaskProgress, Task, TaskStream, WorkerPool,
 };
 pub use stoa_executor::{AdjacencyCounts, Batch, NumberCounts, Step};
 pub use stoa_storage::nonblocking;
-pub use stoa_storage::{ReadCounts, StructureCounts, sync};
+pub use stoa_storage::{BudgetExceeded, ReadCounts, Reservation, StructureCounts, sync};
 pub use transaction::{ChangeCounts, CommitSummary, Transaction, TransactionOptions};
 pub use update::{SubmittedUpdate, UpdateSummary};

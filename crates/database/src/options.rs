@@ -120,9 +120,6 @@ pub struct LoadOptions {
     pub lenient: bool,
     /// The memory that the load may take, in bytes; by default what the runtime has.
     pub memory_bytes: Option<u64>,
-    /// Whether what the load may take is reserved from the memory of the runtime, so that queries and
-    /// transactions beside it keep to the rest; where they have it, the load fails with `MemoryExceeded`.
-    pub reserve: bool,
     /// How many threads parse and sort; by default those of the runtime.
     pub threads: Option<usize>,
     /// Ends the load from another thread; the database stays as it was.

@@ -55,7 +55,7 @@ use crate::runtime::{Runtime, date_time};
 use crate::shapes::Ended;
 use crate::statistics::SnapshotStatistics;
 use shape::Shape;
-pub(crate) use token::Token;
+pub(crate) use token::{Token, reserve as reserve_text};
 
 /// How much longer a query goes on at once for each operator on top of another one, in nanoseconds.
 const SLICE_NS_PER_OPERATOR: u64 = 5_000;
@@ -453,6 +453,7 @@ pub(crate) fn prepare(
     let started_ns = runtime.executor_clock().now_ns();
     let cancel = options.cancel.child();
     let mut listed = Listed::new(runtime, text, false, &cancel);
+    let _parsing = token::reserve(runtime, text, "query")?;
     let text = Text {
         text,
         tokens: token::tokens(text),

@@ -7,14 +7,16 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use oxsdatatypes::{DateTime, DayTimeDuration, Decimal};
 use stoa_executor::helpers::Helpers;
+use stoa_executor::pool::{PoolLimits, Task, WorkerPool};
 use stoa_executor::service::ServiceClient;
 use stoa_executor::{AdjacencyCache, AdjacencyCounts, Admission, NumberCache, NumberCounts};
 use stoa_quadstore::{CheckpointOptions, QuadStoreOptions};
-use stoa_storage::{Cache, Durability, LogOptions, MemoryBudget};
+use stoa_storage::{Cache, Durability, LogOptions, MemoryBudget, Reservation};
 
 use crate::error::{Error, Result};
 use crate::federation::{Federation, Fetch};
 use crate::limits::MEMORY_WAIT;
+use crate::load::LoadTurns;
 use crate::options::{IoCalls, RuntimeOptions};
 use crate::running::RunningQueries;
 use crate::shapes::Shapes;
@@ -88,6 +90,7 @@ pub struct Runtime {
 struct Shared {
     memory: MemoryBudget,
     admission: Arc<Admission>,
+    load_turns: LoadTurns,
     adjacencies: Arc<AdjacencyCache>,
     numbers: Arc<NumberCache>,
     cache: Arc<Cache>,
@@ -130,6 +133,7 @@ impl Runtime {
         Ok(Self {
             shared: Arc::new(Shared {
                 admission: Arc::new(Admission::new(&memory, wait_ns)),
+                load_turns: LoadTurns::new(wait),
                 adjacencies: AdjacencyCache::new(&memory),
                 numbers: NumberCache::new(&memory),
                 cache: Cache::new(&memory, cache_bytes.min(memory_bytes)),
@@ -160,6 +164,21 @@ impl Runtime {
     #[must_use]
     pub fn memory_used_bytes(&self) -> u64 {
         self.shared.memory.used()
+    }
+
+    /// A reservation of nothing, which grows within the memory that all databases of the runtime may take: for what a
+    /// caller holds itself, such as requests and answers.
+    #[must_use]
+    pub fn reservation(&self) -> Reservation {
+        self.shared.memory.nothing()
+    }
+
+    /// Starts worker threads, as many as the limits say, whose output is counted in the memory of the runtime.
+    ///
+    /// # Errors
+    /// If the system gives no more threads.
+    pub fn worker_pool<T: Task>(&self, limits: PoolLimits) -> std::io::Result<WorkerPool<T>> {
+        WorkerPool::new(limits, self.executor_clock(), self.shared.memory.clone())
     }
 
     /// How many threads work at once.
@@ -230,6 +249,11 @@ impl Runtime {
     #[must_use]
     pub fn queries_waiting(&self) -> usize {
         self.shared.admission.waiting()
+    }
+
+    /// Where bulk loads wait for memory.
+    pub(crate) fn load_turns(&self) -> &LoadTurns {
+        &self.shared.load_turns
     }
 
     /// Where queries wait for that.

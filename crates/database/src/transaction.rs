@@ -36,6 +36,8 @@ pub struct CommitSummary {
     pub added: u64,
     /// Quads that are not there any more.
     pub removed: u64,
+    /// Terms that the dictionary did not have before.
+    pub terms: u64,
     /// When it was made, in microseconds since 1970-01-01T00:00:00Z; never before an earlier commit. 0 if
     /// there was nothing to do.
     pub time_us: u64,
@@ -47,6 +49,7 @@ impl From<stoa_quadstore::Committed> for CommitSummary {
             commit: committed.commit,
             added: committed.added,
             removed: committed.removed,
+            terms: committed.terms,
             time_us: committed.time_us,
         }
     }

@@ -1,5 +1,4 @@
 //! EXPLAIN and EXPLAIN ANALYZE in the library.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fmt::Write;
 

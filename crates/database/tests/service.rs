@@ -410,7 +410,7 @@ fn without_a_fetcher_service_is_refused_unless_it_is_silent() {
     };
     let solutions: Vec<_> = solutions.map(|solution| solution.unwrap()).collect();
     assert_eq!(solutions.len(), 1);
-    assert!(solutions[0].iter().next().is_none());
+    assert!(solutions[0].values().iter().all(Option::is_none));
 }
 
 #[test]

@@ -37,7 +37,9 @@
 //! Two locks: the queues', and one for each stream. No thread ever holds both.
 //!
 //! # Limits
-//! A stream holds [`BUFFER_BYTES`] and what one step appends at most.
+//! A stream holds [`BUFFER_BYTES`] and what one step appends at most. Chunks are reserved from the memory budget until
+//! the reader drops them. A task whose chunk finds no room there is parked as if the buffer were full, so that a stream
+//! that nobody reads holds one chunk when memory is short.
 
 mod pause;
 mod ready;
@@ -50,8 +52,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use stoa_storage::nonblocking;
 use stoa_storage::sync::{Condvar, Mutex};
+use stoa_storage::{MemoryBudget, Reservation, nonblocking};
 
 use self::pause::{Slice, Turn};
 use self::ready::Ready;
@@ -63,6 +65,9 @@ pub const BUFFER_BYTES: usize = 256 << 10;
 
 /// Output is handed on in chunks of about this size.
 pub const CHUNK_BYTES: usize = 32 << 10;
+
+/// One part of so many of the memory budget stays free of chunks that are not taken, for queries.
+const SPARE_PARTS: u64 = 16;
 
 /// How long a task runs before others have their turn.
 const SLICE_NS: u64 = 5_000_000;
@@ -128,6 +133,7 @@ struct Shared<T: Task> {
     threads: Mutex<Vec<JoinHandle<()>>>,
     limits: PoolLimits,
     clock: Arc<dyn Clock>,
+    memory: MemoryBudget,
     refusals: Refusals,
 }
 
@@ -184,6 +190,18 @@ struct Queues<T: Task> {
 /// A moment on the pool's clock in nanoseconds, and a number.
 type Alarm = (u64, u64);
 
+/// A piece of a task's output, counted in the memory budget until it is dropped.
+#[derive(Debug)]
+pub struct OutputPiece {
+    /// The output.
+    pub bytes: Vec<u8>,
+    /// The memory that they take.
+    pub memory: Reservation,
+    /// Whether the budget had room for it. A reader that collects chunks instead of sending them on must stop at one for
+    /// which it had none.
+    pub has_room: bool,
+}
+
 /// A task on its way through the pool.
 struct Job<T: Task> {
     task: T,
@@ -206,7 +224,7 @@ struct StreamShared<T: Task> {
 }
 
 struct StreamState<T: Task> {
-    chunks: VecDeque<Vec<u8>>,
+    chunks: VecDeque<OutputPiece>,
     bytes: usize,
     parked: Option<Job<T>>,
     /// Whether the parked task sleeps, rather than that the buffer is full.
@@ -236,7 +254,11 @@ impl<T: Task> WorkerPool<T> {
     ///
     /// # Errors
     /// If the system gives no more threads.
-    pub fn new(limits: PoolLimits, clock: Arc<dyn Clock>) -> std::io::Result<Self> {
+    pub fn new(
+        limits: PoolLimits,
+        clock: Arc<dyn Clock>,
+        memory: MemoryBudget,
+    ) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             queues: Mutex::new(Queues {
                 ready: Ready::new(),
@@ -253,6 +275,7 @@ impl<T: Task> WorkerPool<T> {
             threads: Mutex::new(Vec::new()),
             limits,
             clock,
+            memory,
             refusals: Refusals::default(),
         });
         let pool = Self { shared };
@@ -479,8 +502,8 @@ impl<T: Task> Shared<T> {
             job.ran_ns = ran_ns;
             match step.unwrap_or_else(|_| Err(T::panicked())) {
                 Ok(Progress::More) => {}
-                Ok(Progress::Done) => return job.end(Ok(())),
-                Err(error) => return job.end(Err(error)),
+                Ok(Progress::Done) => return job.end(Ok(()), &self.memory),
+                Err(error) => return job.end(Err(error), &self.memory),
                 Ok(Progress::Asleep(until_ns)) => {
                     job = match self.lay_down(job, until_ns) {
                         Some(job) => job,
@@ -489,7 +512,7 @@ impl<T: Task> Shared<T> {
                 }
             }
             if job.out.len() >= CHUNK_BYTES {
-                job = match job.hand_on() {
+                job = match job.hand_on(&self.memory) {
                     Some(job) => job,
                     None => return After::Parked,
                 };
@@ -499,7 +522,9 @@ impl<T: Task> Shared<T> {
                 if job.out.is_empty() {
                     return After::Again(job);
                 }
-                return job.hand_on().map_or(After::Parked, After::Again);
+                return job
+                    .hand_on(&self.memory)
+                    .map_or(After::Parked, After::Again);
             }
         }
     }
@@ -527,11 +552,11 @@ impl<T: Task> Shared<T> {
                 Some(Ok(Progress::Asleep(_))) => return Some(job),
                 Some(Ok(Progress::Done)) => {
                     self.refusals.note(false);
-                    job.end(Ok(()));
+                    job.end(Ok(()), &self.memory);
                     return None;
                 }
                 Some(Err(error)) => {
-                    job.end(Err(error));
+                    job.end(Err(error), &self.memory);
                     return None;
                 }
             }
@@ -549,7 +574,7 @@ impl<T: Task> Shared<T> {
         let job = if job.out.is_empty() {
             job
         } else {
-            job.hand_on()?
+            job.hand_on(&self.memory)?
         };
         // The alarm is set first. One that goes off before the job is parked finds it awake; that is
         // noted as any other call.
@@ -597,15 +622,42 @@ impl<T: Task> Wake for Rouser<T> {
     }
 }
 
+impl OutputPiece {
+    /// Counts a chunk in the budget, even beyond its limit.
+    fn of(bytes: Vec<u8>, memory: &MemoryBudget) -> Self {
+        let mut reserved = memory.nothing();
+        match reserved.grow_sparing(bytes.capacity() as u64, SPARE_PARTS) {
+            Ok(()) => Self {
+                bytes,
+                memory: reserved,
+                has_room: true,
+            },
+            Err(_) => Self::counted(bytes, memory),
+        }
+    }
+
+    /// The same without taking memory from caches.
+    fn counted(bytes: Vec<u8>, memory: &MemoryBudget) -> Self {
+        let mut reserved = memory.nothing();
+        reserved.grow_anyway(bytes.capacity() as u64);
+        Self {
+            bytes,
+            memory: reserved,
+            has_room: memory.used() <= memory.limit(),
+        }
+    }
+}
+
 impl<T: Task> Job<T> {
     /// Gives the output to the reader; parks the job in the stream if its buffer is full.
-    fn hand_on(mut self) -> Option<Self> {
+    fn hand_on(mut self, memory: &MemoryBudget) -> Option<Self> {
         let stream = Arc::clone(&self.stream);
+        let chunk = OutputPiece::of(std::mem::take(&mut self.out), memory);
+        let has_room = chunk.has_room;
         let mut state = lock(&stream.state);
-        let chunk = std::mem::take(&mut self.out);
-        state.bytes += chunk.len();
+        state.bytes += chunk.bytes.len();
         state.chunks.push_back(chunk);
-        let full = state.bytes >= BUFFER_BYTES;
+        let full = state.bytes >= BUFFER_BYTES || !has_room;
         if full && !state.abandoned {
             state.parked = Some(self);
             stream.wake(state);
@@ -615,16 +667,18 @@ impl<T: Task> Job<T> {
         Some(self)
     }
 
-    fn end(self, outcome: Result<(), T::Error>) -> After<T> {
+    fn end(self, outcome: Result<(), T::Error>, memory: &MemoryBudget) -> After<T> {
         let Self {
             task, stream, out, ..
         } = self;
         // Who sees the end finds free what the task held.
         drop(task);
+        // The rest exists, and nothing comes after it: it is counted even where there is no room.
+        let rest = (outcome.is_ok() && !out.is_empty()).then(|| OutputPiece::counted(out, memory));
         let mut state = lock(&stream.state);
-        if outcome.is_ok() && !out.is_empty() {
-            state.bytes += out.len();
-            state.chunks.push_back(out);
+        if let Some(rest) = rest {
+            state.bytes += rest.bytes.len();
+            state.chunks.push_back(rest);
         }
         state.outcome = Some(outcome);
         stream.wake(state);
@@ -648,7 +702,7 @@ impl<T: Task> TaskStream<T> {
     pub fn poll_chunk(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Vec<u8>, T::Error>>> {
+    ) -> Poll<Option<Result<OutputPiece, T::Error>>> {
         let mut state = lock(&self.shared.state);
         if let Some(item) = Self::take(&mut state) {
             let resumed = Self::resumable(&mut state);
@@ -668,7 +722,7 @@ impl<T: Task> TaskStream<T> {
     }
 
     /// As [`poll_chunk`](Self::poll_chunk), waiting on this thread.
-    pub fn next_chunk(&mut self) -> Option<Result<Vec<u8>, T::Error>> {
+    pub fn next_chunk(&mut self) -> Option<Result<OutputPiece, T::Error>> {
         let mut state = lock(&self.shared.state);
         loop {
             if let Some(item) = Self::take(&mut state) {
@@ -686,9 +740,9 @@ impl<T: Task> TaskStream<T> {
     }
 
     /// The next item if one is there: a chunk first, the outcome after the last one.
-    fn take(state: &mut StreamState<T>) -> Option<Option<Result<Vec<u8>, T::Error>>> {
+    fn take(state: &mut StreamState<T>) -> Option<Option<Result<OutputPiece, T::Error>>> {
         if let Some(chunk) = state.chunks.pop_front() {
-            state.bytes -= chunk.len();
+            state.bytes -= chunk.bytes.len();
             return Some(Some(Ok(chunk)));
         }
         match &state.outcome {

@@ -7,7 +7,6 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
     clippy::print_stdout,
     reason = "a test that fails may panic, its numbers are small, and it tells its seed"
 )]

@@ -9,10 +9,8 @@
 //! `STOA_SEED` repeats a run, `STOA_LONG` makes ten times as many.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
     clippy::print_stdout,
     reason = "a test that fails may panic, its numbers are small, and it tells its seed"
 )]

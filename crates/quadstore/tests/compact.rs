@@ -5,9 +5,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::panic,
     clippy::print_stdout,
     reason = "a test that fails may panic, its numbers are small, and it tells its seed"
 )]

@@ -2,10 +2,7 @@
 //! transactions that bring the same terms; checkpoints that fail or lose power.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     clippy::indexing_slicing,
-    clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
     reason = "helpers of tests, with small numbers"
 )]
 

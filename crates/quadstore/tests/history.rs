@@ -5,7 +5,6 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
     reason = "a test that fails may panic, and its numbers are small"
 )]
 

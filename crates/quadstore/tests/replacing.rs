@@ -4,8 +4,6 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
-    clippy::panic,
     reason = "a test that fails may panic, and its numbers are small"
 )]
 

@@ -2,10 +2,8 @@
 //! set of graphs, over trees, a delta, or both.
 #![expect(
     clippy::unwrap_used,
-    clippy::panic,
     clippy::indexing_slicing,
     clippy::cast_possible_truncation,
-    clippy::cast_possible_wrap,
     reason = "helpers of tests, with small numbers"
 )]
 

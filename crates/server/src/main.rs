@@ -13,8 +13,14 @@ mod memory;
 
 use std::process::ExitCode;
 
+#[cfg(not(test))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Tests count what a server in their process holds.
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: stoa_fuzz::allocator::Counting = stoa_fuzz::allocator::Counting;
 
 fn main() -> ExitCode {
     cli::run()

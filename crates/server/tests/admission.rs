@@ -7,8 +7,9 @@
 )]
 
 use std::fmt::Write as _;
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::Duration;
 
 use tempfile::TempDir;
 
@@ -18,6 +19,9 @@ const TRIPLES: usize = 2_000;
 
 /// So often is looked whether queries wait: for half a minute or so.
 const LOOKS_MAX: usize = 50_000;
+
+/// How long a client waits for an answer that may not come.
+const LITTLE: Duration = Duration::from_millis(500);
 
 /// How many subjects have another one.
 const FEW: usize = 20;
@@ -186,4 +190,82 @@ fn issue_36_readers_that_stop_keep_no_memory_from_others() {
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     // They were there all the time.
     drop(first);
+}
+
+#[test]
+fn status_tells_what_is_reserved_and_what_is_not() {
+    let (server, _folder) = serve(&[]);
+    let status = server.ask("GET /status HTTP/1.1", "");
+    let (_, body) = status.split_once("\r\n\r\n").unwrap();
+    let status: serde_json::Value = serde_json::from_str(body).unwrap();
+    let number = |name: &str| status["memory"][name].as_i64().unwrap();
+    let (reserved, resident) = (number("reservedBytes"), number("residentBytes"));
+    assert!(reserved > 0 && reserved <= number("limitBytes"));
+    assert!(resident > 1 << 20, "{resident}");
+    assert_eq!(number("unreservedBytes"), resident - reserved);
+}
+
+/// A body that is not complete is reserved, and given back when its client leaves.
+#[test]
+fn bodies_count_as_they_arrive() {
+    let (server, _folder) = serve(&[]);
+    let reserved = || {
+        let status = server.ask("GET /status HTTP/1.1", "");
+        let (_, body) = status.split_once("\r\n\r\n").unwrap();
+        let status: serde_json::Value = serde_json::from_str(body).unwrap();
+        status["memory"]["reservedBytes"].as_u64().unwrap()
+    };
+    let before = reserved();
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let head = format!("{QUERY}\r\nHost: localhost\r\nContent-Length: 8000001\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&vec![b' '; 8_000_000]).unwrap();
+    let wait = |is_so: &dyn Fn(u64) -> bool| {
+        let mut looks = (0..LOOKS_MAX).map(|_| reserved());
+        assert!(looks.any(is_so), "{} bytes are reserved", reserved());
+    };
+    wait(&|now| now >= before + 8_000_000);
+    drop(stream);
+    wait(&|now| now <= before + 1_000_000);
+}
+
+#[test]
+fn bodies_without_room_are_refused() {
+    let (server, _folder) = serve(&[]);
+    // Of 30 MB for queries each takes 16 MB.
+    let body = [b"ASK {} #".as_slice(), &vec![b'x'; 15_000_000]].concat();
+    let mut held = Vec::new();
+    let answers: Vec<String> = (0..4)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&server.address).unwrap();
+            let length = body.len();
+            let head = format!(
+                "{QUERY}\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+                length + 1
+            );
+            stream.write_all(head.as_bytes()).unwrap();
+            drop(stream.write_all(&body));
+            stream.set_read_timeout(Some(LITTLE)).unwrap();
+            let mut start = vec![0; 4096];
+            let length = stream.read(&mut start).unwrap_or(0);
+            held.push(stream);
+            String::from_utf8_lossy(&start[..length]).into_owned()
+        })
+        .collect();
+    let refused = answers
+        .iter()
+        .filter(|answer| answer.contains("503") && answer.contains("\"memory\""));
+    assert!(refused.count() >= 3, "{answers:?}");
+    let long = [b"ASK {} #".as_slice(), &vec![b'x'; 17_000_000]].concat();
+    let long = String::from_utf8(long).unwrap();
+    drop(held);
+    let mut stream = TcpStream::connect(&server.address).unwrap();
+    let head = format!(
+        "{QUERY}\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        long.len()
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
 }

@@ -181,7 +181,7 @@ fn who_may_not_write_learns_it_first() {
     let written = checkpoint(&["--token", "token"]);
     assert_eq!(
         text(&written.stderr),
-        "the sort orders held all of commit 1 already\n"
+        "the sort orders hold all of commit 1\n"
     );
     let free = TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -408,4 +408,74 @@ fn a_client_whose_server_ends_says_so() {
     let output = client.wait_with_output().unwrap();
     assert_failed(&output, 1, &["stoa: http://", "the connection failed"]);
     assert_eq!(support::dump(folder.path()), support::ONE);
+}
+
+/// Lines of N-Quads beyond what a server with 96 MB takes into a transaction, numbered from `first` on.
+fn long_document(first: usize) -> String {
+    let line =
+        |n: usize| format!("<http://a/s{n}> <http://a/p> \"a text of some length, {n}\" .\n");
+    (first..first + 30_000).map(line).collect()
+}
+
+#[test]
+fn small_loads_at_once_are_all_taken() {
+    let (server, _folder) = serve(&["--memory", "96M"]);
+    std::thread::scope(|scope| {
+        for n in 0..30 {
+            let server = &server;
+            scope.spawn(move || {
+                let line = format!("<http://a/s> <http://a/p> \"{n}\" .\n");
+                let done = post(server, "/load", "application/n-triples", line.as_bytes());
+                assert_eq!(done.status, 200, "{}", done.text());
+                let told = done.text();
+                assert!(
+                    told.contains("\"quads_read\":1,\"temp_peak_bytes\":0"),
+                    "{told}"
+                );
+            });
+        }
+    });
+    assert_eq!(quads(&server, "/store").len(), 30);
+}
+
+#[test]
+fn loads_at_once_wait_for_their_turn() {
+    let (server, _folder) = serve(&["--memory", "96M"]);
+    std::thread::scope(|scope| {
+        for n in 0..8 {
+            let server = &server;
+            scope.spawn(move || {
+                let body = long_document(n * 30_000);
+                let done = post(server, "/load", "application/n-quads", body.as_bytes());
+                assert_eq!(done.status, 200, "{}", done.text());
+            });
+        }
+    });
+    assert_eq!(quads(&server, "/store").len(), 240_000);
+}
+
+#[test]
+fn loads_that_come_slowly_keep_no_others_waiting() {
+    let (server, _folder) = serve(&["--memory", "96M"]);
+    let begun = |n: usize| {
+        let mut slow = Slow::begin(&server);
+        slow.send(&long_document(n * 30_000));
+        slow
+    };
+    let slow: Vec<Slow> = (0..5).map(begun).collect();
+    let body = long_document(5 * 30_000);
+    let done = post(&server, "/load", "application/n-quads", body.as_bytes());
+    assert_eq!(done.status, 200, "{}", done.text());
+    let done = request(&server.address, "POST", "/compact", &[], b"");
+    assert_eq!(done.status, 200, "{}", done.text());
+    let line = b"<http://a/s> <http://a/p> <http://a/o> .\n";
+    let done = post(&server, "/load", "application/n-triples", line);
+    assert_eq!(done.status, 200, "{}", done.text());
+    assert_eq!(quads(&server, "/store").len(), 30_001);
+    for mut slow in slow {
+        slow.send("");
+        let done = slow.answer();
+        assert_eq!(done.status, 200, "{}", done.text());
+    }
+    assert_eq!(quads(&server, "/store").len(), 180_001);
 }

@@ -7,7 +7,8 @@
 //!
 //! # Invariants
 //! 1. Reservations never take the budget beyond its limit. Reads may, by the parts that are pinned
-//!    at that moment: a query must be able to read what it stands on.
+//!    at that moment: a query must be able to read what it stands on. So may [`Reservation::grow_anyway`], for bytes
+//!    that exist already and that the budget must know of.
 //! 2. What was reserved is given back on drop (`cache/tests.rs`).
 //!
 //! # Concurrency
@@ -270,6 +271,20 @@ impl Reservation {
         self.charge.budget.take_or_reclaim(bytes, leave)?;
         self.charge.bytes += bytes;
         Ok(())
+    }
+
+    /// As [`grow`](Self::grow), where one part of so many of the whole budget must be free beyond these: for what others
+    /// need more than its holder does.
+    pub fn grow_sparing(&mut self, bytes: u64, parts: u64) -> Result<(), BudgetExceeded> {
+        let spare = self.charge.budget.limit() / parts;
+        self.grow_leaving(bytes, spare)
+    }
+
+    /// Reserves `bytes` more even beyond the limit: for bytes that are there already. Others then find less room.
+    pub fn grow_anyway(&mut self, bytes: u64) {
+        self.join(Self {
+            charge: self.charge.budget.force_charge(bytes),
+        });
     }
 
     /// Takes `bytes` out, at most all, as a reservation of their own.

@@ -5,6 +5,7 @@ pub mod http;
 pub mod log;
 pub mod query;
 pub mod rdf;
+pub mod request;
 
 use std::fmt;
 use std::sync::Arc;

@@ -7,12 +7,15 @@
 //! long, given up  -> bulk load: parsed into temporary files, then merged in one commit
 //! ```
 //!
+//! A bulk load reads its document while this arrives if no other one does so; else the document goes into a temporary file
+//! first, and the load waits for its turn ([`LoadTurn`]).
+//!
 //! Both ways do the same: empty the graphs that are replaced, add the quads, and let a graph exist if the
 //! document has none.
 //!
 //! # Limits
 //! A short document has at most a [`SHORT_SHARE`]th of the memory, and at most [`SHORT_BYTES_MAX`], which is
-//! reserved. A bulk load reserves one of [`MEMORY_SHARES`].
+//! reserved as it arrives. A bulk load has the share of its turn.
 
 use std::io::{self, Cursor, Read};
 use std::sync::Arc;
@@ -21,8 +24,9 @@ use oxrdf::NamedNode;
 use stoa_quadstore::CommitOptions;
 use stoa_storage::{Access, Reservation};
 
-use super::Input;
-use super::store::{Beside, load_with, reserve, threads_within};
+use super::spooled::Spooled;
+use super::store::{Beside, load_with, threads_within};
+use super::{Input, LoadSummary, LoadTurn, Skipped};
 use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::options::{DocumentOptions, LoadOptions};
@@ -34,10 +38,10 @@ use crate::transaction::{CommitSummary, Transaction};
 const SHORT_SHARE: u64 = 32;
 /// A longer document goes into temporary files whatever the memory, in bytes.
 const SHORT_BYTES_MAX: u64 = 8 << 20;
+/// One part of so many of the memory stays free of documents that arrive, for queries.
+const SPARE_PARTS: u64 = 8;
 /// Bytes of a document that are asked for at once.
 const READ_BYTES: u64 = 64 << 10;
-/// The parts of the memory that a bulk load takes, the first that is free.
-const MEMORY_SHARES: [u64; 3] = [4, 8, 16];
 
 /// How a document becomes a commit of its own.
 #[derive(Clone, Debug, Default)]
@@ -85,7 +89,7 @@ impl Database {
     ///
     /// # Errors
     /// `Data` with line and column for a damaged document, `Input` for one that cannot be read, `UnknownFormat`,
-    /// `InvalidOption`, `NamesGraphs`, `Cancelled`, `MemoryExceeded` if others have the memory, `LimitExceeded` for the
+    /// `InvalidOption`, `NamesGraphs`, `Cancelled`, `NotAdmitted` if others have the memory for too long, `LimitExceeded` for the
     /// message of a long document, `ReadOnly`, `RefusesWrites`, `DiskFull` and what else the disk gives.
     pub fn load_alone(
         &self,
@@ -93,6 +97,37 @@ impl Database {
         reader: impl Read + Send + 'static,
         options: &AloneOptions,
     ) -> Result<CommitSummary> {
+        let (summary, time_us) = self.load_counted(name, reader, options)?;
+        Ok(CommitSummary {
+            commit: summary.commit,
+            added: summary.quads_new,
+            removed: summary.quads_removed,
+            terms: summary.terms_new,
+            time_us,
+        })
+    }
+
+    /// As [`Database::load_alone`]; tells what a load tells.
+    ///
+    /// # Errors
+    /// As [`Database::load_alone`].
+    pub fn load_document(
+        &self,
+        name: &str,
+        reader: impl Read + Send + 'static,
+        options: &AloneOptions,
+    ) -> Result<LoadSummary> {
+        let loaded = self.load_counted(name, reader, options);
+        loaded.map(|(summary, _)| summary)
+    }
+
+    /// Gives the time of the commit, too, in microseconds since 1970; 0 if there was nothing to do.
+    fn load_counted(
+        &self,
+        name: &str,
+        reader: impl Read + Send + 'static,
+        options: &AloneOptions,
+    ) -> Result<(LoadSummary, u64)> {
         if self.store().store().access() == Access::Shared {
             return Err(Error::ReadOnly);
         }
@@ -115,7 +150,7 @@ impl Database {
         name: &str,
         bytes: &Arc<[u8]>,
         options: &AloneOptions,
-    ) -> Result<CommitSummary> {
+    ) -> Result<(LoadSummary, u64)> {
         let document = DocumentOptions {
             remove: false,
             keep_blank_nodes: false,
@@ -126,30 +161,56 @@ impl Database {
                 transaction.clear_graphs(graphs)?;
             }
             let input = Input::from_reader(name, Cursor::new(Arc::clone(bytes)));
-            let added = transaction.load(input, &document)?.added;
+            let (counts, quads_read) = transaction.load_counted(input, &document)?;
             if let Some(graph) = &options.creates
-                && added == 0
+                && counts.added == 0
             {
                 transaction.create_graph(graph)?;
             }
-            Ok(())
+            Ok(quads_read)
         };
         let message = options.message.clone();
-        self.transact_with(&CommitOptions { message }, &mut work)
-            .map(|((), summary)| summary)
+        let (quads_read, committed) = self.transact_with(&CommitOptions { message }, &mut work)?;
+        let summary = LoadSummary {
+            inputs: 1,
+            bytes_read: bytes.len() as u64,
+            quads_read,
+            quads_new: committed.added,
+            quads_removed: committed.removed,
+            terms_new: committed.terms,
+            commit: committed.commit,
+            temp_peak_bytes: 0,
+            skipped: Skipped::default(),
+        };
+        Ok((summary, committed.time_us))
     }
 
     /// Loads a document of any length in bulk.
-    fn load_long(&self, name: &str, kept: Kept, options: &AloneOptions) -> Result<CommitSummary> {
+    fn load_long(
+        &self,
+        name: &str,
+        mut kept: Kept,
+        options: &AloneOptions,
+    ) -> Result<(LoadSummary, u64)> {
         let runtime = self.runtime();
-        let (memory_bytes, reserved) = share(runtime)?;
         let document = &options.document;
+        let (turn, input) = match LoadTurn::stream(runtime) {
+            Some(turn) => (turn, Input::from_reader(name, kept)),
+            None => {
+                let space = self.store().store().temp_space();
+                let spooled = Spooled::write(&space, name, &mut kept)?;
+                // What waits holds no memory.
+                drop(kept);
+                let turn = LoadTurn::wait(runtime, &document.cancel)?;
+                (turn, Input::from_reader(name, spooled))
+            }
+        };
         let load = LoadOptions {
-            inputs: vec![Input::from_reader(name, kept)],
+            inputs: vec![input],
             format: document.format,
             base: document.base.clone(),
-            memory_bytes: Some(memory_bytes),
-            threads: Some(threads_within(runtime, memory_bytes)),
+            memory_bytes: Some(turn.memory_bytes()),
+            threads: Some(threads_within(runtime, turn.memory_bytes())),
             cancel: document.cancel.clone(),
             ..LoadOptions::default()
         };
@@ -161,29 +222,10 @@ impl Database {
             message: options.message.as_deref(),
             may_be_none: true,
         };
-        let (summary, time_us) = load_with(runtime, self.store(), &load, &beside, &())?;
-        drop(reserved);
-        Ok(CommitSummary {
-            commit: summary.commit,
-            added: summary.quads_new,
-            removed: summary.quads_removed,
-            time_us,
-        })
+        let loaded = load_with(runtime, self.store(), &load, &beside, &());
+        drop(turn);
+        loaded
     }
-}
-
-/// Reserves memory for a bulk load; gives how much it may take, in bytes.
-fn share(runtime: &Runtime) -> Result<(u64, Reservation)> {
-    let shares = MEMORY_SHARES.map(|share| runtime.memory_bytes() / share);
-    let mut failure = None;
-    for bytes in shares {
-        match reserve(runtime, bytes) {
-            Ok(reserved) => return Ok((bytes, reserved)),
-            Err(error) => failure = Some(error),
-        }
-    }
-    let none = || Error::Internal("a load without a share of the memory".to_owned());
-    Err(failure.unwrap_or_else(none))
 }
 
 /// A document whose beginning is kept.
@@ -204,14 +246,19 @@ impl Kept {
         let mut reservation = runtime.memory().nothing();
         let (mut bytes, mut is_whole) = (Vec::new(), false);
         while bytes.len() as u64 <= bytes_max && !is_whole {
-            // Twice while they are brought into one piece. Without room the document is taken as long.
-            if reservation.grow(2 * READ_BYTES).is_err() {
+            // Three times while they are brought into one piece. Without room the document is taken as long.
+            if reservation
+                .grow_sparing(3 * READ_BYTES, SPARE_PARTS)
+                .is_err()
+            {
                 break;
             }
             is_whole = rest.by_ref().take(READ_BYTES).read_to_end(&mut bytes)? == 0;
         }
+        let bytes: Arc<[u8]> = bytes.into();
+        reservation.resize(bytes.len() as u64).unwrap_or_default();
         Ok(Self {
-            bytes: bytes.into(),
+            bytes,
             taken: 0,
             reservation: Some(reservation),
             rest: Box::new(rest),

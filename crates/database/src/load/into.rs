@@ -37,7 +37,8 @@ const BATCH_BYTES: usize = 4 << 20;
 const TERM_BYTES: usize = 64;
 const QUAD_BYTES: usize = size_of::<[Named; 4]>();
 
-/// Adds the quads of a document to a transaction, or removes them. After an error some are done.
+/// Adds the quads of a document to a transaction, or removes them; says what changed and how many quads the document
+/// has. After an error some are done.
 ///
 /// # Errors
 /// `Data` with line and column, `Input`, `UnknownFormat`, `Cancelled`, `MemoryExceeded`, `InvalidOption`, `NamesGraphs`.
@@ -46,7 +47,7 @@ pub(crate) fn load_into(
     transaction: &mut Transaction,
     input: Input,
     options: &DocumentOptions,
-) -> Result<ChangeCounts> {
+) -> Result<(ChangeCounts, u64)> {
     super::store::check_iri("--base", options.base.as_deref())?;
     let sources = source::expand(&[input], &())?;
     let job = Job {
@@ -63,7 +64,7 @@ pub(crate) fn load_into(
     };
     let sink = Mutex::new(Some(Sink::new(runtime, transaction, options)?));
     let lock = || sink.lock().unwrap_or_else(PoisonError::into_inner);
-    driver::run::<Sink<'_>>(
+    let parsed = driver::run::<Sink<'_>>(
         &job,
         &|| {
             lock()
@@ -79,7 +80,7 @@ pub(crate) fn load_into(
     .map_err(with_advice)?;
     let done = sink.into_inner().unwrap_or_else(PoisonError::into_inner);
     let done = done.ok_or_else(|| Error::Internal("a document without an end".to_owned()))?;
-    Ok(done.counts)
+    Ok((done.counts, parsed.quads))
 }
 
 /// Says what takes documents of any size.

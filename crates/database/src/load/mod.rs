@@ -15,11 +15,13 @@ mod pieces;
 mod sink;
 mod skipped;
 mod source;
+mod spooled;
 mod store;
 mod terms;
 mod terse;
 mod text;
 mod tracked;
+mod turns;
 mod xml;
 mod xml_literal;
 mod xml_tags;
@@ -35,6 +37,7 @@ pub use convert::ConvertSummary;
 pub(crate) use into::load_into;
 pub use skipped::Skipped;
 pub(crate) use store::{load, verify};
+pub(crate) use turns::{LoadTurn, LoadTurns};
 
 /// Something to load.
 #[derive(Clone)]

@@ -10,7 +10,6 @@ use stoa_quadstore::{
     BulkCommit, BulkLoad, BulkOptions, BulkProgress, BulkSummary, BulkWriter, GraphsOf, LocalTerm,
     QuadStore, Snapshot,
 };
-use stoa_storage::Reservation;
 use stoa_storage::sync::Mutex;
 use stoa_terms::{GraphSet, Kind, TermId};
 
@@ -172,13 +171,7 @@ pub(super) fn load_with(
     let memory_bytes = options
         .memory_bytes
         .unwrap_or_else(|| runtime.memory_bytes());
-    let reserved = options.reserve.then(|| reserve(runtime, memory_bytes));
-    let reserved = reserved.transpose()?;
-    let threads = options.threads.unwrap_or_else(|| match options.reserve {
-        true => threads_within(runtime, memory_bytes),
-        false => runtime.threads(),
-    });
-    let threads = threads.max(1);
+    let threads = options.threads.unwrap_or_else(|| runtime.threads()).max(1);
     let (relay, events) = Relay::start();
     let bulk = store.bulk_load(BulkOptions {
         memory_bytes,
@@ -211,7 +204,6 @@ pub(super) fn load_with(
         }
     }
     let summary = commit(bulk, beside, &events, &parsed, progress)?;
-    drop(reserved);
     let told = LoadSummary {
         inputs: u64::try_from(sources.len()).unwrap_or(u64::MAX),
         bytes_read: parsed.bytes_read,
@@ -275,15 +267,6 @@ const THREAD_BYTES: u64 = 32 << 20;
 pub(super) fn threads_within(runtime: &Runtime, memory_bytes: u64) -> usize {
     let threads = usize::try_from(memory_bytes / THREAD_BYTES).unwrap_or(usize::MAX);
     runtime.threads().min(threads.saturating_add(1))
-}
-
-pub(super) fn reserve(runtime: &Runtime, bytes: u64) -> Result<Reservation> {
-    let reserved = runtime.memory().try_reserve(bytes);
-    reserved.map_err(|exceeded| Error::MemoryExceeded {
-        operator: "a load".to_owned(),
-        requested_bytes: exceeded.requested,
-        limit_bytes: exceeded.limit,
-    })
 }
 
 /// The inputs of a load, once its options are found to be sound.

@@ -31,7 +31,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::load::{Input, load_into};
 use crate::options::{DocumentOptions, UpdateOptions};
-use crate::query::{Operation, with_request};
+use crate::query::{Operation, reserve_text, with_request};
 use crate::running::Listed;
 use crate::transaction::{CommitSummary, Transaction};
 use kept::Kept;
@@ -171,6 +171,7 @@ impl Database {
         let runtime = self.runtime();
         let started = runtime.clock().monotonic();
         let mut listed = Listed::new(runtime, text, true, &options.cancel);
+        let _parsing = reserve_text(runtime, text, "update")?;
         let submitted = with_request(
             text,
             options.base.as_deref(),
@@ -241,6 +242,7 @@ impl Transaction {
         let started = runtime.clock().monotonic();
         let options = &options.apart();
         let mut listed = Listed::new(&runtime, text, true, &options.cancel);
+        let _parsing = reserve_text(&runtime, text, "update")?;
         let counts = with_request(
             text,
             options.base.as_deref(),
@@ -304,6 +306,15 @@ impl Transaction {
     /// `InvalidOption`, `Cancelled`, `MemoryExceeded` if it is too large for a transaction, and what the disk
     /// gives.
     pub fn load(&mut self, input: Input, options: &DocumentOptions) -> Result<ChangeCounts> {
+        self.load_counted(input, options).map(|(counts, _)| counts)
+    }
+
+    /// As [`Transaction::load`]; says, too, how many quads the document has.
+    pub(crate) fn load_counted(
+        &mut self,
+        input: Input,
+        options: &DocumentOptions,
+    ) -> Result<(ChangeCounts, u64)> {
         let runtime = self.runtime().clone();
         let savepoint = self.inner().savepoint();
         let loaded = load_into(&runtime, self.inner(), input, options);

@@ -227,7 +227,7 @@ impl Run<'_> {
         let destination = self.targets.added_to(destination);
         let options = document_options(source, destination, told, cancel);
         let input = Input::from_reader(source.as_str(), bytes);
-        let counts = load::load_into(self.runtime, self.transaction, input, &options)?;
+        let (counts, _) = load::load_into(self.runtime, self.transaction, input, &options)?;
         self.counts.added += counts.added;
         Ok(())
     }

@@ -1,4 +1,8 @@
 //! A database in a folder of its own, with some data.
+#![expect(
+    clippy::unwrap_used,
+    reason = "helpers of tests, which fail by panicking"
+)]
 
 use stoa_database::{Access, Database, Input, LoadOptions, OpenOptions, Runtime, RuntimeOptions};
 use tempfile::TempDir;

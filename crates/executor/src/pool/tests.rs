@@ -80,13 +80,19 @@ fn pieces(left: usize, end: &'static str) -> (Pieces, Arc<AtomicUsize>) {
     )
 }
 
+/// The bytes of the next chunk.
+fn next<T: Task>(stream: &mut TaskStream<T>) -> Option<Result<Vec<u8>, T::Error>> {
+    let chunk = stream.next_chunk()?;
+    Some(chunk.map(|chunk| chunk.bytes))
+}
+
 fn pool(threads: usize, active_max: usize, waiting_max: usize) -> WorkerPool<Pieces> {
     let limits = PoolLimits {
         threads,
         active_max,
         waiting_max,
     };
-    WorkerPool::new(limits, Arc::new(ticks())).unwrap()
+    WorkerPool::new(limits, Arc::new(ticks()), MemoryBudget::unlimited()).unwrap()
 }
 
 #[test]
@@ -96,14 +102,14 @@ fn chunks_come_in_order() {
         .submit(pieces(200, "").0)
         .unwrap_or_else(|_| panic!("room"));
     let mut all = Vec::new();
-    while let Some(chunk) = stream.next_chunk() {
+    while let Some(chunk) = next(&mut stream) {
         all.extend(chunk.unwrap());
     }
     let expected: Vec<u8> = (0..200_u8)
         .flat_map(|n| std::iter::repeat_n(n, 10_000))
         .collect();
     assert!(all == expected);
-    assert!(stream.next_chunk().is_none());
+    assert!(next(&mut stream).is_none());
 }
 
 #[test]
@@ -115,10 +121,10 @@ fn an_error_comes_alone_or_after_whole_chunks() {
                 .submit(pieces(steps, end).0)
                 .unwrap_or_else(|_| panic!("room"));
             for _ in 0..chunks {
-                assert_eq!(stream.next_chunk().unwrap().unwrap().len(), 40_000);
+                assert_eq!(next(&mut stream).unwrap().unwrap().len(), 40_000);
             }
-            assert_eq!(stream.next_chunk(), Some(Err(error)), "{steps}");
-            assert_eq!(stream.next_chunk(), None);
+            assert_eq!(next(&mut stream), Some(Err(error)), "{steps}");
+            assert_eq!(next(&mut stream), None);
         }
     }
 }
@@ -134,7 +140,7 @@ fn readers_that_stop_hold_neither_memory_nor_others() {
                 std::thread::yield_now();
             }
             let mut stream = pool.submit(task).unwrap_or_else(|_| panic!("room"));
-            assert!(stream.next_chunk().unwrap().is_ok());
+            assert!(next(&mut stream).unwrap().is_ok());
             (stream, written)
         })
         .collect();
@@ -151,13 +157,63 @@ fn readers_that_stop_hold_neither_memory_nor_others() {
 }
 
 #[test]
+fn chunks_are_counted_until_they_are_dropped() {
+    let memory = MemoryBudget::unlimited();
+    let limits = PoolLimits {
+        threads: 1,
+        active_max: 1,
+        waiting_max: 0,
+    };
+    let pool = WorkerPool::new(limits, Arc::new(ticks()), memory.clone()).unwrap();
+    let mut stream = pool
+        .submit(pieces(10_000, "").0)
+        .unwrap_or_else(|_| panic!("room"));
+    let chunk = stream.next_chunk().unwrap().unwrap();
+    assert!(memory.used() >= chunk.bytes.len() as u64);
+    // What the reader has taken is counted as long as it holds it, what it has not taken as long as the stream is there.
+    drop(stream);
+    while lock(&pool.shared.queues).active > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(memory.used(), chunk.memory.bytes());
+    drop(chunk);
+    assert_eq!(memory.used(), 0);
+}
+
+#[test]
+fn a_stream_holds_one_chunk_where_there_is_no_room() {
+    let memory = MemoryBudget::new(1);
+    let limits = PoolLimits {
+        threads: 1,
+        active_max: 1,
+        waiting_max: 0,
+    };
+    let pool = WorkerPool::new(limits, Arc::new(ticks()), memory.clone()).unwrap();
+    let mut stream = pool
+        .submit(pieces(100, "").0)
+        .unwrap_or_else(|_| panic!("room"));
+    let mut bytes = 0;
+    loop {
+        while lock(&pool.shared.queues).active > 0 {
+            std::thread::yield_now();
+        }
+        assert!(lock(&stream.shared.state).chunks.len() <= 1);
+        let Some(chunk) = next(&mut stream) else {
+            break;
+        };
+        bytes += chunk.unwrap().len();
+    }
+    assert_eq!((bytes, memory.used()), (1_000_000, 0));
+}
+
+#[test]
 fn a_dropped_stream_ends_its_task() {
     let pool = pool(1, 1, 1);
     let (gone, is_gone) = mpsc::channel();
     let (mut task, _) = pieces(1_000_000, "");
     task.gone = Some(gone);
     let mut stream = pool.submit(task).unwrap_or_else(|_| panic!("room"));
-    assert!(stream.next_chunk().unwrap().is_ok());
+    assert!(next(&mut stream).unwrap().is_ok());
     drop(stream);
     is_gone.recv().unwrap();
 }
@@ -217,7 +273,7 @@ fn started_for(slice_ns: u64, acts: &[Act], clock: Ticks) -> (Answered, Vec<bool
         active_max: 1,
         waiting_max: 0,
     };
-    let pool = WorkerPool::new(limits, Arc::new(clock)).unwrap();
+    let pool = WorkerPool::new(limits, Arc::new(clock), MemoryBudget::unlimited()).unwrap();
     let threads = Arc::<Mutex<Vec<_>>>::default();
     let task = Actor {
         acts: acts.to_vec(),
@@ -227,7 +283,7 @@ fn started_for(slice_ns: u64, acts: &[Act], clock: Ticks) -> (Answered, Vec<bool
     let mut stream = pool.start(task, slice_ns).unwrap();
     let mut all = Vec::new();
     let answer = loop {
-        match stream.next_chunk() {
+        match next(&mut stream) {
             Some(Ok(chunk)) => all.extend(chunk),
             Some(Err(error)) => break Err(error),
             None => break Ok(all),
@@ -404,7 +460,7 @@ fn sleepers(threads: usize) -> WorkerPool<Sleeper> {
         active_max: 1,
         waiting_max: 10,
     };
-    WorkerPool::new(limits, Arc::new(ticks())).unwrap()
+    WorkerPool::new(limits, Arc::new(ticks()), MemoryBudget::unlimited()).unwrap()
 }
 
 /// A stream tells what became of its task before the worker has counted the task out.
@@ -435,11 +491,11 @@ fn sleeping_tasks_hold_nobody_and_are_woken() {
     for (mut stream, told) in asleep {
         tell(&told, Some(1));
         // What it has goes out before it lies down again.
-        assert_eq!(stream.next_chunk(), Some(Ok(vec![1])));
+        assert_eq!(next(&mut stream), Some(Ok(vec![1])));
         tell(&told, Some(2));
         tell(&told, None);
         let mut rest = Vec::new();
-        while let Some(chunk) = stream.next_chunk() {
+        while let Some(chunk) = next(&mut stream) {
             rest.extend(chunk.unwrap());
         }
         assert_eq!(rest, [2]);
@@ -452,8 +508,8 @@ fn a_task_woken_before_it_is_parked_goes_on() {
         let pool = sleepers(1);
         let (task, _) = sleeper(until_ns, true);
         let mut stream = pool.submit(task).unwrap_or_else(|_| panic!("room"));
-        assert_eq!(stream.next_chunk(), Some(Ok(vec![7])));
-        assert_eq!(stream.next_chunk(), None);
+        assert_eq!(next(&mut stream), Some(Ok(vec![7])));
+        assert_eq!(next(&mut stream), None);
         assert!(lock(&pool.shared.queues).alarms.is_empty());
     }
 }
@@ -472,7 +528,7 @@ fn wakers_race_with_parking() {
                 tell(&told, None);
             });
             let mut all = Vec::new();
-            while let Some(chunk) = stream.next_chunk() {
+            while let Some(chunk) = next(&mut stream) {
                 all.extend(chunk.unwrap());
             }
             assert_eq!(all, (0..20).collect::<Vec<u8>>());
@@ -487,7 +543,7 @@ fn a_task_is_woken_when_its_time_is_up() {
     // The clock of the pool advances by a millisecond each time it is looked at.
     let (task, _) = sleeper(Some(50_000_000), false);
     let mut stream = pool.submit(task).unwrap_or_else(|_| panic!("room"));
-    assert_eq!(stream.next_chunk(), Some(Err("too late")));
+    assert_eq!(next(&mut stream), Some(Err("too late")));
     assert!(lock(&pool.shared.queues).alarms.is_empty());
 }
 
@@ -552,7 +608,7 @@ fn a_short_task_waits_for_no_slice_of_each_long_one() {
         active_max: 200,
         waiting_max: 0,
     };
-    let pool = WorkerPool::new(limits, Arc::new(ticks())).unwrap();
+    let pool = WorkerPool::new(limits, Arc::new(ticks()), MemoryBudget::unlimited()).unwrap();
     let all = Arc::new(AtomicUsize::new(0));
     let submit = |left, pause| {
         let (ended, told) = mpsc::channel();
@@ -618,7 +674,7 @@ fn a_step_that_takes_long_lets_others_have_its_worker() {
         active_max: 100,
         waiting_max: 0,
     };
-    let pool = WorkerPool::new(limits, Arc::new(ticks())).unwrap();
+    let pool = WorkerPool::new(limits, Arc::new(ticks()), MemoryBudget::unlimited()).unwrap();
     for _ in 0..20 {
         let other = Arc::new(AtomicUsize::new(0));
         // Several long steps, which pause for each other, too.
@@ -641,9 +697,9 @@ fn a_step_that_takes_long_lets_others_have_its_worker() {
         for (begin, _) in &long {
             begin.send(()).unwrap();
         }
-        assert_eq!(short.next_chunk(), None);
+        assert!(short.next_chunk().is_none());
         for (_, stream) in &mut long {
-            assert_eq!(stream.next_chunk(), None);
+            assert!(stream.next_chunk().is_none());
         }
     }
 }

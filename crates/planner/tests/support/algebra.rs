@@ -3,6 +3,12 @@
 //! EXISTS is evaluated with an environment: leaves of the pattern are matched with the bindings of
 //! the tested solution put in, and what is put in stays in the solutions, so that it counts as
 //! shared for MINUS.
+#![expect(
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::too_many_lines,
+    reason = "helpers of tests, which fail by panicking"
+)]
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,4 +1,11 @@
 //! Random queries, data for them, and statistics that have nothing to do with the data.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "helpers of tests, which fail by panicking"
+)]
 
 use std::cell::RefCell;
 use std::fmt::Write;

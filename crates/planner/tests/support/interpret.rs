@@ -1,5 +1,12 @@
 //! Runs physical plans row by row and checks that they keep their promises: sorted inputs and
 //! outputs, keys that are bound, columns that are there.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::too_many_lines,
+    reason = "helpers of tests, which fail by panicking"
+)]
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

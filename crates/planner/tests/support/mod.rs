@@ -1,5 +1,9 @@
 //! A store in memory, an evaluator of expressions, an interpreter of physical plans that checks
 //! what they promise, and an evaluator of the algebra after the letter of the specification.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "helpers of tests, which fail by panicking"
+)]
 
 pub(crate) mod algebra;
 pub(crate) mod generator;

@@ -1,4 +1,5 @@
 //! Property paths as sets of pairs of ids, for the interpreter of plans.
+#![expect(clippy::panic, reason = "helpers of tests, which fail by panicking")]
 
 use std::collections::BTreeSet;
 

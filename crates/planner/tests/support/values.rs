@@ -1,4 +1,9 @@
 //! The few expressions that the tests use, over terms.
+#![expect(
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests, which fail by panicking"
+)]
 
 use oxrdf::{Literal, Term};
 use stoa_planner::expression::{ArithmeticOperator, Comparison, Expression, Function};

@@ -65,6 +65,8 @@ pub struct Committed {
     pub added: u64,
     /// Quads that are not there any more.
     pub removed: u64,
+    /// Terms that the dictionary did not have before; of a compaction and a bulk load 0.
+    pub terms: u64,
     /// Its time, in microseconds since 1970; never less than that of a commit before.
     pub time_us: u64,
 }
@@ -177,6 +179,7 @@ impl QuadStore {
             commit,
             added: changes.added().len() as u64,
             removed: changes.removed().len() as u64,
+            terms: changes.terms().count() as u64,
             time_us: mark.time,
         };
         let share = (inner.budget(), inner.commit_limits.recent_bytes);

@@ -8,7 +8,7 @@
 //! snapshot of their commit, which a retained root gives; the last ones before it stand in the log once more, with
 //! the new ids, so that who follows closely goes on without one.
 
-use stoa_storage::{LogReader, LogRecord, Lsn};
+use stoa_storage::{LogReader, LogRecord, Lsn, Reservation};
 
 use super::difference::{Difference, QuadChange};
 use super::earlier::Begin;
@@ -41,6 +41,8 @@ pub struct CommitChanges {
     pub info: CommitInfo,
     source: Source,
     snapshot: Snapshot,
+    /// For what `source` holds.
+    _memory: Reservation,
 }
 
 enum Source {
@@ -167,7 +169,11 @@ impl Feed {
                 None => return Ok(None),
             }
         };
-        Ok(Some(changes_of(record, decoded, snapshot)))
+        let rows = decoded.changes.removed_rows().len() + decoded.changes.added_rows().len();
+        let bytes = (rows * size_of::<QuadChange>()) as u64;
+        let memory = self.store.0.budget().try_reserve(bytes);
+        let memory = memory.map_err(stoa_storage::Error::from)?;
+        Ok(Some(changes_of(record, decoded, snapshot, memory)))
     }
 
     /// The state after the commit of a record before a compaction, in the numbering of the root before the commit;
@@ -223,6 +229,7 @@ impl Feed {
             info,
             snapshot: difference.snapshot().clone(),
             source: Source::Difference(Box::new(difference)),
+            _memory: self.store.0.budget().nothing(),
         }))
     }
 
@@ -254,7 +261,12 @@ impl Feed {
 }
 
 /// The changes that a record tells, with a snapshot that knows their terms.
-fn changes_of(record: &LogRecord, decoded: record::Record, snapshot: Snapshot) -> CommitChanges {
+fn changes_of(
+    record: &LogRecord,
+    decoded: record::Record,
+    snapshot: Snapshot,
+    memory: Reservation,
+) -> CommitChanges {
     let of_rows = |rows: &[Row], is_removed: bool| {
         let changes = rows.iter().map(|row| QuadChange::of_row(*row, is_removed));
         changes.collect::<Vec<_>>()
@@ -264,6 +276,7 @@ fn changes_of(record: &LogRecord, decoded: record::Record, snapshot: Snapshot) -
         changes: told,
     } = decoded;
     let mut changes = of_rows(told.removed_rows(), true);
+    changes.reserve_exact(told.added_rows().len());
     changes.extend(of_rows(told.added_rows(), false));
     CommitChanges {
         info: CommitInfo {
@@ -276,6 +289,7 @@ fn changes_of(record: &LogRecord, decoded: record::Record, snapshot: Snapshot) -
         },
         source: Source::Record(changes.into_iter()),
         snapshot,
+        _memory: memory,
     }
 }
 

@@ -374,6 +374,7 @@ impl Commit<'_> {
             commit,
             added,
             removed,
+            terms: 0,
             time_us: mark.time,
         })
     }

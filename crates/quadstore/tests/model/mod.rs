@@ -1,4 +1,12 @@
 //! A model of a store of quads: random quads of all kinds of terms, and how a store reads as one.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "helpers of tests, which fail by panicking"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,10 @@
 //! Terms of the model as RDF terms, and changes of stores.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::cast_possible_truncation,
+    reason = "helpers of tests, which fail by panicking"
+)]
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,4 +1,8 @@
 //! Commits of quads as the model names them.
+#![expect(
+    clippy::indexing_slicing,
+    reason = "helpers of tests, which fail by panicking"
+)]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -333,7 +333,7 @@ impl Whole {
             commit: number("commit")?,
             added: number("added")?,
             removed: number("removed")?,
-            time_us: 0,
+            ..UpdateSummary::default()
         })
     }
 }

@@ -74,7 +74,6 @@ fn load_options(arguments: Load, cancel: CancelHandle) -> anyhow::Result<LoadOpt
         },
         lenient: arguments.lenient,
         memory_bytes: arguments.memory,
-        reserve: false,
         threads: arguments.threads,
         cancel,
     })

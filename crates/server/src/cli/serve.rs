@@ -9,15 +9,14 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use stoa_database::{
-    Access, Database, Error, OpenOptions, PoolLimits, Runtime, RuntimeOptions, WorkerPool,
-    machine_memory_bytes,
+    Access, Database, Error, OpenOptions, PoolLimits, Runtime, RuntimeOptions, machine_memory_bytes,
 };
 
 use super::arguments::{DefaultGraph, Retain, Serve, Served};
 use super::output::say;
 use crate::http::{
-    ClientPlaces, Databases, Hosts, Origins, ROOT, Server, Service, Settings, Token, Transactions,
-    WritePlaces, Writers,
+    ClientPlaces, Databases, FeedPlaces, Hosts, Origins, ROOT, Server, Service, Settings, Token,
+    Transactions, WritePlaces, Writers,
 };
 use crate::memory::reservable;
 
@@ -51,26 +50,40 @@ fn active_max(threads: usize, memory: u64) -> usize {
 }
 
 pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
+    let started = start(arguments)?;
+    say(&format!("listening on http://{}", started.server.address));
+    if started.is_read_only {
+        say("nobody can write here: --token FILE lets those who bring the token");
+    }
+    for folder in started.created {
+        say(&format!("created the database {}", folder.display()));
+    }
+    while !interrupted.load(Ordering::Relaxed) {
+        std::thread::sleep(SIGNAL_POLL);
+    }
+    started
+        .server
+        .stop()
+        .context("the server did not end well")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A server that answers, and what there is to tell of it.
+struct Started {
+    server: Server,
+    #[cfg(test)]
+    runtime: Runtime,
+    is_read_only: bool,
+    created: Vec<PathBuf>,
+}
+
+/// Opens the databases and starts the server.
+fn start(arguments: Serve) -> anyhow::Result<Started> {
     let memory = arguments
         .limits
         .memory
         .unwrap_or_else(|| machine_memory_bytes() / 2);
-    let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: Some(reservable(memory)?),
-        threads: arguments.threads,
-        durability: arguments.durability,
-        memory_wait: Some(arguments.memory_wait),
-        fetch: arguments
-            .limits
-            .fetch()
-            .context("cannot start the thread for SERVICE")?,
-        load: arguments
-            .documents
-            .fetch()
-            .context("cannot start the thread for LOAD")?,
-        io: arguments.io,
-        ..RuntimeOptions::default()
-    })?;
+    let runtime = runtime(&arguments, memory)?;
     let token = arguments.token.as_deref().map(read_token).transpose()?;
     // Listening comes first: a port that is taken must not leave a new database behind.
     let address = address(&arguments.bind)?;
@@ -83,8 +96,9 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         active_max: active_max(runtime.threads(), memory),
         waiting_max: WAITING_MAX,
     };
-    let pool =
-        WorkerPool::new(limits, runtime.executor_clock()).context("cannot start worker threads")?;
+    let pool = runtime
+        .worker_pool(limits)
+        .context("cannot start worker threads")?;
     let origins = Origins::new(arguments.cors);
     let address = listener.local_addr().context("cannot listen")?;
     let hosts = Hosts::new(arguments.host, token.is_some());
@@ -107,6 +121,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         pool,
         settings,
         write_places: WritePlaces::default(),
+        feed_places: FeedPlaces::default(),
         transactions: Transactions::new(arguments.transaction_timeout),
         feeds: ClientPlaces::new("open feeds of changes", "close one", CLIENT_FEEDS_MAX),
         stalled: ClientPlaces::new("answers that it does not take", "take them", usize::MAX),
@@ -114,23 +129,33 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
     };
     let server =
         Server::start(service, listener, runtime.threads()).context("cannot start the server")?;
-    announce(server.address, is_read_only, &created);
-    while !interrupted.load(Ordering::Relaxed) {
-        std::thread::sleep(SIGNAL_POLL);
-    }
-    server.stop().context("the server did not end well")?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Started {
+        server,
+        #[cfg(test)]
+        runtime,
+        is_read_only,
+        created,
+    })
 }
 
-/// Tells the operator where the server listens, and what may be unexpected.
-fn announce(address: SocketAddr, is_read_only: bool, created: &[PathBuf]) {
-    say(&format!("listening on http://{address}"));
-    if is_read_only {
-        say("nobody can write here: --token FILE lets those who bring the token");
-    }
-    for folder in created {
-        say(&format!("created the database {}", folder.display()));
-    }
+/// Memory, threads and clients of other servers, as the arguments say.
+fn runtime(arguments: &Serve, memory: u64) -> anyhow::Result<Runtime> {
+    Ok(Runtime::new(RuntimeOptions {
+        memory_bytes: Some(reservable(memory)?),
+        threads: arguments.threads,
+        durability: arguments.durability,
+        memory_wait: Some(arguments.memory_wait),
+        fetch: arguments
+            .limits
+            .fetch()
+            .context("cannot start the thread for SERVICE")?,
+        load: arguments
+            .documents
+            .fetch()
+            .context("cannot start the thread for LOAD")?,
+        io: arguments.io,
+        ..RuntimeOptions::default()
+    })?)
 }
 
 /// The address that `--bind` names.
@@ -213,3 +238,6 @@ fn open_all(
     }
     Ok((databases, created))
 }
+
+#[cfg(test)]
+mod held_tests;

@@ -1,8 +1,9 @@
 //! Answers made in the worker pool, and the body that their bytes come through.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -12,11 +13,12 @@ use stoa_database::oxrdf::NamedNode;
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::sync::Mutex;
 use stoa_database::{
-    CancelHandle, Database, Dump, Error, GraphFormat, Note, Patch, Query, QueryKind, QueryOptions,
-    Step, Task, TaskProgress, TaskStream, nonblocking,
+    CancelHandle, Database, Dump, Error, GraphFormat, Note, OutputPiece, Patch, Query, QueryKind,
+    QueryOptions, Reservation, Step, Task, TaskProgress, TaskStream, nonblocking,
 };
 
 use super::accept::negotiate;
+use super::body::KeptBody;
 use super::commits::CommitAnswer;
 use super::description::Description;
 use super::encoding::{Coding, ENCODED_BYTES_MIN, Encoder};
@@ -25,6 +27,7 @@ use super::notes;
 use super::parameters::{Explain, Parameters};
 use super::problem::Problem;
 use super::rdf4j::OpenTransaction;
+use super::unsent::Unsent;
 use crate::memory::exceeded;
 
 /// An answer from its request to its last byte.
@@ -43,6 +46,8 @@ pub(crate) struct AnswerTask {
     notes: Vec<Note>,
     /// What was asked, as long as the answer may have to begin anew.
     request: Option<Box<QueryRequest>>,
+    /// The memory of what was sent.
+    _memory: Option<Reservation>,
 }
 
 /// What kinds of answers there are.
@@ -97,6 +102,8 @@ pub(super) struct QueryRequest {
     pub(super) failed: Vec<ResultFormat>,
     /// Whether what was sent is short.
     pub(super) is_short: bool,
+    /// The memory of what was sent, kept to the end of the answer.
+    pub(super) memory: Option<Reservation>,
 }
 
 /// What a query reads.
@@ -176,7 +183,15 @@ impl Work {
 }
 
 impl AnswerTask {
-    pub(super) fn new(work: Work, coding: Coding, takes_plain: bool) -> (Self, Arc<Mutex<Head>>) {
+    pub(super) fn new(
+        mut work: Work,
+        coding: Coding,
+        takes_plain: bool,
+    ) -> (Self, Arc<Mutex<Head>>) {
+        let memory = match &mut work {
+            Work::Prepare(request) => request.memory.take(),
+            _ => None,
+        };
         let content_type = match &work {
             Work::Description(description) => description.content_type,
             _ => "application/octet-stream",
@@ -194,6 +209,7 @@ impl AnswerTask {
             head: Arc::clone(&head),
             notes: Vec::new(),
             request: None,
+            _memory: memory,
         };
         (task, head)
     }
@@ -533,8 +549,9 @@ pub(super) fn options(
 /// The body of an answer: chunks as the task makes them. An error after the first chunk breaks the
 /// connection off without the last chunk, so that the answer cannot be taken for complete.
 pub(super) struct AnswerBody {
-    first: Option<Vec<u8>>,
+    first: Option<OutputPiece>,
     stream: Option<TaskStream<AnswerTask>>,
+    unsent: Unsent,
     cancel: CancelHandle,
     tell: fn(&str),
 }
@@ -542,7 +559,7 @@ pub(super) struct AnswerBody {
 impl AnswerBody {
     /// `tell` is told why an answer breaks off, since its client cannot be.
     pub(super) fn new(
-        first: Option<Vec<u8>>,
+        first: Option<OutputPiece>,
         stream: TaskStream<AnswerTask>,
         cancel: CancelHandle,
         tell: fn(&str),
@@ -550,8 +567,47 @@ impl AnswerBody {
         Self {
             first,
             stream: Some(stream),
+            unsent: Unsent::default(),
             cancel,
             tell,
+        }
+    }
+
+    /// Waits for the whole of the answer and gives it, in at most `bytes_max` bytes.
+    ///
+    /// # Errors
+    /// What the answer breaks off with; 503 if there is no memory for it, 505 if it is longer.
+    pub(super) async fn kept(mut self, bytes_max: u64) -> Result<KeptBody, Problem> {
+        let mut kept = KeptBody::default();
+        let mut first = self.first.take();
+        loop {
+            let next = match (first.take(), &mut self.stream) {
+                (Some(chunk), _) => Some(Ok(chunk)),
+                (None, Some(stream)) => poll_fn(|context| stream.poll_chunk(context)).await,
+                (None, None) => None,
+            };
+            let Some(chunk) = next.transpose()? else {
+                return Ok(kept);
+            };
+            if !chunk.has_room {
+                return Err(Problem::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "memory",
+                    "other requests hold the memory that an answer to a client of HTTP/1.0 needs, which is made whole \
+                     before it is sent: send the request again in a moment, or ask by HTTP/1.1",
+                ));
+            }
+            kept.push(chunk);
+            if kept.bytes() > bytes_max {
+                return Err(Problem::new(
+                    StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+                    "http-version",
+                    format!(
+                        "an answer of more than {bytes_max} bytes needs HTTP/1.1, \
+                         which can tell its end from a broken connection"
+                    ),
+                ));
+            }
         }
     }
 }
@@ -564,15 +620,18 @@ impl Body for AnswerBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        ready!(self.unsent.poll_room(context));
         if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(Ok(Frame::data(Bytes::from(first)))));
+            return Poll::Ready(Some(Ok(Frame::data(self.unsent.hand_over(first)))));
         }
         let Some(stream) = &mut self.stream else {
             return Poll::Ready(None);
         };
         match stream.poll_chunk(context) {
             Poll::Pending => Poll::Pending,
-            Poll::Ready(Some(Ok(chunk))) => Poll::Ready(Some(Ok(Frame::data(Bytes::from(chunk))))),
+            Poll::Ready(Some(Ok(chunk))) => {
+                Poll::Ready(Some(Ok(Frame::data(self.unsent.hand_over(chunk)))))
+            }
             Poll::Ready(Some(Err(problem))) => {
                 self.stream = None;
                 (self.tell)(&format!("an answer was broken off: {}", problem.detail));

@@ -3,7 +3,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use hyper::server::conn::http1;
@@ -17,6 +17,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::Service;
 use super::clients::{ClientAddress, ClientPlace};
+use super::head::HeadBytes;
 use super::reactor::Open;
 use super::route;
 
@@ -42,12 +43,24 @@ pub(super) async fn serve(stream: TcpStream, service: Arc<Service>, _open: Open)
     let Ok(peer) = stream.peer_addr() else {
         return;
     };
-    let connection = Arc::new(Connection::new(ClientAddress::of(peer.ip())));
+    let Ok(memory) = service.reservation() else {
+        return;
+    };
+    let connection = Arc::new(Connection {
+        address: ClientAddress::of(peer.ip()),
+        answer: Mutex::new(None),
+        head: HeadBytes::new(memory),
+    });
     let stream = PatientStream::new(stream, Arc::clone(&service), Arc::clone(&connection));
     let head_timeout = service.settings.head_timeout;
     let answer = service_fn(move |incoming| {
         let (service, connection) = (Arc::clone(&service), Arc::clone(&connection));
-        async move { route::answer(incoming, &connection, &service).await }
+        connection.head.has_come();
+        async move {
+            let answer = route::answer(incoming, &connection, &service).await;
+            connection.head.is_awaited();
+            answer
+        }
     });
     let outcome = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -63,16 +76,10 @@ pub(super) struct Connection {
     pub(super) address: ClientAddress,
     /// Ends the query whose answer is being sent.
     answer: Mutex<Option<CancelHandle>>,
+    head: HeadBytes,
 }
 
 impl Connection {
-    fn new(address: ClientAddress) -> Self {
-        Self {
-            address,
-            answer: Mutex::new(None),
-        }
-    }
-
     /// Notes which query is answered from now on.
     pub(super) fn answers(&self, cancel: &CancelHandle) {
         *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(cancel.clone());
@@ -94,7 +101,7 @@ impl Connection {
 }
 
 /// A socket whose writes fail when the other side takes nothing for a time, and sooner where others wait for what its
-/// query holds.
+/// query holds; its reads count the heads of requests.
 struct PatientStream {
     stream: TcpStream,
     service: Arc<Service>,
@@ -170,7 +177,10 @@ impl AsyncRead for PatientStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer));
+        let bytes = buffer.filled().len() - before;
+        Poll::Ready(read.and_then(|()| self.connection.head.add(bytes)))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Content codings: gzip and zstd, chosen by the client, applied while an answer is written.
 //!
 //! # References
-//! RFC 9110 sections 8.4 and 12.5.3; RFC 1952; RFC 8878.
+//! RFC 9110 sections 8.4 and 12.5.3; RFC 1952; RFC 8878; RFC 9659.
 
 use std::io::{self, BufRead, Read, Write as _};
 
@@ -21,6 +21,10 @@ const FLUSH_BYTES: usize = 64 << 10;
 /// Fast levels: on a local network the processor is what is short.
 const GZIP_LEVEL: u32 = 1;
 const ZSTD_LEVEL: i32 = 1;
+
+/// The largest window of zstd that is decoded, as the exponent of two: RFC 9659 allows no larger one in HTTP. A decoder
+/// holds one.
+pub(super) const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 /// How bytes are encoded on their way.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -80,7 +84,11 @@ impl Coding {
         Ok(match self {
             Self::Identity => Box::new(bytes),
             Self::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(bytes)),
-            Self::Zstd => Box::new(zstd::stream::read::Decoder::with_buffer(bytes)?),
+            Self::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::with_buffer(bytes)?;
+                decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;
+                Box::new(decoder)
+            }
         })
     }
 }

@@ -16,9 +16,6 @@ use super::problem::Problem;
 use super::route::CancelOnDrop;
 use super::writing::write;
 
-/// The part of the memory that a compaction takes.
-const MEMORY_SHARE: u64 = 4;
-
 /// Answers POST to `/backup?name=NAME`.
 pub(super) async fn backup(
     request: hyper::Request<Incoming>,
@@ -68,7 +65,7 @@ pub(super) async fn compact(
     service.settings.writers.check(request.headers())?;
     let (database, cancel) = (database.clone(), CancelHandle::new());
     let options = CompactOptions {
-        memory_bytes: Some(database.runtime().memory_bytes() / MEMORY_SHARE),
+        memory_bytes: None,
         reserve: true,
         cancel: cancel.clone(),
     };

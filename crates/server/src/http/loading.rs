@@ -6,12 +6,16 @@
 //! ends the load, unless it is being committed.
 //!
 //! # Limits
-//! A load takes a [`MEMORY_SHARE`]th of the server's memory.
+//! A short document becomes a transaction and takes a few times its length of memory. A longer one becomes a bulk load,
+//! which waits for its turn where others hold the memory (crates/database/src/load/turns.rs).
 
 use hyper::Response;
 use hyper::body::Incoming;
 use serde_json::json;
-use stoa_database::{CancelHandle, CommitSummary, Database, Input, LoadOptions, LoadSummary};
+use stoa_database::oxrdf::{GraphName, NamedNode};
+use stoa_database::{
+    AloneOptions, CancelHandle, CommitSummary, Database, DocumentOptions, LoadSummary,
+};
 
 use super::Service;
 use super::body::{ResponseBody, whole};
@@ -21,9 +25,6 @@ use super::route::CancelOnDrop;
 use super::upload::{BODY, format_of, write_with_body};
 use super::writing::{mark, write};
 
-/// The part of the memory that one load takes.
-const MEMORY_SHARE: u64 = 4;
-
 /// Answers POST to `/load`.
 pub(super) async fn load(
     request: hyper::Request<Incoming>,
@@ -32,32 +33,42 @@ pub(super) async fn load(
 ) -> Result<Response<ResponseBody>, Problem> {
     service.settings.writers.check(request.headers())?;
     let cancel = CancelHandle::new();
-    let mut options = LoadOptions {
-        memory_bytes: Some(database.runtime().memory_bytes() / MEMORY_SHARE),
-        reserve: true,
+    let mut document = DocumentOptions {
         cancel: cancel.clone(),
-        ..LoadOptions::default()
+        ..DocumentOptions::default()
     };
     let pairs = pairs(request.uri().query().unwrap_or(""))?;
     check_once(&pairs, &[])?;
     for (name, value) in pairs {
         match name.as_str() {
-            "graph" => options.graph = Some(value),
-            "base" => options.base = Some(value),
+            "graph" => document.graph = Some(graph(&value)?),
+            "base" => document.base = Some(value),
             _ => return Err(unknown(&name, "a load takes graph and base")),
         }
     }
     let (head, body) = request.into_parts();
-    options.format = Some(format_of(&head.headers)?);
+    document.format = Some(format_of(&head.headers)?);
     let database = database.clone();
     let guard = CancelOnDrop::new(cancel);
     let summary = write_with_body(service, &head.headers, body, move |reader| {
-        options.inputs = vec![Input::from_reader(BODY, reader)];
-        Ok(database.load(options, &())?)
+        let options = AloneOptions {
+            document,
+            ..AloneOptions::default()
+        };
+        Ok(database.load_document(BODY, reader, &options)?)
     })
     .await?;
     drop(guard.disarm());
     Ok(told(&summary))
+}
+
+fn graph(iri: &str) -> Result<GraphName, Problem> {
+    match NamedNode::new(iri) {
+        Ok(graph) => Ok(GraphName::NamedNode(graph)),
+        Err(error) => Err(Problem::bad_request(format!(
+            "the parameter graph: '{iri}' is not an absolute IRI: {error}"
+        ))),
+    }
 }
 
 /// Answers POST to `/checkpoint`: writes what was committed since the last checkpoint into the sort orders.
@@ -85,8 +96,8 @@ fn told(summary: &LoadSummary) -> Response<ResponseBody> {
     let changed = CommitSummary {
         commit: summary.commit,
         added: summary.quads_new,
-        removed: 0,
-        time_us: 0,
+        terms: summary.terms_new,
+        ..CommitSummary::default()
     };
     mark(response.headers_mut(), &changed);
     response

@@ -22,6 +22,7 @@ mod cors;
 mod databases;
 mod description;
 mod encoding;
+mod head;
 mod hosts;
 mod keeping;
 mod loading;
@@ -38,6 +39,7 @@ mod sparql;
 mod status;
 mod store;
 mod timing;
+mod unsent;
 mod updating;
 mod upload;
 mod writing;
@@ -50,10 +52,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use stoa_database::WorkerPool;
+use hyper::StatusCode;
+use stoa_database::{Reservation, Runtime, WorkerPool};
 
 pub(crate) use access::{Token, Writers};
 pub(crate) use answering::AnswerTask;
+pub(crate) use changes::FeedPlaces;
 pub(crate) use clients::ClientPlaces;
 pub(crate) use cors::Origins;
 pub(crate) use databases::{Databases, RESERVED, is_name};
@@ -61,18 +65,32 @@ pub(crate) use hosts::{Hosts, parse_name};
 pub(crate) use rdf4j::{Labels, ROOT, Transactions};
 pub(crate) use writing::WritePlaces;
 
+use problem::Problem;
+
 /// What all connections share.
 pub(crate) struct Service {
     pub(crate) databases: Databases,
     pub(crate) pool: WorkerPool<AnswerTask>,
     pub(crate) settings: Settings,
     pub(crate) write_places: WritePlaces,
+    pub(crate) feed_places: FeedPlaces,
     pub(crate) transactions: Transactions,
     /// The feeds that each client may read at once.
     pub(crate) feeds: ClientPlaces,
     /// The answers of each client of which it takes nothing.
     pub(crate) stalled: ClientPlaces,
     pub(crate) labels: Arc<Labels>,
+}
+
+impl Service {
+    /// A reservation of nothing in the memory of the databases, for what lives as long as a request.
+    fn reservation(&self) -> Result<Reservation, Problem> {
+        let runtime = self.databases.runtime();
+        runtime.map(Runtime::reservation).ok_or_else(|| {
+            let detail = "no database is served here";
+            Problem::new(StatusCode::NOT_FOUND, "no-such-address", detail)
+        })
+    }
 }
 
 /// What the command line says about answering.

@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use stoa_database::oxrdf::{Term, Variable};
+use stoa_database::results::ResultFormat;
 use stoa_database::{Moment, MomentError};
 
 use super::problem::Problem;
@@ -163,16 +164,25 @@ impl Parameters {
         Ok(())
     }
 
+    /// Takes one of the names of `format`. SPARQLWrapper sends a short name under one of them and media types under
+    /// another; the short name counts if it is known.
     fn add_format(&mut self, value: String) -> Result<(), Problem> {
-        match &self.format {
-            Some(format) if *format != value => Err(Problem::bad_request(format!(
+        let Some(format) = &self.format else {
+            self.format = Some(value);
+            return Ok(());
+        };
+        let known = ResultFormat::from_name(format);
+        let is_same =
+            *format == value || known.is_some() && known == ResultFormat::from_name(&value);
+        if !is_same && format.contains('/') == value.contains('/') {
+            return Err(Problem::bad_request(format!(
                 "the request asks for the format {format} and for {value}; format, output and results mean the same"
-            ))),
-            _ => {
-                self.format = Some(value);
-                Ok(())
-            }
+            )));
         }
+        if known.is_none() {
+            self.format = Some(value);
+        }
+        Ok(())
     }
 
     /// Refuses what only updates have.
@@ -327,7 +337,7 @@ pub(super) fn parameter_of<'a>(content_type: &'a str, wanted: &str) -> Option<&'
 
 /// Undoes `application/x-www-form-urlencoded`.
 fn decode(text: &str) -> Result<String, Problem> {
-    percent_decoded(&text.replace('+', " "))
+    decoded(text, true)
 }
 
 /// Undoes the encoding of a part of an address.
@@ -335,6 +345,10 @@ fn decode(text: &str) -> Result<String, Problem> {
 /// # Errors
 /// A 400 if the text is not encoded UTF-8.
 pub(super) fn percent_decoded(text: &str) -> Result<String, Problem> {
+    decoded(text, false)
+}
+
+fn decoded(text: &str, plus_is_space: bool) -> Result<String, Problem> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -346,6 +360,7 @@ pub(super) fn percent_decoded(text: &str) -> Result<String, Problem> {
                 })?;
                 bytes.push(high * 16 + low);
             }
+            b'+' if plus_is_space => bytes.push(b' '),
             _ => bytes.push(byte),
         }
     }
@@ -402,6 +417,14 @@ mod tests {
             parameters.add_form(form).unwrap();
             assert_eq!(parameters.format.as_deref(), Some("csv"), "{form}");
         }
+        let mut parameters = Parameters::default();
+        let same = "format=tsv&output=text/tab-separated-values";
+        assert!(parameters.add_form(same).is_ok());
+        assert!(parameters.add_form("results=csv").is_err());
+        let mut parameters = Parameters::default();
+        let list = "format=json-ld&output=application/ld%2Bjson,application/x-json%2Bld";
+        assert!(parameters.add_form(list).is_ok());
+        assert_eq!(parameters.format.as_deref(), Some("json-ld"));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::sync::{Arc, PoisonError};
 
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
     ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use super::Service;
 use super::answering::{AnswerBody, AnswerTask, Work};
-use super::body::{ResponseBody, whole};
+use super::body::{KeptBody, ResponseBody, whole};
 use super::changes::changes;
 use super::commits::{diff, log};
 use super::connection::Connection;
@@ -38,7 +38,10 @@ use super::timing;
 
 /// The longest answer to a client of HTTP/1.0, in bytes: there a connection that breaks off cannot be
 /// told from the end, so an answer is made whole before it is sent.
-const BUFFERED_BYTES_MAX: usize = 16 << 20;
+const KEPT_BYTES_MAX: u64 = 16 << 20;
+
+/// A whole answer from this length on is counted in the memory budget until it is sent.
+const COUNTED_BYTES_MIN: usize = 4 << 10;
 
 /// What of a request decides how its answer travels.
 pub(super) struct Client {
@@ -284,7 +287,14 @@ pub(super) async fn run(
     let head = std::mem::take(&mut *head.lock().unwrap_or_else(PoisonError::into_inner));
     let body = match stream.is_over() {
         // Its length goes before it.
-        true => ResponseBody::Whole(Full::from(first.unwrap_or_default())),
+        true => match first {
+            Some(first) if first.bytes.len() >= COUNTED_BYTES_MIN => {
+                let mut kept = KeptBody::default();
+                kept.push(first);
+                ResponseBody::Kept(kept)
+            }
+            first => ResponseBody::Whole(Full::from(first.map_or(Vec::new(), |first| first.bytes))),
+        },
         false => ResponseBody::Answer(AnswerBody::new(
             first,
             stream,
@@ -330,34 +340,12 @@ impl Drop for CancelOnDrop {
 /// Waits for the whole of an answer, so that its length goes before it.
 async fn buffered(response: Response<ResponseBody>) -> Result<Response<ResponseBody>, Problem> {
     let (head, body) = response.into_parts();
-    let whole = match body {
-        ResponseBody::Whole(body) => body,
-        // It has no end that could be mistaken.
-        body @ ResponseBody::Feed(_) => return Ok(Response::from_parts(head, body)),
-        ResponseBody::Answer(body) => {
-            let collected = Limited::new(body, BUFFERED_BYTES_MAX).collect().await;
-            let bytes = collected.map_err(|error| {
-                if error.is::<http_body_util::LengthLimitError>() {
-                    Problem::new(
-                        StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-                        "http-version",
-                        format!(
-                            "an answer of more than {BUFFERED_BYTES_MAX} bytes needs HTTP/1.1, \
-                             which can tell its end from a broken connection"
-                        ),
-                    )
-                } else {
-                    Problem::new(
-                        StatusCode::SERVICE_UNAVAILABLE,
-                        "broken-off",
-                        error.to_string(),
-                    )
-                }
-            })?;
-            Full::new(bytes.to_bytes())
-        }
+    let body = match body {
+        ResponseBody::Answer(answer) => ResponseBody::Kept(answer.kept(KEPT_BYTES_MAX).await?),
+        // A feed has no end that could be mistaken.
+        body => body,
     };
-    Ok(Response::from_parts(head, ResponseBody::Whole(whole)))
+    Ok(Response::from_parts(head, body))
 }
 
 /// The values of a header that may occur several times, joined by commas.

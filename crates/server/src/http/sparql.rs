@@ -6,12 +6,13 @@
 use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderValue, LOCATION};
 use hyper::{Method, Response, StatusCode};
+use stoa_database::limits::{QUERY_BYTES_MAX, UPDATE_BYTES_MAX};
 use stoa_database::results::ResultFormat;
 use stoa_database::{CancelHandle, Database, GraphFormat};
 
 use super::Service;
 use super::answering::{QueryRequest, QuerySource, Work, options};
-use super::body::{ResponseBody, read_text, whole};
+use super::body::{BODY_BYTES_MAX, Held, ResponseBody, read_text, reserve, whole};
 use super::description;
 use super::memento::Asked;
 use super::parameters::{Parameters, split_content_type};
@@ -31,13 +32,13 @@ pub(super) async fn sparql(
     let is_get = request.method() != Method::POST;
     let asked = Asked::of(&request, client)?;
     let headers = request.headers().clone();
-    let mut parameters = parameters(request, service).await?;
+    let (mut parameters, memory) = parameters(request, service).await?;
     if let Some(text) = parameters.update.take() {
         service.settings.writers.check(&headers)?;
-        return update(text, &parameters, endpoint, service, database).await;
+        return update((text, memory), &parameters, endpoint, service, database).await;
     }
     let cancel = CancelHandle::new();
-    let Some(text) = parameters.query.clone() else {
+    let Some(text) = parameters.query.take() else {
         if !is_get {
             return Err(Problem::bad_request(
                 "there is neither a query nor an update: send query=... or update=..., or the text itself by POST \
@@ -76,6 +77,7 @@ pub(super) async fn sparql(
         accept,
         failed: Vec::new(),
         is_short: parameters.is_short(),
+        memory: Some(memory),
     }));
     run(service, client, work, cancel).await
 }
@@ -118,7 +120,7 @@ fn to_page() -> Response<ResponseBody> {
 async fn parameters(
     request: hyper::Request<Incoming>,
     service: &Service,
-) -> Result<Parameters, Problem> {
+) -> Result<Held<Parameters>, Problem> {
     let mut parameters = Parameters::default();
     let query = request.uri().query().unwrap_or("").to_owned();
     parameters.add_form(&query)?;
@@ -127,7 +129,7 @@ async fn parameters(
             if parameters.update.is_some() {
                 return Err(Problem::bad_request("an update is sent by POST"));
             }
-            return Ok(parameters);
+            return Ok((parameters, service.reservation()?));
         }
         Method::POST => {}
         _ => return Err(Problem::method_not_allowed("GET, HEAD, POST, OPTIONS")),
@@ -158,20 +160,30 @@ async fn parameters(
         }
     };
     let (head, body) = request.into_parts();
-    let body = read_text(&head.headers, body, service.settings.client_timeout).await?;
+    let bytes_max = match direct {
+        None => BODY_BYTES_MAX,
+        Some("query") => QUERY_BYTES_MAX,
+        Some(_) => UPDATE_BYTES_MAX,
+    };
+    let (body, mut memory) = read_text(service, &head.headers, body, bytes_max).await?;
     if direct.is_some() {
         parameters.bytes += body.len();
     }
     let before = match direct {
         None => {
+            // What is decoded is no longer than what is encoded, and both are there for a moment.
+            let encoded = memory.bytes();
+            reserve(&mut memory, body.len() as u64)?;
             parameters.add_form(&body)?;
-            return Ok(parameters);
+            drop(body);
+            memory.shrink(encoded);
+            return Ok((parameters, memory));
         }
         Some("query") => parameters.query.replace(body),
         Some(_) => parameters.update.replace(body),
     };
     match before {
         Some(_) => Err(Problem::bad_request("the query or update is given twice")),
-        None => Ok(parameters),
+        None => Ok((parameters, memory)),
     }
 }

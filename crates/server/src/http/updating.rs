@@ -12,7 +12,7 @@ use serde_json::json;
 use stoa_database::oxrdf::{GraphName, NamedNode};
 use stoa_database::{Database, UpdateOptions};
 
-use super::body::{ResponseBody, whole};
+use super::body::{Held, ResponseBody, whole};
 use super::memento::not_at;
 use super::parameters::Parameters;
 use super::problem::Problem;
@@ -23,7 +23,7 @@ use super::{Service, Settings};
 /// Runs an update, which a client that may write has sent. Relative IRIs are relative to the address of the
 /// endpoint.
 pub(super) async fn update(
-    text: String,
+    text: Held<String>,
     parameters: &Parameters,
     endpoint: String,
     service: &Service,

@@ -1,7 +1,8 @@
 //! Bodies of any length, handed piece by piece to a thread that reads them.
 //!
 //! The reactor takes pieces off the socket and puts them into a bounded channel; the thread reads
-//! from it as from a file. So a body needs the memory of a few pieces.
+//! from it as from a file. So a body needs the memory of a few pieces. Each is counted in the memory budget until it is read;
+//! a client whose piece finds no room is not read from until there is some.
 
 use std::io::{self, BufReader, Read};
 use std::pin::pin;
@@ -11,22 +12,22 @@ use http_body_util::BodyExt as _;
 use hyper::StatusCode;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderMap};
-use stoa_database::GraphFormat;
+use stoa_database::{GraphFormat, Reservation};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::Instant;
 
 use super::Service;
-use super::body::coding_of;
+use super::body::{coding_of, decoder_bytes, drain, reserve, slow};
 use super::parameters::split_content_type;
 use super::problem::Problem;
 use super::route::joined;
-use super::writing::write;
+use super::writing::write_arriving;
 
-/// Pieces that wait to be read. hyper makes them of at most some hundred kilobytes.
-const PIECES_MAX: usize = 16;
+/// Pieces that wait to be read.
+const PIECES_MAX: usize = 1;
 
-/// How much of a body that nobody wants any more is still taken off the socket, in bytes: a client that
-/// is busy sending would not see the answer.
-const DRAINED_BYTES_MAX: usize = 64 << 20;
+/// How often a piece that finds no memory looks again.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// What messages call a body.
 pub(super) const BODY: &str = "the request";
@@ -77,14 +78,15 @@ pub(super) fn again(mut problem: Problem) -> Problem {
 
 /// What comes through the channel; if it breaks off without an end, the client has gone.
 enum Piece {
-    Bytes(Bytes),
+    Bytes(Bytes, Reservation),
     End,
 }
 
 /// Does work that reads the body of a request, decoded, on a thread for writers.
 ///
 /// # Errors
-/// What the work gives; 408, 415 and 400 for a body that is slow, in an unknown coding, or breaks off.
+/// What the work gives; 408, 415 and 400 for a body that is slow, in an unknown coding, or breaks off; 503 if there is no
+/// memory, or too many bodies are read already.
 pub(super) async fn write_with_body<T: Send + 'static>(
     service: &Service,
     headers: &HeaderMap,
@@ -92,19 +94,28 @@ pub(super) async fn write_with_body<T: Send + 'static>(
     work: impl FnOnce(Box<dyn Read + Send>) -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
     let coding = coding_of(headers)?;
+    let mut memory = service.reservation()?;
+    let patience = service.settings.client_timeout;
+    if let Err(problem) = reserve(&mut memory, decoder_bytes(coding)) {
+        tokio::spawn(drain(body, patience));
+        return Err(problem);
+    }
+    let room = memory.split(0);
     let (sender, receiver) = channel(PIECES_MAX);
     let pieces = Pieces {
         receiver,
         piece: Bytes::new(),
+        memory: None,
         is_over: false,
     };
-    let working = write(service, move || {
+    let working = write_arriving(service, move || {
+        let _memory = memory;
         let reader = coding.reader(BufReader::new(pieces)).map_err(|_| {
             Problem::bad_request("the request is not what its Content-Encoding says")
         })?;
         work(reader)
     });
-    let mut feeding = Box::pin(feed(body, sender, service.settings.client_timeout));
+    let mut feeding = Box::pin(feed(body, sender, room, patience));
     let mut working = pin!(working);
     tokio::select! {
         biased;
@@ -125,16 +136,12 @@ pub(super) async fn write_with_body<T: Send + 'static>(
 async fn feed(
     mut body: Incoming,
     sender: Sender<Piece>,
+    mut room: Reservation,
     patience: Duration,
 ) -> Result<(), Problem> {
-    let mut drained = 0;
     loop {
         let Ok(frame) = tokio::time::timeout(patience, body.frame()).await else {
-            return Err(Problem::new(
-                StatusCode::REQUEST_TIMEOUT,
-                "slow-request",
-                "the request did not arrive in time; see --client-timeout",
-            ));
+            return Err(slow());
         };
         let bytes = match frame {
             None => {
@@ -144,12 +151,26 @@ async fn feed(
             Some(Err(_)) => return Err(Problem::bad_request("the request broke off")),
             Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
         };
-        let length = bytes.len();
-        if sender.send(Piece::Bytes(bytes)).await.is_err() {
-            drained += length;
-            if drained > DRAINED_BYTES_MAX {
-                return Ok(());
-            }
+        let memory = reserved(&mut room, bytes.len() as u64, patience).await?;
+        if sender.send(Piece::Bytes(bytes, memory)).await.is_err() {
+            drain(body, patience).await;
+            return Ok(());
+        }
+    }
+}
+
+/// Reserves memory for a piece that is there, and waits for it a while if others have it.
+async fn reserved(
+    room: &mut Reservation,
+    bytes: u64,
+    patience: Duration,
+) -> Result<Reservation, Problem> {
+    let until = Instant::now() + patience;
+    loop {
+        match reserve(room, bytes) {
+            Ok(()) => return Ok(room.split(bytes)),
+            Err(problem) if Instant::now() >= until => return Err(problem),
+            Err(_) => tokio::time::sleep(LOOK_INTERVAL).await,
         }
     }
 }
@@ -158,6 +179,8 @@ async fn feed(
 struct Pieces {
     receiver: Receiver<Piece>,
     piece: Bytes,
+    /// The memory of `piece`.
+    memory: Option<Reservation>,
     is_over: bool,
 }
 
@@ -165,7 +188,9 @@ impl Read for Pieces {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         while self.piece.is_empty() && !self.is_over {
             match self.receiver.blocking_recv() {
-                Some(Piece::Bytes(bytes)) => self.piece = bytes,
+                Some(Piece::Bytes(bytes, memory)) => {
+                    (self.piece, self.memory) = (bytes, Some(memory));
+                }
                 Some(Piece::End) => self.is_over = true,
                 None => {
                     return Err(io::Error::new(
@@ -178,6 +203,10 @@ impl Read for Pieces {
         let mut rest: &[u8] = &self.piece;
         let taken = rest.read(out)?;
         drop(self.piece.split_to(taken));
+        if self.piece.is_empty() {
+            self.piece = Bytes::new();
+            self.memory = None;
+        }
         Ok(taken)
     }
 }

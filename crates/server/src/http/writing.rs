@@ -2,7 +2,8 @@
 //! where nothing has to be waited for, on the thread that read them.
 //!
 //! # Concurrency
-//! [`RUNNING_MAX`] threads at once, [`WAITING_MAX`] more requests wait for their turn, in order.
+//! [`RUNNING_MAX`] threads at once, [`WAITING_MAX`] more requests wait for their turn, in order. Work that reads the body
+//! of its request has [`ARRIVING_MAX`] threads instead, so that clients that send slowly keep nobody else from writing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,11 +15,15 @@ use stoa_database::{CommitSummary, Database, UpdateOptions, nonblocking};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::Service;
+use super::body::Held;
 use super::problem::Problem;
 use super::reactor;
 
 /// Writers that work at once, those not counted that only wait for the disk.
 const RUNNING_MAX: usize = 64;
+
+/// Writers whose bodies arrive at once.
+const ARRIVING_MAX: usize = 128;
 
 /// Writers that wait for their turn.
 const WAITING_MAX: usize = 256;
@@ -35,6 +40,7 @@ const STOA_REMOVED: HeaderName = HeaderName::from_static("stoa-removed");
 /// The places of a server for writers.
 pub(crate) struct WritePlaces {
     running: Arc<Semaphore>,
+    arriving: Arc<Semaphore>,
     waiting: AtomicUsize,
 }
 
@@ -42,6 +48,7 @@ impl Default for WritePlaces {
     fn default() -> Self {
         Self {
             running: Arc::new(Semaphore::new(RUNNING_MAX)),
+            arriving: Arc::new(Semaphore::new(ARRIVING_MAX)),
             waiting: AtomicUsize::new(0),
         }
     }
@@ -56,8 +63,27 @@ pub(super) async fn write<T: Send + 'static>(
     service: &Service,
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
+    write_at(service, &service.write_places.running, work).await
+}
+
+/// The same for work that reads the body of its request.
+///
+/// # Errors
+/// As [`write()`].
+pub(super) async fn write_arriving<T: Send + 'static>(
+    service: &Service,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
+    write_at(service, &service.write_places.arriving, work).await
+}
+
+async fn write_at<T: Send + 'static>(
+    service: &Service,
+    places: &Arc<Semaphore>,
+    work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
+) -> Result<T, Problem> {
     let (tell, told) = oneshot::channel();
-    run(service, move || drop(tell.send(work()))).await?;
+    run(service, places, move || drop(tell.send(work()))).await?;
     told.await.map_err(|_| failed())?
 }
 
@@ -69,7 +95,7 @@ pub(super) async fn write<T: Send + 'static>(
 pub(super) async fn update(
     service: &Service,
     database: &Database,
-    text: String,
+    (text, memory): Held<String>,
     options: UpdateOptions,
     is_short: bool,
 ) -> Result<CommitSummary, Problem> {
@@ -78,7 +104,10 @@ pub(super) async fn update(
         drop(tell.send(outcome.map_err(Problem::from)));
     };
     let database = database.clone();
-    let decide = move || database.submit_update(&text, &options);
+    let decide = move || {
+        let _held_with_the_text = &memory;
+        database.submit_update(&text, &options)
+    };
     let decided = is_short
         .then(|| reactor::busy(|| nonblocking::run(|| catch_unwind(AssertUnwindSafe(&decide)))));
     match decided.flatten() {
@@ -92,10 +121,14 @@ pub(super) async fn update(
             }
         }
         None => {
-            run(service, move || match decide() {
-                Ok(submitted) => submitted.then(done),
-                Err(error) => done(Err(error)),
-            })
+            run(
+                service,
+                &service.write_places.running,
+                move || match decide() {
+                    Ok(submitted) => submitted.then(done),
+                    Err(error) => done(Err(error)),
+                },
+            )
             .await?;
         }
     }
@@ -103,13 +136,16 @@ pub(super) async fn update(
 }
 
 /// Runs work on a thread of its own once there is a place, and returns when it has begun.
-async fn run(service: &Service, work: impl FnOnce() + Send + 'static) -> Result<(), Problem> {
-    let places = &service.write_places;
-    let permit = match Arc::clone(&places.running).try_acquire_owned() {
+async fn run(
+    service: &Service,
+    places: &Arc<Semaphore>,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<(), Problem> {
+    let permit = match Arc::clone(places).try_acquire_owned() {
         Ok(permit) => permit,
         Err(_) => {
-            let waiting = Waiting::enter(&places.waiting)?;
-            let permit = Arc::clone(&places.running).acquire_owned().await;
+            let waiting = Waiting::enter(&service.write_places.waiting)?;
+            let permit = Arc::clone(places).acquire_owned().await;
             drop(waiting);
             permit.map_err(|_| failed())?
         }

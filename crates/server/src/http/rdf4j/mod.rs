@@ -257,6 +257,7 @@ async fn table(
         format: None,
         accept,
         failed: Vec::new(),
+        memory: None,
     }));
     run(request.service, request.client, work, cancel).await
 }

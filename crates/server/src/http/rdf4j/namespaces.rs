@@ -14,7 +14,7 @@ use stoa_database::{
 
 use super::values::Parameters;
 use super::{Request, done, table, told};
-use crate::http::body::{ResponseBody, read_text};
+use crate::http::body::{NAME_BYTES_MAX, ResponseBody, read_text};
 use crate::http::problem::Problem;
 use crate::http::route::CancelOnDrop;
 use crate::http::writing::write;
@@ -56,8 +56,8 @@ pub(super) async fn one(
                 incoming, service, ..
             } = request;
             let (head, body) = incoming.into_parts();
-            let patience = service.settings.client_timeout;
-            let namespace = read_text(&head.headers, body, patience).await?;
+            let (namespace, _memory) =
+                read_text(service, &head.headers, body, NAME_BYTES_MAX).await?;
             if namespace.trim().is_empty() {
                 return Err(Problem::bad_request("a namespace is the text of an IRI"));
             }

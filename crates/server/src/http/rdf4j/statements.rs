@@ -10,7 +10,7 @@ use super::upload::Upload;
 use super::values::Parameters;
 use super::{Request, done, told};
 use crate::http::answering::{Opened, Work, choose, graph_content_type, graph_offers};
-use crate::http::body::{ResponseBody, read_text};
+use crate::http::body::{BODY_BYTES_MAX, Held, ResponseBody, read_text, reserve};
 use crate::http::parameters::{self, split_content_type};
 use crate::http::problem::Problem;
 use crate::http::route::{CancelOnDrop, joined, run};
@@ -145,7 +145,7 @@ async fn update(request: Request<'_>) -> Result<Response<ResponseBody>, Problem>
 
 /// An update as a request brings it.
 pub(super) struct Update {
-    pub(super) text: String,
+    pub(super) text: Held<String>,
     pub(super) options: UpdateOptions,
     /// Whether what was sent is short.
     is_short: bool,
@@ -160,13 +160,14 @@ impl Update {
     pub(super) async fn of(request: Request<'_>, has_action: bool) -> Result<Self, Problem> {
         let mut form = request.query().to_owned();
         let endpoint = request.client.endpoint.clone();
-        let settings = &request.service.settings;
+        let service = request.service;
         let (head, body) = request.incoming.into_parts();
         let content_type = joined(&head.headers, &CONTENT_TYPE)?.unwrap_or_default();
         let (media_type, _) = split_content_type(&content_type);
-        let body = read_text(&head.headers, body, settings.client_timeout).await?;
+        let (body, mut memory) = read_text(service, &head.headers, body, BODY_BYTES_MAX).await?;
         let is_direct = media_type == "application/sparql-update";
         if !is_direct {
+            reserve(&mut memory, 2 * body.len() as u64)?;
             form = format!("{form}&{body}");
         }
         let mut parameters = parameters::Parameters {
@@ -181,10 +182,10 @@ impl Update {
         }
         let text = parameters.update.take();
         let text = text.ok_or_else(|| Problem::bad_request("the update is missing"))?;
-        let options = updating::options(&parameters, endpoint, settings)?;
+        let options = updating::options(&parameters, endpoint, &service.settings)?;
         let is_short = parameters.is_short();
         Ok(Self {
-            text,
+            text: (text, memory),
             options,
             is_short,
         })

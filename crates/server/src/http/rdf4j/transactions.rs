@@ -27,7 +27,7 @@ use super::upload::Upload;
 use super::values::Parameters;
 use super::{Request, done, empty, text};
 use crate::http::answering::{Opened, QueryRequest, QuerySource, Work, options};
-use crate::http::body::{ResponseBody, read_text};
+use crate::http::body::{BODY_BYTES_MAX, NAME_BYTES_MAX, ResponseBody, read_text, reserve};
 use crate::http::clients::{ClientPlace, ClientPlaces};
 use crate::http::memento::{Asked, not_at};
 use crate::http::parameters::{self, split_content_type};
@@ -302,7 +302,7 @@ pub(super) async fn begin(request: Request<'_>) -> Result<Response<ResponseBody>
     } = request;
     let (head, body) = incoming.into_parts();
     // Settings such as the isolation level: no level asks for more than every transaction has.
-    read_text(&head.headers, body, service.settings.client_timeout).await?;
+    read_text(service, &head.headers, body, NAME_BYTES_MAX).await?;
     let place = service
         .transactions
         .places
@@ -391,7 +391,7 @@ async fn update(
     update.options.cancel = open.cancel.clone();
     write(service, move || {
         open.with(false, |transaction| {
-            Ok(transaction.update(&update.text, &update.options)?)
+            Ok(transaction.update(&update.text.0, &update.options)?)
         })
     })
     .await?;
@@ -442,11 +442,12 @@ async fn query(
     let mut accept = joined(&head.headers, &hyper::header::ACCEPT)?;
     let content_type = joined(&head.headers, &hyper::header::CONTENT_TYPE)?.unwrap_or_default();
     let (media_type, _) = split_content_type(&content_type);
-    let body = read_text(&head.headers, body, service.settings.client_timeout).await?;
+    let (body, mut memory) = read_text(service, &head.headers, body, BODY_BYTES_MAX).await?;
     if media_type == "application/sparql-query" {
         // The client puts an empty parameter of that name beside it.
         parameters.query = Some(body);
     } else {
+        reserve(&mut memory, body.len() as u64)?;
         parameters.add_form(&body)?;
     }
     if parameters.at.is_some() {
@@ -467,6 +468,7 @@ async fn query(
         accept,
         failed: Vec::new(),
         is_short: false,
+        memory: Some(memory),
     }));
     run(service, client, work, cancel).await
 }

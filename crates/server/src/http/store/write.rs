@@ -23,7 +23,7 @@ use stoa_database::{
 
 use super::multipart::{Part, parts};
 use crate::http::Service;
-use crate::http::body::{ResponseBody, read_bytes};
+use crate::http::body::{BODY_BYTES_MAX, ResponseBody, read_bytes};
 use crate::http::parameters::{parameter_of, split_content_type};
 use crate::http::problem::Problem;
 use crate::http::route::{CancelOnDrop, Client, joined};
@@ -58,7 +58,6 @@ pub(in crate::http) async fn change(
     let (head, body) = request.into_parts();
     let content = Content::of(&head.headers)?;
     let fresh = change.settle(&content, client)?;
-    let patience = service.settings.client_timeout;
     let (summary, created) = match content {
         Content::Document(format) => {
             let cancel = CancelHandle::new();
@@ -69,8 +68,9 @@ pub(in crate::http) async fn change(
             done?
         }
         Content::Parts(boundary) => {
-            let bytes = read_bytes(&head.headers, body, patience).await?;
+            let (bytes, memory) = read_bytes(service, &head.headers, body, BODY_BYTES_MAX).await?;
             write(service, move || {
+                let _memory = memory;
                 Ok(change.load_parts(&parts(&bytes, &boundary)?)?)
             })
             .await?
