@@ -287,19 +287,16 @@ fn regular_expressions_do_not_explode() {
         assert_eq!(ask(folder.path(), &matching(pattern)), "0", "{pattern}");
     }
     assert_eq!(ask(folder.path(), &matching("^(a+)+!$")), "1");
-    // Wrong patterns are an error of the condition, and so are those with too many groups within each other.
-    for pattern in [
-        "a{1000}{1000}{1000}".to_owned(),
-        "(".repeat(50_000),
-        format!("{}a{}", "(".repeat(20_000), ")".repeat(20_000)),
-    ] {
-        let negated = count(&format!("?s :p ?o FILTER(!REGEX(?o, \"{pattern}\"))"));
-        for query in [matching(&pattern), negated, computed(&pattern)] {
-            assert_eq!(ask(folder.path(), &query), "0", "{query:.200}");
-        }
+    // A wrong pattern is an error of the condition.
+    let wrong = "a{1000}{1000}{1000}";
+    let negated = count(&format!("?s :p ?o FILTER(!REGEX(?o, \"{wrong}\"))"));
+    for query in [matching(wrong), negated, computed(wrong)] {
+        assert_eq!(ask(folder.path(), &query), "0", "{query}");
     }
     // Patterns that are too large end the query, since rows without an answer would be left out.
     for pattern in [
+        "(".repeat(50_000),
+        format!("{}a{}", "(".repeat(20_000), ")".repeat(20_000)),
         "((((a{100}){100}){100}){100}){100}".to_owned(),
         "[a-z]".repeat(100_000),
         "\\\\p{L}{1000}".repeat(100),
@@ -308,7 +305,7 @@ fn regular_expressions_do_not_explode() {
         for query in [matching(&pattern), computed(&pattern)] {
             let parts = [
                 "a pattern of REGEX or REPLACE has more than 64 KB",
-                "repeat less",
+                "repeat and nest less",
             ];
             refused(folder.path(), &query, &[], &parts);
         }

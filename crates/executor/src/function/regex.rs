@@ -96,8 +96,8 @@ pub(crate) fn refused(error: &PatternError) -> Result<()> {
 /// The query must end: whether a text matches cannot be told.
 const fn too_large() -> Error {
     Error::LimitExceeded(
-        "a pattern of REGEX or REPLACE has more than 64 KB, or takes more than 4 MB or too many steps when it is \
-         compiled; repeat less, or use smaller classes",
+        "a pattern of REGEX or REPLACE has more than 64 KB, nests more than 200 groups, or takes more than 4 MB or too many \
+         steps to compile; repeat and nest less, or use smaller classes",
     )
 }
 

@@ -312,15 +312,22 @@ impl Trees<'_> {
             }
             work();
         });
-        // The first failure is told; a tree that was not begun after it has no outcome.
-        let (mut merged, mut missing) = (Vec::with_capacity(TREES), false);
+        // A tree that was not begun after a failure has no outcome.
+        let (mut merged, mut failure) = (Vec::with_capacity(TREES), None);
         for outcome in outcomes.into_iter().take(jobs.len()) {
             match outcome.into_inner().unwrap_or_else(PoisonError::into_inner) {
-                Some(outcome) => merged.push(outcome?),
-                None => missing = true,
+                Some(Ok(tree)) => merged.push(tree),
+                // After a failed write the store refuses those of other threads: the cause says more.
+                Some(Err(error)) if failure.as_ref().is_none_or(is_refusal) => {
+                    failure = Some(error)
+                }
+                Some(Err(_)) | None => {}
             }
         }
-        if missing {
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        if merged.len() < jobs.len() {
             return Err(Error::Internal("a tree was not merged"));
         }
         Ok(merged)
@@ -497,6 +504,14 @@ impl<'a> Queue<'a> {
             self.blocks = partial.quads.iter();
         }
     }
+}
+
+/// Whether a write was refused because another one had failed.
+const fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error,
+        Error::Storage(stoa_storage::Error::RefusesWrites { .. })
+    )
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

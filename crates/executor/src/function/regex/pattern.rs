@@ -31,6 +31,8 @@ pub enum PatternError {
     Syntax(&'static str),
     /// More bytes of text than are taken.
     TooLong,
+    /// More groups or classes within each other than are taken.
+    TooDeep,
     /// More steps, or memory, to compile it than it is given.
     TooLarge,
 }
@@ -39,7 +41,7 @@ impl PatternError {
     /// Whether it is right as XPath has it, and beyond our limits.
     #[must_use]
     pub const fn is_limit(&self) -> bool {
-        matches!(self, Self::TooLong | Self::TooLarge)
+        matches!(self, Self::TooLong | Self::TooDeep | Self::TooLarge)
     }
 }
 
@@ -56,6 +58,7 @@ impl fmt::Display for PatternError {
             Self::Flag(flag) => write!(f, "{flag} is not one of the flags i, s, m, x and q"),
             Self::Syntax(message) => f.write_str(message),
             Self::TooLong => write!(f, "it has more than {} KB", super::PATTERN_BYTES_MAX >> 10),
+            Self::TooDeep => write!(f, "it nests more than {DEPTH_MAX} groups or classes"),
             Self::TooLarge => write!(
                 f,
                 "it takes more than {} MB when compiled: repeat less, or smaller classes",
@@ -270,7 +273,7 @@ impl Reader {
 
     fn open_group(&mut self) -> Result<(), PatternError> {
         if self.open.len() >= DEPTH_MAX {
-            return wrong("more than 200 groups within each other");
+            return Err(PatternError::TooDeep);
         }
         if self.take_if('?') {
             if !self.take_if(':') {
@@ -495,7 +498,7 @@ impl Reader {
     /// What follows a `[`.
     fn class(&mut self, depth: usize) -> Result<String, PatternError> {
         if depth > DEPTH_MAX {
-            return wrong("more than 200 classes within each other");
+            return Err(PatternError::TooDeep);
         }
         let sign = if self.take_if('^') { "^" } else { "" };
         let mut members = String::new();

@@ -242,6 +242,9 @@ fn refusals_say_why() {
         Err(PatternError::TooLarge)
     );
     assert_eq!(check(&"a".repeat(1 << 17), ""), Err(PatternError::TooLong));
+    let nested = |depth: usize| format!("{}a{}", "(".repeat(depth), ")".repeat(depth));
+    assert_eq!(check(&nested(200), ""), Ok(()));
+    assert_eq!(check(&nested(201), ""), Err(PatternError::TooDeep));
     let wrong = check("(", "").unwrap_err();
     assert_eq!(wrong.to_string(), "a ( that is not closed");
 }
