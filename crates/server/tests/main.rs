@@ -27,6 +27,7 @@ mod options;
 mod protocol;
 mod query_memory;
 mod rdf4j;
+mod rdf4j_transactions;
 mod remote;
 #[path = "../../../testsuite/src/serializability.rs"]
 #[expect(
