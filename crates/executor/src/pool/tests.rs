@@ -156,15 +156,20 @@ fn readers_that_stop_hold_neither_memory_nor_others() {
     assert!(short.next_chunk().unwrap().is_ok());
 }
 
-#[test]
-fn chunks_are_counted_until_they_are_dropped() {
-    let memory = MemoryBudget::unlimited();
+/// A pool for one task, whose output counts in `memory`.
+fn one_at_a_time(memory: &MemoryBudget) -> WorkerPool<Pieces> {
     let limits = PoolLimits {
         threads: 1,
         active_max: 1,
         waiting_max: 0,
     };
-    let pool = WorkerPool::new(limits, Arc::new(ticks()), memory.clone()).unwrap();
+    WorkerPool::new(limits, Arc::new(ticks()), memory.clone()).unwrap()
+}
+
+#[test]
+fn chunks_are_counted_until_they_are_dropped() {
+    let memory = MemoryBudget::unlimited();
+    let pool = one_at_a_time(&memory);
     let mut stream = pool
         .submit(pieces(10_000, "").0)
         .unwrap_or_else(|_| panic!("room"));
@@ -183,12 +188,7 @@ fn chunks_are_counted_until_they_are_dropped() {
 #[test]
 fn a_stream_holds_one_chunk_where_there_is_no_room() {
     let memory = MemoryBudget::new(1);
-    let limits = PoolLimits {
-        threads: 1,
-        active_max: 1,
-        waiting_max: 0,
-    };
-    let pool = WorkerPool::new(limits, Arc::new(ticks()), memory.clone()).unwrap();
+    let pool = one_at_a_time(&memory);
     let mut stream = pool
         .submit(pieces(100, "").0)
         .unwrap_or_else(|_| panic!("room"));
