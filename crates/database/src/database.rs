@@ -71,7 +71,6 @@ struct Shared {
     store: QuadStore,
     is_new: bool,
     /// None if the database was opened for reading.
-    #[expect(dead_code, reason = "held for its drop")]
     keeper: Option<Keeper>,
     turns: Turns,
     plans: Arc<PlanCache>,
@@ -213,6 +212,29 @@ impl Database {
     #[must_use]
     pub fn is_new(&self) -> bool {
         self.shared.is_new
+    }
+
+    /// Removes the files of a database that [`Database::open`] has just made, so that its folder is empty again.
+    ///
+    /// # Errors
+    /// `InvalidOption` if the database was there before, has a commit, or is still in use through another clone;
+    /// nothing is removed then. What the disk gives.
+    pub fn discard(self) -> Result<()> {
+        let refused = |reason: &str| {
+            Err(Error::InvalidOption {
+                option: "discard",
+                reason: reason.to_owned(),
+            })
+        };
+        if !self.is_new() || self.commit() != 0 {
+            return refused("only a new database without a commit can be discarded");
+        }
+        let Some(shared) = Arc::into_inner(self.shared) else {
+            return refused("the database is in use");
+        };
+        // The thread that writes checkpoints ends first.
+        drop(shared.keeper);
+        Ok(shared.store.store().remove_files()?)
     }
 
     /// The number of the last commit.

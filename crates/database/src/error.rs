@@ -91,6 +91,25 @@ pub enum Error {
         /// The IRI of the graph.
         graph: String,
     },
+    /// A commit was decided, but could not be made durable: it is found later, or not.
+    OutcomeUnknown {
+        /// Its number.
+        commit: u64,
+        /// Whether it is settled only when the database is opened again, and not with the first commit that finds
+        /// room on the disk.
+        until_opened: bool,
+        /// What went wrong.
+        reason: String,
+    },
+    /// Quads are not as a patch, of which each row must have an effect, expects them; nothing was changed.
+    PatchConflict {
+        /// Whether the patch undoes commits.
+        is_revert: bool,
+        /// How many quads.
+        quads: u64,
+        /// The first of them, each with what is wrong, such as `not there: <http://a/s> <http://a/p> 1 .`.
+        examples: Vec<String>,
+    },
     /// The query ran longer than it may.
     Timeout,
     /// The operation was cancelled by its caller.
@@ -276,6 +295,24 @@ impl fmt::Display for Error {
                  ones; run it again"
             ),
             Self::Load { document, reason } => write!(f, "LOAD {document} failed: {reason}"),
+            Self::OutcomeUnknown {
+                commit,
+                until_opened,
+                reason,
+            } => write!(
+                f,
+                "it is not known whether there is a commit {commit}: {reason}; {}, the list of commits (`stoa log`, \
+                 GET /log) tells",
+                match until_opened {
+                    true => "once the database was opened again",
+                    false => "once the disk has room and another commit was made",
+                }
+            ),
+            Self::PatchConflict {
+                is_revert,
+                quads,
+                examples,
+            } => patch_conflict(f, *is_revert, *quads, examples),
             Self::Timeout => f.write_str("the query ran longer than --timeout allows"),
             Self::Cancelled => f.write_str("cancelled"),
             Self::Conflict { commit, what } => write!(
@@ -318,6 +355,28 @@ impl fmt::Display for Error {
             } => write!(f, "{place} is damaged: expected {expected}, found {found}"),
             Self::Internal(what) => write!(f, "internal error: {what}"),
         }
+    }
+}
+
+fn patch_conflict(
+    f: &mut fmt::Formatter<'_>,
+    is_revert: bool,
+    quads: u64,
+    examples: &[String],
+) -> fmt::Result {
+    f.write_str(match is_revert {
+        true => "nothing was undone: later commits changed ",
+        false => "nothing was changed: the patch does not fit ",
+    })?;
+    write!(f, "{quads} {}", if quads == 1 { "quad" } else { "quads" })?;
+    f.write_str(match is_revert {
+        true => "; --force undoes the rest\n",
+        false => "; without --strict the rest is applied\n",
+    })?;
+    f.write_str(&examples.join("\n"))?;
+    match quads.saturating_sub(examples.len() as u64) {
+        0 => Ok(()),
+        more => write!(f, "\n... and {more} more"),
     }
 }
 
@@ -385,6 +444,7 @@ impl From<stoa_storage::Error> for Error {
                 operation,
                 source,
             },
+            Storage::Uncertain(error) => (*error).into(),
             Storage::RefusesWrites { reason } => Self::RefusesWrites { reason },
             Storage::ForeignLog { .. } | Storage::LogReleased { .. } => Self::Log { message },
             Storage::Corruption(damage) => Self::Corruption {
@@ -410,6 +470,14 @@ impl From<stoa_quadstore::Error> for Error {
                 what: conflict.what(),
             },
             Quadstore::Storage(error) => error.into(),
+            Quadstore::OutcomeUnknown { commit, source } => Self::OutcomeUnknown {
+                commit,
+                until_opened: !matches!(source, stoa_storage::Error::DiskFull { .. }),
+                reason: match std::error::Error::source(&source) {
+                    Some(cause) => format!("{source}: {cause}"),
+                    None => source.to_string(),
+                },
+            },
             Quadstore::Expired { base: commit } | Quadstore::SnapshotExpired { commit } => {
                 Self::SnapshotExpired { commit }
             }

@@ -30,6 +30,43 @@ impl Database {
         Ok(self.store().set_retention(retention)?)
     }
 
+    /// Gives free at once what only commits before a moment need; returns the oldest commit that can be read then. That
+    /// may be an earlier one, of the last checkpoint before the moment.
+    ///
+    /// ```
+    /// # use stoa_database::*;
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let runtime = Runtime::new(RuntimeOptions::default())?;
+    /// # let writing = OpenOptions { access: Access::Exclusive, create: true };
+    /// # let database = Database::open(&runtime, folder.path().join("db"), &writing)?;
+    /// assert_eq!(database.retention(), Retention::Auto);
+    /// for number in 1..4 {
+    ///     let text = format!("INSERT DATA {{ <http://a/s> <http://a/p> {number} }}");
+    ///     database.update(&text, &UpdateOptions::default())?;
+    /// }
+    /// assert_eq!(database.oldest_commit(), 0);
+    /// assert_eq!(database.forget_before(&Moment::Commit(3))?, 3);
+    /// assert_eq!(database.oldest_commit(), 3);
+    /// # Ok::<_, Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `NoSuchCommit` if it has not come yet, `ReadOnly`, and what the disk gives.
+    pub fn forget_before(&self, moment: &Moment) -> Result<u64> {
+        let store = self.store();
+        if store.store().access() == stoa_storage::Access::Shared {
+            return Err(Error::ReadOnly);
+        }
+        let before = match commit_of(store, moment) {
+            // It is forgotten already.
+            Err(Error::NoSuchCommit {
+                is_expired: true, ..
+            }) => return Ok(store.oldest_commit()),
+            commit => commit?,
+        };
+        Ok(store.forget_before(before)?)
+    }
+
     /// The oldest commit that can be read.
     #[must_use]
     pub fn oldest_commit(&self) -> u64 {

@@ -98,10 +98,10 @@ pub use options::{
     Scheme, UpdateOptions,
 };
 pub use oxrdf;
-pub use patch::Patch;
+pub use patch::{Patch, PatchOptions, PatchSummary};
 pub use query::{
     Analysis, CancelHandle, PlanCounts, PlanOrigin, Query, QueryKind, QueryResult, Solution,
-    Solutions, Triples,
+    Solutions, Triples, name_differences,
 };
 pub use running::{RunningQuery, Taken};
 pub use runtime::{Clock, Runtime, SystemClock, machine_memory_bytes};

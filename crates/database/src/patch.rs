@@ -2,10 +2,17 @@
 //!
 //! A patch is text: headers (`H`), the beginning of a transaction (`TX`), quads that were removed (`D`) and
 //! added (`A`) in the syntax of N-Quads, and its end (`TC`). Blank nodes have the labels that they have
-//! in all answers of the database.
+//! in all answers of the database. `apply` reads it.
 //!
 //! # References
 //! RDF Patch, <https://afs.github.io/rdf-patch/>
+
+mod apply;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+pub use apply::{PatchOptions, PatchSummary};
 
 use stoa_quadstore::{Difference, QuadChange, QuadStore, Snapshot};
 

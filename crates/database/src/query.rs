@@ -43,6 +43,7 @@ use stoa_terms::{Kind, TermId};
 pub use analysis::{Analysis, PlanOrigin};
 pub(crate) use plan_cache::PlanCache;
 pub use plan_cache::PlanCounts;
+pub use similar::name_differences;
 pub use solutions::{QueryResult, Solution, Solutions, Triples};
 pub(crate) use update::{Modify, Operation, Transfer, TransferKind, with_request};
 

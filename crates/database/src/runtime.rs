@@ -10,7 +10,7 @@ use stoa_executor::helpers::Helpers;
 use stoa_executor::pool::{PoolLimits, Task, WorkerPool};
 use stoa_executor::service::ServiceClient;
 use stoa_executor::{AdjacencyCache, AdjacencyCounts, Admission, NumberCache, NumberCounts};
-use stoa_quadstore::{CheckpointOptions, QuadStoreOptions};
+use stoa_quadstore::{CheckpointOptions, QuadStoreOptions, Retention};
 use stoa_storage::{Cache, Durability, LogOptions, MemoryBudget, Reservation};
 
 use crate::error::{Error, Result};
@@ -229,6 +229,7 @@ impl Runtime {
             now: Arc::new(move || u64::try_from(clock.now().as_micros()).unwrap_or(u64::MAX)),
             checkpoint: self.checkpoint_options(),
             archive: None,
+            retention_of_new: Retention::Auto,
             limits: None,
         }
     }

@@ -336,7 +336,7 @@ impl Transaction {
         })
     }
 
-    fn commit_with(self, options: CommitOptions) -> Result<CommitSummary> {
+    pub(crate) fn commit_with(self, options: CommitOptions) -> Result<CommitSummary> {
         let submitted = self.database.attempt().submit(self.inner, options)?;
         Ok(submitted.wait()?.into())
     }

@@ -173,7 +173,17 @@ fn a_failed_write_refuses_commits_until_the_database_is_opened_again() {
         fail_at: Some(disk.operations() + 1),
         ..Faults::default()
     });
-    assert!(matches!(commit(&database, 5, 1), Err(Error::Io { .. })));
+    let error = commit(&database, 5, 1).unwrap_err();
+    let is_unknown = matches!(
+        error,
+        Error::OutcomeUnknown {
+            commit: 2,
+            until_opened: true,
+            ..
+        }
+    );
+    assert!(is_unknown, "{error:?}");
+    assert!(error.to_string().contains("GET /log"), "{error}");
     for _ in 0..2 {
         let error = commit(&database, 6, 1).unwrap_err();
         assert!(

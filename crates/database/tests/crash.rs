@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use stoa_database::{
-    Access, CancelHandle, Database, DumpFormat, Error, Input, LoadOptions, OpenOptions,
-    QueryOptions, QueryResult, Runtime, RuntimeOptions,
+    Access, CancelHandle, Database, DumpFormat, Error, Input, LoadOptions, Moment, OpenOptions,
+    QueryOptions, QueryResult, Runtime, RuntimeOptions, UpdateOptions,
 };
-use stoa_storage::{Crash, Faults, SimulatedDisk};
+use stoa_storage::{Crash, Disk as _, Faults, SimulatedDisk};
 
 const WRITING: OpenOptions = OpenOptions {
     access: Access::Exclusive,
@@ -160,5 +160,90 @@ fn query_all(database: &Database) -> Option<usize> {
         }
         Err(Error::Corruption { .. }) => None,
         Err(error) => panic!("{error}"),
+    }
+}
+
+/// Everything that can be read of a database: each state that is kept, and the list of commits.
+fn read_all(database: &Database) -> Result<String, Error> {
+    let cancel = CancelHandle::new();
+    let mut all = Vec::new();
+    for commit in database.oldest_commit()..=database.commit() {
+        let state = database.state(Some(&Moment::Commit(commit)), None, &cancel)?;
+        state.dump(DumpFormat::NQuads, &mut all, &cancel)?;
+    }
+    let mut list = String::new();
+    database.commits(&mut |info| {
+        list += &format!("{info:?}\n");
+        Ok(true)
+    })?;
+    Ok(list + &String::from_utf8(all).unwrap())
+}
+
+/// A bit is changed in each file of a database with history, here and there: `check` tells it, or nobody reads it.
+#[test]
+fn every_changed_bit_that_is_read_is_told_by_check() {
+    let disk = SimulatedDisk::new(1);
+    let database = open(&disk).unwrap();
+    load(&database, OLD).unwrap();
+    for number in 0..40 {
+        let text = format!(
+            "INSERT DATA {{ <http://a/s> <http://a/p> 'text number {number}' . \
+             GRAPH <http://a/g> {{ <http://a/{number}> <http://a/q> {number} }} }}"
+        );
+        database.update(&text, &UpdateOptions::default()).unwrap();
+        if number % 15 == 14 {
+            database.checkpoint().unwrap();
+        }
+    }
+    load(&database, NEW).unwrap();
+    let delete = "DELETE WHERE { GRAPH <http://a/g> { ?s <http://a/q> ?o } }";
+    database.update(delete, &UpdateOptions::default()).unwrap();
+    let expected = read_all(&database).unwrap();
+    assert_eq!((database.oldest_commit(), database.commit()), (0, 43));
+    drop(database);
+    let runtime = Runtime::new(RuntimeOptions {
+        memory_bytes: Some(64 << 20),
+        threads: Some(1),
+        seed: Some(1),
+        ..RuntimeOptions::default()
+    })
+    .unwrap();
+    let read = || Database::open_on(&runtime, Arc::new(disk.clone()), &OpenOptions::default());
+    let step = if std::env::var_os("STOA_LONG").is_some() {
+        13
+    } else {
+        509
+    };
+    let mut told = std::collections::BTreeMap::new();
+    for name in disk.list().unwrap() {
+        let bytes = disk.bytes(&name).unwrap();
+        let end = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0);
+        for at in (0..end.min(bytes.len())).step_by(step) {
+            let mask = 1 << (at % 8);
+            let offset = u64::try_from(at).unwrap();
+            assert!(disk.flip(&name, offset, mask));
+            let is_told = match read() {
+                Err(_) => true,
+                Ok(database) => {
+                    let summary = database.check(&(), &CancelHandle::new()).unwrap();
+                    let is_told = !summary.is_sound();
+                    if !is_told {
+                        let found = read_all(&database);
+                        assert_eq!(
+                            found.as_ref().ok(),
+                            Some(&expected),
+                            "{name} at {at}: {found:?}"
+                        );
+                    }
+                    is_told
+                }
+            };
+            *told.entry(name.clone()).or_insert(0) += u32::from(is_told);
+            assert!(disk.flip(&name, offset, mask));
+        }
+    }
+    println!("{told:?}");
+    for name in ["root", "data-0000", "log-0000"] {
+        assert!(told.get(name).is_some_and(|told| *told > 5), "{told:?}");
     }
 }

@@ -106,6 +106,8 @@ impl QuadStore {
         options: &BackupOptions<'_>,
     ) -> Result<BackupSummary> {
         let log = self.0.log()?;
+        // A backup that is made of damage, or beside damage, is not to be relied on.
+        self.verify_log(options.cancel)?;
         let (base, commit, end, pinned) = {
             let _committing = self.0.committing();
             let (newest, end) = (self.0.newest(), self.0.mark());

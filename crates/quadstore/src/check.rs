@@ -14,6 +14,7 @@
 //! - The roots of earlier checkpoints that are kept: the nodes, segments, characteristic sets and partitions of the dictionary that no
 //!   later one has, each by itself; sums are taken for the current root alone.
 //! - The characteristic sets are those of the quads, counted anew.
+//! - The log: every record behind the oldest root that is kept.
 //! - Storage: every byte of every file, and that every page is used or free.
 //!
 //! # Limits
@@ -73,6 +74,11 @@ impl CheckReport {
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.problems.is_empty()
+    }
+
+    /// Takes down an error as a problem of a part, unless it ends the check.
+    pub(crate) fn add_error(&mut self, part: &str, error: &Error) {
+        self.add(part, message(error));
     }
 
     fn add(&mut self, part: &str, message: String) {

@@ -66,6 +66,14 @@ pub enum Error {
         /// The commit that it shows.
         commit: u64,
     },
+    /// A commit was decided, but could not be made durable: it is found later, or not.
+    OutcomeUnknown {
+        /// Its number.
+        commit: u64,
+        /// What went wrong. After [`stoa_storage::Error::DiskFull`] it is made durable by the first commit that finds
+        /// room; after anything else it is found, or not, when the store is opened again.
+        source: stoa_storage::Error,
+    },
     /// Files, cache or memory budget; see the cause.
     Storage(stoa_storage::Error),
     /// Bytes that belong to no part passed their checksum and yet are not what the format allows;
@@ -130,6 +138,9 @@ impl fmt::Display for Error {
                 "snapshot expired: the memory that keeps commit {commit} for this reader is needed \
                  for later ones; ask again"
             ),
+            Self::OutcomeUnknown { commit, .. } => {
+                write!(f, "it is not known whether there is a commit {commit}")
+            }
             Self::Storage(_) => f.write_str("storage failed"),
             Self::Corruption {
                 structure,
@@ -144,7 +155,7 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Storage(error) => Some(error),
+            Self::Storage(error) | Self::OutcomeUnknown { source: error, .. } => Some(error),
             _ => None,
         }
     }

@@ -20,9 +20,10 @@ pub use difference::{Difference, QuadChange};
 pub(crate) use earlier::{Begin, Earlier};
 pub use feed::{CommitChanges, Feed};
 pub use list::{CommitInfo, CommitList};
-pub use retention::Retention;
+pub(crate) use retention::Costs;
+pub use retention::{AUTO_BYTES, AUTO_SECONDS, AUTO_SHARE, Retention, WIPED_SECONDS};
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 
 use stoa_storage::{Durability, LogReader, LogRecord, Lsn, Reservation, RetainedRoot};
@@ -73,11 +74,46 @@ impl QuadStore {
         result
     }
 
+    /// Gives free at once what only commits before `before` need. Of those, the ones since the last checkpoint that is
+    /// not behind it stay readable. Durable when this returns; returns the oldest commit that can be read then.
+    ///
+    /// # Errors
+    /// [`Error::CommitUnknown`]; if the store was opened for reading or cannot be written.
+    pub fn forget_before(&self, before: u64) -> Result<u64> {
+        self.0.check_writable()?;
+        let last = self.snapshot().commit();
+        if before > last {
+            return Err(Error::CommitUnknown {
+                commit: before,
+                last,
+            });
+        }
+        self.0.forgotten.store(before, Ordering::Release);
+        let result = loop {
+            // What is not in a root yet gets into one that is kept.
+            if let Err(error) = self.checkpoint_after_others(&self.0.options.checkpoint) {
+                break Err(error);
+            }
+            match self.write_same() {
+                // Somebody has committed in between.
+                Ok(false) => {}
+                Err(Error::Storage(stoa_storage::Error::CheckpointRunning)) => {
+                    self.0.keeper.wait_for_checkpoint();
+                }
+                result => break result.map(|_| ()),
+            }
+        };
+        self.0.forgotten.store(0, Ordering::Release);
+        result?;
+        self.0.store.reclaim();
+        Ok(self.oldest_commit())
+    }
+
     /// Lets go of roots that the retention does not keep any more; returns whether there were any.
     pub(crate) fn expire_roots(&self) -> Result<bool> {
         let oldest = self.0.store.retained().first().copied();
         let (commit, time) = (self.0.newest().commit(), self.0.mark().time);
-        match (oldest, self.0.first_kept(commit, time)) {
+        match (oldest, self.0.first_kept(commit, time, 0)) {
             (Some(oldest), Some(first)) if oldest.checkpoint >= first => Ok(false),
             (None, _) => Ok(false),
             _ => self.write_same(),
@@ -106,6 +142,25 @@ impl QuadStore {
         }
         // What was published before the waker stood there is seen here.
         self.snapshot().commit() > commit
+    }
+
+    /// Reads the log from the oldest root that can be read up to its end, so that damage of what only earlier commits
+    /// need is found; returns how many bytes that were.
+    pub(crate) fn verify_log(&self, cancel: &AtomicBool) -> Result<u64> {
+        let roots = self.0.roots();
+        let Some(oldest) = roots.first() else {
+            return Ok(0);
+        };
+        let mut bytes = 0;
+        // A record is handed out when all its fragments have their checksums.
+        let mut records = self.0.records_behind(oldest)?;
+        while let Some(record) = records.next()? {
+            if cancel.load(Ordering::Relaxed) {
+                return Err(Error::Cancelled);
+            }
+            bytes += record.end.to_u64() - record.start.to_u64();
+        }
+        Ok(bytes)
     }
 
     /// The oldest commit that can be read.
@@ -232,12 +287,22 @@ impl Inner {
     }
 
     /// The first checkpoint whose root stays when the next one holds a commit.
-    pub(crate) fn first_kept(&self, commit: u64, time: u64) -> Option<u64> {
+    pub(crate) fn first_kept(&self, commit: u64, time: u64, freed_bytes: u64) -> Option<u64> {
         if self.is_restored.load(Ordering::Acquire) {
             return None;
         }
-        let retention = self.retention();
-        retention.first_kept(&self.roots(), (commit, time), self.now())
+        let (retention, roots) = (self.retention(), self.roots());
+        let costs = match retention {
+            Retention::Auto => self.costs(&roots, freed_bytes),
+            _ => Costs::default(),
+        };
+        let first = retention.first_kept(&roots, (commit, time), self.now(), &costs)?;
+        let forgotten = self.forgotten.load(Ordering::Acquire);
+        if forgotten > 0 && forgotten >= commit {
+            return None;
+        }
+        let before = roots.iter().rfind(|root| root.commit <= forgotten);
+        Some(before.map_or(first, |root| first.max(root.checkpoint)))
     }
 
     /// The snapshot of a root, without what was committed after it; `None` if it has expired.

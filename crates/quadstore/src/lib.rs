@@ -42,7 +42,10 @@ pub use delta::{
     Changes, CheckpointOptions, Delta, EffectiveChanges, GraphChange, NewTerms, Probed, Resolved,
 };
 pub use error::{Error, Result};
-pub use history::{CommitChanges, CommitInfo, CommitList, Difference, Feed, QuadChange, Retention};
+pub use history::{
+    AUTO_BYTES, AUTO_SECONDS, AUTO_SHARE, CommitChanges, CommitInfo, CommitList, Difference, Feed,
+    QuadChange, Retention, WIPED_SECONDS,
+};
 pub use info::{DeltaInfo, Info, LogInfo, SetsInfo, TreeInfo};
 pub use quad_store::QuadStore;
 pub use read::{

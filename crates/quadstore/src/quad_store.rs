@@ -19,13 +19,14 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 use stoa_storage::{
-    Access, Checkpoint, Log, LogMark, LogReader, LogRecovery, Lsn, MemoryBudget, Store, nonblocking,
+    Access, Checkpoint, Log, LogMark, LogReader, LogRecovery, Lsn, MemoryBudget, RetainedRoot,
+    Store, nonblocking,
 };
 
 use crate::check::{CheckProgress, CheckReport, check};
 use crate::commit::{CommitLimits, Keeper, QuadStoreOptions, Recent, Running};
 use crate::error::{Error, Result};
-use crate::history::{Earlier, Retention};
+use crate::history::{Costs, Earlier, Retention};
 use crate::info::Info;
 use crate::permutation::TreeLimits;
 use crate::root::Scheme;
@@ -64,6 +65,10 @@ pub(crate) struct Inner {
     pub(crate) keeper: Keeper,
     /// Which earlier commits are kept from the next checkpoint on.
     pub(crate) retention: Mutex<Retention>,
+    /// What was before this commit is to be kept no more; 0 but while it is given free.
+    pub(crate) forgotten: AtomicU64,
+    /// Number and time of the newest commit since the store was opened that emptied or replaced much.
+    wiped: Mutex<Option<(u64, u64)>>,
     /// Earlier states that were asked for lately.
     pub(crate) earlier: Arc<Earlier>,
     /// Whether commits were made that the log does not have: no root is kept then.
@@ -118,7 +123,11 @@ impl QuadStore {
         let found = store.take_log();
         let found = found.ok_or(Error::Internal("a store whose log is in use"))?;
         let found_bytes = found.file_bytes();
-        let retention = snapshot.0.base.payload.retention;
+        // Before the first root of its own a store has none that was chosen.
+        let retention = match store.root().payload.is_empty() {
+            true => options.retention_of_new,
+            false => snapshot.0.base.payload.retention,
+        };
         let (log, mut found) = match store.access() {
             Access::Exclusive => {
                 let log = found.finish(options.log)?;
@@ -151,6 +160,8 @@ impl QuadStore {
             is_closed: AtomicBool::new(false),
             keeper: Keeper::default(),
             retention: Mutex::new(retention),
+            forgotten: AtomicU64::new(0),
+            wiped: Mutex::new(None),
             earlier,
             is_restored: AtomicBool::new(false),
             watchers: Mutex::default(),
@@ -193,7 +204,13 @@ impl QuadStore {
         cancel: &AtomicBool,
         progress: &mut CheckProgress<'_>,
     ) -> Result<CheckReport> {
-        check(&self.snapshot().checkpointed(), cancel, progress)
+        let mut report = check(&self.snapshot().checkpointed(), cancel, progress)?;
+        match self.verify_log(cancel) {
+            Ok(bytes) => report.bytes += bytes,
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            Err(error) => report.add_error("log", &error),
+        }
+        Ok(report)
     }
 
     /// Makes all commits durable and says so in the log, so that the next opening has nothing to doubt.
@@ -340,6 +357,29 @@ impl Inner {
         match failure {
             None => Ok(()),
             Some(reason) => Err(stoa_storage::Error::RefusesWrites { reason }.into()),
+        }
+    }
+
+    /// Takes notice of a commit that emptied or replaced much.
+    pub(crate) fn note_wiped(&self, commit: u64, time: u64) {
+        *lock(&self.wiped) = Some((commit, time));
+    }
+
+    /// What keeping each of `roots` costs, where the checkpoint under way gives so many bytes free.
+    pub(crate) fn costs(&self, roots: &[RetainedRoot], freed_bytes: u64) -> Costs {
+        let retained = self.store.retained_root_bytes();
+        let root_bytes = roots.iter().map(|root| {
+            let found = retained
+                .iter()
+                .find(|(checkpoint, _)| *checkpoint == root.checkpoint);
+            found.map_or(freed_bytes, |(_, bytes)| *bytes)
+        });
+        Costs {
+            root_bytes: root_bytes.collect(),
+            data_bytes: self.data_bytes(),
+            log_end: self.mark().position.to_u64(),
+            wiped: *lock(&self.wiped),
+            is_device_full: self.store.is_device_full(),
         }
     }
 
@@ -525,6 +565,9 @@ impl Inner {
         let committing = self.committing();
         if !self.is_closed.load(Ordering::Acquire) {
             log.close()?;
+            if log.is_written() {
+                self.store.mark_log_end(log.end().position)?;
+            }
             self.is_closed.store(true, Ordering::Release);
         }
         drop(committing);

@@ -60,6 +60,8 @@ pub(crate) const RETENTION_ALL: u32 = 1;
 pub(crate) const RETENTION_COMMITS: u32 = 2;
 /// Number of a retention of some seconds.
 pub(crate) const RETENTION_SECONDS: u32 = 3;
+/// Number of the retention of what costs little.
+pub(crate) const RETENTION_AUTO: u32 = 4;
 
 const _: () = assert!(
     ROOT_TREE_COUNT == 4
@@ -275,6 +277,7 @@ impl RootPayload {
             Retention::All => (RETENTION_ALL, 0),
             Retention::Commits(count) => (RETENTION_COMMITS, count),
             Retention::Seconds(seconds) => (RETENTION_SECONDS, seconds),
+            Retention::Auto => (RETENTION_AUTO, 0),
         };
         bytes.extend_from_slice(&retention.to_le_bytes());
         bytes.extend_from_slice(&u32::from(self.loaded.is_some()).to_le_bytes());
@@ -338,13 +341,7 @@ impl RootPayload {
             default_quads,
             scheme,
             graph_first,
-            retention: match (retention, retained) {
-                (RETENTION_NONE, 0) => Retention::None,
-                (RETENTION_ALL, 0) => Retention::All,
-                (RETENTION_COMMITS, count) => Retention::Commits(count),
-                (RETENTION_SECONDS, seconds) => Retention::Seconds(seconds),
-                _ => return None,
-            },
+            retention: decode_retention(retention, retained)?,
             loaded: match (is_load, added, removed) {
                 (0, 0, 0) => None,
                 (1, added, removed) => Some(Loaded {
@@ -379,6 +376,18 @@ impl RootPayload {
             bytes = rest;
         }
         bytes.is_empty().then_some(payload)
+    }
+}
+
+/// The retention of a kind and a number.
+fn decode_retention(kind: u32, number: u64) -> Option<Retention> {
+    match (kind, number) {
+        (RETENTION_NONE, 0) => Some(Retention::None),
+        (RETENTION_ALL, 0) => Some(Retention::All),
+        (RETENTION_COMMITS, count) => Some(Retention::Commits(count)),
+        (RETENTION_SECONDS, seconds) => Some(Retention::Seconds(seconds)),
+        (RETENTION_AUTO, 0) => Some(Retention::Auto),
+        _ => None,
     }
 }
 

@@ -254,15 +254,18 @@ fn faulty_run(seed: u64, faults: Faults, crash: Crash) -> Checked<()> {
     let mut run = Run::new(seed);
     run.disk.set_faults(faults);
     let ended = run.steps(STEPS);
+    let is_told = |error: &Error| match error {
+        Error::Storage(source) | Error::OutcomeUnknown { source, .. } => matches!(
+            source,
+            stoa_storage::Error::Io { .. }
+                | stoa_storage::Error::DiskFull { .. }
+                | stoa_storage::Error::RefusesWrites { .. }
+                | stoa_storage::Error::Uncertain(_)
+        ),
+        _ => false,
+    };
     if let Err(error) = &ended
-        && !matches!(
-            error,
-            Error::Storage(
-                stoa_storage::Error::Io { .. }
-                    | stoa_storage::Error::DiskFull { .. }
-                    | stoa_storage::Error::RefusesWrites { .. }
-            )
-        )
+        && !is_told(error)
     {
         return Err(format!("the run ended with: {error:?}"));
     }
@@ -347,8 +350,126 @@ fn syncs_that_do_nothing_are_found_out() {
     assert!(found * 2 > runs, "{found} of {runs} runs showed the loss");
 }
 
+/// Whether an error says that the disk is full, and whether a commit may be there all the same.
+fn is_full(error: &Error) -> (bool, bool) {
+    use stoa_storage::Error::DiskFull;
+    let is_unknown = matches!(error, Error::OutcomeUnknown { .. });
+    let is_full = matches!(
+        error,
+        Error::Storage(DiskFull { .. })
+            | Error::OutcomeUnknown {
+                source: DiskFull { .. },
+                ..
+            }
+    );
+    (is_full, is_unknown)
+}
+
 #[test]
-fn a_full_disk_refuses_commits_and_reads_go_on() {
+fn a_full_disk_refuses_commits_until_there_is_room() {
+    for seed in seeds(12) {
+        let disk = SimulatedDisk::new(seed);
+        let store = create(&disk);
+        let mut random = Random(seed);
+        let mut model = Model::new();
+        let first = random.quads(50, false);
+        write(&store, &store.snapshot(), &[], &first).unwrap();
+        model.extend(first);
+        for _ in 0..3 {
+            disk.set_faults(Faults {
+                capacity_bytes: Some(0),
+                ..Faults::default()
+            });
+            // The file of the log has room for a while.
+            let unknown = loop {
+                let quads = random.quads(500, false);
+                match write(&store, &store.snapshot(), &[], &quads) {
+                    Ok(_) => model.extend(quads),
+                    Err(error) => {
+                        assert_eq!(is_full(&error), (true, true), "STOA_SEED={seed}: {error:?}");
+                        break quads;
+                    }
+                }
+            };
+            assert_reads_as(&store.snapshot(), &model);
+            // What comes now is surely not there.
+            for _ in 0..2 {
+                let quads = random.quads(1, false);
+                let error = write(&store, &store.snapshot(), &[], &quads).unwrap_err();
+                assert_eq!(
+                    is_full(&error),
+                    (true, false),
+                    "STOA_SEED={seed}: {error:?}"
+                );
+            }
+            assert!(store.checkpoint(&checkpoint_options()).is_err());
+            assert_reads_as(&store.snapshot(), &model);
+            assert_eq!(store.log_info().failure, None);
+            // There is room again: what was under way is there now, and writing goes on.
+            disk.set_faults(Faults::default());
+            let quads = random.quads(3, false);
+            write(&store, &store.snapshot(), &[], &quads).unwrap();
+            model.extend(unknown);
+            model.extend(quads);
+            assert_reads_as(&store.snapshot(), &model);
+            if seed % 2 == 0 {
+                store.checkpoint(&checkpoint_options()).unwrap();
+            }
+        }
+        let commit = store.snapshot().commit();
+        drop(store);
+        disk.restart(Crash::Power);
+        let store = reopen(&disk);
+        assert_eq!(store.snapshot().commit(), commit);
+        assert_reads_as(&store.snapshot(), &model);
+    }
+}
+
+/// The last page of the log, the mark of a clean stop included, is overwritten.
+#[test]
+fn the_end_of_a_closed_log_is_missed_when_it_is_overwritten() {
+    const PAGE: usize = 4096;
+    for with in [0, 0xff, 7] {
+        let disk = SimulatedDisk::new(5);
+        let store = create(&disk);
+        let mut random = Random(5);
+        for _ in 0..3 {
+            let quads = random.quads(2, false);
+            write(&store, &store.snapshot(), &[], &quads).unwrap();
+        }
+        store.close().unwrap();
+        drop(store);
+        disk.restart(Crash::Power);
+        let mut log = disk.bytes("log-0000").unwrap();
+        let last = log.iter().rposition(|byte| *byte != 0).unwrap() / PAGE * PAGE;
+        log[last..last + PAGE].fill(with);
+        disk.put("log-0000", &log);
+        let open = || -> Result<QuadStore> {
+            let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+            let cache = Cache::new(&MemoryBudget::new(64 << 20), 8 << 20);
+            QuadStore::open(Store::open(disk, cache, Access::Exclusive)?)
+        };
+        match open() {
+            Err(Error::Storage(error @ stoa_storage::Error::Corruption(_))) => {
+                assert!(
+                    error.to_string().contains("mark in the root file"),
+                    "{error}"
+                );
+            }
+            Err(other) => panic!("{other:?}"),
+            Ok(_) => panic!("the lost commits were not missed"),
+        }
+        // The test of the test: without the mark nobody misses them.
+        let mut root = disk.bytes("root").unwrap();
+        root.truncate(12_288);
+        disk.put("root", &root);
+        assert_eq!(open().ok().unwrap().snapshot().commit(), 0);
+    }
+}
+
+/// The disk does not sync: the commit may be there when the store is opened again, and that is told.
+#[test]
+fn a_commit_that_cannot_be_synced_has_an_unknown_outcome() {
     let disk = SimulatedDisk::new(3);
     let store = create(&disk);
     let mut random = Random(3);
@@ -356,48 +477,50 @@ fn a_full_disk_refuses_commits_and_reads_go_on() {
     let first = random.quads(50, false);
     write(&store, &store.snapshot(), &[], &first).unwrap();
     model.extend(first);
+    let before = disk.operations();
+    let second = random.quads(1, false);
+    write(&store, &store.snapshot(), &[], &second).unwrap();
+    model.extend(second);
+    // A commit is one write and, at its end, one sync.
+    let each = disk.operations() - before;
     disk.set_faults(Faults {
-        capacity_bytes: Some(0),
+        fail_at: Some(disk.operations() + each),
         ..Faults::default()
     });
-    // The file of the log has room for a while.
-    let error = loop {
-        let quads = random.quads(500, false);
-        match write(&store, &store.snapshot(), &[], &quads) {
-            Ok(_) => model.extend(quads),
-            Err(error) => break error,
-        }
-    };
-    assert!(
-        matches!(error, Error::Storage(stoa_storage::Error::DiskFull { .. })),
-        "{error:?}"
-    );
-    assert_reads_as(&store.snapshot(), &model);
-    // There is room again, and nothing is written all the same.
-    disk.set_faults(Faults::default());
-    let commit = store.snapshot().commit();
-    for _ in 0..2 {
-        let quads = random.quads(1, false);
-        let error = write(&store, &store.snapshot(), &[], &quads).unwrap_err();
-        assert!(
-            matches!(
-                error,
-                Error::Storage(stoa_storage::Error::RefusesWrites { .. })
-            ),
-            "{error:?}"
-        );
+    let quads = random.quads(1, false);
+    let error = write(&store, &store.snapshot(), &[], &quads).unwrap_err();
+    let commit = store.snapshot().commit() + 1;
+    match &error {
+        Error::OutcomeUnknown {
+            commit: unknown,
+            source: stoa_storage::Error::Io { operation, .. },
+        } => assert_eq!((*unknown, *operation), (commit, "sync")),
+        _ => panic!("{error:?}"),
     }
-    assert!(store.checkpoint(&checkpoint_options()).is_err());
     assert_reads_as(&store.snapshot(), &model);
-    assert!(store.log_info().failure.is_some());
+    // Nothing is appended any more, which is certain.
+    let error = write(&store, &store.snapshot(), &[], &quads).unwrap_err();
+    let refuses = stoa_storage::Error::RefusesWrites {
+        reason: String::new(),
+    };
+    match error {
+        Error::Storage(error) => {
+            assert_eq!(
+                std::mem::discriminant(&error),
+                std::mem::discriminant(&refuses)
+            );
+        }
+        other => panic!("{other:?}"),
+    }
     drop(store);
-    disk.restart(Crash::Power);
+    disk.restart(Crash::Process);
     let store = reopen(&disk);
-    assert_eq!(store.snapshot().commit(), commit);
-    assert_reads_as(&store.snapshot(), &model);
-    let more = random.quads(20, false);
-    write(&store, &store.snapshot(), &[], &more).unwrap();
-    model.extend(more);
+    model.extend(quads);
+    assert_eq!(
+        store.snapshot().commit(),
+        commit,
+        "the process ended, and the bytes were written"
+    );
     assert_reads_as(&store.snapshot(), &model);
 }
 

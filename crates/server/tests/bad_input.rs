@@ -11,7 +11,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
-use crate::support::{ONE, assert_failed, assert_fails, commit, dump, loaded, output, stoa, text};
+use crate::support::{ONE, assert_failed, assert_fails, dump, loaded, output, stoa, text};
 
 /// Whether sizes are those of the specification, which take their time in a build for tests.
 fn is_long() -> bool {
@@ -282,7 +282,7 @@ fn what_is_no_database_is_refused_and_left_alone() {
             ONE
         );
         assert_failed(&run("no/parent"), 1, &["no/parent"]);
-        if !matches!(command, "load" | "serve") {
+        if command != "load" {
             assert_failed(&run("nowhere"), 1, &["nowhere", "not a database"]);
             assert!(!folder.path().join("nowhere").exists(), "{command}");
             assert_failed(&run("empty"), 1, &["empty", "not a database"]);
@@ -292,6 +292,41 @@ fn what_is_no_database_is_refused_and_left_alone() {
             );
         }
     }
+}
+
+#[test]
+fn serve_makes_a_database_only_when_told_to() {
+    let folder = loaded();
+    let folder = folder.path();
+    for (typo, parts) in [
+        (
+            "bd",
+            &["bd is not a database", "--create makes an empty one"][..],
+        ),
+        (
+            "sub/db2",
+            &["sub/db2 is not a database", "did you mean sub/db1?"],
+        ),
+    ] {
+        fs::create_dir_all(folder.join("sub")).unwrap();
+        output(folder, &["load", "--db", "sub/db1", "one.nt"]);
+        let serve = ["serve", "--db", typo, "--bind", "127.0.0.1:0"];
+        assert_failed(&stoa(folder, &serve), 1, parts);
+        assert!(!folder.join(typo).exists());
+    }
+    // One of several that cannot be opened: the new ones go again.
+    let serve = [
+        "serve",
+        "--create",
+        "--bind",
+        "127.0.0.1:0",
+        "--db",
+        "a=new",
+        "--db",
+        "b=no/parent",
+    ];
+    assert_failed(&stoa(folder, &serve), 1, &["no/parent"]);
+    assert!(!folder.join("new").exists());
 }
 
 #[test]
@@ -575,7 +610,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn a_failed_first_load_leaves_an_empty_database_that_can_be_loaded() {
+fn a_failed_first_load_leaves_nothing_behind() {
     let folder = tempfile::TempDir::new().unwrap();
     fs::write(folder.path().join("one.nt"), ONE).unwrap();
     fs::write(folder.path().join("bad.nt"), "bad\n").unwrap();
@@ -583,12 +618,13 @@ fn a_failed_first_load_leaves_an_empty_database_that_can_be_loaded() {
     assert_failed(
         &load("bad.nt"),
         1,
-        &["bad.nt", "line 1, column 1", "is empty"],
+        &["bad.nt", "line 1, column 1", "no database was made in db"],
     );
-    assert_eq!(
-        (dump(folder.path()).as_str(), commit(folder.path())),
-        ("", 0)
-    );
+    assert!(!folder.path().join("db").exists());
+    // A folder that was there stays, empty as it was.
+    fs::create_dir(folder.path().join("db")).unwrap();
+    assert_failed(&load("bad.nt"), 1, &["no database was made in db"]);
+    assert_eq!(fs::read_dir(folder.path().join("db")).unwrap().count(), 0);
     assert!(load("one.nt").status.success());
     assert_eq!(dump(folder.path()), ONE);
     assert!(no_temporary_files(folder.path()));

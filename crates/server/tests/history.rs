@@ -29,7 +29,7 @@ fn earlier_commits_are_kept_asked_and_listed() {
     let folder = loaded();
     let folder = folder.path();
     let at = |at: &str| stoa(folder, &["query", "--db", "db", "--at", at, COUNT]);
-    load(folder, 2, &[]);
+    load(folder, 2, &["--retain", "none"]);
     // Nothing is kept.
     let gone = at("1");
     assert_failed(
@@ -99,8 +99,178 @@ fn earlier_commits_are_kept_asked_and_listed() {
     assert_failed(
         &wrong,
         2,
-        &["expected none, all, a number of commits such as 100c"],
+        &["expected auto, none, all, a number of commits such as 100c"],
     );
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one history, step by step")]
+fn patches_are_applied_and_commits_undone() {
+    let folder = loaded();
+    let folder = folder.path();
+    load(folder, 2, &[]);
+    let insert = "INSERT DATA { <http://a/s> <http://a/q> [ <http://a/r> <<( <http://a/s> <http://a/p> 1 )>> ] }";
+    output(folder, &["update", "--db", "db", insert]);
+    let whole = support::dump(folder);
+    let undo = output(folder, &["diff", "--db", "db", "3", "1"]);
+    std::fs::write(folder.join("undo.rdfp"), &undo).unwrap();
+    let loaded = stoa(folder, &["load", "--db", "db", "undo.rdfp"]);
+    assert_failed(&loaded, 1, &["`stoa apply` applies patches"]);
+    let said = |arguments: &[&str]| {
+        let done = stoa(folder, arguments);
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        text(&done.stderr)
+    };
+    let told = said(&["apply", "--db", "db", "undo.rdfp"]);
+    assert_eq!(told, "0 quads added, 3 removed; commit 4\n");
+    assert_eq!(support::dump(folder), support::ONE);
+    let again = stoa(folder, &["apply", "--db", "db", "--strict", "undo.rdfp"]);
+    assert_failed(
+        &again,
+        1,
+        &["the patch does not fit 3 quads", "not there: <http://a/2>"],
+    );
+    let told = said(&["apply", "--db", "db", "undo.rdfp"]);
+    assert!(
+        told.contains("0 removed; commit 4; 3 rows had no effect"),
+        "{told}"
+    );
+    let told = said(&["revert", "--db", "db", "4"]);
+    assert_eq!(told, "3 quads added, 0 removed; commit 5\n");
+    assert_eq!(
+        support::dump(folder),
+        whole,
+        "blank nodes are the same ones"
+    );
+    // A later commit touched a quad: refused, then forced.
+    output(
+        folder,
+        &[
+            "update",
+            "--db",
+            "db",
+            "DELETE { ?s ?p ?o } WHERE { ?s <http://a/q> ?o ; ?p ?o }",
+        ],
+    );
+    let refused = stoa(folder, &["revert", "--db", "db", "3"]);
+    let parts = [
+        "later commits changed 1 quad",
+        "not there: <http://a/s> <http://a/q> _:b",
+    ];
+    assert_failed(&refused, 1, &parts);
+    let told = said(&[
+        "revert",
+        "--db",
+        "db",
+        "3",
+        "--force",
+        "--message",
+        "enough",
+    ]);
+    assert!(
+        told.starts_with("0 quads added, 1 removed; commit 7; 1 row had no effect"),
+        "{told}"
+    );
+    let log = output(folder, &["log", "--db", "db", "--limit", "1"]);
+    assert!(log.contains("enough"), "{log}");
+    let told = said(&["forget", "--db", "db", "--before", "7"]);
+    assert_eq!(told, "the oldest state that can be read is commit 7\n");
+    let gone = stoa(folder, &["revert", "--db", "db", "7"]);
+    assert_failed(&gone, 1, &["commit 7 cannot be undone", "is 8"]);
+    let absent = stoa(folder, &["apply", "--db", "none", "undo.rdfp"]);
+    assert_failed(&absent, 1, &["none is not a database"]);
+    std::fs::write(folder.join("bad.rdfp"), "TX .\nA <http://a/s> .\n").unwrap();
+    let bad = stoa(folder, &["apply", "--db", "db", "bad.rdfp"]);
+    assert_failed(&bad, 1, &["bad.rdfp", "line 2, column 16"]);
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "one history, step by step")]
+fn a_server_applies_patches_and_undoes_commits() {
+    let folder = loaded();
+    let folder = folder.path();
+    std::fs::write(folder.join("token"), "a secret of some length\n").unwrap();
+    let server = Server::start(folder, &["--token", "token"]);
+    let url = format!("http://{}/", server.address);
+    let row = |number: u32| format!("A <http://a/s> <http://a/q> <http://a/{number}> .\n");
+    let post = |target: &str, media_type: &str, body: &str| {
+        let headers = [
+            ("Content-Type", media_type),
+            ("Authorization", "Bearer a secret of some length"),
+        ];
+        http_client::request(&server.address, "POST", target, &headers, body.as_bytes())
+    };
+    const PATCH: &str = "application/rdf-patch";
+    let done = post("/apply?message=two", PATCH, &(row(1) + &row(2)));
+    assert_eq!(
+        (done.status, done.text().trim_end()),
+        (
+            200,
+            r#"{"added":2,"commit":2,"prefixes":0,"removed":0,"unchanged":0}"#
+        )
+    );
+    assert_eq!(done.header("stoa-commit"), Some("2"));
+    let refused = post("/apply?strict", PATCH, &(row(2) + &row(3)));
+    assert_eq!(refused.status, 409);
+    let told = refused.text();
+    assert!(
+        told.contains("\"code\":\"patch-conflict\"") && told.contains("there already"),
+        "{told}"
+    );
+    for (target, media_type, body, status, part) in [
+        ("/apply", "text/turtle", "", 415, PATCH),
+        ("/apply?x=1", PATCH, "", 400, "strict and message"),
+        ("/apply", PATCH, "TX .\nA <a> .\n", 400, "\"line\":2"),
+        ("/revert", "text/plain", "", 400, "/revert?commit=17"),
+        (
+            "/revert?commit=x",
+            "text/plain",
+            "",
+            400,
+            "the number of a commit",
+        ),
+        ("/revert?commit=9", "text/plain", "", 404, "no-such-commit"),
+        ("/forget", "text/plain", "", 400, "/forget?before=17"),
+    ] {
+        let answer = post(target, media_type, body);
+        assert_eq!(answer.status, status, "{target}: {}", answer.text());
+        assert!(answer.text().contains(part), "{target}: {}", answer.text());
+    }
+    for target in ["/apply", "/revert?commit=2", "/forget?before=2"] {
+        let headers = [("Content-Type", PATCH)];
+        let refused = http_client::request(&server.address, "POST", target, &headers, b"");
+        assert_eq!(refused.status, 401, "{target}");
+    }
+    // The command line, with the server.
+    std::fs::write(folder.join("more.rdfp"), row(3)).unwrap();
+    let place = ["--server", &url, "--token", "token"];
+    let said = |arguments: &[&str]| {
+        let done = stoa(
+            folder,
+            &[&arguments[..1], &place[..], &arguments[1..]].concat(),
+        );
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        text(&done.stderr)
+    };
+    assert_eq!(
+        said(&["apply", "more.rdfp"]),
+        "1 quad added, 0 removed; commit 3\n"
+    );
+    assert_eq!(
+        said(&["revert", "2"]),
+        "0 quads added, 2 removed; commit 4\n"
+    );
+    let gone = post("/revert?commit=2", "text/plain", "");
+    assert_eq!(gone.status, 409);
+    assert_eq!(
+        post("/revert?commit=2&force=true", "text/plain", "").status,
+        200
+    );
+    assert_eq!(
+        said(&["forget", "--before", "4"]),
+        "the oldest state that can be read is commit 4\n"
+    );
+    assert_eq!(post("/revert?commit=3", "text/plain", "").status, 410);
 }
 
 #[test]

@@ -129,7 +129,7 @@ fn found(server: &Server) -> BTreeMap<usize, usize> {
 fn what_a_killed_server_acknowledged_is_there() {
     let folder = TempDir::new().unwrap();
     let insert = "INSERT DATA { <urn:all> <urn:count> 0 }";
-    output(folder.path(), &["update", "--db", "db", insert]);
+    output(folder.path(), &["update", "--db", "db", "--create", insert]);
     let rounds = match std::env::var_os("STOA_LONG") {
         Some(_) => 50,
         None => 5,

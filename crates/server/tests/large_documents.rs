@@ -159,7 +159,7 @@ fn a_load_takes_a_document_of_any_length() {
     let options = ["--allow-load", &allow, "--memory", "96M"];
     let kept = ["--message", "by hand", "--retain", "all"];
     let done = command(folder.path())
-        .args(["update", "--db", "db"])
+        .args(["update", "--db", "db", "--create"])
         .args(options)
         .args(kept)
         .arg(&load)

@@ -15,8 +15,8 @@ use crate::support::{
 /// The options that the tests below see at work; `--allow-service` is seen in service.rs, those of `update` in
 /// update.rs, `--token` in access.rs, `--server` in load_server.rs and remote.rs, `--transaction-timeout` in rdf4j.rs, `--io` and
 /// `--scheme` by the tests of storage and of schemes, `backup`, `restore`, `compact`, `--backup-dir` and
-/// `--archive-log` in backup.rs, `--retain`, `--at`, `log` and `diff` in history.rs.
-const SHOWN: [(&str, &[&str]); 13] = [
+/// `--archive-log` in backup.rs, `--retain`, `--at`, `log`, `diff`, `apply`, `revert` and `forget` in history.rs, `--create` in bad_input.rs.
+const SHOWN: [(&str, &[&str]); 16] = [
     (
         "load",
         &[
@@ -62,6 +62,7 @@ const SHOWN: [(&str, &[&str]); 13] = [
             "--allow-service",
             "--archive-log",
             "--base",
+            "--create",
             "--db",
             "--default-graph",
             "--durability",
@@ -85,6 +86,7 @@ const SHOWN: [(&str, &[&str]); 13] = [
             "--bind",
             "--client-timeout",
             "--cors",
+            "--create",
             "--db",
             "--default-graph",
             "--durability",
@@ -107,6 +109,34 @@ const SHOWN: [(&str, &[&str]); 13] = [
     ("info", &["--db", "--io"]),
     ("check", &["--db", "--io"]),
     ("diff", &["--db", "--io", "--server", "--token"]),
+    (
+        "apply",
+        &[
+            "--db",
+            "--io",
+            "--memory",
+            "--message",
+            "--server",
+            "--strict",
+            "--token",
+        ],
+    ),
+    (
+        "revert",
+        &[
+            "--db",
+            "--force",
+            "--io",
+            "--memory",
+            "--message",
+            "--server",
+            "--token",
+        ],
+    ),
+    (
+        "forget",
+        &["--before", "--db", "--io", "--server", "--token"],
+    ),
     (
         "log",
         &["--db", "--format", "--io", "--limit", "--server", "--token"],

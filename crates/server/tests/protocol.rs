@@ -26,7 +26,7 @@ struct Server {
 impl Server {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
         let mut process = command(folder)
-            .args(["serve", "--bind", "127.0.0.1:0"])
+            .args(["serve", "--create", "--bind", "127.0.0.1:0"])
             .args(arguments)
             .stderr(Stdio::piped())
             .spawn()

@@ -28,7 +28,20 @@ fn what_was_changed_is_told() {
     let folder = TempDir::new().unwrap();
     let folder = folder.path();
     let insert = "PREFIX : <http://a/> INSERT DATA { :s :p 1, 2, 2 . GRAPH :g { :s :p 3 } }";
-    let first = said(folder, &[insert]);
+    let refused = update(folder, &[insert]);
+    assert_failed(
+        &refused,
+        1,
+        &["db is not a database", "--create makes an empty one"],
+    );
+    assert!(!folder.join("db").exists());
+    let refused = update(folder, &["--create", "INSERT nothing"]);
+    assert_failed(&refused, 1, &["syntax error"]);
+    assert!(
+        !folder.join("db").exists(),
+        "a failed first update leaves nothing"
+    );
+    let first = said(folder, &["--create", insert]);
     assert_eq!(
         first,
         "created the database db\n3 quads added, 0 removed; commit 1\n"
@@ -254,7 +267,7 @@ fn documents_are_fetched_where_that_is_allowed() {
     let address = documents("<> <http://a/p> <#x> .");
     let allow = format!("http://{address}/data/");
     let load = |name: &str| format!("LOAD <http://{address}/data/{name}> INTO GRAPH <http://a/g>");
-    let options = ["--allow-load", allow.as_str()];
+    let options = ["--create", "--allow-load", allow.as_str()];
     assert!(said(folder, &[&options[..], &[&load("one")]].concat()).contains("1 quad added"));
     let expected = format!(
         "<http://{address}/data/one> <http://a/p> <http://{address}/data/one#x> <http://a/g> .\n"

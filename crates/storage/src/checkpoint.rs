@@ -164,8 +164,8 @@ impl<'a> Checkpoint<'a> {
 
     /// Writes `bytes` into a new extent, padded with zeros to whole pages.
     ///
-    /// [`Error::DiskFull`] and [`Error::Io`], after which the store refuses writes;
-    /// [`Error::LimitExceeded`] for more than 2 GB. Durable and visible only after the commit, but
+    /// [`Error::DiskFull`]; [`Error::Io`], after which the store refuses writes; [`Error::LimitExceeded`] for more
+    /// than 2 GB. Durable and visible only after the commit, but
     /// `Store::read` gives it at once.
     pub fn write_extent(&self, bytes: &[u8]) -> Result<ExtentId> {
         let inner = &self.store.inner;
@@ -220,6 +220,13 @@ impl<'a> Checkpoint<'a> {
         pages * PAGE_BYTES
     }
 
+    /// The bytes of earlier checkpoints that this one has freed so far, in whole pages.
+    #[must_use]
+    pub fn freed_bytes(&self) -> u64 {
+        let pages: u64 = self.changes().freed.iter().map(|range| range.pages).sum();
+        pages * PAGE_BYTES
+    }
+
     /// Says that the checkpoint holds what the log tells before `mark`, so that recovery will start
     /// there; without it the root names the same position as the one before.
     ///
@@ -236,8 +243,9 @@ impl<'a> Checkpoint<'a> {
 
     /// Makes everything durable and visible, with `commit_number` and an opaque `payload`.
     ///
-    /// On an error the store refuses writes. Whether the commit is found after the next open is
-    /// then not known: either all of it is, or nothing.
+    /// After [`Error::DiskFull`] there is no commit, and the store goes on. After [`Error::Uncertain`] it is not known
+    /// whether the commit is found after the next open: either all of it is, or nothing. Then, and after a failed
+    /// sync, the store refuses writes.
     pub fn commit(mut self, commit_number: u64, payload: &[u8]) -> Result<()> {
         let inner = &self.store.inner;
         inner.check_writable()?;
@@ -410,12 +418,8 @@ impl<'a> Checkpoint<'a> {
         let offset = slot_offset(slot_of(record.checkpoint));
         let slot = record.encode();
         let failed = |operation, error| {
-            inner.fail(Error::io(
-                inner.path(ROOT_FILE),
-                operation,
-                len_u64(&slot),
-                error,
-            ))
+            let error = Error::io(inner.path(ROOT_FILE), operation, len_u64(&slot), error);
+            Error::Uncertain(Box::new(inner.fail(error)))
         };
         inner
             .root_file
@@ -541,7 +545,11 @@ impl Inner {
             .write_padded(bytes, extent.byte_offset())
             .map_err(|error| {
                 let path = self.path(&data_file_name(extent.file()));
-                self.fail(Error::io(path, "write", len_u64(bytes), error))
+                match Error::io(path, "write", len_u64(bytes), error) {
+                    // No root names these pages: the checkpoint is given up, and the next one may find room.
+                    full @ Error::DiskFull { .. } => full,
+                    error => self.fail(error),
+                }
             })?;
         let written = len_u64(bytes).next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
         self.counters

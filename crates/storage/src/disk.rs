@@ -125,6 +125,11 @@ pub trait Disk: Send + Sync {
     /// How many bytes more files can take.
     fn free_bytes(&self) -> io::Result<u64>;
 
+    /// How many bytes the device has in all, if that can be told.
+    fn total_bytes(&self) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// The I/O in use.
     fn io_info(&self) -> IoInfo;
 }

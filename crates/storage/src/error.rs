@@ -96,6 +96,8 @@ pub enum Error {
         /// The failure.
         reason: String,
     },
+    /// A write that decides whether there is a commit failed: it may be found when the store is opened anew, or not.
+    Uncertain(Box<Error>),
     /// A log file is whole but of another database, timeline or generation.
     ForeignLog {
         /// The file's name in the directory of the database.
@@ -245,6 +247,7 @@ impl fmt::Display for Error {
             Self::Io {
                 file, operation, ..
             } => write!(f, "cannot {operation} {file}"),
+            Self::Uncertain(error) => write!(f, "{error}"),
             Self::RefusesWrites { reason } => write!(
                 f,
                 "the database refuses writes until it is opened again, after: {reason}"
@@ -294,6 +297,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),
+            Self::Uncertain(error) => error.source(),
             _ => None,
         }
     }

@@ -80,8 +80,19 @@ pub const ROOT_SLOTS: u64 = 2;
 pub const ROOT_SLOT_OFFSET: u64 = 4096;
 /// Root file: the length of a slot.
 pub const ROOT_SLOT_BYTES: usize = 4096;
+/// Root file: where the mark of the end of the log begins, which takes a sector.
+pub const ROOT_LOG_END_OFFSET: u64 = 12288;
 /// Root file: its length.
-pub const ROOT_FILE_BYTES: u64 = 12288;
+pub const ROOT_FILE_BYTES: u64 = 12800;
+
+/// Mark of the end of the log: offset of the checksum of the sector's bytes from 4 on.
+pub const LOG_END_CRC: usize = 0;
+/// Mark of the end of the log: offset of four zero bytes.
+pub const LOG_END_ZERO: usize = 4;
+/// Mark of the end of the log: offset of the position behind the last record.
+pub const LOG_END_POSITION: usize = 8;
+/// Mark of the end of the log: where the fields end; the rest of the sector is zero.
+pub const LOG_END_END: usize = 16;
 
 /// Slot sector: offset of the checksum of the sector's bytes from 4 on.
 pub const SECTOR_CRC: usize = 0;
@@ -322,5 +333,7 @@ const _: () = assert!(PART_REF_CRC + 4 == PART_REF_BYTES);
 const _: () = assert!(ROOT_FREE_LIST + PART_REF_BYTES == ROOT_VERSION);
 const _: () = assert!(ROOT_FILE_ENDS + 8 * DATA_FILES_MAX == ROOT_PAYLOAD_LENGTH);
 const _: () = assert!(ROOT_SLOT_OFFSET == PAGE_BYTES && ROOT_SLOT_BYTES as u64 == PAGE_BYTES);
-const _: () = assert!(ROOT_FILE_BYTES == ROOT_SLOT_OFFSET + ROOT_SLOTS * ROOT_SLOT_BYTES as u64);
+const _: () =
+    assert!(ROOT_LOG_END_OFFSET == ROOT_SLOT_OFFSET + ROOT_SLOTS * ROOT_SLOT_BYTES as u64);
+const _: () = assert!(ROOT_FILE_BYTES == ROOT_LOG_END_OFFSET + SECTOR_BYTES as u64);
 const _: () = assert!(ROOT_PAYLOAD_BYTES_MAX >= 3000);

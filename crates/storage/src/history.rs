@@ -108,6 +108,26 @@ impl Store {
         oldest.map_or(current, |one| one.root.log.position.min(current))
     }
 
+    /// The checkpoints of the retained roots, each with the bytes that only it and roots before it use.
+    #[must_use]
+    pub fn retained_root_bytes(&self) -> Vec<(u64, u64)> {
+        let writer = self.inner.lock_writer();
+        let retained = writer.retained.iter();
+        retained
+            .map(|one| (one.root.checkpoint, one.pages * PAGE_BYTES))
+            .collect()
+    }
+
+    /// Whether less than a tenth of the device is free; not if that cannot be told.
+    #[must_use]
+    pub fn is_device_full(&self) -> bool {
+        let disk = &self.inner.disk;
+        match (disk.free_bytes(), disk.total_bytes()) {
+            (Ok(free), Ok(total)) => free < total / 10,
+            _ => false,
+        }
+    }
+
     /// The bytes in data files that only retained roots use.
     #[must_use]
     pub fn retained_bytes(&self) -> u64 {

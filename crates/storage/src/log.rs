@@ -16,7 +16,9 @@
 //! 1. What `commit` acknowledged under [`Durability::Full`] is there after any crash; what is there
 //!    is what was appended, in order, up to some record (`tests/log_crash.rs`).
 //! 2. A file is durable before the next one is headed.
-//! 3. After a failed write or sync nothing is written any more; the log can be read.
+//! 3. After a failed write or sync nothing is written any more; the log can be read. Where a write finds the disk full,
+//!    what was appended is kept, nothing is appended to it, and the next who appends tries to write it again
+//!    (test `a_log_goes_on_when_a_full_disk_has_room_again`).
 //! 4. Times never go back, nor do openings.
 //! 5. Where there is an archive, no file is used again that it does not have (crates/quadstore/tests/backup.rs).
 //!
@@ -34,6 +36,7 @@
 //! The buffer holds at most `LOG_BUFFER_BYTES` and a fragment; payloads of any length are streamed.
 
 mod archive;
+mod end;
 mod file;
 mod files;
 mod fragment;
@@ -47,6 +50,7 @@ mod sync;
 mod tests;
 mod writer;
 
+pub(crate) use end::{decode_end, encode_end};
 pub use group::Acknowledged;
 pub use pinned::PinnedLog;
 pub(crate) use pinned::log_file_start;

@@ -20,14 +20,15 @@ use crate::error::{Error, Result};
 use crate::extent::PartRef;
 use crate::file_header::{FileHeader, Page};
 use crate::format::{
-    DATA_FILE_PREFIX, DATA_FILES_MAX, KIND_DATA, KIND_ROOT, LOCK_FILE, MAGIC, PAGE_BYTES,
-    PAGE_LENGTH, RESTORING_FILE, ROOT_FILE, ROOT_FILE_BYTES, ROOT_SLOT_BYTES, ROOT_SLOT_OFFSET,
-    ROOT_SLOTS, TEMPORARY_DIRECTORY, data_file_name,
+    DATA_FILE_PREFIX, DATA_FILES_MAX, KIND_DATA, KIND_ROOT, LOCK_FILE, LOG_FILE_PREFIX, MAGIC,
+    PAGE_BYTES, PAGE_LENGTH, RESTORING_FILE, ROOT_FILE, ROOT_FILE_BYTES, ROOT_LOG_END_OFFSET,
+    ROOT_SLOT_BYTES, ROOT_SLOT_OFFSET, ROOT_SLOTS, SECTOR_BYTES, TEMPORARY_DIRECTORY,
+    data_file_name,
 };
 use crate::free_list;
 use crate::free_space::FreeSpace;
 use crate::history::{Retained, decode_directory};
-use crate::log::{LogMark, LogRecovery};
+use crate::log::{LogMark, LogRecovery, Lsn, decode_end};
 use crate::root_slot::{Damage, RootRecord, SlotState, read_slot, slot_of, slot_offset};
 use crate::store::{Identity, Inner, Root};
 use std::io;
@@ -135,6 +136,32 @@ pub(crate) fn open(disk: &Arc<dyn Disk>, access: Access) -> Result<(Recovered, B
         }
     }
     Ok((recovered, lock))
+}
+
+/// Removes the files of a database whose lock is held. After an interruption at any point the rest is a new database
+/// still, or an unfinished creation.
+pub(crate) fn remove_files(disk: &Arc<dyn Disk>) -> Result<()> {
+    let directory = disk.location();
+    clear_temporary(disk)?;
+    let mut names = disk
+        .list()
+        .map_err(|error| Error::io(&directory, "list", 0, error))?;
+    names.retain(|name| {
+        [ROOT_FILE, LOCK_FILE].contains(&name.as_str())
+            || name.starts_with(DATA_FILE_PREFIX)
+            || name.starts_with(LOG_FILE_PREFIX)
+    });
+    names.sort_by_key(|name| match name.as_str() {
+        ROOT_FILE => 1,
+        LOCK_FILE => 3,
+        name if name.starts_with(DATA_FILE_PREFIX) => 2,
+        _ => 0,
+    });
+    for name in names {
+        disk.remove(&name)
+            .map_err(|error| Error::io(&directory, "remove", 0, error))?;
+    }
+    Ok(())
 }
 
 /// Whether the directory is empty or an unfinished creation.
@@ -288,6 +315,11 @@ fn read_root(disk: &Arc<dyn Disk>, access: Access) -> Result<Recovered> {
         (oldest.position, record.log),
         record.commit,
     )?;
+    // A damaged mark says nothing; `check` tells of it.
+    let log = match read_log_end(disk, root_file.as_ref()) {
+        Err(Error::Corruption(_)) => log,
+        end => log.reaching(end?),
+    };
     if access == Access::Exclusive {
         make_durable(disk, root_file.as_ref(), &record)?;
     }
@@ -329,7 +361,15 @@ pub(crate) fn check_root_file(inner: &Inner) -> Vec<Result<()>> {
         }
         Err(error) => results.push(Err(error)),
     }
+    results.push(read_log_end(&inner.disk, inner.root_file.as_ref()).map(drop));
     results
+}
+
+/// How far the log surely reaches, as the root file says.
+fn read_log_end(disk: &Arc<dyn Disk>, file: &dyn File) -> Result<Lsn> {
+    let mut sector = [0; SECTOR_BYTES];
+    let read = read(disk, file, ROOT_FILE, &mut sector, ROOT_LOG_END_OFFSET)?;
+    decode_end(sector.get(..read).unwrap_or_default())
 }
 
 /// Makes the root durable that was found.
@@ -397,7 +437,7 @@ fn choose(disk: &Arc<dyn Disk>, slots: Vec<SlotState>) -> Result<RootRecord> {
     match newest {
         Some(record) => Ok(*record),
         None => {
-            let length = ROOT_FILE_BYTES - ROOT_SLOT_OFFSET;
+            let length = ROOT_LOG_END_OFFSET - ROOT_SLOT_OFFSET;
             let damage = Error::corruption(
                 ROOT_FILE,
                 ROOT_SLOT_OFFSET,

@@ -4,7 +4,8 @@
 //! 1. The bytes of an extent do not change while a root that uses it is held: space that a
 //!    checkpoint frees is used again only when every earlier [`Root`] was dropped (test
 //!    `a_held_root_keeps_its_extents`). Who reads through a root keeps it.
-//! 2. After a failed write or sync nothing is written any more (`Inner::fail`).
+//! 2. After a failed write or sync nothing is written any more (`Inner::fail`). Only a full disk that refuses the
+//!    pages of an extent ends no more than the checkpoint (test `a_full_disk_is_told_as_such`).
 //!
 //! # Concurrency
 //! Reads take no lock but that of a cache shard. `writer` is locked to allocate, begin and commit;
@@ -23,7 +24,7 @@ use crate::extent::{Part, PartRef};
 use crate::format;
 use crate::free_space::{FreeSpace, PageRange};
 use crate::history::Retained;
-use crate::log::{LogMark, LogRecovery};
+use crate::log::{LogMark, LogRecovery, Lsn, encode_end};
 use crate::meters::{ReadCounts, ReadMeters, Structure, StructureCounts, StructureMeters};
 use crate::recovery;
 use crate::sync::{Mutex, RwLock};
@@ -212,6 +213,16 @@ impl Store {
         Ok(Self::assemble(disk, cache, access, recovered, lock))
     }
 
+    /// Removes all files of the database, the lock last, so that nobody else opens it meanwhile.
+    ///
+    /// Nothing can be read or written afterwards. [`Error::ReadOnly`] with shared access.
+    pub fn remove_files(&self) -> Result<()> {
+        if self.access() == Access::Shared {
+            return Err(Error::ReadOnly);
+        }
+        recovery::remove_files(&self.inner.disk)
+    }
+
     fn assemble(
         disk: Arc<dyn Disk>,
         cache: Arc<Cache>,
@@ -398,6 +409,25 @@ impl Store {
         data.iter()
             .map(|file| file.end.load(Ordering::Relaxed))
             .sum()
+    }
+
+    /// Notes in the root file that the log is durable up to `position`, so that the next opening misses what is
+    /// lost of it.
+    pub fn mark_log_end(&self, position: Lsn) -> Result<()> {
+        let inner = &self.inner;
+        inner.check_writable()?;
+        let failed = |operation, error| {
+            inner.fail(Error::io(
+                inner.path(format::ROOT_FILE),
+                operation,
+                0,
+                error,
+            ))
+        };
+        let file = &inner.root_file;
+        file.write_at(&encode_end(position), format::ROOT_LOG_END_OFFSET)
+            .map_err(|error| failed("write", error))?;
+        file.sync().map_err(|error| failed("sync", error))
     }
 
     /// Why nothing is written any more, if so.

@@ -229,7 +229,7 @@ impl Database {
 }
 
 /// A document whose beginning is kept.
-struct Kept {
+pub(crate) struct Kept {
     bytes: Arc<[u8]>,
     taken: usize,
     reservation: Option<Reservation>,
@@ -241,7 +241,10 @@ struct Kept {
 
 impl Kept {
     /// Reads as much as a short document has.
-    fn begin(runtime: &Runtime, mut rest: impl Read + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn begin(
+        runtime: &Runtime,
+        mut rest: impl Read + Send + 'static,
+    ) -> io::Result<Self> {
         let bytes_max = (runtime.memory_bytes() / SHORT_SHARE).min(SHORT_BYTES_MAX);
         let mut reservation = runtime.memory().nothing();
         let (mut bytes, mut is_whole) = (Vec::new(), false);
@@ -264,6 +267,11 @@ impl Kept {
             rest: Box::new(rest),
             is_whole,
         })
+    }
+
+    /// The whole document, if it is short.
+    pub(crate) fn whole(&self) -> Option<Arc<[u8]>> {
+        self.is_whole.then(|| Arc::clone(&self.bytes))
     }
 }
 

@@ -10,15 +10,16 @@
 
 use std::sync::PoisonError;
 
-use hashbrown::{Equivalent, HashMap};
+use hashbrown::{Equivalent, HashMap, HashSet};
 use oxrdf::GraphName;
 use rapidhash::fast::RandomState;
-use stoa_quadstore::{ChangeCounts, Transaction};
+use stoa_quadstore::{ChangeCounts, Changes, Transaction};
 use stoa_storage::sync::Mutex;
 use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::{Kind, TermId};
 
 use crate::error::{Error, Result};
+use crate::limits::EXCERPT_CHARACTERS_MAX;
 use crate::load::driver::{self, Job};
 use crate::load::sink::{LiteralSuffix, QuadSink};
 use crate::load::store::line_bytes_max;
@@ -36,6 +37,9 @@ const BATCH_BYTES: usize = 4 << 20;
 /// About what a term of a batch takes beside its key, and a quad, in bytes.
 const TERM_BYTES: usize = 64;
 const QUAD_BYTES: usize = size_of::<[Named; 4]>();
+
+/// How many quads are shown that are not as a patch expects them.
+const UNMET_EXAMPLES_MAX: usize = 20;
 
 /// Adds the quads of a document to a transaction, or removes them; says what changed and how many quads the document
 /// has. After an error some are done.
@@ -104,7 +108,7 @@ fn with_advice(error: Error) -> Error {
 
 /// What a term is called in a batch.
 #[derive(Clone, Copy)]
-enum Named {
+pub(crate) enum Named {
     Known(TermId),
     /// By number.
     Term(u32),
@@ -126,11 +130,20 @@ impl Equivalent<(Kind, Box<[u8]>)> for KeyRef<'_> {
     }
 }
 
+/// A quad of a batch, and what is to become of it.
+struct Wish {
+    quad: [TermId; 4],
+    is_removed: bool,
+    /// Its number within the batch.
+    row: usize,
+}
+
 /// Takes quads for a transaction.
-struct Sink<'a> {
-    transaction: &'a mut Transaction,
+pub(crate) struct Sink<'a> {
+    pub(crate) transaction: &'a mut Transaction,
     budget: MemoryBudget,
-    remove: bool,
+    /// Whether the quads that come now are removed instead of added.
+    pub(crate) remove: bool,
     graph: Option<GraphName>,
     graph_named: Option<Named>,
     refuse_graphs: bool,
@@ -144,14 +157,75 @@ struct Sink<'a> {
     keys: HashMap<(Kind, Box<[u8]>), u32, RandomState>,
     keys_bytes: usize,
     quads: Vec<[Named; 4]>,
+    /// Which of them are removed, where some are and some are not: from each of these numbers on, up to the next.
+    turns: Vec<(usize, bool)>,
+    /// Whether each quad must have an effect; what has none.
+    pub(crate) expected: Option<Expected>,
+    /// Whether labels of blank nodes are another database's, so that no quad with one can be removed.
+    pub(crate) is_foreign: bool,
     key: Vec<u8>,
     reservation: Option<Reservation>,
     reserved: usize,
-    counts: ChangeCounts,
+    pub(crate) counts: ChangeCounts,
+}
+
+/// What changes are compared with where each must have an effect.
+#[derive(Default)]
+pub(crate) struct Expected {
+    /// What the rows of the batch are called in messages, one after the other.
+    texts: String,
+    /// Where the text of each row ends.
+    ends: Vec<usize>,
+    /// How many rows had no effect.
+    pub(crate) unmet: u64,
+    /// The first of them.
+    pub(crate) examples: Vec<String>,
+}
+
+impl Expected {
+    /// Notes what the next row is called.
+    pub(crate) fn name_row(&mut self, text: &str) {
+        self.texts.push_str(text);
+        self.ends.push(self.texts.len());
+    }
+
+    /// Takes down that a row of the batch has no effect.
+    fn miss(&mut self, row: usize, is_removal: bool) {
+        self.unmet += 1;
+        if self.examples.len() >= UNMET_EXAMPLES_MAX {
+            return;
+        }
+        let end = self.ends.get(row).copied().unwrap_or(0);
+        let start = row.checked_sub(1).and_then(|row| self.ends.get(row));
+        let text = self.texts.get(start.copied().unwrap_or(0)..end);
+        let mut shown: String = text
+            .unwrap_or("")
+            .chars()
+            .take(EXCERPT_CHARACTERS_MAX)
+            .collect();
+        if shown.len() < text.map_or(0, str::len) {
+            shown.push_str("...");
+        }
+        let state = if is_removal {
+            "not there"
+        } else {
+            "there already"
+        };
+        self.examples.push(format!("{state}: {shown}"));
+    }
+}
+
+impl Expected {
+    /// Forgets the rows without effect behind the first `unmet`.
+    pub(crate) fn roll_back_to(&mut self, unmet: u64) {
+        self.unmet = unmet;
+        let kept = usize::try_from(unmet).unwrap_or(usize::MAX);
+        self.examples.truncate(kept);
+    }
 }
 
 impl<'a> Sink<'a> {
-    fn new(
+    pub(crate) fn new(
         runtime: &Runtime,
         transaction: &'a mut Transaction,
         options: &DocumentOptions,
@@ -176,6 +250,9 @@ impl<'a> Sink<'a> {
             keys: HashMap::default(),
             keys_bytes: 0,
             quads: Vec::new(),
+            turns: vec![(0, options.remove)],
+            expected: None,
+            is_foreign: false,
             key: Vec::new(),
             reservation: None,
             reserved: 0,
@@ -219,7 +296,18 @@ impl<'a> Sink<'a> {
 
     /// Reserves what the batch and the labels take.
     fn reserve(&mut self) -> Result<()> {
-        let bytes = self.quads.len() * QUAD_BYTES
+        let texts = self
+            .expected
+            .as_ref()
+            .map_or(0, |expected| expected.texts.len());
+        // The wishes of a batch that both adds and removes are put into a table.
+        let quad_bytes = if self.turns.len() > 1 {
+            4 * QUAD_BYTES
+        } else {
+            QUAD_BYTES
+        };
+        let bytes = self.quads.len() * quad_bytes
+            + texts
             + self.entries.len() * TERM_BYTES
             + 2 * self.keys_bytes
             + self.labels.len() * TERM_BYTES
@@ -232,37 +320,137 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    /// Hands the batch to the transaction.
-    fn hand_over(&mut self) -> Result<()> {
-        if self.quads.is_empty() {
-            return Ok(());
+    /// Adds quads from now on, or removes them.
+    pub(crate) fn turn(&mut self, remove: bool) {
+        self.remove = remove;
+        let quads = self.quads.len();
+        match self.turns.last_mut() {
+            Some(last) if last.1 == remove => {}
+            Some(last) if last.0 == quads => last.1 = remove,
+            _ => self.turns.push((quads, remove)),
         }
-        let mut ids = Ids::new(self.transaction);
-        let found = self.found(&mut ids)?;
-        let id = |named: Named| match named {
-            Named::Known(id) => Some(id),
-            Named::Term(number) => found.get(number as usize).copied(),
-        };
-        let mut pending = Pending::default();
-        for quad in self.quads.drain(..) {
-            let [Some(subject), Some(predicate), Some(object), Some(graph)] = quad.map(id) else {
-                return Err(Error::Internal("a quad of a term without an id".to_owned()));
-            };
-            let quad = [subject, predicate, object, graph];
-            if self.remove {
-                pending.remove(quad, &self.budget)?;
-            } else {
-                pending.add(quad, &self.budget)?;
-            }
+    }
+
+    /// Labels of blank nodes mean new nodes from now on.
+    pub(crate) fn make_foreign(&mut self) {
+        self.is_foreign = true;
+        self.shown_below = 0;
+    }
+
+    /// Hands terms to the sink again even if their tokens are those of the last row.
+    pub(crate) fn forget_tokens(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// Drops the batch.
+    pub(crate) fn drop_batch(&mut self) -> Result<()> {
+        self.quads.clear();
+        self.end_batch()
+    }
+
+    fn end_batch(&mut self) -> Result<()> {
+        self.turns.clear();
+        self.turns.push((0, self.remove));
+        if let Some(expected) = &mut self.expected {
+            expected.texts.clear();
+            expected.ends.clear();
         }
-        let counts = pending.apply(self.transaction, &ids, &|| true)?;
-        self.counts.added += counts.added;
-        self.counts.removed += counts.removed;
         self.entries.clear();
         self.keys.clear();
         self.keys_bytes = 0;
         self.epoch += 1;
         self.name_graph()
+    }
+
+    /// The quads of the batch with their ids, whether each is removed, and the number of its row. Of a quad that
+    /// several rows are about the last one counts.
+    fn wishes(&mut self, found: &[TermId]) -> Result<Vec<Wish>> {
+        let id = |named: Named| match named {
+            Named::Known(id) => Some(id),
+            Named::Term(number) => found.get(number as usize).copied(),
+        };
+        let mut turns = self.turns.iter().copied().peekable();
+        let mut is_removed = self.remove;
+        let mut wishes = Vec::with_capacity(self.quads.len());
+        for (row, quad) in self.quads.drain(..).enumerate() {
+            while let Some((_, remove)) = turns.next_if(|(from, _)| *from <= row) {
+                is_removed = remove;
+            }
+            let [Some(subject), Some(predicate), Some(object), Some(graph)] = quad.map(id) else {
+                return Err(Error::Internal("a quad of a term without an id".to_owned()));
+            };
+            wishes.push(Wish {
+                quad: [subject, predicate, object, graph],
+                is_removed,
+                row,
+            });
+        }
+        if self.turns.len() > 1 {
+            let mut last: HashMap<[TermId; 4], usize, RandomState> = HashMap::default();
+            last.reserve(wishes.len());
+            for wish in &wishes {
+                last.insert(wish.quad, wish.row);
+            }
+            wishes.retain(|wish| last.get(&wish.quad) == Some(&wish.row));
+        }
+        Ok(wishes)
+    }
+
+    /// Notes which wishes would have no effect on what the transaction reads. Those that have one are recorded as
+    /// read, so that nobody else changes them before the commit.
+    fn compare(&mut self, wishes: &[Wish]) -> Result<()> {
+        let Some(expected) = &mut self.expected else {
+            return Ok(());
+        };
+        let mut changes = Changes::default();
+        let is_new = |wish: &Wish| wish.quad.iter().any(|id| id.kind() == Kind::Local);
+        for wish in wishes.iter().filter(|wish| !is_new(wish)) {
+            match wish.is_removed {
+                true => changes.removed.push(wish.quad),
+                false => changes.added.push(wish.quad),
+            }
+        }
+        let wanted = changes.removed.len() + changes.added.len();
+        let effective = self.transaction.snapshot().probe(&changes)?.effective();
+        let effects = effective.added().len() + effective.removed().len();
+        if effects == wanted && wanted == wishes.len() {
+            return Ok(());
+        }
+        let effects: HashSet<[TermId; 4], RandomState> =
+            effective.added().chain(effective.removed()).collect();
+        for wish in wishes {
+            let has_effect = match is_new(wish) {
+                true => !wish.is_removed,
+                false => effects.contains(&wish.quad),
+            };
+            if !has_effect {
+                expected.miss(wish.row, wish.is_removed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands the batch to the transaction.
+    pub(crate) fn hand_over(&mut self) -> Result<()> {
+        if self.quads.is_empty() {
+            return Ok(());
+        }
+        let mut ids = Ids::new(self.transaction);
+        let found = self.found(&mut ids)?;
+        let wishes = self.wishes(&found)?;
+        self.compare(&wishes)?;
+        let mut pending = Pending::default();
+        for wish in wishes {
+            if wish.is_removed {
+                pending.remove(wish.quad, &self.budget)?;
+            } else {
+                pending.add(wish.quad, &self.budget)?;
+            }
+        }
+        let counts = pending.apply(self.transaction, &ids, &|| true)?;
+        self.counts.added += counts.added;
+        self.counts.removed += counts.removed;
+        self.end_batch()
     }
 
     /// The ids of the terms of the batch.
@@ -328,6 +516,12 @@ impl QuadSink for Sink<'_> {
             shown.filter(|number| digits.is_some_and(|digits| digits == number.to_string()));
         let id = match shown.filter(|number| *number < self.shown_below) {
             Some(number) => TermId::new(Kind::BlankNode, number),
+            None if self.is_foreign && self.remove => {
+                return Err(Error::Unsupported(format!(
+                    "a row removes a quad with the blank node _:{label} of another database: which node that is here \
+                     cannot be told"
+                )));
+            }
             None => self.transaction.blank_node(),
         };
         self.labels_bytes += label.len();

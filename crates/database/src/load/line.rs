@@ -46,7 +46,7 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// The same, some lines further below.
-    fn below(self, lines: u64) -> Self {
+    pub(crate) fn below(self, lines: u64) -> Self {
         match self {
             Self::Syntax {
                 line,
@@ -336,27 +336,57 @@ impl<S: QuadSink> LineParser<S> {
             }
             Some(_) => {}
         }
+        self.statement(&mut cursor, with_graphs, sink)?;
+        Ok(true)
+    }
+
+    /// Parses the quad that begins at the byte `at` of a line and ends with it. Lines are numbered from 0.
+    pub(crate) fn parse_quad(
+        &mut self,
+        line: &str,
+        at: usize,
+        sink: &mut S,
+    ) -> Result<(), Failure> {
+        let mut cursor = Cursor { line, at };
+        cursor.skip_space();
+        match self.statement(&mut cursor, true, sink) {
+            Ok(()) => Ok(()),
+            Err(Mistake::Sink(error)) => Err(Failure::Sink { line: 0, error }),
+            Err(Mistake::Syntax { offset, reason }) => Err(Failure::Syntax {
+                line: 0,
+                column: column(&line[..offset]),
+                reason,
+            }),
+        }
+    }
+
+    fn statement(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        with_graphs: bool,
+        sink: &mut S,
+    ) -> Result<(), Mistake> {
         let epoch = sink.epoch();
         if epoch != self.epoch {
             self.epoch = epoch;
             self.forget_terms();
         }
-        let subject = self.subject(&mut cursor, sink)?;
+        let subject = self.subject(cursor, sink)?;
         cursor.skip_space();
-        let predicate = self.predicate(&mut cursor, sink)?;
+        let predicate = self.predicate(cursor, sink)?;
         cursor.skip_space();
-        let object = self.object(&mut cursor, sink, 0)?;
+        let object = self.object(cursor, sink, 0)?;
         cursor.skip_space();
-        let graph = self.graph(&mut cursor, with_graphs, sink)?;
+        let graph = self.graph(cursor, with_graphs, sink)?;
         cursor.skip_space();
         if cursor.peek() != Some(b'.') {
             let found = cursor.found();
             return mistake(cursor.at, format!("expected '.', found {found}"));
         }
         cursor.at += 1;
-        end_of_line(&mut cursor, "a statement")?;
+        end_of_line(cursor, "a statement")?;
         sink.quad(subject, predicate, object, graph)?;
-        Ok(true)
+        Ok(())
     }
 
     fn forget_terms(&mut self) {
@@ -736,7 +766,7 @@ fn end_of_line(cursor: &mut Cursor<'_>, after: &str) -> Result<(), Mistake> {
 }
 
 /// The column, in characters from 1, of what follows `before` in its line.
-fn column(before: &str) -> u64 {
+pub(crate) fn column(before: &str) -> u64 {
     u64::try_from(before.chars().count())
         .unwrap_or(u64::MAX)
         .saturating_add(1)

@@ -1,22 +1,22 @@
 //! Loading: from files in several formats to a commit.
 
-mod alone;
+pub(crate) mod alone;
 mod convert;
 mod detect;
 mod document;
 mod driver;
-mod into;
+pub(crate) mod into;
 mod iri;
 mod jsonld;
 mod language;
-mod line;
-mod patient;
-mod pieces;
+pub(crate) mod line;
+pub(crate) mod patient;
+pub(crate) mod pieces;
 mod sink;
 mod skipped;
-mod source;
+pub(crate) mod source;
 mod spooled;
-mod store;
+pub(crate) mod store;
 mod terms;
 mod terse;
 mod text;
@@ -28,9 +28,12 @@ mod xml_tags;
 mod xml_text;
 
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+
+use crate::error::{Error, Result};
+use crate::query::CancelHandle;
 
 pub use alone::AloneOptions;
 pub use convert::ConvertSummary;
@@ -38,6 +41,9 @@ pub(crate) use into::load_into;
 pub use skipped::Skipped;
 pub(crate) use store::{load, verify};
 pub(crate) use turns::{LoadTurn, LoadTurns};
+
+/// Bytes of an input that are handed on at once.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// Something to load.
 #[derive(Clone)]
@@ -63,7 +69,7 @@ impl Input {
     /// Bytes in memory; `name` is what messages call them, and may end in an extension.
     #[must_use]
     pub fn from_bytes(name: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
-        Self::from_reader(name, std::io::Cursor::new(bytes.into()))
+        Self::from_reader(name, io::Cursor::new(bytes.into()))
     }
 
     /// What `reader` gives; `name` is what messages call it, and may end in an extension.
@@ -73,6 +79,38 @@ impl Input {
             name: name.into(),
             reader: Arc::new(Mutex::new(Some(Box::new(reader)))),
         }
+    }
+}
+
+impl Input {
+    /// Hands the text of a file or stream, decompressed, to `out` piece by piece.
+    ///
+    /// # Errors
+    /// `Input` if it cannot be read, `Output` with what `out` gives, `Cancelled`.
+    pub fn pieces(
+        &self,
+        cancel: &CancelHandle,
+        out: &mut dyn FnMut(Vec<u8>) -> io::Result<()>,
+    ) -> Result<()> {
+        let halt = patient::Halt {
+            cancel: cancel.clone(),
+            failed: CancelHandle::new(),
+        };
+        for source in source::expand(std::slice::from_ref(self), &())? {
+            let mut stream = source.open(Arc::default(), &halt)?;
+            loop {
+                if cancel.is_cancelled() {
+                    return Err(Error::Cancelled);
+                }
+                let mut piece = Vec::new();
+                let read = stream.read(PIECE_BYTES, &mut piece);
+                if read.map_err(|error| source.unreadable(error))? == 0 {
+                    break;
+                }
+                out(piece).map_err(Error::Output)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -128,7 +128,7 @@ impl QuadSink for StoreSink<'_> {
 const LINE_SHARE: u64 = 8;
 
 /// The most that one line or token may take, in bytes.
-pub(super) fn line_bytes_max(memory_bytes: u64) -> usize {
+pub(crate) fn line_bytes_max(memory_bytes: u64) -> usize {
     usize::try_from(memory_bytes / LINE_SHARE).unwrap_or(usize::MAX)
 }
 

@@ -26,6 +26,13 @@ pub(super) fn nearest<'a>(
     best.map(|(_, _, candidate)| candidate)
 }
 
+/// How many characters differ between two names that resemble each other, whatever the case; `None` if they do not,
+/// or are the same.
+#[must_use]
+pub fn name_differences(name: &str, other: &str) -> Option<usize> {
+    Name::new(name)?.differences(other)
+}
+
 /// A name that others are compared with.
 pub(super) struct Name<'a> {
     text: &'a str,

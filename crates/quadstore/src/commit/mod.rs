@@ -15,7 +15,8 @@
 //! 1. What readers get is durable, unless relaxed durability was asked for; what was acknowledged is found
 //!    after a crash, in order, and behind it at most what was under way (tests/commits.rs).
 //! 2. After a failed append or sync no commit succeeds until the store is opened anew; readers go on
-//!    with the last durable snapshot (test `a_full_disk_refuses_commits_and_reads_go_on`).
+//!    with the last durable snapshot. A full disk is no such failure: commits succeed again when there is room
+//!    (test `a_full_disk_refuses_commits_until_there_is_room`).
 //! 3. Commit numbers have no gaps, and neither have ids of terms within a kind.
 //!
 //! # Concurrency
@@ -55,6 +56,9 @@ use crate::snapshot::Snapshot;
 
 /// How long a commit that needs memory waits for readers that have to end.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A commit that removes more than this part of the quads has emptied or replaced much.
+const WIPED_SHARE: u64 = 10;
 
 /// What a commit did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -173,6 +177,7 @@ impl QuadStore {
         let record = record::of_commit(commit, &payload);
         let mark = log.append(&[record], inner.now())?.mark;
         drop((payload, room));
+        let newest_quads = newest.quads();
         let snapshot = newest.with_delta(delta, commit);
         inner.set_newest(committing, snapshot.clone(), mark);
         let committed = Committed {
@@ -182,6 +187,9 @@ impl QuadStore {
             terms: changes.terms().count() as u64,
             time_us: mark.time,
         };
+        if committed.removed > newest_quads / WIPED_SHARE {
+            inner.note_wiped(commit, mark.time);
+        }
         let share = (inner.budget(), inner.commit_limits.recent_bytes);
         let published = inner.published().commit();
         inner.recent().push(commit, changes, published, share);

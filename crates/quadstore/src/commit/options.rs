@@ -6,6 +6,7 @@ use std::sync::Arc;
 use stoa_storage::{Disk, LogOptions, MemoryBudget};
 
 use crate::delta::CheckpointOptions;
+use crate::history::Retention;
 
 /// How a store of quads is opened.
 #[derive(Clone)]
@@ -18,6 +19,8 @@ pub struct QuadStoreOptions {
     pub checkpoint: CheckpointOptions,
     /// Where full files of the log are copied before they are used again.
     pub archive: Option<Arc<dyn Disk>>,
+    /// Which earlier commits a new store keeps, until it is told otherwise.
+    pub retention_of_new: Retention,
     /// What is kept between checkpoints; by default by the memory budget.
     pub limits: Option<CommitLimits>,
 }
@@ -34,6 +37,7 @@ impl Default for QuadStoreOptions {
                 cancel: Arc::default(),
             },
             archive: None,
+            retention_of_new: Retention::None,
             limits: None,
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stoa_storage::LogMark;
 
 use super::Committed;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::quad_store::Inner;
 use crate::snapshot::Snapshot;
 
@@ -39,11 +39,11 @@ impl Submitted {
     /// Waits until the commit is as durable as the store was opened for, and shows it to readers.
     ///
     /// # Errors
-    /// If the log cannot be written: it is not known then whether the commit will be found when the store is
-    /// opened again, and until then all commits are refused.
+    /// [`Error::OutcomeUnknown`] if the log cannot be written.
     pub fn wait(self) -> Result<Committed> {
         // Who changed nothing may have seen what is not durable yet.
-        self.inner.show(self.snapshot, self.mark)?;
+        let shown = self.inner.show(self.snapshot, self.mark);
+        shown.map_err(|error| unknown(self.committed.commit, error))?;
         self.inner.keeper.notice(&self.inner);
         Ok(self.committed)
     }
@@ -70,7 +70,7 @@ impl Submitted {
                 kept.keeper.notice(&kept);
                 committed
             });
-            done(outcome.map_err(Into::into));
+            done(outcome.map_err(|error| unknown(committed.commit, error.into())));
         };
         match inner.log() {
             Ok(log) => log.acknowledge_then(mark.position, Box::new(shown)),
@@ -82,5 +82,15 @@ impl Submitted {
     /// The snapshot that shows the commit.
     pub(super) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
+    }
+}
+
+/// The error of a commit whose record was appended and could not be made durable.
+fn unknown(commit: u64, error: Error) -> Error {
+    match error {
+        // Nothing was tried.
+        Error::Storage(stoa_storage::Error::WouldBlock) => error,
+        Error::Storage(source) => Error::OutcomeUnknown { commit, source },
+        other => other,
     }
 }

@@ -17,6 +17,35 @@ pub enum Retention {
     Seconds(u64),
     /// All, from when this was chosen.
     All,
+    /// Those of the last [`AUTO_SECONDS`], as long as they cost little: a tenth of the data, or [`AUTO_BYTES`] where that
+    /// is more. The newest commit that emptied or replaced much stays [`WIPED_SECONDS`] whatever it costs, unless the
+    /// device is nearly full.
+    Auto,
+}
+
+/// How long [`Retention::Auto`] keeps commits.
+pub const AUTO_SECONDS: u64 = 86_400;
+/// What [`Retention::Auto`] may always cost, in bytes.
+pub const AUTO_BYTES: u64 = 256 << 20;
+/// Otherwise what it keeps costs at most this part of the data, by their largest size in that time.
+pub const AUTO_SHARE: u64 = 10;
+/// How long it keeps what was before the newest commit that emptied or replaced much.
+pub const WIPED_SECONDS: u64 = 3_600;
+
+/// What decides with the time which roots stay.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Costs {
+    /// The bytes that are kept for each root and those before it alone, in the order of the roots; of the last one,
+    /// those that the checkpoint under way frees.
+    pub(crate) root_bytes: Vec<u64>,
+    /// The bytes of the newest root.
+    pub(crate) data_bytes: u64,
+    /// Where the log ends.
+    pub(crate) log_end: u64,
+    /// Number and time of the newest commit that emptied or replaced much.
+    pub(crate) wiped: Option<(u64, u64)>,
+    /// Whether less than a tenth of the device is free.
+    pub(crate) is_device_full: bool,
 }
 
 /// Units of time in which a retention is told, the longest first, and their seconds.
@@ -33,6 +62,7 @@ impl fmt::Display for Retention {
         match *self {
             Self::None => f.write_str("none"),
             Self::All => f.write_str("all"),
+            Self::Auto => f.write_str("auto"),
             Self::Commits(count) => write!(f, "{count}c"),
             Self::Seconds(seconds) => {
                 let mut units = UNITS.into_iter().skip(1);
@@ -47,13 +77,14 @@ impl fmt::Display for Retention {
 impl FromStr for Retention {
     type Err = &'static str;
 
-    /// `none`, `all`, `100c` for commits, or a number with `s`, `m`, `h`, `d` or `w` for time.
+    /// `auto`, `none`, `all`, `100c` for commits, or a number with `s`, `m`, `h`, `d` or `w` for time.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const EXPECTED: &str = "expected none, all, a number of commits such as 100c, or a time such \
+        const EXPECTED: &str = "expected auto, none, all, a number of commits such as 100c, or a time such \
              as 7d (s, m, h, d, w)";
         match text {
             "none" => return Ok(Self::None),
             "all" => return Ok(Self::All),
+            "auto" => return Ok(Self::Auto),
             _ => {}
         }
         let unit = text.chars().next_back().ok_or(EXPECTED)?;
@@ -84,9 +115,11 @@ impl Retention {
         roots: &[RetainedRoot],
         (commit, time): (u64, u64),
         now: u64,
+        costs: &Costs,
     ) -> Option<u64> {
         let is_before = |root: &RetainedRoot| match self {
             Self::None | Self::All => false,
+            Self::Auto => root.log.time <= past(now, AUTO_SECONDS),
             Self::Commits(count) => root.commit <= commit.saturating_sub(count),
             Self::Seconds(seconds) => root.log.time <= past(now, seconds),
         };
@@ -95,12 +128,17 @@ impl Retention {
             Self::All => false,
             Self::Commits(count) => count == 0,
             Self::Seconds(seconds) => time <= past(now, seconds),
+            Self::Auto => time <= past(now, AUTO_SECONDS),
         };
         if unneeded {
             return None;
         }
         // The last one from which everything in the window can be made.
         let first = roots.iter().rposition(is_before).unwrap_or(0);
+        let first = match self {
+            Self::Auto => costs.first_affordable(roots, first, now)?,
+            _ => first,
+        };
         roots.get(first).map(|root| root.checkpoint)
     }
 
@@ -109,7 +147,34 @@ impl Retention {
         match self {
             Self::None => last,
             Self::Commits(count) => kept.max(last.saturating_sub(count)),
-            Self::Seconds(_) | Self::All => kept,
+            Self::Seconds(_) | Self::All | Self::Auto => kept,
+        }
+    }
+}
+
+impl Costs {
+    /// The first of `roots` from which on all can be kept, `first` at the earliest; `None` if not even the last one.
+    fn first_affordable(&self, roots: &[RetainedRoot], first: usize, now: u64) -> Option<usize> {
+        let (mut kept_bytes, mut found) = (0_u64, None);
+        for (index, root) in roots.iter().enumerate().skip(first).rev() {
+            kept_bytes += self.root_bytes.get(index).copied().unwrap_or(0);
+            let log_bytes = self.log_end.saturating_sub(root.log.position.to_u64());
+            // So much did the data take at most since that root.
+            let largest = self.data_bytes + kept_bytes;
+            if kept_bytes + log_bytes > AUTO_BYTES.max(largest / AUTO_SHARE) {
+                break;
+            }
+            found = Some(index);
+        }
+        let wiped = self
+            .wiped
+            .filter(|(_, time)| *time > past(now, WIPED_SECONDS));
+        let before = wiped
+            .filter(|_| !self.is_device_full)
+            .and_then(|(commit, _)| roots.iter().rposition(|root| root.commit < commit));
+        match (found, before) {
+            (Some(found), Some(before)) => Some(found.min(before)),
+            (found, before) => found.or(before),
         }
     }
 }
@@ -126,7 +191,9 @@ mod tests {
 
     #[test]
     fn retentions_are_read_as_they_are_written() {
-        for text in ["none", "all", "1c", "100c", "7d", "36h", "90m", "5s"] {
+        for text in [
+            "auto", "none", "all", "1c", "100c", "7d", "36h", "90m", "5s",
+        ] {
             assert_eq!(text.parse::<Retention>().unwrap().to_string(), text);
         }
         assert_eq!("2w".parse(), Ok(Retention::Seconds(14 * 86_400)));
@@ -157,7 +224,9 @@ mod tests {
             },
         };
         let roots: Vec<_> = (1..=4).map(root).collect();
-        let kept = |retention: Retention| retention.first_kept(&roots, (50, 5_000_000), 6_000_000);
+        let kept = |retention: Retention| {
+            retention.first_kept(&roots, (50, 5_000_000), 6_000_000, &Costs::default())
+        };
         assert_eq!(kept(Retention::None), None);
         assert_eq!(kept(Retention::All), Some(1));
         for (count, first) in [(5, 4), (10, 4), (11, 3), (30, 2), (39, 1), (40, 1), (90, 1)] {
@@ -172,5 +241,69 @@ mod tests {
         ] {
             assert_eq!(kept(Retention::Seconds(seconds)), first, "{seconds}");
         }
+    }
+
+    /// Roots of commits 10, 20, 30 and 40, an hour apart, at 4 o'clock; `costs` decides between them.
+    fn first_commit(costs: &Costs, now_hours: u64) -> Option<u64> {
+        const HOUR: u64 = 3_600_000_000;
+        let root = |checkpoint: u64| RetainedRoot {
+            commit: checkpoint * 10,
+            checkpoint,
+            log: LogMark {
+                time: checkpoint * HOUR,
+                ..LogMark::default()
+            },
+        };
+        let roots: Vec<_> = (1..=4).map(root).collect();
+        let first = Retention::Auto.first_kept(&roots, (50, 4 * HOUR), now_hours * HOUR, costs);
+        first.map(|checkpoint| checkpoint * 10)
+    }
+
+    #[test]
+    fn auto_keeps_a_day_while_it_costs_little() {
+        const MB: u64 = 1 << 20;
+        let costs = |root_bytes: [u64; 4], data_bytes: u64| Costs {
+            root_bytes: root_bytes.map(|bytes| bytes * MB).to_vec(),
+            data_bytes: data_bytes * MB,
+            ..Costs::default()
+        };
+        let little = costs([1, 1, 1, 1], 1);
+        assert_eq!(first_commit(&little, 5), Some(10));
+        // A day later the root before the window is kept, then none.
+        assert_eq!(first_commit(&little, 26), Some(20));
+        assert_eq!(first_commit(&little, 28), None);
+        // 256 MB, or a tenth of the data at their largest: of what is kept as well.
+        assert_eq!(first_commit(&costs([100, 100, 100, 100], 0), 5), Some(30));
+        assert_eq!(
+            first_commit(&costs([100, 100, 100, 100], 3_599), 5),
+            Some(20)
+        );
+        assert_eq!(
+            first_commit(&costs([100, 100, 100, 100], 3_600), 5),
+            Some(10)
+        );
+        assert_eq!(first_commit(&costs([0, 0, 0, 257], 2_000), 5), None);
+        // The log counts, too.
+        let mut long_log = little.clone();
+        long_log.log_end = 257 * MB;
+        assert_eq!(first_commit(&long_log, 5), None);
+    }
+
+    #[test]
+    fn auto_keeps_what_was_wiped_for_an_hour() {
+        const HOUR: u64 = 3_600_000_000;
+        let mut costs = Costs {
+            root_bytes: vec![0, 0, 0, 1 << 40],
+            wiped: Some((45, 4 * HOUR + 1)),
+            ..Costs::default()
+        };
+        assert_eq!(first_commit(&costs, 4), Some(40));
+        assert_eq!(first_commit(&costs, 5), Some(40));
+        assert_eq!(first_commit(&costs, 6), None);
+        // What came since the one that is in the root of commit 30, too.
+        costs.wiped = Some((25, 4 * HOUR + 1));
+        assert_eq!(first_commit(&costs, 5), Some(20));
+        costs.is_device_full = true;
+        assert_eq!(first_commit(&costs, 5), None);
     }
 }

@@ -360,10 +360,17 @@ impl Commit<'_> {
             time: self.inner.now().max(self.mark.time),
             ..self.mark
         };
+        if removed > 0 {
+            self.inner.note_wiped(commit, mark.time);
+        }
         self.retain(commit, mark);
         self.inner.log()?.sync_to(mark.position)?;
         self.checkpoint.mark_log(mark);
-        self.checkpoint.commit(commit, &payload.encode()?)?;
+        let committed = self.checkpoint.commit(commit, &payload.encode()?);
+        committed.map_err(|error| match error {
+            source @ stoa_storage::Error::Uncertain(_) => Error::OutcomeUnknown { commit, source },
+            error => error.into(),
+        })?;
         let snapshot = reopened(self.inner, &self.base)?;
         let committing = self.committing;
         let committing = committing.ok_or(Error::Internal("a commit that lets others in"))?;
@@ -474,7 +481,8 @@ impl Commit<'_> {
 
     /// Says which earlier roots stay.
     fn retain(&self, commit: u64, mark: LogMark) {
-        let first = self.inner.first_kept(commit, mark.time);
+        let freed_bytes = self.checkpoint.freed_bytes();
+        let first = self.inner.first_kept(commit, mark.time, freed_bytes);
         if let Some(first) = first {
             self.checkpoint.retain_from(first);
         }

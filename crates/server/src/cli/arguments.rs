@@ -64,7 +64,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   stoa update --db mydb 'PREFIX : <http://example.org/> INSERT DATA { :alice :knows :bob }'
-  stoa update --db mydb -f first.ru -f second.ru
+  stoa update --db new --create -f first.ru -f second.ru
   stoa update --db mydb --allow-load https://example.org/ 'LOAD <https://example.org/data.ttl>'
   stoa update --server http://127.0.0.1:7878/ --message tidy 'DROP GRAPH <http://example.org/old>'")]
     Update(Update),
@@ -72,6 +72,7 @@ Examples:
     #[command(after_help = "\
 Examples:
   stoa serve --db mydb
+  stoa serve --db new --create
   stoa serve --db mydb --bind 127.0.0.1:0 --timeout 10s --memory 4G
   stoa serve --db people=db1 --db places=db2 --cors https://example.org
   stoa serve --db mydb --bind 0.0.0.0:7878 --token secret.txt
@@ -112,6 +113,35 @@ Examples:
   stoa diff --db mydb 2026-11-20T00:00:00Z 2026-11-21T00:00:00Z > day.rdfp
   stoa diff --server http://127.0.0.1:7878/ 41 42")]
     Diff(Diff),
+    /// Apply patches, as diff writes them: each becomes one commit or, after an error, nothing
+    #[command(after_help = "\
+Rows that have no effect are counted: they add what is there, or remove what is not. With --strict they
+are an error.
+
+Examples:
+  stoa diff --db mydb 42 41 > undo.rdfp
+  stoa apply --db mydb undo.rdfp
+  stoa apply --db copy --strict --message 'the changes of Friday' day.rdfp.gz
+  stoa apply --server http://127.0.0.1:7878/ day.rdfp")]
+    Apply(Apply),
+    /// Undo commits by a new one
+    #[command(after_help = "\
+Where a later commit has changed the same quads nothing is undone, and they are listed; --force leaves them
+as they are and undoes the rest. What was before the commit must still be kept: see `stoa log`.
+
+Examples:
+  stoa revert --db mydb 42
+  stoa revert --db mydb 41 42 --message 'wrong file'
+  stoa revert --server http://127.0.0.1:7878/ --force 17")]
+    Revert(Revert),
+    /// Give earlier commits free at once, so that they cannot be read any more
+    #[command(after_help = "\
+What is kept from then on is said with --retain of load, update and serve.
+
+Examples:
+  stoa forget --db mydb --before 42
+  stoa forget --server http://127.0.0.1:7878/ --before 2026-11-20T00:00:00Z")]
+    Forget(Forget),
     /// Write what was committed since the last checkpoint into the sort orders
     #[command(after_help = "\
 A server does it by itself.
@@ -207,12 +237,59 @@ pub(super) struct Diff {
     pub(super) to: Moment,
 }
 
+#[derive(Args, Debug)]
+pub(super) struct Apply {
+    #[command(flatten)]
+    pub(super) place: Place,
+    /// Files with patches, or - for standard input; plain, gzip, zstd, bzip2 or xz
+    #[arg(required = true, value_name = "PATCH|-")]
+    pub(super) patches: Vec<PathBuf>,
+    /// Change nothing if a row has no effect, and list such rows
+    #[arg(long, env = "STOA_STRICT")]
+    pub(super) strict: bool,
+    /// What the list of commits says of it
+    #[arg(long, value_name = "TEXT", env = "STOA_MESSAGE")]
+    pub(super) message: Option<String>,
+    /// Memory to use at most, such as 2G; by default a quarter of the machine's
+    #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes, conflicts_with = "server")]
+    pub(super) memory: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Revert {
+    #[command(flatten)]
+    pub(super) place: Place,
+    /// The numbers of the commits
+    #[arg(required = true, value_name = "COMMIT")]
+    pub(super) commits: Vec<u64>,
+    /// Undo what can be undone, where later commits have changed the same quads
+    #[arg(long, env = "STOA_FORCE")]
+    pub(super) force: bool,
+    /// What the list of commits says of it; by default which commits are undone
+    #[arg(long, value_name = "TEXT", env = "STOA_MESSAGE")]
+    pub(super) message: Option<String>,
+    /// Memory to use at most, such as 2G; by default a quarter of the machine's
+    #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes, conflicts_with = "server")]
+    pub(super) memory: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Forget {
+    #[command(flatten)]
+    pub(super) place: Place,
+    /// The commit, or the time, before which nothing needs to be read any more. What was since the checkpoint
+    /// before it may stay
+    #[arg(long, value_name = "COMMIT|TIME", env = "STOA_BEFORE", value_parser = parse_moment)]
+    pub(super) before: Moment,
+}
+
 /// What a command that writes keeps of earlier commits.
 #[derive(Args, Clone, Copy, Debug)]
 pub(super) struct Retain {
-    /// Which earlier commits are kept, so that --at can ask them: none, all, so many (100c), or those of
-    /// a time (7d; s, m, h, w as well). Stored in the database; without it what was chosen before stays,
-    /// at first none
+    /// Which earlier commits are kept, so that --at can ask them and revert undo them: none, all, so many
+    /// (100c), those of a time (7d; s, m, h, w as well), or auto: those of a day while they cost at most a
+    /// tenth of the data or 256 MB, and what was before the newest large removal for an hour. Stored in the
+    /// database; without it what was chosen before stays, at first auto
     #[arg(long, value_name = "WHICH", env = "STOA_RETAIN", value_parser = parse_retention)]
     pub(super) retain: Option<Retention>,
 }
@@ -373,6 +450,9 @@ pub(super) struct Update {
     /// Read an update from a file, - for standard input; repeatable, each file is a commit of its own
     #[arg(short, long, value_name = "FILE")]
     pub(super) file: Vec<PathBuf>,
+    /// Make the database if there is none
+    #[arg(long, env = "STOA_CREATE", conflicts_with = "server")]
+    pub(super) create: bool,
     /// Base of relative IRIs in the update
     #[arg(long, value_name = "IRI", env = "STOA_BASE")]
     pub(super) base: Option<String>,
@@ -468,6 +548,9 @@ pub(super) struct Serve {
         value_parser = parse_served
     )]
     pub(super) db: Vec<Served>,
+    /// Make an empty database where there is none
+    #[arg(long, env = "STOA_CREATE")]
+    pub(super) create: bool,
     /// How files of databases are read: uring (where the kernel allows it) or pread
     #[arg(long, value_name = "CALLS", env = "STOA_IO", value_parser = parse_io, default_value = "uring")]
     pub(super) io: IoCalls,

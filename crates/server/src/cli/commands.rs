@@ -13,6 +13,7 @@ use stoa_database::{
 };
 
 use super::arguments::{Checkpoint, Dump, Folder, Load, Place, Retain};
+use super::opening::Opened;
 use super::output::say;
 use super::progress::Drawn;
 use super::remote::Remote;
@@ -87,21 +88,22 @@ fn load_into(
     retain: Retain,
 ) -> anyhow::Result<ExitCode> {
     let is_lenient = options.lenient;
-    let access = OpenOptions {
-        access: Access::Exclusive,
-        create: true,
-    };
-    let database = Database::open(runtime, path, &access)?;
-    if database.is_new() {
-        say(&format!("created the database {}", path.display()));
-    }
-    retain.apply(&database)?;
+    let opened = Opened::open(runtime, path, true, None)?;
     let clock = runtime.clock();
     let started = clock.monotonic();
     let progress = Drawn::new(Arc::clone(&clock));
-    let result = database.load(options, &progress);
+    let result = retain
+        .apply(&opened.database)
+        .and_then(|()| opened.database.load(options, &progress));
     progress.finish();
-    let summary = result.map_err(|error| unchanged(error, path, database.is_new()))?;
+    let summary = match result {
+        Ok(summary) => summary,
+        Err(error) => {
+            say_unchanged(opened, path);
+            return Err(error.into());
+        }
+    };
+    opened.say_created();
     let seconds = (clock.monotonic() - started).as_secs_f64().max(0.001);
     say_loaded(&summary, seconds);
     if is_lenient {
@@ -147,14 +149,14 @@ pub(super) fn say_skipped(skipped: &Skipped) {
     });
 }
 
-/// Says with a failed load that nothing of it remains.
-fn unchanged(error: stoa_database::Error, path: &Path, is_new: bool) -> anyhow::Error {
-    let state = if is_new { "is empty" } else { "is as it was" };
-    say(&format!(
-        "nothing was loaded; the database {} {state}",
-        path.display()
-    ));
-    error.into()
+/// Says that a failed load has left nothing behind.
+fn say_unchanged(opened: Opened, path: &Path) {
+    let path = path.display();
+    say(&if opened.discard_if_new() {
+        format!("nothing was loaded; no database was made in {path}")
+    } else {
+        format!("nothing was loaded; the database {path} is as it was")
+    });
 }
 
 pub(super) fn dump(arguments: &Dump, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {

@@ -1,14 +1,20 @@
 //! What to do about an error, where that depends on how the command line was used.
 
 use std::io::ErrorKind;
+use std::path::Path;
 
 use stoa_database::Error;
+
+use super::opening::similar;
 
 /// What follows the message of an error, if there is something to be done about it here.
 pub(super) fn hint(error: &Error) -> Option<String> {
     match error {
         Error::NotADatabase { directory, .. } if is_absent_or_empty(directory) => {
-            Some(format!("`stoa load --db {directory} FILE` makes one"))
+            Some(no_database(directory))
+        }
+        Error::UnknownFormat { input } if input.contains(".rdfp") => {
+            Some("`stoa apply` applies patches".to_owned())
         }
         Error::Io {
             operation: "create",
@@ -23,6 +29,26 @@ pub(super) fn hint(error: &Error) -> Option<String> {
             ..
         } if source.kind() == ErrorKind::NotADirectory => Some("--db takes a folder".to_owned()),
         _ => None,
+    }
+}
+
+/// How to make a database there, and which ones beside it may have been meant.
+fn no_database(directory: &str) -> String {
+    let creates = matches!(
+        std::env::args_os()
+            .nth(1)
+            .as_deref()
+            .and_then(|command| command.to_str()),
+        Some("serve" | "update")
+    );
+    let make = if creates {
+        format!("--create makes an empty one, `stoa load --db {directory} FILE` one with data")
+    } else {
+        format!("`stoa load --db {directory} FILE` makes one")
+    };
+    match &similar(Path::new(directory))[..] {
+        [] => make,
+        names => format!("did you mean {}? {make}", names.join(" or ")),
     }
 }
 

@@ -6,7 +6,9 @@ mod backup;
 mod commands;
 mod hints;
 mod history;
+mod opening;
 mod output;
+mod patching;
 mod progress;
 mod query;
 mod remote;
@@ -57,6 +59,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Check(check) => commands::check(&check, &interrupted),
         Command::Log(log) => history::log(&log, &interrupted),
         Command::Diff(diff) => history::diff(&diff, &interrupted),
+        Command::Apply(apply) => patching::apply(apply, &interrupted),
+        Command::Revert(revert) => patching::revert(revert, &interrupted),
+        Command::Forget(forget) => patching::forget(&forget, &interrupted),
         Command::Checkpoint(checkpoint) => commands::checkpoint(&checkpoint, &interrupted),
         Command::Backup(backup) => backup::backup(&backup, &interrupted),
         Command::Compact(compact) => backup::compact(&compact, &interrupted),

@@ -143,12 +143,16 @@ impl<'a> Remote<'a> {
         Ok(ExitCode::SUCCESS)
     }
 
-    fn begin(&self, path: &str, content_type: Option<&'static str>) -> anyhow::Result<Upload> {
+    pub(super) fn begin(
+        &self,
+        path: &str,
+        content_type: Option<&'static str>,
+    ) -> anyhow::Result<Upload> {
         let upload = Upload::start(self.server, path, content_type, self.token.as_deref());
         upload.map_err(|reason| self.failed(&reason))
     }
 
-    fn end(&self, upload: Upload, interrupted: &AtomicBool) -> anyhow::Result<Value> {
+    pub(super) fn end(&self, upload: Upload, interrupted: &AtomicBool) -> anyhow::Result<Value> {
         match upload.finish(interrupted) {
             Ok(Some(answer)) => Ok(answer),
             Ok(None) => {

@@ -8,11 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use stoa_database::{
-    Access, Database, Error, OpenOptions, PoolLimits, Runtime, RuntimeOptions, machine_memory_bytes,
-};
+use stoa_database::{Error, PoolLimits, Runtime, RuntimeOptions, machine_memory_bytes};
 
-use super::arguments::{DefaultGraph, Retain, Serve, Served};
+use super::arguments::{DefaultGraph, Serve, Served};
+use super::opening::Opened;
 use super::output::say;
 use crate::http::{
     ClientPlaces, Databases, FeedPlaces, Hosts, Origins, ROOT, Server, Service, Settings, Token,
@@ -89,8 +88,7 @@ fn start(arguments: Serve) -> anyhow::Result<Started> {
     let address = address(&arguments.bind)?;
     let listener = TcpListener::bind(address)
         .with_context(|| format!("cannot listen on {address}; choose another with --bind"))?;
-    let archive = arguments.archive_log.as_deref();
-    let (databases, created) = open_all(&runtime, &arguments.db, archive, arguments.retain)?;
+    let (databases, created) = open_all(&runtime, &arguments)?;
     let limits = PoolLimits {
         threads: runtime.threads(),
         active_max: active_max(runtime.threads(), memory),
@@ -185,58 +183,74 @@ fn read_token(file: &Path) -> anyhow::Result<Token> {
     })
 }
 
-/// Opens all databases, and tells which folders are new ones.
-fn open_all(
-    runtime: &Runtime,
-    served: &[Served],
-    archive: Option<&Path>,
-    retain: Retain,
-) -> anyhow::Result<(Databases, Vec<PathBuf>)> {
-    let options = OpenOptions {
-        access: Access::Exclusive,
-        create: true,
-    };
-    let (mut databases, mut created) = (Databases::default(), Vec::new());
-    for Served { name, folder } in served {
-        let is_taken = match name {
-            None => databases.root.is_some(),
-            Some(name) => databases.named.contains_key(name),
-        };
-        if is_taken {
-            let at = name.as_deref().unwrap_or("the root");
-            anyhow::bail!("two databases at {at}: give each a name of its own, --db NAME=DIR");
-        }
-        let is_taken = match name {
-            None => databases.named.contains_key(ROOT),
-            Some(name) => name == ROOT && databases.root.is_some(),
-        };
-        if is_taken {
-            anyhow::bail!(
-                "two databases at /repositories/{ROOT}: give the one at the root a name, --db NAME=DIR"
-            );
-        }
-        let archive = match (archive, name) {
-            (Some(archive), Some(name)) => {
-                std::fs::create_dir_all(archive)
-                    .with_context(|| format!("cannot make {}", archive.display()))?;
-                Some(archive.join(name))
+/// Opens all databases, and names the folders of the new ones. If one cannot be opened, none of the new ones stays.
+fn open_all(runtime: &Runtime, arguments: &Serve) -> anyhow::Result<(Databases, Vec<PathBuf>)> {
+    let mut opened: Vec<(&Served, Opened)> = Vec::new();
+    for place in &arguments.db {
+        let before = opened.iter().map(|(place, _)| *place);
+        let one = verify_place(place, before).and_then(|()| open_one(runtime, place, arguments));
+        match one {
+            Ok(one) => opened.push((place, one)),
+            Err(error) => {
+                for (_, one) in opened {
+                    one.discard_if_new();
+                }
+                return Err(error);
             }
-            (archive, _) => archive.map(Path::to_path_buf),
-        };
-        let database = match archive {
-            Some(archive) => Database::open_archiving(runtime, folder, &options, archive)?,
-            None => Database::open(runtime, folder, &options)?,
-        };
-        retain.apply(&database)?;
-        if database.is_new() {
+        }
+    }
+    let (mut databases, mut created) = (Databases::default(), Vec::new());
+    for (Served { name, folder }, one) in opened {
+        if one.database.is_new() {
             created.push(folder.clone());
         }
         match name {
-            None => databases.root = Some(database),
-            Some(name) => drop(databases.named.insert(name.clone(), database)),
+            None => databases.root = Some(one.database),
+            Some(name) => drop(databases.named.insert(name.clone(), one.database)),
         }
     }
     Ok((databases, created))
+}
+
+/// Refuses a database whose address another one has.
+fn verify_place<'a>(
+    place: &Served,
+    mut before: impl Iterator<Item = &'a Served> + Clone,
+) -> anyhow::Result<()> {
+    if before.clone().any(|other| other.name == place.name) {
+        let at = place.name.as_deref().unwrap_or("the root");
+        anyhow::bail!("two databases at {at}: give each a name of its own, --db NAME=DIR");
+    }
+    let is_root = |place: &Served| place.name.as_deref().is_none_or(|name| name == ROOT);
+    if is_root(place) && before.any(is_root) {
+        anyhow::bail!(
+            "two databases at /repositories/{ROOT}: give the one at the root a name, --db NAME=DIR"
+        );
+    }
+    Ok(())
+}
+
+fn open_one(
+    runtime: &Runtime,
+    Served { name, folder }: &Served,
+    arguments: &Serve,
+) -> anyhow::Result<Opened> {
+    let archive = match (arguments.archive_log.as_deref(), name) {
+        (Some(archive), Some(name)) => {
+            std::fs::create_dir_all(archive)
+                .with_context(|| format!("cannot make {}", archive.display()))?;
+            Some(archive.join(name))
+        }
+        (archive, _) => archive.map(Path::to_path_buf),
+    };
+    let opened = Opened::open(runtime, folder, arguments.create, archive.as_deref())?;
+    match arguments.retain.apply(&opened.database) {
+        Ok(()) => Ok(opened),
+        Err(error) => {
+            opened.discard_if_new();
+            Err(error.into())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
-use stoa_database::{
-    Access, CancelHandle, Database, Error, OpenOptions, Runtime, RuntimeOptions, UpdateOptions,
-    UpdateSummary,
-};
+use stoa_database::{CancelHandle, Error, Runtime, RuntimeOptions, UpdateOptions, UpdateSummary};
 
 use super::arguments::{DefaultGraph, Update};
 use super::commands::folder;
+use super::opening::Opened;
 use super::output::say;
 use super::query::{read_text, with_memory};
 use super::remote::Remote;
@@ -49,19 +47,26 @@ pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow
         durability: arguments.durability.unwrap_or_default(),
         ..RuntimeOptions::default()
     })?;
-    let access = OpenOptions {
-        access: Access::Exclusive,
-        create: true,
-    };
     let path = folder(&arguments.place)?;
-    let database = match &arguments.archive_log {
-        Some(archive) => Database::open_archiving(&runtime, path, &access, archive)?,
-        None => Database::open(&runtime, path, &access)?,
-    };
-    if database.is_new() {
-        say(&format!("created the database {}", path.display()));
+    let archive = arguments.archive_log.as_deref();
+    let opened = Opened::open(&runtime, path, arguments.create, archive)?;
+    let done = run(&opened, &requests, &arguments, interrupted);
+    if done.is_err() {
+        opened.discard_if_new();
     }
-    arguments.retain.apply(&database)?;
+    done?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the updates, one commit each.
+fn run(
+    opened: &Opened,
+    requests: &[Request<'_>],
+    arguments: &Update,
+    interrupted: &Arc<AtomicBool>,
+) -> anyhow::Result<()> {
+    let database = &opened.database;
+    arguments.retain.apply(database)?;
     let options = UpdateOptions {
         base: arguments.base.clone(),
         timeout: arguments.limits.timeout,
@@ -70,7 +75,7 @@ pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow
         cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
         ..UpdateOptions::default()
     };
-    for (file, text) in &requests {
+    for (index, (file, text)) in requests.iter().enumerate() {
         let done = database
             .update(text, &options)
             .map_err(|error| match file {
@@ -81,9 +86,12 @@ pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow
                 }
                 None => as_file(error, text, arguments.limits.memory),
             })?;
+        if index == 0 {
+            opened.say_created();
+        }
         say(&told(*file, &done));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// What an update did, in a line.

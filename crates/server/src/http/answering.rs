@@ -14,7 +14,7 @@ use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::sync::Mutex;
 use stoa_database::{
     CancelHandle, Database, Dump, Error, GraphFormat, Note, OutputPiece, Patch, Query, QueryKind,
-    QueryOptions, Reservation, Step, Task, TaskProgress, TaskStream, nonblocking,
+    QueryOptions, Reservation, Step, SyntaxError, Task, TaskProgress, TaskStream, nonblocking,
 };
 
 use super::accept::negotiate;
@@ -657,23 +657,10 @@ impl From<Error> for Problem {
         const BUSY: StatusCode = StatusCode::SERVICE_UNAVAILABLE;
         let detail = detail(&error);
         match &error {
-            Error::Syntax(syntax) => {
-                let mut problem = Self::new(StatusCode::BAD_REQUEST, "syntax", detail);
-                problem.members = vec![
-                    ("line", syntax.line.into()),
-                    ("column", syntax.column.into()),
-                    ("near", syntax.near.clone().into()),
-                ];
-                let suggestion = syntax.suggestion.clone();
-                let suggestion = suggestion.map(|suggestion| ("suggestion", suggestion.into()));
-                problem.members.extend(suggestion);
-                problem
-            }
-            Error::Data(data) => {
-                let mut problem = Self::new(StatusCode::BAD_REQUEST, "data", detail);
-                problem.members = vec![("line", data.line.into()), ("column", data.column.into())];
-                problem
-            }
+            Error::Syntax(error) => syntax(error, detail),
+            Error::Data(data) => Self::new(StatusCode::BAD_REQUEST, "data", detail)
+                .with("line", data.line.into())
+                .with("column", data.column.into()),
             Error::NamesGraphs => Self::new(StatusCode::BAD_REQUEST, "names-graphs", detail),
             // A body that broke off, or that is damaged.
             Error::Input { .. } => Self::new(StatusCode::BAD_REQUEST, "input", detail),
@@ -713,6 +700,15 @@ impl From<Error> for Problem {
             Error::TemporarySpace { .. } => Self::new(BUSY, "temporary-space", detail),
             Error::Cancelled => Self::new(StatusCode::SERVICE_UNAVAILABLE, "cancelled", ENDED),
             Error::Conflict { .. } => Self::new(StatusCode::CONFLICT, "conflict", detail),
+            Error::OutcomeUnknown { commit, .. } => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, "outcome-unknown", detail)
+                    .with("commit", (*commit).into())
+            }
+            Error::PatchConflict {
+                quads, examples, ..
+            } => Self::new(StatusCode::CONFLICT, "patch-conflict", detail)
+                .with("quads", (*quads).into())
+                .with("examples", examples.as_slice().into()),
             Error::SnapshotExpired { .. } => {
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "snapshot-expired", detail)
             }
@@ -734,6 +730,20 @@ const LATE: &str = "it ran longer than the server's --timeout, or timeout= of th
 /// What is said of a query or an update that was cancelled.
 const ENDED: &str =
     "it was ended before it was done, by DELETE /status/queries/ or since the server ends";
+
+/// What is told of a text that does not follow the grammar.
+fn syntax(error: &SyntaxError, detail: String) -> Problem {
+    let mut problem = Problem::new(StatusCode::BAD_REQUEST, "syntax", detail);
+    problem.members = vec![
+        ("line", error.line.into()),
+        ("column", error.column.into()),
+        ("near", error.near.clone().into()),
+    ];
+    let suggestion = error.suggestion.clone();
+    let suggestion = suggestion.map(|suggestion| ("suggestion", suggestion.into()));
+    problem.members.extend(suggestion);
+    problem
+}
 
 /// An error with its causes.
 fn detail(error: &Error) -> String {

@@ -27,7 +27,7 @@ const STOA_RETENTION: HeaderName = HeaderName::from_static("stoa-retention");
 const BATCH_COMMITS: usize = 256;
 
 /// The media type of RDF Patch.
-const PATCH: &str = "application/rdf-patch";
+pub(super) const PATCH: &str = "application/rdf-patch";
 
 /// A list of commits that is being written.
 pub(super) struct CommitAnswer {

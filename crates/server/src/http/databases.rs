@@ -9,11 +9,14 @@ use stoa_database::{Database, Runtime};
 use super::rdf4j::{Part, ROOT};
 
 /// First parts of addresses that are never names of databases.
-pub(crate) const RESERVED: [&str; 14] = [
+pub(crate) const RESERVED: [&str; 17] = [
     "sparql",
     "changes",
     "log",
     "diff",
+    "apply",
+    "revert",
+    "forget",
     "load",
     "checkpoint",
     "backup",
@@ -50,6 +53,12 @@ pub(super) enum Resource<'a> {
     Log,
     /// What changed between two commits.
     Diff,
+    /// Patches.
+    Apply,
+    /// Commits that undo others.
+    Revert,
+    /// Giving earlier commits free.
+    Forget,
     /// Bulk loads.
     Load,
     Checkpoint,
@@ -170,6 +179,9 @@ fn resource(rest: &str) -> Option<Resource<'_>> {
         "changes" => Some(Resource::Changes),
         "log" => Some(Resource::Log),
         "diff" => Some(Resource::Diff),
+        "apply" => Some(Resource::Apply),
+        "revert" => Some(Resource::Revert),
+        "forget" => Some(Resource::Forget),
         "load" => Some(Resource::Load),
         "checkpoint" => Some(Resource::Checkpoint),
         "backup" => Some(Resource::Backup),

@@ -30,6 +30,7 @@ mod memento;
 mod notes;
 mod page;
 mod parameters;
+mod patching;
 mod problem;
 mod rdf4j;
 mod reactor;

@@ -43,6 +43,12 @@ impl Problem {
         }
     }
 
+    /// The same, with one more member of the document.
+    pub(crate) fn with(mut self, name: &'static str, value: Value) -> Self {
+        self.members.push((name, value));
+        self
+    }
+
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", detail)
     }

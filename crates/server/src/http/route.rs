@@ -28,6 +28,7 @@ use super::loading::{checkpoint, load};
 use super::memento::refuse_at;
 use super::page;
 use super::parameters::refuse_all;
+use super::patching::{apply, forget, revert};
 use super::problem::Problem;
 use super::rdf4j;
 use super::reactor;
@@ -110,9 +111,13 @@ async fn route(
     };
     let allow = match resource {
         Resource::Sparql => "GET, HEAD, POST, OPTIONS",
-        Resource::Load | Resource::Checkpoint | Resource::Backup | Resource::Compact => {
-            "POST, OPTIONS"
-        }
+        Resource::Load
+        | Resource::Apply
+        | Resource::Revert
+        | Resource::Forget
+        | Resource::Checkpoint
+        | Resource::Backup
+        | Resource::Compact => "POST, OPTIONS",
         Resource::Store { .. } => "GET, HEAD, PUT, POST, DELETE, OPTIONS",
         Resource::Repository { part, .. } => part.allow(),
         Resource::RunningQuery(_) => "DELETE, OPTIONS",
@@ -143,6 +148,9 @@ async fn route(
         (Resource::Changes, Some(database)) => changes(&request, &client, service, database),
         (Resource::Log, Some(database)) => log(&request, &client, service, database).await,
         (Resource::Diff, Some(database)) => diff(&request, &client, service, database).await,
+        (Resource::Apply, Some(database)) => apply(request, service, database).await,
+        (Resource::Revert, Some(database)) => revert(request, service, database).await,
+        (Resource::Forget, Some(database)) => forget(request, service, database).await,
         (Resource::Load, Some(database)) => load(request, service, database).await,
         (Resource::Checkpoint, Some(database)) => checkpoint(request, service, database).await,
         (Resource::Backup, Some(database)) => backup(request, service, database).await,
@@ -186,6 +194,9 @@ async fn route(
             | Resource::Changes
             | Resource::Log
             | Resource::Diff
+            | Resource::Apply
+            | Resource::Revert
+            | Resource::Forget
             | Resource::Load
             | Resource::Checkpoint
             | Resource::Backup

@@ -98,10 +98,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves `db` in `folder`.
+    /// Serves `db` in `folder`, which is made if it is absent.
     pub(crate) fn start(folder: &Path, options: &[&str]) -> Self {
         let mut child = command(folder)
-            .args(["serve", "--db", "db", "--bind", "127.0.0.1:0"])
+            .args(["serve", "--db", "db", "--create", "--bind", "127.0.0.1:0"])
             .args(options)
             .stderr(Stdio::piped())
             .spawn()

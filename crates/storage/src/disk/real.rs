@@ -171,6 +171,11 @@ impl Disk for RealDisk {
         Ok(found.f_bavail.saturating_mul(found.f_frsize))
     }
 
+    fn total_bytes(&self) -> io::Result<u64> {
+        let found = rustix::fs::statvfs(&self.directory)?;
+        Ok(found.f_blocks.saturating_mul(found.f_frsize))
+    }
+
     fn io_info(&self) -> IoInfo {
         let direct_refused = self.fallback.get();
         let calls_refused = self.batches.refusal();

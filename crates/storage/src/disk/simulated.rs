@@ -416,6 +416,14 @@ impl Disk for SimulatedDisk {
         Ok(capacity.saturating_sub(state.used_bytes()))
     }
 
+    fn total_bytes(&self) -> io::Result<u64> {
+        let state = self.lock_state();
+        state
+            .faults
+            .capacity_bytes
+            .ok_or_else(|| io::ErrorKind::Unsupported.into())
+    }
+
     fn io_info(&self) -> IoInfo {
         IoInfo {
             calls: "simulated",

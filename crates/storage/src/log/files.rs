@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::log_file_name;
 use crate::limits::LOG_GROW_BYTES;
 use crate::store::Identity;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// What has the files; used by one thread at a time.
@@ -32,10 +33,37 @@ pub(super) struct Batch {
     /// The position of the first byte.
     pub(super) start: u64,
     pub(super) bytes: Vec<u8>,
-    pub(super) rolls: Vec<Roll>,
+    /// Where files begin that are not begun yet.
+    pub(super) rolls: VecDeque<Roll>,
+    /// How many of the bytes were written.
+    written: usize,
+    /// The files that were begun.
+    begun: Vec<Arc<LogFile>>,
+}
+
+impl Batch {
+    /// An empty one, for what comes behind a position.
+    pub(super) fn at(start: u64) -> Self {
+        Self {
+            start,
+            ..Self::default()
+        }
+    }
+
+    /// Puts what was encoded since behind what could not be written.
+    pub(super) fn extend(&mut self, later: Self) {
+        let behind = self.bytes.len();
+        self.bytes.extend(later.bytes);
+        let rolls = later.rolls.into_iter();
+        self.rolls.extend(rolls.map(|roll| Roll {
+            at: roll.at + behind,
+            ..roll
+        }));
+    }
 }
 
 /// A place in a batch where the next file begins.
+#[derive(Clone, Copy)]
 pub(super) struct Roll {
     /// The index of its first byte in the batch.
     pub(super) at: usize,
@@ -44,19 +72,20 @@ pub(super) struct Roll {
 
 impl Files {
     /// Writes a batch and, if asked, makes it durable; returns the files that were begun.
-    pub(super) fn write(&mut self, batch: &Batch, sync: bool) -> Result<Vec<Arc<LogFile>>> {
-        let mut begun = Vec::new();
-        let mut from = 0;
-        for roll in &batch.rolls {
-            self.write_piece(batch, from, roll.at)?;
-            from = roll.at;
-            begun.push(self.roll(roll.number, batch.start + from as u64)?);
+    ///
+    /// After [`Error::DiskFull`] the same batch can be written again, which goes on where it stopped.
+    pub(super) fn write(&mut self, batch: &mut Batch, sync: bool) -> Result<Vec<Arc<LogFile>>> {
+        while let Some(Roll { at, number }) = batch.rolls.front().copied() {
+            self.write_piece(batch, at)?;
+            let file = self.roll(number, batch.start + at as u64)?;
+            batch.begun.push(file);
+            batch.rolls.pop_front();
         }
-        self.write_piece(batch, from, batch.bytes.len())?;
+        self.write_piece(batch, batch.bytes.len())?;
         if sync {
             self.sync()?;
         }
-        Ok(begun)
+        Ok(std::mem::take(&mut batch.begun))
     }
 
     /// Takes files that are needed no more; removes those that are too many, or too long.
@@ -90,7 +119,9 @@ impl Files {
         first
     }
 
-    fn write_piece(&mut self, batch: &Batch, from: usize, to: usize) -> Result<()> {
+    /// Writes what was not written yet of the first `to` bytes.
+    fn write_piece(&mut self, batch: &mut Batch, to: usize) -> Result<()> {
+        let from = batch.written;
         let bytes = batch.bytes.get(from..to).unwrap_or_default();
         let Some(current) = self.current.clone().filter(|_| !bytes.is_empty()) else {
             return Ok(());
@@ -98,13 +129,18 @@ impl Files {
         let offset = current.offset(batch.start + from as u64);
         let end = offset + len_u64(bytes);
         self.write_at(&current, bytes, offset)?;
+        batch.written = to;
         if end > self.allocated {
             let grown = end
                 .next_multiple_of(LOG_GROW_BYTES)
                 .min(self.file_bytes)
                 .max(end);
-            self.write_at(&current, &vec![0; to_usize(grown - end)], end)?;
-            self.allocated = grown;
+            self.allocated = match self.write_at(&current, &vec![0; to_usize(grown - end)], end) {
+                Ok(()) => grown,
+                // The zeros only save time.
+                Err(Error::DiskFull { .. }) => end,
+                Err(error) => return Err(error),
+            };
         }
         Ok(())
     }
@@ -132,9 +168,11 @@ impl Files {
                 .open(&name, OpenMode::Create)
                 .map_err(|error| failed("create", error))?,
         };
-        self.disk
-            .sync_directory()
-            .map_err(|error| failed("sync the directory of", error))?;
+        self.disk.sync_directory().map_err(|source| Error::Io {
+            file: path(self.disk.as_ref(), &name),
+            operation: "sync the directory of",
+            source,
+        })?;
         self.allocated = file.len().map_err(|error| failed("read", error))?;
         let next = Arc::new(LogFile {
             number,
@@ -162,8 +200,11 @@ impl Files {
         let Some(file) = &self.current else {
             return Ok(());
         };
-        file.file
-            .sync()
-            .map_err(|error| Error::io(path(self.disk.as_ref(), &file.name()), "sync", 0, error))
+        // Never `DiskFull`: what a failed sync has lost cannot be written again.
+        file.file.sync().map_err(|source| Error::Io {
+            file: path(self.disk.as_ref(), &file.name()),
+            operation: "sync",
+            source,
+        })
     }
 }

@@ -32,7 +32,7 @@ use super::files::Batch;
 use super::sync::{MutexGuard, lock, wait, wait_for};
 use super::writer::{Log, State, check_failure};
 use super::{Durability, Lsn};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::nonblocking;
 
 /// The longest that a leader waits for the next to come: a sync that once took very long says little of the next.
@@ -233,24 +233,29 @@ impl Log {
     ) -> Result<MutexGuard<'a, State>> {
         state.leader = true;
         let (end, record_end) = (state.end, state.record_end);
-        let next = Batch {
-            start: end,
-            ..Batch::default()
-        };
-        let batch = std::mem::replace(&mut state.batch, next);
+        let next = Batch::at(end);
+        let mut batch = std::mem::replace(&mut state.batch, next);
         drop(state);
-        let done = lock(&self.files).write(&batch, sync);
+        let done = lock(&self.files).write(&mut batch, sync);
         let mut state = lock(&self.state);
         state.leader = false;
         let result = match done {
             Ok(begun) => {
                 state.files.extend(begun);
+                state.full = None;
                 state.written = end;
                 if sync {
                     state.durable = end;
                     state.durable_records = record_end;
                 }
                 Ok(())
+            }
+            Err(Error::DiskFull { file, bytes }) => {
+                // What was encoded is kept: whoever writes next tries again.
+                let later = std::mem::replace(&mut state.batch, batch);
+                state.batch.extend(later);
+                state.full = Some((file.clone(), bytes));
+                Err(Error::DiskFull { file, bytes })
             }
             Err(error) => {
                 let source = std::error::Error::source(&error);
@@ -292,8 +297,8 @@ impl State {
     /// The functions that are to be called now, each with what to tell it.
     fn take_ready(&mut self) -> Vec<(Acknowledged, Result<()>)> {
         let mut left = std::mem::take(&mut self.group.left);
-        let is_ready =
-            |(goal, _): &mut (Goal, Acknowledged)| self.failure.is_some() || goal.is_reached(self);
+        let is_over = self.failure.is_some() || self.full.is_some();
+        let is_ready = |(goal, _): &mut (Goal, Acknowledged)| is_over || goal.is_reached(self);
         let ready: Vec<_> = left.extract_if(.., is_ready).collect();
         if !ready.is_empty() {
             self.group.served = ready.len();
@@ -303,11 +308,22 @@ impl State {
         let told = ready.into_iter().map(|(goal, done)| {
             let outcome = match goal.is_reached(self) {
                 true => Ok(()),
-                false => check_failure(self),
+                false => check_failure(self).and_then(|()| check_full(self)),
             };
             (done, outcome)
         });
         told.collect()
+    }
+}
+
+/// [`Error::DiskFull`] if the last write had no room.
+fn check_full(state: &State) -> Result<()> {
+    match &state.full {
+        None => Ok(()),
+        Some((file, bytes)) => Err(Error::DiskFull {
+            file: file.clone(),
+            bytes: *bytes,
+        }),
     }
 }
 

@@ -4,7 +4,7 @@
 //! whether that is an honest end or damage is told by what comes after it: a file was made durable
 //! before the next one was headed, and a record says which position was durable when it was made. A
 //! headed file or such a record behind the place proves that what stood there was durable, and that
-//! is an error. Without proof it was a write that power loss or the end of the process cut short, which was
+//! is an error; so is an end before the mark that a clean stop left in the root file (`log/end.rs`). Without proof it was a write that power loss or the end of the process cut short, which was
 //! never acknowledged: the log is cut there.
 //!
 //! [`LogRecovery::finish`] then makes the found end durable by writing it once more: a process that
@@ -38,6 +38,8 @@ pub struct LogRecovery {
     pub(super) access: Access,
     pub(super) mark: LogMark,
     pub(super) reader: LogReader,
+    /// How far the log surely reaches, as the root file says.
+    least_end: u64,
     /// Files that were prepared but not taken into use.
     unheaded: Vec<(u32, Arc<dyn File>)>,
     /// Files that were removed and came back.
@@ -116,11 +118,18 @@ impl LogRecovery {
             access,
             mark,
             reader,
+            least_end: 0,
             unheaded: found.unheaded,
             surplus: found.surplus,
             tail: None,
             store: None,
         })
+    }
+
+    /// The same, of a log that surely reaches to a position.
+    pub(crate) fn reaching(mut self, position: Lsn) -> Self {
+        self.least_end = position.to_u64();
+        self
     }
 
     /// The same, with what keeps the directory locked.
@@ -216,6 +225,10 @@ impl LogRecovery {
     fn check_torn(&self, bad: &Bad) -> Result<()> {
         let scan = &self.reader.scan;
         let position = bad.at.position;
+        if position < self.least_end {
+            let why = "which is durable as the mark in the root file says";
+            return Err(self.reader.corruption(bad, why));
+        }
         if scan.file(bad.at.index + 1).is_some() {
             let why = "which is durable since another log file follows";
             return Err(self.reader.corruption(bad, why));

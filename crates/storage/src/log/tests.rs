@@ -572,3 +572,63 @@ fn files_fit_the_data() {
     assert!(lengths(&disk).iter().all(|length| *length <= MB));
     assert!(lengths(&disk).len() <= 3);
 }
+
+#[test]
+fn a_log_goes_on_when_a_full_disk_has_room_again() {
+    let used = |disk: &SimulatedDisk| -> u64 {
+        let names = disk.list().unwrap();
+        let files = names.iter().filter_map(|name| disk.bytes(name));
+        files.map(|bytes| bytes.len() as u64).sum()
+    };
+    // From no room at all up to some files: writes fail at records, at headers, at the zeros behind them.
+    for room in (0..60_000).step_by(1_500) {
+        let disk = SimulatedDisk::new(1);
+        let log = open(&disk, SMALL);
+        let mut payloads = vec![vec![0; 700]];
+        commit(&log, &payloads[0]);
+        disk.set_faults(Faults {
+            capacity_bytes: Some(used(&disk) + room),
+            ..Faults::default()
+        });
+        let append = |payload: &[u8]| {
+            let record = NewRecord {
+                kind: 1,
+                commit: 1,
+                payload,
+            };
+            log.append(&[record], 1)
+        };
+        for number in 1.. {
+            let payload = vec![number; 700];
+            let mark = append(&payload).unwrap().mark;
+            payloads.push(payload);
+            if let Err(error) = log.acknowledge(mark.position) {
+                assert!(matches!(error, Error::DiskFull { .. }), "{room}: {error}");
+                break;
+            }
+        }
+        // Nothing is appended to what waits for room.
+        let error = append(&[9; 700]).unwrap_err();
+        assert!(matches!(error, Error::DiskFull { .. }), "{room}: {error}");
+        assert_eq!(log.failure(), None);
+        disk.set_faults(Faults::default());
+        for number in 100..105 {
+            let payload = vec![number; 700];
+            commit(&log, &payload);
+            payloads.push(payload);
+        }
+        let mut reader = log.reader(Lsn::default()).unwrap();
+        let mut count = 0;
+        while reader.next().unwrap().is_some() {
+            count += 1;
+        }
+        assert_eq!(count, payloads.len(), "{room}");
+        drop((reader, log));
+        disk.restart(Crash::Power);
+        assert_eq!(
+            records(&disk, LogMark::default()).unwrap(),
+            payloads,
+            "{room}"
+        );
+    }
+}

@@ -70,6 +70,8 @@ pub(super) struct State {
     pub(super) leader: bool,
     pub(super) group: Group,
     pub(super) failure: Option<String>,
+    /// The file for which there was no room, and the bytes, if the last write found the disk full.
+    pub(super) full: Option<(String, u64)>,
     time: u64,
     commit: u64,
     retain: u64,
@@ -185,11 +187,16 @@ impl Log {
         if !self.has_room(records) {
             nonblocking::check()?;
         }
+        self.write_pending()?;
         self.open(&order)?;
         let mut appended = self.nothing_appended()?;
         for record in records {
             let mut open = self.begin(record.kind, record.commit, now);
-            self.encode(&order, &mut open, record.payload, true)?;
+            if let Err(error) = self.encode(&order, &mut open, record.payload, true) {
+                // Where that fails, too, nothing is written any more.
+                drop(self.give_up(&mut open));
+                return Err(error);
+            }
             appended.mark = self.end();
         }
         Ok(appended)
@@ -209,6 +216,7 @@ impl Log {
     ) -> Result<Appended> {
         check_kind(kind)?;
         let order = lock(&self.order);
+        self.write_pending()?;
         self.open(&order)?;
         let mut appended = self.nothing_appended()?;
         let mut open = self.begin(kind, commit, now);
@@ -224,12 +232,11 @@ impl Log {
                 }
             };
             let last = filled < buffer.len();
-            self.encode(
-                &order,
-                &mut open,
-                buffer.get(..filled).unwrap_or_default(),
-                last,
-            )?;
+            let piece = buffer.get(..filled).unwrap_or_default();
+            if let Err(error) = self.encode(&order, &mut open, piece, last) {
+                drop(self.give_up(&mut open));
+                return Err(error);
+            }
             if last {
                 appended.mark = self.end();
                 return Ok(appended);
@@ -257,6 +264,12 @@ impl Log {
         }
         self.sync()?;
         self.own_record(&order, RECORD_KIND_CLOSED)
+    }
+
+    /// Whether anything was appended since the log was opened.
+    #[must_use]
+    pub fn is_written(&self) -> bool {
+        lock(&self.state).opened
     }
 
     /// Behind the last record that is durable.
@@ -426,6 +439,19 @@ impl Log {
         state.opened && is_short && state.batch.bytes.len() + SHORT_BYTES < LOG_BUFFER_BYTES
     }
 
+    /// Writes what an earlier write had no room for. Before that nothing is appended, so that it stays little.
+    fn write_pending(&self) -> Result<()> {
+        let end = {
+            let state = lock(&self.state);
+            if state.full.is_none() {
+                return Ok(());
+            }
+            state.end
+        };
+        nonblocking::check()?;
+        self.drive(Goal::Written(end))
+    }
+
     fn nothing_appended(&self) -> Result<Appended> {
         check_failure(&lock(&self.state))?;
         let mark = self.end();
@@ -562,10 +588,7 @@ impl State {
     fn behind(reader: &LogReader, end: u64, settled: u64, file_bytes: u64) -> Self {
         let files = reader.scan.files.clone();
         Self {
-            batch: Batch {
-                start: end,
-                ..Batch::default()
-            },
+            batch: Batch::at(end),
             end,
             record_end: end,
             written: end,
@@ -579,6 +602,7 @@ impl State {
             leader: false,
             group: Group::default(),
             failure: None,
+            full: None,
             time: reader.seen.time,
             commit: reader.seen.commit,
             retain: u64::MAX,
@@ -596,7 +620,7 @@ impl State {
             })?,
         };
         let at = self.batch.bytes.len();
-        self.batch.rolls.push(Roll { at, number });
+        self.batch.rolls.push_back(Roll { at, number });
         self.file = Some((number, self.end));
         Ok(())
     }
