@@ -77,7 +77,7 @@ fn commit(store: &QuadStore, removed: &[Quad], added: &[Quad]) -> anyhow::Result
     let changes = Changes {
         removed: ids(removed)?,
         added: ids(added)?,
-        graphs: Vec::new(),
+        ..Changes::default()
     };
     let mut probed = read.probe(&changes)?;
     probed.resolve(&new.resolve(&read, &read)?)?;

@@ -228,9 +228,8 @@ impl Runtime {
             },
             now: Arc::new(move || u64::try_from(clock.now().as_micros()).unwrap_or(u64::MAX)),
             checkpoint: self.checkpoint_options(),
-            archive: None,
             retention_of_new: Retention::Auto,
-            limits: None,
+            ..QuadStoreOptions::default()
         }
     }
 

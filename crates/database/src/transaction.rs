@@ -10,10 +10,8 @@ use std::fmt;
 use hashbrown::HashMap;
 use oxrdf::{BlankNode, GraphName, NamedNode, NamedOrBlankNode, Quad, Term};
 use rapidhash::fast::RandomState;
-use stoa_quadstore::{
-    Changes, Columns, CommitOptions, GraphChange, NewTerms, QuadColumns, ScanSpec, Snapshot,
-};
-use stoa_terms::{GraphSet, Kind, Permutation, TermId};
+use stoa_quadstore::{Changes, CommitOptions, GraphChange, NewTerms, Snapshot};
+use stoa_terms::{GraphSet, Kind, TermId};
 
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -201,82 +199,49 @@ impl Transaction {
         self.change_quads(quads, Change::Remove)
     }
 
-    /// Removes all quads of a graph, and the graph.
+    /// Removes all quads of a graph, and the graph. Takes milliseconds, however many quads there are.
     ///
     /// # Errors
     /// As [`Transaction::insert`].
     pub fn clear_graph(&mut self, graph: &GraphName) -> Result<ChangeCounts> {
-        let view = self.view();
-        let Some(graph) = graph_id(&view, graph)? else {
-            return Ok(ChangeCounts::default());
-        };
-        let mut changes = Changes::default();
-        if graph != TermId::DEFAULT_GRAPH {
-            changes.graphs.push(GraphChange {
-                graph,
-                created: false,
-            });
-        }
-        let mut scan = view.scan(&ScanSpec {
-            permutation: Permutation::Spog,
-            prefix: Vec::new(),
-            ranges: Vec::new(),
-            graphs: GraphSet::One(graph),
-            columns: Columns::of(&[0, 1, 2]),
-            with_graph: true,
-        })?;
-        let (savepoint, mut counts) = (self.inner.savepoint(), ChangeCounts::default());
-        let mut rows = QuadColumns::default();
-        loop {
-            let more = scan.next(CHANGED_QUADS, &mut rows)?;
-            let [subjects, predicates, objects, _] = &rows.columns;
-            let triples = subjects.iter().zip(predicates).zip(objects);
-            changes
-                .removed
-                .extend(triples.map(|((s, p), o)| [*s, *p, *o, graph]));
-            if changes.removed.len() >= CHANGED_QUADS || !more {
-                match self.inner.change(&NewTerms::default(), &changes) {
-                    Ok(some) => counts.removed += some.removed,
-                    Err(error) => {
-                        self.inner.roll_back_to(savepoint);
-                        return Err(error.into());
-                    }
-                }
-                changes = Changes::default();
-            }
-            if !more {
-                return Ok(counts);
-            }
-        }
+        self.clear_graphs(&StatementGraphs::Only(vec![graph.clone()]))
     }
 
-    /// Removes all quads of some graphs, and the graphs.
+    /// Removes all quads of some graphs, and the graphs. Takes milliseconds, however many quads there are.
     ///
     /// # Errors
-    /// As [`Transaction::insert`], but what was removed before an error stays so.
+    /// As [`Transaction::insert`].
     pub fn clear_graphs(&mut self, graphs: &StatementGraphs) -> Result<ChangeCounts> {
-        let cleared: Vec<GraphName> = match graphs {
-            StatementGraphs::Only(graphs) => graphs.clone(),
-            StatementGraphs::All => self.all_graphs()?,
-            StatementGraphs::AllBut(but) => {
-                let mut all = self.all_graphs()?;
-                all.retain(|graph| !but.contains(graph));
-                all
+        let view = self.view();
+        let ids = |graphs: &[GraphName]| {
+            let mut ids = Vec::new();
+            for graph in graphs {
+                ids.extend(graph_id(&view, graph)?);
+            }
+            ids.sort_unstable();
+            ids.dedup();
+            Ok::<_, Error>(ids)
+        };
+        let (cleared, mut named) = match graphs {
+            StatementGraphs::All => (GraphSet::All, view.graph_names()?),
+            StatementGraphs::Only(graphs) => match ids(graphs)?.as_slice() {
+                [] => return Ok(ChangeCounts::default()),
+                [one] => (GraphSet::One(*one), vec![*one]),
+                some => (GraphSet::Some(some.to_vec()), some.to_vec()),
+            },
+            StatementGraphs::AllBut(graphs) => {
+                let cleared = GraphSet::AllBut(ids(graphs)?);
+                let mut named = view.graph_names()?;
+                named.retain(|graph| cleared.contains(*graph));
+                (cleared, named)
             }
         };
-        let mut counts = ChangeCounts::default();
-        for graph in cleared {
-            counts.removed += self.clear_graph(&graph)?.removed;
-        }
-        Ok(counts)
-    }
-
-    /// The default graph and all named ones.
-    fn all_graphs(&self) -> Result<Vec<GraphName>> {
-        let named = self.graph_names()?.into_iter().map(GraphName::from);
-        Ok(std::iter::once(GraphName::DefaultGraph)
-            .chain(named)
-            .collect())
+        named.retain(|graph| *graph != TermId::DEFAULT_GRAPH);
+        let dropped = named.into_iter().map(|graph| GraphChange {
+            graph,
+            created: false,
+        });
+        Ok(self.inner.clear(&cleared, dropped.collect(), &|| true)?)
     }
 
     /// Makes a graph exist even if it is empty.

@@ -250,6 +250,7 @@ impl Notes {
             notes,
             created: created.into_iter().peekable(),
             catalogue,
+            emptied: None,
             default_quads,
         })
     }
@@ -356,15 +357,26 @@ pub(crate) struct GraphChanges<'a> {
     created: std::iter::Peekable<std::vec::IntoIter<(u64, bool)>>,
     /// Reads the catalogue as it was.
     catalogue: &'a mut RowReader,
+    /// The graphs of the catalogue, if none of their quads counts.
+    emptied: Option<std::iter::Peekable<std::vec::IntoIter<TermId>>>,
     default_quads: &'a mut u64,
 }
 
 impl GraphChanges<'_> {
+    /// Lets none of the quads count that the graphs of the catalogue had, which are all told.
+    pub(crate) fn begin_empty(&mut self, graphs: Vec<TermId>) {
+        self.emptied = Some(graphs.into_iter().peekable());
+    }
+
     /// The next graph: what it gained, as a wrapping difference, and whether it was created.
     fn next_graph(&mut self) -> Result<Option<Change>> {
         let graphs = [
             self.next.map(|note| note.graph),
             self.created.peek().map(|(graph, _)| *graph),
+            self.emptied
+                .as_mut()
+                .and_then(|graphs| graphs.peek())
+                .map(|graph| graph.to_bits()),
         ];
         let Some(graph) = graphs.into_iter().flatten().min() else {
             return Ok(None);
@@ -375,6 +387,9 @@ impl GraphChanges<'_> {
             self.next = self.notes.next()?;
         }
         let created = self.created.next_if(|(name, _)| *name == graph);
+        if let Some(graphs) = &mut self.emptied {
+            graphs.next_if(|name| name.to_bits() == graph);
+        }
         Ok(Some(Change {
             graph: TermId::from_bits(graph),
             gained,
@@ -423,6 +438,7 @@ impl Changes for GraphChanges<'_> {
             let old = entries.next_if(|[name, ..]| *name == change.graph);
             let old = old.map(|[_, quads, created]| (quads.to_bits(), created.to_bits()));
             let (before, was_created) = old.unwrap_or((0, 0));
+            let before = if self.emptied.is_some() { 0 } else { before };
             let after = before.wrapping_add(change.gained);
             let created = change.created.map_or(was_created, u64::from);
             if change.graph == TermId::DEFAULT_GRAPH {

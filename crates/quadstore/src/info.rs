@@ -82,6 +82,8 @@ pub struct DeltaInfo {
     pub added: u64,
     /// Quads removed; some may be added again by a later batch.
     pub removed: u64,
+    /// Quads of the last checkpoint that are hidden because their graphs were cleared; the next one removes them.
+    pub hidden: u64,
     /// Terms that the dictionary on disk does not have.
     pub terms: u64,
     /// Pieces that all of it is kept in.
@@ -114,11 +116,12 @@ pub struct TreeInfo {
     pub bytes: u64,
 }
 
-/// The trees that a snapshot keeps.
+/// The trees of the root of a snapshot.
 pub(crate) fn trees(snapshot: &Snapshot) -> Vec<(TreeName, &Tree)> {
-    let kept = TreeName::ALL.into_iter();
-    kept.filter(|name| snapshot.0.base.payload.has(*name))
-        .map(|name| (name, &**snapshot.tree(name)))
+    let all = TreeName::ALL.into_iter();
+    all.zip(&snapshot.0.base.trees)
+        .filter(|(name, _)| snapshot.0.base.payload.has(*name))
+        .map(|(name, tree)| (name, &**tree))
         .collect()
 }
 

@@ -39,7 +39,8 @@ pub use check::{CheckProgress, CheckReport, Problem};
 pub use commit::{CommitLimits, Committed, QuadStoreOptions, Submitted};
 pub use compact::CompactSummary;
 pub use delta::{
-    Changes, CheckpointOptions, Delta, EffectiveChanges, GraphChange, NewTerms, Probed, Resolved,
+    Changes, CheckpointOptions, Delta, EffectiveChanges, GraphChange, GraphMask, NewTerms, Probed,
+    Resolved,
 };
 pub use error::{Error, Result};
 pub use history::{

@@ -389,7 +389,7 @@ impl Inner {
         self.time.fetch_max(now, Ordering::AcqRel).max(now)
     }
 
-    /// Whether the delta takes so much memory, or the log behind the root is so long, that a checkpoint
+    /// Whether the delta takes so much memory or hides so much, or the log behind the root is so long, that a checkpoint
     /// is due.
     pub(crate) fn is_checkpoint_due(&self) -> bool {
         let newest = self.newest();
@@ -398,6 +398,7 @@ impl Inner {
         let behind = self.mark().position.to_u64().saturating_sub(from);
         !delta.is_empty()
             && (delta.memory_bytes() >= self.commit_limits.delta_bytes
+                || newest.hides_most()
                 || self.commit_limits.is_log_long(behind, || self.data_bytes()))
     }
 

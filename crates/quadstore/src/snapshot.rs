@@ -6,6 +6,10 @@
 //! the counts and the catalogue of graphs, here. Where the delta is empty, nothing is laid over
 //! anything.
 //!
+//! Graphs that were cleared since the checkpoint are masked ([`crate::GraphMask`]). If they held all quads of the root, the
+//! snapshot reads an empty tree in the place of each tree of quads. Otherwise readers leave out rows of masked graphs
+//! (`permutation::reader::hidden`), and a scan of masked graphs alone reads no tree.
+//!
 //! # Concurrency
 //! Readers take no locks, but for a moment those of the predicates of graphs, of counts of a tree and of blocks that were
 //! asked for, and do not wait for writers: what a snapshot refers to does not change, and storage keeps its extents
@@ -14,6 +18,7 @@
 mod composed;
 mod count;
 mod held;
+mod hidden;
 mod sample;
 mod seek_scan;
 mod sets;
@@ -31,13 +36,14 @@ use stoa_terms::{GraphSet, IdRange, Permutation, TermId};
 use crate::delta::{Delta, DeltaCursor, GraphDelta};
 use crate::dictionary::Dictionary;
 use crate::error::{Error, Result};
-use crate::permutation::{Intervals, RowFilter, RowReader, Tree, TreeRoot};
+use crate::permutation::{Hidden, Intervals, RowFilter, RowReader, Tree, TreeRoot};
 use crate::read::{Columns, GraphEntry, QuadColumns};
 use crate::root::{RootPayload, Scheme, TreeName};
 use crate::transaction::Recorder;
 
 pub(crate) use held::Held;
 use held::Holding;
+use hidden::Hides;
 pub use seek_scan::SeekScan;
 use sets::KnownSets;
 pub use sets::SubjectSets;
@@ -100,6 +106,8 @@ pub(crate) struct Base {
     pub(crate) payload: RootPayload,
     /// By the number of the tree's name; empty ones for those that are not kept.
     pub(crate) trees: [Arc<Tree>; TreeName::ALL.len()],
+    /// What is read in the place of trees of which everything is hidden.
+    no_tree: Arc<Tree>,
     /// Its characteristic sets, once they were asked for.
     sets: Arc<KnownSets>,
     /// Which commits are shown by snapshots of the store, over any root.
@@ -115,6 +123,7 @@ impl Base {
             root,
             payload: self.payload.clone(),
             trees: self.trees.clone(),
+            no_tree: Arc::clone(&self.no_tree),
             sets: Arc::clone(&self.sets),
             held,
         }
@@ -130,6 +139,7 @@ pub(crate) struct State {
     commit: u64,
     quads: u64,
     default_quads: u64,
+    hides: Hides,
     /// The predicates of graphs that were asked for, `None` where they are too many.
     graph_predicates: Mutex<BTreeMap<u64, Option<Vec<u64>>>>,
     /// All predicates, once they were asked for; none if they are too many.
@@ -291,6 +301,7 @@ impl Snapshot {
             root,
             payload,
             trees,
+            no_tree: Arc::new(Tree::new(&TreeRoot::default())),
             sets: Arc::default(),
             held,
         };
@@ -304,12 +315,16 @@ impl Snapshot {
             true => Arc::clone(&base.dictionary),
             false => Arc::new(base.dictionary.with_delta(terms)),
         };
+        let visible = psog.rows().saturating_sub(delta.hidden());
+        let default_quads = match delta.mask().contains(TermId::DEFAULT_GRAPH) {
+            true => 0,
+            false => base.payload.default_quads,
+        };
         let state = State {
-            quads: psog.rows().saturating_add_signed(delta.net_quads()),
-            default_quads: base
-                .payload
-                .default_quads
+            quads: visible.saturating_add_signed(delta.net_quads()),
+            default_quads: default_quads
                 .saturating_add_signed(delta.graph(TermId::DEFAULT_GRAPH).gained),
+            hides: Hides::of(delta.hidden(), visible),
             holding: Held::hold(&base.held, commit),
             base,
             dictionary,
@@ -507,10 +522,15 @@ impl Snapshot {
         self.0.quads
     }
 
-    /// A tree of the root, without the delta.
+    /// A tree of the root, without the delta; an empty one in the place of a tree of quads, or of their pairs, if all
+    /// quads of the root are hidden.
     #[expect(clippy::indexing_slicing, reason = "one tree for each name")]
     pub(crate) fn tree(&self, name: impl Into<TreeName>) -> &Arc<Tree> {
-        &self.0.base.trees[name.into() as usize]
+        let name = name.into();
+        match self.hides_all() && name != TreeName::Graphs {
+            true => &self.0.base.no_tree,
+            false => &self.0.base.trees[name as usize],
+        }
     }
 
     /// Reads the rows of a tree with what the delta changes about them; the pairs of a node that lost
@@ -523,8 +543,38 @@ impl Snapshot {
         intervals: Intervals,
     ) -> RowReader {
         let name = name.into();
+        let mut hidden = self.hidden_in(name);
+        let is_hidden = |hidden: &Hidden| {
+            let graphs = filter.graphs.as_ref().filter(|_| hidden.place == 3);
+            graphs.is_some_and(|graphs| hidden.mask.covers(graphs))
+        };
+        if hidden.take_if(|hidden| is_hidden(hidden)).is_some() {
+            let no_tree = Arc::clone(&self.0.base.no_tree);
+            let reader = RowReader::new(self.tree_store(name), no_tree, columns, filter, intervals);
+            return self.overlaid(name, reader);
+        }
+        self.reader_of_all(name, columns, filter, intervals, hidden)
+    }
+
+    /// As [`Self::reader`], without leaving out more than is told.
+    fn reader_of_all(
+        &self,
+        name: TreeName,
+        columns: Columns,
+        filter: RowFilter,
+        intervals: Intervals,
+        hidden: Option<Hidden>,
+    ) -> RowReader {
         let (store, tree) = (self.tree_store(name), Arc::clone(self.tree(name)));
         let mut reader = RowReader::new(store, tree, columns, filter, intervals);
+        if let Some(hidden) = hidden {
+            reader = reader.hiding(hidden, &self.0.base.no_tree);
+        }
+        self.overlaid(name, reader)
+    }
+
+    /// A reader of a tree with what the delta changes about its rows.
+    fn overlaid(&self, name: TreeName, mut reader: RowReader) -> RowReader {
         if name.permutation().is_none() {
             reader = reader.without_quads();
         }
@@ -572,6 +622,10 @@ impl Snapshot {
             }
             let [names, quads, created, _] = &out.columns;
             for ((name, quads), created) in names.iter().zip(quads).zip(created) {
+                let quads = match self.0.delta.mask().contains(*name) {
+                    true => TermId::from_bits(0),
+                    false => *quads,
+                };
                 let name = name.to_bits();
                 while let Some(new) = changes.next_if(|change| change.graph < name) {
                     add(new, 0, false);
@@ -636,6 +690,23 @@ impl Snapshot {
     }
 
     fn graph_entry(&self, graph: TermId) -> Result<Option<GraphEntry>> {
+        let (mut quads, created) = self.root_entry(graph)?;
+        if self.0.delta.mask().contains(graph) {
+            quads = 0;
+        }
+        Ok(self.0.delta.graph(graph).apply(quads, created))
+    }
+
+    /// The quads of a graph in the root, hidden or not.
+    fn root_quads_of(&self, graph: TermId) -> Result<u64> {
+        match graph {
+            TermId::DEFAULT_GRAPH => Ok(self.0.base.payload.default_quads),
+            graph => Ok(self.root_entry(graph)?.0),
+        }
+    }
+
+    /// The quads of a graph in the root, hidden or not, and whether it exists there even if it holds none.
+    fn root_entry(&self, graph: TermId) -> Result<(u64, bool)> {
         let mut reader = self.catalogue(Intervals::new(&[graph], &[])?);
         let mut out = QuadColumns::default();
         reader.next(1, &mut out, None)?;
@@ -644,7 +715,7 @@ impl Snapshot {
         let created = created
             .first()
             .is_some_and(|created| created.to_bits() != 0);
-        Ok(self.0.delta.graph(graph).apply(quads, created))
+        Ok((quads, created))
     }
 
     /// Whether all quads are known to be of one graph.
@@ -691,8 +762,10 @@ impl Snapshot {
         let single_graph = matches!(graphs, GraphSet::Default | GraphSet::One(_))
             || self.0.default_quads == all
             || self.is_single_graph();
+        // Where some graphs are hidden, a filter spares reading their rows even if all that is visible passes it.
+        let is_needed = inside != Some(all) || self.hides_some() && *graphs != GraphSet::All;
         Ok(Visible::Rows(RowFilter {
-            graphs: (inside != Some(all)).then(|| graphs.clone()),
+            graphs: is_needed.then(|| graphs.clone()),
             merge_graphs: !with_graph && !single_graph,
         }))
     }

@@ -30,7 +30,7 @@ use crate::model::{
     Model, ModelQuad, ModelTerm, Random, assert_reads_as, create, load, options, read, reopen,
 };
 use crate::terms::{assert_sound, some_of};
-use crate::writing::{checkpoint_options, write};
+use crate::writing::{Clearing, checkpoint_options, clear, write};
 
 const STEPS: u64 = 7;
 
@@ -74,6 +74,7 @@ impl Run {
         options.log.file_bytes = 12_288 + 4_096 * self.random.below(3);
         options.log.spare_files = self.random.below(3) as usize;
         options.checkpoint = checkpoint_options();
+        options.masked_above = 2;
         options.limits = Some(CommitLimits {
             replay_bytes: [0, 2_000, 1 << 20][self.random.below(3) as usize],
             delta_bytes: 1 << 20,
@@ -176,6 +177,7 @@ impl Run {
                     store.merge_delta()?;
                 }
                 4 => self.load(&store)?,
+                7 | 8 => self.clear(&store)?,
                 5 | 6 => {
                     let retentions = [Retention::None, Retention::Commits(2), Retention::All];
                     let retention = retentions[self.random.below(3) as usize];
@@ -207,6 +209,29 @@ impl Run {
             self.states.push(next);
         }
         let committed = write(store, &store.snapshot(), &removed, &added)?;
+        assert_eq!(committed.commit as usize, self.states.len() - 1);
+        self.written = self.states.len() - 1;
+        if !self.relaxed {
+            self.acknowledged = self.written;
+        }
+        Ok(())
+    }
+
+    /// Clears graphs, and adds some quads again.
+    fn clear(&mut self, store: &QuadStore) -> Result<()> {
+        let now = self.states.last().unwrap().clone();
+        let clearing = Clearing::of(&now, &mut self.random);
+        let mut added = some_of(&now, &mut self.random);
+        added.truncate(2);
+        let mut next = now.clone();
+        next.retain(|quad| !clearing.clears(quad));
+        next.extend(added.iter().cloned());
+        if next == now {
+            // Whether there is a commit without a difference is of no interest here.
+            return Ok(());
+        }
+        self.states.push(next);
+        let committed = clear(store, &clearing, &added)?;
         assert_eq!(committed.commit as usize, self.states.len() - 1);
         self.written = self.states.len() - 1;
         if !self.relaxed {

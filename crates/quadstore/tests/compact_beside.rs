@@ -27,7 +27,7 @@ use crate::model::{
     self, Model, ModelTerm, Random, assert_reads_as, cache, load, options, resolve,
 };
 use crate::terms::{self, assert_sound, some_of};
-use crate::writing::{checkpoint_options, write};
+use crate::writing::{Clearing, checkpoint_options, clear, write};
 
 fn seed() -> u64 {
     let seed = std::env::var("STOA_SEED")
@@ -99,7 +99,25 @@ impl Work {
                 commit(store, &read, &[], &[own], Some((&graph, true)))
             }
             // Nothing.
-            2 => commit(store, &read, &[], &[], None),
+            2 if self.random.below(3) == 0 => commit(store, &read, &[], &[], None),
+            2 => {
+                // What tells the names of blank nodes stays.
+                let has_blanks = |quad: &model::ModelQuad| {
+                    let mut blanks = BTreeSet::new();
+                    let terms = quad.iter();
+                    terms.for_each(|term| model::blanks_of(term, &mut blanks));
+                    !blanks.is_empty()
+                };
+                let mut clearing = Clearing::of(&next.quads, &mut self.random);
+                let mut cleared = next.quads.iter().filter(|quad| clearing.clears(quad));
+                if cleared.any(has_blanks) {
+                    clearing = Clearing::Some(Vec::new());
+                }
+                next.quads.retain(|quad| !clearing.clears(quad));
+                let own = self.own(&mut next);
+                self.states.push(next);
+                clear(store, &clearing, &[own]).map(|_| ())
+            }
             3..=5 => {
                 let removed = some_of(&next.quads, &mut self.random);
                 let added = self.random.quads(7, self.has_blanks);
@@ -186,6 +204,7 @@ fn commit(
         removed,
         added,
         graphs: vec![GraphChange { graph, created }],
+        ..Changes::default()
     };
     store.write(read, &new, &changes, None).map(|_| ())
 }
@@ -243,6 +262,7 @@ fn compact_beside(
 fn store_options() -> QuadStoreOptions {
     let mut options = QuadStoreOptions {
         checkpoint: checkpoint_options(),
+        masked_above: 2,
         ..QuadStoreOptions::default()
     };
     options.log.file_bytes = 16_384;

@@ -61,7 +61,7 @@ impl Transaction {
         let changes = Changes {
             removed: quads(removed),
             added: quads(added),
-            graphs: Vec::new(),
+            ..Changes::default()
         };
         Self {
             probed: read.probe(&changes).unwrap(),
@@ -263,6 +263,7 @@ fn commits_can_be_made_again_from_what_they_tell() {
             removed: effective.removed().collect(),
             added: effective.added().collect(),
             graphs: effective.graphs().collect(),
+            ..Changes::default()
         };
         let terms = effective.terms().map(|(_, key, id)| (id, key.to_vec()));
         let again =

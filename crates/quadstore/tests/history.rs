@@ -20,7 +20,7 @@ use crate::model::{
     self, Model, Random, assert_reads_as, cache, create, load, options, reopen, resolve,
 };
 use crate::terms::{assert_sound, some_of};
-use crate::writing::{checkpoint_options, write};
+use crate::writing::{Clearing, checkpoint_options, clear, write};
 
 /// A store with its model and its clock.
 struct Run {
@@ -49,6 +49,7 @@ impl Run {
         let mut options = QuadStoreOptions {
             now: Arc::new(move || clock.load(Ordering::Relaxed)),
             checkpoint: checkpoint_options(),
+            masked_above: 2,
             ..QuadStoreOptions::default()
         };
         options.log.file_bytes = 16_384;
@@ -70,12 +71,13 @@ impl Run {
         self.states.len() as u64 - 1
     }
 
-    /// A commit, a load now and then, and the state after it.
+    /// A commit, a load now and then, or graphs that are cleared, and the state after it.
     fn commit(&mut self, store: &QuadStore) {
         self.clock.fetch_add(1_000, Ordering::Relaxed);
         let mut next = self.states.last().unwrap().clone();
         let before = next.len();
         let is_load = self.random.below(9) == 0;
+        let is_clearing = !is_load && self.random.below(4) == 0;
         let commit = self.last() + 1;
         let (added, removed) = if is_load {
             let quads = self.random.quads(8, false);
@@ -85,17 +87,25 @@ impl Run {
                 commit
             );
             (next.len() - before, 0)
+        } else if is_clearing {
+            let clearing = Clearing::of(&next, &mut self.random);
+            let mut added = some_of(&next, &mut self.random);
+            added.truncate(3);
+            added.extend(self.random.quads(3, false));
+            added.push(own(commit));
+            next.retain(|quad| !clearing.clears(quad));
+            next.extend(added.iter().cloned());
+            let before = self.states.last().unwrap();
+            let committed = clear(store, &clearing, &added).unwrap();
+            assert_eq!(committed.commit, commit);
+            assert_eq!(committed.added as usize, (&next - before).len());
+            assert_eq!(committed.removed as usize, (before - &next).len());
+            (committed.added as usize, committed.removed as usize)
         } else {
             let removed = some_of(&next, &mut self.random);
             let mut added = self.random.quads(6, false);
             // Something that is new, so that there is a commit.
-            let own = model::ModelTerm::Iri(format!("urn:commit:{commit}"));
-            added.push([
-                own.clone(),
-                own.clone(),
-                own,
-                model::ModelTerm::DefaultGraph,
-            ]);
+            added.push(own(commit));
             for quad in &removed {
                 next.remove(quad);
             }
@@ -176,6 +186,17 @@ impl Run {
         let error = store.commit_at(ahead).unwrap_err();
         assert!(matches!(error, Error::TimeAhead { .. }), "{error:?}");
     }
+}
+
+/// A quad of a commit's own.
+fn own(commit: u64) -> model::ModelQuad {
+    let own = model::ModelTerm::Iri(format!("urn:commit:{commit}"));
+    [
+        own.clone(),
+        own.clone(),
+        own,
+        model::ModelTerm::DefaultGraph,
+    ]
 }
 
 /// Without retention there is the last commit, and what was chosen is found again.

@@ -4,6 +4,7 @@
 
 mod backup;
 mod bulk_load;
+mod clearing;
 mod commits;
 mod compact;
 mod compact_beside;

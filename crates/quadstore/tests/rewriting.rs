@@ -128,7 +128,7 @@ fn rewrite(store: &QuadStore, numbers: std::ops::Range<u64>, round: u64) {
     let changes = Changes {
         removed: numbers.clone().map(|number| quad(number, round)).collect(),
         added: numbers.map(|number| quad(number, round + 1)).collect(),
-        graphs: Vec::new(),
+        ..Changes::default()
     };
     let count = changes.added.len() as u64;
     let committed = store

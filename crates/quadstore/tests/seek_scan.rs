@@ -226,7 +226,7 @@ fn conflicts(
     let changes = stoa_quadstore::Changes {
         removed: Vec::new(),
         added: vec![[TermId::TRUE; 4].map(|_| model::scan(&read, Permutation::Spog)[0][1])],
-        graphs: Vec::new(),
+        ..stoa_quadstore::Changes::default()
     };
     transaction
         .change(&stoa_quadstore::NewTerms::default(), &changes)

@@ -350,7 +350,7 @@ fn increment(store: &QuadStore, options: &TransactionOptions) -> bool {
     let changes = Changes {
         added: vec![new],
         removed: old.into_iter().collect(),
-        graphs: Vec::new(),
+        ..Changes::default()
     };
     drop(view);
     transaction.change(&terms, &changes).unwrap();

@@ -15,8 +15,8 @@ use std::sync::atomic::AtomicBool;
 use oxrdf::{Literal, NamedNode, Term, Triple};
 use stoa_quadstore::{
     ChangeCounts, Changes, CheckpointOptions, Columns, CommitOptions, Error, GraphChange,
-    LookupRows, LookupSpec, NewTerms, QuadColumns, QuadStore, Savepoint, ScanSpec, Snapshot,
-    StringRange, Transaction, TransactionOptions,
+    LookupRows, LookupSpec, NewTerms, QuadColumns, QuadStore, QuadStoreOptions, Savepoint,
+    ScanSpec, Snapshot, StringRange, Transaction, TransactionOptions,
 };
 use stoa_storage::{Cache, Identity, MemoryBudget, SimulatedDisk, Store};
 use stoa_terms::{GraphSet, Kind, Permutation, TermId};
@@ -50,6 +50,10 @@ impl State {
     }
 
     fn write(&mut self, write: &Write) {
+        if let Some((all_but, graphs)) = &write.cleared {
+            self.quads
+                .retain(|[.., graph]| graphs.contains(graph) == *all_but);
+        }
         for quad in &write.removed {
             self.quads.remove(quad);
         }
@@ -63,8 +67,10 @@ impl State {
     }
 }
 
+/// Graphs that are cleared first, or all but which are; then the changes.
 #[derive(Clone, Debug, Default)]
 struct Write {
+    cleared: Option<(bool, Vec<String>)>,
     removed: Vec<Quad>,
     added: Vec<Quad>,
     graphs: Vec<(String, bool)>,
@@ -429,6 +435,11 @@ impl World {
                 write.graphs.push((graph, self.random.below(2) == 0));
             }
         }
+        if self.random.below(6) == 0 {
+            let graphs = (0..self.random.below(3)).map(|_| self.graph());
+            let graphs: Vec<String> = graphs.collect();
+            write.cleared = Some((self.random.below(3) == 0, graphs));
+        }
         // Removals come first within one operation.
         write.removed.retain(|quad| !write.added.contains(quad));
         write
@@ -436,6 +447,19 @@ impl World {
 }
 
 fn change(transaction: &mut Transaction, write: &Write) -> ChangeCounts {
+    if let Some((all_but, graphs)) = &write.cleared {
+        // That a graph is not known counts as read.
+        let view = transaction.snapshot();
+        let graphs: Vec<&str> = graphs.iter().map(String::as_str).collect();
+        let mut graphs: Vec<TermId> = ids(&view, &graphs).into_iter().flatten().collect();
+        graphs.sort_unstable();
+        graphs.dedup();
+        let graphs = match all_but {
+            true => GraphSet::AllBut(graphs),
+            false => GraphSet::Some(graphs),
+        };
+        transaction.clear(&graphs, Vec::new(), &|| true).unwrap();
+    }
     let mut terms = NewTerms::default();
     let view = transaction.snapshot().unrecorded();
     let mut id = |text: &str| match (text, blank(text)) {
@@ -458,6 +482,7 @@ fn change(transaction: &mut Transaction, write: &Write) -> ChangeCounts {
         graphs: graphs.collect(),
         removed,
         added,
+        ..Changes::default()
     };
     transaction.change(&terms, &changes).unwrap()
 }
@@ -466,7 +491,12 @@ fn create() -> QuadStore {
     let cache = Cache::new(&MemoryBudget::new(64 << 20), 8 << 20);
     let disk = Arc::new(SimulatedDisk::new(1));
     let store = Store::create(disk, cache, Identity::new(7)).unwrap();
-    QuadStore::create(store).unwrap()
+    let options = QuadStoreOptions {
+        // Few quads are removed one by one, more are masked; both are met.
+        masked_above: 3,
+        ..QuadStoreOptions::default()
+    };
+    QuadStore::open_with(store, options).unwrap()
 }
 
 /// Commits by their numbers: what is there after each one.
@@ -679,7 +709,7 @@ fn what_only_adds_and_removes_is_never_in_conflict() {
         let write = Write {
             added: (number..number + 3).map(quad).collect(),
             removed: vec![quad(number + 7), quad(number.wrapping_sub(1))],
-            graphs: Vec::new(),
+            ..Write::default()
         };
         assert_eq!(change(transaction, &write).added, 3);
     }
@@ -690,7 +720,7 @@ fn what_only_adds_and_removes_is_never_in_conflict() {
         state.write(&Write {
             added: (number..number + 3).map(quad).collect(),
             removed: vec![quad(number.wrapping_sub(1))],
-            graphs: Vec::new(),
+            ..Write::default()
         });
         assert_eq!(everything(&store.snapshot()), state);
     }

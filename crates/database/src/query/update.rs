@@ -94,6 +94,51 @@ pub(crate) struct Modify {
     pub(crate) has_dataset: bool,
 }
 
+impl Modify {
+    /// The graph of which each quad is removed, if that is all: the template is one triple of three variables, and so is the
+    /// pattern, in the same graph.
+    pub(crate) fn emptied_graph(&self) -> Option<GraphName> {
+        let [removed] = self.delete.as_slice() else {
+            return None;
+        };
+        let (
+            TermPattern::Variable(subject),
+            NamedNodePattern::Variable(predicate),
+            TermPattern::Variable(object),
+        ) = (&removed.subject, &removed.predicate, &removed.object)
+        else {
+            return None;
+        };
+        let differ = subject != predicate && subject != object && predicate != object;
+        let Query::Select {
+            pattern: GraphPattern::Project { inner, .. },
+            ..
+        } = &self.query
+        else {
+            return None;
+        };
+        let (graph, pattern) = match (&removed.graph_name, &**inner) {
+            (GraphNamePattern::DefaultGraph, pattern) => (GraphName::DefaultGraph, pattern),
+            (
+                GraphNamePattern::NamedNode(graph),
+                GraphPattern::Graph {
+                    name: NamedNodePattern::NamedNode(name),
+                    inner,
+                },
+            ) if graph == name => (GraphName::NamedNode(graph.clone()), &**inner),
+            _ => return None,
+        };
+        let GraphPattern::Bgp { patterns } = pattern else {
+            return None;
+        };
+        let is_whole = matches!(patterns.as_slice(), [found]
+            if found.subject == removed.subject
+                && found.predicate == removed.predicate
+                && found.object == removed.object);
+        (differ && is_whole && self.insert.is_empty() && !self.has_dataset).then_some(graph)
+    }
+}
+
 /// ADD, COPY or MOVE.
 #[derive(Debug)]
 pub(crate) struct Transfer {

@@ -1,7 +1,8 @@
 //! CREATE, CLEAR, DROP, ADD, COPY and MOVE: operations on whole graphs.
 //!
 //! A graph exists if it holds quads, was created, or was cleared; CLEAR leaves it, DROP does not. What is read
-//! here is recorded: the names of graphs, whether they exist, and their quads.
+//! here is recorded: the names of graphs, whether they exist, and the quads that are copied. Quads that are cleared are
+//! not read, unless they are few (`stoa_quadstore::Transaction::clear`).
 //!
 //! # Limits
 //! Quads go to the transaction by [`APPLIED_QUADS`].
@@ -12,28 +13,20 @@
 use oxrdf::NamedNode;
 use spargebra::algebra::GraphTarget;
 use spargebra::term::GraphName;
-use stoa_quadstore::{Columns, QuadColumns, ScanSpec, Snapshot};
+use stoa_quadstore::{Columns, GraphChange, QuadColumns, ScanSpec, Snapshot};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::ids::Ids;
-use super::pending::Pending;
+use super::pending::{self, Pending};
 use super::run::Run;
 use crate::error::{Error, Result};
-use crate::query::{Transfer, TransferKind};
+use crate::query::{Modify, Transfer, TransferKind};
 
 /// Quads that are read at once.
 const READ_QUADS: usize = 1 << 13;
 
 /// So many changes are handed to the transaction at once.
 const APPLIED_QUADS: usize = 1 << 17;
-
-/// What becomes of a quad that is read.
-#[derive(Clone, Copy)]
-enum Fate {
-    Removed,
-    /// Added to this graph, too.
-    Copied(TermId),
-}
 
 impl Run<'_> {
     pub(super) fn create(&mut self, silent: bool, graph: &NamedNode) -> Result<()> {
@@ -63,13 +56,42 @@ impl Run<'_> {
             GraphTarget::NamedGraphs => (GraphSet::Named, view.graph_names()?),
             GraphTarget::AllGraphs => (GraphSet::All, view.graph_names()?),
         };
-        let ids = Ids::new(self.transaction);
-        let mut pending = Pending::default();
-        self.each(&view, set, Fate::Removed, &mut pending, &ids)?;
-        for graph in named {
-            pending.graph(graph, !drops);
-        }
-        self.apply(&mut pending, &ids)
+        let created = !drops;
+        let named = named.into_iter();
+        self.clear_set(
+            &set,
+            named.map(|graph| GraphChange { graph, created }).collect(),
+        )
+    }
+
+    /// Removes all quads of some graphs, then makes graphs exist or not.
+    fn clear_set(&mut self, graphs: &GraphSet, then: Vec<GraphChange>) -> Result<()> {
+        self.change(|transaction, go_on| pending::clear(transaction, graphs, then, go_on))
+    }
+
+    /// The graph that an operation empties, if that is all it does: `DELETE WHERE { ?s ?p ?o }`, or with a graph that is named.
+    pub(super) fn emptied_graph(&self, modify: &Modify) -> Option<GraphName> {
+        let options = self.options;
+        let is_plain = self.targets.are_plain()
+            && !options.default_graph_union
+            && options.using_graphs.is_empty()
+            && options.using_named_graphs.is_empty()
+            && options.bindings.is_empty();
+        modify.emptied_graph().filter(|_| is_plain)
+    }
+
+    /// Removes all quads of a graph.
+    pub(super) fn empty(&mut self, graph: &GraphName) -> Result<()> {
+        let graph = match graph {
+            GraphName::DefaultGraph => TermId::DEFAULT_GRAPH,
+            GraphName::NamedNode(graph) => {
+                match self.transaction.snapshot().term_id(graph.as_ref().into())? {
+                    Some(graph) => graph,
+                    None => return Ok(()),
+                }
+            }
+        };
+        self.clear_set(&one(graph), Vec::new())
     }
 
     /// ADD, COPY and MOVE.
@@ -99,21 +121,20 @@ impl Run<'_> {
                 GraphName::NamedNode(graph) => view.term_id(graph.as_ref().into())?,
             };
             if let Some(known) = known {
-                self.each(&view, one(known), Fate::Removed, &mut pending, &ids)?;
-                // What was removed and is copied is there in the end, but only if it comes later.
-                self.apply(&mut pending, &ids)?;
+                self.clear_set(&one(known), Vec::new())?;
             }
         }
-        let copied = self.each(&view, one(from), Fate::Copied(to), &mut pending, &ids)?;
+        let copied = self.copy(&view, (from, to), &mut pending, &ids)?;
         if copied == 0 && to != TermId::DEFAULT_GRAPH {
             pending.graph(to, true);
         }
         if transfer.kind == TransferKind::Move {
             self.apply(&mut pending, &ids)?;
-            self.each(&view, one(from), Fate::Removed, &mut pending, &ids)?;
-            if from != TermId::DEFAULT_GRAPH {
-                pending.graph(from, false);
-            }
+            let dropped = (from != TermId::DEFAULT_GRAPH).then_some(GraphChange {
+                graph: from,
+                created: false,
+            });
+            return self.clear_set(&one(from), dropped.into_iter().collect());
         }
         self.apply(&mut pending, &ids)
     }
@@ -134,13 +155,11 @@ impl Run<'_> {
         id.ok_or_else(|| Error::Internal("a graph without an id".to_owned()))
     }
 
-    /// Does something with each quad of a set of graphs; returns how many there are. The last of them may
-    /// still be pending.
-    fn each(
+    /// Adds each quad of a graph to another one; returns how many there are. The last of them may still be pending.
+    fn copy(
         &mut self,
         view: &Snapshot,
-        graphs: GraphSet,
-        fate: Fate,
+        (from, to): (TermId, TermId),
         pending: &mut Pending,
         ids: &Ids,
     ) -> Result<u64> {
@@ -148,8 +167,8 @@ impl Run<'_> {
             permutation: Permutation::Spog,
             prefix: Vec::new(),
             ranges: Vec::new(),
-            graphs,
-            columns: Columns::ALL,
+            graphs: one(from),
+            columns: Columns::of(&[0, 1, 2]),
             with_graph: true,
         })?;
         let mut rows = QuadColumns::default();
@@ -157,14 +176,9 @@ impl Run<'_> {
         while scan.next(READ_QUADS, &mut rows)? {
             self.check()?;
             count += rows.rows as u64;
-            let [subjects, predicates, objects, graphs] = &rows.columns;
-            let triples = subjects.iter().zip(predicates).zip(objects);
-            for (((subject, predicate), object), graph) in triples.zip(graphs) {
-                let quad = |graph| [*subject, *predicate, *object, graph];
-                match fate {
-                    Fate::Removed => pending.remove(quad(*graph), self.runtime.memory())?,
-                    Fate::Copied(to) => pending.add(quad(to), self.runtime.memory())?,
-                }
+            let [subjects, predicates, objects, _] = &rows.columns;
+            for ((subject, predicate), object) in subjects.iter().zip(predicates).zip(objects) {
+                pending.add([*subject, *predicate, *object, to], self.runtime.memory())?;
             }
             if pending.len() >= APPLIED_QUADS {
                 self.apply(pending, ids)?;

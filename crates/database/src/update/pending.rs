@@ -5,7 +5,7 @@
 
 use stoa_quadstore::{ChangeCounts, Changes, GraphChange, Transaction};
 use stoa_storage::{MemoryBudget, Reservation};
-use stoa_terms::TermId;
+use stoa_terms::{GraphSet, TermId};
 
 use super::ids::Ids;
 use crate::error::{Error, Result};
@@ -76,6 +76,20 @@ impl Pending {
         self.changes.graphs.clear();
         counts.map_err(|error| named(error.into()))
     }
+}
+
+/// Removes all quads of some graphs, then makes graphs exist or not.
+///
+/// # Errors
+/// As [`Pending::apply`].
+pub(crate) fn clear(
+    transaction: &mut Transaction,
+    graphs: &GraphSet,
+    then: Vec<GraphChange>,
+    go_on: &dyn Fn() -> bool,
+) -> Result<ChangeCounts> {
+    let counts = transaction.clear(graphs, then, go_on);
+    counts.map_err(|error| named(error.into()))
 }
 
 fn push(

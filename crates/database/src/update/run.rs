@@ -59,7 +59,10 @@ impl Run<'_> {
             match operation {
                 Operation::InsertData(quads) => self.insert_data(quads)?,
                 Operation::DeleteData(quads) => self.delete_data(quads)?,
-                Operation::Modify(modify) => self.modify(modify)?,
+                Operation::Modify(modify) => match self.emptied_graph(modify) {
+                    Some(graph) => self.empty(&graph)?,
+                    None => self.modify(modify)?,
+                },
                 Operation::Load {
                     silent,
                     source,
@@ -84,10 +87,18 @@ impl Run<'_> {
 
     /// Hands changes to the transaction.
     pub(super) fn apply(&mut self, pending: &mut Pending, ids: &Ids) -> Result<()> {
+        self.change(|transaction, go_on| pending.apply(transaction, ids, go_on))
+    }
+
+    /// Changes the transaction; `change` is given what it has to ask now and then whether it may go on.
+    pub(super) fn change(
+        &mut self,
+        change: impl FnOnce(&mut Transaction, &dyn Fn() -> bool) -> Result<ChangeCounts>,
+    ) -> Result<()> {
         self.check()?;
         let (runtime, options, started) = (self.runtime, self.options, self.started);
-        let go_on = || check(runtime, options, started).is_ok();
-        let counts = match pending.apply(self.transaction, ids, &go_on) {
+        let go_on: &dyn Fn() -> bool = &|| check(runtime, options, started).is_ok();
+        let counts = match change(&mut *self.transaction, go_on) {
             // Which of both it was.
             Err(Error::Cancelled) => {
                 self.check()?;

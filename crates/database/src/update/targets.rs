@@ -51,6 +51,11 @@ impl Targets {
         }
     }
 
+    /// Whether the default graph stands for itself.
+    pub(super) fn are_plain(&self) -> bool {
+        self.added == ParsedGraph::DefaultGraph && self.removed == [ParsedGraph::DefaultGraph]
+    }
+
     /// The templates of DELETE and INSERT.
     pub(super) fn templates<'a>(
         &self,

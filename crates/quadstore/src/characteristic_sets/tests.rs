@@ -213,7 +213,7 @@ fn wanted(added: &[[u64; 3]], removed: &[[u64; 3]]) -> Changes {
     Changes {
         added: quads(added),
         removed: quads(removed),
-        graphs: Vec::new(),
+        ..Changes::default()
     }
 }
 

@@ -169,12 +169,11 @@ impl QuadStore {
             return Ok(Submitted::new(&self.0, newest, mark, committed));
         };
         let commit = next_commit(&newest)?;
-        let graph_first = newest.has_graph_first();
-        let delta = newest.delta().with(&changes, graph_first, inner.budget())?;
+        let delta = newest.delta_with(&changes)?;
         let room = inner.budget().try_reserve(record::bytes_max(&changes));
         let room = room.map_err(stoa_storage::Error::from)?;
         let payload = record::encode(&changes, message, newest.numbering());
-        let record = record::of_commit(commit, &payload);
+        let record = record::of_commit(commit, &changes, &payload);
         let mark = log.append(&[record], inner.now())?.mark;
         drop((payload, room));
         let newest_quads = newest.quads();
@@ -182,8 +181,8 @@ impl QuadStore {
         inner.set_newest(committing, snapshot.clone(), mark);
         let committed = Committed {
             commit,
-            added: changes.added().len() as u64,
-            removed: changes.removed().len() as u64,
+            added: changes.added_count(),
+            removed: changes.removed_count(),
             terms: changes.terms().count() as u64,
             time_us: mark.time,
         };
@@ -241,6 +240,7 @@ impl Inner {
             None => newest.probe_again(&mut changes)?,
         }
         let mut effective = changes.effective();
+        newest.count_cleared(&mut effective)?;
         effective.leave_out_met(|graph| newest.is_created(graph))?;
         ids::attach(&mut effective, terms, newest)?;
         Ok(effective)

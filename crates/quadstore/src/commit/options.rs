@@ -23,7 +23,13 @@ pub struct QuadStoreOptions {
     pub retention_of_new: Retention,
     /// What is kept between checkpoints; by default by the memory budget.
     pub limits: Option<CommitLimits>,
+    /// Clearing graphs that hold more quads than this hides them by the names of their graphs. Fewer quads are removed one
+    /// by one: a checkpoint reads every tree to remove what is hidden, and counts are exact at once for nothing hidden.
+    pub masked_above: u64,
 }
+
+/// The default of [`QuadStoreOptions::masked_above`]: removing so many quads one by one takes a few milliseconds.
+const MASKED_ABOVE: u64 = 8192;
 
 impl Default for QuadStoreOptions {
     /// Full durability, one thread, and a time that stands still.
@@ -39,6 +45,7 @@ impl Default for QuadStoreOptions {
             archive: None,
             retention_of_new: Retention::None,
             limits: None,
+            masked_above: MASKED_ABOVE,
         }
     }
 }

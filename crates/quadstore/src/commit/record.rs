@@ -3,27 +3,34 @@
 //! Numbers are of variable length; ids are told as the difference to the one before them in the same
 //! column, so that sorted rows take few bytes.
 //!
+//! A commit that clears graphs has a record of another kind, which names the graphs and not their quads.
+//!
 //! # Format
 //! docs/format.md#commit-records
 
 use stoa_storage::NewRecord;
 use stoa_terms::TermId;
 
-use crate::delta::{EffectiveChanges, GraphChange, Sizes};
+use crate::delta::{Cleared, EffectiveChanges, GraphChange, GraphMask, Sizes};
 use crate::segment::Row;
 
 /// The kind of a log record that is a commit.
 pub(crate) const RECORD_COMMIT: u32 = 1;
+/// The kind of a log record that is a commit which clears graphs.
+pub(crate) const RECORD_CLEARING: u32 = 8;
+/// How a clearing record names graphs: those that are cleared, or those that are not.
+pub(crate) const CLEARED_SOME: u64 = 0;
+pub(crate) const CLEARED_ALL_BUT: u64 = 1;
 /// Bytes of seven bits that a number of 64 bits takes at most.
 const NUMBER_BYTES_MAX: usize = 10;
 /// A row takes at least a byte a column.
 const ROW_BYTES_MIN: usize = 4;
 
-/// [`RECORD_COMMIT`] as the log takes it.
-const KIND: u8 = {
-    let [kind, ..] = RECORD_COMMIT.to_le_bytes();
+/// A kind as the log takes it.
+const fn kind(kind: u32) -> u8 {
+    let [kind, ..] = kind.to_le_bytes();
     kind
-};
+}
 
 /// A record as it was read.
 #[derive(Debug)]
@@ -43,10 +50,17 @@ pub(crate) struct Head {
     pub(crate) removed: u64,
 }
 
-/// The record of a commit with such a payload.
-pub(crate) fn of_commit(commit: u64, payload: &[u8]) -> NewRecord<'_> {
+/// The record of a commit with the payload of its changes.
+pub(crate) fn of_commit<'a>(
+    commit: u64,
+    changes: &EffectiveChanges,
+    payload: &'a [u8],
+) -> NewRecord<'a> {
     NewRecord {
-        kind: KIND,
+        kind: kind(match changes.clears() {
+            true => RECORD_CLEARING,
+            false => RECORD_COMMIT,
+        }),
         commit,
         payload,
     }
@@ -65,9 +79,12 @@ pub(crate) fn encode(changes: &EffectiveChanges, message: Option<&str>, numberin
     let message = message.unwrap_or_default();
     put(&mut out, message.len() as u64);
     out.extend_from_slice(message.as_bytes());
-    put(&mut out, changes.added_rows().len() as u64);
-    put(&mut out, changes.removed_rows().len() as u64);
+    put(&mut out, changes.added_count());
+    put(&mut out, changes.removed_count());
     put(&mut out, changes.next_blank_node());
+    if changes.clears() {
+        put_cleared(&mut out, changes.clearing());
+    }
     let terms = changes.terms().count();
     put(&mut out, terms as u64);
     let mut last = 0;
@@ -88,10 +105,11 @@ pub(crate) fn encode(changes: &EffectiveChanges, message: Option<&str>, numberin
     out
 }
 
-/// The record with a payload; `None` if it is none.
-pub(crate) fn decode(payload: &[u8]) -> Option<Record> {
+/// The record of a kind with a payload; `None` if it is none.
+pub(crate) fn decode(kind: u8, payload: &[u8]) -> Option<Record> {
     let head = decode_head(payload)?;
-    let mut reader = Reader::new(payload)?;
+    let mut reader = Reader::new(kind, payload)?;
+    let cleared = reader.cleared().clone();
     let sizes = reader.sizes()?;
     let mut terms = Vec::with_capacity(sizes.terms);
     reader.terms(|id, key| terms.push((id, key.to_vec())))?;
@@ -101,9 +119,10 @@ pub(crate) fn decode(payload: &[u8]) -> Option<Record> {
     reader.removed(|row| removed.push(row))?;
     let mut added = Vec::with_capacity(sizes.added);
     let next_blank_node = reader.added(|row| added.push(row))?;
+    let changes = EffectiveChanges::of_rows(added, removed, &graphs, terms, next_blank_node)?;
     Some(Record {
         head,
-        changes: EffectiveChanges::of_rows(added, removed, &graphs, terms, next_blank_node)?,
+        changes: changes.after_clearing(cleared),
     })
 }
 
@@ -115,20 +134,32 @@ pub(super) struct Reader<'a> {
     added: u64,
     removed: u64,
     next_blank_node: u64,
+    cleared: Cleared,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(payload: &'a [u8]) -> Option<Self> {
+    pub(super) fn new(kind: u8, payload: &'a [u8]) -> Option<Self> {
         let mut rest = payload;
         let head = take_head(&mut rest)?;
         let next_blank_node = take(&mut rest)?;
+        let cleared = match u32::from(kind) {
+            RECORD_COMMIT => Cleared::default(),
+            RECORD_CLEARING => take_cleared(&mut rest)?,
+            _ => return None,
+        };
         Some(Self {
             rest,
             numbering: head.numbering,
-            added: head.added,
-            removed: head.removed,
+            added: head.added.checked_add(cleared.kept)?,
+            removed: head.removed.checked_sub(cleared.quads - cleared.kept)?,
             next_blank_node,
+            cleared,
         })
+    }
+
+    /// The graphs that were cleared before anything else.
+    pub(super) fn cleared(&self) -> &Cleared {
+        &self.cleared
     }
 
     /// The numbering of terms that the ids are of.
@@ -138,7 +169,10 @@ impl<'a> Reader<'a> {
 
     /// How much follows: never more than fits the bytes that there are.
     pub(super) fn sizes(&self) -> Option<Sizes> {
-        let mut ahead = Self { ..*self };
+        let mut ahead = Self {
+            cleared: Cleared::default(),
+            ..*self
+        };
         let (mut terms, mut key_bytes) = (0, 0);
         ahead.terms(|_, key| {
             terms += 1;
@@ -211,6 +245,56 @@ fn take_head(rest: &mut &[u8]) -> Option<Head> {
         message: Some(message).filter(|message| !message.is_empty()),
         added: take(rest)?,
         removed: take(rest)?,
+    })
+}
+
+/// The graphs that are cleared, how many quads they held, and how many of these are added again.
+fn put_cleared(out: &mut Vec<u8>, cleared: &Cleared) {
+    put(out, cleared.quads);
+    put(out, cleared.kept);
+    put(
+        out,
+        match &cleared.graphs {
+            GraphMask::Some(_) => CLEARED_SOME,
+            GraphMask::AllBut(_) => CLEARED_ALL_BUT,
+        },
+    );
+    let graphs = cleared.graphs.listed();
+    put(out, graphs.len() as u64);
+    let mut last = 0;
+    for graph in graphs {
+        put_difference(out, &mut last, graph.to_bits());
+    }
+}
+
+fn take_cleared(rest: &mut &[u8]) -> Option<Cleared> {
+    let (quads, kept) = (take(rest)?, take(rest)?);
+    if kept > quads {
+        return None;
+    }
+    let is_some = match take(rest)? {
+        CLEARED_SOME => true,
+        CLEARED_ALL_BUT => false,
+        _ => return None,
+    };
+    let (mut graphs, mut last) = (Vec::new(), 0);
+    for _ in 0..take(rest)? {
+        graphs.push(TermId::from_bits(take_difference(rest, &mut last)?));
+    }
+    if !graphs.is_sorted_by(|one, next| one < next) {
+        return None;
+    }
+    let graphs = match is_some {
+        true => GraphMask::Some(graphs),
+        false => GraphMask::AllBut(graphs),
+    };
+    // A commit without an effect has no record.
+    let clears = !graphs.is_none() && quads > 0;
+    clears.then_some(Cleared {
+        graphs,
+        quads,
+        kept,
+        hidden: 0,
     })
 }
 
@@ -332,6 +416,7 @@ mod tests {
         assert_eq!(one.removed_rows(), two.removed_rows());
         assert!(one.terms().eq(two.terms()));
         assert!(one.graphs().eq(two.graphs()));
+        assert_eq!(one.clearing(), two.clearing());
         assert_eq!(one.next_blank_node(), two.next_blank_node());
     }
 
@@ -344,28 +429,60 @@ mod tests {
         rows.prop_map(|rows| rows.into_iter().collect())
     }
 
+    /// The graphs that a commit clears, if it does, and how many of their quads it adds again.
+    fn clearings() -> impl Strategy<Value = Option<Cleared>> {
+        let graphs = prop::collection::vec(any::<u64>().prop_map(TermId::from_bits), 0..4);
+        let some = (graphs, any::<bool>(), 1..u64::MAX >> 1, 0..9_u64);
+        let some = some.prop_map(|(graphs, all, quads, kept)| Cleared {
+            graphs: match all || graphs.is_empty() {
+                true => GraphMask::all_but(graphs),
+                false => GraphMask::some(graphs),
+            },
+            quads,
+            kept: kept.min(quads),
+            hidden: 0,
+        });
+        prop::option::of(some)
+    }
+
+    /// The changes after a clearing that keeps no more than they add.
+    fn after(changes: EffectiveChanges, cleared: Option<Cleared>) -> EffectiveChanges {
+        let added = changes.added().len() as u64;
+        let cleared = cleared.map(|cleared| Cleared {
+            kept: cleared.kept.min(added),
+            ..cleared
+        });
+        changes.after_clearing(cleared.unwrap_or_default())
+    }
+
     proptest! {
         #[test]
-        fn a_record_comes_back(added in rows(), removed in rows(), message in "\\PC{0,9}") {
-            let changes = changes(added, removed);
+        fn a_record_comes_back(added in rows(), removed in rows(), cleared in clearings(), message in "\\PC{0,9}") {
+            let changes = after(changes(added, removed), cleared);
             let payload = encode(&changes, Some(&message), 7);
-            let record = decode(&payload).unwrap();
+            let kind = of_commit(1, &changes, &payload).kind;
+            let record = decode(kind, &payload).unwrap();
             assert_equal(&record.changes, &changes);
             let head = decode_head(&payload).unwrap();
             prop_assert_eq!(head.numbering, 7);
             prop_assert_eq!(head.message.unwrap_or_default(), message);
-            let counts = (changes.added().len() as u64, changes.removed().len() as u64);
+            let counts = (changes.added_count(), changes.removed_count());
             prop_assert_eq!((head.added, head.removed), counts);
         }
 
         /// Whatever the bytes are, there is no panic, and what is shorter is no record.
         #[test]
-        fn other_bytes_are_no_record(added in rows(), cut in any::<prop::sample::Index>(), mask in 1..=255_u8) {
-            let mut payload = encode(&changes(added, Vec::new()), None, 0);
+        fn other_bytes_are_no_record(
+            added in rows(), cleared in clearings(), cut in any::<prop::sample::Index>(), mask in 1..=255_u8,
+        ) {
+            let changes = after(changes(added, Vec::new()), cleared);
+            let mut payload = encode(&changes, None, 0);
+            let kind = of_commit(1, &changes, &payload).kind;
             let cut = cut.index(payload.len());
-            prop_assert!(decode(&payload[..cut]).is_none());
+            prop_assert!(decode(kind, &payload[..cut]).is_none());
+            prop_assert!(decode(kind + 1, &payload).is_none());
             payload[cut] ^= mask;
-            drop(decode(&payload));
+            drop(decode(kind, &payload));
         }
     }
 

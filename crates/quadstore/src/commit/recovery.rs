@@ -11,7 +11,7 @@
 
 use stoa_storage::{LogMark, LogReader, LogRecord, LogRecovery, Reservation};
 
-use super::record::{RECORD_COMMIT, Reader};
+use super::record::Reader;
 use crate::delta::Gathered;
 use crate::error::{Error, Result};
 use crate::quad_store::QuadStore;
@@ -254,7 +254,7 @@ impl Replay {
                 format!("{} other bytes", payload.len()),
             )
         };
-        let reader = Reader::new(payload).ok_or_else(no_changes)?;
+        let reader = Reader::new(record.kind, payload).ok_or_else(no_changes)?;
         match self.place_of(record, reader.numbering()) {
             Place::Here => {}
             Place::Elsewhere => return Ok(()),
@@ -267,7 +267,7 @@ impl Replay {
         }
         let commit = self.commit.checked_add(1);
         let commit = commit.ok_or(Error::Internal("the numbers of commits are used up"))?;
-        if u32::from(record.kind) != RECORD_COMMIT || record.commit != commit {
+        if record.commit != commit {
             return Err(damaged(
                 format!("the record of commit {commit}"),
                 format!("one of kind {} and commit {}", record.kind, record.commit),
@@ -293,6 +293,7 @@ impl Replay {
     /// Takes down all that a record tells; the first number that no blank node has after it.
     fn take_down(&mut self, mut reader: Reader<'_>) -> Option<u64> {
         let gathered = &mut self.gathered;
+        gathered.clear(&reader.cleared().graphs);
         let mut all_have_keys = true;
         reader.terms(|id, key| all_have_keys &= gathered.term(id, key))?;
         reader.graphs(|change| gathered.graph(change))?;
@@ -313,8 +314,9 @@ impl Replay {
     /// If the memory budget does not allow for it; nothing is lost then.
     fn settle(&mut self) -> Result<()> {
         if self.commit > self.base.commit() {
+            let delta = self.base.delta_cleared(self.gathered.cleared())?;
             let batch = self.gathered.settle(self.base.has_graph_first())?;
-            let delta = self.base.delta().followed_by(batch);
+            let delta = delta.followed_by(batch);
             self.base = self.base.with_delta(delta, self.commit);
         }
         Ok(())

@@ -35,7 +35,7 @@ use super::feed::{BATCH_TERMS, is_stored};
 use super::whole_extents;
 use crate::bulk::BulkOptions;
 use crate::commit::{PAYLOAD_BYTES_KEPT, Running, record};
-use crate::delta::{CheckpointOptions, Delta, EffectiveChanges, GraphChange, NewTerms};
+use crate::delta::{CheckpointOptions, Cleared, Delta, EffectiveChanges, GraphChange, NewTerms};
 use crate::error::{Error, Result};
 use crate::history::{Difference, QuadChange};
 use crate::quad_store::{Commit, QuadStore, Switch};
@@ -203,8 +203,9 @@ impl<'a> Carry<'a> {
         };
         let (added, removed) = (rows(false), rows(true));
         let over = self.commit.snapshot();
-        let changes = translate(newest, over, [&added, &removed], graphs, 0)?;
-        delta_with(over, &changes)
+        let nothing = Cleared::default();
+        let changes = translate(newest, over, [&added, &removed], graphs, (&nothing, 0))?;
+        over.delta_with(&changes)
     }
 
     fn rest(&self, mark: LogMark) -> Rest {
@@ -283,7 +284,7 @@ impl Rest {
         {
             let _room = inner.read_payload(&mut records, &found, &mut payload)?;
             self.position = found.mark().position;
-            let decoded = record::decode(&payload);
+            let decoded = record::decode(found.kind, &payload);
             let decoded = decoded.ok_or(Error::Internal("a record that cannot be read again"))?;
             if decoded.head.numbering != newest.numbering() {
                 // One of those that were appended here.
@@ -317,25 +318,18 @@ impl Rest {
         let graphs: Vec<GraphChange> = told.changes.graphs().collect();
         let rows = [told.changes.added_rows(), told.changes.removed_rows()];
         let next_blank_node = told.changes.next_blank_node();
-        let changes = translate(newest, &self.new, rows, &graphs, next_blank_node)?;
-        let delta = delta_with(&self.new, &changes)?;
+        let cleared = (told.changes.clearing(), next_blank_node);
+        let changes = translate(newest, &self.new, rows, &graphs, cleared)?;
+        let delta = self.new.delta_with(&changes)?;
         let room = inner.budget().try_reserve(record::bytes_max(&changes));
         let _room = room.map_err(stoa_storage::Error::from)?;
         let message = told.head.message.as_deref();
         let payload = record::encode(&changes, message, self.new.numbering());
-        let record = record::of_commit(commit, &payload);
+        let record = record::of_commit(commit, &changes, &payload);
         self.end = inner.log()?.append(&[record], inner.now())?.mark;
         self.new = self.new.with_delta(delta, commit);
         Ok(())
     }
-}
-
-/// The delta of a snapshot with more changes.
-fn delta_with(snapshot: &Snapshot, changes: &EffectiveChanges) -> Result<Delta> {
-    let budget = snapshot.store().cache().budget();
-    snapshot
-        .delta()
-        .with(changes, snapshot.has_graph_first(), budget)
 }
 
 /// The graphs that exist though empty in one of two snapshots only, as what leads from one to the other.
@@ -370,7 +364,7 @@ fn translate(
     to: &Snapshot,
     rows: [&[Row]; 2],
     graphs: &[GraphChange],
-    next_blank_node: u64,
+    (cleared, next_blank_node): (&Cleared, u64),
 ) -> Result<EffectiveChanges> {
     let mut translation = Translation {
         from,
@@ -379,6 +373,7 @@ fn translate(
         new: NewTerms::default(),
     };
     let named = graphs.iter().map(|change| change.graph);
+    let named = named.chain(cleared.graphs.listed().iter().copied());
     let ids = rows.iter().flat_map(|rows| rows.as_flattened());
     let ids = ids.copied().map(TermId::from_bits).chain(named);
     translation.learn(ids.collect())?;
@@ -398,9 +393,16 @@ fn translate(
     });
     let graphs: Vec<GraphChange> = graphs.collect();
     let [added, removed] = rows;
+    let masked = cleared.graphs.renumbered(id);
+    let cleared = Cleared {
+        hidden: to.hidden_by(&masked)?,
+        graphs: masked,
+        ..cleared.clone()
+    };
     let terms = resolved.into_new();
     let changes = EffectiveChanges::of_rows(added, removed, &graphs, terms, next_blank_node);
-    changes.ok_or(Error::Internal("changes that two terms become one in"))
+    let changes = changes.ok_or(Error::Internal("changes that two terms become one in"))?;
+    Ok(changes.after_clearing(cleared))
 }
 
 /// Ids of one numbering and those of another.

@@ -5,12 +5,18 @@
 //! since is looked at, in memory: terms that were new get their ids ([`Probed::resolve`]), then quads
 //! that were committed meanwhile are noticed ([`Probed::recheck`]); what then differs from what is
 //! wanted is effective ([`Probed::effective`]).
+//!
+//! Graphs are cleared by their names alone ([`GraphMask`]). What a clearing commit adds to a cleared graph is an
+//! effective addition whether or not the quad was there; such quads are counted (`Cleared::kept`), so that the
+//! numbers of a commit are those of the difference that it makes.
 
 use stoa_terms::{GraphSet, Kind, Permutation, TermId};
 
 use std::sync::Arc;
 
+use super::Delta;
 use super::graphs::{GraphDelta, net_graphs};
+use super::mask::GraphMask;
 use super::terms::{Resolved, Terms};
 use crate::error::{Error, Result};
 use crate::read::{Columns, LookupRows, LookupSpec};
@@ -23,9 +29,11 @@ const PROBED_QUADS: usize = 8192;
 /// Subject, predicate, object, graph.
 type Quad = [TermId; 4];
 
-/// Changes that somebody wants. Removals come first: what is in both lists is there in the end.
+/// Changes that somebody wants. Graphs are cleared first, then quads are removed: what is added is there in the end.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
+    /// Graphs that are to lose all their quads.
+    pub cleared: GraphMask,
     /// Quads that are not to be there.
     pub removed: Vec<Quad>,
     /// Quads that are to be there.
@@ -58,6 +66,8 @@ struct Probe {
 pub struct Probed {
     /// Ascending, each row once.
     probes: Vec<Probe>,
+    /// Graphs of which no quad is to be there but those that are to be added.
+    pub(super) cleared: GraphMask,
     graphs: Vec<GraphDelta>,
     terms: Arc<Terms>,
 }
@@ -68,8 +78,21 @@ pub struct EffectiveChanges {
     /// In PSOG, ascending.
     added: Vec<Row>,
     removed: Vec<Row>,
+    cleared: Cleared,
     graphs: Vec<GraphDelta>,
     terms: Arc<Terms>,
+}
+
+/// The graphs that a commit clears, before it removes and adds quads. None of the quads that it removes is in them.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Cleared {
+    pub(crate) graphs: GraphMask,
+    /// The quads that were in them.
+    pub(crate) quads: u64,
+    /// How many of these the commit adds again.
+    pub(crate) kept: u64,
+    /// How many quads of the root are hidden that were not before.
+    pub(crate) hidden: u64,
 }
 
 fn psog(quad: &Quad) -> Row {
@@ -105,6 +128,7 @@ impl Probed {
             .collect();
         Self {
             probes,
+            cleared: changes.cleared.clone(),
             graphs: net_graphs(graphs.iter()),
             terms: Arc::default(),
         }
@@ -137,27 +161,39 @@ impl Probed {
         }
         both.extend(earlier);
         self.probes = both;
+        if !later.cleared.is_none() {
+            // A cleared graph holds what was added after that alone; whoever adds it has a probe of its own in `later`.
+            let later_rows = &later.probes;
+            let is_later = |probe: &Probe| {
+                let found = later_rows.binary_search_by_key(&probe.row, |other| other.row);
+                found.is_ok()
+            };
+            self.probes
+                .retain(|probe| !probe.is_in(&later.cleared) || is_later(probe));
+            self.cleared = self.cleared.union(&later.cleared);
+        }
         self.graphs = net_graphs(self.graphs.iter().chain(&later.graphs));
     }
 
     /// Whether nothing is wanted.
     pub(crate) fn is_empty(&self) -> bool {
-        self.probes.is_empty() && self.graphs.is_empty()
+        self.probes.is_empty() && self.graphs.is_empty() && self.cleared.is_none()
     }
 
     /// How much is wanted.
     pub(crate) fn len(&self) -> usize {
-        self.probes.len() + self.graphs.len()
+        self.probes.len() + self.graphs.len() + self.cleared.listed().len()
     }
 
     /// What the list of it takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let lists = size_of_val(self.probes.as_slice()) + size_of_val(self.graphs.as_slice());
-        lists as u64
+        (lists + self.cleared.memory_bytes()) as u64
     }
 
     /// Puts other ids in the place of those that `id` knows, before [`Probed::recheck`].
     pub(crate) fn rewrite(&mut self, id: impl Fn(TermId) -> TermId) {
+        self.cleared = self.cleared.renumbered(&id);
         let id = |bits: u64| id(TermId::from_bits(bits)).to_bits();
         for probe in &mut self.probes {
             probe.row = probe.row.map(id);
@@ -172,6 +208,11 @@ impl Probed {
 
     /// Takes notice of what was committed since the changes were probed; in the order of the commits.
     pub fn recheck(&mut self, since: &EffectiveChanges) {
+        if since.clears() {
+            for probe in &mut self.probes {
+                probe.exists &= !probe.is_in(&since.cleared.graphs);
+            }
+        }
         for (rows, exists) in [(&since.removed, false), (&since.added, true)] {
             let mut probes = self.probes.as_mut_slice();
             let mut rows = rows.as_slice();
@@ -192,21 +233,51 @@ impl Probed {
         }
     }
 
-    /// The changes that have an effect.
+    /// Whether graphs are to be cleared.
+    pub(crate) fn clears(&self) -> bool {
+        !self.cleared.is_none()
+    }
+
+    /// The changes that have an effect. Of graphs that are cleared that is not known yet: see
+    /// [`Snapshot::count_cleared`].
     #[must_use]
     pub fn effective(&self) -> EffectiveChanges {
-        let rows = |removed: bool| {
-            let wanted = move |probe: &&Probe| probe.removed == removed && probe.exists == removed;
-            self.probes.iter().filter(wanted).map(|probe| probe.row)
+        let mut kept = 0;
+        let mut is_effective = |probe: &Probe| {
+            let is_cleared = probe.is_in(&self.cleared);
+            kept += u64::from(is_cleared && !probe.removed && probe.exists);
+            // In a cleared graph nothing is left to remove, and nothing is there before it is added.
+            match is_cleared {
+                true => !probe.removed,
+                false => probe.exists == probe.removed,
+            }
         };
-        let (added, removed): (Vec<Row>, Vec<Row>) = (rows(false).collect(), rows(true).collect());
+        let mut rows = |removed: bool| {
+            let wanted = |probe: &&Probe| probe.removed == removed && is_effective(probe);
+            let rows = self.probes.iter().filter(wanted).map(|probe| probe.row);
+            rows.collect::<Vec<Row>>()
+        };
+        let (added, removed) = (rows(false), rows(true));
         let graphs = [gains(&added, 1), gains(&removed, -1), self.graphs.clone()];
         EffectiveChanges {
             graphs: net_graphs(graphs.iter().flatten()),
             terms: Arc::clone(&self.terms),
+            cleared: Cleared {
+                graphs: self.cleared.clone(),
+                kept,
+                ..Cleared::default()
+            },
             added,
             removed,
         }
+    }
+}
+
+impl Probe {
+    /// Whether the quad is in one of these graphs.
+    fn is_in(&self, graphs: &GraphMask) -> bool {
+        let [.., graph] = self.row;
+        graphs.contains(TermId::from_bits(graph))
     }
 }
 
@@ -277,9 +348,45 @@ impl EffectiveChanges {
         Some(Self {
             graphs: graph_deltas(&added, &removed, wanted),
             terms: Arc::new(Terms::of_ids(terms, next_blank_node).ok()?),
+            cleared: Cleared::default(),
             added,
             removed,
         })
+    }
+
+    /// The same changes after graphs were cleared.
+    #[must_use]
+    pub(crate) fn after_clearing(mut self, cleared: Cleared) -> Self {
+        self.cleared = cleared;
+        self
+    }
+
+    /// Whether graphs are cleared.
+    pub(crate) fn clears(&self) -> bool {
+        !self.cleared.graphs.is_none()
+    }
+
+    /// The graphs that are cleared.
+    pub(crate) fn clearing(&self) -> &Cleared {
+        &self.cleared
+    }
+
+    /// The graphs that are cleared, and how many quads of the root are hidden thereby.
+    pub(super) fn cleared(&self) -> (&GraphMask, u64) {
+        (&self.cleared.graphs, self.cleared.hidden)
+    }
+
+    /// How many quads there are that were not there before.
+    #[must_use]
+    pub fn added_count(&self) -> u64 {
+        (self.added.len() as u64).saturating_sub(self.cleared.kept)
+    }
+
+    /// How many quads were there and are not there any more.
+    #[must_use]
+    pub fn removed_count(&self) -> u64 {
+        let cleared = self.cleared.quads.saturating_sub(self.cleared.kept);
+        self.removed.len() as u64 + cleared
     }
 
     /// What was wanted of graphs as such.
@@ -303,12 +410,12 @@ impl EffectiveChanges {
         self.terms.next_blank_node
     }
 
-    /// Quads that were not there and are now.
+    /// Quads that were not there and are now; those of cleared graphs may have been there.
     pub fn added(&self) -> impl ExactSizeIterator<Item = Quad> + '_ {
         quads(&self.added)
     }
 
-    /// Quads that were there and are not now.
+    /// Quads that were there and are not now, without those of cleared graphs.
     pub fn removed(&self) -> impl ExactSizeIterator<Item = Quad> + '_ {
         quads(&self.removed)
     }
@@ -316,10 +423,15 @@ impl EffectiveChanges {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty()
+        !self.clears() && !self.has_batch()
+    }
+
+    /// Whether there is anything besides graphs that are cleared.
+    pub(super) fn has_batch(&self) -> bool {
+        !(self.added.is_empty()
             && self.removed.is_empty()
             && self.graphs.is_empty()
-            && self.terms.is_empty()
+            && self.terms.is_empty())
     }
 
     /// The new terms, under their final ids.
@@ -331,11 +443,13 @@ impl EffectiveChanges {
     pub(crate) fn ids(&self) -> impl Iterator<Item = TermId> + '_ {
         let rows = self.added.iter().chain(&self.removed).flatten().copied();
         let graphs = self.graphs.iter().map(|change| change.graph);
-        rows.chain(graphs).map(TermId::from_bits)
+        let cleared = self.cleared.graphs.listed().iter().copied();
+        rows.chain(graphs).map(TermId::from_bits).chain(cleared)
     }
 
     /// Puts other ids in the place of those that `id` knows; their order must stay.
     pub(crate) fn renumber(&mut self, id: impl Fn(TermId) -> TermId) {
+        self.cleared.graphs = self.cleared.graphs.renumbered(&id);
         let id = |bits: u64| id(TermId::from_bits(bits)).to_bits();
         for row in self.added.iter_mut().chain(&mut self.removed) {
             *row = row.map(id);
@@ -367,7 +481,8 @@ impl EffectiveChanges {
 
     /// Whether anything but new terms comes with them.
     pub(crate) fn has_effect(&self) -> bool {
-        !(self.added.is_empty() && self.removed.is_empty() && self.graphs.is_empty())
+        self.clears()
+            || !(self.added.is_empty() && self.removed.is_empty() && self.graphs.is_empty())
     }
 
     /// In PSOG, ascending.
@@ -383,7 +498,7 @@ impl EffectiveChanges {
     /// What all of it takes, in bytes.
     pub(crate) fn memory_bytes(&self) -> u64 {
         let rows = size_of_val(&*self.added) + size_of_val(&*self.removed);
-        let graphs = size_of_val(&*self.graphs);
+        let graphs = size_of_val(&*self.graphs) + self.cleared.graphs.memory_bytes();
         (rows + graphs + self.terms.memory_bytes() + size_of::<Self>()) as u64
     }
 
@@ -404,12 +519,57 @@ impl Snapshot {
     /// # Errors
     /// If the trees cannot be read, or the memory budget does not allow for the changes.
     pub fn changed(&self, changes: &Changes) -> Result<(Self, EffectiveChanges)> {
-        let effective = self.probe(changes)?.effective();
-        let budget = self.store().cache().budget();
-        let delta = self
-            .delta()
-            .with(&effective, self.has_graph_first(), budget)?;
+        let mut effective = self.probe(changes)?.effective();
+        self.count_cleared(&mut effective)?;
+        let delta = self.delta_with(&effective)?;
         Ok((self.with_delta(delta, self.commit()), effective))
+    }
+
+    /// The delta with more changes, which are effective on top of this snapshot.
+    pub(crate) fn delta_with(&self, changes: &EffectiveChanges) -> Result<Delta> {
+        let budget = self.store().cache().budget();
+        self.delta().with(changes, self.has_graph_first(), budget)
+    }
+
+    /// Counts what clearing graphs removes from this snapshot. Where that is nothing, no graph is cleared. Takes
+    /// look-ups for the graphs that are named, and none for their quads.
+    ///
+    /// # Errors
+    /// If the catalogue of graphs cannot be read.
+    pub fn count_cleared(&self, changes: &mut EffectiveChanges) -> Result<()> {
+        if !changes.clears() {
+            return Ok(());
+        }
+        let graphs = std::mem::take(&mut changes.cleared.graphs);
+        let quads = self.quads_of_all(&graphs)?;
+        changes.cleared = match quads {
+            0 => Cleared::default(),
+            quads => Cleared {
+                hidden: self.hidden_by(&graphs)?,
+                quads,
+                kept: changes.cleared.kept,
+                graphs,
+            },
+        };
+        Ok(())
+    }
+
+    /// Looks anew which of the quads are there that are added to graphs which are cleared.
+    pub(crate) fn probe_kept(&self, probed: &mut Probed) -> Result<()> {
+        let mut kept = Probed {
+            probes: probed.probes.clone(),
+            ..Probed::default()
+        };
+        kept.probes
+            .retain(|probe| !probe.removed && probe.is_in(&probed.cleared));
+        self.find_probed(&mut kept, &|| true)?;
+        let mut found = kept.probes.iter().peekable();
+        for probe in &mut probed.probes {
+            if let Some(kept) = found.next_if(|kept| kept.row == probe.row) {
+                probe.exists = kept.exists;
+            }
+        }
+        Ok(())
     }
 
     /// Looks up, by batches, which of the quads that are to change are there.

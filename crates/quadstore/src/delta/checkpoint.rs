@@ -6,6 +6,10 @@
 //! subject still has quads is asked of that snapshot. In the end the batches above the frozen ones are
 //! laid over the new root.
 //!
+//! Quads of graphs that were cleared are removed: rows of these graphs are read from each tree in its own order while it
+//! is merged. If everything in the root is hidden, new trees are made of the batches alone, and the old ones are freed
+//! without reading a segment.
+//!
 //! # Limits
 //! 8 bytes for each new term, besides what merges take. Cancellation is looked at every few thousand
 //! changes.
@@ -13,22 +17,26 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use stoa_storage::Checkpoint;
-use stoa_terms::{Permutation, TermId};
+use stoa_storage::{Checkpoint, Store};
+use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::cursor::DeltaCursor;
 use super::sets::DeltaSets;
 use super::terms::{KindTerms, Terms};
-use super::{Batch, Delta};
+use super::{Batch, Delta, GraphMask};
 use crate::bulk::merge_runs::MergeRuns;
 use crate::dictionary::{
     ArrayWriter, Dictionary, KINDS, Partition, PartitionOptions, PartitionWriter, Permuted,
 };
 use crate::error::{Error, Result};
-use crate::permutation::{ChangeBatch, Changes};
+use crate::permutation::node::Node;
+use crate::permutation::tree::child_node;
+use crate::permutation::{ChangeBatch, Changes, Intervals, RowFilter, RowReader};
 use crate::quad_store::{Commit, Derived, Merged, QuadStore};
+use crate::read::{Columns, QuadColumns, ScanSpec};
 use crate::root::{Scheme, TreeName};
 use crate::segment::Row;
+use crate::snapshot::Snapshot;
 
 /// Changes that a merge is given at a time.
 const BATCH_ROWS: usize = 4096;
@@ -99,6 +107,9 @@ impl Commit<'_> {
                 merged.push(work.merge_pairs(pairs, order)?);
             }
         }
+        if commit.snapshot().hides_all() {
+            work.free_hidden()?;
+        }
         work.check_cancelled()?;
         Ok((merged, derived, dictionary))
     }
@@ -109,6 +120,7 @@ impl Delta {
     pub(crate) fn freeze(&self) -> Self {
         Self {
             frozen: self.batches.len(),
+            cleared_above: GraphMask::NONE,
             ..self.clone()
         }
     }
@@ -121,17 +133,21 @@ impl Delta {
         }
     }
 
-    /// What is above a version that was frozen.
+    /// What is above a version that was frozen. How many quads of the new root its mask hides is to be counted there
+    /// ([`Snapshot::relaid`](crate::Snapshot)).
     pub(crate) fn above(&self, frozen: &Self) -> Self {
         let written = frozen.batches.len();
         let batches = self.batches.get(written..).unwrap_or(&[]).to_vec();
         Self {
             frozen: self.frozen.saturating_sub(written),
-            sets: match batches.is_empty() {
+            sets: match batches.is_empty() && self.cleared_above.is_none() {
                 true => DeltaSets::default(),
                 false => DeltaSets::unknown(),
             },
             batches,
+            mask: Arc::new(self.cleared_above.clone()),
+            hidden: 0,
+            cleared_above: GraphMask::NONE,
         }
     }
 }
@@ -160,7 +176,7 @@ impl Work<'_> {
 
     fn merge(&self, tree: TreeName) -> Result<Merged> {
         let mut changes = QuadChanges {
-            cursor: self.cursor(tree),
+            rows: self.changed_rows(tree)?,
             work: self,
         };
         self.commit
@@ -170,11 +186,55 @@ impl Work<'_> {
     fn merge_pairs(&self, pairs: TreeName, order: Permutation) -> Result<Merged> {
         let mut changes = PairChanges {
             cursor: self.cursor(order.into()),
+            pairs: match self.commit.snapshot().hides_some() {
+                true => Some(TreeRows::of(
+                    self.commit.snapshot(),
+                    pairs,
+                    Intervals::new(&[], &[])?,
+                )),
+                false => None,
+            },
             order,
             work: self,
         };
         self.commit
             .merge_changes(pairs, &mut changes, &mut |_, _| Ok(()))
+    }
+
+    /// What changes about the rows of a tree: what the batches come to, and rows of the tree that are hidden.
+    fn changed_rows(&self, tree: TreeName) -> Result<ChangedRows> {
+        let snapshot = self.commit.snapshot();
+        let is_by_graph = matches!(tree, TreeName::Gpso | TreeName::Gpos);
+        let mask = Arc::clone(snapshot.delta().mask());
+        let hidden = match &*mask {
+            _ if !snapshot.hides_some() => None,
+            GraphMask::Some(graphs) if is_by_graph => {
+                let mut intervals = Intervals::new(&[TermId::DEFAULT_GRAPH], &[])?;
+                intervals.lows = graphs
+                    .iter()
+                    .map(|graph| [graph.to_bits(), 0, 0, 0])
+                    .collect();
+                Some(intervals)
+            }
+            _ => Some(Intervals::new(&[], &[])?),
+        };
+        Ok(ChangedRows {
+            cursor: self.cursor(tree),
+            hidden: hidden.map(|intervals| TreeRows::of(snapshot, tree, intervals)),
+            mask,
+            place: if is_by_graph { 0 } else { 3 },
+        })
+    }
+
+    /// Frees the trees of quads of a root of which everything is hidden.
+    fn free_hidden(&self) -> Result<()> {
+        let base = &self.commit.snapshot().0.base;
+        for (name, tree) in TreeName::ALL.into_iter().zip(&base.trees) {
+            if name != TreeName::Graphs && base.payload.has(name) {
+                free_below(&base.store, &tree.above, self.commit.checkpoint())?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes the new terms, and runs that became many as fewer; returns the root of the dictionary.
@@ -279,24 +339,113 @@ fn permute(partition: &mut Partition, offsets: &[u64], checkpoint: &Checkpoint<'
     Ok(())
 }
 
+/// Frees the extents below a node.
+fn free_below(store: &Store, node: &Node, checkpoint: &Checkpoint<'_>) -> Result<()> {
+    for (index, child) in node.children.iter().enumerate() {
+        checkpoint.free(child.part.extent, u64::from(child.extent_bytes));
+        if node.level > 1 {
+            free_below(store, &*child_node(store, node, index)?, checkpoint)?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows of a tree in its order.
+struct TreeRows {
+    reader: RowReader,
+    rows: Vec<Row>,
+    at: usize,
+    at_end: bool,
+}
+
+impl TreeRows {
+    fn of(snapshot: &Snapshot, tree: TreeName, intervals: Intervals) -> Self {
+        let (store, rows) = (snapshot.tree_store(tree), Arc::clone(snapshot.tree(tree)));
+        Self {
+            reader: RowReader::new(store, rows, Columns::ALL, RowFilter::ALL, intervals),
+            rows: Vec::new(),
+            at: 0,
+            at_end: false,
+        }
+    }
+
+    fn peek(&mut self) -> Result<Option<Row>> {
+        if self.at == self.rows.len() && !self.at_end {
+            self.rows.clear();
+            self.at = 0;
+            let mut out = QuadColumns::default();
+            while out.rows == 0 && self.reader.next(BATCH_ROWS, &mut out, None)? {}
+            let [a, b, c, d] = &out.columns;
+            let rows = a.iter().zip(b).zip(c).zip(d);
+            let rows = rows.map(|(((a, b), c), d)| [*a, *b, *c, *d].map(TermId::to_bits));
+            self.rows.extend(rows);
+            self.at_end = self.rows.is_empty();
+        }
+        Ok(self.rows.get(self.at).copied())
+    }
+
+    fn advance(&mut self) {
+        self.at += 1;
+    }
+}
+
+/// What changes about the rows of a tree of quads.
+struct ChangedRows {
+    cursor: Option<DeltaCursor>,
+    /// Rows of the tree among which are those that are hidden; `None` if none are.
+    hidden: Option<TreeRows>,
+    mask: Arc<GraphMask>,
+    /// The column of the graph.
+    place: usize,
+}
+
+impl ChangedRows {
+    /// The next change, and whether it is a removal.
+    fn next(&mut self) -> Result<Option<(Row, bool)>> {
+        let change = self.cursor.as_ref().and_then(DeltaCursor::peek);
+        let hidden = self.next_hidden(change.map(|(row, _)| row))?;
+        if let Some(hidden) = hidden {
+            return Ok(Some((hidden, true)));
+        }
+        if let Some(cursor) = &mut self.cursor {
+            cursor.advance();
+        }
+        Ok(change)
+    }
+
+    /// The next hidden row, if it comes before a row of the batches. One that the batches add again stays.
+    fn next_hidden(&mut self, before: Option<Row>) -> Result<Option<Row>> {
+        let Some(rows) = &mut self.hidden else {
+            return Ok(None);
+        };
+        while let Some(row) = rows.peek()? {
+            if before.is_some_and(|before| before < row) {
+                return Ok(None);
+            }
+            rows.advance();
+            let graph = row.get(self.place).copied().unwrap_or_default();
+            if before != Some(row) && self.mask.contains(TermId::from_bits(graph)) {
+                return Ok(Some(row));
+            }
+        }
+        Ok(None)
+    }
+}
+
 /// The changes of a tree of quads.
 struct QuadChanges<'a> {
-    cursor: Option<DeltaCursor>,
+    rows: ChangedRows,
     work: &'a Work<'a>,
 }
 
 impl Changes for QuadChanges<'_> {
     fn next(&mut self, batch: &mut ChangeBatch) -> Result<()> {
         self.work.check_cancelled()?;
-        let Some(cursor) = &mut self.cursor else {
-            return Ok(());
-        };
         while batch.rows.len() < BATCH_ROWS
-            && let Some((row, removed)) = cursor.peek()
+            && let Some((row, removed)) = self.rows.next()?
         {
             batch.rows.push(row);
             batch.deletes.push(removed);
-            cursor.advance();
         }
         Ok(())
     }
@@ -306,13 +455,15 @@ impl Changes for QuadChanges<'_> {
 struct PairChanges<'a> {
     /// Changes of quads in the order whose first two columns the pairs are.
     cursor: Option<DeltaCursor>,
+    /// All pairs of the tree, where it is not known which of them have hidden quads alone.
+    pairs: Option<TreeRows>,
     order: Permutation,
     work: &'a Work<'a>,
 }
 
 impl PairChanges<'_> {
     /// The next pair that quads were added to or removed from, and whether any was added.
-    fn next_pair(&mut self) -> Option<(Row, bool)> {
+    fn next_changed(&mut self) -> Option<(Row, bool)> {
         let cursor = self.cursor.as_mut()?;
         let (first, _) = cursor.peek()?;
         let (node, mut some_added) = (first.first_chunk::<2>(), false);
@@ -325,22 +476,65 @@ impl PairChanges<'_> {
         let [a, b, ..] = first;
         Some(([a, b, 0, 0], some_added))
     }
+
+    /// The next pair that may come or go, and whether it is known to be there.
+    fn next_pair(&mut self) -> Result<Option<(Row, bool)>> {
+        let Some(pairs) = &mut self.pairs else {
+            return Ok(self.next_changed());
+        };
+        let of_tree = pairs.peek()?;
+        let changed = self.cursor.as_ref().and_then(DeltaCursor::peek);
+        let changed = changed.map(|([a, b, ..], _)| [a, b, 0, 0]);
+        match (of_tree, changed) {
+            (Some(pair), changed) if changed.is_none_or(|changed| pair < changed) => {
+                pairs.advance();
+                Ok(Some((pair, false)))
+            }
+            (of_tree, changed) => {
+                if of_tree.is_some() && of_tree == changed {
+                    pairs.advance();
+                }
+                Ok(self.next_changed())
+            }
+        }
+    }
 }
 
 impl Changes for PairChanges<'_> {
     fn next(&mut self, batch: &mut ChangeBatch) -> Result<()> {
         self.work.check_cancelled()?;
         while batch.rows.len() < BATCH_ROWS
-            && let Some((pair, some_added)) = self.next_pair()
+            && let Some((pair, some_added)) = self.next_pair()?
         {
             let [a, b, ..] = pair.map(TermId::from_bits);
-            let remains = some_added || {
-                let snapshot = self.work.commit.snapshot();
-                snapshot.rows_of(self.order, &[a, b], &[])?.0 > 0
-            };
+            let snapshot = self.work.commit.snapshot();
+            let remains = some_added
+                || match self.pairs.is_some() {
+                    true => has_rows(snapshot, self.order, &[a, b])?,
+                    false => snapshot.rows_of(self.order, &[a, b], &[])?.0 > 0,
+                };
             batch.rows.push(pair);
             batch.deletes.push(!remains);
         }
         Ok(())
     }
+}
+
+/// Whether a snapshot shows rows that begin with `prefix`.
+fn has_rows(snapshot: &Snapshot, order: Permutation, prefix: &[TermId]) -> Result<bool> {
+    let mut scan = snapshot.scan(&ScanSpec {
+        permutation: order,
+        prefix: prefix.to_vec(),
+        ranges: Vec::new(),
+        graphs: GraphSet::All,
+        columns: Columns::NONE,
+        with_graph: true,
+    })?;
+    let mut rows = QuadColumns::default();
+    while scan.next(1, &mut rows)? {
+        if rows.rows > 0 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

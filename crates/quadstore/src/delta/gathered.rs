@@ -4,6 +4,8 @@
 //! merges of these. Of a quad that is added and removed again nothing is left; since changes are
 //! effective, it was added once more than it was removed, or once less, or as often.
 //!
+//! A commit that clears graphs takes away what was taken down of them before, and what lies below the batch.
+//!
 //! # Limits
 //! 32 bytes a change, and 16 and the text a term, reserved as the lists grow. To make a batch of it takes
 //! as much again and a half, and where most quads have a graph of their own as much once more; what is too
@@ -19,10 +21,13 @@ mod tests;
 
 use std::sync::Arc;
 
+use hashbrown::HashMap;
+use rapidhash::fast::RandomState;
 use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::{Kind, TermId};
 
 use super::graphs::{GraphDelta, net_in_place};
+use super::mask::GraphMask;
 use super::side::Side;
 use super::terms::{KindTerms, Terms};
 use super::{Batch, GraphChange};
@@ -75,6 +80,10 @@ pub(crate) struct Gathered {
     added: Vec<Row>,
     removed: Vec<Row>,
     graphs: Vec<GraphChange>,
+    /// Graphs that were cleared, each time with how many rows had been added and removed before.
+    clearings: Vec<(GraphMask, [usize; 2])>,
+    /// All of them, and those of which the rows are gone already.
+    cleared: GraphMask,
     /// The id of each new term, and where its key ends in `bytes`.
     ids: Vec<TermId>,
     ends: Vec<usize>,
@@ -101,6 +110,8 @@ impl Gathered {
             added: Vec::new(),
             removed: Vec::new(),
             graphs: Vec::new(),
+            clearings: Vec::new(),
+            cleared: GraphMask::NONE,
             ids: Vec::new(),
             ends: Vec::new(),
             bytes: Vec::new(),
@@ -133,6 +144,56 @@ impl Gathered {
         grow(&mut self.ids, sizes.terms, room)?;
         grow(&mut self.ends, sizes.terms, room)?;
         grow(&mut self.bytes, sizes.key_bytes, room)
+    }
+
+    /// Takes down that graphs were cleared, before the other changes of the commit.
+    pub(crate) fn clear(&mut self, graphs: &GraphMask) {
+        if !graphs.is_none() {
+            self.cleared = self.cleared.union(graphs);
+            let rows = [self.added.len(), self.removed.len()];
+            self.clearings.push((graphs.clone(), rows));
+        }
+    }
+
+    /// The graphs of which nothing is left that lies below the batch.
+    pub(crate) fn cleared(&self) -> &GraphMask {
+        &self.cleared
+    }
+
+    /// Takes away the rows that were taken down before their graphs were cleared.
+    fn drop_cleared(&mut self) {
+        let clearings = std::mem::take(&mut self.clearings);
+        if clearings.is_empty() {
+            return;
+        }
+        // Up to which row the rows of a graph go. A graph that is named has its own bound.
+        let mut bounds: HashMap<u64, [usize; 2], RandomState> = HashMap::default();
+        let mut others: Vec<(GraphMask, [usize; 2])> = Vec::new();
+        for (mask, rows) in clearings {
+            match mask {
+                GraphMask::Some(graphs) => {
+                    bounds.extend(graphs.into_iter().map(|graph| (graph.to_bits(), rows)));
+                }
+                mask @ GraphMask::AllBut(_) => {
+                    match others.iter_mut().find(|(other, _)| *other == mask) {
+                        Some((_, bound)) => *bound = rows,
+                        None => others.push((mask, rows)),
+                    }
+                }
+            }
+        }
+        for (side, rows) in [&mut self.added, &mut self.removed].into_iter().enumerate() {
+            let mut number = 0;
+            rows.retain(|[.., graph]| {
+                let is_gone = |(mask, bound): &(GraphMask, [usize; 2])| {
+                    number < bound[side] && mask.contains(TermId::from_bits(*graph))
+                };
+                let bound = bounds.get(graph).map_or(0, |bound| bound[side]);
+                let is_kept = number >= bound && !others.iter().any(is_gone);
+                number += 1;
+                is_kept
+            });
+        }
     }
 
     /// Takes down a quad that was added, in PSOG.
@@ -204,6 +265,7 @@ impl Gathered {
     /// # Errors
     /// If the memory budget does not allow for it; what was gathered is kept then.
     pub(crate) fn settle(&mut self, graph_first: bool) -> Result<Batch> {
+        self.drop_cleared();
         net(&mut self.added, &mut self.removed);
         let sides = [&self.added, &self.removed].map(|rows| Side::orders_bytes_max(rows.len()));
         let terms = self.bytes.len() + self.ids.len() * TERM_BYTES;
@@ -214,6 +276,7 @@ impl Gathered {
         reservation.join(more);
         reservation.join(of_graphs);
         self.graphs = Vec::new();
+        self.cleared = GraphMask::NONE;
         let terms = self.terms()?;
         let added = Side::new(std::mem::take(&mut self.added), graph_first)?;
         let removed = Side::new(std::mem::take(&mut self.removed), graph_first)?;

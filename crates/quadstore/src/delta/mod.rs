@@ -7,6 +7,7 @@
 //!
 //! - `side`: rows of one sign in all orders; `cursor`: what all batches come to in one order.
 //! - `graphs`: what graphs gained, and which exist though empty.
+//! - `mask`: graphs that were cleared as a whole; what the root holds in them is hidden.
 //! - `sets`: what a version changes about characteristic sets, for estimates.
 //! - `terms`: new terms; the dictionary looks them up beside its partitions. `filter`: most batches have
 //!   none of those that are looked up.
@@ -17,7 +18,9 @@
 //! # Invariants
 //! 1. The changes of a batch are effective on top of the root and all batches before it, so that over
 //!    all batches the signs of a quad add up to 1, 0 or -1 (test `deltas_equal_the_model`).
-//! 2. Frozen batches, those that a checkpoint is writing, are the first ones, and are merged with no
+//! 2. No batch holds quads of a graph that a later commit cleared: the clearing commit takes them out of the
+//!    batches before it (test `deltas_equal_the_model`). So a mask hides rows of the root alone.
+//! 3. Frozen batches, those that a checkpoint is writing, are the first ones, and are merged with no
 //!    later one.
 //!
 //! # Concurrency
@@ -34,6 +37,7 @@ mod cursor;
 mod filter;
 mod gathered;
 mod graphs;
+mod mask;
 mod sets;
 mod side;
 mod terms;
@@ -45,12 +49,14 @@ use std::sync::Arc;
 use stoa_storage::{MemoryBudget, Reservation, nonblocking};
 use stoa_terms::TermId;
 
+pub(crate) use changes::Cleared;
 pub use changes::{Changes, EffectiveChanges, GraphChange, Probed};
 pub use checkpoint::CheckpointOptions;
 pub(crate) use cursor::DeltaCursor;
 pub(crate) use filter::KeyHash;
 pub(crate) use gathered::{Gathered, Sizes};
 pub(crate) use graphs::{GraphDelta, net_graphs};
+pub use mask::GraphMask;
 use sets::DeltaSets;
 pub(crate) use sets::{Counted, SUBJECTS_MAX, SubjectChanges};
 use side::Side;
@@ -139,6 +145,49 @@ impl Batch {
         Self::new(added, removed, graphs, terms, budget)
     }
 
+    /// What is left of the batch when graphs are cleared after it; `None` if that is all of it. Terms stay. Takes
+    /// time for the rows of this batch only if it has rows in other graphs as well.
+    fn cleared(
+        &self,
+        mask: &GraphMask,
+        graph_first: bool,
+        budget: &MemoryBudget,
+    ) -> Result<Option<Self>> {
+        let is_hidden = |graph: u64| mask.contains(TermId::from_bits(graph));
+        let hidden = self.graphs.iter();
+        let hidden = hidden.filter(|change| is_hidden(change.graph)).count();
+        if hidden == 0 {
+            return Ok(None);
+        }
+        let kept = |side: &Side| {
+            if hidden == self.graphs.len() {
+                return Side::new(Vec::new(), graph_first);
+            }
+            let rows = side.rows().iter().copied();
+            Side::new(
+                rows.filter(|[.., graph]| !is_hidden(*graph)).collect(),
+                graph_first,
+            )
+        };
+        let graphs = self.graphs.iter().copied().map(|change| GraphDelta {
+            gained: match is_hidden(change.graph) {
+                true => 0,
+                false => change.gained,
+            },
+            ..change
+        });
+        // An empty graph that was not created as such is no change.
+        let graphs = graphs.filter(|change| change.created.is_some() || !is_hidden(change.graph));
+        let (added, removed) = (kept(&self.added)?, kept(&self.removed)?);
+        let terms = Arc::clone(&self.terms);
+        Self::new(added, removed, graphs.collect(), terms, budget).map(Some)
+    }
+
+    /// Whether nothing is left of it.
+    fn is_void(&self) -> bool {
+        self.len() == 0 && self.terms.next_blank_node == 0
+    }
+
     /// Changes, of graphs and terms as well.
     fn len(&self) -> usize {
         self.added.len() + self.removed.len() + self.graphs.len() + self.terms.len()
@@ -169,6 +218,11 @@ pub struct Delta {
     batches: Vec<Arc<Batch>>,
     /// So many of them, the oldest, are being written by a checkpoint.
     frozen: usize,
+    /// Graphs of which the root's quads are hidden, and how many quads these are.
+    mask: Arc<GraphMask>,
+    hidden: u64,
+    /// The graphs that were cleared after the frozen batches.
+    cleared_above: GraphMask,
     sets: DeltaSets,
 }
 
@@ -176,7 +230,7 @@ impl Delta {
     /// Whether nothing changed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.batches.is_empty()
+        self.batches.is_empty() && self.mask.is_none()
     }
 
     /// Changes that are kept: quads, graphs and terms; those that were undone may be among them.
@@ -196,6 +250,7 @@ impl Delta {
         let mut info = DeltaInfo {
             batches: self.batches.len(),
             bytes: self.memory_bytes(),
+            hidden: self.hidden,
             ..DeltaInfo::default()
         };
         for batch in &self.batches {
@@ -206,7 +261,7 @@ impl Delta {
         info
     }
 
-    /// How many quads there are more than in the root, or fewer.
+    /// How many quads there are more than in the root, or fewer, without those that are hidden.
     pub(crate) fn net_quads(&self) -> i64 {
         let sides = |batch: &Arc<Batch>| (batch.added.len(), batch.removed.len());
         let (mut added, mut removed) = (0_i64, 0_i64);
@@ -215,6 +270,63 @@ impl Delta {
             removed = removed.saturating_add(i64::try_from(less).unwrap_or(i64::MAX));
         }
         added - removed
+    }
+
+    /// The graphs whose quads in the root are hidden.
+    pub(crate) fn mask(&self) -> &Arc<GraphMask> {
+        &self.mask
+    }
+
+    /// How many quads of the root are hidden.
+    pub(crate) fn hidden(&self) -> u64 {
+        self.hidden
+    }
+
+    /// Says how many quads of the root are hidden.
+    pub(crate) fn set_hidden(&mut self, hidden: u64) {
+        self.hidden = hidden;
+        if hidden == 0 {
+            self.mask = Arc::default();
+        }
+    }
+
+    /// The version in which nothing of some graphs is visible. `hidden` are the quads of the root that it hides and
+    /// this one does not.
+    ///
+    /// # Errors
+    /// If the budget does not allow for what is left of batches that have quads of other graphs, too.
+    pub(crate) fn cleared(
+        &self,
+        mask: &GraphMask,
+        hidden: u64,
+        graph_first: bool,
+        budget: &MemoryBudget,
+    ) -> Result<Self> {
+        let mut delta = self.clone();
+        if mask.is_none() {
+            return Ok(delta);
+        }
+        if hidden > 0 {
+            delta.mask = Arc::new(delta.mask.union(mask));
+            delta.hidden += hidden;
+        }
+        delta.cleared_above = delta.cleared_above.union(mask);
+        delta.sets = DeltaSets::unknown();
+        for batch in &mut delta.batches {
+            if batch.len() > MERGED_NONBLOCKING {
+                nonblocking::check()?;
+            }
+            if let Some(rest) = batch.cleared(mask, graph_first, budget)? {
+                *batch = Arc::new(rest);
+            }
+        }
+        // Frozen batches keep their places: a checkpoint takes them away by their number.
+        let mut place = 0;
+        delta.batches.retain(|batch| {
+            place += 1;
+            place <= delta.frozen || !batch.is_void()
+        });
+        Ok(delta)
     }
 
     fn batches(&self) -> &[Arc<Batch>] {
@@ -307,9 +419,16 @@ impl Delta {
         if changes.is_empty() {
             return Ok(delta);
         }
+        if changes.clears() {
+            let (mask, hidden) = changes.cleared();
+            delta = delta.cleared(mask, hidden, graph_first, budget)?;
+            if !changes.has_batch() {
+                return Ok(delta);
+            }
+        }
         let added = Side::new(changes.added_rows().to_vec(), graph_first)?;
         let removed = Side::new(changes.removed_rows().to_vec(), graph_first)?;
-        delta.sets = self.sets.after(&added, &removed, budget);
+        delta.sets = delta.sets.after(&added, &removed, budget);
         let (graphs, terms) = (changes.graph_deltas(), changes.new_terms());
         let batch = Batch::new(added, removed, graphs, terms, budget)?;
         delta.batches.push(Arc::new(batch));

@@ -8,7 +8,7 @@ use stoa_terms::{GraphSet, Kind, Permutation, TermId};
 
 use super::filter::KeyHash;
 use super::terms::KindTerms;
-use super::{Changes, CheckpointOptions, GraphChange, Probed};
+use super::{Changes, CheckpointOptions, EffectiveChanges, GraphChange, GraphMask, Probed};
 use crate::characteristic_sets::tests::assert_sets;
 use crate::permutation::TreeLimits;
 use crate::permutation::tests::{
@@ -25,8 +25,8 @@ struct Model {
     created: BTreeSet<TermId>,
 }
 
-/// A commit: quads to remove and to add, graphs to make or to drop; and what comes after it.
-type Step = (Vec<Small>, Vec<Small>, Vec<(u8, bool)>, After);
+/// A commit: quads to remove and to add, graphs to make or to drop; what comes after it; and graphs to clear first.
+type Step = (Vec<Small>, Vec<Small>, Vec<(u8, bool)>, After, GraphMask);
 
 /// What happens to the delta after a commit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -57,14 +57,20 @@ fn steps(range: std::ops::Range<usize>) -> impl Strategy<Value = Vec<Step>> {
         1 => Just(After::Begin),
         1 => Just(After::End),
     ];
-    prop::collection::vec((smalls(0..40), smalls(0..40), graphs, after), range)
+    let cleared = graph_set().prop_map(|graphs| GraphMask::from(&graphs));
+    let cleared = prop_oneof![2 => Just(GraphMask::NONE), 1 => cleared];
+    prop::collection::vec(
+        (smalls(0..40), smalls(0..40), graphs, after, cleared),
+        range,
+    )
 }
 
 /// The changes of a step; half of what is removed is there.
-fn changes(model: &Model, (removed, added, graphs, _): &Step) -> Changes {
+fn changes(model: &Model, (removed, added, graphs, _, cleared): &Step) -> Changes {
     let there = model.quads.iter().step_by(7).take(removed.len()).copied();
     let graph = |number: u8| quad([0, 0, 0, number])[3];
     Changes {
+        cleared: cleared.clone(),
         removed: removed
             .iter()
             .map(|small| quad(*small))
@@ -85,6 +91,8 @@ impl Model {
     /// Applies changes; returns what was removed and added.
     fn apply(&mut self, changes: &Changes) -> [BTreeSet<Quad>; 2] {
         let before = self.quads.clone();
+        self.quads
+            .retain(|[.., graph]| !changes.cleared.contains(*graph));
         for quad in &changes.removed {
             self.quads.remove(quad);
         }
@@ -109,6 +117,32 @@ impl Model {
         }
         graphs
     }
+}
+
+/// The changes that have an effect on what a snapshot shows.
+fn effective_on(snapshot: &Snapshot, probed: &Probed) -> EffectiveChanges {
+    let mut effective = probed.effective();
+    snapshot.count_cleared(&mut effective).unwrap();
+    effective
+}
+
+/// Effective changes are what a model says; of cleared graphs they tell how many quads were removed, and what was added
+/// whether or not it was there.
+fn assert_effective(
+    effective: &EffectiveChanges,
+    [mut removed, mut added]: [BTreeSet<Quad>; 2],
+    cleared: &GraphMask,
+) {
+    assert_eq!(effective.removed_count(), removed.len() as u64);
+    assert_eq!(effective.added_count(), added.len() as u64);
+    let is_elsewhere = |[.., graph]: &Quad| !cleared.contains(*graph);
+    removed.retain(is_elsewhere);
+    assert_eq!(effective.removed().collect::<BTreeSet<_>>(), removed);
+    let mut told: BTreeSet<Quad> = effective.added().collect();
+    assert!(told.is_superset(&added));
+    told.retain(is_elsewhere);
+    added.retain(is_elsewhere);
+    assert_eq!(told, added);
 }
 
 fn whole(permutation: Permutation) -> ScanSpec {
@@ -195,10 +229,8 @@ proptest! {
         for step in &steps {
             let changes = changes(&model, step);
             let before = fixture.quads.snapshot();
-            let effective = before.probe(&changes).unwrap().effective();
-            let [removed, added] = model.apply(&changes);
-            prop_assert_eq!(effective.removed().collect::<BTreeSet<_>>(), removed);
-            prop_assert_eq!(effective.added().collect::<BTreeSet<_>>(), added);
+            let effective = effective_on(&before, &before.probe(&changes).unwrap());
+            assert_effective(&effective, model.apply(&changes), &changes.cleared);
             let snapshot = fixture.quads.apply(&effective).unwrap();
             prop_assert_eq!(
                 snapshot.commit(),
@@ -231,8 +263,9 @@ proptest! {
         }
         drop(begun);
         // Held snapshots do not change, whatever comes after them.
-        for (snapshot, model) in &held {
+        for ((snapshot, model), probe) in held.iter().zip(probes.iter().cycle()) {
             check(snapshot, model);
+            check_scans(snapshot, &model.quads, probe);
         }
         let snapshot = fixture.quads.snapshot();
         for probe in &probes {
@@ -269,15 +302,14 @@ proptest! {
         for step in &others {
             let changes = changes(&model, step);
             let snapshot = fixture.quads.snapshot();
-            let effective = snapshot.probe(&changes).unwrap().effective();
+            let effective = effective_on(&snapshot, &snapshot.probe(&changes).unwrap());
             model.apply(&changes);
             fixture.quads.apply(&effective).unwrap();
             probed.recheck(&effective);
         }
-        let [removed, added] = model.apply(&wanted);
-        let effective = probed.effective();
-        prop_assert_eq!(effective.removed().collect::<BTreeSet<_>>(), removed);
-        prop_assert_eq!(effective.added().collect::<BTreeSet<_>>(), added);
+        let changed = model.apply(&wanted);
+        let effective = effective_on(&fixture.quads.snapshot(), &probed);
+        assert_effective(&effective, changed, &wanted.cleared);
         check(&fixture.quads.apply(&effective).unwrap(), &model);
     }
 }
@@ -291,7 +323,7 @@ proptest! {
         let fixture = Fixture::shaped(SMALL, Shape::Full);
         let mut model = Model::default();
         load(&fixture, &mut model, &root);
-        let base = fixture.quads.snapshot();
+        let (base, start) = (fixture.quads.snapshot(), model.quads.clone());
         let (mut view, mut joined) = (base.clone(), Probed::default());
         for step in &steps {
             let changes = changes(&model, step);
@@ -299,7 +331,10 @@ proptest! {
             view = view.changed(&changes).unwrap().0;
             model.apply(&changes);
         }
-        let effective = joined.effective();
+        base.probe_kept(&mut joined).unwrap();
+        let effective = effective_on(&base, &joined);
+        let all = [&start - &model.quads, &model.quads - &start];
+        assert_effective(&effective, all, &joined.cleared);
         check(&view, &model);
         check(&fixture.quads.apply(&effective).unwrap(), &model);
         // What is in no effective change is as it was.
@@ -320,7 +355,7 @@ fn a_changed_snapshot_is_private() {
     let changes = Changes {
         removed: vec![quad([1, 1, 1, 0]), quad([7, 1, 1, 0])],
         added: vec![quad([3, 1, 1, 2])],
-        graphs: Vec::new(),
+        ..Changes::default()
     };
     let (changed, effective) = snapshot.changed(&changes).unwrap();
     assert_eq!(
@@ -345,7 +380,7 @@ fn batches_are_merged() {
         let changes = Changes {
             removed: some((round + 20) % 40).collect(),
             added: some(round % 40).collect(),
-            graphs: Vec::new(),
+            ..Changes::default()
         };
         let snapshot = fixture.quads.snapshot();
         let effective = snapshot.probe(&changes).unwrap().effective();
@@ -358,7 +393,7 @@ fn batches_are_merged() {
     let undo = Changes {
         removed: model.quads.iter().copied().collect(),
         added: vec![quad([1, 1, 1, 0]), quad([2, 1, 1, 1])],
-        graphs: Vec::new(),
+        ..Changes::default()
     };
     let effective = snapshot.probe(&undo).unwrap().effective();
     fixture.quads.apply(&effective).unwrap();

@@ -2,7 +2,8 @@
 //!
 //! A commit is a root and a delta, so the difference is that of the two deltas and that of the two roots. Roots
 //! share what was not changed between them: their trees are walked side by side, and a child that
-//! both have is passed over. All three come in the order of PSOG, and their signs are added up.
+//! both have is passed over. All three come in the order of PSOG, and their signs are added up. Where the deltas hide
+//! different graphs of their roots, children that both have are read as well.
 //!
 //! A compaction gives all terms other ids, and has a state in both numberings. What leads over one is what leads
 //! to it, and then what leads on from it: a quad that was changed on both sides is told twice.
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use stoa_storage::Store;
 use stoa_terms::TermId;
 
-use crate::delta::DeltaCursor;
+use crate::delta::{DeltaCursor, GraphMask};
 use crate::error::Result;
 use crate::permutation::Tree;
 use crate::permutation::node::Node;
@@ -203,12 +204,16 @@ fn cursor(snapshot: &Snapshot) -> Option<DeltaCursor> {
 struct TreeDifference {
     old: Walk,
     new: Walk,
+    /// Whether both hide the same graphs, so that a child that both have is the same in both.
+    hide_same: bool,
     next: Option<Event>,
 }
 
 /// One of the trees that are walked.
 struct Walk {
     store: Arc<Store>,
+    /// Graphs whose rows are hidden.
+    mask: Arc<GraphMask>,
     /// From the top on nodes, and the child that comes next in each.
     path: Vec<(Arc<Node>, usize)>,
     /// The rows of the leaf at work, and which of them comes next.
@@ -228,13 +233,14 @@ enum Place {
 impl TreeDifference {
     /// That of the roots of two snapshots; `None` if they have the same.
     fn of(old: &Snapshot, new: &Snapshot) -> Result<Option<Self>> {
-        if old.0.base.root.checkpoint == new.0.base.root.checkpoint {
+        let hide_same = old.delta().mask() == new.delta().mask();
+        if hide_same && old.0.base.root.checkpoint == new.0.base.root.checkpoint {
             return Ok(None);
         }
-        let walk = |snapshot: &Snapshot| Walk::new(snapshot.store(), snapshot.tree(TreeName::Psog));
         Ok(Some(Self {
-            old: walk(old),
-            new: walk(new),
+            old: Walk::of(old),
+            new: Walk::of(new),
+            hide_same,
             next: None,
         }))
     }
@@ -273,7 +279,7 @@ impl TreeDifference {
                 (Place::Child(..), Place::End) => old.open()?,
                 (Place::End, Place::Child(..)) => new.open()?,
                 (Place::Child(a, a_height), Place::Child(b, b_height)) => {
-                    if old.child() == new.child() {
+                    if self.hide_same && old.child() == new.child() {
                         old.pass();
                         new.pass();
                     } else if (a_height, b) > (b_height, a) {
@@ -289,9 +295,11 @@ impl TreeDifference {
 }
 
 impl Walk {
-    fn new(store: &Arc<Store>, tree: &Tree) -> Self {
+    fn of(snapshot: &Snapshot) -> Self {
+        let tree: &Tree = snapshot.tree(TreeName::Psog);
         let mut walk = Self {
-            store: Arc::clone(store),
+            store: Arc::clone(snapshot.store()),
+            mask: Arc::clone(snapshot.delta().mask()),
             path: vec![(Arc::clone(&tree.above), 0)],
             rows: Vec::new(),
             at: 0,
@@ -348,6 +356,11 @@ impl Walk {
             self.path.push((below, 0));
         } else if let Some(leaf) = node.children.get(index) {
             self.rows = read_rows(&self.store, leaf.part, leaf.rows)?;
+            if !self.mask.is_none() {
+                let mask = &self.mask;
+                let is_hidden = |[.., graph]: &Row| mask.contains(TermId::from_bits(*graph));
+                self.rows.retain(|row| !is_hidden(row));
+            }
             self.at = 0;
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! The feed of changes: commits one after the other, each with what it changed.
 //!
-//! A commit that has a record is told from it alone, and a bulk load from the roots before and after it. Who
+//! A commit that has a record is told from it alone; one that cleared graphs from the states before and after it, since its
+//! record names no quads; and a bulk load from the roots before and after it. Who
 //! follows keeps the place in the log, so that nothing is read twice; what the log does not have any more
 //! is an error, never a gap.
 //!
@@ -153,11 +154,15 @@ impl Feed {
         payload: &[u8],
         newest: &Snapshot,
     ) -> Result<Option<CommitChanges>> {
-        let decoded = record::decode(payload).ok_or_else(|| Error::Corruption {
+        let decoded = record::decode(record.kind, payload).ok_or_else(|| Error::Corruption {
             structure: "log",
             expected: format!("the changes of a commit at position {}", record.start),
             found: format!("{} other bytes", payload.len()),
         })?;
+        if decoded.changes.clears() {
+            // The record names graphs alone; their quads are those that the state before it has.
+            return self.difference_of(record, decoded.head).map(Some);
+        }
         let is_current = decoded.head.numbering == newest.numbering();
         let snapshot = if is_current && !self.comes_again {
             self.earlier = None;
@@ -174,6 +179,19 @@ impl Feed {
         let memory = self.store.0.budget().try_reserve(bytes);
         let memory = memory.map_err(stoa_storage::Error::from)?;
         Ok(Some(changes_of(record, decoded, snapshot, memory)))
+    }
+
+    /// What a commit changed, from the states before and after it.
+    fn difference_of(&mut self, record: &LogRecord, head: record::Head) -> Result<CommitChanges> {
+        self.earlier = None;
+        let before = record.commit.saturating_sub(1);
+        let difference = self.store.difference(before, record.commit, &|| false)?;
+        Ok(CommitChanges {
+            info: info_of(record, head),
+            snapshot: difference.snapshot().clone(),
+            source: Source::Difference(Box::new(difference)),
+            _memory: self.store.0.budget().nothing(),
+        })
     }
 
     /// The state after the commit of a record before a compaction, in the numbering of the root before the commit;
@@ -279,17 +297,22 @@ fn changes_of(
     changes.reserve_exact(told.added_rows().len());
     changes.extend(of_rows(told.added_rows(), false));
     CommitChanges {
-        info: CommitInfo {
-            commit: record.commit,
-            time_us: record.time,
-            added: head.added,
-            removed: head.removed,
-            message: head.message,
-            is_load: false,
-        },
+        info: info_of(record, head),
         source: Source::Record(changes.into_iter()),
         snapshot,
         _memory: memory,
+    }
+}
+
+/// What the head of a record tells of its commit.
+fn info_of(record: &LogRecord, head: record::Head) -> CommitInfo {
+    CommitInfo {
+        commit: record.commit,
+        time_us: record.time,
+        added: head.added,
+        removed: head.removed,
+        message: head.message,
+        is_load: false,
     }
 }
 

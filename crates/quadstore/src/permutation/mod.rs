@@ -34,7 +34,7 @@ pub(crate) mod tests;
 pub(crate) use count::rows_between;
 pub(crate) use intervals::Intervals;
 pub(crate) use merge::{ChangeBatch, Changes, Effects, MergeOptions, TreeLimits, merge};
-pub(crate) use reader::{RowFilter, RowReader};
+pub(crate) use reader::{Hidden, RowFilter, RowReader};
 pub(crate) use sample::{middle, row_at, sample};
 pub(crate) use top_values::{FREQUENT, behind, met_twice, top_values};
 pub(crate) use tree::{Counted, Tree, TreeRoot};

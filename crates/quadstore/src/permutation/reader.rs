@@ -7,7 +7,7 @@
 //! has not read far ahead, and doubles them.
 //!
 //! Where a delta lies over the tree, its changes are put between the rows of each group
-//! (`overlaid`); where it does not, nothing of that is run.
+//! (`overlaid`); where it does not, nothing of that is run. Rows of graphs that were cleared since are left out (`hidden`).
 //!
 //! What is done is counted here, and told with every call of `next`: each interval is a look-up, which comes to the
 //! segment and the row group at hand or to another one.
@@ -29,12 +29,15 @@ use stoa_storage::{Part, PartRef, ReadCounts, Store};
 use stoa_terms::{GraphSet, IdRange, TermId};
 
 mod counting;
+mod hidden;
 mod overlaid;
 mod skip;
 #[cfg(test)]
 mod tests;
 mod window;
 
+pub(crate) use hidden::Hidden;
+use hidden::Hiding;
 use overlaid::Overlaid;
 use skip::Skip;
 use window::{Leaf, Plan};
@@ -137,6 +140,8 @@ pub(crate) struct RowReader {
     /// What lies over the tree, if anything does.
     overlaid: Option<Box<Overlaid>>,
     is_overlaid: bool,
+    /// Which rows of the tree are hidden, if any are.
+    hiding: Option<Box<Hiding>>,
 }
 
 impl RangeFilter {
@@ -192,6 +197,7 @@ impl RowReader {
             at_group: None,
             overlaid: None,
             is_overlaid: false,
+            hiding: None,
         }
     }
 
@@ -216,13 +222,17 @@ impl RowReader {
 
     /// The number of rows is all that is asked for, by [`Self::next_counts`].
     pub(crate) fn counting(mut self) -> Self {
-        self.counts_groups = !self.is_overlaid && self.ranges.is_none() && self.filter.passes_all();
+        self.counts_groups = !self.is_overlaid
+            && self.hiding.is_none()
+            && self.ranges.is_none()
+            && self.filter.passes_all();
         self
     }
 
     /// Starts again with other intervals.
     pub(crate) fn restart(&mut self, intervals: Intervals) {
         self.intervals = intervals;
+        self.choose_tree();
         self.plan = Plan::Seek;
         self.next_interval = 0;
         self.skip = None;
@@ -305,10 +315,11 @@ impl RowReader {
 
     /// Whether all rows of the group at work are taken.
     fn passes_all(&mut self) -> Result<bool> {
+        let passes_all = self.filter.passes_all() && self.hiding.is_none();
         let (Some(filter), Some((_, group))) = (&mut self.ranges, &self.group) else {
-            return Ok(self.filter.passes_all());
+            return Ok(passes_all);
         };
-        Ok(self.filter.passes_all() && filter.rows_of(group)?.is_none())
+        Ok(passes_all && filter.rows_of(group)?.is_none())
     }
 
     /// Appends rows of the matches that are left, at most `most` rows; returns how many.
@@ -471,6 +482,12 @@ impl RowReader {
         {
             return Ok(end - start);
         }
+        if let Some(hiding) = &self.hiding
+            && let Some(graph) = group.constant(hiding.place())
+            && hiding.hides(graph)
+        {
+            return Ok(end - start);
+        }
         let rows = match &mut self.ranges {
             Some(filter) => filter.rows_of(group)?,
             None => None,
@@ -485,6 +502,12 @@ impl RowReader {
             if let Some(graphs) = &self.filter.graphs
                 && group.constant(3).is_none()
                 && !graphs.contains(TermId::from_bits(group.column(3)?[row]))
+            {
+                continue;
+            }
+            if let Some(hiding) = &self.hiding
+                && group.constant(hiding.place()).is_none()
+                && hiding.hides(TermId::from_bits(group.column(hiding.place())?[row]))
             {
                 continue;
             }

@@ -13,7 +13,7 @@ use crate::characteristic_sets::{
     CharacteristicSets, SetLimits, SetTaker, is_damage, read, recount,
 };
 use crate::commit::Committed;
-use crate::delta::Delta;
+use crate::delta::{Delta, GraphMask};
 use crate::error::{Error, Result};
 use crate::graphs::{FromFn, NoteTaker, Notes, Remains};
 use crate::permutation::count::rows_between;
@@ -273,6 +273,7 @@ impl Commit<'_> {
             Some(taker) => taker.finish()?,
             None => (None, true),
         };
+        let is_changed = is_changed || self.base.hides_all();
         if let (Some(old), Some(_), false) = (old, &sets, is_changed) {
             return Ok(Some(old));
         }
@@ -512,7 +513,8 @@ impl Commit<'_> {
         let committing = self.inner.committing();
         let newest = self.inner.newest();
         let delta = newest.delta().above(self.base.delta());
-        let snapshot = snapshot.with_delta(delta, newest.commit());
+        let snapshot = snapshot.relaid(delta, newest.commit());
+        let snapshot = snapshot.map_err(|error| unreadable(self.inner, error))?;
         self.inner.replace(&committing, snapshot);
         drop(committing);
         self.inner.release_log();
@@ -583,6 +585,11 @@ impl Commit<'_> {
             Ok(out.rows > 0)
         };
         let found = move |graph, subjects: &[TermId]| {
+            if self.base.delta().mask().contains(graph)
+                && self.base.quads_of_all(&GraphMask::some([graph]))? == 0
+            {
+                return Ok(vec![false; subjects.len()]);
+            }
             if !self.base.delta().is_empty() {
                 return subjects_in(&self.base, graph, subjects);
             }
@@ -602,7 +609,10 @@ impl Commit<'_> {
 
     /// The new catalogue, and the quads of the default graph.
     fn merge_catalogue(&self, notes: &Notes) -> Result<(TreeRoot, u64)> {
-        let mut default_quads = self.base.0.base.payload.default_quads;
+        let mut default_quads = match self.base.hides_all() {
+            true => 0,
+            false => self.base.0.base.payload.default_quads,
+        };
         let mut catalogue = RowReader::new(
             self.inner.store.reading(TreeName::Graphs.structure(), None),
             Arc::clone(self.base.tree(TreeName::Graphs)),
@@ -617,6 +627,10 @@ impl Commit<'_> {
         let mut created: Vec<(u64, bool)> = created.chain(more).collect();
         created.sort_unstable();
         let mut changes = notes.graph_changes(&mut catalogue, created, &mut default_quads)?;
+        if self.base.hides_all() {
+            let names = self.catalogued()?;
+            changes.begin_empty(names);
+        }
         let (root, _) = merge(
             self.options(),
             self.base.tree(TreeName::Graphs),
@@ -624,6 +638,23 @@ impl Commit<'_> {
             &mut |_: &Row, _| Ok(()),
         )?;
         Ok((root, default_quads))
+    }
+}
+
+impl Commit<'_> {
+    /// The graphs of the catalogue, ascending.
+    fn catalogued(&self) -> Result<Vec<TermId>> {
+        let mut catalogue = RowReader::new(
+            self.inner.store.reading(TreeName::Graphs.structure(), None),
+            Arc::clone(self.base.tree(TreeName::Graphs)),
+            Columns::of(&[0]),
+            RowFilter::ALL,
+            Intervals::new(&[], &[])?,
+        );
+        let mut out = QuadColumns::default();
+        while catalogue.next(out.rows + 4096, &mut out, None)? {}
+        let [names, ..] = out.columns;
+        Ok(names)
     }
 }
 
@@ -653,9 +684,13 @@ fn subjects_in(snapshot: &Snapshot, graph: TermId, subjects: &[TermId]) -> Resul
 /// The snapshot of the root that was just written. If it cannot be read nobody commits any more: what is in
 /// memory belongs to another root.
 fn reopened(inner: &Inner, before: &Snapshot) -> Result<Snapshot> {
-    before.reopen().map_err(|error| {
-        let reason = format!("the new root was written and cannot be read: {error}");
-        inner.store.refuse_writes(reason);
-        error
-    })
+    let snapshot = before.reopen();
+    snapshot.map_err(|error| unreadable(inner, error))
+}
+
+/// Refuses all commits from now on, since a root cannot be read that was written.
+fn unreadable(inner: &Inner, error: Error) -> Error {
+    let reason = format!("the new root was written and cannot be read: {error}");
+    inner.store.refuse_writes(reason);
+    error
 }

@@ -81,14 +81,15 @@ impl Snapshot {
             return exact(self.count_rows(stored, &intervals)?);
         }
         let (all, all_exact) = self.rows_of(permutation, prefix, ranges)?;
-        if filter.passes_all() || all == 0 {
+        if filter.passes_all() && !self.hides_some() || all == 0 {
             return Ok(Count {
                 rows: all,
                 exact: all_exact,
             });
         }
         let inside = self.quads_in(graphs)?;
-        if let (Some(inside), Some(_), [], []) = (inside, graph, prefix, ranges) {
+        let is_whole = graph.is_some() || !filter.merge_graphs;
+        if let (Some(inside), true, [], []) = (inside, is_whole, prefix, ranges) {
             return exact(inside);
         }
         let inside = inside.unwrap_or(all).min(all);
@@ -119,12 +120,14 @@ impl Snapshot {
         exact(rows)
     }
 
-    /// The number of quads, in all graphs, whose first position lies in a range.
+    /// The number of quads, in all graphs, whose first position lies in a range; those that are hidden while others are not
+    /// count as well.
     pub(crate) fn count_all(&self, permutation: Permutation, range: IdRange) -> Result<u64> {
         Ok(self.rows_of(permutation, &[], &[range])?.0)
     }
 
-    /// The rows of a prefix and ranges in all graphs, and whether that is exact; else an upper bound.
+    /// The rows of a prefix and ranges in all graphs, and whether that is exact; else an upper bound. Rows of some graphs that
+    /// are hidden are counted as well.
     pub(crate) fn rows_of(
         &self,
         permutation: Permutation,
@@ -184,13 +187,19 @@ impl Snapshot {
     ) -> Result<u64> {
         let name = name.into();
         let (store, depth) = (&self.tree_store(name), intervals.depth);
-        let (tree, delta) = (self.tree(name), self.delta());
+        let delta = self.delta();
+        let is_by_graph = matches!(name, TreeName::Gs | TreeName::Gpso | TreeName::Gpos);
         let (mut rows, mut net) = (0_u64, 0_i64);
         let mut lookups = 0;
         for index in 0..intervals.lows.len() {
             let Some((low, high)) = intervals.get(index) else {
                 break;
             };
+            let graph = TermId::from_bits(low[0]);
+            let tree = self.tree_of(
+                name,
+                Some(graph).filter(|_| is_by_graph && low[0] == high[0]),
+            );
             let mut count = || {
                 lookups += 1;
                 rows_between(store, tree, &low, &high, depth)
@@ -225,7 +234,7 @@ impl Snapshot {
             _ if positions == 0 => return Ok(1),
             1 => Distinct::One,
             2 => Distinct::Two,
-            _ => return Ok(self.rows_of(permutation, prefix, &[])?.0),
+            _ => return self.rows_at_most(permutation, prefix),
         };
         // In the lean scheme the pairs have what a node begins.
         let name = match stored == permutation {
@@ -248,13 +257,23 @@ impl Snapshot {
         if self.delta().is_empty() {
             return Ok(in_root);
         }
-        let rows = self.rows_of(permutation, prefix, &[])?.0;
+        let rows = self.rows_at_most(permutation, prefix)?;
         let columns = prefix.len() + positions;
         let (in_delta, samples) =
             self.delta()
                 .distinct(name, (&low, &high), columns, DISTINCT_SAMPLED);
         let new = self.share_of_new(name, in_delta, &samples, columns)?;
         Ok(in_root.saturating_add(new).clamp(u64::from(rows > 0), rows))
+    }
+
+    /// The rows of a prefix in all graphs, as a bound of estimates; where some rows are hidden and few are left, of these alone.
+    fn rows_at_most(&self, permutation: Permutation, prefix: &[TermId]) -> Result<u64> {
+        if self.hides_some() {
+            let all = (permutation, prefix, &[][..]);
+            let count = self.unrecorded();
+            return Ok(count.count_reading(all, &GraphSet::All, COUNTED_ROWS)?.rows);
+        }
+        Ok(self.rows_of(permutation, prefix, &[])?.0)
     }
 
     /// How many of the values that the delta has are not in the root, judged by some of them: rows

@@ -50,8 +50,8 @@ impl Snapshot {
             return Ok(None);
         }
         let store = &self.tree_store(stored);
-        let rows =
-            sample(store, self.tree(stored), &intervals, most, &|| true)?.unwrap_or_default();
+        let tree = self.tree_of(stored, first.map(|(graph, _)| graph));
+        let rows = sample(store, tree, &intervals, most, &|| true)?.unwrap_or_default();
         store.add(&ReadCounts {
             rnd: rows.len() as u64,
             ..ReadCounts::default()
@@ -69,7 +69,8 @@ impl Snapshot {
         });
         let is_visible = |quad: &[TermId; 4]| {
             let [.., graph] = quad;
-            visible.is_none_or(|graphs| graphs.contains(*graph))
+            let is_hidden = self.hides_some() && self.delta().mask().contains(*graph);
+            !is_hidden && visible.is_none_or(|graphs| graphs.contains(*graph))
         };
         let quads: Vec<[TermId; 4]> = quads.filter(is_visible).collect();
         Ok((quads.len() * 2 >= drawn).then_some(quads))
@@ -111,7 +112,8 @@ impl Snapshot {
         let places = Places::between(permutation, stored);
         let intervals = Intervals::new(&stored_prefix(places, before, prefix), &[range])?;
         let store = &self.tree_store(stored);
-        let row = row_at(store, self.tree(stored), &intervals, number, from_end)?;
+        let tree = self.tree_of(stored, first.map(|(graph, _)| graph));
+        let row = row_at(store, tree, &intervals, number, from_end)?;
         store.add(&ReadCounts {
             rnd: 1,
             ..ReadCounts::default()

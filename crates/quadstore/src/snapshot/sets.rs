@@ -85,11 +85,16 @@ impl Snapshot {
         if self
             .quads_in(graphs)?
             .is_none_or(|inside| inside < self.0.quads / 2)
+            || self.hides_some()
         {
             return Ok(None);
         }
         let nobody;
-        let sets = match self.characteristic_sets()? {
+        let known = match self.hides_all() {
+            true => None,
+            false => self.characteristic_sets()?,
+        };
+        let sets = match known {
             Some(sets) => sets,
             None if self.tree(TreeName::Psog).rows() == 0 => {
                 nobody = CharacteristicSets::of_nobody();

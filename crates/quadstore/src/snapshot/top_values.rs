@@ -47,7 +47,7 @@ impl Snapshot {
             Some((graph, stored)) => (stored, vec![graph, predicate]),
             None => {
                 let inside = self.quads_in(graphs)?;
-                if inside.is_none_or(|inside| inside < self.0.quads / 2) {
+                if inside.is_none_or(|inside| inside < self.0.quads / 2) || self.hides_some() {
                     return Ok(None);
                 }
                 (permutation, vec![predicate])
@@ -57,7 +57,8 @@ impl Snapshot {
         if self.is_mostly_new(stored, &intervals)? {
             return Ok(None);
         }
-        let Some(mut top) = self.top_rows(stored.into(), &prefix, go_on)? else {
+        let graph = first.map(|(graph, _)| graph);
+        let Some(mut top) = self.top_rows((stored.into(), graph), &prefix, go_on)? else {
             return Ok(None);
         };
         top.sort_unstable_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
@@ -69,11 +70,11 @@ impl Snapshot {
     /// The values that many rows of a tree have behind a prefix, and how many rows have each.
     fn top_rows(
         &self,
-        name: TreeName,
+        (name, graph): (TreeName, Option<TermId>),
         prefix: &[TermId],
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<Vec<(u64, u64)>>> {
-        let (store, tree) = (&self.tree_store(name), self.tree(name));
+        let (store, tree) = (&self.tree_store(name), self.tree_of(name, graph));
         let count_lookups = |lookups: usize| {
             store.add(&ReadCounts {
                 rnd: lookups as u64,

@@ -352,7 +352,8 @@ impl Snapshot {
         self.0.predicates.get().map(Arc::clone)
     }
 
-    /// The different values behind `prefix`, ascending; `None` if there are more than `most`.
+    /// The different values behind `prefix`, ascending; `None` if there are more than `most`. In PSOG those of hidden rows
+    /// are among them.
     pub(super) fn leading(
         &self,
         tree: TreeName,
@@ -362,7 +363,11 @@ impl Snapshot {
         let place = prefix.len();
         let columns = Columns::of(&[place]);
         let intervals = Intervals::new(prefix, &[])?;
-        let mut reader = self.reader(tree, columns, RowFilter::ALL, intervals);
+        let mut reader = match tree {
+            // Leaving hidden rows out one by one would take long, and some values too many do no harm.
+            TreeName::Psog => self.reader_of_all(tree, columns, RowFilter::ALL, intervals, None),
+            _ => self.reader(tree, columns, RowFilter::ALL, intervals),
+        };
         let (mut values, mut out) = (Vec::new(), QuadColumns::default());
         while reader.next(1, &mut out, None)? {
             let found = out.columns.get(place).and_then(|column| column.first());

@@ -29,17 +29,21 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use stoa_storage::{LogMark, Reservation};
-use stoa_terms::{Kind, TermId};
+use stoa_terms::{GraphSet, Kind, Permutation, TermId};
 
 pub use conflict::{Clash, Conflict};
 pub(crate) use reads::ReadSet;
 pub(crate) use recorder::Recorder;
 
 use crate::commit::{Committed, Living, Prepared, Submitted};
-use crate::delta::{Changes, GraphChange, NewTerms, Probed, Resolved};
+use crate::delta::{Changes, GraphChange, GraphMask, NewTerms, Probed, Resolved};
 use crate::error::{Error, Result};
 use crate::quad_store::QuadStore;
+use crate::read::{Columns, QuadColumns, ScanSpec};
 use crate::snapshot::Snapshot;
+
+/// Quads that are read at a time where graphs are cleared.
+const READ_QUADS: usize = 1 << 12;
 
 /// How a transaction is begun.
 #[derive(Clone, Debug, Default)]
@@ -211,14 +215,15 @@ impl Transaction {
         let changes = with_ids(changes, terms, &resolved);
         let mut probed = self.view.probe_while(&changes, go_on)?;
         probed.resolve(&resolved)?;
-        let effective = probed.effective();
+        let mut effective = probed.effective();
+        self.view.count_cleared(&mut effective)?;
         check()?;
         let view = match effective.is_empty() {
             true => self.view.clone(),
             false => {
                 let budget = self.store.store().cache().budget();
                 let graph_first = self.view.has_graph_first();
-                let mut delta = self.view.delta().with(&effective, graph_first, budget)?;
+                let mut delta = self.view.delta_with(&effective)?;
                 check()?;
                 while let Some(merged) = delta.merged(graph_first, budget)?
                     && let Some(replaced) = delta.replace(&merged)
@@ -242,9 +247,59 @@ impl Transaction {
         self.view = view;
         self.operations = operations;
         Ok(ChangeCounts {
-            added: effective.added().len() as u64,
-            removed: effective.removed().len() as u64,
+            added: effective.added_count(),
+            removed: effective.removed_count(),
         })
+    }
+
+    /// Removes all quads of some graphs, then makes graphs exist or not. `go_on` is asked as for
+    /// [`Self::change_while`].
+    ///
+    /// However many quads there are, this takes no longer than for `masked_above` of them
+    /// ([`QuadStoreOptions`](crate::QuadStoreOptions)). The quads are not read then, and what others commit to the graphs
+    /// meanwhile is no conflict: it is removed as well.
+    ///
+    /// # Errors
+    /// As [`Self::change_while`]. The transaction is as it was then.
+    pub fn clear(
+        &mut self,
+        graphs: &GraphSet,
+        then: Vec<GraphChange>,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<ChangeCounts> {
+        let cleared = GraphMask::from(graphs);
+        let mut changes = Changes {
+            graphs: then,
+            ..Changes::default()
+        };
+        if self.view.quads_of_all(&cleared)? > self.store.0.options.masked_above {
+            changes.cleared = cleared;
+        } else {
+            changes.removed = self.quads_in(graphs, go_on)?;
+        }
+        self.change_while(&NewTerms::default(), &changes, go_on)
+    }
+
+    /// The quads of some graphs, which are few.
+    fn quads_in(&self, graphs: &GraphSet, go_on: &dyn Fn() -> bool) -> Result<Vec<[TermId; 4]>> {
+        let mut scan = self.snapshot().scan(&ScanSpec {
+            permutation: Permutation::Spog,
+            prefix: Vec::new(),
+            ranges: Vec::new(),
+            graphs: graphs.clone(),
+            columns: Columns::ALL,
+            with_graph: true,
+        })?;
+        let (mut quads, mut rows) = (Vec::new(), QuadColumns::default());
+        while scan.next(READ_QUADS, &mut rows)? {
+            if !go_on() {
+                return Err(Error::Cancelled);
+            }
+            let [subjects, predicates, objects, graphs] = &rows.columns;
+            let triples = subjects.iter().zip(predicates).zip(objects).zip(graphs);
+            quads.extend(triples.map(|(((s, p), o), g)| [*s, *p, *o, *g]));
+        }
+        Ok(quads)
     }
 
     /// The state that it has now.
@@ -315,6 +370,10 @@ impl Transaction {
             changes.then(&operation.changes);
             terms.extend_from_slice(&operation.terms);
         }
+        if changes.clears() {
+            // Operations behind the one that cleared a graph found nothing there.
+            self.living.base().probe_kept(&mut changes)?;
+        }
         self.store.submit(&Prepared {
             base: self.living.base().clone(),
             changes,
@@ -339,6 +398,7 @@ fn with_ids<'a>(changes: &'a Changes, terms: &NewTerms, resolved: &Resolved) -> 
         created: change.created,
     };
     Cow::Owned(Changes {
+        cleared: changes.cleared.renumbered(|id| resolved.id(id)),
         removed: quads(&changes.removed),
         added: quads(&changes.added),
         graphs: changes.graphs.iter().map(graph).collect(),

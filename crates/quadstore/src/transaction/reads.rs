@@ -353,6 +353,7 @@ impl ReadSet {
     pub(crate) fn conflict(&self, since: &EffectiveChanges) -> Option<Conflict> {
         let clash = self
             .changed_quad(since)
+            .or_else(|| self.cleared_graph(since))
             .or_else(|| self.new_term(since))
             .or_else(|| self.changed_graph(since));
         clash.map(|clash| Conflict::new(clash, &self.base))
@@ -369,6 +370,41 @@ impl ReadSet {
                 .key(&quad)
                 .map(|id| Some(id).filter(|id| !id.is_unbound()));
             Some(Clash::Quads(key))
+        })
+    }
+
+    /// Whether a commit cleared a graph of which anything was read, as quads or as to its existence.
+    fn cleared_graph(&self, since: &EffectiveChanges) -> Option<Clash> {
+        if !since.clears() {
+            return None;
+        }
+        let cleared = &since.clearing().graphs;
+        let of_graph = |graph| [None, None, None, graph];
+        if self.everything {
+            return Some(Clash::Quads(of_graph(None)));
+        }
+        let by_graph = 1_u8 << Position::Graph as u8;
+        let quads = self.groups.iter().find_map(|group| {
+            if group.fixed & by_graph != 0 {
+                let mut graphs = group.reads.keys().map(|key| key[Position::Graph as usize]);
+                let graph = graphs.find(|graph| cleared.contains(*graph))?;
+                return Some(Clash::Quads(of_graph(Some(graph))));
+            }
+            let overlaps = |graphs: &Arc<GraphSet>| cleared.overlaps(graphs);
+            let is_read = !group.reads.is_empty() && group.graphs.as_ref().is_none_or(overlaps);
+            is_read.then(|| Clash::Quads(of_graph(None)))
+        });
+        quads.or_else(|| {
+            let seen = self.graphs.iter();
+            let mut seen = seen
+                .filter(|(_, seen)| seen.existing)
+                .map(|(graph, _)| *graph);
+            let graph = match self.graphs_all {
+                true => cleared.listed().first().copied(),
+                false => seen.find(|graph| cleared.contains(*graph)),
+            };
+            let graph = graph.or_else(|| self.graphs_all.then_some(TermId::DEFAULT_GRAPH))?;
+            Some(Clash::Graph(graph))
         })
     }
 

@@ -341,8 +341,8 @@ proptest! {
                 .into_iter()
                 .map(|(s, p, o)| [node(s), one(p)[1], node(o), one(p)[3]])
                 .collect(),
-            graphs: Vec::new(),
-        };
+..Changes::default()
+};
         store.write(&base, &NewTerms::default(), &changes, None).unwrap();
         let snapshot = store.snapshot();
         let quads = all_quads(&snapshot);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::delta::{Delta, DeltaCursor, EffectiveChanges, KeyHash};
+use crate::delta::{Cleared, Delta, DeltaCursor, EffectiveChanges, KeyHash};
 use crate::root::TreeName;
 
 const TREES: [TreeName; 6] = [
@@ -17,15 +17,22 @@ const TREES: [TreeName; 6] = [
     TreeName::Gpos,
 ];
 
-/// Rows that change sides, graphs that are made or dropped, how many terms come, and whether a batch is
-/// made after it.
-type Step = (BTreeSet<Row>, Vec<(u64, bool)>, u64, bool);
+/// Rows that change sides, graphs that are made or dropped, how many terms come, whether a batch is
+/// made after it, and the graphs that are cleared before it.
+type Step = (BTreeSet<Row>, Vec<(u64, bool)>, u64, bool, GraphMask);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let row = (0..3_u64, 0..4_u64, 0..3_u64, 0..3_u64);
     let rows = prop::collection::btree_set(row.prop_map(|(p, s, o, g)| [p, s, o, g]), 0..20);
     let graphs = prop::collection::vec((1..4_u64, any::<bool>()), 0..2);
-    prop::collection::vec((rows, graphs, 0..4_u64, prop::bool::weighted(0.2)), 0..12)
+    let cleared = prop::collection::vec((0..3_u64).prop_map(TermId::from_bits), 0..2);
+    let cleared = prop_oneof![
+        3 => Just(GraphMask::NONE),
+        1 => cleared.clone().prop_map(GraphMask::some),
+        1 => cleared.prop_map(GraphMask::all_but),
+    ];
+    let is_settled = prop::bool::weighted(0.2);
+    prop::collection::vec((rows, graphs, 0..4_u64, is_settled, cleared), 0..12)
 }
 
 /// Terms of a commit from a number on; the keys of later ones come before, between and after.
@@ -45,6 +52,7 @@ fn take_down(gathered: &mut Gathered, changes: &EffectiveChanges) -> Result<()> 
         terms: changes.terms().count(),
         key_bytes: changes.terms().map(|(_, key, _)| key.len()).sum(),
     })?;
+    gathered.clear(&changes.clearing().graphs);
     for (_, key, id) in changes.terms() {
         assert!(gathered.term(id, key));
     }
@@ -72,6 +80,12 @@ fn events(delta: &Delta, tree: TreeName) -> Vec<(Row, bool)> {
     events
 }
 
+/// The version after what was gathered.
+fn settled(delta: &Delta, gathered: &mut Gathered, budget: &MemoryBudget) -> Delta {
+    let delta = delta.cleared(gathered.cleared(), 0, true, budget).unwrap();
+    delta.followed_by(gathered.settle(true).unwrap())
+}
+
 fn empty(budget: &MemoryBudget) -> Gathered {
     Gathered::after([0; KINDS.len()], budget)
 }
@@ -82,7 +96,8 @@ proptest! {
         let budget = MemoryBudget::unlimited();
         let (mut gathered, mut one, mut two) = (empty(&budget), Delta::default(), Delta::default());
         let (mut there, mut next) = (BTreeSet::new(), 0);
-        for (number, (rows, graphs, count, is_settled)) in (1..).zip(&steps) {
+        for (number, (rows, graphs, count, is_settled, cleared)) in (1..).zip(&steps) {
+            there.retain(|[.., graph]: &Row| !cleared.contains(TermId::from_bits(*graph)));
             let (removed, added): (Vec<Row>, Vec<Row>) =
                 rows.iter().partition(|row| there.contains(*row));
             there.retain(|row| !removed.contains(row));
@@ -95,13 +110,17 @@ proptest! {
             let new = terms(next, *count);
             next += count;
             let changes = EffectiveChanges::of_rows(added, removed, &wanted, new, number).unwrap();
+            let changes = changes.after_clearing(Cleared {
+                graphs: cleared.clone(),
+                ..Cleared::default()
+            });
             one = one.with(&changes, true, &budget).unwrap();
             take_down(&mut gathered, &changes).unwrap();
             if *is_settled {
-                two = two.followed_by(gathered.settle(true).unwrap());
+                two = settled(&two, &mut gathered, &budget);
             }
         }
-        two = two.followed_by(gathered.settle(true).unwrap());
+        two = settled(&two, &mut gathered, &budget);
         for tree in TREES {
             prop_assert_eq!(events(&one, tree), events(&two, tree));
         }

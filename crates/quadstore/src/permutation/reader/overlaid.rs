@@ -142,7 +142,8 @@ impl RowReader {
         };
         if removed && exists {
             self.pass_overlaid(over, start + 1, end);
-        } else if !exists {
+        } else if !exists || self.is_hidden(&row) {
+            // A hidden row of the tree is left out when it is taken, whether or not it was added again.
             self.emit(interval, &row, removed, out);
         }
         over.advance();

@@ -86,7 +86,7 @@ fn commit(quad: Quad, is_removed: bool) -> EffectiveChanges {
     commit_of(&Changes {
         removed,
         added,
-        graphs: Vec::new(),
+        ..Changes::default()
     })
 }
 
