@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use oxrdf::NamedNode;
-use stoa_quadstore::QuadStore;
+use stoa_quadstore::{ARCHIVE_EVERY, QuadStore};
 use stoa_storage::{Disk, Identity, IoMode, RealDisk, Store, StructureCounts};
 
 use crate::dataset_statistics::DatasetStatistics;
@@ -96,6 +97,30 @@ impl fmt::Debug for Database {
     }
 }
 
+/// Where the log of a database is copied, and how often.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ArchiveOptions {
+    /// The folder.
+    pub folder: PathBuf,
+    /// How old a commit may become before it is copied; 60 s by default.
+    pub every: Duration,
+    /// How many bytes may wait where the folder cannot be written; beyond that the archive has a gap, which a backup bridges.
+    /// By default a tenth of what is free on the device.
+    pub backlog_bytes: Option<u64>,
+}
+
+impl ArchiveOptions {
+    /// Copies into a folder, as often as by default.
+    #[must_use]
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            every: ARCHIVE_EVERY,
+            backlog_bytes: None,
+        }
+    }
+}
+
 impl Database {
     /// Opens the database in the folder `path`, or creates it there if the options say so and the
     /// folder is absent or empty. Its parent must exist.
@@ -108,9 +133,9 @@ impl Database {
         Self::open_on(runtime, Arc::new(disk), options)
     }
 
-    /// As [`Database::open`], and copies each file of the log into the folder `archive` before it is used
-    /// again. With a backup and all files of the log behind it, a restore gives every commit since. The
-    /// folder is made if it is absent.
+    /// As [`Database::open`], and copies the log into a folder, which is made if it is absent: each file when it is
+    /// full, what there is of the last one now and then, and all of it when the database is closed. With a backup and
+    /// all files of the log behind it, a restore gives every commit since.
     ///
     /// # Errors
     /// As [`Database::open`], and `Log` if the folder has files of another database under the names that
@@ -119,11 +144,12 @@ impl Database {
         runtime: &Runtime,
         path: impl AsRef<Path>,
         options: &OpenOptions,
-        archive: impl AsRef<Path>,
+        archive: &ArchiveOptions,
     ) -> Result<Self> {
-        let disk = |path| Arc::new(RealDisk::with_io(path, IoMode::default(), runtime.io()));
-        let archive: Arc<dyn Disk> = disk(archive.as_ref());
-        Self::open_with(runtime, disk(path.as_ref()), options, Some(archive))
+        let disk = |path: &Path| Arc::new(RealDisk::with_io(path, IoMode::default(), runtime.io()));
+        let folder: Arc<dyn Disk> = disk(&archive.folder);
+        let archive = Some((folder, archive));
+        Self::open_with(runtime, disk(path.as_ref()), options, archive)
     }
 
     /// As [`Database::open`], on any disk; for tests with a simulated one.
@@ -138,7 +164,7 @@ impl Database {
         runtime: &Runtime,
         disk: Arc<dyn Disk>,
         options: &OpenOptions,
-        archive: Option<Arc<dyn Disk>>,
+        archive: Option<(Arc<dyn Disk>, &ArchiveOptions)>,
     ) -> Result<Self> {
         if options.create && options.access == Access::Shared {
             return Err(Error::ReadOnly);
@@ -149,7 +175,11 @@ impl Database {
         };
         let opened = Store::open(Arc::clone(&disk), runtime.cache(), access);
         let mut store_options = runtime.store_options();
-        store_options.archive = archive;
+        if let Some((folder, archive)) = archive {
+            store_options.archive = Some(folder);
+            store_options.archive_every = archive.every;
+            store_options.archive_backlog = archive.backlog_bytes;
+        }
         let (store, is_new) = match opened {
             Err(stoa_storage::Error::NotADatabase { .. }) if options.create => {
                 let id = u128::from(runtime.random()) << 64 | u128::from(runtime.random());
@@ -420,6 +450,14 @@ impl Database {
     #[must_use]
     pub fn delta_bytes(&self) -> u64 {
         self.shared.store.snapshot().delta().memory_bytes()
+    }
+
+    /// Copies what was committed so far into the archive; does nothing without one.
+    ///
+    /// # Errors
+    /// What the disk gives. Nothing is lost then: the log keeps what the archive does not have.
+    pub fn archive(&self) -> Result<()> {
+        Ok(self.shared.store.archive()?)
     }
 
     /// The write-ahead log, and what is kept for readers of earlier commits.

@@ -1,6 +1,6 @@
 //! What `stoa info` and `stoa check` tell about a database.
 
-pub use stoa_quadstore::{DeltaInfo, LogInfo, SetsInfo};
+pub use stoa_quadstore::{ArchiveInfo, DeltaInfo, LogInfo, SetsInfo};
 use stoa_quadstore::{QuadStore, Scheme};
 use stoa_terms::{Kind, TermId};
 

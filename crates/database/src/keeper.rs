@@ -1,5 +1,5 @@
 //! Threads that keep an open database: they make commits durable for which nobody waits, write what was
-//! committed into the sort orders now and then, and under relaxed durability sync the log.
+//! committed into the sort orders now and then, copy the log into its archive, and under relaxed durability sync it.
 //!
 //! # Concurrency
 //! They live as long as the database is open, and end with its last clone, after what they are doing.
@@ -42,6 +42,9 @@ impl Keeper {
         })?;
         if runtime.durability() == Durability::Relaxed {
             keeper.run("stoa sync", QuadStore::keep_synced)?;
+        }
+        if store.has_archive() {
+            keeper.run("stoa archive", QuadStore::keep_archived)?;
         }
         Ok(keeper)
     }

@@ -81,14 +81,14 @@ mod xml_characters;
 
 pub use background::in_background;
 pub use backup::{BackupSummary, CompactOptions, CompactSummary, RestoreOptions, RestoreSummary};
-pub use database::{CheckpointSummary, Database};
+pub use database::{ArchiveOptions, CheckpointSummary, Database};
 pub use dataset_statistics::{DatasetStatistics, Partitions};
 pub use dump::{Dump, DumpScope};
 pub use error::{DataError, Error, Result, SyntaxError};
 pub use feed::{ChangeFeed, FeedStep};
 pub use format::{Compression, GraphFormat};
 pub use history::{CommitInfo, CommitList, Retention, time_text};
-pub use info::{CheckSummary, DeltaInfo, Info, LogInfo, PartInfo, SetsInfo};
+pub use info::{ArchiveInfo, CheckSummary, DeltaInfo, Info, LogInfo, PartInfo, SetsInfo};
 pub use load::{AloneOptions, ConvertSummary, Input, LoadSummary, Progress, Skipped};
 pub use moment::{Moment, MomentError};
 pub use note::{Note, NoteKind, Place};

@@ -17,11 +17,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stoa_storage::{
-    Access, BackupExtent, BackupSummary, Backups, Cache, Disk, LogMark, LogRecord, LogRecovery,
-    NewBackup, PartRef, RestorePoint, Store,
+    Access, BackupExtent, BackupSummary, Backups, Cache, ChangeFileReader, Disk, LogMark,
+    LogRecord, LogRecovery, NewBackup, PartRef, RestorePoint, Store,
 };
 
-use crate::commit::{PAYLOAD_BYTES_KEPT, Place, QuadStoreOptions, Recovering, record};
+use crate::bulk::{self, BulkOptions, BulkProgress};
+use crate::commit::{
+    LoadRecord, PAYLOAD_BYTES_KEPT, Place, QuadStoreOptions, RECORD_LOAD, Recovering, record,
+};
 use crate::error::{Error, Result};
 use crate::permutation::node::Node;
 use crate::permutation::tree::child_node;
@@ -59,7 +62,7 @@ pub struct RestoreOptions<'a> {
     /// The number of the new timeline, random.
     pub timeline: u64,
     /// Ends the restore with [`Error::Cancelled`] soon after it was set.
-    pub cancel: &'a AtomicBool,
+    pub cancel: &'a Arc<AtomicBool>,
     /// Is told how many bytes were written, and how many there are.
     pub progress: &'a (dyn Fn(u64, u64) + 'a),
 }
@@ -129,7 +132,11 @@ impl QuadStore {
         };
         match backup.write(target) {
             Err(stoa_storage::Error::Cancelled) => Err(Error::Cancelled),
-            done => Ok(done?),
+            done => {
+                let done = done?;
+                self.0.bridge_gap(commit);
+                Ok(done)
+            }
         }
     }
 }
@@ -214,7 +221,10 @@ pub fn restore(
     let store = Store::open(disk, cache, Access::Exclusive)?;
     let store = QuadStore::open_with(store, options)?;
     let replayed = match records {
-        Some(records) => store.replay_until(records, at, cancel)?,
+        Some(records) => {
+            let changes = |commit| backups.change_file(point.number, &restore.archives, commit);
+            store.replay_until(records, at, &changes, cancel)?
+        }
         None => 0,
     };
     let (commit, time_us) = (store.0.newest().commit(), store.0.mark().time);
@@ -276,7 +286,8 @@ impl QuadStore {
         &self,
         mut records: LogRecovery,
         at: RestoreAt,
-        cancel: &AtomicBool,
+        changes: &FindChanges<'_>,
+        cancel: &Arc<AtomicBool>,
     ) -> Result<u64> {
         self.0.is_restored.store(true, Ordering::Release);
         let mut replayed = 0;
@@ -305,6 +316,10 @@ impl QuadStore {
             payload.clear();
             let room = recovering.room_for(&record)?;
             records.read_payload(&record, u64::MAX, &mut payload)?;
+            let is_load = u32::from(record.kind) == RECORD_LOAD;
+            if is_load && record.commit <= newest {
+                continue;
+            }
             let head = record::decode_head(&payload);
             match head.map(|head| recovering.place_of(&record, head.numbering)) {
                 Some(Place::Elsewhere) => continue,
@@ -312,6 +327,14 @@ impl QuadStore {
                 Some(Place::Here) | None => {}
             }
             check_follows(&record, newest.saturating_add(1))?;
+            if is_load {
+                drop(room);
+                recovering.finish()?;
+                self.load_again(&record, &payload, changes, cancel)?;
+                recovering = Recovering::begin(self);
+                replayed += 1;
+                continue;
+            }
             // The log of the new timeline is empty.
             let mark = LogMark {
                 time: record.time,
@@ -327,6 +350,47 @@ impl QuadStore {
         recovering.finish()?;
         Ok(replayed)
     }
+
+    /// Makes the bulk load of a record again.
+    fn load_again(
+        &self,
+        record: &LogRecord,
+        payload: &[u8],
+        changes: &FindChanges<'_>,
+        cancel: &Arc<AtomicBool>,
+    ) -> Result<()> {
+        let told = LoadRecord::decode(payload).ok_or_else(|| Error::Corruption {
+            structure: "log",
+            expected: format!("the record of a load at position {}", record.start),
+            found: format!("{} other bytes", payload.len()),
+        })?;
+        let Some(file) = changes(record.commit)? else {
+            let reason = "it is a load, and its change file is in neither backup nor archive";
+            let asked = format!("commit {}", record.commit);
+            return Err(not_there(asked, reason.to_owned()));
+        };
+        let checkpoint = &self.0.options.checkpoint;
+        let options = BulkOptions {
+            memory_bytes: checkpoint.memory_bytes,
+            scheme: None,
+            threads: checkpoint.threads,
+            progress: Arc::new(Quiet),
+            cancel: Arc::clone(cancel),
+        };
+        bulk::load_again(self, file, (&told, record.time), options)
+    }
+}
+
+/// Finds the change file of a commit.
+type FindChanges<'a> = dyn Fn(u64) -> stoa_storage::Result<Option<ChangeFileReader>> + 'a;
+
+/// Tells nobody of a load that is made again.
+struct Quiet;
+
+impl BulkProgress for Quiet {
+    fn phase(&self, _name: &str, _total: Option<u64>) {}
+
+    fn advance(&self, _done: u64) {}
 }
 
 /// A compaction gave other ids: its root is needed.
@@ -338,14 +402,14 @@ fn numbered_anew(record: &LogRecord, last: u64) -> Error {
     not_there(format!("commit {}", record.commit), reason)
 }
 
-/// A load has no record: it is part of the root after it.
+/// A load that was made without an archive has no record: it is part of the root after it.
 fn check_follows(record: &LogRecord, next: u64) -> Result<()> {
     if record.commit <= next {
         return Ok(());
     }
     let reason = format!(
-        "the log goes on with commit {}, since loads are told by no log; restore from a backup that \
-         was made after it, or --at {} what was before",
+        "the log goes on with commit {}, since a load without --archive-log is told by no log; restore from a \
+         backup that was made after it, or --at {} what was before",
         record.commit,
         next - 1
     );

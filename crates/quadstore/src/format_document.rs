@@ -5,16 +5,20 @@
 
 use std::collections::BTreeMap;
 
+use crate::bulk as changes;
 use crate::characteristic_sets::format as sets;
+use crate::commit::load_record;
 use crate::commit::record;
 use crate::permutation::format as tree;
 use crate::root;
 use crate::segment::format as segment;
 
 const DOCUMENT: &str = include_str!("../../../docs/format.md");
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 7] = [
     include_str!("root.rs"),
     include_str!("commit/record.rs"),
+    include_str!("commit/load_record.rs"),
+    include_str!("bulk/change_file.rs"),
     include_str!("permutation/format.rs"),
     include_str!("segment/format.rs"),
     include_str!("characteristic_sets/format.rs"),
@@ -37,6 +41,8 @@ fn constants() -> BTreeMap<&'static str, u64> {
             ROOT_DICTIONARY DICTIONARY_BYTES_MAX LOAD_MESSAGE_BYTES_MAX SCHEME_FULL
             SCHEME_LEAN;
         record: RECORD_COMMIT RECORD_CLEARING CLEARED_SOME CLEARED_ALL_BUT;
+        load_record: RECORD_LOAD;
+        changes: CHANGES_TERMS CHANGES_GRAPHS CHANGES_ROWS;
         tree: NODE_HEADER_BYTES NODE_LEVEL NODE_COUNT NODE_CHILDREN HEIGHT_MAX CHILD_FIRST
             CHILD_LAST CHILD_ROWS CHILD_DISTINCT_ONE CHILD_DISTINCT_TWO CHILD_PART
             CHILD_EXTENT_BYTES CHILD_CHECKPOINT CHILD_BYTES TREE_HEIGHT TREE_PRESENT TREE_TOP

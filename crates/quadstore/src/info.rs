@@ -71,8 +71,26 @@ pub struct LogInfo {
     pub failure: Option<String>,
     /// Why the last checkpoint in the background failed, if it did.
     pub checkpoint_failure: Option<String>,
-    /// Why the last full file of the log could not be copied into the archive, if so; it is kept then.
-    pub archive_failure: Option<String>,
+    /// How far the archive is behind, if there is one.
+    pub archive: Option<ArchiveInfo>,
+}
+
+/// What the archive of a log holds.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ArchiveInfo {
+    /// The last commit in the archive; `None` if nothing was copied since the store was opened.
+    pub commit: Option<u64>,
+    /// Commits that the archive does not hold.
+    pub behind_commits: u64,
+    /// Bytes of the log that it does not hold.
+    pub behind_bytes: u64,
+    /// Seconds since it held everything; 0 if it does.
+    pub behind_seconds: u64,
+    /// The last commit over which the archive does not lead, as far as that is known: a bulk load without a change file,
+    /// or a compaction. A backup that holds the commit bridges the gap.
+    pub gap: Option<u64>,
+    /// Why the last copy failed; what was not copied is kept.
+    pub failure: Option<String>,
 }
 
 /// What was committed since the last checkpoint, as it is kept.
@@ -222,8 +240,27 @@ impl QuadStore {
             retained_bytes: self.store().retained_bytes(),
             failure: failure.or_else(|| self.store().failure()),
             checkpoint_failure: self.checkpoint_failure(),
-            archive_failure: log.and_then(Log::archive_failure),
+            archive: log.and_then(|log| self.archive_info(log)),
         }
+    }
+
+    fn archive_info(&self, log: &Log) -> Option<ArchiveInfo> {
+        let failure = log.has_archive().then(|| log.archive_failure())?;
+        let (archived, end) = (log.archived(), log.end().position.to_u64());
+        let (newest, known) = (self.0.newest().commit(), archived.unwrap_or_default());
+        let behind_bytes = end.saturating_sub(known.position.to_u64());
+        let since_us = match archived {
+            Some(archived) if behind_bytes > 0 => self.0.now().saturating_sub(archived.time_us),
+            _ => 0,
+        };
+        Some(ArchiveInfo {
+            commit: archived.map(|archived| archived.commit),
+            behind_commits: newest.saturating_sub(known.commit),
+            behind_bytes,
+            behind_seconds: since_us / 1_000_000,
+            gap: self.0.gap(),
+            failure,
+        })
     }
 }
 

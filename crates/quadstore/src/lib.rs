@@ -36,7 +36,7 @@ pub use backup::{BackupOptions, RestoreAt, RestoreOptions, RestoreSummary, resto
 pub use bulk::*;
 pub use characteristic_sets::SubjectGroup;
 pub use check::{CheckProgress, CheckReport, Problem};
-pub use commit::{CommitLimits, Committed, QuadStoreOptions, Submitted};
+pub use commit::{ARCHIVE_EVERY, CommitLimits, Committed, QuadStoreOptions, Submitted};
 pub use compact::CompactSummary;
 pub use delta::{
     Changes, CheckpointOptions, Delta, EffectiveChanges, GraphChange, GraphMask, NewTerms, Probed,
@@ -47,7 +47,7 @@ pub use history::{
     AUTO_BYTES, AUTO_SECONDS, AUTO_SHARE, CommitChanges, CommitInfo, CommitList, Difference, Feed,
     QuadChange, Retention, WIPED_SECONDS,
 };
-pub use info::{DeltaInfo, Info, LogInfo, SetsInfo, TreeInfo};
+pub use info::{ArchiveInfo, DeltaInfo, Info, LogInfo, SetsInfo, TreeInfo};
 pub use quad_store::QuadStore;
 pub use read::{
     Columns, Count, GraphEntry, IdRanges, KeySection, LookupCounts, LookupRows, LookupSpec,

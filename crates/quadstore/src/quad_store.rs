@@ -12,6 +12,7 @@
 //! newest one holds `committing` meanwhile: for microseconds where it goes into the delta, from the
 //! first merge to the end where it is a bulk load. The order of locks is told in `commit`.
 
+mod loads;
 mod merging;
 
 use std::sync::atomic::AtomicBool;
@@ -73,6 +74,8 @@ pub(crate) struct Inner {
     pub(crate) earlier: Arc<Earlier>,
     /// Whether commits were made that the log does not have: no root is kept then.
     pub(crate) is_restored: AtomicBool,
+    /// The last commit, as far as that is known, over which the archive does not lead; 0 if there is none.
+    gap: AtomicU64,
     /// Who is to be told of the next commit.
     pub(crate) watchers: Mutex<Vec<Waker>>,
     limits: TreeLimits,
@@ -133,6 +136,9 @@ impl QuadStore {
                 let log = found.finish(options.log)?;
                 if let Some(archive) = &options.archive {
                     log.archive_into(Arc::clone(archive))?;
+                    let backlog = options.archive_backlog;
+                    let backlog = backlog.unwrap_or_else(|| store.default_archive_backlog());
+                    log.limit_archive_backlog(backlog);
                 }
                 (Some(log), None)
             }
@@ -164,6 +170,7 @@ impl QuadStore {
             wiped: Mutex::new(None),
             earlier,
             is_restored: AtomicBool::new(false),
+            gap: AtomicU64::new(0),
             watchers: Mutex::default(),
             limits,
             commit_limits,
@@ -171,6 +178,9 @@ impl QuadStore {
             store,
         }));
         store.recover(found.as_mut())?;
+        if store.0.log.is_some() {
+            store.0.take_up_changes()?;
+        }
         if let Some(found) = found {
             drop(store.0.found.set(found));
         }
@@ -214,7 +224,8 @@ impl QuadStore {
     }
 
     /// Makes all commits durable and says so in the log, so that the next opening has nothing to doubt.
-    /// The last clone of the store does the same when it is dropped, but cannot tell a failure.
+    /// The last clone of the store does the same when it is dropped, but cannot tell a failure. The log is copied into
+    /// its archive as well; [`QuadStore::archive`] tells a failure of that.
     ///
     /// # Errors
     /// If the log cannot be written.
@@ -441,6 +452,8 @@ impl Inner {
             scheme,
             created: Vec::new(),
             message: None,
+            time_us: None,
+            changes: None,
         }
     }
 
@@ -551,11 +564,14 @@ impl Inner {
     }
 
     /// Lets log files be used again that no durable root needs.
-    fn release_log(&self) {
+    pub(crate) fn release_log(&self) {
         if let Some(log) = &self.log {
             // What cannot be removed lies there until the next time.
             drop(log.fit(self.data_bytes()));
             drop(log.release(self.store.log_needed()));
+            if log.has_given_up() {
+                self.note_gap(self.newest().commit());
+            }
         }
     }
 }
@@ -572,6 +588,8 @@ impl Inner {
             self.is_closed.store(true, Ordering::Release);
         }
         drop(committing);
+        // Told by `log_info`; the commits are durable whatever becomes of the archive.
+        drop(log.archive_all(self.now()));
         Ok(())
     }
 }

@@ -120,7 +120,7 @@ fn an_archive_of_the_log_belongs_to_one_database() {
     let folder = folder.path();
     let server = Server::start(folder, &["--archive-log", "log"]);
     let status = server.ask("GET /status HTTP/1.1", "");
-    assert!(status.contains("\"archiveFailure\":null"), "{status}");
+    assert!(status.contains("\"archive\":{"), "{status}");
     assert!(folder.join("log").is_dir());
     drop(server);
     let absent = folder.join("absent/log");
@@ -141,6 +141,68 @@ fn an_archive_of_the_log_belongs_to_one_database() {
     assert_failed(&none, 1, &["cannot list nowhere"]);
     output(folder, &[&restore[..], &["log"]].concat());
     assert_eq!(output(folder, &["dump", "--db", "new"]), ONE);
+}
+
+/// Issue 36, D1 and D2: commits that fill no log file, a load by the command, one by a server and a large PUT.
+#[test]
+fn backup_and_archive_lead_over_loads_to_every_commit() {
+    let folder = loaded();
+    let folder = folder.path();
+    output(folder, &["backup", "--db", "db", "--to", "kept"]);
+    let archive = ["--archive-log", "log"];
+    let mut dumps = vec![ONE.to_owned()];
+    let insert = "INSERT DATA { <http://a/two> <http://a/p> 2 }";
+    output(
+        folder,
+        &[&["update", "--db", "db"][..], &archive[..], &[insert]].concat(),
+    );
+    dumps.push(dump(folder));
+    fs::write(
+        folder.join("more.nt"),
+        "<http://a/more> <http://a/p> \"text\" .\n",
+    )
+    .unwrap();
+    output(
+        folder,
+        &[&["load", "--db", "db"][..], &archive[..], &["more.nt"]].concat(),
+    );
+    dumps.push(dump(folder));
+    let server = Server::start(folder, &archive);
+    let load = "POST /load HTTP/1.1\r\nContent-Type: application/n-triples";
+    let answer = server.ask(load, "<http://a/sent> <http://a/p> \"sent\" .\n");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let text = "t".repeat(1 << 10);
+    let large: String = (0..6_000)
+        .map(|n| format!("<http://a/{n}> <http://a/large> \"{n}{text}\" .\n"))
+        .collect();
+    let put = "PUT /store?default HTTP/1.1\r\nContent-Type: application/n-triples";
+    let answer = server.ask(put, &large);
+    assert!(answer.starts_with("HTTP/1.1 2"), "{answer}");
+    drop(server);
+    dumps.push(String::new());
+    dumps.push(dump(folder));
+    output(
+        folder,
+        &[&["update", "--db", "db"][..], &archive[..], &[insert]].concat(),
+    );
+    dumps.push(dump(folder));
+    let restore = ["restore", "--from", "kept", "--archive-log", "log", "--db"];
+    for (index, expected) in dumps.iter().enumerate() {
+        let (commit, db) = ((index + 1).to_string(), format!("at{index}"));
+        output(
+            folder,
+            &[&restore[..], &[db.as_str(), "--at", &commit]].concat(),
+        );
+        let found = output(folder, &["dump", "--db", &db]);
+        match index {
+            // Nobody dumped it: the PUT came next.
+            3 => assert!(
+                found.contains("\"sent\"") && found.contains("\"text\""),
+                "{found}"
+            ),
+            _ => assert!(found == *expected, "commit {commit}"),
+        }
+    }
 }
 
 #[test]

@@ -15,11 +15,13 @@ use crate::support::{
 /// The options that the tests below see at work; `--allow-service` is seen in service.rs, those of `update` in
 /// update.rs, `--token` in access.rs, `--server` in load_server.rs and remote.rs, `--transaction-timeout` in rdf4j.rs, `--io` and
 /// `--scheme` by the tests of storage and of schemes, `backup`, `restore`, `compact`, `--backup-dir` and
-/// `--archive-log` in backup.rs, `--retain`, `--at`, `log`, `diff`, `apply`, `revert` and `forget` in history.rs, `--create` in bad_input.rs.
+/// `--archive-log`, `--archive-every` and `--archive-backlog` in backup.rs, `--retain`, `--at`, `log`, `diff`, `apply`, `revert`
+/// and `forget` in history.rs, `--create` in bad_input.rs.
 const SHOWN: [(&str, &[&str]); 16] = [
     (
         "load",
         &[
+            "--archive-log",
             "--base",
             "--context",
             "--db",
@@ -81,6 +83,8 @@ const SHOWN: [(&str, &[&str]); 16] = [
         &[
             "--allow-load",
             "--allow-service",
+            "--archive-backlog",
+            "--archive-every",
             "--archive-log",
             "--backup-dir",
             "--bind",

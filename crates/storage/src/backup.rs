@@ -30,7 +30,7 @@ mod restore;
 mod writer;
 
 pub use logs::KeptLogs;
-pub(crate) use logs::copy_file;
+pub(crate) use logs::{copy_file, copy_whole};
 pub(crate) use manifest::failed;
 pub use restore::{Backups, RestorePoint, Restoring};
 pub use writer::{BackupExtent, BackupSummary, NamedParts, NewBackup};

@@ -73,6 +73,8 @@ pub const KIND_LOG: u32 = 3;
 pub const KIND_BACKUP: u32 = 4;
 /// Kind of a file with extents of a backup.
 pub const KIND_EXTENTS: u32 = 5;
+/// Kind of a change file.
+pub const KIND_CHANGES: u32 = 6;
 
 /// Root file: how many slots there are.
 pub const ROOT_SLOTS: u64 = 2;
@@ -270,6 +272,28 @@ pub fn backup_file_name(number: u32) -> String {
 pub fn extents_file_name(number: u32) -> String {
     format!("{EXTENTS_FILE_PREFIX}{number:04}")
 }
+
+/// How the names of change files begin.
+pub const CHANGES_FILE_PREFIX: &str = "changes-";
+
+/// The name of the change file of a commit.
+#[must_use]
+pub fn change_file_name(timeline: u64, generation: u64, commit: u64) -> String {
+    format!("{CHANGES_FILE_PREFIX}{timeline:016x}-{generation}-{commit:016}")
+}
+
+/// Block of a change file: offset of the checksum of the other fields and the content.
+pub const CHANGES_BLOCK_CRC: usize = 0;
+/// Block of a change file: offset of the length of the content.
+pub const CHANGES_BLOCK_LENGTH: usize = 4;
+/// Block of a change file: offset of the kind of block.
+pub const CHANGES_BLOCK_KIND: usize = 8;
+/// Block of a change file: offset of the number of blocks before it.
+pub const CHANGES_BLOCK_NUMBER: usize = 12;
+/// Block of a change file: where the content begins.
+pub const CHANGES_BLOCK_BYTES: usize = 16;
+/// The kind of the last block of a change file.
+pub const CHANGES_END: u32 = 0;
 
 /// The name of log file `number` in a backup or an archive, which can hold those of several timelines.
 #[must_use]

@@ -19,6 +19,7 @@ mod background;
 mod backup;
 mod bytes;
 mod cache;
+mod change_file;
 mod checkpoint;
 mod disk;
 mod error;
@@ -45,6 +46,7 @@ pub use backup::{
     BackupExtent, BackupSummary, Backups, KeptLogs, NamedParts, NewBackup, RestorePoint, Restoring,
 };
 pub use cache::{Cache, CacheCounters};
+pub use change_file::{ChangeFileReader, ChangeFileSummary, NewChangeFile};
 pub use checkpoint::Checkpoint;
 pub use disk::{
     Access, Crash, Disk, Faults, File, FileRead, IoCalls, IoInfo, IoMode, Lock, LockError,
@@ -54,8 +56,8 @@ pub use error::{Corruption, Error, Result};
 pub use extent::{ExtentId, Part, PartRef};
 pub use history::RetainedRoot;
 pub use log::{
-    Acknowledged, Appended, ClosedLogFile, Durability, Log, LogMark, LogOptions, LogReader,
-    LogRecord, LogRecovery, Lsn, NewRecord, PinnedLog,
+    Acknowledged, Appended, Archived, ClosedLogFile, Durability, Log, LogMark, LogOptions,
+    LogReader, LogRecord, LogRecovery, Lsn, NewRecord, PinnedLog,
 };
 pub use memory::{BudgetExceeded, MemoryBudget, Reclaim, Reservation};
 pub use meters::{ReadCounts, ReadMeters, Structure, StructureCounts};

@@ -50,6 +50,7 @@ mod sync;
 mod tests;
 mod writer;
 
+pub use archive::Archived;
 pub(crate) use end::{decode_end, encode_end};
 pub use group::Acknowledged;
 pub use pinned::PinnedLog;

@@ -11,18 +11,20 @@ use stoa_storage::Checkpoint;
 use stoa_storage::sync::Mutex;
 use stoa_terms::{Permutation, TermId};
 
+use super::again::Again;
+use super::change_file::ChangeWriter;
 use super::graph_first::GraphFirst;
 use super::merge_runs::MergeRuns;
-use super::merge_terms::Merge;
+use super::merge_terms::{Merge, MergedTerms};
 use super::packing::{Compact, Orders, Packing, Whole};
 use super::partial::{Partial, resolve};
 use super::quad_buffer::for_each_quad;
 use super::quad_sort::{MergedRuns, Run, RunBuilder};
 use super::replaced::Replaced;
 use super::spill::{BlockRef, SpillFile};
-use super::{BulkCommit, BulkSummary, Shared, limits};
+use super::{BulkCommit, BulkSummary, GraphsOf, Shared, limits};
 use crate::dictionary::{Dictionary, Partition};
-use crate::quad_store::{Commit, Derived, Merged};
+use crate::quad_store::{Commit, Derived, Merged, next_commit};
 use crate::root::TreeName;
 use crate::segment::Row;
 use crate::{CheckpointOptions, Error, QuadStore, Result, Scheme, Snapshot};
@@ -42,8 +44,27 @@ pub(super) fn commit(
     }
     shared.check_cancelled()?;
     let mut commit = begin(store, shared)?;
-    let built = build_over(store, shared, &mut commit, options)?;
+    let number = next_commit(commit.snapshot())?;
+    let changes = store.0.new_changes(number)?.map(Mutex::new);
+    let extras = Extras {
+        changes: changes.as_ref(),
+        again: None,
+    };
+    let built = build_over(store, shared, &mut commit, options, extras)?;
+    if let Some(changes) = changes {
+        let changes = changes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        commit.set_changes(changes.finish()?);
+    }
     finish(shared, commit, built)
+}
+
+/// What few loads have.
+#[derive(Default)]
+pub(super) struct Extras<'a> {
+    /// Is told what the load changes.
+    pub(super) changes: Option<&'a Mutex<ChangeWriter>>,
+    /// What the change file of the load tells, if it is made again.
+    pub(super) again: Option<Again>,
 }
 
 /// The trees of a load, and what else its root is to hold.
@@ -61,29 +82,28 @@ pub(super) fn build_over(
     shared: &Shared,
     commit: &mut Commit<'_>,
     options: BulkCommit<'_>,
+    extras: Extras<'_>,
 ) -> Result<Built> {
     let mut partials = std::mem::take(&mut *lock(&shared.sealed));
     commit.set_memory(shared.options.memory_bytes);
     // Beyond a thread for each tree, the others help these.
     commit.set_helpers(shared.options.threads.saturating_sub(TREES) / TREES);
-    let ids_file = SpillFile::new(&shared.space)?;
-    let terms = Merge {
+    let changes = extras.changes;
+    let Prepared {
+        terms,
+        replaced,
+        is_told,
+        created,
+    } = prepare(
+        store,
         shared,
-        dictionary: commit.snapshot().dictionary(),
-        checkpoint: commit.checkpoint(),
-        ids_file: &ids_file,
-        next_blank_node: commit.next_blank_node(),
-        take_blank_nodes: &|count| store.take_blank_nodes(count),
-    }
-    .run(&mut partials)?;
+        commit,
+        &mut partials,
+        (options.replaced, extras),
+    )?;
     let (predicates, graphs) = announced(&partials)?;
-    let replaced = options.replaced.map(|graphs| {
-        let graphs = graphs(commit.snapshot())?;
-        Replaced::new(shared, commit.snapshot(), graphs)
-    });
-    let replaced = replaced.transpose()?;
     commit.set_message(options.message);
-    commit.create_graphs(created(&partials, replaced.as_ref(), commit.snapshot())?);
+    commit.create_graphs(created);
     let compact = Compact::new(terms.next_blank_node, terms.next_iri, predicates, graphs);
     let by_graph = match commit.snapshot().has_graph_first() {
         true => Some(Mutex::new(GraphFirst::new(shared, replaced.is_some())?)),
@@ -93,6 +113,7 @@ pub(super) fn build_over(
         shared,
         commit,
         by_graph: by_graph.as_ref(),
+        changes,
         replaced: replaced.as_ref(),
         done: AtomicU64::new(0),
     };
@@ -100,8 +121,12 @@ pub(super) fn build_over(
         Some(compact) => trees.merge(&compact, &partials)?,
         None => trees.merge(&Whole, &partials)?,
     };
-    let remains = replaced.map(|replaced| replaced.remains(shared));
-    let derived = commit.derive_with(&mut merged, remains.transpose()?)?;
+    let remains = match replaced {
+        Some(_) if is_told => Some(commit.remaining(&merged)?),
+        Some(replaced) => Some(replaced.remains(shared)?),
+        None => None,
+    };
+    let derived = commit.derive_with(&mut merged, remains)?;
     let by_graph = by_graph.map(|by| by.into_inner().unwrap_or_else(PoisonError::into_inner));
     let by_graph = match (by_graph, merged.first()) {
         (None, Some(psog)) if derived.shares_subjects => {
@@ -127,8 +152,64 @@ pub(super) fn build_over(
     })
 }
 
+/// What is known of a load before its quads are merged.
+struct Prepared {
+    terms: MergedTerms,
+    replaced: Option<Replaced>,
+    /// Whether a change file tells what is removed.
+    is_told: bool,
+    /// As for [`created`].
+    created: Vec<(TermId, bool)>,
+}
+
+/// Gives terms their ids, and finds what is removed; or takes both from the change file.
+fn prepare(
+    store: &QuadStore,
+    shared: &Shared,
+    commit: &Commit<'_>,
+    partials: &mut [Partial],
+    (replaced, extras): (Option<&GraphsOf<'_>>, Extras<'_>),
+) -> Result<Prepared> {
+    if let Some(again) = extras.again {
+        let replaced = again.removed.map(|runs| Replaced::told(shared, runs));
+        let replaced = replaced.transpose()?;
+        return Ok(Prepared {
+            is_told: replaced.is_some(),
+            terms: again.terms,
+            replaced,
+            created: again.graphs,
+        });
+    }
+    let ids_file = SpillFile::new(&shared.space)?;
+    let terms = Merge {
+        shared,
+        dictionary: commit.snapshot().dictionary(),
+        checkpoint: commit.checkpoint(),
+        ids_file: &ids_file,
+        next_blank_node: commit.next_blank_node(),
+        take_blank_nodes: &|count| store.take_blank_nodes(count),
+        changes: extras.changes,
+    }
+    .run(partials)?;
+    let replaced = replaced.map(|graphs| {
+        let graphs = graphs(commit.snapshot())?;
+        Replaced::new(shared, commit.snapshot(), graphs)
+    });
+    let replaced = replaced.transpose()?;
+    let created = created(partials, replaced.as_ref(), commit.snapshot())?;
+    if let Some(changes) = extras.changes {
+        lock(changes).graphs(&created)?;
+    }
+    Ok(Prepared {
+        terms,
+        replaced,
+        is_told: false,
+        created,
+    })
+}
+
 /// Begins the commit, once what is in no checkpoint yet is in one.
-fn begin<'a>(store: &'a QuadStore, shared: &Shared) -> Result<Commit<'a>> {
+pub(super) fn begin<'a>(store: &'a QuadStore, shared: &Shared) -> Result<Commit<'a>> {
     let options = CheckpointOptions {
         threads: shared.options.threads,
         memory_bytes: shared.options.memory_bytes,
@@ -147,7 +228,7 @@ fn begin<'a>(store: &'a QuadStore, shared: &Shared) -> Result<Commit<'a>> {
     }
 }
 
-fn finish(shared: &Shared, commit: Commit<'_>, built: Built) -> Result<BulkSummary> {
+pub(super) fn finish(shared: &Shared, commit: Commit<'_>, built: Built) -> Result<BulkSummary> {
     let Built {
         merged,
         derived,
@@ -242,6 +323,8 @@ struct Trees<'a> {
     commit: &'a Commit<'a>,
     /// Is told what changes, if there are trees by graph.
     by_graph: Option<&'a Mutex<GraphFirst>>,
+    /// Is told the same, if there is a change file.
+    changes: Option<&'a Mutex<ChangeWriter>>,
     replaced: Option<&'a Replaced>,
     /// Quads that were merged, each once for every tree.
     done: AtomicU64,
@@ -370,9 +453,15 @@ impl Trees<'_> {
         }
         // Nobody else takes the lock before the merge is over.
         let mut by_graph = self.by_graph.filter(|_| into == TreeName::Psog).map(lock);
-        let mut effects = |row: &Row, deleted: bool| match &mut by_graph {
-            Some(by_graph) => by_graph.push(*row, deleted),
-            None => Ok(()),
+        let mut changes = self.changes.filter(|_| into == TreeName::Psog).map(lock);
+        let mut effects = |row: &Row, deleted: bool| {
+            if let Some(changes) = &mut changes {
+                changes.row(row, deleted)?;
+            }
+            match &mut by_graph {
+                Some(by_graph) => by_graph.push(*row, deleted),
+                None => Ok(()),
+            }
         };
         match self.replaced {
             None => self.commit.merge(from, &mut read, &mut effects),

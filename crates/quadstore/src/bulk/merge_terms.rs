@@ -20,6 +20,7 @@ use stoa_storage::sync::Mutex;
 use stoa_terms::{Kind, TermId};
 
 use super::Shared;
+use super::change_file::ChangeWriter;
 use super::loser_tree::LoserTree;
 use super::partial::{KEYED_KINDS, KeyCursor, Partial, read_triple, resolve, write_id};
 use super::quad_sort::{MergedRuns, RunBuilder};
@@ -49,6 +50,8 @@ pub(super) struct Merge<'a> {
     pub(super) next_blank_node: u64,
     /// Gives the first of so many numbers for new blank nodes.
     pub(super) take_blank_nodes: &'a (dyn Fn(u64) -> u64 + Sync),
+    /// Is told the new terms.
+    pub(super) changes: Option<&'a Mutex<ChangeWriter>>,
 }
 
 /// The outcome for one kind (or one depth of triple terms).
@@ -192,6 +195,8 @@ impl Merge<'_> {
             // Transactions take some meanwhile.
             sink.next_payload = (self.take_blank_nodes)(keys.len() as u64);
         }
+        let (begins, mut new) = (partition.is_none(), Vec::new());
+        let first = TermId::new(sink.kind, sink.next_payload);
         let mut ids = Vec::with_capacity(keys.len());
         for (number, key) in keys.iter().enumerate() {
             if let Some(&Some(id)) = known.get(number) {
@@ -214,9 +219,14 @@ impl Merge<'_> {
                     )?),
                 };
                 ids.push(writer.push(key)?);
+                new.push(*key);
             }
             sink.next_payload += 1;
             sink.terms_new += 1;
+        }
+        if let Some(changes) = self.changes.filter(|_| !new.is_empty()) {
+            let mut changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
+            changes.terms(first, begins, new.into_iter())?;
         }
         for &(key, partial, local) in &batch.uses {
             write_id(&mut sink.ids[partial], local, ids[key])?;

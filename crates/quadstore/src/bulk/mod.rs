@@ -21,6 +21,8 @@
 //! Writers share counters, the list of sealed vocabularies and two temporary files. Committing takes
 //! the quad store's writer lock; reading takes none.
 
+mod again;
+mod change_file;
 mod commit;
 mod graph_first;
 mod key_sort;
@@ -49,6 +51,10 @@ use stoa_terms::GraphSet;
 use crate::quad_store::Commit;
 use crate::root::LOAD_MESSAGE_BYTES_MAX;
 use crate::{Error, QuadStore, Result, Scheme, Snapshot};
+pub(crate) use again::load_again;
+pub(crate) use change_file::ChangeWriter;
+#[cfg(test)]
+pub(crate) use change_file::{CHANGES_GRAPHS, CHANGES_ROWS, CHANGES_TERMS};
 use partial::Partial;
 pub use quad_buffer::LocalTerm;
 use spill::SpillFile;
@@ -193,7 +199,13 @@ impl QuadStore {
 
 /// Writes a load into trees that `over`, which was begun, builds upon next.
 pub(crate) fn build_over(store: &QuadStore, load: BulkLoad, over: &mut Commit<'_>) -> Result<()> {
-    let built = commit::build_over(store, &load.shared, over, BulkCommit::default())?;
+    let built = commit::build_over(
+        store,
+        &load.shared,
+        over,
+        BulkCommit::default(),
+        commit::Extras::default(),
+    )?;
     over.go_on(built.merged, built.derived, built.dictionary)
 }
 

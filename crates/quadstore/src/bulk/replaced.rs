@@ -64,6 +64,17 @@ impl Replaced {
         })
     }
 
+    /// What is removed, in each order by its number, whatever its graphs.
+    pub(super) fn told(shared: &Shared, runs: [Vec<Run<Wide>>; 4]) -> Result<Self> {
+        let file = SpillFile::new(&shared.space)?;
+        Ok(Self {
+            graphs: GraphSet::Some(Vec::new()),
+            cancel: Arc::clone(&shared.options.cancel),
+            runs: Some(runs.map(Mutex::new)),
+            subjects: Mutex::new(RunBuilder::new(&file, 1)),
+        })
+    }
+
     /// The graphs that do not exist any more unless they hold quads, ascending.
     pub(super) fn uncreated(&self, snapshot: &Snapshot) -> Result<Vec<TermId>> {
         let mut graphs = match &self.graphs {

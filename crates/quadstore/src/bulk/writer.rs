@@ -4,6 +4,7 @@
 //! temporary file. When the vocabulary has grown to the writer's share of the memory it is sorted
 //! and spilled on the writer's own thread, and the next epoch begins with an empty one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -248,7 +249,8 @@ fn intern(vocabulary: &mut TermTable, kind: Kind, key: &[u8]) -> Result<u32> {
 #[derive(Default)]
 struct TermSet {
     bits: Vec<u64>,
-    inline: Vec<TermId>,
+    /// The default graph; and any ids, where a load is made again.
+    inline: BTreeSet<TermId>,
 }
 
 impl TermSet {
@@ -264,17 +266,15 @@ impl TermSet {
                 }
             }
             Err(id) => {
-                // Nothing but the default graph is expected here.
-                if !self.inline.contains(&id) {
-                    self.inline.push(id);
-                }
+                self.inline.insert(id);
             }
         }
     }
 
     /// The terms of the set, which is empty afterwards.
     fn take(&mut self, epoch: u64) -> Vec<LocalTerm> {
-        let mut terms: Vec<LocalTerm> = self.inline.drain(..).map(LocalTerm::inline).collect();
+        let inline = std::mem::take(&mut self.inline).into_iter();
+        let mut terms: Vec<LocalTerm> = inline.map(LocalTerm::inline).collect();
         for (word, bits) in (0_u32..).zip(self.bits.drain(..)) {
             for bit in 0..64 {
                 if bits & (1 << bit) != 0 {

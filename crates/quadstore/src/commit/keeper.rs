@@ -2,11 +2,12 @@
 //!
 //! It makes one batch of the delta of two of about one size, writes the delta into the trees when it
 //! takes much memory or the log becomes long, and under relaxed durability syncs the log once a second.
-//! Without a keeper whoever commits does the same, later.
+//! Without a keeper whoever commits does the same, later. The log is copied into its archive on a thread of its
+//! own, since an archive may be slow.
 //!
 //! # Concurrency
-//! [`QuadStore::keep`], [`QuadStore::keep_log`] and [`QuadStore::keep_synced`] run each on a thread of the caller's until
-//! [`QuadStore::stop_keeping`]. Commits wake them; they take no lock of theirs while they work.
+//! [`QuadStore::keep`], [`QuadStore::keep_log`], [`QuadStore::keep_synced`] and [`QuadStore::keep_archived`] run each on
+//! a thread of the caller's until [`QuadStore::stop_keeping`]. Commits wake them; they take no lock of theirs while they work.
 
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ struct State {
     stop: bool,
     /// There may be something to do.
     woken: bool,
+    /// The log has a full file that the archive does not have.
+    archive_due: bool,
     /// Checkpoints that are being made: one, and the one before may not have said yet that it is over.
     running: usize,
     /// Why the last checkpoint of the keeper failed.
@@ -64,9 +67,12 @@ impl Keeper {
 
     /// Wakes the keeper if there is something to do for it.
     pub(super) fn notice(&self, inner: &Inner) {
-        let is_archive_due = inner.log().is_ok_and(Log::is_archive_due);
-        if is_archive_due || inner.is_checkpoint_due() || inner.newest().delta().is_merge_due() {
-            lock(&self.state).woken = true;
+        let archive_due = inner.log().is_ok_and(Log::is_archive_due);
+        let work_due = inner.is_checkpoint_due() || inner.newest().delta().is_merge_due();
+        if archive_due || work_due {
+            let mut state = lock(&self.state);
+            state.archive_due |= archive_due;
+            state.woken |= work_due;
             self.changed.notify_all();
         }
     }
@@ -89,6 +95,15 @@ impl Keeper {
         !state.stop
     }
 
+    /// Waits until a log file is full, `every` is over, or the end; `false` if that has come.
+    fn wait_for_archiving(&self, every: Duration) -> bool {
+        let mut state = wait_while_for(&self.changed, lock(&self.state), every, |state| {
+            !state.stop && !state.archive_due
+        });
+        state.archive_due = false;
+        !state.stop
+    }
+
     /// Waits for the pause, or the end; `false` if that has come.
     fn pause(&self) -> bool {
         let state = wait_while_for(&self.changed, lock(&self.state), PAUSE, |state| !state.stop);
@@ -105,10 +120,6 @@ impl QuadStore {
         while inner.keeper.wait_for_work() {
             // What fails here fails again where it matters.
             while self.merge_delta().unwrap_or(false) {}
-            if let Ok(log) = inner.log() {
-                // Told by `log_info`; the files are kept.
-                drop(log.archive());
-            }
             if !inner.is_checkpoint_due() {
                 continue;
             }
@@ -131,6 +142,41 @@ impl QuadStore {
             // After a failure all commits are refused; it is told there.
             drop(log.sync());
         }
+    }
+
+    /// Whether the log has an archive.
+    #[must_use]
+    pub fn has_archive(&self) -> bool {
+        self.0.log().is_ok_and(Log::has_archive)
+    }
+
+    /// Copies the log into its archive whenever a file is full, and every `archive_every`, until
+    /// [`QuadStore::stop_keeping`].
+    pub fn keep_archived(&self) {
+        let inner = &*self.0;
+        loop {
+            // `log_info` tells of a failure; the files are kept.
+            if self.archive().is_err() && !inner.keeper.pause() {
+                break;
+            }
+            if !inner.keeper.wait_for_archiving(inner.options.archive_every) {
+                break;
+            }
+        }
+    }
+
+    /// Makes all commits durable and copies the log up to the newest one into its archive. Does nothing without one.
+    ///
+    /// # Errors
+    /// If the log or the archive cannot be written; `log_info` tells of it, too.
+    pub fn archive(&self) -> Result<()> {
+        let inner = &*self.0;
+        let Ok(log) = inner.log() else { return Ok(()) };
+        if log.archive_all(inner.now())? > 0 {
+            // The archive may have been what held files back.
+            inner.release_log();
+        }
+        Ok(())
     }
 
     /// Writes and syncs the log for commits that leave a function ([`Submitted::then`](crate::Submitted::then)) until

@@ -29,6 +29,7 @@
 
 mod ids;
 mod keeper;
+pub(crate) mod load_record;
 mod options;
 mod prepared;
 mod recent;
@@ -43,7 +44,8 @@ use std::time::Duration;
 use stoa_storage::{LogMark, nonblocking};
 
 pub(crate) use keeper::{Keeper, Running};
-pub use options::{CommitLimits, QuadStoreOptions};
+pub(crate) use load_record::{LoadRecord, RECORD_LOAD};
+pub use options::{ARCHIVE_EVERY, CommitLimits, QuadStoreOptions};
 pub(crate) use prepared::Prepared;
 pub(crate) use recent::{Living, Recent};
 pub(crate) use recovery::{PAYLOAD_BYTES_KEPT, Place, Recovering};

@@ -2,11 +2,15 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use stoa_storage::{Disk, LogOptions, MemoryBudget};
 
 use crate::delta::CheckpointOptions;
 use crate::history::Retention;
+
+/// The default of [`QuadStoreOptions::archive_every`].
+pub const ARCHIVE_EVERY: Duration = Duration::from_secs(60);
 
 /// How a store of quads is opened.
 #[derive(Clone)]
@@ -17,10 +21,14 @@ pub struct QuadStoreOptions {
     pub now: Arc<dyn Fn() -> u64 + Send + Sync>,
     /// How checkpoints are made where nothing else is asked for.
     pub checkpoint: CheckpointOptions,
-    /// Where full files of the log are copied before they are used again.
+    /// Where the log is copied, each file before it is used again.
     pub archive: Option<Arc<dyn Disk>>,
     /// Which earlier commits a new store keeps, until it is told otherwise.
     pub retention_of_new: Retention,
+    /// After which time [`QuadStore::keep_archived`](crate::QuadStore::keep_archived) also copies a file that is not full.
+    pub archive_every: Duration,
+    /// How many bytes may wait for the archive; beyond that it has a gap. By default a tenth of what is free on the device.
+    pub archive_backlog: Option<u64>,
     /// What is kept between checkpoints; by default by the memory budget.
     pub limits: Option<CommitLimits>,
     /// Clearing graphs that hold more quads than this hides them by the names of their graphs. Fewer quads are removed one
@@ -44,6 +52,8 @@ impl Default for QuadStoreOptions {
             },
             archive: None,
             retention_of_new: Retention::None,
+            archive_every: ARCHIVE_EVERY,
+            archive_backlog: None,
             limits: None,
             masked_above: MASKED_ABOVE,
         }

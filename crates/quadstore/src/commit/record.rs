@@ -235,7 +235,16 @@ pub(crate) fn decode_head(payload: &[u8]) -> Option<Head> {
     take_head(&mut &*payload)
 }
 
-fn take_head(rest: &mut &[u8]) -> Option<Head> {
+pub(super) fn put_head(out: &mut Vec<u8>, head: &Head) {
+    put(out, head.numbering);
+    let message = head.message.as_deref().unwrap_or_default();
+    put(out, message.len() as u64);
+    out.extend_from_slice(message.as_bytes());
+    put(out, head.added);
+    put(out, head.removed);
+}
+
+pub(super) fn take_head(rest: &mut &[u8]) -> Option<Head> {
     let numbering = take(rest)?;
     let length = take(rest)?;
     let message = take_bytes(rest, length)?;
@@ -327,7 +336,7 @@ fn take_rows(rest: &mut &[u8], count: u64, mut tell: impl FnMut(Row)) -> Option<
 }
 
 /// A difference of either sign as a number that is small if the difference is.
-fn put_difference(out: &mut Vec<u8>, last: &mut u64, value: u64) {
+pub(crate) fn put_difference(out: &mut Vec<u8>, last: &mut u64, value: u64) {
     let difference = value.wrapping_sub(*last).cast_signed();
     put(
         out,
@@ -336,7 +345,7 @@ fn put_difference(out: &mut Vec<u8>, last: &mut u64, value: u64) {
     *last = value;
 }
 
-fn take_difference(rest: &mut &[u8], last: &mut u64) -> Option<u64> {
+pub(crate) fn take_difference(rest: &mut &[u8], last: &mut u64) -> Option<u64> {
     let number = take(rest)?;
     let difference = (number >> 1) ^ (number & 1).wrapping_neg();
     *last = last.wrapping_add(difference);
@@ -344,7 +353,7 @@ fn take_difference(rest: &mut &[u8], last: &mut u64) -> Option<u64> {
 }
 
 /// Seven bits a byte, the lowest first; all bytes but the last have bit 7 set.
-fn put(out: &mut Vec<u8>, mut number: u64) {
+pub(super) fn put(out: &mut Vec<u8>, mut number: u64) {
     loop {
         let [low, ..] = number.to_le_bytes();
         number >>= 7;
@@ -357,7 +366,7 @@ fn put(out: &mut Vec<u8>, mut number: u64) {
 }
 
 #[inline]
-fn take(rest: &mut &[u8]) -> Option<u64> {
+pub(crate) fn take(rest: &mut &[u8]) -> Option<u64> {
     match rest.split_first() {
         Some((byte, after)) if byte & 0x80 == 0 => {
             *rest = after;
@@ -384,7 +393,7 @@ fn take_long(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn take_bytes<'a>(rest: &mut &'a [u8], length: u64) -> Option<&'a [u8]> {
+pub(crate) fn take_bytes<'a>(rest: &mut &'a [u8], length: u64) -> Option<&'a [u8]> {
     let (bytes, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
     *rest = after;
     Some(bytes)

@@ -11,6 +11,7 @@
 
 use stoa_storage::{LogMark, LogReader, LogRecord, LogRecovery, Reservation};
 
+use super::load_record::RECORD_LOAD;
 use super::record::Reader;
 use crate::delta::Gathered;
 use crate::error::{Error, Result};
@@ -254,6 +255,10 @@ impl Replay {
                 format!("{} other bytes", payload.len()),
             )
         };
+        if u32::from(record.kind) == RECORD_LOAD && record.commit <= self.commit {
+            // The root of a load holds it.
+            return Ok(());
+        }
         let reader = Reader::new(record.kind, payload).ok_or_else(no_changes)?;
         match self.place_of(record, reader.numbering()) {
             Place::Here => {}

@@ -34,7 +34,7 @@ use stoa_terms::{Kind, Permutation, TermId};
 use super::feed::{BATCH_TERMS, is_stored};
 use super::whole_extents;
 use crate::bulk::BulkOptions;
-use crate::commit::{PAYLOAD_BYTES_KEPT, Running, record};
+use crate::commit::{PAYLOAD_BYTES_KEPT, RECORD_LOAD, Running, record};
 use crate::delta::{CheckpointOptions, Cleared, Delta, EffectiveChanges, GraphChange, NewTerms};
 use crate::error::{Error, Result};
 use crate::history::{Difference, QuadChange};
@@ -282,8 +282,12 @@ impl Rest {
         while self.new.commit() < newest.commit()
             && let Some(found) = records.next()?
         {
-            let _room = inner.read_payload(&mut records, &found, &mut payload)?;
             self.position = found.mark().position;
+            if u32::from(found.kind) == RECORD_LOAD {
+                // Of the load that the root holds.
+                continue;
+            }
+            let _room = inner.read_payload(&mut records, &found, &mut payload)?;
             let decoded = record::decode(found.kind, &payload);
             let decoded = decoded.ok_or(Error::Internal("a record that cannot be read again"))?;
             if decoded.head.numbering != newest.numbering() {

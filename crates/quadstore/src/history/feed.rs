@@ -14,7 +14,7 @@ use stoa_storage::{LogReader, LogRecord, Lsn, Reservation};
 use super::difference::{Difference, QuadChange};
 use super::earlier::Begin;
 use super::list::CommitInfo;
-use crate::commit::record;
+use crate::commit::{RECORD_LOAD, record};
 use crate::error::{Error, Result};
 use crate::quad_store::QuadStore;
 use crate::segment::Row;
@@ -134,6 +134,10 @@ impl Feed {
             self.position = Some(record.mark().position);
             if record.commit != self.next {
                 continue;
+            }
+            if u32::from(record.kind) == RECORD_LOAD {
+                // The roots before and after it tell what it changed.
+                return Ok(None);
             }
             let mut payload = Vec::new();
             let _room = self.store.0.read_payload(records, &record, &mut payload)?;

@@ -2,6 +2,7 @@
 
 use stoa_storage::{LogReader, Reservation, RetainedRoot};
 
+use crate::commit::RECORD_LOAD;
 use crate::commit::record::{self, Head};
 use crate::error::{Error, Result};
 use crate::quad_store::QuadStore;
@@ -126,8 +127,8 @@ impl CommitList {
             if record.commit > self.end {
                 break;
             }
-            if record.commit <= last {
-                // A compaction told it once more.
+            if record.commit <= last || u32::from(record.kind) == RECORD_LOAD {
+                // A compaction told it once more; or it is a load, which its root tells.
                 continue;
             }
             last = record.commit;

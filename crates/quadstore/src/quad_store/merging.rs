@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use stoa_storage::{Checkpoint, ExtentId, LogMark, PartRef};
+use stoa_storage::{ChangeFileSummary, Checkpoint, ExtentId, LogMark, NewChangeFile, PartRef};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::{Committing, Inner, next_commit};
@@ -46,6 +46,10 @@ pub(crate) struct Commit<'a> {
     pub(super) created: Vec<(TermId, bool)>,
     /// What the list of commits says of it, if it is a bulk load.
     pub(super) message: Option<String>,
+    /// Its time, in microseconds since 1970, if it is a bulk load that is made again.
+    pub(super) time_us: Option<u64>,
+    /// What a bulk load changed, for the archive of the log.
+    pub(super) changes: Option<(NewChangeFile, ChangeFileSummary)>,
 }
 
 /// What a compaction puts in the place of what the store showed.
@@ -139,6 +143,30 @@ impl Commit<'_> {
     /// Keeps a message with the commit, of at most [`LOAD_MESSAGE_BYTES_MAX`](crate::LOAD_MESSAGE_BYTES_MAX).
     pub(crate) fn set_message(&mut self, message: Option<String>) {
         self.message = message;
+    }
+
+    /// Gives the commit a time, in microseconds since 1970.
+    pub(crate) fn set_time(&mut self, time_us: u64) {
+        self.time_us = Some(time_us);
+    }
+
+    /// Lets the log name the change file of a bulk load.
+    pub(crate) fn set_changes(&mut self, changes: Option<(NewChangeFile, ChangeFileSummary)>) {
+        self.changes = changes;
+    }
+
+    /// Tells of graph and subject whether the new trees have quads there.
+    pub(crate) fn remaining(&self, merged: &[Merged]) -> Result<Remains<'static>> {
+        let mut payload = self.base.0.base.payload.clone();
+        // The trees by graph are not merged yet.
+        payload.graph_first = false;
+        for one in merged {
+            *payload.tree_mut(one.tree) = one.root.clone();
+        }
+        let after = self.base.over_trees(payload)?;
+        Ok(Box::new(move |graph, subjects| {
+            subjects_in(&after, graph, subjects)
+        }))
     }
 
     /// Merges quads into a permutation; may be called for several permutations at a time.
@@ -342,7 +370,7 @@ impl Commit<'_> {
     /// `merged` are the trees that `derived` was derived from, and GPSO and GPOS if the store is to
     /// have them; `dictionary` is what the dictionary wants to be opened with.
     pub(crate) fn finish(
-        self,
+        mut self,
         merged: Vec<Merged>,
         derived: Derived,
         dictionary: Vec<u8>,
@@ -358,7 +386,10 @@ impl Commit<'_> {
         });
         let commit = next_commit(&self.base)?;
         let mark = LogMark {
-            time: self.inner.now().max(self.mark.time),
+            time: match self.time_us {
+                Some(time_us) => time_us,
+                None => self.inner.now().max(self.mark.time),
+            },
             ..self.mark
         };
         if removed > 0 {
@@ -367,6 +398,9 @@ impl Commit<'_> {
         self.retain(commit, mark);
         self.inner.log()?.sync_to(mark.position)?;
         self.checkpoint.mark_log(mark);
+        if let Some((file, _)) = &mut self.changes {
+            file.keep();
+        }
         let committed = self.checkpoint.commit(commit, &payload.encode()?);
         committed.map_err(|error| match error {
             source @ stoa_storage::Error::Uncertain(_) => Error::OutcomeUnknown { commit, source },
@@ -375,6 +409,8 @@ impl Commit<'_> {
         let snapshot = reopened(self.inner, &self.base)?;
         let committing = self.committing;
         let committing = committing.ok_or(Error::Internal("a commit that lets others in"))?;
+        let told = self.changes.map(|(_, summary)| summary);
+        let mark = self.inner.tell_load(&payload, (commit, mark), told);
         self.inner.publish(&committing, snapshot, mark);
         drop(committing);
         self.inner.release_log();
@@ -440,6 +476,10 @@ impl Commit<'_> {
         self.checkpoint.mark_log(switch.mark);
         self.retain(switch.commit, switch.mark);
         self.checkpoint.commit(switch.commit, &payload.encode()?)?;
+        if self.inner.log()?.has_archive() {
+            // Records behind it have other ids than those before.
+            self.inner.note_gap(switch.last);
+        }
         let snapshot = reopened(self.inner, &self.inner.newest())?;
         let snapshot = snapshot.with_delta(switch.delta, switch.last);
         self.inner.publish(&committing, snapshot, switch.end);

@@ -379,6 +379,14 @@ pub(super) struct Load {
     /// Leave out damaged lines of N-Triples and N-Quads and damaged statements of Turtle and TriG, and list them
     #[arg(long, env = "STOA_LENIENT")]
     pub(super) lenient: bool,
+    /// Copy the log and what the load changes into this folder, as serve does
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        env = "STOA_ARCHIVE_LOG",
+        conflicts_with = "server"
+    )]
+    pub(super) archive_log: Option<PathBuf>,
     #[command(flatten)]
     pub(super) retain: Retain,
     /// Memory to use at most, such as 2G; by default a quarter of the machine's. About 110 MB are taken
@@ -459,7 +467,7 @@ pub(super) struct Update {
     /// What the commit is kept with, to be read by people
     #[arg(long, value_name = "TEXT", env = "STOA_MESSAGE")]
     pub(super) message: Option<String>,
-    /// Copy each file of the log into this folder before it is used again, as serve does
+    /// Copy the log into this folder, as serve does
     #[arg(long, value_name = "FOLDER", env = "STOA_ARCHIVE_LOG")]
     pub(super) archive_log: Option<PathBuf>,
     #[command(flatten)]
@@ -575,10 +583,17 @@ pub(super) struct Serve {
     /// Let those who may write have backups made (POST /backup?name=NAME) in folders within this one
     #[arg(long, value_name = "FOLDER", env = "STOA_BACKUP_DIR")]
     pub(super) backup_dir: Option<PathBuf>,
-    /// Copy each file of the log into this folder before it is used again, so that with a backup every
-    /// later commit can be restored; a folder below it for each database that has a name
+    /// Copy the log into this folder, so that with a backup every later commit can be restored; a database
+    /// with a name has a folder below it
     #[arg(long, value_name = "FOLDER", env = "STOA_ARCHIVE_LOG")]
     pub(super) archive_log: Option<PathBuf>,
+    /// Copy commits into the archive of the log at the latest after this time
+    #[arg(long, value_name = "TIME", env = "STOA_ARCHIVE_EVERY", value_parser = parse_duration, default_value = "60s")]
+    pub(super) archive_every: Duration,
+    /// Let so much wait for the archive while it cannot be written; beyond that it has a gap, which /status tells and
+    /// the next backup bridges. By default a tenth of what is free on the device
+    #[arg(long, value_name = "SIZE", env = "STOA_ARCHIVE_BACKLOG", value_parser = parse_bytes)]
+    pub(super) archive_backlog: Option<u64>,
     /// Threads that run queries; by default one for each core
     #[arg(long, value_name = "N", env = "STOA_THREADS", value_parser = parse_threads)]
     pub(super) threads: Option<usize>,

@@ -46,6 +46,17 @@ pub(super) fn say_backup(target: &Path, done: &BackupSummary) {
     say(&format!("{}: {}", target.display(), summary(done)));
 }
 
+/// Copies what was committed into the archive, before the database is closed; says so if it fails.
+pub(super) fn archive_or_say(database: &Database) {
+    if let Err(error) = database.archive() {
+        say(&format!(
+            "the archive does not have the last commits: {:#}; they are kept, and copied when the database is next \
+             opened with --archive-log",
+            anyhow::Error::from(error)
+        ));
+    }
+}
+
 pub(super) fn compact(
     arguments: &Checkpoint,
     interrupted: &Arc<AtomicBool>,

@@ -8,11 +8,12 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use stoa_database::{
-    Access, CancelHandle, Database, Info, Input, IoCalls, JsonLdOptions, LoadOptions, LoadSummary,
-    OpenOptions, Runtime, RuntimeOptions, Skipped,
+    Access, ArchiveOptions, CancelHandle, Database, Info, Input, IoCalls, JsonLdOptions,
+    LoadOptions, LoadSummary, OpenOptions, Runtime, RuntimeOptions, Skipped,
 };
 
 use super::arguments::{Checkpoint, Dump, Folder, Load, Place, Retain};
+use super::backup::archive_or_say;
 use super::opening::Opened;
 use super::output::say;
 use super::progress::Drawn;
@@ -30,6 +31,7 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
         ..RuntimeOptions::default()
     })?;
     let (place, retain) = (arguments.place.clone(), arguments.retain);
+    let archive = arguments.archive_log.clone().map(ArchiveOptions::new);
     let options = load_options(arguments, CancelHandle::from_flag(Arc::clone(interrupted)))?;
     // A mistake on the command line makes no database.
     options.verify()?;
@@ -42,7 +44,11 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
             Err(error.into())
         }
         Some(remote) => remote.load(&runtime, &options, interrupted),
-        None => load_into(&runtime, folder(&place)?, options, retain),
+        None => {
+            let path = folder(&place)?;
+            let opened = Opened::open(&runtime, path, true, archive.as_ref())?;
+            load_into(opened, path, options, retain)
+        }
     }
 }
 
@@ -82,14 +88,13 @@ fn load_options(arguments: Load, cancel: CancelHandle) -> anyhow::Result<LoadOpt
 
 /// Loads into a folder.
 fn load_into(
-    runtime: &Runtime,
+    opened: Opened,
     path: &Path,
     options: LoadOptions,
     retain: Retain,
 ) -> anyhow::Result<ExitCode> {
     let is_lenient = options.lenient;
-    let opened = Opened::open(runtime, path, true, None)?;
-    let clock = runtime.clock();
+    let clock = opened.database.runtime().clock();
     let started = clock.monotonic();
     let progress = Drawn::new(Arc::clone(&clock));
     let result = retain
@@ -109,6 +114,7 @@ fn load_into(
     if is_lenient {
         say_skipped(&summary.skipped);
     }
+    archive_or_say(&opened.database);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use stoa_database::{Access, Database, Error, OpenOptions, Runtime};
+use stoa_database::{Access, ArchiveOptions, Database, Error, OpenOptions, Runtime};
 
 use super::output::say;
 
@@ -22,12 +22,12 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// Opens the database in `folder`, and makes it if `create` says so; `archive` is the folder for its log.
+    /// Opens the database in `folder`, and makes it if `create` says so; `archive` says where its log is copied.
     pub(super) fn open(
         runtime: &Runtime,
         folder: &Path,
         create: bool,
-        archive: Option<&Path>,
+        archive: Option<&ArchiveOptions>,
     ) -> Result<Self, Error> {
         let options = OpenOptions {
             access: Access::Exclusive,

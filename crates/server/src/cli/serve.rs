@@ -8,9 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use stoa_database::{Error, PoolLimits, Runtime, RuntimeOptions, machine_memory_bytes};
+use stoa_database::{
+    ArchiveOptions, Database, Error, PoolLimits, Runtime, RuntimeOptions, machine_memory_bytes,
+};
 
 use super::arguments::{DefaultGraph, Serve, Served};
+use super::backup::archive_or_say;
 use super::opening::Opened;
 use super::output::say;
 use crate::http::{
@@ -64,6 +67,7 @@ pub(super) fn serve(arguments: Serve, interrupted: &Arc<AtomicBool>) -> anyhow::
         .server
         .stop()
         .context("the server did not end well")?;
+    started.archived.iter().for_each(archive_or_say);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -74,6 +78,8 @@ struct Started {
     runtime: Runtime,
     is_read_only: bool,
     created: Vec<PathBuf>,
+    /// Those whose log has an archive.
+    archived: Vec<Database>,
 }
 
 /// Opens the databases and starts the server.
@@ -89,6 +95,10 @@ fn start(arguments: Serve) -> anyhow::Result<Started> {
     let listener = TcpListener::bind(address)
         .with_context(|| format!("cannot listen on {address}; choose another with --bind"))?;
     let (databases, created) = open_all(&runtime, &arguments)?;
+    let archived: Vec<Database> = match arguments.archive_log {
+        Some(_) => databases.all().cloned().collect(),
+        None => Vec::new(),
+    };
     let limits = PoolLimits {
         threads: runtime.threads(),
         active_max: active_max(runtime.threads(), memory),
@@ -133,6 +143,7 @@ fn start(arguments: Serve) -> anyhow::Result<Started> {
         runtime,
         is_read_only,
         created,
+        archived,
     })
 }
 
@@ -243,7 +254,12 @@ fn open_one(
         }
         (archive, _) => archive.map(Path::to_path_buf),
     };
-    let opened = Opened::open(runtime, folder, arguments.create, archive.as_deref())?;
+    let archive = archive.map(|folder| ArchiveOptions {
+        folder,
+        every: arguments.archive_every,
+        backlog_bytes: arguments.archive_backlog,
+    });
+    let opened = Opened::open(runtime, folder, arguments.create, archive.as_ref())?;
     match arguments.retain.apply(&opened.database) {
         Ok(()) => Ok(opened),
         Err(error) => {

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
-use stoa_database::{CancelHandle, Error, Runtime, RuntimeOptions, UpdateOptions, UpdateSummary};
+use stoa_database::{ArchiveOptions, CancelHandle, Error, Runtime, RuntimeOptions, UpdateOptions, UpdateSummary};
 
 use super::arguments::{DefaultGraph, Update};
+use super::backup::archive_or_say;
 use super::commands::folder;
 use super::opening::Opened;
 use super::output::say;
@@ -48,11 +49,13 @@ pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow
         ..RuntimeOptions::default()
     })?;
     let path = folder(&arguments.place)?;
-    let archive = arguments.archive_log.as_deref();
-    let opened = Opened::open(&runtime, path, arguments.create, archive)?;
+    let archive = arguments.archive_log.as_deref().map(ArchiveOptions::new);
+    let opened = Opened::open(&runtime, path, arguments.create, archive.as_ref())?;
     let done = run(&opened, &requests, &arguments, interrupted);
     if done.is_err() {
         opened.discard_if_new();
+    } else {
+        archive_or_say(&opened.database);
     }
     done?;
     Ok(ExitCode::SUCCESS)

@@ -36,6 +36,13 @@ pub(crate) struct Databases {
     pub(crate) named: BTreeMap<String, Database>,
 }
 
+impl Databases {
+    /// All of them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Database> {
+        self.root.iter().chain(self.named.values())
+    }
+}
+
 /// What stands at an address.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Resource<'a> {

@@ -7,7 +7,8 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 use stoa_database::sync::{self, LockCounts};
 use stoa_database::{
-    Database, QueryShape, QueryShapes, ReadCounts, RunningQuery, Runtime, StructureCounts,
+    ArchiveInfo, Database, QueryShape, QueryShapes, ReadCounts, RunningQuery, Runtime,
+    StructureCounts,
 };
 
 use super::databases::Databases;
@@ -182,6 +183,17 @@ fn of_structure((name, counts): &(&'static str, StructureCounts)) -> Value {
     })
 }
 
+fn of_archive(archive: &ArchiveInfo) -> Value {
+    json!({
+        "commit": archive.commit,
+        "behindCommits": archive.behind_commits,
+        "behindBytes": archive.behind_bytes,
+        "behindSeconds": archive.behind_seconds,
+        "gap": archive.gap,
+        "failure": archive.failure,
+    })
+}
+
 fn of_database(address: &str, database: &Database) -> Value {
     let (log, runtime) = (database.log_info(), database.runtime());
     let structures = database.structures();
@@ -200,7 +212,7 @@ fn of_database(address: &str, database: &Database) -> Value {
         "log": {
             "bytes": log.file_bytes,
             "behindCheckpointBytes": log.behind_bytes,
-            "archiveFailure": log.archive_failure,
+            "archive": log.archive.as_ref().map(of_archive),
         },
         "delta": {
             "bytes": database.delta_bytes(),

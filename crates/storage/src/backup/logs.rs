@@ -41,6 +41,34 @@ pub(crate) fn copy_file(log: &PinnedLog, index: usize, end: Lsn, target: &dyn Di
         log_file_start(target, &name, there.as_ref(), &identity, number)?;
         return Ok(0);
     }
+    let read = |piece: &mut [u8], at: u64| log.read(index, piece, at);
+    copy_to(target, &name, length, (&log_file_name(number), &read))
+}
+
+/// Copies a file of another directory as it is, unless one of that name and length is there.
+pub(crate) fn copy_whole(source: &dyn Disk, name: &str, target: &dyn Disk) -> Result<u64> {
+    let failed = |error| failed(source, name, "read", 0, error);
+    let file = source.open(name, OpenMode::Read).map_err(failed)?;
+    let length = file.len().map_err(failed)?;
+    if let Ok(there) = target.open(name, OpenMode::Read)
+        && there.len().is_ok_and(|there| there == length)
+    {
+        return Ok(0);
+    }
+    let read = |piece: &mut [u8], at: u64| file.read_at(piece, at).map_err(failed);
+    copy_to(target, name, length, (name, &read))
+}
+
+/// What is copied: its name, and what reads it.
+type Copied<'a> = (&'a str, &'a dyn Fn(&mut [u8], u64) -> Result<usize>);
+
+/// Writes a file of so many bytes under another name, makes it durable and gives it its name.
+fn copy_to(
+    target: &dyn Disk,
+    name: &str,
+    length: u64,
+    (source, read_at): Copied<'_>,
+) -> Result<u64> {
     let partial = format!("{name}{PARTIAL_SUFFIX}");
     let file = target
         .open(&partial, OpenMode::Create)
@@ -51,18 +79,12 @@ pub(crate) fn copy_file(log: &PinnedLog, index: usize, end: Lsn, target: &dyn Di
         while at < length {
             let wanted = to_usize((length - at).min(READ_LENGTH_MAX as u64));
             let piece = buffer.get_mut(..wanted).unwrap_or_default();
-            let read = log.read(index, piece, at)?;
+            let read = read_at(piece, at)?;
             let piece = piece.get(..read).unwrap_or_default();
             if read < wanted {
                 let found = format!("{} bytes before the end of the file", at + read as u64);
-                let expected = format!("{length} bytes of the log");
-                return Err(Error::corruption(
-                    log_file_name(number),
-                    at,
-                    length - at,
-                    expected,
-                    found,
-                ));
+                let expected = format!("{length} bytes");
+                return Err(Error::corruption(source, at, length - at, expected, found));
             }
             file.write_at(piece, at)
                 .map_err(|error| failed(target, &partial, "write", read as u64, error))?;
@@ -71,8 +93,8 @@ pub(crate) fn copy_file(log: &PinnedLog, index: usize, end: Lsn, target: &dyn Di
         file.sync()
             .map_err(|error| failed(target, &partial, "sync", 0, error))?;
         target
-            .rename(&partial, &name)
-            .map_err(|error| failed(target, &name, "rename a file to", 0, error))
+            .rename(&partial, name)
+            .map_err(|error| failed(target, name, "rename a file to", 0, error))
     })();
     if done.is_err() {
         drop(target.remove(&partial));

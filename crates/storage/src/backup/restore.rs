@@ -9,6 +9,7 @@ use super::KeptLogs;
 use super::manifest::{Entry, Manifest, failed, numbers};
 use super::writer::{list, lock};
 use crate::bytes::{len_u64, put, to_usize};
+use crate::change_file::ChangeFileReader;
 use crate::disk::{Access, Disk, File, IoInfo, Lock, LockError, OpenMode};
 use crate::error::{Error, Result};
 use crate::extent::{ExtentId, PartRef};
@@ -125,6 +126,19 @@ impl Backups {
             root.commit,
         )?;
         Ok(Some(found))
+    }
+
+    /// The change file of a commit behind backup `number`, from the directory of the backups or from `archives`.
+    pub fn change_file(
+        &self,
+        number: u32,
+        archives: &[Arc<dyn Disk>],
+        commit: u64,
+    ) -> Result<Option<ChangeFileReader>> {
+        let identity = &self.manifest(number)?.root.identity;
+        let mut directories = archives.to_vec();
+        directories.push(Arc::clone(&self.disk));
+        ChangeFileReader::find(&directories, identity, commit)
     }
 
     /// Writes the root and the extents of backup `number` into an absent or empty directory, as a

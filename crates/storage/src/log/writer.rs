@@ -289,6 +289,12 @@ impl Log {
         }
     }
 
+    /// Behind the last record that was appended, and the number of its commit.
+    pub(super) fn end_and_commit(&self) -> (Lsn, u64) {
+        let state = lock(&self.state);
+        (Lsn::new(state.record_end), state.commit)
+    }
+
     /// The number of the commit of the last record.
     #[must_use]
     pub fn last_commit(&self) -> u64 {
@@ -360,6 +366,10 @@ impl Log {
             .collect()
     }
 
+    pub(super) fn disk(&self) -> &dyn crate::disk::Disk {
+        self.disk.as_ref()
+    }
+
     pub(super) fn identity(&self) -> Identity {
         self.identity
     }
@@ -372,7 +382,7 @@ impl Log {
     }
 
     /// The files from a number on, the one that is written included.
-    pub(super) fn closed_from(&self, number: u32) -> PinnedLog {
+    pub(super) fn files_from(&self, number: u32) -> PinnedLog {
         let state = lock(&self.state);
         let files = state.files.iter().filter(|file| file.number >= number);
         PinnedLog {
@@ -410,8 +420,8 @@ impl Log {
     /// written.
     pub fn release(&self, before: Lsn) -> Result<usize> {
         if self.is_archive_due() {
-            // What it does not have is kept.
-            drop(self.archive());
+            self.archive_full();
+            self.give_up_files(before);
         }
         let archived = self.archived_before();
         let released: Vec<Arc<LogFile>> = {
