@@ -24,7 +24,7 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
-"$STOA" serve --db "$work/db" --bind 127.0.0.1:0 --memory "$MEMORY" >"$work/said" 2>&1 &
+"$STOA" serve --db "$work/db" --create --bind 127.0.0.1:0 --memory "$MEMORY" >"$work/said" 2>&1 &
 server=$!
 until address=$(sed -n 's,^listening on http://,,p' "$work/said") && [ -n "$address" ]; do
   kill -0 "$server" || { cat "$work/said" >&2; exit 1; }

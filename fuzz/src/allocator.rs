@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 static CURRENT: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// Beyond this there is no memory: the process ends before the machine swaps.
 const BYTES_MAX: usize = 6 << 30;
@@ -59,6 +60,7 @@ fn take(bytes: usize) -> bool {
     if bytes > BYTES_MAX || CURRENT.load(Relaxed) > BYTES_MAX {
         return false;
     }
+    CALLS.fetch_add(1, Relaxed);
     let now = CURRENT.fetch_add(bytes, Relaxed).saturating_add(bytes);
     // Most calls need not write.
     if now > PEAK.load(Relaxed) {
@@ -70,6 +72,11 @@ fn take(bytes: usize) -> bool {
 /// The bytes in use now; 0 without the allocator.
 pub fn current() -> usize {
     CURRENT.load(Relaxed)
+}
+
+/// How often memory was asked for since the process began.
+pub fn calls() -> usize {
+    CALLS.load(Relaxed)
 }
 
 /// Begins to measure.

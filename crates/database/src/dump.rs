@@ -6,7 +6,7 @@
 //! much of the database is filtered out of SPOG, the subjects of a smaller one are looked up there.
 //!
 //! # Limits
-//! Memory: one batch, reserved from the budget if that has room; where several threads write, what they do.
+//! Memory: texts and output of a piece, reserved from the budget; where memory is short, pieces are shorter.
 //! Cancellation is checked at every batch.
 
 use std::io::Write;
@@ -19,16 +19,16 @@ use stoa_executor::{Batch, QueryContext, QuerySettings, Step};
 use stoa_quadstore::{
     Columns, GraphEntry, Lookup, LookupRows, LookupSpec, QuadColumns, Scan, ScanSpec, Snapshot,
 };
-use stoa_storage::Reservation;
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
-use crate::limits::{DUMP_BATCH_BYTES, DUMP_BATCH_ROWS};
+use crate::limits::DUMP_BATCH_ROWS;
 use crate::options::DumpFormat;
 use crate::query::CancelHandle;
 use crate::results::GraphWriter;
 use crate::results::output::{self, Output, Writer};
+use crate::results::pieces::DUMP_PIECE_BYTES;
 use crate::runtime::{Runtime, date_time};
 use crate::statements::{StatementPattern, Statements};
 
@@ -98,7 +98,6 @@ pub enum DumpScope {
 pub struct Dump {
     quads: Quads,
     output: Output,
-    _memory: Option<Reservation>,
 }
 
 /// The quads of a dump.
@@ -168,15 +167,14 @@ impl Dump {
             rows: LookupRows::default(),
             few: Batch::default(),
         };
-        Ok(Self::of(runtime, quads, format))
+        Ok(Self::of(quads, format))
     }
 
-    fn of(runtime: &Runtime, quads: Quads, format: GraphFormat) -> Self {
+    fn of(quads: Quads, format: GraphFormat) -> Self {
         let writer = Writer::Graph(Box::new(GraphWriter::new(format)));
         Self {
             quads,
-            output: Output::new(writer),
-            _memory: runtime.memory().try_reserve(DUMP_BATCH_BYTES).ok(),
+            output: Output::new(writer, DUMP_PIECE_BYTES),
         }
     }
 
@@ -197,7 +195,7 @@ impl Dump {
             rows: LookupRows::default(),
             few: Batch::default(),
         };
-        Ok(Self::of(runtime, quads, format))
+        Ok(Self::of(quads, format))
     }
 
     /// How many quads were written so far, or are being written.

@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use stoa_quadstore::{CommitChanges, CommitInfo, Feed, QuadChange};
+use stoa_quadstore::{CommitChanges, CommitInfo, Feed};
 
 use crate::database::Database;
 use crate::error::Result;
@@ -19,7 +19,6 @@ pub struct ChangeFeed {
     lines: PatchLines,
     /// The commit at work.
     current: Option<CommitChanges>,
-    changes: Vec<QuadChange>,
 }
 
 /// What a step of a feed has written.
@@ -44,9 +43,8 @@ impl Database {
         Ok(ChangeFeed {
             feed: self.store().feed(since)?,
             database: self.clone(),
-            lines: PatchLines::default(),
+            lines: PatchLines::new(self),
             current: None,
-            changes: Vec::new(),
         })
     }
 }
@@ -71,13 +69,14 @@ impl ChangeFeed {
             self.current = Some(next);
             return Ok(FeedStep::Begun(Box::new(info)));
         };
-        current.next(BATCH_CHANGES, &mut self.changes)?;
-        if self.changes.is_empty() {
+        if let Some(changes) = self.lines.free() {
+            current.next(BATCH_CHANGES, changes)?;
+        }
+        if self.lines.write(current.snapshot(), out)?.is_empty() {
             self.current = None;
             out.extend_from_slice(b"TC .\n");
             return Ok(FeedStep::Ended);
         }
-        self.lines.write(&self.changes, current.snapshot(), out)?;
         Ok(FeedStep::More)
     }
 

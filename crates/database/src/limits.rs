@@ -60,9 +60,6 @@ pub const EXCERPT_CHARACTERS_MAX: usize = 120;
 /// Quads that a dump takes from the store at once: more of them share blocks of the dictionary.
 pub const DUMP_BATCH_ROWS: usize = 1 << 13;
 
-/// What a batch of a dump is expected to take of memory, texts and output included, in bytes.
-pub const DUMP_BATCH_BYTES: u64 = 6 << 20;
-
 /// How many folders deep the inputs of a load may lie below the folder that was named.
 pub const FOLDER_DEPTH_MAX: usize = 64;
 

@@ -22,6 +22,7 @@ use crate::format::GraphFormat;
 use crate::history::commit_of;
 use crate::moment::Moment;
 use crate::query::CancelHandle;
+use crate::results::pieces::Pieces;
 use crate::results::{GraphWriter, TermViews};
 
 /// Changes that are written at a time.
@@ -32,7 +33,6 @@ pub struct Patch {
     difference: Difference,
     cancel: CancelHandle,
     lines: PatchLines,
-    changes: Vec<QuadChange>,
     /// What comes first, until it was written.
     head: Option<String>,
     /// How many quads were added and removed so far.
@@ -69,8 +69,7 @@ impl Database {
         Ok(Patch {
             difference: store.difference(from, to, &|| cancel.is_cancelled())?,
             cancel: cancel.clone(),
-            lines: PatchLines::default(),
-            changes: Vec::new(),
+            lines: PatchLines::new(self),
             head: Some(head(store, to, from)),
             counts: (0, 0),
         })
@@ -90,17 +89,18 @@ impl Patch {
             out.extend_from_slice(head.as_bytes());
             out.extend_from_slice(b"TX .\n");
         }
-        self.difference.next(BATCH_CHANGES, &mut self.changes)?;
-        if self.changes.is_empty() {
+        if let Some(changes) = self.lines.free() {
+            self.difference.next(BATCH_CHANGES, changes)?;
+        }
+        let written = self.lines.write(self.difference.snapshot(), out)?;
+        let removed = written.iter().filter(|change| change.is_removed);
+        let removed = removed.count() as u64;
+        self.counts.0 += written.len() as u64 - removed;
+        self.counts.1 += removed;
+        if written.is_empty() {
             out.extend_from_slice(b"TC .\n");
             return Ok(false);
         }
-        let snapshot = self.difference.snapshot();
-        self.lines.write(&self.changes, snapshot, out)?;
-        let removed = self.changes.iter().filter(|change| change.is_removed);
-        let removed = removed.count() as u64;
-        self.counts.0 += self.changes.len() as u64 - removed;
-        self.counts.1 += removed;
         Ok(true)
     }
 
@@ -124,45 +124,86 @@ pub(crate) fn head(store: &QuadStore, id: u64, previous: u64) -> String {
     format!("H id {} .\nH prev {} .\n", name(id), name(previous))
 }
 
-/// Writes changes as lines of a patch.
+/// Writes changes as lines of a patch, in pieces that fit ([`crate::results::pieces`]).
 pub(crate) struct PatchLines {
     writer: GraphWriter,
     views: TermViews,
-}
-
-impl Default for PatchLines {
-    fn default() -> Self {
-        Self {
-            writer: GraphWriter::new(GraphFormat::NQuads),
-            views: TermViews::default(),
-        }
-    }
+    pieces: Pieces,
+    changes: Vec<QuadChange>,
+    /// How many of them are written.
+    written: usize,
 }
 
 impl PatchLines {
-    /// Appends a line for each change; their terms are read from `snapshot`.
+    /// Without changes.
+    pub(crate) fn new(database: &Database) -> Self {
+        Self {
+            writer: GraphWriter::new(GraphFormat::NQuads),
+            views: TermViews::default(),
+            pieces: Pieces::within(database.runtime().memory()),
+            changes: Vec::new(),
+            written: 0,
+        }
+    }
+
+    /// Where the next changes go, once all are written.
+    pub(crate) fn free(&mut self) -> Option<&mut Vec<QuadChange>> {
+        let is_free = self.written == self.changes.len();
+        if is_free {
+            self.written = 0;
+            self.changes.clear();
+        }
+        is_free.then_some(&mut self.changes)
+    }
+
+    /// Appends lines of the next changes, one at least if there are some, and gives these; their terms are read from
+    /// `snapshot`.
     pub(crate) fn write(
         &mut self,
-        changes: &[QuadChange],
         snapshot: &Snapshot,
         out: &mut Vec<u8>,
-    ) -> Result<()> {
-        let ids = changes.iter().flat_map(|change| change.quad);
-        self.views.load(ids, snapshot)?;
-        for (row, change) in changes.iter().enumerate() {
-            let first = row * 4;
-            let (Some(subject), Some(predicate), Some(object)) = (
-                self.views.get(first)?,
-                self.views.get(first + 1)?,
-                self.views.get(first + 2)?,
-            ) else {
-                return Err(Error::Internal("a quad without a term".to_owned()));
-            };
-            let graph = self.views.get(first + 3)?;
-            out.extend_from_slice(if change.is_removed { b"D " } else { b"A " });
-            let triple = [&subject, &predicate, &object];
-            self.writer.quad(triple, graph.as_ref(), out)?;
+    ) -> Result<&[QuadChange]> {
+        let left = self.changes.get(self.written..).unwrap_or_default();
+        if left.is_empty() {
+            return Ok(left);
         }
-        Ok(())
+        let ids = |count: usize| left.iter().take(count).flat_map(|change| change.quad);
+        let count = (left.len(), 4);
+        let decoded = self.pieces.load(&mut self.views, count, ids, snapshot)?;
+        let bytes_max = out.len() + self.pieces.room(&self.views);
+        let mut lines = 0;
+        for (row, change) in left.iter().take(decoded).enumerate() {
+            line(&mut self.writer, &self.views, (row, change), out)?;
+            lines += 1;
+            if out.len() >= bytes_max {
+                break;
+            }
+        }
+        self.pieces.wrote(&self.views, lines, out)?;
+        self.pieces.end(&mut self.views);
+        let written = self.written;
+        self.written += lines;
+        Ok(self.changes.get(written..self.written).unwrap_or_default())
     }
+}
+
+/// The line of a change, whose terms are in this row.
+fn line(
+    writer: &mut GraphWriter,
+    views: &TermViews,
+    (row, change): (usize, &QuadChange),
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let first = row * 4;
+    let terms = (
+        views.get(first)?,
+        views.get(first + 1)?,
+        views.get(first + 2)?,
+    );
+    let (Some(subject), Some(predicate), Some(object)) = terms else {
+        return Err(Error::Internal("a quad without a term".to_owned()));
+    };
+    let graph = views.get(first + 3)?;
+    out.extend_from_slice(if change.is_removed { b"D " } else { b"A " });
+    writer.quad([&subject, &predicate, &object], graph.as_ref(), out)
 }

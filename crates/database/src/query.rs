@@ -19,6 +19,7 @@ mod solutions;
 mod stack;
 mod star;
 mod syntax;
+mod text_memory;
 mod token;
 mod update;
 mod update_advice;
@@ -56,7 +57,8 @@ use crate::runtime::{Runtime, date_time};
 use crate::shapes::Ended;
 use crate::statistics::SnapshotStatistics;
 use shape::Shape;
-pub(crate) use token::{Token, reserve as reserve_text};
+use text_memory::TextMemory;
+pub(crate) use token::Token;
 
 /// How much longer a query goes on at once for each operator on top of another one, in nanoseconds.
 const SLICE_NS_PER_OPERATOR: u64 = 5_000;
@@ -161,6 +163,8 @@ pub struct Query {
     /// How many rows it gave.
     rows: u64,
     outcome: Outcome,
+    /// What is reserved for its text; none for the pattern of an update.
+    text_memory: Option<TextMemory>,
     /// Its place among what is running; none for the pattern of an update.
     listed: Option<Listed>,
 }
@@ -454,11 +458,9 @@ pub(crate) fn prepare(
     let started_ns = runtime.executor_clock().now_ns();
     let cancel = options.cancel.child();
     let mut listed = Listed::new(runtime, text, false, &cancel);
-    let _parsing = token::reserve(runtime, text, "query")?;
-    let text = Text {
-        text,
-        tokens: token::tokens(text),
-    };
+    let budget = runtime.memory();
+    let (text_memory, tokens) = TextMemory::with_tokens(text, budget, "the text of the query")?;
+    let text = Text { text, tokens };
     listed.has_shape(text.text, &text.tokens);
     let asked = Asked {
         services: runtime.services(),
@@ -467,7 +469,11 @@ pub(crate) fn prepare(
         waited_ns: Arc::default(),
     };
     match prepare_text(runtime, snapshot.counted(), plans, &text, asked, options) {
-        Ok(query) => Ok(query.listed(listed)),
+        Ok(mut query) => {
+            drop(text);
+            query.text_memory = Some(text_memory.planned());
+            Ok(query.listed(listed))
+        }
         Err(error) => {
             listed.fails(&error, Ended::default());
             Err(error)
@@ -688,6 +694,7 @@ fn start(
         running_ns: 0,
         rows: 0,
         outcome: Outcome::Planned,
+        text_memory: None,
         listed: None,
     })
 }

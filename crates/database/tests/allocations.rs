@@ -1,23 +1,34 @@
 //! No allocation storms: what a query allocates does not grow with its rows, and is little for a short one.
 //!
-//! One test, since allocations are counted for the whole process.
+//! Allocations are counted for the whole process, so one test runs at a time. [`bounded`] has those about the bytes that
+//! requests hold.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::alloc::System;
 use std::fmt::Write;
+use std::sync::{Mutex, PoisonError};
 
-use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use stoa_database::results::{Answer, ResultFormat, SolutionsFormat};
 use stoa_database::{Database, QueryOptions};
 
+#[expect(
+    unreachable_pub,
+    dead_code,
+    reason = "others use the file as a module of a library"
+)]
+#[path = "../../../fuzz/src/allocator.rs"]
+mod allocator;
+mod bounded;
 #[path = "filled/mod.rs"]
 mod filled;
 
 use crate::filled::filled;
 
 #[global_allocator]
-static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+static ALLOCATOR: allocator::Counting = allocator::Counting;
+
+/// Held by the test that runs.
+static ALONE: Mutex<()> = Mutex::new(());
 
 const PREFIX: &str = "PREFIX : <http://a/>\n";
 
@@ -45,15 +56,15 @@ fn data() -> String {
 fn allocations(database: &Database, text: &str, out: &mut Vec<u8>) -> (usize, usize) {
     let text = format!("{PREFIX}{text}");
     out.clear();
-    let region = Region::new(ALLOCATOR);
+    let before = allocator::calls();
     let query = database.prepare(&text, &QueryOptions::default()).unwrap();
     let format = ResultFormat::Solutions(SolutionsFormat::Tsv);
     let mut answer = Answer::new(query, format).unwrap();
     while answer.step(out).unwrap() {}
     drop(answer);
-    let change = region.change();
+    let calls = allocator::calls() - before;
     let lines = out.iter().filter(|byte| **byte == b'\n').count();
-    (change.allocations + change.reallocations, lines - 1)
+    (calls, lines - 1)
 }
 
 /// The fewest of several runs: the plan of the first one is kept, and buffers are found by then.
@@ -149,6 +160,7 @@ const LONG: &[(&str, &str)] = &[
 
 #[test]
 fn what_is_allocated_does_not_grow_with_rows() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     // Several threads cut a query into pieces first, which takes some thousand allocations, however many rows there are.
     let (_folder, database) = filled(data(), Some(1));
     let mut out = Vec::with_capacity(16 << 20);

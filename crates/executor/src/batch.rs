@@ -4,6 +4,8 @@
 //! 1. Every column holds exactly `rows` ids ([`Batch::is_consistent`], asserted where an operator
 //!    hands a batch on).
 
+use std::ops::Range;
+
 use stoa_terms::TermId;
 
 /// How many rows a batch has at most unless the options of a query say otherwise.
@@ -91,11 +93,16 @@ impl Batch {
 
     /// The ids, one row after another.
     pub fn row_by_row(&self) -> impl Iterator<Item = TermId> + '_ {
+        self.rows_by_row(0..self.rows)
+    }
+
+    /// The ids of some rows, one row after another.
+    pub fn rows_by_row(&self, rows: Range<usize>) -> impl Iterator<Item = TermId> + '_ {
         let row = |row: usize| {
             let ids = self.columns.iter();
             ids.filter_map(move |column| column.get(row).copied())
         };
-        (0..self.rows).flat_map(row)
+        rows.flat_map(row)
     }
 
     /// Adds a row, given column by column; surplus values are ignored.

@@ -5,7 +5,7 @@
 //! cannot repeat and are not remembered.
 //!
 //! # Limits
-//! The set of triples given is reserved.
+//! The set of triples given is reserved. At most [`TRIPLES_MAX`] triples are made at a time, but for a single solution.
 
 use std::sync::Arc;
 
@@ -19,8 +19,13 @@ use crate::error::{Error, Result};
 use crate::operator::Seen;
 use crate::operator::position;
 
+/// So many triples are made at a time.
+const TRIPLES_MAX: usize = 1 << 16;
+
 /// A template, instantiated batch by batch.
 pub(crate) struct Construct {
+    /// Solutions that are still to be filled in.
+    waiting: Option<Batch>,
     template: Vec<[Part; 3]>,
     blank_nodes: Vec<u32>,
     seen: Seen,
@@ -48,6 +53,7 @@ impl Construct {
             .map(|pattern| parts(pattern, columns, &mut blank_nodes, context))
             .collect::<Result<_>>()?;
         Ok(Self {
+            waiting: None,
             template,
             blank_nodes,
             seen: Seen::new(3, 3, "construct", context, &Arc::default()),
@@ -64,8 +70,26 @@ impl Construct {
         })
     }
 
-    /// The triples of a batch of solutions that were not given before.
-    pub(crate) fn instantiate(&mut self, batch: &Batch, context: &QueryContext) -> Result<Step> {
+    /// The next triples of solutions that were handed in, `None` if there are no more.
+    pub(crate) fn go_on(&mut self, context: &QueryContext) -> Result<Option<Step>> {
+        match self.waiting.take() {
+            Some(batch) => self.instantiate(batch, context).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The triples of a batch of solutions that were not given before, or those of the first solutions.
+    pub(crate) fn instantiate(&mut self, batch: Batch, context: &QueryContext) -> Result<Step> {
+        context.check()?;
+        let mut batch = batch;
+        let rows = (TRIPLES_MAX / self.template.len().max(1)).max(1);
+        if batch.rows > rows {
+            let mut rest = batch.clone();
+            rest.skip(rows);
+            batch.truncate(rows);
+            self.waiting = Some(rest);
+        }
+        let batch = &batch;
         let nodes: Vec<Vec<TermId>> = self
             .blank_nodes
             .iter()

@@ -492,6 +492,31 @@ impl QueryContext {
         self.texts_metered(ids, out, &mut |_| Ok(()))
     }
 
+    /// As [`texts`](Self::texts), as long as `fits` says that so many bytes of them do. False where it did not: some
+    /// texts are missing then.
+    ///
+    /// # Errors
+    /// As [`texts`](Self::texts).
+    pub fn texts_while(
+        &self,
+        ids: &[TermId],
+        out: &mut TermTexts,
+        fits: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<bool> {
+        let mut has_room = true;
+        let read = self.texts_metered(ids, out, &mut |bytes| {
+            has_room = fits(bytes);
+            match has_room {
+                true => Ok(()),
+                false => Err(Error::LimitExceeded("texts that find no room")),
+            }
+        });
+        match has_room {
+            true => read.map(|()| true),
+            false => Ok(false),
+        }
+    }
+
     /// As [`texts`](Self::texts), with what `out` takes reserved from `memory` beside `held` bytes.
     ///
     /// # Errors

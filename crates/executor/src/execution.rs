@@ -321,11 +321,16 @@ impl Running {
                 }
                 other => other,
             }),
-            Form::Construct(construct) => match self.root.next(context)? {
-                Step::Batch(batch) => construct.instantiate(&batch, context),
-                Step::Yield => Ok(Step::Yield),
-                Step::Done => construct.rest(context),
-            },
+            Form::Construct(construct) => {
+                if let Some(step) = construct.go_on(context)? {
+                    return Ok(step);
+                }
+                match self.root.next(context)? {
+                    Step::Batch(batch) => construct.instantiate(batch, context),
+                    Step::Yield => Ok(Step::Yield),
+                    Step::Done => construct.rest(context),
+                }
+            }
             Form::Describe(describe) => describe.next(&mut self.root, context),
         }
     }

@@ -145,7 +145,10 @@ impl LocalTerms {
                 }
                 let is_text = !matches!(kind(*id), Kind::Triple | Kind::BlankNode);
                 match is_text.then(|| table.records.get(*id)) {
-                    Some(Found::Held(key)) => out.set(first + row, key),
+                    Some(Found::Held(key)) => {
+                        make_room(out, key.len(), &mut meter)?;
+                        out.set(first + row, key);
+                    }
                     Some(Found::OnDisk(offset)) => on_disk.push((offset, row)),
                     Some(Found::Nowhere) => return Err(Error::Internal("an id of another query")),
                     None => out.set(first + row, &[]),
@@ -169,6 +172,7 @@ impl LocalTerms {
                 // What is read, and its copy.
                 meter(out.memory_bytes() + 2 * length)?;
             }
+            make_room(out, length, &mut meter)?;
             out.set(first + row, reader.key(*offset, length)?);
             meter(out.memory_bytes())?;
         }
@@ -224,7 +228,15 @@ impl LocalTerms {
                 Computed::Term(Term::Triple(triple)) => {
                     Some(self.resolve_triple_term(context, *triple)?)
                 }
-                Computed::Term(term) => missing.add(row, &term)?,
+                Computed::Term(term) => {
+                    let bytes = missing.keys.len() + text_bytes(&term);
+                    if bytes > FREE_BYTES {
+                        // Before the text is copied, and without more than it takes.
+                        memory.require(bytes as u64)?;
+                        missing.keys.reserve_exact(bytes - missing.keys.len());
+                    }
+                    missing.add(row, &term)?
+                }
             };
             if let (Some(known), Some(id)) = (known, ids.get_mut(row)) {
                 *id = known;
@@ -521,6 +533,32 @@ impl Missing {
         let range = start..self.keys.len();
         self.terms.push(Wanted::new(row, kind, &self.keys, range));
         Ok(None)
+    }
+}
+
+/// Makes room for a text of so many bytes, as far as `meter` lets it.
+fn make_room(
+    out: &mut TermTexts,
+    bytes: usize,
+    meter: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<()> {
+    let mut refused = None;
+    out.make_room(bytes, &mut |bytes| {
+        refused = meter(bytes).err();
+        refused.is_none()
+    });
+    refused.map_or(Ok(()), Err)
+}
+
+/// How long a key is at most, but for a few bytes; of a triple term nothing is copied.
+fn text_bytes(term: &Term) -> usize {
+    match term {
+        Term::NamedNode(iri) => iri.as_str().len(),
+        Term::Literal(literal) => {
+            let language = literal.language().map_or(0, str::len);
+            literal.value().len() + literal.datatype().as_str().len() + language + 16
+        }
+        Term::BlankNode(_) | Term::Triple(_) => 0,
     }
 }
 

@@ -163,9 +163,10 @@ impl Memory {
         bytes <= self.reserved_bytes || self.grow(self.step_to(bytes), 0) || self.draw(bytes)
     }
 
-    /// As [`require`](Self::require) for who can do with less: whether the budget had room, and nobody has more claim
-    /// to it.
-    pub(crate) fn try_require(&mut self, bytes: u64) -> bool {
+    /// As [`require`](Self::require) for an owner that can do with less: whether the budget had room, and nobody has more
+    /// claim to it.
+    #[must_use]
+    pub fn try_require(&mut self, bytes: u64) -> bool {
         if bytes <= self.reserved_bytes {
             return true;
         }

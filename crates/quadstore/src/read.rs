@@ -206,6 +206,9 @@ pub struct TermTexts {
     pub(crate) places: Vec<(usize, usize)>,
 }
 
+/// A shorter buffer of texts grows without asking.
+const GROWN_BYTES: usize = 64 << 10;
+
 impl TermTexts {
     /// The text at `index`, empty if there is none.
     #[must_use]
@@ -249,6 +252,21 @@ impl TermTexts {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(text);
         self.places.push((start, self.bytes.len()));
+    }
+
+    /// Makes room for so many bytes of texts before they are added. Where the buffer is long and has to grow, `fits` is told
+    /// what old and new buffer take together; false if it says no.
+    pub fn make_room(&mut self, more: usize, fits: &mut dyn FnMut(usize) -> bool) -> bool {
+        let (needed, capacity) = (self.bytes.len().saturating_add(more), self.bytes.capacity());
+        if needed <= capacity.max(GROWN_BYTES) {
+            return true;
+        }
+        let grown = needed.max(capacity + capacity / 2);
+        if !fits(self.memory_bytes().saturating_add(grown)) {
+            return false;
+        }
+        self.bytes.reserve_exact(grown - self.bytes.len());
+        true
     }
 
     /// Puts another text at `index`, which must be there; the old one's bytes stay in the buffer.

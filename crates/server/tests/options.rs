@@ -108,7 +108,9 @@ const SHOWN: [(&str, &[&str]); 16] = [
     ),
     (
         "dump",
-        &["--at", "--db", "--format", "--io", "--server", "--token"],
+        &[
+            "--at", "--db", "--format", "--io", "--memory", "--server", "--token",
+        ],
     ),
     ("info", &["--db", "--io"]),
     ("check", &["--db", "--io"]),
@@ -493,6 +495,10 @@ fn the_options_of_query_and_dump() {
     let trig = output(folder, &["dump", "--db", "db", "--format", "trig"]);
     assert!(trig.contains("<http://a/g> {"), "{trig}");
     assert!(dump(folder).starts_with(ONE));
+    let within = ["dump", "--db", "db", "--memory", "96M"];
+    assert_eq!(output(folder, &within), dump(folder));
+    let little = stoa(folder, &["dump", "--db", "db", "--memory", "16M"]);
+    assert_failed(&little, 2, &["--memory: at least 96 MB are needed"]);
 }
 
 /// How many connections to its port a server holds open.

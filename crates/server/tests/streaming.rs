@@ -150,8 +150,8 @@ const LARGE: u64 = 500_000;
 /// the way at once differs from run to run.
 const EXPORT_GROWTH_KB_MAX: u64 = 16 << 10;
 
-/// The same for statements of the store, which are taken in longer batches: what four batches are expected to
-/// take (`DUMP_BATCH_BYTES`), since the allocator keeps it for each thread that wrote one, and the large
+/// The same for statements of the store, which are taken in longer batches: what four pieces
+/// take, since the allocator keeps it for each thread that wrote one, and the large
 /// one may be the first to meet another thread.
 const DUMP_GROWTH_KB_MAX: u64 = 24 << 10;
 

@@ -106,10 +106,23 @@ fn dumps(database: &Database) -> Vec<(String, Begin<'_>)> {
     dumps
 }
 
+/// Literals of which a piece holds two or three.
+fn long_texts() -> String {
+    let mut trig = String::new();
+    for n in 0..40 {
+        let (subject, predicate) = (700 + n / 9, n % 3);
+        let text = format!("{n} ").repeat(30_000);
+        let graph = ["", "<http://g/large>"][n % 2];
+        let quad = format!("<http://a/{subject}> <http://a/p{predicate}> \"{text}\"");
+        writeln!(trig, "{graph} {{ {quad} }}").unwrap();
+    }
+    trig
+}
+
 #[test]
 fn helpers_change_nothing() {
     for threads in [2, 4] {
-        let (database, _folder) = database(threads, "");
+        let (database, _folder) = database(threads, &long_texts());
         for (what, dump) in dumps(&database) {
             let (usual, error) = written(dump());
             assert!(error.is_none() && usual.len() > 10_000, "{what}");
@@ -180,6 +193,49 @@ fn a_dump_ends_in_the_midst() {
     }
     cancel.cancel();
     assert!(matches!(written(dump).1, Some(Error::Cancelled)));
+}
+
+/// Takes all of the memory of a database but so much.
+fn leave(database: &Database, left: u64) -> stoa_storage::Reservation {
+    let memory = database.runtime().memory();
+    memory.try_reserve(memory.limit() - left).unwrap()
+}
+
+#[test]
+fn long_texts_are_written_in_little_memory() {
+    for threads in [1, 4] {
+        let (database, _folder) = database(threads, &long_texts());
+        let usual: Vec<_> = dumps(&database)
+            .into_iter()
+            .map(|(_, dump)| written(dump()).0)
+            .collect();
+        let _held = leave(&database, 2 << 20);
+        for ((what, dump), usual) in dumps(&database).into_iter().zip(usual) {
+            // JSON-LD is not folded where its quads have no room.
+            let is_folded = what.contains("JSON-LD");
+            for after in [u64::MAX, 0] {
+                let (bytes, error) = written(in_small_batches(dump(), after));
+                assert!(error.is_none(), "{what} after {after}: {error:?}");
+                assert!(is_folded || bytes == usual, "{what} after {after}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_text_that_has_no_room_ends_a_dump() {
+    let long = format!(
+        "{{ <http://a/9> <http://a/p> \"{}\" }}",
+        "x".repeat(8 << 20)
+    );
+    let (database, _folder) = database(2, &long);
+    let _held = leave(&database, 4 << 20);
+    let cancel = CancelHandle::new();
+    let dump = database.start_dump(GraphFormat::NQuads, &DumpScope::All, &cancel);
+    match written(dump.unwrap()).1 {
+        Some(Error::MemoryExceeded { operator, .. }) => assert_eq!(operator, "answer"),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -3,11 +3,6 @@
 //! What becomes of them is for others: [`super::rewrite`] changes what the parser gets wrong, and
 //! [`super::syntax`] finds the place of a mistake.
 
-use stoa_storage::Reservation;
-
-use crate::error::{Error, Result};
-use crate::runtime::Runtime;
-
 /// A token by its bytes in the text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Token {
@@ -26,38 +21,12 @@ impl Token {
 /// are tokens apart from numbers.
 pub(super) fn tokens(text: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
-    cut(text, |token| tokens.push(token));
+    each(text, |token| tokens.push(token));
     tokens
 }
 
-/// Texts beyond this many bytes are parsed only once memory is reserved for it.
-const LONG_BYTES: usize = 64 << 10;
-
-/// About what parser and planner make of a token, in bytes: the token itself, and its part of the algebra.
-const PARSED_BYTES: u64 = 128;
-
-/// Reserves memory for a long text to be parsed and planned: a text of signs alone has as many tokens as bytes, and
-/// each takes many times that. `what` is how the message calls the text.
-///
-/// # Errors
-/// `MemoryExceeded`.
-pub(crate) fn reserve(runtime: &Runtime, text: &str, what: &str) -> Result<Reservation> {
-    let mut reserved = runtime.reservation();
-    if text.len() > LONG_BYTES {
-        let mut count = 0;
-        cut(text, |_| count += 1);
-        let grown = reserved.grow(count * PARSED_BYTES);
-        grown.map_err(|exceeded| Error::MemoryExceeded {
-            operator: format!("parsing the text of the {what}"),
-            requested_bytes: exceeded.requested,
-            limit_bytes: exceeded.limit,
-        })?;
-    }
-    Ok(reserved)
-}
-
-/// Hands on the tokens of a text one by one.
-fn cut(text: &str, mut take: impl FnMut(Token)) {
+/// Visits the tokens of a text.
+pub(super) fn each(text: &str, mut visit: impl FnMut(Token)) {
     let mut at = 0;
     while let Some(&first) = text.as_bytes().get(at) {
         let rest = &text[at..];
@@ -85,7 +54,7 @@ fn cut(text: &str, mut take: impl FnMut(Token)) {
                 _ => name_length(rest),
             },
         };
-        take(Token {
+        visit(Token {
             start: at,
             end: at + length,
         });
@@ -235,23 +204,6 @@ fn symbol_length(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::RuntimeOptions;
-
-    #[test]
-    fn long_texts_are_parsed_within_the_memory() {
-        let runtime = Runtime::new(RuntimeOptions {
-            memory_bytes: Some(16 << 20),
-            ..RuntimeOptions::default()
-        });
-        let runtime = runtime.unwrap();
-        assert_eq!(reserve(&runtime, "ASK {}", "query").unwrap().bytes(), 0);
-        let some = reserve(&runtime, &"( ".repeat(50_000), "query").unwrap();
-        assert_eq!(some.bytes(), 50_000 * PARSED_BYTES);
-        drop(some);
-        let many = reserve(&runtime, &"(".repeat(1 << 20), "query").map(drop);
-        assert!(matches!(many, Err(Error::MemoryExceeded { .. })));
-        assert_eq!(runtime.memory_used_bytes(), 0);
-    }
 
     #[test]
     fn anything_can_be_cut_into_tokens() {

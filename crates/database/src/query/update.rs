@@ -22,11 +22,12 @@ use spargebra::term::{
     QuadPattern, TermPattern, TriplePattern,
 };
 use spargebra::{GraphUpdateOperation, Query};
-use stoa_storage::nonblocking;
+use stoa_storage::{MemoryBudget, nonblocking};
 
 use super::rewrite::{self, Mistake, Words};
 use super::syntax::{self, Form};
-use super::token::{self, Token};
+use super::text_memory::TextMemory;
+use super::token::Token;
 use super::{backtracking, bindings, parser, stack};
 use crate::error::{Error, Result};
 use crate::limits::UPDATE_BYTES_MAX;
@@ -160,13 +161,13 @@ pub(crate) enum TransferKind {
 /// text and tokens.
 ///
 /// # Errors
-/// `Syntax`, `LimitExceeded`, `InvalidOption` for the base, `Unsupported` for a value from outside that is a
+/// `Syntax`, `LimitExceeded`, `MemoryExceeded`, `InvalidOption` for the base, `Unsupported` for a value from outside that is a
 /// blank node, and those of `work`.
 pub(crate) fn with_request<T: Send>(
     text: &str,
     base: Option<&str>,
     values: &[(Variable, Term)],
-    told: impl FnOnce(&str, &[Token]),
+    (budget, told): (&MemoryBudget, impl FnOnce(&str, &[Token])),
     work: impl FnOnce(&[Operation]) -> Result<T> + Send,
 ) -> Result<T> {
     // Editors put a byte order mark before the text.
@@ -178,7 +179,7 @@ pub(crate) fn with_request<T: Send>(
         });
     }
     let nesting = stoa_planner::check_nesting(text)?;
-    let tokens = token::tokens(text);
+    let (text_memory, tokens) = TextMemory::with_tokens(text, budget, "the text of the update")?;
     told(text, &tokens);
     let outline = Outline::of(Words {
         text,
@@ -194,7 +195,9 @@ pub(crate) fn with_request<T: Send>(
         }
         work(&operations)
     };
-    stack::run(stoa_planner::stack_bytes(levels), run)
+    let done = stack::run(stoa_planner::stack_bytes(levels), run);
+    drop(text_memory);
+    done
 }
 
 /// Where an update stands that was to be a query, and what to say of it.

@@ -9,9 +9,10 @@
 //! waker, which the next piece that is ready calls. When the answer is dropped, helpers end after the piece they are at.
 //!
 //! # Limits
-//! Two pieces a thread are held, and two in all before the first is out. What is written is reserved, and for what is not yet
-//! as much as the last piece took, for its texts once more, and something for each id; where there is no room, there is
-//! one piece.
+//! Two pieces a thread are held, and two in all before the first is out. What is written is reserved. For what is not
+//! written yet twice as much is reserved as the last piece took, with its texts and something for each id. A piece that
+//! would take more is given back, for its owner to write in parts ([`super::pieces`]); so are all that come while there is
+//! no room for one.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,8 +37,9 @@ const PIECES_PER_THREAD: usize = 2;
 /// Where there are many threads, or pieces are large, an answer has no more than this ahead, in bytes: a client that reads
 /// slowly keeps it.
 const AHEAD_BYTES_MAX: usize = 64 << 20;
-/// What a piece is taken to need at least.
+/// What a piece is taken to need at least, and at most.
 const PIECE_BYTES: usize = 256 << 10;
+const PIECE_BYTES_MAX: usize = 8 << 20;
 /// What it is taken to need for each id while that is decoded, beside its text, and with its text before one is out.
 const ID_BYTES: usize = 64;
 const FIRST_ID_BYTES: usize = 192;
@@ -84,29 +86,35 @@ struct Queue {
 enum Piece {
     /// To be written.
     Batch(Part),
-    /// Being written.
-    Taken,
+    /// Being written, in so many bytes at most.
+    Taken(usize),
     Written(Result<Vec<u8>>),
+    /// Its texts, or what is written of them, take more than it may.
+    TooLong(Part),
 }
 
 /// A batch of an answer, and what was before it.
-struct Part {
-    batch: Batch,
+pub(super) struct Part {
+    pub(super) batch: Batch,
     /// How many rows.
-    before: u64,
+    pub(super) before: u64,
     /// The rows that leave open what is.
-    open: Batch,
+    pub(super) open: Batch,
+    /// How many bytes its texts, and what is written of them, may have together.
+    bytes_max: usize,
 }
 
 /// What there is for who runs the query.
 pub(super) enum Next {
     /// The bytes that come next.
     Bytes(Vec<u8>),
+    /// A batch that comes next, and is too long to be written at once.
+    TooLong(Part),
     /// There is room for a further batch.
     Room,
     /// Nothing, before the waker is called.
     Wait,
-    /// All that was handed in has been taken out.
+    /// All that was handed in has been taken out, and there is no further batch or no room for it.
     Empty,
 }
 
@@ -153,6 +161,7 @@ impl Ahead {
             before: self.rows,
             open: before,
             batch,
+            bytes_max: self.expected,
         };
         self.rows += part.batch.rows as u64;
         let mut queue = self.work.queue();
@@ -177,27 +186,34 @@ impl Ahead {
     pub(super) fn next(&mut self, more: bool, waker: &Waker) -> Result<Next> {
         let mut queue = self.work.queue();
         queue.waker = None;
-        if let Some(Piece::Written(_)) = queue.pieces.front()
-            && let Some(Piece::Written(written)) = queue.pieces.pop_front()
-        {
-            queue.first += 1;
-            let bytes = written?;
-            let expected = 2 * bytes.capacity() + self.ids * ID_BYTES;
-            self.expected = expected.max(PIECE_BYTES);
-            self.is_measured = true;
-            let held = queue.bytes(self.expected);
-            drop(queue);
-            self.memory.shrink_to(held as u64);
-            return Ok(Next::Bytes(bytes));
+        let is_first = |piece: &mut Piece| matches!(piece, Piece::Written(_) | Piece::TooLong(_));
+        match queue.pieces.pop_front_if(is_first) {
+            Some(Piece::Written(written)) => {
+                queue.first += 1;
+                let bytes = written?;
+                let expected = 2 * (2 * bytes.capacity() + self.ids * ID_BYTES);
+                self.expected = expected.clamp(PIECE_BYTES, PIECE_BYTES_MAX);
+                self.is_measured = true;
+                let held = queue.bytes();
+                drop(queue);
+                self.memory.shrink_to(held as u64);
+                return Ok(Next::Bytes(bytes));
+            }
+            Some(Piece::TooLong(part)) => {
+                queue.first += 1;
+                self.expected = (2 * self.expected).min(PIECE_BYTES_MAX);
+                return Ok(Next::TooLong(part));
+            }
+            _ => {}
         }
         let pieces = queue.pieces.len();
         let most = match self.is_measured {
             false => 2,
             true => PIECES_PER_THREAD * (1 + self.helpers.threads()),
         };
-        let wanted = queue.bytes(self.expected) + self.expected;
+        let wanted = queue.bytes() + self.expected;
         let fits = pieces < most && (pieces < 2 || wanted <= AHEAD_BYTES_MAX);
-        if more && (pieces == 0 || fits && self.memory.require(wanted as u64).is_ok()) {
+        if more && fits && self.memory.try_require(wanted as u64) {
             return Ok(Next::Room);
         }
         if queue.pieces.is_empty() {
@@ -205,7 +221,7 @@ impl Ahead {
         }
         if let Some((number, part, context)) = queue.take() {
             drop(queue);
-            self.work.write(number, &part, context);
+            self.work.write(number, part, context);
             return self.next(more, waker);
         }
         queue.waker = Some(waker.clone());
@@ -219,7 +235,7 @@ impl Ahead {
             && let Some((number, part, context)) = queue.take()
         {
             drop(queue);
-            self.work.write(number, &part, context);
+            self.work.write(number, part, context);
         }
     }
 
@@ -228,11 +244,14 @@ impl Ahead {
         let mut queue = self.work.queue();
         if let Some((number, part, context)) = queue.take() {
             drop(queue);
-            self.work.write(number, &part, context);
+            self.work.write(number, part, context);
             return true;
         }
         queue.waker = Some(waker.clone());
-        matches!(queue.pieces.front(), Some(Piece::Written(_)))
+        matches!(
+            queue.pieces.front(),
+            Some(Piece::Written(_) | Piece::TooLong(_))
+        )
     }
 
     /// How many rows were handed in, with those before.
@@ -251,11 +270,12 @@ impl Drop for Ahead {
 }
 
 impl Queue {
-    /// What the pieces take, with so much for each that is not written.
-    fn bytes(&self, expected: usize) -> usize {
+    /// What the pieces take at most.
+    fn bytes(&self) -> usize {
         let bytes = |piece: &Piece| match piece {
             Piece::Written(written) => written.as_ref().map_or(0, Vec::capacity),
-            Piece::Batch(..) | Piece::Taken => expected,
+            Piece::Batch(Part { bytes_max, .. }) | Piece::Taken(bytes_max) => *bytes_max,
+            Piece::TooLong(_) => 0,
         };
         self.pieces.iter().map(bytes).sum()
     }
@@ -265,7 +285,11 @@ impl Queue {
         let context = self.context.as_ref()?;
         let mut pieces = (self.first..).zip(&mut self.pieces);
         let (number, piece) = pieces.find(|(_, piece)| matches!(piece, Piece::Batch(..)))?;
-        match std::mem::replace(piece, Piece::Taken) {
+        let Piece::Batch(Part { bytes_max, .. }) = piece else {
+            return None;
+        };
+        let taken = Piece::Taken(*bytes_max);
+        match std::mem::replace(piece, taken) {
             Piece::Batch(part) => Some((number, part, Arc::clone(context))),
             _ => None,
         }
@@ -279,20 +303,25 @@ impl Work {
     }
 
     /// Writes a batch that was taken.
-    fn write(&self, number: u64, part: &Part, context: Arc<QueryContext>) {
-        let written = catch_unwind(AssertUnwindSafe(|| self.written(part, &context)));
+    fn write(&self, number: u64, part: Part, context: Arc<QueryContext>) {
+        let written = catch_unwind(AssertUnwindSafe(|| self.written(&part, &context)));
         // Who takes the last piece may count on nobody holding it any more.
         drop(context);
-        let written = written.unwrap_or_else(|_| {
-            let what = "a thread that wrote an answer has panicked";
-            Err(Error::Internal(what.to_owned()))
-        });
+        let written = match written {
+            Ok(Ok(Some(bytes))) => Piece::Written(Ok(bytes)),
+            Ok(Ok(None)) => Piece::TooLong(part),
+            Ok(Err(error)) => Piece::Written(Err(error)),
+            Err(_) => {
+                let what = "a thread that wrote an answer has panicked";
+                Piece::Written(Err(Error::Internal(what.to_owned())))
+            }
+        };
         let mut queue = self.queue();
         let place = number.checked_sub(queue.first).map(usize::try_from);
         if let Some(Ok(place)) = place
             && let Some(piece) = queue.pieces.get_mut(place)
         {
-            *piece = Piece::Written(written);
+            *piece = written;
         }
         let waker = queue.waker.take();
         drop(queue);
@@ -301,20 +330,32 @@ impl Work {
         }
     }
 
-    fn written(&self, part: &Part, context: &QueryContext) -> Result<Vec<u8>> {
-        let Part { batch, open, .. } = part;
+    /// The bytes of a batch; none if they and the texts take more than they may.
+    fn written(&self, part: &Part, context: &QueryContext) -> Result<Option<Vec<u8>>> {
+        let Part {
+            batch,
+            open,
+            bytes_max,
+            ..
+        } = part;
         let (mut views, mut out) = (TermViews::default(), Vec::new());
-        views.load(open.row_by_row().chain(batch.row_by_row()), context)?;
-        match &self.form {
-            Form::Solutions(form) => form.rows_of(&views, batch.rows, part.before, &mut out)?,
-            Form::Table(lines) => lines.rows_of(&views, batch.rows, &mut out)?,
+        let ids = open.row_by_row().chain(batch.row_by_row());
+        if !views.load_while(ids, context, &mut |bytes| bytes <= *bytes_max)? {
+            return Ok(None);
+        }
+        let most = bytes_max.saturating_sub(views.memory_bytes());
+        let rows = match &self.form {
+            Form::Solutions(form) => {
+                form.rows_until(&views, 0..batch.rows, part.before, &mut out, most)?
+            }
+            Form::Table(lines) => lines.rows_until(&views, batch.rows, &mut out, most)?,
             Form::Graph(format) => {
                 let mut writer = GraphWriter::after(*format, &views, open)?;
                 let rows = open.rows..open.rows + batch.rows;
-                writer.rows_of(&views, batch.columns.len(), rows, &mut out)?;
+                writer.rows_until(&views, batch.columns.len(), rows, (&mut out, most))?
             }
-        }
-        Ok(out)
+        };
+        Ok((rows == batch.rows).then_some(out))
     }
 }
 
@@ -328,7 +369,7 @@ impl Pieces for Work {
         drop(queue);
         let meters = Arc::clone(context.meters());
         meters.add_helper();
-        self.write(number, &part, context);
+        self.write(number, part, context);
         meters.take_helper();
         true
     }

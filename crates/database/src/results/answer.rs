@@ -11,6 +11,7 @@ use stoa_executor::{QueryContext, Step};
 use super::format::{ResultFormat, SolutionsFormat};
 use super::graph::GraphWriter;
 use super::output::{Output, Source, Writer};
+use super::pieces::ANSWER_PIECE_BYTES;
 use super::solutions::SolutionsWriter;
 use crate::error::{Error, Result};
 use crate::query::{Query, QueryKind};
@@ -56,7 +57,7 @@ impl Answer {
         };
         Ok(Self {
             query,
-            output: Output::new(writer),
+            output: Output::new(writer, ANSWER_PIECE_BYTES),
         })
     }
 

@@ -17,6 +17,7 @@ use stoa_storage::sync::Mutex;
 
 use super::jsonld::{FromRdfOptions, from_rdf};
 use super::rdf_xml;
+use super::solutions::until;
 use super::term::{
     RDF_TYPE, TermView, TermViews, XSD_BOOLEAN, XSD_DECIMAL, XSD_DOUBLE, XSD_INTEGER,
 };
@@ -72,7 +73,8 @@ impl GraphWriter {
             held: None,
             ..Self::new(format)
         };
-        writer.rows_of(views, open.columns.len(), 0..open.rows, &mut Vec::new())?;
+        let out = &mut Vec::new();
+        writer.rows_until(views, open.columns.len(), 0..open.rows, (out, usize::MAX))?;
         Ok(writer)
     }
 
@@ -85,18 +87,19 @@ impl GraphWriter {
         self.held.is_none().then_some(self.format)
     }
 
-    /// Writes rows of triples or, with four columns, quads, whose terms lie in `views` row by row.
+    /// Writes rows of triples or, with four columns, quads, whose terms lie in `views` row by row, until `out` has so many
+    /// bytes; returns how many rows.
     ///
     /// # Errors
     /// As [`GraphWriter::quad`], and [`Error::Internal`] if a term is missing or cannot be decoded.
-    pub(super) fn rows_of(
+    pub(super) fn rows_until(
         &mut self,
         views: &TermViews,
         columns: usize,
         rows: Range<usize>,
-        out: &mut Vec<u8>,
-    ) -> Result<()> {
-        for row in rows {
+        (out, bytes_max): (&mut Vec<u8>, usize),
+    ) -> Result<usize> {
+        until(rows, out, bytes_max, |row, out| {
             let at = row * columns;
             let terms = (views.get(at)?, views.get(at + 1)?, views.get(at + 2)?);
             let (Some(subject), Some(predicate), Some(object)) = terms else {
@@ -106,9 +109,8 @@ impl GraphWriter {
                 4 => views.get(at + 3)?,
                 _ => None,
             };
-            self.quad([&subject, &predicate, &object], graph.as_ref(), out)?;
-        }
-        Ok(())
+            self.quad([&subject, &predicate, &object], graph.as_ref(), out)
+        })
     }
 
     /// Writes one quad; `graph` is `None` for the default graph. Formats of triples leave the graph
@@ -280,8 +282,13 @@ impl GraphWriter {
         if is_full { self.release(out) } else { Ok(()) }
     }
 
+    /// About how many bytes of quads are held.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.held.as_ref().map_or(0, |(_, bytes)| *bytes)
+    }
+
     /// Writes what is held, and holds nothing from now on.
-    fn release(&mut self, out: &mut Vec<u8>) -> Result<()> {
+    pub(super) fn release(&mut self, out: &mut Vec<u8>) -> Result<()> {
         let (quads, _) = self.held.take().unwrap_or_default();
         quads.iter().try_for_each(|quad| self.serialize(quad, out))
     }

@@ -22,6 +22,7 @@ mod graph;
 mod jsonld;
 mod open;
 pub(crate) mod output;
+pub(crate) mod pieces;
 mod rdf_xml;
 mod solutions;
 mod table;

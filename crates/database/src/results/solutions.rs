@@ -1,5 +1,6 @@
 //! Solutions of SELECT and the answer of ASK as JSON, XML, CSV and TSV; solutions in other forms by siblings.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use oxrdf::BaseDirection;
@@ -67,9 +68,9 @@ impl SolutionsWriter {
         }
     }
 
-    /// Counts solutions that were written by their form.
-    pub(super) fn add_rows(&mut self, rows: u64) {
-        self.rows += rows;
+    /// How many solutions were written, those included that their form wrote.
+    pub(super) fn set_rows(&mut self, rows: u64) {
+        self.rows = rows;
     }
 
     /// How many solutions were written.
@@ -135,16 +136,29 @@ impl SolutionsWriter {
     /// [`crate::Error::Internal`] if a term cannot be decoded, [`crate::Error::Unsupported`] if XML
     /// cannot hold a term, as it has a control character, or the binary format, as it is too long.
     pub fn rows_of(&mut self, views: &TermViews, rows: usize, out: &mut Vec<u8>) -> Result<()> {
-        if self.form.format == SolutionsFormat::Table {
-            for row in 0..rows {
-                self.table
-                    .row(views, row * self.form.variables.len(), out)?;
-            }
+        self.rows_until(views, 0..rows, out, usize::MAX).map(|_| ())
+    }
+
+    /// The same for some rows, until `out` has so many bytes; returns how many were written.
+    pub(super) fn rows_until(
+        &mut self,
+        views: &TermViews,
+        rows: Range<usize>,
+        out: &mut Vec<u8>,
+        bytes_max: usize,
+    ) -> Result<usize> {
+        let written = if self.form.format == SolutionsFormat::Table {
+            let width = self.form.variables.len();
+            let table = &mut self.table;
+            until(rows, out, bytes_max, |row, out| {
+                table.row(views, row * width, out)
+            })?
         } else {
-            self.form.rows_of(views, rows, self.rows, out)?;
-        }
-        self.rows += rows as u64;
-        Ok(())
+            self.form
+                .rows_until(views, rows, self.rows, out, bytes_max)?
+        };
+        self.rows += written as u64;
+        Ok(written)
     }
 
     /// Writes what comes after the last solution.
@@ -160,48 +174,54 @@ impl SolutionsWriter {
 }
 
 impl SolutionForm {
-    /// As [`SolutionsWriter::rows_of`] behind so many solutions, but not as a table.
-    pub(super) fn rows_of(
+    /// As [`SolutionsWriter::rows_until`] behind so many solutions, but not as a table.
+    pub(super) fn rows_until(
         &self,
         views: &TermViews,
-        rows: usize,
+        rows: Range<usize>,
         before: u64,
         out: &mut Vec<u8>,
-    ) -> Result<()> {
-        for (row, number) in (0..rows).zip(before..) {
-            let at = row * self.variables.len();
-            match self.format {
-                SolutionsFormat::Json => self.json_row(views, at, number, out)?,
-                SolutionsFormat::Xml => self.xml_row(views, at, number, out)?,
-                SolutionsFormat::Csv => {
-                    for column in 0..self.variables.len() {
-                        if column > 0 {
-                            out.push(b',');
-                        }
-                        if let Some(term) = views.get(at + column)? {
-                            csv_term(&term, out);
-                        }
+        bytes_max: usize,
+    ) -> Result<usize> {
+        let mut numbers = before..;
+        until(rows, out, bytes_max, |row, out| {
+            let number = numbers.next().unwrap_or(u64::MAX);
+            self.row(views, row * self.variables.len(), number, out)
+        })
+    }
+
+    fn row(&self, views: &TermViews, at: usize, number: u64, out: &mut Vec<u8>) -> Result<()> {
+        match self.format {
+            SolutionsFormat::Json => self.json_row(views, at, number, out)?,
+            SolutionsFormat::Xml => self.xml_row(views, at, number, out)?,
+            SolutionsFormat::Csv => {
+                for column in 0..self.variables.len() {
+                    if column > 0 {
+                        out.push(b',');
                     }
-                    out.extend_from_slice(b"\r\n");
-                }
-                SolutionsFormat::Tsv => {
-                    for column in 0..self.variables.len() {
-                        if column > 0 {
-                            out.push(b'\t');
-                        }
-                        if let Some(term) = views.get(at + column)? {
-                            term.write_turtle(out);
-                        }
+                    if let Some(term) = views.get(at + column)? {
+                        csv_term(&term, out);
                     }
-                    out.push(b'\n');
                 }
-                SolutionsFormat::Table => {
-                    return Err(Error::Internal("a row of a table by itself".to_owned()));
+                out.extend_from_slice(b"\r\n");
+            }
+            SolutionsFormat::Tsv => {
+                for column in 0..self.variables.len() {
+                    if column > 0 {
+                        out.push(b'\t');
+                    }
+                    if let Some(term) = views.get(at + column)? {
+                        term.write_turtle(out);
+                    }
                 }
-                SolutionsFormat::Binary => {
-                    let columns = 0..self.variables.len();
-                    binary::row(columns.map(|column| views.get(at + column)), out)?;
-                }
+                out.push(b'\n');
+            }
+            SolutionsFormat::Table => {
+                return Err(Error::Internal("a row of a table by itself".to_owned()));
+            }
+            SolutionsFormat::Binary => {
+                let columns = 0..self.variables.len();
+                binary::row(columns.map(|column| views.get(at + column)), out)?;
             }
         }
         Ok(())
@@ -246,6 +266,24 @@ impl SolutionForm {
             "XML cannot express ?{name} of solution {row}: it has no character U+{code:04X}; take json, csv or tsv"
         ))
     }
+}
+
+/// Writes rows until `out` has so many bytes; returns how many.
+pub(super) fn until(
+    rows: Range<usize>,
+    out: &mut Vec<u8>,
+    bytes_max: usize,
+    mut write: impl FnMut(usize, &mut Vec<u8>) -> Result<()>,
+) -> Result<usize> {
+    let mut written = 0;
+    for row in rows {
+        write(row, out)?;
+        written += 1;
+        if out.len() >= bytes_max {
+            break;
+        }
+    }
+    Ok(written)
 }
 
 const XML_START: &[u8] = b"<?xml version=\"1.0\"?>\n\

@@ -4,20 +4,24 @@
 //! same widths as it comes, so a long answer still streams.
 //!
 //! # Limits
-//! At most [`SAMPLE_ROWS`] rows are held; a cell is cut at [`CELL_WIDTH_MAX`] characters, with an
+//! At most [`SAMPLE_ROWS`] rows, or rows of [`SAMPLE_BYTES`], are held; a cell is cut at [`CELL_WIDTH_MAX`] characters, with an
 //! ellipsis that shows it.
 
+use super::solutions::until;
 use super::term::{TermView, TermViews, XSD_STRING};
 use crate::error::Result;
 
 /// Rows that are held back to measure the columns.
 const SAMPLE_ROWS: usize = 1000;
+/// Rows that are held take no more, but for the last one.
+const SAMPLE_BYTES: usize = 256 << 10;
 /// The width of a column at most, in characters.
 const CELL_WIDTH_MAX: usize = 80;
 
 pub(super) struct Table {
     header: Vec<String>,
     sample: Vec<Vec<String>>,
+    sample_bytes: usize,
     lines: Lines,
     header_written: bool,
 }
@@ -35,6 +39,7 @@ impl Table {
         Self {
             header,
             sample: Vec::new(),
+            sample_bytes: 0,
             lines: Lines { widths },
             header_written: false,
         }
@@ -53,8 +58,10 @@ impl Table {
         for (width, cell) in self.lines.widths.iter_mut().zip(&cells) {
             *width = (*width).max(cell.chars().count());
         }
+        let bytes = cells.iter().map(|cell| size_of::<String>() + cell.len());
+        self.sample_bytes += bytes.sum::<usize>();
         self.sample.push(cells);
-        if self.sample.len() == SAMPLE_ROWS {
+        if self.sample.len() == SAMPLE_ROWS || self.sample_bytes >= SAMPLE_BYTES {
             self.flush(out);
         }
         Ok(())
@@ -79,9 +86,17 @@ impl Table {
 }
 
 impl Lines {
-    /// Writes `rows` rows whose terms lie in `views` row by row.
-    pub(super) fn rows_of(&self, views: &TermViews, rows: usize, out: &mut Vec<u8>) -> Result<()> {
-        (0..rows).try_for_each(|row| self.row(views, row * self.widths.len(), out))
+    /// Writes rows whose terms lie in `views` row by row, until `out` has so many bytes; returns how many.
+    pub(super) fn rows_until(
+        &self,
+        views: &TermViews,
+        rows: usize,
+        out: &mut Vec<u8>,
+        bytes_max: usize,
+    ) -> Result<usize> {
+        until(0..rows, out, bytes_max, |row, out| {
+            self.row(views, row * self.widths.len(), out)
+        })
     }
 
     fn row(&self, views: &TermViews, at: usize, out: &mut Vec<u8>) -> Result<()> {
@@ -116,7 +131,7 @@ impl Lines {
 
 /// The text of a term as a person reads it: strings bare, numbers bare, the rest as in Turtle.
 fn cell(term: &TermView<'_>) -> String {
-    let text = match term {
+    match term {
         TermView::Literal {
             lexical,
             datatype,
@@ -125,29 +140,36 @@ fn cell(term: &TermView<'_>) -> String {
         } if *datatype == XSD_STRING
             || datatype.starts_with("http://www.w3.org/2001/XMLSchema#") =>
         {
-            lexical.to_string()
+            cut(lexical.chars())
         }
         TermView::Literal {
             lexical,
             language: Some(language),
             ..
-        } => {
-            format!("{lexical}@{language}")
-        }
+        } => cut(lexical.chars().chain(['@']).chain(language.chars())),
         _ => {
             let mut text = Vec::new();
             term.write_turtle(&mut text);
-            String::from_utf8_lossy(&text).into_owned()
+            cut(String::from_utf8_lossy(&text).chars())
         }
-    };
-    let text: String = text
-        .chars()
-        .map(|c| if c.is_control() { ' ' } else { c })
-        .collect();
-    if text.chars().count() <= CELL_WIDTH_MAX {
-        return text;
     }
-    let mut cut: String = text.chars().take(CELL_WIDTH_MAX - 1).collect();
-    cut.push('\u{2026}');
-    cut
+}
+
+/// As many characters as a cell has room for.
+fn cut(characters: impl Iterator<Item = char>) -> String {
+    let mut text = String::new();
+    // Where the last character begins that has room beside an ellipsis.
+    let mut place = 0;
+    for (number, c) in characters.enumerate() {
+        if number == CELL_WIDTH_MAX {
+            text.truncate(place);
+            text.push('\u{2026}');
+            return text;
+        }
+        if number == CELL_WIDTH_MAX - 1 {
+            place = text.len();
+        }
+        text.push(if c.is_control() { ' ' } else { c });
+    }
+    text
 }

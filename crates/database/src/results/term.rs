@@ -43,12 +43,15 @@ pub(crate) const XSD_DOUBLE: &str = "http://www.w3.org/2001/XMLSchema#double";
 pub(crate) const XSD_BOOLEAN: &str = "http://www.w3.org/2001/XMLSchema#boolean";
 pub(crate) const RDF_TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 
+/// Tells whether so many bytes of texts fit.
+pub(crate) type Fits<'a> = &'a mut dyn FnMut(usize) -> bool;
+
 /// Where ids are decoded: a snapshot, or a running query, which knows computed terms, too.
 pub(crate) trait TermSource {
     /// The kind of the term behind an id, never [`Kind::Local`].
     fn kind(&self, id: TermId) -> Kind;
-    /// The keys of ids of the dictionary's kinds, as [`Snapshot::texts`].
-    fn texts(&self, ids: &[TermId], out: &mut TermTexts) -> Result<()>;
+    /// The keys of ids of the dictionary's kinds, as [`Snapshot::texts_metered`]. False where they did not fit.
+    fn texts_while(&self, ids: &[TermId], out: &mut TermTexts, fits: Fits<'_>) -> Result<bool>;
     /// The term behind one id.
     fn term(&self, id: TermId) -> Result<Option<Term>>;
 }
@@ -58,8 +61,8 @@ impl TermSource for Snapshot {
         id.kind()
     }
 
-    fn texts(&self, ids: &[TermId], out: &mut TermTexts) -> Result<()> {
-        Ok(self.texts(ids, out)?)
+    fn texts_while(&self, ids: &[TermId], out: &mut TermTexts, fits: Fits<'_>) -> Result<bool> {
+        Ok(self.texts_metered(ids, out, fits)?)
     }
 
     fn term(&self, id: TermId) -> Result<Option<Term>> {
@@ -72,8 +75,8 @@ impl TermSource for QueryContext {
         self.kind(id)
     }
 
-    fn texts(&self, ids: &[TermId], out: &mut TermTexts) -> Result<()> {
-        Ok(self.texts(ids, out)?)
+    fn texts_while(&self, ids: &[TermId], out: &mut TermTexts, fits: Fits<'_>) -> Result<bool> {
+        Ok(self.texts_while(ids, out, fits)?)
     }
 
     fn term(&self, id: TermId) -> Result<Option<Term>> {
@@ -102,6 +105,16 @@ impl TermViews {
         ids: impl Iterator<Item = TermId>,
         source: &impl TermSource,
     ) -> Result<()> {
+        self.load_while(ids, source, &mut |_| true).map(|_| ())
+    }
+
+    /// Decodes `ids` as long as `fits` says that the bytes do. False where they did not: nothing is loaded then.
+    pub(crate) fn load_while(
+        &mut self,
+        ids: impl Iterator<Item = TermId>,
+        source: &impl TermSource,
+        fits: Fits<'_>,
+    ) -> Result<bool> {
         self.ids.clear();
         self.ids.extend(ids);
         self.kinds.clear();
@@ -109,17 +122,37 @@ impl TermViews {
             .extend(self.ids.iter().map(|&id| source.kind(id)));
         self.texts.clear();
         self.others.clear();
-        source.texts(&self.ids, &mut self.texts)?;
+        if !source.texts_while(&self.ids, &mut self.texts, fits)? {
+            self.release();
+            return Ok(false);
+        }
         self.write_inline();
+        let mut bytes = self.texts.memory_bytes() + self.written.capacity();
         for (position, (&id, &kind)) in self.ids.iter().zip(&self.kinds).enumerate() {
             let made_by_query = kind == Kind::BlankNode && id.kind() == Kind::Local;
             if (kind == Kind::Triple || made_by_query)
                 && let Some(term) = source.term(id)?
             {
+                bytes += term_bytes(&term);
                 self.others.push((position, term));
+                if !fits(bytes) {
+                    self.release();
+                    return Ok(false);
+                }
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// What the terms take, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let others = self.others.iter().map(|(_, term)| term_bytes(term));
+        self.texts.memory_bytes() + self.written.capacity() + others.sum::<usize>()
+    }
+
+    /// Forgets all terms, and gives their memory back.
+    pub(crate) fn release(&mut self) {
+        *self = Self::default();
     }
 
     /// Writes what stands in ids themselves.
@@ -208,6 +241,23 @@ impl TermViews {
             },
         }
     }
+}
+
+/// About what a term of the RDF library takes, in bytes.
+pub(super) fn term_bytes(term: &Term) -> usize {
+    let text = match term {
+        Term::NamedNode(iri) => iri.as_str().len(),
+        Term::BlankNode(_) => 0,
+        Term::Literal(literal) => literal.value().len() + literal.datatype().as_str().len(),
+        Term::Triple(triple) => {
+            let subject = match &triple.subject {
+                oxrdf::NamedOrBlankNode::NamedNode(iri) => iri.as_str().len(),
+                oxrdf::NamedOrBlankNode::BlankNode(_) => 0,
+            };
+            subject + triple.predicate.as_str().len() + term_bytes(&triple.object)
+        }
+    };
+    size_of::<Term>() + text
 }
 
 impl<'a> TermView<'a> {

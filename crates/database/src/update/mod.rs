@@ -31,7 +31,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::load::{Input, load_into};
 use crate::options::{DocumentOptions, UpdateOptions};
-use crate::query::{Operation, reserve_text, with_request};
+use crate::query::{Operation, with_request};
 use crate::running::Listed;
 use crate::transaction::{CommitSummary, Transaction};
 use kept::Kept;
@@ -171,12 +171,13 @@ impl Database {
         let runtime = self.runtime();
         let started = runtime.clock().monotonic();
         let mut listed = Listed::new(runtime, text, true, &options.cancel);
-        let _parsing = reserve_text(runtime, text, "update")?;
         let submitted = with_request(
             text,
             options.base.as_deref(),
             &options.bindings,
-            |text, tokens| listed.has_shape(text, tokens),
+            (runtime.memory(), |text, tokens| {
+                listed.has_shape(text, tokens);
+            }),
             |operations| {
                 check_dataset(operations, options)?;
                 let targets = Targets::of(options);
@@ -242,12 +243,13 @@ impl Transaction {
         let started = runtime.clock().monotonic();
         let options = &options.apart();
         let mut listed = Listed::new(&runtime, text, true, &options.cancel);
-        let _parsing = reserve_text(&runtime, text, "update")?;
         let counts = with_request(
             text,
             options.base.as_deref(),
             &options.bindings,
-            |text, tokens| listed.has_shape(text, tokens),
+            (runtime.memory(), |text, tokens| {
+                listed.has_shape(text, tokens);
+            }),
             |operations| {
                 check_dataset(operations, options)?;
                 let targets = Targets::of(options);

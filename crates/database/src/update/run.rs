@@ -176,6 +176,7 @@ impl Run<'_> {
             ids: &mut ids,
             budget: self.runtime.memory(),
             local: HashMap::default(),
+            reserved: None,
         };
         let mut fill = || loop {
             match query.next()? {

@@ -14,11 +14,11 @@ use spargebra::term::{
 };
 use stoa_executor::{Batch, QueryContext};
 use stoa_quadstore::{TermTexts, Transaction};
-use stoa_storage::MemoryBudget;
+use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::{Kind, TermId};
 
 use super::ids::Ids;
-use super::pending::{Pending, Quad};
+use super::pending::{Pending, Quad, reserve};
 use crate::error::{Error, Result};
 
 /// A place of a template.
@@ -203,7 +203,14 @@ pub(super) struct Filling<'a> {
     pub(super) budget: &'a MemoryBudget,
     /// For ids local to the query those that they have beyond it.
     pub(super) local: HashMap<TermId, TermId, RandomState>,
+    /// What is reserved for these, and for new terms.
+    pub(super) reserved: Option<Reservation>,
 }
+
+/// What an entry of the table of local ids takes while the table doubles.
+const ENTRY_BYTES: usize = 4 * size_of::<(TermId, TermId)>();
+/// So much is reserved at a time.
+const STEP_BYTES: u64 = 64 << 10;
 
 impl Filling<'_> {
     /// Fills both templates with each solution of a batch.
@@ -298,6 +305,21 @@ impl Filling<'_> {
         })
     }
 
+    /// Reserves what local ids and new terms take, and so much more.
+    fn reserve(&mut self, more: usize) -> Result<()> {
+        let bytes = self.local.len() * ENTRY_BYTES + self.ids.terms().memory_bytes() + more;
+        let reserved = self.reserved.as_ref().map_or(0, Reservation::bytes);
+        let missing = (bytes as u64).saturating_sub(reserved);
+        match missing {
+            0 => Ok(()),
+            _ => reserve(
+                &mut self.reserved,
+                self.budget,
+                missing.next_multiple_of(STEP_BYTES),
+            ),
+        }
+    }
+
     /// The id that a term has beyond the query.
     fn beyond(&mut self, id: TermId) -> Result<TermId> {
         if id.kind() != Kind::Local {
@@ -320,11 +342,21 @@ impl Filling<'_> {
             }
             kind if kind.is_in_dictionary() => {
                 let mut text = TermTexts::default();
-                self.context.texts(&[id], &mut text)?;
+                let mut refused = None;
+                // The text, and its copy among the new terms.
+                let context = self.context;
+                context.texts_while(&[id], &mut text, &mut |bytes| {
+                    refused = self.reserve(2 * bytes).err();
+                    refused.is_none()
+                })?;
+                if let Some(error) = refused {
+                    return Err(error);
+                }
                 self.ids.keyed(kind, text.get(0))?
             }
             _ => return Err(Error::Internal("an id of another query".to_owned())),
         };
+        self.reserve(0)?;
         self.local.insert(id, found);
         Ok(found)
     }

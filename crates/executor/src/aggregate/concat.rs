@@ -18,11 +18,11 @@ use std::sync::Arc;
 use oxrdf::Literal;
 use stoa_terms::{TermId, inline};
 
-use super::Accumulator;
-use super::shed_texts::ShedTexts;
+use super::shed_texts::{ShedFiles, ShedTexts};
+use super::{Accumulator, TAKEN_BYTES, take_some};
 use crate::context::{Computed, QueryContext};
 use crate::error::{Error, Result};
-use crate::expression::{Cell, fetch_texts};
+use crate::expression::{Cell, fetch_texts_within};
 use crate::profile::Counters;
 
 /// No result may be longer: a row of an answer has to fit into memory.
@@ -33,6 +33,8 @@ pub(super) struct Concat {
     states: Vec<State>,
     text_bytes: usize,
     on_disk: Option<ShedTexts>,
+    /// How many rows may have texts that fit.
+    rows: usize,
 }
 
 /// About so many bytes of results get their ids at a time.
@@ -54,7 +56,52 @@ impl Concat {
             states: Vec::new(),
             text_bytes: 0,
             on_disk: None,
+            rows: usize::MAX,
         }
+    }
+
+    /// Takes values after their texts were read.
+    fn take_values(
+        &mut self,
+        groups: &[u32],
+        values: &[TermId],
+        context: &QueryContext,
+    ) -> Result<()> {
+        let texts = fetch_texts_within(TAKEN_BYTES, values, true, context)?;
+        for (row, (group, id)) in groups.iter().zip(values).enumerate() {
+            let cell = Cell::Id {
+                id: *id,
+                kind: context.kind(*id),
+                text: texts.get(row),
+                value: None,
+            };
+            let lexical = if id.is_unbound() {
+                None
+            } else {
+                cell.lexical()
+            };
+            let state = &mut self.states[*group as usize];
+            match (&mut *state, lexical) {
+                (State::Error, _) => (),
+                (_, None) => {
+                    if let State::Text(text) = state {
+                        self.text_bytes -= text.len();
+                    }
+                    *state = State::Error;
+                }
+                (State::Empty | State::Shed, Some(lexical)) => {
+                    self.text_bytes += lexical.len();
+                    *state = State::Text(lexical.into_owned());
+                }
+                (State::Text(text), Some(lexical)) => {
+                    self.text_bytes += self.separator.len() + lexical.len();
+                    text.push_str(&self.separator);
+                    text.push_str(&lexical);
+                    check_length(text)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The result of a group that is no error: what is on disk, and what came after it.
@@ -94,41 +141,28 @@ impl Accumulator for Concat {
     }
 
     fn update(&mut self, groups: &[u32], values: &[TermId], context: &QueryContext) -> Result<()> {
-        let texts = fetch_texts(values, true, context)?;
-        for (row, (group, id)) in groups.iter().zip(values).enumerate() {
-            let cell = Cell::Id {
-                id: *id,
-                kind: context.kind(*id),
-                text: texts.get(row),
-                value: None,
-            };
-            let lexical = if id.is_unbound() {
-                None
-            } else {
-                cell.lexical()
-            };
-            let state = &mut self.states[*group as usize];
-            match (&mut *state, lexical) {
-                (State::Error, _) => (),
-                (_, None) => {
-                    if let State::Text(text) = state {
-                        self.text_bytes -= text.len();
-                    }
-                    *state = State::Error;
-                }
-                (State::Empty | State::Shed, Some(lexical)) => {
-                    self.text_bytes += lexical.len();
-                    *state = State::Text(lexical.into_owned());
-                }
-                (State::Text(text), Some(lexical)) => {
-                    self.text_bytes += self.separator.len() + lexical.len();
-                    text.push_str(&self.separator);
-                    text.push_str(&lexical);
-                    check_length(text)?;
-                }
-            }
+        let mut taken = 0;
+        while let (Some(groups), Some(values @ [_, ..])) =
+            (groups.get(taken..), values.get(taken..))
+        {
+            taken += self.update_some(groups, values, context)?;
         }
         Ok(())
+    }
+
+    fn update_some(
+        &mut self,
+        groups: &[u32],
+        values: &[TermId],
+        context: &QueryContext,
+    ) -> Result<usize> {
+        let mut hint = self.rows;
+        let taken = take_some(&mut hint, values.len(), &mut |rows| {
+            let groups = groups.get(..rows).unwrap_or_default();
+            self.take_values(groups, values.get(..rows).unwrap_or_default(), context)
+        });
+        self.rows = hint.max(1);
+        taken
     }
 
     fn finish(&mut self, groups: Range<usize>, context: &QueryContext) -> Result<Vec<TermId>> {
@@ -168,10 +202,18 @@ impl Accumulator for Concat {
         self.text_bytes as u64
     }
 
-    fn shed(&mut self, context: &QueryContext, counters: &Arc<Counters>) -> Result<()> {
+    fn shed(
+        &mut self,
+        files: &mut ShedFiles,
+        context: &QueryContext,
+        counters: &Arc<Counters>,
+    ) -> Result<()> {
+        if self.text_bytes == 0 {
+            return Ok(());
+        }
         let on_disk = match self.on_disk.take() {
             Some(on_disk) => on_disk,
-            None => ShedTexts::new(context, counters)?,
+            None => ShedTexts::new(files, context, counters)?,
         };
         let on_disk = self.on_disk.insert(on_disk);
         on_disk.begin();
@@ -183,6 +225,10 @@ impl Accumulator for Concat {
         }
         self.text_bytes = 0;
         on_disk.end(context)
+    }
+
+    fn text_bytes(&self) -> u64 {
+        self.text_bytes as u64
     }
 
     fn bytes(&self) -> u64 {

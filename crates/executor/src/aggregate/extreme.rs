@@ -15,10 +15,10 @@ use std::ops::Range;
 use stoa_terms::TermId;
 use stoa_terms::value::{Value, order_inline};
 
-use super::{Accumulator, OTHERS_STATES, same};
+use super::{Accumulator, OTHERS_STATES, TAKEN_BYTES, same, take_some};
 use crate::context::QueryContext;
 use crate::error::Result;
-use crate::expression::term_values;
+use crate::expression::term_values_within;
 
 /// MIN (`better` is `Less`) or MAX (`Greater`).
 pub(super) struct Extreme {
@@ -26,6 +26,8 @@ pub(super) struct Extreme {
     states: Vec<State>,
     /// Bytes of texts that the values of the states hold, about.
     text_bytes: usize,
+    /// How many rows may have texts that fit.
+    rows: usize,
 }
 
 #[derive(Clone, Default)]
@@ -43,7 +45,28 @@ impl Extreme {
             better,
             states: Vec::new(),
             text_bytes: 0,
+            rows: usize::MAX,
         }
+    }
+
+    /// Takes values after their texts were read.
+    fn take_values(
+        &mut self,
+        groups: &[u32],
+        values: &[TermId],
+        context: &QueryContext,
+    ) -> Result<()> {
+        if values.iter().all(|id| id.is_inline()) {
+            for (group, id) in groups.iter().zip(values) {
+                self.take(*group, *id, None);
+            }
+            return Ok(());
+        }
+        let mut read = term_values_within(TAKEN_BYTES, values, context)?;
+        for ((group, id), value) in groups.iter().zip(values).zip(read.values()) {
+            self.take(*group, *id, value.filter(|_| !id.is_inline()));
+        }
+        Ok(())
     }
 
     fn take(&mut self, group: u32, id: TermId, value: Option<Value>) {
@@ -101,17 +124,28 @@ impl Accumulator for Extreme {
     }
 
     fn update(&mut self, groups: &[u32], values: &[TermId], context: &QueryContext) -> Result<()> {
-        if values.iter().all(|id| id.is_inline()) {
-            for (group, id) in groups.iter().zip(values) {
-                self.take(*group, *id, None);
-            }
-            return Ok(());
-        }
-        let read = term_values(values, context)?;
-        for ((group, id), value) in groups.iter().zip(values).zip(read) {
-            self.take(*group, *id, value.filter(|_| !id.is_inline()));
+        let mut taken = 0;
+        while let (Some(groups), Some(values @ [_, ..])) =
+            (groups.get(taken..), values.get(taken..))
+        {
+            taken += self.update_some(groups, values, context)?;
         }
         Ok(())
+    }
+
+    fn update_some(
+        &mut self,
+        groups: &[u32],
+        values: &[TermId],
+        context: &QueryContext,
+    ) -> Result<usize> {
+        let mut hint = self.rows;
+        let taken = take_some(&mut hint, values.len(), &mut |rows| {
+            let groups = groups.get(..rows).unwrap_or_default();
+            self.take_values(groups, values.get(..rows).unwrap_or_default(), context)
+        });
+        self.rows = hint.max(1);
+        taken
     }
 
     fn merge(&mut self, other: Box<dyn Accumulator>) -> Result<()> {
@@ -138,6 +172,10 @@ impl Accumulator for Extreme {
                 State::Empty | State::Error => TermId::UNBOUND,
             })
             .collect())
+    }
+
+    fn text_bytes(&self) -> u64 {
+        self.text_bytes as u64
     }
 
     fn bytes(&self) -> u64 {

@@ -15,6 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use difference::{Differences, subtract};
+pub(crate) use shed_texts::ShedFiles;
 use stoa_planner::expression::{Aggregate, AggregateFunction};
 use stoa_terms::{TermId, inline};
 
@@ -37,6 +38,21 @@ pub(crate) trait Accumulator: Any + Send {
     /// If the dictionary cannot be read, or memory runs out.
     fn update(&mut self, groups: &[u32], values: &[TermId], context: &QueryContext) -> Result<()>;
 
+    /// As [`update`](Self::update) for the first rows, as many as have texts that fit, and at least one if there are some;
+    /// returns how many.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update).
+    fn update_some(
+        &mut self,
+        groups: &[u32],
+        values: &[TermId],
+        context: &QueryContext,
+    ) -> Result<usize> {
+        self.update(groups, values, context)?;
+        Ok(values.len())
+    }
+
     /// Takes over the states of another accumulator of the same aggregate for the same groups, which has taken other rows. Only
     /// of aggregates that [`can_be_merged`].
     ///
@@ -58,6 +74,11 @@ pub(crate) trait Accumulator: Any + Send {
         0
     }
 
+    /// How many bytes of [`bytes`](Self::bytes) are texts.
+    fn text_bytes(&self) -> u64 {
+        0
+    }
+
     /// How many bytes of [`bytes`](Self::bytes) can go to disk.
     fn shed_bytes(&self) -> u64 {
         0
@@ -67,7 +88,12 @@ pub(crate) trait Accumulator: Any + Send {
     ///
     /// # Errors
     /// If the disk fails or is full.
-    fn shed(&mut self, _context: &QueryContext, _counters: &Arc<Counters>) -> Result<()> {
+    fn shed(
+        &mut self,
+        _files: &mut ShedFiles,
+        _context: &QueryContext,
+        _counters: &Arc<Counters>,
+    ) -> Result<()> {
         Ok(())
     }
 
@@ -96,6 +122,31 @@ pub(crate) fn accumulator(function: &AggregateFunction) -> Result<Box<dyn Accumu
 /// apart, nor texts joined, of which each would hold its own.
 pub(crate) fn can_be_merged(aggregate: &Aggregate) -> bool {
     !aggregate.distinct && !matches!(aggregate.function, AggregateFunction::GroupConcat(_))
+}
+
+/// So many bytes of texts are taken at a time, but for those of a single row.
+const TAKEN_BYTES: usize = 1 << 20;
+
+/// Has the texts of values read that are about to be taken, before anything changes: of all, or of half as many until they
+/// fit. Returns how many were taken; begins next time with `hint`.
+fn take_some(
+    hint: &mut usize,
+    values: usize,
+    take: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<usize> {
+    let mut rows = values.min(*hint);
+    loop {
+        match take(rows) {
+            Err(Error::MemoryExceeded { .. }) if rows > 1 => {
+                rows = rows.div_ceil(2);
+                *hint = rows;
+            }
+            taken => {
+                *hint = hint.saturating_mul(2);
+                return taken.map(|()| rows);
+            }
+        }
+    }
 }
 
 const OTHERS_STATES: Error = Error::Internal("states of another aggregate");

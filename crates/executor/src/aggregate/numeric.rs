@@ -18,7 +18,7 @@ use stoa_terms::{Kind, TermId, inline};
 
 use super::{Accumulator, add_counts, same};
 use crate::context::{Computed, QueryContext};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::expression::{Cell, add, divide, double, float, operand_values};
 
 /// SUM; 0 for an empty group.
@@ -41,7 +41,14 @@ impl Sum {
     /// Adds the values of some rows, which are not inline integers.
     fn add_values(&mut self, rows: &[(u32, TermId)], context: &QueryContext) -> Result<()> {
         let ids: Vec<TermId> = rows.iter().map(|(_, id)| *id).collect();
-        let values = operand_values(&ids, context)?;
+        let values = match operand_values(&ids, context) {
+            Err(Error::MemoryExceeded { .. }) if rows.len() > 1 => {
+                let (first, rest) = rows.split_at(rows.len() / 2);
+                self.add_values(first, context)?;
+                return self.add_values(rest, context);
+            }
+            values => values?,
+        };
         for ((group, _), value) in rows.iter().zip(values) {
             let slot = &mut self.sums[*group as usize];
             let before = heap_bytes(slot.as_ref());

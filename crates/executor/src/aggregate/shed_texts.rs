@@ -4,7 +4,8 @@
 //! by group each time that texts go to disk, and merged when they are read.
 //!
 //! # Limits
-//! A block of rows, and [`WRITTEN_BYTES`] of texts; when they are read, the text of one group, which is reserved.
+//! While texts go to disk, [`WRITTEN_BYTES`] of them; in between a block of rows. When they are read, the text of one
+//! group, which is reserved. All aggregates of an operator share the files.
 
 use std::sync::Arc;
 
@@ -27,8 +28,31 @@ const COLUMNS: usize = 4;
 /// The group in a number; below it stands which time it was that texts went to disk.
 const GROUP_SHIFT: u32 = 32;
 
+/// The files of all aggregates of an operator, made when the first text goes to disk.
+#[derive(Default)]
+pub(crate) struct ShedFiles(Option<[Arc<SpillFile>; 2]>);
+
+impl ShedFiles {
+    fn get(
+        &mut self,
+        context: &QueryContext,
+        counters: &Arc<Counters>,
+    ) -> Result<[Arc<SpillFile>; 2]> {
+        let files = match self.0.take() {
+            Some(files) => files,
+            None => [
+                SpillFile::new(context, counters)?,
+                SpillFile::new(context, counters)?,
+            ],
+        };
+        Ok(self.0.insert(files).clone())
+    }
+}
+
 pub(super) struct ShedTexts {
     texts: Arc<SpillFile>,
+    /// How many bytes of them went there.
+    text_bytes: u64,
     parts: Parts,
     counters: Arc<Counters>,
     /// How often texts went to disk.
@@ -48,10 +72,16 @@ enum Parts {
 }
 
 impl ShedTexts {
-    pub(super) fn new(context: &QueryContext, counters: &Arc<Counters>) -> Result<Self> {
+    pub(super) fn new(
+        files: &mut ShedFiles,
+        context: &QueryContext,
+        counters: &Arc<Counters>,
+    ) -> Result<Self> {
+        let [texts, parts] = files.get(context, counters)?;
         Ok(Self {
-            texts: SpillFile::new(context, counters)?,
-            parts: Parts::Written(Sequences::new(COLUMNS, context, counters)?),
+            texts,
+            text_bytes: 0,
+            parts: Parts::Written(Sequences::within(parts, COLUMNS)),
             counters: Arc::clone(counters),
             times: 0,
             bytes: Vec::new(),
@@ -62,7 +92,7 @@ impl ShedTexts {
 
     /// How many bytes went to disk.
     pub(super) fn bytes(&self) -> u64 {
-        self.texts.len()
+        self.text_bytes
     }
 
     /// To be called each time before the texts of ascending groups go to disk.
@@ -72,6 +102,10 @@ impl ShedTexts {
 
     /// The next part of a group.
     pub(super) fn add(&mut self, group: usize, text: &str, context: &QueryContext) -> Result<()> {
+        let is_long = text.len() >= WRITTEN_BYTES;
+        if is_long {
+            self.end(context)?;
+        }
         let number = (group as u64) << GROUP_SHIFT | self.times;
         let row = [
             self.bytes.len() as u64,
@@ -81,6 +115,10 @@ impl ShedTexts {
         ];
         for (column, value) in self.pending.iter_mut().zip(row) {
             column.push(TermId::from_bits(value));
+        }
+        if is_long {
+            // Not copied before.
+            return self.write(text.as_bytes(), context);
         }
         self.bytes.extend_from_slice(text.as_bytes());
         let [numbers, ..] = &self.pending;
@@ -92,6 +130,13 @@ impl ShedTexts {
 
     /// To be called after the last one.
     pub(super) fn end(&mut self, context: &QueryContext) -> Result<()> {
+        // The buffer is given back: there may be thousands of aggregates.
+        let bytes = std::mem::take(&mut self.bytes);
+        self.write(&bytes, context)
+    }
+
+    /// Writes the texts of the parts that wait.
+    fn write(&mut self, bytes: &[u8], context: &QueryContext) -> Result<()> {
         context.check()?;
         let mut columns = std::mem::take(&mut self.pending);
         let [offsets, ..] = &mut columns;
@@ -99,8 +144,8 @@ impl ShedTexts {
         if rows == 0 {
             return Ok(());
         }
-        let first = self.texts.append_bytes(&self.bytes)?;
-        self.bytes.clear();
+        let first = self.texts.append_bytes(bytes)?;
+        self.text_bytes += bytes.len() as u64;
         for offset in offsets {
             *offset = TermId::from_bits(offset.to_bits() + first);
         }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use stoa_planner::expression::Function;
 use stoa_terms::TermId;
 
-use super::column::{Cell, Column, Strings, Tag, Texts};
+use super::column::{Cell, Column, FREE_BYTES, Strings, Tag, Texts};
 use super::evaluate::Evaluation;
 use super::node::Node;
 use super::{integers, numbers};
@@ -13,7 +13,11 @@ use crate::context::Computed;
 use crate::error::Result;
 use crate::function::regex::{Pattern, PatternError};
 use crate::function::{self, Implementation};
+use crate::memory::UNNAMED;
 use crate::steps::{CALL_STEPS, Steps};
+
+/// How many bytes what is made of arguments has at most.
+type BytesOf<'f> = &'f dyn Fn(&[Cell<'_>]) -> usize;
 
 impl<'a> Evaluation<'a> {
     pub(super) fn call<'n>(&self, function: Function, arguments: &'n [Node]) -> Result<Column<'n>>
@@ -31,9 +35,9 @@ impl<'a> Evaluation<'a> {
         }
         Ok(match implementation {
             Implementation::String(call) => {
-                self.each_string(&columns, |cells, out, _| call(cells, out))?
+                self.text(function, &columns, |cells, out, _| call(cells, out))?
             }
-            Implementation::Text(call) => self.each_string(&columns, call)?,
+            Implementation::Text(call) => self.text(function, &columns, call)?,
             Implementation::Boolean(call) => {
                 let mut values = Vec::with_capacity(self.rows());
                 self.each_call(&columns, |cells, _| values.push(call(cells)))?;
@@ -57,20 +61,11 @@ impl<'a> Evaluation<'a> {
                 Column::Values(values)
             }
             Implementation::Term(call) => {
-                let mut terms = Vec::with_capacity(self.rows());
-                self.each_call(&columns, |cells, _| {
-                    terms.push(call(cells, self.context).unwrap_or(Computed::Unbound));
-                })?;
-                Column::Ids(self.context.resolve(terms)?.into(), None)
+                self.terms(&columns, |cells| call(cells, self.context))?
             }
-            Implementation::Cast(datatype) => {
-                let mut terms = Vec::with_capacity(self.rows());
-                self.each_call(&columns, |cells, _| {
-                    let term = function::derived::cast_to(datatype, cells);
-                    terms.push(term.unwrap_or(Computed::Unbound));
-                })?;
-                Column::Ids(self.context.resolve(terms)?.into(), None)
-            }
+            Implementation::Cast(datatype) => self.terms(&columns, |cells| {
+                function::derived::cast_to(datatype, cells)
+            })?,
             Implementation::Id(call) => {
                 let columns = columns
                     .into_iter()
@@ -81,6 +76,78 @@ impl<'a> Evaluation<'a> {
             Implementation::BlankNode => Column::Ids(self.blank_nodes(&columns)?.into(), None),
             Implementation::Pattern => self.dynamic_pattern(function, &columns)?,
         })
+    }
+
+    /// The strings that a function writes for each row.
+    fn text<'n>(
+        &self,
+        function: Function,
+        columns: &[Column<'_>],
+        call: impl for<'c> FnMut(&[Cell<'c>], &mut String, &Steps<'_>) -> Option<Tag<'c>>,
+    ) -> Result<Column<'n>> {
+        let growth = function::growth(function);
+        let is_long = self.text_bytes(columns).saturating_mul(growth) > self.free_bytes;
+        let bytes = |cells: &[Cell<'_>]| {
+            let bytes = cells.iter().map(Cell::text_bytes);
+            bytes.fold(0, usize::saturating_add).saturating_mul(growth)
+        };
+        let bytes: Option<BytesOf<'_>> = is_long.then_some(&bytes);
+        self.strings(columns, bytes, call)
+    }
+
+    /// The strings that `write` writes for each row. Where they may be long, `bytes` says how long each is at most.
+    fn strings<'n>(
+        &self,
+        columns: &[Column<'_>],
+        bytes: Option<BytesOf<'_>>,
+        mut write: impl for<'c> FnMut(&[Cell<'c>], &mut String, &Steps<'_>) -> Option<Tag<'c>>,
+    ) -> Result<Column<'n>> {
+        let mut strings = Strings::new(self.free_bytes, self.context);
+        self.each_call(columns, |cells, steps| {
+            let fits = bytes.is_none_or(|bytes| strings.expect(bytes(cells)));
+            // The tag may borrow from the arguments, never from the buffer.
+            let tag = match fits {
+                true => write(cells, strings.buffer(), steps),
+                false => None,
+            };
+            strings.finish(tag);
+        })?;
+        strings.into_column()
+    }
+
+    /// The ids of the terms that `make` makes for each row of its arguments.
+    fn terms<'n>(
+        &self,
+        columns: &[Column<'_>],
+        make: impl Fn(&[Cell<'_>]) -> Option<Computed>,
+    ) -> Result<Column<'n>> {
+        let cells = |row: usize| {
+            columns
+                .iter()
+                .map(move |column| column.cell(row, self.context))
+        };
+        let bytes = |row: usize| cells(row).map(|cell| cell.text_bytes()).sum::<usize>();
+        let is_long = self.text_bytes(columns) > FREE_BYTES;
+        let steps = Steps::new(self.context);
+        let mut arguments = Vec::with_capacity(columns.len());
+        let ids = self.resolve_rows(is_long.then_some(&bytes), &mut |row| {
+            arguments.clear();
+            arguments.extend(cells(row));
+            let bytes = arguments.iter().map(Cell::text_bytes).sum::<usize>();
+            let taken = steps.take(CALL_STEPS + bytes as u64 / 4);
+            taken
+                .and_then(|()| make(&arguments))
+                .unwrap_or(Computed::Unbound)
+        });
+        steps.check()?;
+        let ids = ids?;
+        Ok(Column::Ids(ids.into(), None))
+    }
+
+    /// How many bytes the texts of columns have together.
+    fn text_bytes(&self, columns: &[Column<'_>]) -> usize {
+        let bytes = columns.iter().map(|column| column.text_bytes(self.rows()));
+        bytes.fold(0, usize::saturating_add)
     }
 
     /// Calls `call` for each row with its arguments, and takes steps for what these hold; `call` takes more if it does
@@ -106,21 +173,6 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    /// The strings that `call` writes for each row.
-    fn each_string<'n>(
-        &self,
-        columns: &[Column<'_>],
-        mut call: impl for<'c> FnMut(&[Cell<'c>], &mut String, &Steps<'_>) -> Option<Tag<'c>>,
-    ) -> Result<Column<'n>> {
-        let mut strings = Strings::new(self.context);
-        self.each_call(columns, |cells, steps| {
-            // The tag may borrow from the arguments, never from the buffer.
-            let tag = call(cells, strings.buffer(), steps);
-            strings.finish(tag);
-        })?;
-        strings.into_column()
-    }
-
     fn blank_nodes(&self, columns: &[Column<'_>]) -> Result<Vec<TermId>> {
         if let [labels, solutions] = columns {
             let give = |row| {
@@ -134,19 +186,35 @@ impl<'a> Evaluation<'a> {
             };
             return (0..self.rows()).map(give).collect();
         }
-        Ok(self.each_row(|row| {
-            let Some(column) = columns.first() else {
-                return self.context.new_blank_node();
+        let Some(column) = columns.first() else {
+            return Ok(self.each_row(|_| self.context.new_blank_node()));
+        };
+        let mut nodes = Vec::with_capacity(self.rows());
+        for row in 0..self.rows() {
+            let Some(label) = column.cell(row, self.context).plain() else {
+                nodes.push(TermId::UNBOUND);
+                continue;
             };
-            match column.cell(row, self.context).plain() {
-                None => TermId::UNBOUND,
-                Some(label) => *self
-                    .blank_nodes
-                    .borrow_mut()
-                    .entry((row, label.into_owned()))
-                    .or_insert_with(|| self.context.new_blank_node()),
+            self.hold_label(label.len())?;
+            let mut known = self.blank_nodes.borrow_mut();
+            let node = known.entry((row, label.into_owned()));
+            nodes.push(*node.or_insert_with(|| self.context.new_blank_node()));
+        }
+        Ok(nodes)
+    }
+
+    /// Reserves what a label of a blank node takes, beyond the first bytes of all of them.
+    fn hold_label(&self, bytes: usize) -> Result<()> {
+        let mut labels = self.labels.borrow_mut();
+        labels.1 += bytes;
+        let bytes = labels.1;
+        match bytes <= FREE_BYTES {
+            true => Ok(()),
+            false => {
+                let memory = labels.0.get_or_insert_with(|| self.context.memory(UNNAMED));
+                memory.require(bytes as u64)
             }
-        }))
+        }
     }
 
     /// REGEX and REPLACE with a constant pattern.
@@ -176,7 +244,7 @@ impl<'a> Evaluation<'a> {
             regex.reserve(self.context)?;
             return Ok(Column::Booleans(values));
         }
-        let strings = self.each_string(&columns, |cells, out, steps| {
+        let strings = self.strings(&columns, Some(&replaced_bytes), |cells, out, steps| {
             function::regex::replace(cells, regex, out, steps)
         })?;
         regex.reserve(self.context)?;
@@ -191,7 +259,7 @@ impl<'a> Evaluation<'a> {
     ) -> Result<Column<'n>> {
         let mut last: Option<(String, String, Option<Pattern>)> = None;
         let mut values = Vec::new();
-        let mut strings = Strings::new(self.context);
+        let mut strings = Strings::new(self.free_bytes, self.context);
         let flags_place = if function == Function::Regex { 2 } else { 3 };
         self.each_call(columns, |cells, steps| {
             let pattern = cells.get(1).and_then(Cell::plain);
@@ -212,6 +280,7 @@ impl<'a> Evaluation<'a> {
             if function == Function::Regex {
                 values.push(regex.and_then(|regex| function::regex::matches(cells, regex, steps)));
             } else {
+                let regex = regex.filter(|_| strings.expect(replaced_bytes(cells)));
                 let buffer = strings.buffer();
                 let tag =
                     regex.and_then(|regex| function::regex::replace(cells, regex, buffer, steps));
@@ -224,4 +293,11 @@ impl<'a> Evaluation<'a> {
             strings.into_column()
         }
     }
+}
+
+/// How many bytes REPLACE makes of its arguments at most: before each character of the text there may be a match.
+fn replaced_bytes(cells: &[Cell<'_>]) -> usize {
+    let bytes = |number: usize| cells.get(number).map_or(0, Cell::text_bytes);
+    let (text, replacement) = (bytes(0), bytes(2));
+    text.saturating_mul(replacement + 1)
 }

@@ -71,6 +71,20 @@ pub(crate) enum Column<'a> {
 }
 
 impl Column<'_> {
+    /// How many bytes the texts of so many rows have together, as far as they are there.
+    pub(crate) fn text_bytes(&self, rows: usize) -> usize {
+        match self {
+            Column::Constant(constant) => constant.text.len().saturating_mul(rows),
+            Column::Ids(_, Some(texts)) => texts.size_bytes(),
+            Column::Strings(strings) => strings.size_bytes(),
+            Column::Error
+            | Column::Ids(_, None)
+            | Column::Booleans(_)
+            | Column::Numbers(_)
+            | Column::Values(_) => 0,
+        }
+    }
+
     /// The value in one row. Texts of ids must have been fetched if they are read.
     pub(crate) fn cell(&self, row: usize, context: &QueryContext) -> Cell<'_> {
         match self {
@@ -104,9 +118,11 @@ impl Column<'_> {
     }
 }
 
-/// Strings and IRIs one behind the other. What goes beyond [`FREE_BYTES`] is reserved.
+/// Strings and IRIs one behind the other.
 pub(crate) struct Strings {
     memory: Memory,
+    /// What goes beyond so many bytes is reserved.
+    free_bytes: usize,
     /// Why there is nothing more, once the strings found no room.
     refused: Option<Error>,
     text: String,
@@ -124,9 +140,10 @@ enum StoredTag {
 }
 
 impl Strings {
-    pub(crate) fn new(context: &QueryContext) -> Self {
+    pub(crate) fn new(free_bytes: usize, context: &QueryContext) -> Self {
         Self {
             memory: context.memory(UNNAMED),
+            free_bytes,
             refused: None,
             text: String::new(),
             rows: Vec::new(),
@@ -148,6 +165,22 @@ impl Strings {
     /// How many bytes all strings have.
     pub(crate) const fn size_bytes(&self) -> usize {
         self.text.len()
+    }
+
+    /// Makes room for a string of at most so many bytes, before it is written. False if there is none: its row is to be
+    /// ended with an error then, as are all others.
+    pub(crate) fn expect(&mut self, bytes: usize) -> bool {
+        let needed = self.text.len().saturating_add(bytes);
+        let capacity = self.text.capacity();
+        if needed > capacity && needed > self.free_bytes && self.refused.is_none() {
+            let grown = needed.max(capacity.saturating_add(capacity / 2));
+            // While the buffer grows there are two.
+            match self.memory.require(capacity.saturating_add(grown) as u64) {
+                Ok(()) => self.text.reserve_exact(grown - self.text.len()),
+                Err(error) => self.refused = Some(error),
+            }
+        }
+        self.refused.is_none()
     }
 
     /// Where the next string is written to; [`Strings::finish`] ends it.
@@ -175,7 +208,7 @@ impl Strings {
             self.text.truncate(start);
         }
         self.rows.push((self.text.len(), tag));
-        if self.text.capacity() > FREE_BYTES {
+        if self.text.capacity() > self.free_bytes {
             // Half as much more, for what is copied when the buffer grows.
             let bytes = self.text.capacity() + self.text.capacity() / 2;
             if self.refused.is_none() {
@@ -235,18 +268,19 @@ pub(crate) enum Cell<'a> {
 }
 
 impl<'a> Cell<'a> {
-    /// How many bytes of text it has in memory.
+    pub(crate) const fn is_error(&self) -> bool {
+        matches!(self, Self::Error)
+    }
+
+    /// How many bytes the text has that functions read, about.
     pub(crate) fn text_bytes(&self) -> usize {
         match self {
             Self::Id { text, .. } => text.len(),
             Self::Text(text, _) => text.len(),
-            Self::Value(Value::String(text)) => text.len(),
-            _ => 0,
+            Self::Value(Value::String(text) | Value::Iri(text)) => text.len(),
+            Self::Value(Value::LangString(value)) => value.text.len(),
+            Self::Error | Self::Value(_) | Self::Boolean(_) | Self::Number(_) => 0,
         }
-    }
-
-    pub(crate) const fn is_error(&self) -> bool {
-        matches!(self, Self::Error)
     }
 
     /// A string literal, plain or with a language; `None` for all else.
@@ -444,6 +478,8 @@ pub(crate) struct HeldTexts {
 
 /// So many bytes of texts are taken before they are reserved: those of most batches.
 pub(crate) const FREE_BYTES: usize = 256 << 10;
+/// The same for each column of an expression with very many.
+pub(super) const FREE_BYTES_MIN: usize = 4 << 10;
 
 impl HeldTexts {
     pub(crate) fn empty(context: &QueryContext) -> Self {
@@ -455,6 +491,10 @@ impl HeldTexts {
 
     pub(crate) fn get(&self, row: usize) -> &[u8] {
         self.texts.get(row)
+    }
+
+    fn size_bytes(&self) -> usize {
+        self.texts.size_bytes()
     }
 }
 
@@ -468,12 +508,71 @@ pub(crate) fn fetch_texts(
     with_inline: bool,
     context: &QueryContext,
 ) -> Result<HeldTexts> {
+    fetch_texts_beyond(FREE_BYTES, ids, with_inline, context)
+}
+
+/// As [`fetch_texts`], for at most so many bytes of texts, but for a single one.
+///
+/// # Errors
+/// As [`fetch_texts`]; [`Error::MemoryExceeded`] as well if there are more bytes, for which the caller asks again with
+/// fewer ids.
+pub(crate) fn fetch_texts_within(
+    bytes_max: usize,
+    ids: &[TermId],
+    with_inline: bool,
+    context: &QueryContext,
+) -> Result<HeldTexts> {
+    let bytes_max = match ids.len() {
+        0 | 1 => usize::MAX,
+        _ => bytes_max,
+    };
+    fetch(
+        ids,
+        with_inline,
+        context,
+        &mut |bytes, memory| match bytes {
+            _ if bytes <= FREE_BYTES => Ok(()),
+            _ if bytes > bytes_max => Err(Error::MemoryExceeded {
+                operator: UNNAMED,
+                requested_bytes: bytes as u64,
+                limit_bytes: bytes_max as u64,
+            }),
+            _ => memory.require(bytes as u64),
+        },
+    )
+}
+
+/// As [`fetch_texts`], with what goes beyond so many bytes reserved.
+///
+/// # Errors
+/// As [`fetch_texts`].
+pub(super) fn fetch_texts_beyond(
+    free_bytes: usize,
+    ids: &[TermId],
+    with_inline: bool,
+    context: &QueryContext,
+) -> Result<HeldTexts> {
+    fetch(
+        ids,
+        with_inline,
+        context,
+        &mut |bytes, memory| match bytes <= free_bytes {
+            true => Ok(()),
+            false => memory.require(bytes as u64),
+        },
+    )
+}
+
+/// As [`fetch_texts`], with `meter` told how many bytes there are.
+fn fetch(
+    ids: &[TermId],
+    with_inline: bool,
+    context: &QueryContext,
+    meter: &mut dyn FnMut(usize, &mut Memory) -> Result<()>,
+) -> Result<HeldTexts> {
     let mut held = HeldTexts::empty(context);
     let HeldTexts { texts, memory } = &mut held;
-    context.texts_metered(ids, texts, &mut |bytes| match bytes {
-        ..=FREE_BYTES => Ok(()),
-        _ => memory.require(bytes as u64),
-    })?;
+    context.texts_metered(ids, texts, &mut |bytes| meter(bytes, memory))?;
     if with_inline {
         let mut lexical = Vec::with_capacity(32);
         for (row, id) in ids.iter().enumerate().filter(|(_, id)| id.is_inline()) {
@@ -486,25 +585,64 @@ pub(crate) fn fetch_texts(
     Ok(held)
 }
 
+/// Values of terms, with the account of what they take.
+pub(crate) struct HeldValues {
+    values: Vec<Option<Value>>,
+    memory: Memory,
+}
+
+impl HeldValues {
+    /// As many that are unbound.
+    pub(crate) fn none(count: usize, context: &QueryContext) -> Self {
+        Self {
+            values: vec![None; count],
+            memory: context.memory(UNNAMED),
+        }
+    }
+
+    /// Takes the values out. What they take stays reserved as long as this is there.
+    pub(crate) fn values(&mut self) -> impl Iterator<Item = Option<Value>> {
+        std::mem::take(&mut self.values).into_iter()
+    }
+}
+
 /// The value of each term, triple terms included; `None` where unbound.
 ///
 /// # Errors
-/// If the dictionary cannot be read.
-pub(crate) fn term_values(ids: &[TermId], context: &QueryContext) -> Result<Vec<Option<Value>>> {
-    let texts = fetch_texts(ids, false, context)?;
-    ids.iter()
-        .enumerate()
-        .map(|(row, id)| match context.kind(*id) {
-            Kind::Triple => {
-                let parts = term_values(&context.triple(*id)?, context)?;
-                Ok(match <[Option<Value>; 3]>::try_from(parts) {
-                    Ok([Some(subject), Some(predicate), Some(object)]) => {
-                        Some(Value::Triple(Box::new([subject, predicate, object])))
-                    }
-                    _ => None,
-                })
+/// If the dictionary cannot be read; [`Error::MemoryExceeded`] if texts and values have no room.
+pub(crate) fn term_values(ids: &[TermId], context: &QueryContext) -> Result<HeldValues> {
+    term_values_within(usize::MAX, ids, context)
+}
+
+/// As [`term_values`] with texts as [`fetch_texts_within`] has them.
+///
+/// # Errors
+/// As both.
+pub(crate) fn term_values_within(
+    bytes_max: usize,
+    ids: &[TermId],
+    context: &QueryContext,
+) -> Result<HeldValues> {
+    let HeldTexts { texts, mut memory } = fetch_texts_within(bytes_max, ids, false, context)?;
+    let bytes = texts.size_bytes();
+    if bytes > FREE_BYTES {
+        // The values are copies.
+        memory.require(2 * bytes as u64)?;
+    }
+    let values = ids.iter().enumerate().map(|(row, id)| {
+        if context.kind(*id) != Kind::Triple {
+            return Ok(value_of(*id, context.kind(*id), texts.get(row)));
+        }
+        let mut parts = term_values(&context.triple(*id)?, context)?;
+        let values: Vec<_> = parts.values().collect();
+        memory.join(parts.memory);
+        Ok(match <[Option<Value>; 3]>::try_from(values) {
+            Ok([Some(subject), Some(predicate), Some(object)]) => {
+                Some(Value::Triple(Box::new([subject, predicate, object])))
             }
-            kind => Ok(value_of(*id, kind, texts.get(row))),
+            _ => None,
         })
-        .collect()
+    });
+    let values = values.collect::<Result<_>>()?;
+    Ok(HeldValues { values, memory })
 }

@@ -6,7 +6,7 @@ use stoa_planner::expression::Comparison;
 use stoa_terms::value::{Value, compare_inline, equals_inline};
 use stoa_terms::{Kind, TermId};
 
-use super::column::{Cell, Column, term_values};
+use super::column::{Cell, Column, HeldValues, term_values};
 use super::evaluate::Evaluation;
 use super::integers;
 use super::members::Members;
@@ -136,9 +136,10 @@ fn compare_columns(
     if open.is_empty() {
         return Ok(result);
     }
-    let left_values = read(&left_ids, context)?;
-    let right_values = read(&right_ids, context)?;
-    for ((row, a), b) in open.into_iter().zip(left_values).zip(right_values) {
+    let mut left_values = read(&left_ids, context)?;
+    let mut right_values = read(&right_ids, context)?;
+    let values = left_values.values().zip(right_values.values());
+    for (row, (a, b)) in open.into_iter().zip(values) {
         let a = a.or_else(|| Some(left.cell(row, context).value()?.into_owned()));
         let b = b.or_else(|| Some(right.cell(row, context).value()?.into_owned()));
         if let (Some(a), Some(b), Some(slot)) = (a, b, result.get_mut(row)) {
@@ -174,9 +175,9 @@ fn compare_with_iri(
     Some(compared.collect())
 }
 
-fn read(ids: &[TermId], context: &QueryContext) -> Result<Vec<Option<Value>>> {
+fn read(ids: &[TermId], context: &QueryContext) -> Result<HeldValues> {
     if ids.iter().all(|id| id.is_unbound()) {
-        return Ok(vec![None; ids.len()]);
+        return Ok(HeldValues::none(ids.len(), context));
     }
     term_values(ids, context)
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use hashbrown::HashMap;
 use stoa_terms::TermId;
 
-use super::column::{Column, FREE_BYTES, HeldTexts, Texts, fetch_texts};
+use super::column::{Column, FREE_BYTES, HeldTexts, Texts, fetch_texts_beyond};
 use super::node::Node;
 use super::number::Number;
 use super::{arithmetic, compare, integers, numbers, operand};
@@ -15,6 +15,7 @@ use crate::batch::{Batch, gather};
 use crate::context::{Computed, QueryContext};
 use crate::error::Result;
 use crate::function;
+use crate::memory::{Memory, UNNAMED};
 use crate::steps::{CALL_STEPS, Steps};
 
 /// What a row of a column costs at least.
@@ -24,10 +25,14 @@ const ROW_STEPS: u64 = 4;
 pub(crate) struct Evaluation<'a> {
     pub(super) batch: &'a Batch,
     pub(super) context: &'a QueryContext,
+    /// So many bytes of each column of texts are not reserved.
+    pub(super) free_bytes: usize,
     /// Texts of the batch's columns, inline literals included, fetched at most once.
     texts: RefCell<Vec<Option<Rc<HeldTexts>>>>,
     /// What BNODE gave for a string in a row.
     pub(super) blank_nodes: RefCell<HashMap<(usize, String), TermId>>,
+    /// How many bytes these strings have, and the account of what they take.
+    pub(super) labels: RefCell<(Option<Memory>, usize)>,
 }
 
 impl<'a> Evaluation<'a> {
@@ -35,9 +40,24 @@ impl<'a> Evaluation<'a> {
         Self {
             batch,
             context,
+            free_bytes: FREE_BYTES,
             texts: RefCell::new(vec![None; batch.columns.len()]),
             blank_nodes: RefCell::new(HashMap::new()),
+            labels: RefCell::new((None, 0)),
         }
+    }
+
+    /// The same with so many bytes of each column of texts that are not reserved.
+    pub(super) fn with_free_bytes(self, free_bytes: usize) -> Self {
+        Self { free_bytes, ..self }
+    }
+
+    /// An evaluation over some rows, as a part of this one.
+    fn of_part<'b>(&self, batch: &'b Batch) -> Evaluation<'b>
+    where
+        'a: 'b,
+    {
+        Evaluation::new(batch, self.context).with_free_bytes(self.free_bytes)
     }
 
     pub(super) const fn rows(&self) -> usize {
@@ -73,27 +93,42 @@ impl<'a> Evaluation<'a> {
                 .collect()),
             Column::Numbers(numbers) => numbers.resolve(Number::id, self.context),
             column => {
-                let bytes = match &column {
-                    Column::Strings(strings) => strings.size_bytes(),
-                    _ => 0,
-                };
-                // Long strings are copied a few at a time.
-                let parts = bytes / FREE_BYTES + 1;
-                let mut ids = Vec::with_capacity(self.rows());
-                let step = self.rows().div_ceil(parts).max(1);
-                for start in (0..self.rows()).step_by(step) {
-                    let end = self.rows().min(start + step);
-                    let computed = (start..end)
-                        .map(|row| column.cell(row, self.context).computed())
-                        .collect();
-                    ids.extend(self.context.resolve(computed)?);
-                    if parts > 1 {
-                        self.context.check()?;
-                    }
-                }
-                Ok(ids)
+                let cell = |row| column.cell(row, self.context);
+                let bytes = |row| cell(row).text_bytes();
+                let is_long = column.text_bytes(self.rows()) > FREE_BYTES;
+                self.resolve_rows(is_long.then_some(&bytes), &mut |row| cell(row).computed())
             }
         }
+    }
+
+    /// The ids of the terms that `term` makes for each row. Where these are long they are made a few at a time, and `bytes`
+    /// says how long they are at most.
+    pub(super) fn resolve_rows(
+        &self,
+        bytes: Option<&dyn Fn(usize) -> usize>,
+        term: &mut dyn FnMut(usize) -> Computed,
+    ) -> Result<Vec<TermId>> {
+        let Some(bytes) = bytes else {
+            return self.context.resolve((0..self.rows()).map(term).collect());
+        };
+        let mut memory = self.context.memory(UNNAMED);
+        let mut ids = Vec::with_capacity(self.rows());
+        let (mut terms, mut waiting) = (Vec::new(), 0);
+        for row in 0..self.rows() {
+            let more = bytes(row);
+            if waiting + more > FREE_BYTES {
+                ids.extend(self.context.resolve(std::mem::take(&mut terms))?);
+                self.context.check()?;
+                waiting = 0;
+                if more > FREE_BYTES {
+                    memory.require(more as u64)?;
+                }
+            }
+            waiting += more;
+            terms.push(term(row));
+        }
+        ids.extend(self.context.resolve(terms)?);
+        Ok(ids)
     }
 
     /// The values for each row; texts of ids are not fetched.
@@ -191,16 +226,16 @@ impl<'a> Evaluation<'a> {
             Column::Ids(ids, _) if numbers::has_texts(&ids, wanted) => {
                 let texts = match node {
                     Node::Column(number) => self.column_texts(*number, &ids, wanted)?,
-                    _ => Rc::new(fetch_texts(
-                        &ids,
-                        wanted != Texts::Dictionary,
-                        self.context,
-                    )?),
+                    _ => Rc::new(self.fetch_texts(&ids, wanted != Texts::Dictionary)?),
                 };
                 Ok(Column::Ids(ids, Some(texts)))
             }
             column => Ok(column),
         }
+    }
+
+    fn fetch_texts(&self, ids: &[TermId], with_inline: bool) -> Result<HeldTexts> {
+        fetch_texts_beyond(self.free_bytes, ids, with_inline, self.context)
     }
 
     /// The texts of a column of the batch. What was fetched for one use serves the others.
@@ -211,7 +246,7 @@ impl<'a> Evaluation<'a> {
         if wanted == Texts::Dictionary && ids.iter().all(|id| id.is_inline()) {
             return Ok(Rc::new(HeldTexts::empty(self.context)));
         }
-        let texts = Rc::new(fetch_texts(ids, true, self.context)?);
+        let texts = Rc::new(self.fetch_texts(ids, true)?);
         if let Some(slot) = self.texts.borrow_mut().get_mut(number) {
             *slot = Some(Rc::clone(&texts));
         }
@@ -268,7 +303,7 @@ impl<'a> Evaluation<'a> {
                 Some(rows) if rows.is_empty() => break,
                 Some(rows) => {
                     let batch = self.selected(rows, part);
-                    Evaluation::new(&batch, self.context).booleans(part, errors)?
+                    self.of_part(&batch).booleans(part, errors)?
                 }
             };
             let rows: Vec<u32> = match open.take() {
@@ -362,7 +397,7 @@ impl<'a> Evaluation<'a> {
             self.ids(node)?
         } else {
             let batch = self.selected(rows, node);
-            Evaluation::new(&batch, self.context).ids(node)?
+            self.of_part(&batch).ids(node)?
         };
         for (row, id) in rows.iter().zip(ids) {
             if let Some(slot) = result.get_mut(*row as usize) {

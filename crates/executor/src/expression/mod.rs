@@ -30,7 +30,8 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 
 pub(crate) use arithmetic::{add, divide};
-pub(crate) use column::{Cell, FREE_BYTES, Tag, Texts, fetch_texts, term_values};
+pub(crate) use column::{Cell, FREE_BYTES, Tag, Texts, fetch_texts_within, term_values_within};
+use column::FREE_BYTES_MIN;
 use evaluate::Evaluation;
 use node::Node;
 pub use number_memo::{NumberCache, NumberCounts};
@@ -40,6 +41,8 @@ pub(crate) use term_memo::TermMemos;
 /// An expression bound to the columns of its input.
 pub struct CompiledExpression {
     node: Node,
+    /// So many bytes of each column of texts are not reserved.
+    free_bytes: usize,
 }
 
 impl CompiledExpression {
@@ -55,8 +58,13 @@ impl CompiledExpression {
     ) -> Result<Self> {
         let node = node::compile(expression, columns, context)?;
         let node = term_memo::once_per_term(node, expression, context);
+        let node = number_memo::once_per_term(node, context);
+        let mut columns = 0;
+        node.visit(&mut |node| columns += usize::from(matches!(node, Node::Call(..))));
+        let free_bytes = FREE_BYTES / columns.max(1);
         Ok(Self {
-            node: number_memo::once_per_term(node, context),
+            node,
+            free_bytes: free_bytes.max(FREE_BYTES_MIN),
         })
     }
 
@@ -65,7 +73,10 @@ impl CompiledExpression {
     /// # Errors
     /// If the dictionary cannot be read, or computed terms take more memory than there is.
     pub fn evaluate_ids(&self, batch: &Batch, context: &QueryContext) -> Result<Vec<TermId>> {
-        in_pieces(batch, context, &|evaluation| evaluation.ids(&self.node))
+        in_pieces(batch, context, &|evaluation| {
+            let evaluation = evaluation.with_free_bytes(self.free_bytes);
+            evaluation.ids(&self.node)
+        })
     }
 
     /// The value for each row as SUM and AVG take it: as [`evaluate_ids`](Self::evaluate_ids), but that computed floats
@@ -79,6 +90,7 @@ impl CompiledExpression {
         context: &QueryContext,
     ) -> Result<Vec<TermId>> {
         in_pieces(batch, context, &|evaluation| {
+            let evaluation = evaluation.with_free_bytes(self.free_bytes);
             evaluation.operands(&self.node)
         })
     }
@@ -104,7 +116,10 @@ impl CompiledExpression {
     /// # Errors
     /// As [`evaluate_ids`](Self::evaluate_ids).
     pub fn filter(&self, batch: &Batch, context: &QueryContext) -> Result<Vec<bool>> {
-        let values = Evaluation::new(batch, context).booleans(&self.node, false)?;
+        let values = in_pieces(batch, context, &|evaluation| {
+            let evaluation = evaluation.with_free_bytes(self.free_bytes);
+            evaluation.booleans(&self.node, false)
+        })?;
         Ok(values
             .into_iter()
             .map(|value| value == Some(true))
@@ -112,24 +127,21 @@ impl CompiledExpression {
     }
 }
 
-/// So few rows are evaluated at once, whatever room there is.
-const PIECE_ROWS_MIN: usize = 16;
-
 /// What an evaluation gives for each row of a batch; where there is no room for all that it computes on the way, for one half
 /// after the other.
-fn in_pieces(
+fn in_pieces<T>(
     batch: &Batch,
     context: &QueryContext,
-    evaluate: &dyn Fn(&Evaluation<'_>) -> Result<Vec<TermId>>,
-) -> Result<Vec<TermId>> {
-    match evaluate(&Evaluation::new(batch, context)) {
-        Err(Error::MemoryExceeded { .. }) if batch.rows > PIECE_ROWS_MIN => {
+    evaluate: &dyn Fn(Evaluation<'_>) -> Result<Vec<T>>,
+) -> Result<Vec<T>> {
+    match evaluate(Evaluation::new(batch, context)) {
+        Err(Error::MemoryExceeded { .. }) if batch.rows > 1 => {
             let (mut first, mut rest) = (batch.clone(), batch.clone());
             first.truncate(batch.rows / 2);
             rest.skip(batch.rows / 2);
-            let mut ids = in_pieces(&first, context, evaluate)?;
-            ids.extend(in_pieces(&rest, context, evaluate)?);
-            Ok(ids)
+            let mut values = in_pieces(&first, context, evaluate)?;
+            values.extend(in_pieces(&rest, context, evaluate)?);
+            Ok(values)
         }
         other => other,
     }

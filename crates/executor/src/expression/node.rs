@@ -170,7 +170,7 @@ fn id_node(id: TermId, context: &QueryContext) -> Result<Node> {
         context.texts(&[id], &mut texts)?;
         text.extend_from_slice(texts.get(0));
     }
-    let value = term_values(&[id], context)?.pop().flatten();
+    let value = term_values(&[id], context)?.values().next().flatten();
     Ok(Node::Constant(Box::new(ConstantTerm {
         id,
         kind: context.kind(id),

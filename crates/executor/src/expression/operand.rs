@@ -116,7 +116,7 @@ pub(crate) fn of_terms(mut ids: Vec<TermId>) -> Vec<TermId> {
     ids
 }
 
-/// The value of each operand; `None` where unbound.
+/// The value of each operand; `None` for what is no number.
 ///
 /// # Errors
 /// If the dictionary cannot be read.
@@ -146,9 +146,11 @@ pub(crate) fn operand_values(
     if open.is_empty() {
         return Ok(values);
     }
-    for (row, value) in open.into_iter().zip(term_values(&open_ids, context)?) {
+    let mut read = term_values(&open_ids, context)?;
+    for (row, value) in open.into_iter().zip(read.values()) {
         if let Some(slot) = values.get_mut(row) {
-            *slot = value;
+            // Long texts that add nothing up are not kept.
+            *slot = value.filter(Value::is_numeric);
         }
     }
     Ok(values)

@@ -4,6 +4,7 @@
 mod ending;
 mod figures;
 mod kernels;
+mod memory;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -69,6 +69,16 @@ pub(crate) const fn is_deterministic(function: Function) -> bool {
     )
 }
 
+/// How many times as long as its arguments together a string is at most that a function makes, with what it needs on the way.
+pub(crate) const fn growth(function: Function) -> usize {
+    match function {
+        // A character has up to three in the other case, made beside the result.
+        Function::UCase | Function::LCase => 6,
+        Function::EncodeForUri => 3,
+        _ => 1,
+    }
+}
+
 /// Which texts of its arguments a function reads.
 pub(crate) const fn texts(function: Function) -> Texts {
     match function {

@@ -19,7 +19,7 @@ use stoa_terms::TermId;
 
 use super::required;
 use super::seen::Seen;
-use crate::aggregate::{Accumulator, accumulator, can_be_merged};
+use crate::aggregate::{Accumulator, ShedFiles, accumulator, can_be_merged};
 use crate::batch::{Batch, Step, gather};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -31,6 +31,10 @@ use crate::table::{GroupTable, hash_columns};
 
 /// Less than this does not go to disk: each time some rows are kept about it.
 const SHED_BYTES_MIN: u64 = 64 << 10;
+
+/// After so many bytes of texts, those of other aggregates included, memory is reserved before the next aggregate takes
+/// its values.
+const TAKEN_BYTES: u64 = 1 << 20;
 
 /// About so many bytes of texts are given at a time.
 const GIVEN_BYTES: u64 = 1 << 20;
@@ -185,6 +189,7 @@ pub(super) struct Groups {
     numbers: Vec<u32>,
     hashes: Vec<u64>,
     aggregates: Vec<States>,
+    shed_files: ShedFiles,
     sources: Vec<Source>,
     memory: Memory,
     /// Bytes of states that were there before they were refused.
@@ -276,6 +281,7 @@ impl Groups {
             numbers: Vec::new(),
             hashes: Vec::new(),
             aggregates: aggregates.collect::<Result<_>>()?,
+            shed_files: ShedFiles::default(),
             sources: grouping.columns.iter().map(source).collect::<Result<_>>()?,
             memory: context.memory(grouping.name).among(accounts),
             layout,
@@ -392,16 +398,56 @@ impl Groups {
         context: &QueryContext,
     ) -> Result<()> {
         self.grow();
-        for (states, values) in self.aggregates.iter_mut().zip(values) {
+        let numbers = std::mem::take(&mut self.numbers);
+        let mut grown = 0;
+        for (aggregate, values) in values.iter().enumerate() {
+            let grown = &mut grown;
             match values {
-                Some(values) => states.update(&self.numbers, values, &[values], context)?,
+                Some(values) => {
+                    self.take((aggregate, grown), &numbers, values, &[values], context)?;
+                }
                 None => {
                     let values = vec![TermId::TRUE; rows];
-                    states.update(&self.numbers, &values, whole, context)?;
+                    self.take((aggregate, grown), &numbers, &values, whole, context)?;
                 }
             }
         }
+        self.numbers = numbers;
         self.reserve(context)
+    }
+
+    /// Has an aggregate take values into groups; `told_apart` is what DISTINCT goes by. Memory is reserved whenever texts of
+    /// some size were added, by this aggregate or those before.
+    fn take(
+        &mut self,
+        (aggregate, grown): (usize, &mut u64),
+        groups: &[u32],
+        values: &[TermId],
+        told_apart: &[&[TermId]],
+        context: &QueryContext,
+    ) -> Result<()> {
+        let missing = Error::Internal("values without an aggregate");
+        let states = self.aggregates.get_mut(aggregate).ok_or(missing)?;
+        let new = states.new_values(groups, values, told_apart, context)?;
+        let (groups, values) = match &new {
+            Some((groups, values)) => (groups.as_slice(), values.as_slice()),
+            None => (groups, values),
+        };
+        let mut taken = 0;
+        while taken < values.len() {
+            let missing = Error::Internal("values without an aggregate");
+            let states = self.aggregates.get_mut(aggregate).ok_or(missing)?;
+            let groups = groups.get(taken..).unwrap_or_default();
+            let left = values.get(taken..).unwrap_or_default();
+            let before = states.accumulator.text_bytes();
+            taken += states.accumulator.update_some(groups, left, context)?;
+            *grown += states.accumulator.text_bytes().saturating_sub(before);
+            if *grown >= TAKEN_BYTES {
+                *grown = 0;
+                self.reserve(context)?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether up to `rows` new groups may be held.
@@ -438,7 +484,8 @@ impl Groups {
             return Ok(());
         }
         for states in &mut self.aggregates {
-            states.accumulator.shed(context, &self.counters)?;
+            let files = &mut self.shed_files;
+            states.accumulator.shed(files, context, &self.counters)?;
         }
         self.memory.shrink_to(self.bytes());
         Ok(())
@@ -588,16 +635,16 @@ impl States {
         Ok(())
     }
 
-    /// Takes values into groups; `told_apart` is what DISTINCT goes by.
-    fn update(
+    /// The groups and values that DISTINCT has not seen; `told_apart` is what it goes by. `None` for all, without DISTINCT.
+    fn new_values(
         &mut self,
         groups: &[u32],
         values: &[TermId],
         told_apart: &[&[TermId]],
         context: &QueryContext,
-    ) -> Result<()> {
+    ) -> Result<Option<(Vec<u32>, Vec<TermId>)>> {
         let Some(seen) = &mut self.seen else {
-            return self.accumulator.update(groups, values, context);
+            return Ok(None);
         };
         let group_ids: Vec<_> = groups
             .iter()
@@ -607,11 +654,9 @@ impl States {
         key.extend(told_apart);
         let new = seen.is_new(&key, values.len(), context)?;
         let rows = groups.iter().zip(values).zip(new);
-        let (groups, values): (Vec<_>, Vec<_>) = rows
-            .filter(|(_, new)| *new)
-            .map(|((group, value), _)| (*group, *value))
-            .unzip();
-        self.accumulator.update(&groups, &values, context)
+        let rows = rows.filter(|(_, new)| *new);
+        let new = rows.map(|((group, value), _)| (*group, *value)).unzip();
+        Ok(Some(new))
     }
 
     /// Takes some of what DISTINCT has put aside; false when there is no more.

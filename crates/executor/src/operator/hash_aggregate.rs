@@ -21,6 +21,11 @@ struct HashAggregate {
     input_done: bool,
 }
 
+/// So many values of aggregates are there at a time,
+const VALUES_MAX: usize = 1 << 17;
+/// or those of so few rows.
+const ROWS_MIN: usize = 64;
+
 pub(super) fn build(
     plan: &Plan,
     builder: &mut Builder<'_>,
@@ -54,7 +59,21 @@ impl Operator for HashAggregate {
 }
 
 impl HashAggregate {
+    /// Takes a batch; where there are very many aggregates, some rows of it at a time.
     fn update(&mut self, batch: &Batch, context: &QueryContext) -> Result<()> {
+        let rows = (VALUES_MAX / self.arguments.count().max(1)).max(ROWS_MIN);
+        if batch.rows <= rows {
+            return self.update_rows(batch, context);
+        }
+        for start in (0..batch.rows).step_by(rows) {
+            let mut part = Batch::with_columns(batch.columns.len());
+            part.append_range(batch, start, batch.rows.min(start + rows));
+            self.update_rows(&part, context)?;
+        }
+        Ok(())
+    }
+
+    fn update_rows(&mut self, batch: &Batch, context: &QueryContext) -> Result<()> {
         let keys = self.arguments.keys(batch);
         let values = self.arguments.values(batch, context)?;
         let whole: Vec<_> = batch.columns.iter().map(Vec::as_slice).collect();

@@ -44,13 +44,18 @@ impl Sequences {
         context: &QueryContext,
         counters: &Arc<Counters>,
     ) -> Result<Self> {
-        Ok(Self {
-            file: SpillFile::new(context, counters)?,
+        Ok(Self::within(SpillFile::new(context, counters)?, width))
+    }
+
+    /// The same in a file that others use as well.
+    pub(crate) const fn within(file: Arc<SpillFile>, width: usize) -> Self {
+        Self {
+            file,
             width,
             current: None,
             last: 0,
             runs: Vec::new(),
-        })
+        }
     }
 
     /// Adds rows with ascending numbers.

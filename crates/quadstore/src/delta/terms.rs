@@ -314,9 +314,20 @@ pub struct NewTerms {
     numbers: HashMap<NewTerm, u32, RandomState>,
     /// The blank nodes of the labels that the transaction used.
     labels: HashMap<String, TermId, RandomState>,
+    /// What keys and labels take.
+    text_bytes: usize,
 }
 
+/// What a term takes beside its key, in a list and a table that double as they grow.
+const NEW_TERM_BYTES: usize = 2 * (2 * size_of::<NewTerm>() + size_of::<u64>()) + 16;
+
 impl NewTerms {
+    /// About how many bytes they take.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        (self.terms.len() + self.labels.len()) * NEW_TERM_BYTES + self.text_bytes
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -338,6 +349,7 @@ impl NewTerms {
     /// Lets a label mean a blank node that has its id already.
     pub fn set_blank(&mut self, label: &str, id: TermId) {
         if !self.labels.contains_key(label) {
+            self.text_bytes += label.len();
             self.labels.insert(label.to_owned(), id);
         }
     }
@@ -397,6 +409,7 @@ impl NewTerms {
                 Some(id) => Ok(*id),
                 None => {
                     let id = self.blank()?;
+                    self.text_bytes += node.as_str().len();
                     self.labels.insert(node.as_str().to_owned(), id);
                     Ok(id)
                 }
@@ -432,6 +445,7 @@ impl NewTerms {
         if let Some(number) = self.numbers.get(&term) {
             return Ok(private(*number));
         }
+        self.text_bytes += key.len();
         let id = self.push(term.clone())?;
         let number = u32::try_from(id.payload()).unwrap_or(u32::MAX);
         self.numbers.insert(term, number);

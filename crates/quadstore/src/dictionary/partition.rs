@@ -535,6 +535,23 @@ pub(crate) fn read_blocks_keeping(
     wanted: &[Wanted<'_>],
     keep: bool,
 ) -> Result<Vec<Arc<Block>>> {
+    let mut blocks = Vec::with_capacity(wanted.len());
+    each_block(source, wanted, keep, &mut |_| true, |_, block| {
+        blocks.push(block);
+        Ok(true)
+    })?;
+    Ok(blocks)
+}
+
+/// Visits blocks of partitions, each decoded when its turn comes; those that no cache has are read together before.
+/// `fits` is told how many bytes a block takes that is about to be decoded. False if `fits` or `visit` ended it.
+pub(crate) fn each_block(
+    source: &Source,
+    wanted: &[Wanted<'_>],
+    keep: bool,
+    fits: &mut dyn FnMut(usize) -> bool,
+    mut visit: impl FnMut(usize, Arc<Block>) -> Result<bool>,
+) -> Result<bool> {
     let cached: Vec<_> = wanted.iter().map(|one| one.cached(source)).collect();
     let reaches = |one: &Wanted<'_>, block: &Option<Arc<Block>>| {
         block
@@ -552,24 +569,35 @@ pub(crate) fn read_blocks_keeping(
         missing => source.store.read(missing)?,
     }
     .into_iter();
-    let mut blocks = Vec::with_capacity(wanted.len());
-    for (one, cached) in wanted.iter().zip(cached) {
+    for (number, (one, cached)) in wanted.iter().zip(cached).enumerate() {
         // What was asked for again and did not reach is decoded whole.
         let entries = match cached {
-            Some(block) if block.reaches(one.entries) => {
-                blocks.push(block);
-                continue;
-            }
+            Some(block) if block.reaches(one.entries) => match visit(number, block)? {
+                true => continue,
+                false => return Ok(false),
+            },
             Some(_) => usize::MAX,
             None => one.entries,
         };
         let part = parts.next().ok_or(Error::Internal("a part was not read"))?;
+        if !fits(decoded_bytes(&part)) {
+            return Ok(false);
+        }
         let block = one.partition.decode(&source.store, &part, entries)?;
+        drop(part);
         if keep {
             let partition = one.partition.number;
             source.cache.insert(partition, &one.child.part, &block);
         }
-        blocks.push(block);
+        if !visit(number, block)? {
+            return Ok(false);
+        }
     }
-    Ok(blocks)
+    Ok(true)
+}
+
+/// What a block takes while it is decoded: its entries, and a copy of them.
+fn decoded_bytes(part: &[u8]) -> usize {
+    // What is damaged is told when it is decoded.
+    BlockHeader::read(part).map_or(0, |(header, _)| 2 * header.suffix_bytes as usize)
 }

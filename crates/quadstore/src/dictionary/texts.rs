@@ -1,14 +1,16 @@
 //! From ids to keys, in batches: ids are sorted, and blocks are read many at a time.
 //!
 //! # Limits
-//! So many blocks as have [`READ_BYTES`] on disk are read and decoded at a time; whoever asks is told
-//! how much the keys have grown to after each of them, and may end it there.
+//! Blocks are read together, up to [`READ_BYTES`] on disk, and decoded one by one. The caller's meter is told how many
+//! bytes the keys take as they grow, and with a large block before it is read and decoded; it may end the reading there.
+
+use std::cell::RefCell;
 
 use stoa_terms::{Kind, TermId};
 
 use super::block::Block;
 use super::index::Located;
-use super::partition::{PartitionReader, Wanted, entry_index, read_blocks};
+use super::partition::{PartitionReader, Wanted, each_block, entry_index};
 use super::{Dictionary, triple_parts};
 use crate::error::{Error, Result};
 use crate::read::{KeySection, TermTexts};
@@ -25,12 +27,11 @@ struct Group<'a> {
     located: Vec<Located>,
 }
 
-/// Bytes on disk of the blocks that are read at a time; they take some three times as much when they
-/// are decoded. Enough reads for any device to be busy.
+/// Bytes on disk of the blocks that are read at a time. Enough reads for any device to be busy.
 const READ_BYTES: u64 = 512 * 1024;
 
-/// Bytes of keys of the delta that are copied at a time.
-const METERED_BYTES: usize = 1 << 20;
+/// After so many bytes of keys the meter is asked again, and before a block that takes as much.
+const METERED_BYTES: usize = 64 << 10;
 
 /// What is told how many bytes the keys have by now, and whether to go on.
 pub(crate) type Meter<'a> = &'a mut dyn FnMut(usize) -> bool;
@@ -160,7 +161,11 @@ impl Dictionary {
                 if !self.delta.is_empty()
                     && let Some((terms, place)) = self.delta_place(*id)
                 {
-                    keys.set(first + slot, terms.key(place));
+                    let key = terms.key(place);
+                    if !keys.make_room(key.len(), meter) {
+                        return None;
+                    }
+                    keys.set(first + slot, key);
                     if keys.bytes.len() >= metered {
                         metered = keys.bytes.len() + METERED_BYTES;
                         if !meter(keys.bytes.capacity()) {
@@ -238,6 +243,7 @@ impl Dictionary {
             }
         }
         let mut rest = wanted.as_slice();
+        let mut metered = keys.bytes.capacity() + METERED_BYTES;
         while !rest.is_empty() {
             let mut bytes = 0;
             let more = rest.iter().take_while(|(_, _, block)| {
@@ -247,16 +253,41 @@ impl Dictionary {
             });
             let (some, others) = rest.split_at(more.count());
             rest = others;
+            if let [(_, _, long)] = some
+                && long.stored_bytes() > READ_BYTES
+                && !meter(grown(keys, long.stored_bytes()))
+            {
+                return Ok(false);
+            }
             let blocks: Vec<_> = some.iter().map(|(_, _, block)| *block).collect();
-            let blocks = read_blocks(&self.source, &blocks)?;
-            for ((group, at, _), block) in some.iter().zip(blocks) {
+            let keys = RefCell::new(&mut *keys);
+            let meter = RefCell::new(&mut *meter);
+            let mut fits = |bytes: usize| {
+                bytes < METERED_BYTES || (meter.borrow_mut())(grown(&keys.borrow(), bytes as u64))
+            };
+            let whole = each_block(&self.source, &blocks, true, &mut fits, |place, block| {
+                let Some((group, at, _)) = some.get(place) else {
+                    return Ok(true);
+                };
+                let mut keys = keys.borrow_mut();
+                let bytes = block.entries.bytes().len();
+                if !keys.make_room(bytes, &mut **meter.borrow_mut()) {
+                    return Ok(false);
+                }
                 let numbers = group.numbers.get(at.queries.clone()).unwrap_or(&[]);
                 let slots = group.slots.get(at.queries.clone()).unwrap_or(&[]);
                 for (number, slot) in numbers.iter().zip(slots) {
-                    visit(keys, group, *number, *slot, at, &block)?;
+                    visit(&mut keys, group, *number, *slot, at, &block)?;
+                    if keys.bytes.capacity() >= metered {
+                        metered = keys.bytes.capacity() + METERED_BYTES;
+                        if !(meter.borrow_mut())(keys.bytes.capacity()) {
+                            return Ok(false);
+                        }
+                    }
                 }
-            }
-            if !meter(keys.bytes.capacity()) {
+                Ok(true)
+            })?;
+            if !whole || !(meter.borrow_mut())(keys.borrow().bytes.capacity()) {
                 return Ok(false);
             }
         }
@@ -299,6 +330,14 @@ impl Dictionary {
         let offsets = ids.iter().map(offset).collect::<Result<Vec<_>>>()?;
         partition.ordinals(&self.source, &offsets)
     }
+}
+
+/// What keys take that grow by a block of so many bytes, with the block.
+fn grown(keys: &TermTexts, block_bytes: u64) -> usize {
+    let block_bytes = usize::try_from(block_bytes).unwrap_or(usize::MAX);
+    keys.bytes
+        .capacity()
+        .saturating_add(block_bytes.saturating_mul(2))
 }
 
 /// An id that no partition holds.

@@ -634,6 +634,9 @@ pub(super) struct Dump {
     /// Write the state after this commit, or at this time, such as 2026-11-21T16:00:00Z
     #[arg(long, value_name = "COMMIT|TIME", env = "STOA_AT", value_parser = parse_moment)]
     pub(super) at: Option<Moment>,
+    /// Memory to use at most, such as 2G, and at least 96M; by default a quarter of the machine's
+    #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes)]
+    pub(super) memory: Option<u64>,
 }
 
 /// A database to serve: at the root, or under a name.

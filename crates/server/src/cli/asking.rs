@@ -141,6 +141,7 @@ impl Remote<'_> {
         arguments: &Dump,
         interrupted: &AtomicBool,
     ) -> anyhow::Result<ExitCode> {
+        refuse(&[("--memory", arguments.memory.is_some())])?;
         let format = match arguments.format {
             DumpFormat::NQuads => "nq",
             DumpFormat::TriG => "trig",

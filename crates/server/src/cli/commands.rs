@@ -17,8 +17,10 @@ use super::backup::archive_or_say;
 use super::opening::Opened;
 use super::output::say;
 use super::progress::Drawn;
+use super::query::with_memory;
 use super::remote::Remote;
 use super::sizes::{bytes, count, counted, rate, to_f64};
+use crate::memory::reservable;
 
 /// Bytes that are gathered before they go to standard output.
 const OUTPUT_BUFFER_BYTES: usize = 1 << 18;
@@ -169,11 +171,17 @@ pub(super) fn dump(arguments: &Dump, interrupted: &Arc<AtomicBool>) -> anyhow::R
     if let Some(remote) = Remote::of(&arguments.place)? {
         return remote.dump(arguments, interrupted);
     }
-    let database = open_to_read(&arguments.place)?;
+    let runtime = Runtime::new(RuntimeOptions {
+        memory_bytes: arguments.memory.map(reservable).transpose()?,
+        io: arguments.place.io,
+        ..RuntimeOptions::default()
+    })?;
+    let database = Database::open(&runtime, folder(&arguments.place)?, &OpenOptions::default())?;
     let mut out = BufWriter::with_capacity(OUTPUT_BUFFER_BYTES, std::io::stdout().lock());
     let cancel = CancelHandle::from_flag(Arc::clone(interrupted));
     let state = database.state(arguments.at.as_ref(), None, &cancel)?;
-    state.dump(arguments.format, &mut out, &cancel)?;
+    let dumped = state.dump(arguments.format, &mut out, &cancel);
+    dumped.map_err(|error| with_memory(error, arguments.memory))?;
     out.flush().context("cannot write to standard output")?;
     Ok(ExitCode::SUCCESS)
 }

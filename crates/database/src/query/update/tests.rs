@@ -8,7 +8,7 @@ fn with(text: &str, base: Option<&str>) -> Result<Vec<String>> {
         text,
         base,
         &[],
-        |_, _| (),
+        (&MemoryBudget::unlimited(), |_, _| ()),
         |operations| Ok(operations.iter().map(|it| format!("{it:?}")).collect()),
     )
 }
