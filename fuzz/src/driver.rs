@@ -59,6 +59,13 @@ static SAID: Mutex<String> = Mutex::new(String::new());
 /// Only one target runs at a time: memory and panics are those of the process.
 static ALONE: Mutex<()> = Mutex::new(());
 
+/// Random inputs stop after so long, unless somebody said how many there are to be.
+const TIME_MAX: Duration = Duration::from_secs(20);
+
+fn is_timed() -> bool {
+    std::env::var_os("STOA_LONG").is_none() && number("STOA_FUZZ_CASES").is_none()
+}
+
 /// Runs a target.
 ///
 /// # Panics
@@ -139,7 +146,12 @@ impl Run<'_, '_> {
         };
         let room = pool.len() + POOL_MAX;
         let mut random = Random::new(seed);
+        let (started, mut done) = (Instant::now(), 0);
         for case in 0..cases {
+            if is_timed() && started.elapsed() > TIME_MAX {
+                break;
+            }
+            done += 1;
             let input = mutator.make(&mut random, &pool);
             match self.judge(&input) {
                 Ok(told) => {
@@ -153,7 +165,7 @@ impl Run<'_, '_> {
             }
         }
         println!(
-            "fuzz {}: {} kinds of outcomes; the slowest took {} ms, the largest {} KB",
+            "fuzz {}: {done} cases, {} kinds of outcomes; the slowest took {} ms, the largest {} KB",
             self.target.name,
             known.len(),
             self.slowest.0.as_millis(),

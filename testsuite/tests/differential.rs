@@ -13,6 +13,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use stoa_database::Scheme;
 use stoa_planner::Rewrites;
@@ -33,6 +34,8 @@ use stoa_testsuite::random::query::Generator;
 
 /// Cases of a normal run.
 const CASES: u64 = 20_000;
+/// A normal run begins no other data after so long.
+const TIME_MAX: Duration = Duration::from_secs(60);
 /// Cases with the same data.
 const CASES_PER_DATA: u64 = 125;
 
@@ -433,6 +436,7 @@ fn number(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
+#[expect(clippy::disallowed_methods, reason = "the run is limited by time")]
 #[test]
 fn random_queries_agree_with_both_oracles() {
     let seed = number("STOA_SEED", 20_261_121);
@@ -454,12 +458,14 @@ fn random_queries_agree_with_both_oracles() {
         .map(|set| set.parse().expect("STOA_SET is a number"));
     let sets = only.map_or(cases.div_ceil(CASES_PER_DATA), |set: u64| set + 1);
     let next = AtomicU64::new(only.unwrap_or(0));
+    let started = Instant::now();
     std::thread::scope(|scope| {
         for _ in 0..2 {
             let work = || {
                 loop {
                     let set = next.fetch_add(1, Ordering::Relaxed);
-                    if set >= sets || failures.lock().unwrap().len() >= failures_max {
+                    let is_late = !long && started.elapsed() > TIME_MAX;
+                    if set >= sets || is_late || failures.lock().unwrap().len() >= failures_max {
                         break;
                     }
                     let mut tally = Tally::default();

@@ -1,5 +1,6 @@
 //! Backups of a database that goes on working, and databases made from them.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,6 +16,24 @@ use crate::moment::Moment;
 use crate::query::CancelHandle;
 use crate::runtime::Runtime;
 
+/// How a backup is made.
+#[derive(Clone, Debug)]
+pub struct BackupOptions {
+    /// Whether earlier commits that can be read are copied as well; by default they are.
+    pub history: bool,
+    /// Ends the backup from another thread; it does not count then.
+    pub cancel: CancelHandle,
+}
+
+impl Default for BackupOptions {
+    fn default() -> Self {
+        Self {
+            history: true,
+            cancel: CancelHandle::new(),
+        }
+    }
+}
+
 /// What is restored.
 #[derive(Clone, Debug, Default)]
 pub struct RestoreOptions {
@@ -26,9 +45,52 @@ pub struct RestoreOptions {
     pub cancel: CancelHandle,
 }
 
+/// What a folder of backups, or an archive of a log, holds, and what is damaged in it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct KeptSummary {
+    /// Backups.
+    pub backups: u64,
+    /// Files of the log.
+    pub log_files: u64,
+    /// Files with the changes of loads.
+    pub change_files: u64,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// What is damaged, each with its file; empty if all is well.
+    pub problems: Vec<String>,
+    /// How many further problems are not listed.
+    pub problems_suppressed: u64,
+}
+
 impl Database {
-    /// Copies the database, as it is after its last commit, into the folder `target`, while queries and
-    /// commits go on. Into a folder with earlier backups of the same database goes what is new alone; each
+    /// Reads every list, extent, log file and change file in a folder of backups, or in an archive of a log.
+    ///
+    /// # Errors
+    /// `Backup` if there is nothing of the kind, `Cancelled`, and if the folder cannot be read.
+    pub fn check_kept(
+        runtime: &Runtime,
+        path: impl AsRef<Path>,
+        progress: &dyn Progress,
+        cancel: &CancelHandle,
+    ) -> Result<KeptSummary> {
+        progress.phase("checking", None);
+        let told = Cell::new(0);
+        let report =
+            stoa_storage::check_kept(&folder(runtime, path.as_ref()), &cancel.flag(), &|bytes| {
+                progress.advance(bytes - told.replace(bytes), 0)
+            })?;
+        Ok(KeptSummary {
+            backups: report.backups,
+            log_files: report.log_files,
+            change_files: report.change_files,
+            bytes: report.bytes,
+            problems: report.problems.iter().map(ToString::to_string).collect(),
+            problems_suppressed: report.suppressed,
+        })
+    }
+
+    /// Copies the database, as it is after its last commit, with the earlier commits that can be read, into the folder
+    /// `target`, while queries and commits go on. Into a folder with earlier backups of the same database goes what is new alone; each
     /// of them can still be restored. The folder is made if it is absent, its parent is not.
     ///
     /// ```
@@ -41,10 +103,10 @@ impl Database {
     /// let database = Database::open(&runtime, &path, &writing)?;
     /// let input = Input::from_bytes("one.ttl", "<http://a/s> <http://a/p> 1 .");
     /// database.load(LoadOptions { inputs: vec![input], ..LoadOptions::default() }, &())?;
-    /// let cancel = CancelHandle::new();
-    /// assert_eq!(database.backup(&target, &(), &cancel)?.commit, 1);
+    /// let options = BackupOptions::default();
+    /// assert_eq!(database.backup(&target, &options, &())?.commit, 1);
     /// // The second one has nothing to copy.
-    /// assert_eq!(database.backup(&target, &(), &cancel)?.extent_bytes, 0);
+    /// assert_eq!(database.backup(&target, &options, &())?.extent_bytes, 0);
     ///
     /// let other = folder.path().join("other");
     /// let restored = Database::restore(&runtime, &target, &other, &RestoreOptions::default(), &())?;
@@ -60,15 +122,16 @@ impl Database {
     pub fn backup(
         &self,
         target: impl AsRef<Path>,
+        options: &BackupOptions,
         progress: &dyn Progress,
-        cancel: &CancelHandle,
     ) -> Result<BackupSummary> {
         let disk = folder(self.runtime(), target.as_ref());
         let drawn = Drawn::new(progress, "copying");
-        let flag = cancel.flag();
+        let flag = options.cancel.flag();
         let options = stoa_quadstore::BackupOptions {
             cancel: &flag,
             progress: &|done, total| drawn.advance(done, total),
+            history: options.history,
         };
         Ok(self.store().backup(&disk, &options)?)
     }

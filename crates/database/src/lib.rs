@@ -80,7 +80,10 @@ mod update;
 mod xml_characters;
 
 pub use background::in_background;
-pub use backup::{BackupSummary, CompactOptions, CompactSummary, RestoreOptions, RestoreSummary};
+pub use backup::{
+    BackupOptions, BackupSummary, CompactOptions, CompactSummary, KeptSummary, RestoreOptions,
+    RestoreSummary,
+};
 pub use database::{ArchiveOptions, CheckpointSummary, Database};
 pub use dataset_statistics::{DatasetStatistics, Partitions};
 pub use dump::{Dump, DumpScope};

@@ -106,6 +106,7 @@ fn what_was_committed_is_found_again() {
 fn a_reader_of_an_earlier_commit_is_told() {
     let disk = SimulatedDisk::new(2);
     let database = open(&disk);
+    database.set_retention(Retention::None).unwrap();
     commit(&database, 0, 2_000).unwrap();
     database.checkpoint().unwrap();
     let held = database.quad_store().snapshot();

@@ -1,37 +1,40 @@
 //! Backups of a store of quads while commits go on, and restoring to a commit or a time.
 //!
-//! A backup holds the root that is current when it begins, and the log up to the newest commit of that
-//! moment. The root keeps its extents and the log its files until they are copied; nothing else waits.
-//! A restore writes the root of the newest backup that is old enough, and makes the commits of the log
-//! again that come after it.
+//! A backup holds the root that is current when it begins, the roots before it that are retained, and the log from the
+//! oldest of them up to the newest commit of that moment. The roots keep their extents and the log its files until they are
+//! copied; nothing else waits. A restore takes the newest root that is old enough and those before it, and the
+//! log up to the commit that is asked for; opening the store then makes the commits behind the root again, as after a crash.
 //!
 //! # Concurrency
 //! The lock of commits is held for as long as it takes to copy pointers; a bulk load holds it until it
 //! is over, and a backup waits for that.
 //!
 //! # Limits
-//! 28 bytes for each segment, node and part of the dictionary.
+//! About 100 bytes for each segment, node and part of the dictionary.
 
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hashbrown::{HashMap, HashSet};
+use rapidhash::fast::RandomState;
 use stoa_storage::{
-    Access, BackupExtent, BackupSummary, Backups, Cache, ChangeFileReader, Disk, LogMark,
-    LogRecord, LogRecovery, NewBackup, PartRef, RestorePoint, Store,
+    Access, BackupExtent, BackupSummary, Backups, Cache, ChangeFileReader, Disk, LogRecord, Lsn,
+    NewBackup, PartRef, RestoreLog, RestorePoint, Root, Store,
 };
 
 use crate::bulk::{self, BulkOptions, BulkProgress};
-use crate::commit::{
-    LoadRecord, PAYLOAD_BYTES_KEPT, Place, QuadStoreOptions, RECORD_LOAD, Recovering, record,
-};
+use crate::commit::{LoadRecord, Place, QuadStoreOptions, RECORD_LOAD, place_of, record};
 use crate::error::{Error, Result};
 use crate::permutation::node::Node;
 use crate::permutation::tree::child_node;
 use crate::quad_store::QuadStore;
-use crate::root::TreeName;
+use crate::root::{LOAD_MESSAGE_BYTES_MAX, RootPayload, TreeName};
 use crate::segment::reader::Header;
-use crate::snapshot::Base;
+use crate::snapshot::{Base, Snapshot};
+
+/// The head of a record is read from so many bytes of it at most: the numbers in it and the longest message.
+const HEAD_BYTES_MAX: usize = 4 * 10 + LOAD_MESSAGE_BYTES_MAX;
 
 /// How a backup is made.
 pub struct BackupOptions<'a> {
@@ -39,6 +42,8 @@ pub struct BackupOptions<'a> {
     pub cancel: &'a AtomicBool,
     /// Is told how many bytes were read, and how many there are.
     pub progress: &'a (dyn Fn(u64, u64) + 'a),
+    /// Whether earlier commits that can be read are copied as well.
+    pub history: bool,
 }
 
 /// What is to be restored.
@@ -111,18 +116,24 @@ impl QuadStore {
         let log = self.0.log()?;
         // A backup that is made of damage, or beside damage, is not to be relied on.
         self.verify_log(options.cancel)?;
-        let (base, commit, end, pinned) = {
+        let (roots, newest, end, pinned) = {
             let _committing = self.0.committing();
-            let (newest, end) = (self.0.newest(), self.0.mark());
-            let base = Arc::clone(&newest.0.base);
-            let pinned = log.pin(base.root.log.position)?;
-            (base, newest.commit(), end, pinned)
+            let (newest, end) = (self.0.newest().unlisted(), self.0.mark());
+            let roots = match options.history {
+                true => self.retained_before(&newest)?,
+                false => Vec::new(),
+            };
+            let roots = [roots, vec![newest.0.base.root.clone()]].concat();
+            let oldest = roots.iter().map(|root| root.log.position).min();
+            let oldest = oldest.unwrap_or(end.position);
+            (roots, newest, end, log.pin(oldest)?)
         };
+        let commit = newest.commit();
         log.sync_to(end.position)?;
         let backup = NewBackup {
             store: self.store(),
-            root: base.root.clone(),
-            extents: extents(&base)?,
+            extents: extents_of(&newest, &roots)?,
+            roots,
             named: &groups,
             log: pinned,
             commit,
@@ -139,42 +150,120 @@ impl QuadStore {
             }
         }
     }
+
+    /// The retained roots that lead up to that of a snapshot without a gap, the oldest first.
+    fn retained_before(&self, newest: &Snapshot) -> Result<Vec<Root>> {
+        let current = newest.0.base.root.checkpoint;
+        let mut roots = Vec::new();
+        for one in self.store().retained().into_iter().rev() {
+            if one.checkpoint >= current {
+                continue;
+            }
+            // One may expire meanwhile, and those before it with it.
+            let Some(root) = self.store().retained_root(one.checkpoint)? else {
+                break;
+            };
+            roots.push(root);
+        }
+        roots.reverse();
+        Ok(roots)
+    }
 }
 
-/// All parts below a root, but for the groups of segments, which their headers name.
+/// All parts below a root, as below.
 pub(crate) fn extents(base: &Base) -> Result<Vec<BackupExtent>> {
-    let mut extents = Vec::new();
-    for (name, tree) in TreeName::ALL.into_iter().zip(&base.trees) {
-        if base.payload.has(name) {
-            below(&base.store, &tree.above, &mut extents)?;
-        }
-    }
-    let mut add = |part| {
-        extents.push(BackupExtent {
-            part,
-            bytes: 0,
-            names_others: false,
-        });
-        Ok(())
-    };
-    base.dictionary.visit_parts(&mut add)?;
-    base.payload.sets.map(add).transpose()?;
-    Ok(extents)
+    let mut reached = Reached::default();
+    reached.walk(base, |_| ())?;
+    Ok(reached.extents)
 }
 
-fn below(store: &Store, node: &Node, extents: &mut Vec<BackupExtent>) -> Result<()> {
-    for (index, child) in node.children.iter().enumerate() {
-        let is_segment = node.level == 1;
-        extents.push(BackupExtent {
-            part: child.part,
-            bytes: child.extent_bytes,
-            names_others: is_segment,
-        });
-        if !is_segment {
-            below(store, &*child_node(store, node, index)?, extents)?;
-        }
+/// All parts below roots, the oldest first and that of `newest` last, but for the groups of segments, which their headers
+/// name.
+///
+/// Roots share most of their nodes, and who shares a node shares all below it: so each node is visited once on the way
+/// from the oldest root to the newest, which tells the first root that has it, and once on the way back.
+fn extents_of(newest: &Snapshot, roots: &[Root]) -> Result<Vec<BackupExtent>> {
+    let mut reached = Reached::default();
+    let numbered: Vec<(u32, &Root)> = (0..).zip(roots).collect();
+    for (number, root) in &numbered {
+        let state = newest.open_root((*root).clone())?;
+        reached.walk(&state.0.base, |roots| *roots = (*number, *number))?;
     }
-    Ok(())
+    reached.seen.clear();
+    for (number, root) in numbered.iter().rev() {
+        let state = newest.open_root((*root).clone())?;
+        reached.walk(&state.0.base, |(_, last)| *last = *number)?;
+    }
+    Ok(reached.extents)
+}
+
+/// The parts that some roots reach.
+#[derive(Default)]
+struct Reached {
+    extents: Vec<BackupExtent>,
+    /// Where each stands in `extents`.
+    places: HashMap<PartRef, usize, RandomState>,
+    /// Those that were met on this way.
+    seen: HashSet<PartRef, RandomState>,
+}
+
+impl Reached {
+    /// Visits what the root reaches and none before it did on this way.
+    fn walk(&mut self, base: &Base, note: impl Fn(&mut (u32, u32)) + Copy) -> Result<()> {
+        for (name, tree) in TreeName::ALL.into_iter().zip(&base.trees) {
+            if base.payload.has(name) {
+                self.below(&base.store, &tree.above, note)?;
+            }
+        }
+        let mut add = |part| {
+            self.meets(part, (0, false), note);
+            Ok(())
+        };
+        base.dictionary.visit_parts(&mut add)?;
+        base.payload.sets.map(add).transpose()?;
+        Ok(())
+    }
+
+    fn below(
+        &mut self,
+        store: &Store,
+        node: &Node,
+        note: impl Fn(&mut (u32, u32)) + Copy,
+    ) -> Result<()> {
+        for (index, child) in node.children.iter().enumerate() {
+            let is_segment = node.level == 1;
+            let is_new = self.meets(child.part, (child.extent_bytes, is_segment), note);
+            if is_new && !is_segment {
+                self.below(store, &*child_node(store, node, index)?, note)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes a part that a root reaches; whether it was not met before.
+    fn meets(
+        &mut self,
+        part: PartRef,
+        (bytes, names_others): (u32, bool),
+        note: impl Fn(&mut (u32, u32)),
+    ) -> bool {
+        if !self.seen.insert(part) {
+            return false;
+        }
+        let place = *self.places.entry(part).or_insert(self.extents.len());
+        if place == self.extents.len() {
+            self.extents.push(BackupExtent {
+                part,
+                bytes,
+                names_others,
+                roots: (0, 0),
+            });
+        }
+        if let Some(extent) = self.extents.get_mut(place) {
+            note(&mut extent.roots);
+        }
+        true
+    }
 }
 
 /// The groups of the segment in an extent.
@@ -204,14 +293,19 @@ pub fn restore(
         at => at,
     };
     // Before anything is written: it may be the log of others.
-    let records = backups.log(point.number, &restore.archives)?;
+    let mut log = backups.log(&point, &restore.archives)?;
     let cancel = restore.cancel;
+    let numbering = RootPayload::decode(backups.payload(&point)?)?.numbering;
+    let (end, replayed) = match &mut log {
+        Some(log) => find_end(log, (point.root_commit, numbering), at, cancel)?,
+        None => (Lsn::default(), 0),
+    };
     let written = backups.restore(
-        point.number,
+        &point,
+        log.as_ref().map(|log| (log, end)),
         target,
         restore.timeline,
-        cancel,
-        restore.progress,
+        (cancel, restore.progress),
     );
     let written = match written {
         Err(stoa_storage::Error::Cancelled) => return Err(Error::Cancelled),
@@ -219,14 +313,15 @@ pub fn restore(
     };
     let disk: Arc<dyn Disk> = Arc::clone(&written) as _;
     let store = Store::open(disk, cache, Access::Exclusive)?;
-    let store = QuadStore::open_with(store, options)?;
-    let replayed = match records {
-        Some(records) => {
-            let changes = |commit| backups.change_file(point.number, &restore.archives, commit);
-            store.replay_until(records, at, &changes, cancel)?
-        }
-        None => 0,
-    };
+    let changes = |commit| backups.change_file(&point, &restore.archives, commit);
+    let store = QuadStore::open_restored(
+        store,
+        options,
+        &Loads {
+            changes: &changes,
+            cancel,
+        },
+    )?;
     let (commit, time_us) = (store.0.newest().commit(), store.0.mark().time);
     let asked = match at {
         RestoreAt::Commit(asked) => asked,
@@ -258,7 +353,7 @@ fn not_there(asked: String, reason: String) -> Error {
     stoa_storage::Error::NotInBackup { asked, reason }.into()
 }
 
-/// The newest backup that is not behind what is asked for.
+/// The newest root that is not behind what is asked for, of the newest backup that has it.
 fn choose(backups: &Backups, at: RestoreAt) -> Result<RestorePoint> {
     let points = backups.points();
     let is_early = |point: &&RestorePoint| match at {
@@ -266,9 +361,11 @@ fn choose(backups: &Backups, at: RestoreAt) -> Result<RestorePoint> {
         RestoreAt::Commit(commit) => point.root_commit <= commit,
         RestoreAt::Time(time) => point.root_time_us <= time,
     };
-    let found = points.iter().rev().find(is_early).copied();
-    found.ok_or_else(|| {
-        let first = points.first().map_or(0, |point| point.root_commit);
+    let early = points.iter().filter(is_early);
+    let found = early.max_by_key(|point| (point.root_commit, point.number, point.checkpoint));
+    found.copied().ok_or_else(|| {
+        let first = points.iter().map(|point| point.root_commit).min();
+        let first = first.unwrap_or(0);
         let asked = match at {
             RestoreAt::Commit(commit) => format!("commit {commit}"),
             _ => "a commit at that time".to_owned(),
@@ -280,109 +377,106 @@ fn choose(backups: &Backups, at: RestoreAt) -> Result<RestorePoint> {
     })
 }
 
-impl QuadStore {
-    /// Makes the commits of another store's log again, up to the one that is asked for; returns how many.
-    fn replay_until(
-        &self,
-        mut records: LogRecovery,
-        at: RestoreAt,
-        changes: &FindChanges<'_>,
-        cancel: &Arc<AtomicBool>,
-    ) -> Result<u64> {
-        self.0.is_restored.store(true, Ordering::Release);
-        let mut replayed = 0;
-        let mut payload = Vec::new();
-        let mut recovering = Recovering::begin(self);
-        // The last commit that was made before the time that is asked for.
-        let mut before = 0;
-        while let Some(record) = records.next_record()? {
-            let newest = recovering.commit();
-            let is_enough = match at {
-                RestoreAt::Last => false,
-                RestoreAt::Commit(commit) => newest >= commit,
-                RestoreAt::Time(time) if record.time <= time => {
-                    before = record.commit.max(before);
-                    false
-                }
-                // A compaction tells some once more, later.
-                RestoreAt::Time(_) => record.commit > before,
-            };
-            if is_enough {
-                break;
+/// Where the log of a restore ends that begins with a commit and its numbering of terms, and how many commits it holds
+/// before that.
+fn find_end(
+    log: &mut RestoreLog,
+    (mut commit, numbering): (u64, u64),
+    at: RestoreAt,
+    cancel: &AtomicBool,
+) -> Result<(Lsn, u64)> {
+    let (mut end, mut replayed) = (log.mark.position, 0);
+    let records = &mut log.records;
+    let mut payload = Vec::new();
+    // The last commit that was made before the time that is asked for.
+    let mut before = 0;
+    while let Some(record) = records.next_record()? {
+        let is_enough = match at {
+            RestoreAt::Last => false,
+            RestoreAt::Commit(asked) => commit >= asked,
+            RestoreAt::Time(time) if record.time <= time => {
+                before = record.commit.max(before);
+                false
             }
-            if cancel.load(Ordering::Relaxed) {
-                return Err(Error::Cancelled);
-            }
-            payload.clear();
-            let room = recovering.room_for(&record)?;
-            records.read_payload(&record, u64::MAX, &mut payload)?;
-            let is_load = u32::from(record.kind) == RECORD_LOAD;
-            if is_load && record.commit <= newest {
-                continue;
-            }
-            let head = record::decode_head(&payload);
-            match head.map(|head| recovering.place_of(&record, head.numbering)) {
-                Some(Place::Elsewhere) => continue,
-                Some(Place::Beyond) => return Err(numbered_anew(&record, newest)),
-                Some(Place::Here) | None => {}
-            }
-            check_follows(&record, newest.saturating_add(1))?;
-            if is_load {
-                drop(room);
-                recovering.finish()?;
-                self.load_again(&record, &payload, changes, cancel)?;
-                recovering = Recovering::begin(self);
-                replayed += 1;
-                continue;
-            }
-            // The log of the new timeline is empty.
-            let mark = LogMark {
-                time: record.time,
-                ..LogMark::default()
-            };
-            recovering.follow(&record, &payload, mark)?;
-            drop(room);
-            if payload.capacity() > PAYLOAD_BYTES_KEPT {
-                payload = Vec::new();
-            }
-            replayed += 1;
+            // A compaction tells some once more, later.
+            RestoreAt::Time(_) => record.commit > before,
+        };
+        if is_enough {
+            break;
         }
-        recovering.finish()?;
-        Ok(replayed)
+        if cancel.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
+        let is_load = u32::from(record.kind) == RECORD_LOAD;
+        if is_load && record.commit <= commit {
+            continue;
+        }
+        payload.resize(HEAD_BYTES_MAX, 0);
+        let mut filled = 0;
+        while let Some(rest) = payload.get_mut(filled..).filter(|rest| !rest.is_empty())
+            && let read @ 1.. = records.read(rest)?
+        {
+            filled += read;
+        }
+        payload.truncate(filled);
+        if let Some(head) = record::decode_head(&payload) {
+            match place_of(&record, head.numbering, (commit, numbering)) {
+                Place::Elsewhere => continue,
+                Place::Beyond => return Err(numbered_anew(&record, commit)),
+                Place::Here => {}
+            }
+        }
+        check_follows(&record, commit.saturating_add(1))?;
+        (commit, end) = (record.commit, record.end);
+        replayed += 1;
     }
+    Ok((end, replayed))
+}
 
+/// How loads are made again whose records stand in the log of a store that is being restored.
+pub(crate) struct Loads<'a> {
+    /// Finds the change file of a commit.
+    changes: &'a (dyn Fn(u64) -> stoa_storage::Result<Option<ChangeFileReader>> + 'a),
+    cancel: &'a Arc<AtomicBool>,
+}
+
+impl Loads<'_> {
     /// Makes the bulk load of a record again.
-    fn load_again(
+    pub(crate) fn again(
         &self,
+        store: &QuadStore,
         record: &LogRecord,
         payload: &[u8],
-        changes: &FindChanges<'_>,
-        cancel: &Arc<AtomicBool>,
     ) -> Result<()> {
         let told = LoadRecord::decode(payload).ok_or_else(|| Error::Corruption {
             structure: "log",
             expected: format!("the record of a load at position {}", record.start),
             found: format!("{} other bytes", payload.len()),
         })?;
-        let Some(file) = changes(record.commit)? else {
+        let Some(file) = (self.changes)(record.commit)? else {
             let reason = "it is a load, and its change file is in neither backup nor archive";
             let asked = format!("commit {}", record.commit);
             return Err(not_there(asked, reason.to_owned()));
         };
-        let checkpoint = &self.0.options.checkpoint;
+        let checkpoint = &store.0.options.checkpoint;
         let options = BulkOptions {
             memory_bytes: checkpoint.memory_bytes,
             scheme: None,
             threads: checkpoint.threads,
             progress: Arc::new(Quiet),
-            cancel: Arc::clone(cancel),
+            cancel: Arc::clone(self.cancel),
         };
-        bulk::load_again(self, file, (&told, record.time), options)
+        bulk::load_again(store, file, (&told, record.time), options)
+    }
+
+    /// Ends the restore if that is wanted.
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
+        match self.cancel.load(Ordering::Relaxed) {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        }
     }
 }
-
-/// Finds the change file of a commit.
-type FindChanges<'a> = dyn Fn(u64) -> stoa_storage::Result<Option<ChangeFileReader>> + 'a;
 
 /// Tells nobody of a load that is made again.
 struct Quiet;

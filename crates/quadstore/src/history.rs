@@ -288,10 +288,11 @@ impl Inner {
 
     /// The first checkpoint whose root stays when the next one holds a commit.
     pub(crate) fn first_kept(&self, commit: u64, time: u64, freed_bytes: u64) -> Option<u64> {
-        if self.is_restored.load(Ordering::Acquire) {
-            return None;
-        }
         let (retention, roots) = (self.retention(), self.roots());
+        if self.is_restored && retention != Retention::None {
+            // What the backup has is kept, until a checkpoint after the restore.
+            return roots.first().map(|root| root.checkpoint);
+        }
         let costs = match retention {
             Retention::Auto => self.costs(&roots, freed_bytes),
             _ => Costs::default(),

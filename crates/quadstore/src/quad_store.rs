@@ -24,6 +24,7 @@ use stoa_storage::{
     Store, nonblocking,
 };
 
+use crate::backup::Loads;
 use crate::check::{CheckProgress, CheckReport, check};
 use crate::commit::{CommitLimits, Keeper, QuadStoreOptions, Recent, Running};
 use crate::error::{Error, Result};
@@ -72,8 +73,8 @@ pub(crate) struct Inner {
     wiped: Mutex<Option<(u64, u64)>>,
     /// Earlier states that were asked for lately.
     pub(crate) earlier: Arc<Earlier>,
-    /// Whether commits were made that the log does not have: no root is kept then.
-    pub(crate) is_restored: AtomicBool,
+    /// Whether it is being restored: all roots that were kept are kept then.
+    pub(crate) is_restored: bool,
     /// The last commit, as far as that is known, over which the archive does not lead; 0 if there is none.
     gap: AtomicU64,
     /// Who is to be told of the next commit.
@@ -109,7 +110,16 @@ impl QuadStore {
 
     /// As [`QuadStore::open`], with other options.
     pub fn open_with(store: Store, options: QuadStoreOptions) -> Result<Self> {
-        Self::assemble(store, TreeLimits::default(), options)
+        Self::assemble(store, TreeLimits::default(), options, None)
+    }
+
+    /// As [`QuadStore::open_with`], of a store that is being restored: the loads in its log are made again.
+    pub(crate) fn open_restored(
+        store: Store,
+        options: QuadStoreOptions,
+        loads: &Loads<'_>,
+    ) -> Result<Self> {
+        Self::assemble(store, TreeLimits::default(), options, Some(loads))
     }
 
     /// For tests: with small trees, and commits that survive the end of the process alone.
@@ -117,10 +127,15 @@ impl QuadStore {
     pub(crate) fn with_limits(store: Store, limits: TreeLimits) -> Result<Self> {
         let mut options = QuadStoreOptions::default();
         options.log.durability = stoa_storage::Durability::Relaxed;
-        Self::assemble(store, limits, options)
+        Self::assemble(store, limits, options, None)
     }
 
-    fn assemble(store: Store, limits: TreeLimits, options: QuadStoreOptions) -> Result<Self> {
+    fn assemble(
+        store: Store,
+        limits: TreeLimits,
+        options: QuadStoreOptions,
+        loads: Option<&Loads<'_>>,
+    ) -> Result<Self> {
         let store = Arc::new(store);
         let snapshot = Snapshot::open(&store)?;
         let found = store.take_log();
@@ -169,7 +184,7 @@ impl QuadStore {
             forgotten: AtomicU64::new(0),
             wiped: Mutex::new(None),
             earlier,
-            is_restored: AtomicBool::new(false),
+            is_restored: loads.is_some(),
             gap: AtomicU64::new(0),
             watchers: Mutex::default(),
             limits,
@@ -177,7 +192,7 @@ impl QuadStore {
             options,
             store,
         }));
-        store.recover(found.as_mut())?;
+        store.recover(found.as_mut(), loads)?;
         if store.0.log.is_some() {
             store.0.take_up_changes()?;
         }

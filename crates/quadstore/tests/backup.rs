@@ -12,6 +12,8 @@
 )]
 
 mod archived;
+mod damage;
+mod history;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -287,6 +289,7 @@ fn commits_and_checkpoints_go_on_during_a_backup() {
                 checkpoint(&run.store);
             }
         },
+        history: true,
     };
     let summary = store.backup(&shared(&target), &options).unwrap();
     let mut run = during.into_inner().unwrap();
@@ -640,6 +643,7 @@ fn quiet(cancel: &AtomicBool) -> BackupOptions<'_> {
     BackupOptions {
         cancel,
         progress: &|_, _| {},
+        history: true,
     }
 }
 

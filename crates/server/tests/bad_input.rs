@@ -304,12 +304,12 @@ fn serve_makes_a_database_only_when_told_to() {
             &["bd is not a database", "--create makes an empty one"][..],
         ),
         (
-            "sub/db2",
-            &["sub/db2 is not a database", "did you mean sub/db1?"],
+            "sub/poeple",
+            &["sub/poeple is not a database", "did you mean sub/people?"],
         ),
     ] {
         fs::create_dir_all(folder.join("sub")).unwrap();
-        output(folder, &["load", "--db", "sub/db1", "one.nt"]);
+        output(folder, &["load", "--db", "sub/people", "one.nt"]);
         let serve = ["serve", "--db", typo, "--bind", "127.0.0.1:0"];
         assert_failed(&stoa(folder, &serve), 1, parts);
         assert!(!folder.join(typo).exists());

@@ -210,6 +210,7 @@ fn two_servers_on_one_folder_are_told_about_each_other() {
         folder,
         &[
             "serve",
+            "--create",
             "--db",
             "a=new",
             "--db",

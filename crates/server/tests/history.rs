@@ -5,6 +5,8 @@ use crate::http_client;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use tempfile::TempDir;
+
 use crate::support::{self, QUERY, Server, assert_failed, loaded, output, stoa, text};
 
 const COUNT: &str = "SELECT (COUNT(*) AS ?n) { ?s ?p ?o }";
@@ -15,6 +17,15 @@ fn load(folder: &Path, number: u32, options: &[&str]) {
     let line = format!("<http://a/{number}> <http://a/p> \"x, {number}\" .\n");
     std::fs::write(folder.join(&file), line).unwrap();
     output(folder, &[&["load", "--db", "db", &file], options].concat());
+}
+
+/// A folder with a database of one commit, before which nothing is kept.
+fn of_one_commit() -> TempDir {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("one.nt"), support::ONE).unwrap();
+    let load = ["load", "--db", "db", "one.nt", "--retain", "none"];
+    output(folder.path(), &load);
+    folder
 }
 
 /// How many triples there were.
@@ -347,7 +358,7 @@ fn dumps_are_of_any_commit() {
 
 #[test]
 fn commits_are_listed_and_compared_over_http() {
-    let folder = loaded();
+    let folder = of_one_commit();
     let folder = folder.path();
     load(folder, 2, &["--retain", "all"]);
     let message = "with, a \"message\"";
@@ -403,7 +414,7 @@ fn commits_are_listed_and_compared_over_http() {
 
 #[test]
 fn wrong_lists_and_comparisons_are_told() {
-    let folder = loaded();
+    let folder = of_one_commit();
     let folder = folder.path();
     load(folder, 2, &["--retain", "all"]);
     let server = Server::start(folder, &[]);
@@ -482,7 +493,7 @@ fn events(stream: &mut impl BufRead, id: u64) -> String {
 
 #[test]
 fn changes_are_told_as_they_come() {
-    let folder = loaded();
+    let folder = of_one_commit();
     let folder = folder.path();
     load(folder, 2, &["--retain", "all"]);
     let server = Server::start(folder, &[]);

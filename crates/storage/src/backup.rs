@@ -24,15 +24,19 @@
 //! Memory: 40 bytes for each extent of the earlier backup, 28 for each part that the caller lists, and
 //! the longest extent.
 
+mod check;
 mod logs;
 mod manifest;
+mod packs;
+mod rebuild;
 mod restore;
 mod writer;
 
+pub use check::{KeptReport, check_kept};
 pub use logs::KeptLogs;
 pub(crate) use logs::{copy_file, copy_whole};
 pub(crate) use manifest::failed;
-pub use restore::{Backups, RestorePoint, Restoring};
+pub use restore::{Backups, RestoreLog, RestorePoint, Restoring};
 pub use writer::{BackupExtent, BackupSummary, NamedParts, NewBackup};
 
 use crate::store::Identity;

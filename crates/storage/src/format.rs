@@ -307,7 +307,7 @@ pub const BACKUP_ROOT_OFFSET: u64 = 4096;
 pub const BACKUP_FIELDS_OFFSET: u64 = 8192;
 /// Backup list: where the entries begin.
 pub const BACKUP_ENTRIES_OFFSET: u64 = 12288;
-/// Backup fields: offset of the checksum of the bytes from 4 to `BACKUP_FIELDS_END`.
+/// Backup fields: offset of the checksum of the bytes from 4 to `BACKUP_HISTORY_CRC`.
 pub const BACKUP_CRC: usize = 0;
 /// Backup fields: offset of the checksum of all entries.
 pub const BACKUP_ENTRIES_CRC: usize = 4;
@@ -319,8 +319,32 @@ pub const BACKUP_COMMIT: usize = 16;
 pub const BACKUP_TIME: usize = 24;
 /// Backup fields: offset of the position in the log behind that commit.
 pub const BACKUP_LOG_END: usize = 32;
+/// Backup fields: offset of the checksum of the bytes from 44 to `BACKUP_HISTORY_END`; zero as they are if there is no history.
+pub const BACKUP_HISTORY_CRC: usize = 40;
+/// Backup fields: offset of the checksum of the history.
+pub const BACKUP_HISTORY_CONTENT_CRC: usize = 44;
+/// Backup fields: offset of the length of the history, in bytes.
+pub const BACKUP_HISTORY_BYTES: usize = 48;
 /// Backup fields: where they end; the rest of the page is zero.
-pub const BACKUP_FIELDS_END: usize = 40;
+pub const BACKUP_HISTORY_END: usize = 56;
+/// Backup history: its first 8 bytes, the number of earlier roots.
+pub const BACKUP_HISTORY_ROOTS: usize = 0;
+/// Backup history: where the first and the last root of each entry begin, 4 bytes each; the earlier roots follow.
+pub const BACKUP_HISTORY_USES: usize = 8;
+/// Earlier root in a backup: offset of the number of its checkpoint.
+pub const BACKUP_EARLIER_CHECKPOINT: usize = 0;
+/// Earlier root in a backup: offset of the number of its commit.
+pub const BACKUP_EARLIER_COMMIT: usize = 8;
+/// Earlier root in a backup: offset of the position in the log behind that commit.
+pub const BACKUP_EARLIER_POSITION: usize = 16;
+/// Earlier root in a backup: offset of the time of that commit.
+pub const BACKUP_EARLIER_TIME: usize = 24;
+/// Earlier root in a backup: offset of the number of the opening of the log.
+pub const BACKUP_EARLIER_OPENING: usize = 32;
+/// Earlier root in a backup: offset of the length of its payload.
+pub const BACKUP_EARLIER_LENGTH: usize = 36;
+/// Earlier root in a backup: offset of its payload.
+pub const BACKUP_EARLIER_PAYLOAD: usize = 40;
 /// Backup entry: offset of the extent's id.
 pub const BACKUP_ENTRY_EXTENT: usize = 0;
 /// Backup entry: offset of the extent's length in pages.
@@ -346,7 +370,7 @@ pub const PART_REF_CRC: usize = 16;
 pub const PART_REF_BYTES: usize = 20;
 
 const _: () = assert!(BACKUP_ENTRY_HASH + 16 == BACKUP_ENTRY_BYTES);
-const _: () = assert!(BACKUP_LOG_END + 8 == BACKUP_FIELDS_END);
+const _: () = assert!(BACKUP_LOG_END + 8 == BACKUP_HISTORY_CRC);
 const _: () = assert!(BACKUP_FIELDS_OFFSET == BACKUP_ROOT_OFFSET + ROOT_SLOT_BYTES as u64);
 const _: () = assert!(BACKUP_ENTRIES_OFFSET == BACKUP_FIELDS_OFFSET + PAGE_BYTES);
 const _: () = assert!(FRAGMENT_ZERO + 2 == FRAGMENT_HEADER_BYTES);

@@ -43,7 +43,8 @@ mod temporary;
 
 pub use background::step_back;
 pub use backup::{
-    BackupExtent, BackupSummary, Backups, KeptLogs, NamedParts, NewBackup, RestorePoint, Restoring,
+    BackupExtent, BackupSummary, Backups, KeptLogs, KeptReport, NamedParts, NewBackup, RestoreLog,
+    RestorePoint, Restoring, check_kept,
 };
 pub use cache::{Cache, CacheCounters};
 pub use change_file::{ChangeFileReader, ChangeFileSummary, NewChangeFile};

@@ -355,7 +355,10 @@ fn faulty_run(seed: u64, faults: Faults, crash: Crash) -> Result<(), String> {
     let mut run = Run::new(seed);
     run.disk.set_faults(faults);
     if let Err(error) = run.steps(STEPS)
-        && !matches!(error, Error::Io { .. } | Error::DiskFull { .. })
+        && !matches!(
+            error,
+            Error::Io { .. } | Error::DiskFull { .. } | Error::Uncertain(_)
+        )
     {
         return Err(format!("the run ended with: {error}"));
     }

@@ -30,8 +30,8 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result};
 
 pub(crate) use arithmetic::{add, divide};
-pub(crate) use column::{Cell, FREE_BYTES, Tag, Texts, fetch_texts_within, term_values_within};
 use column::FREE_BYTES_MIN;
+pub(crate) use column::{Cell, FREE_BYTES, Tag, Texts, fetch_texts_within, term_values_within};
 use evaluate::Evaluation;
 use node::Node;
 pub use number_memo::{NumberCache, NumberCounts};

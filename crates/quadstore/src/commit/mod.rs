@@ -48,7 +48,7 @@ pub(crate) use load_record::{LoadRecord, RECORD_LOAD};
 pub use options::{ARCHIVE_EVERY, CommitLimits, QuadStoreOptions};
 pub(crate) use prepared::Prepared;
 pub(crate) use recent::{Living, Recent};
-pub(crate) use recovery::{PAYLOAD_BYTES_KEPT, Place, Recovering};
+pub(crate) use recovery::{PAYLOAD_BYTES_KEPT, Place, place_of};
 pub use submitted::Submitted;
 
 use crate::delta::{Changes, EffectiveChanges, NewTerms};

@@ -13,6 +13,7 @@ use stoa_storage::{LogMark, LogReader, LogRecord, LogRecovery, Reservation};
 
 use super::load_record::RECORD_LOAD;
 use super::record::Reader;
+use crate::backup::Loads;
 use crate::delta::Gathered;
 use crate::error::{Error, Result};
 use crate::quad_store::QuadStore;
@@ -51,8 +52,13 @@ impl Records<'_> {
 }
 
 impl QuadStore {
-    /// Makes the commits of the log; `found` if it was not taken into use.
-    pub(crate) fn recover(&self, found: Option<&mut LogRecovery>) -> Result<()> {
+    /// Makes the commits of the log; `found` if it was not taken into use. Only a restore finds `loads` that the root
+    /// does not hold.
+    pub(crate) fn recover(
+        &self,
+        found: Option<&mut LogRecovery>,
+        loads: Option<&Loads<'_>>,
+    ) -> Result<()> {
         let from = self.0.mark().position;
         let mut records = match found {
             Some(recovery) => Records::Found(recovery),
@@ -63,6 +69,16 @@ impl QuadStore {
         while let Some(record) = records.next()? {
             let room = recovering.room_for(&record)?;
             records.read(&record, &mut payload)?;
+            if let Some(loads) = loads {
+                loads.check_cancelled()?;
+                if u32::from(record.kind) == RECORD_LOAD && record.commit > recovering.commit() {
+                    drop(room);
+                    recovering.finish()?;
+                    loads.again(self, &record, &payload)?;
+                    recovering = Recovering::begin(self);
+                    continue;
+                }
+            }
             recovering.follow(&record, &payload, record.mark())?;
             drop(room);
             if payload.capacity() > PAYLOAD_BYTES_KEPT {
@@ -99,11 +115,6 @@ impl<'a> Recovering<'a> {
     /// The last commit that was made.
     pub(crate) fn commit(&self) -> u64 {
         self.replay.commit
-    }
-
-    /// Where the ids of a record belong that are of a numbering.
-    pub(crate) fn place_of(&self, record: &LogRecord, numbering: u64) -> Place {
-        self.replay.place_of(record, numbering)
     }
 
     /// Memory for the payload of a record; what was made before is written into the trees where it is in
@@ -197,6 +208,20 @@ pub(crate) enum Place {
     Beyond,
 }
 
+/// Where the ids of a record belong that are of a numbering, after a commit in a state of another one.
+///
+/// A compaction gives a new numbering, and tells the commits again with its ids that its root does not
+/// hold; behind the records with the old ids, so that whoever replays those has made them by then.
+pub(crate) fn place_of(record: &LogRecord, numbering: u64, (commit, own): (u64, u64)) -> Place {
+    match numbering.cmp(&own) {
+        // A compaction that did not come to its end told commits with the numbering that the next one gave.
+        std::cmp::Ordering::Equal if record.commit <= commit => Place::Elsewhere,
+        std::cmp::Ordering::Equal => Place::Here,
+        std::cmp::Ordering::Greater if record.commit > commit => Place::Beyond,
+        _ => Place::Elsewhere,
+    }
+}
+
 /// The commits of a log that are made again on top of a snapshot.
 pub(crate) struct Replay {
     /// What those show that are in a batch.
@@ -223,20 +248,6 @@ impl Replay {
         self.commit
     }
 
-    /// Where the ids of a record belong that are of a numbering.
-    ///
-    /// A compaction gives a new numbering, and tells the commits again with its ids that its root does not
-    /// hold; behind the records with the old ids, so that whoever replays those has made them by then.
-    fn place_of(&self, record: &LogRecord, numbering: u64) -> Place {
-        match numbering.cmp(&self.base.numbering()) {
-            // A compaction that did not come to its end told commits with the numbering that the next one gave.
-            std::cmp::Ordering::Equal if record.commit <= self.commit => Place::Elsewhere,
-            std::cmp::Ordering::Equal => Place::Here,
-            std::cmp::Ordering::Greater if record.commit > self.commit => Place::Beyond,
-            _ => Place::Elsewhere,
-        }
-    }
-
     /// Makes the commit that a record tells; nothing if the record tells it with the ids of another
     /// numbering, and it is told once more with those of this one, before or behind.
     ///
@@ -260,7 +271,8 @@ impl Replay {
             return Ok(());
         }
         let reader = Reader::new(record.kind, payload).ok_or_else(no_changes)?;
-        match self.place_of(record, reader.numbering()) {
+        let state = (self.commit, self.base.numbering());
+        match place_of(record, reader.numbering(), state) {
             Place::Here => {}
             Place::Elsewhere => return Ok(()),
             Place::Beyond => {

@@ -92,11 +92,12 @@ Examples:
 Example:
   stoa info --db mydb")]
     Info(Folder),
-    /// Verify every checksum and that all sort orders hold the same quads
+    /// Verify every checksum and that all sort orders hold the same quads, and what backups and archives hold
     #[command(after_help = "\
-Example:
-  stoa check --db mydb")]
-    Check(Folder),
+Examples:
+  stoa check --db mydb
+  stoa check --backup /backups/mydb --backup /backups/log")]
+    Check(Check),
     /// List the commits that are kept, the newest first
     #[command(after_help = "\
 What is kept is said with --retain of load, update and serve.
@@ -180,6 +181,24 @@ pub(super) struct Folder {
     /// The folder of the database
     #[arg(long, value_name = "DIR", env = "STOA_DB")]
     pub(super) db: PathBuf,
+    /// How files of the database are read: uring (where the kernel allows it) or pread
+    #[arg(long, value_name = "CALLS", env = "STOA_IO", value_parser = parse_io, default_value = "uring")]
+    pub(super) io: IoCalls,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct Check {
+    /// The folder of the database
+    #[arg(
+        long,
+        value_name = "DIR",
+        env = "STOA_DB",
+        required_unless_present = "backup"
+    )]
+    pub(super) db: Option<PathBuf>,
+    /// A folder of backups, or an archive of the log; repeatable
+    #[arg(long, value_name = "FOLDER", env = "STOA_BACKUP")]
+    pub(super) backup: Vec<PathBuf>,
     /// How files of the database are read: uring (where the kernel allows it) or pread
     #[arg(long, value_name = "CALLS", env = "STOA_IO", value_parser = parse_io, default_value = "uring")]
     pub(super) io: IoCalls,
@@ -324,6 +343,9 @@ pub(super) struct Backup {
     /// For a database that is being served, the name of one within the server's own folder of backups
     #[arg(long, value_name = "FOLDER", env = "STOA_TO")]
     pub(super) to: PathBuf,
+    /// Leave earlier commits out
+    #[arg(long, env = "STOA_NO_HISTORY")]
+    pub(super) no_history: bool,
 }
 
 #[derive(Args, Debug)]

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use stoa_database::{
-    Access, BackupSummary, CancelHandle, CompactOptions, CompactSummary, Database, OpenOptions,
-    RestoreOptions, Runtime, RuntimeOptions,
+    Access, BackupOptions, BackupSummary, CancelHandle, CompactOptions, CompactSummary, Database,
+    OpenOptions, RestoreOptions, Runtime, RuntimeOptions,
 };
 
 use super::arguments::{Backup, Checkpoint, Restore};
@@ -22,7 +22,7 @@ pub(super) fn backup(
     interrupted: &Arc<AtomicBool>,
 ) -> anyhow::Result<ExitCode> {
     if let Some(remote) = Remote::of(&arguments.place)? {
-        return remote.backup(&arguments.to, interrupted);
+        return remote.backup(arguments, interrupted);
     }
     let runtime = Runtime::new(RuntimeOptions {
         io: arguments.place.io,
@@ -34,8 +34,11 @@ pub(super) fn backup(
     };
     let database = Database::open(&runtime, folder(&arguments.place)?, &options)?;
     let progress = Drawn::new(runtime.clock());
-    let cancel = CancelHandle::from_flag(Arc::clone(interrupted));
-    let result = database.backup(&arguments.to, &progress, &cancel);
+    let options = BackupOptions {
+        history: !arguments.no_history,
+        cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
+    };
+    let result = database.backup(&arguments.to, &options, &progress);
     progress.finish();
     say_backup(&arguments.to, &result?);
     Ok(ExitCode::SUCCESS)

@@ -365,39 +365,6 @@ pub(super) fn say_checkpoint(commit: u64, written: bool) {
     });
 }
 
-pub(super) fn check(arguments: &Folder, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
-    let database = open_folder(arguments)?;
-    let progress = Drawn::new(database.runtime().clock());
-    let cancel = CancelHandle::from_flag(Arc::clone(interrupted));
-    let result = database.check(&progress, &cancel);
-    progress.finish();
-    let summary = result?;
-    let mut out = std::io::stdout().lock();
-    for problem in &summary.problems {
-        writeln!(out, "{problem}").context("cannot write to standard output")?;
-    }
-    let found = summary.problems.len() as u64 + summary.problems_suppressed;
-    let verdict = if found == 0 {
-        "all is well".to_owned()
-    } else {
-        format!(
-            "{}: restore this database or load it again",
-            counted(found, "problem")
-        )
-    };
-    say(&format!(
-        "checked {}, {} in each sort order, {}: {verdict}",
-        bytes(summary.bytes),
-        counted(summary.quads, "quad"),
-        counted(summary.terms, "term"),
-    ));
-    Ok(if found == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
-}
-
 /// Opens the database that a command reads from.
 pub(super) fn open_to_read(place: &Place) -> anyhow::Result<Database> {
     open_shared(folder(place)?, place.io)
@@ -407,7 +374,7 @@ fn open_folder(arguments: &Folder) -> anyhow::Result<Database> {
     open_shared(&arguments.db, arguments.io)
 }
 
-fn open_shared(path: &Path, io: IoCalls) -> anyhow::Result<Database> {
+pub(super) fn open_shared(path: &Path, io: IoCalls) -> anyhow::Result<Database> {
     let runtime = Runtime::new(RuntimeOptions {
         io,
         ..RuntimeOptions::default()

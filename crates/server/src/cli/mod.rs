@@ -3,6 +3,7 @@
 mod arguments;
 mod asking;
 mod backup;
+mod check;
 mod commands;
 mod hints;
 mod history;
@@ -56,7 +57,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Serve(serve) => serve::serve(serve, &interrupted),
         Command::Dump(dump) => commands::dump(&dump, &interrupted),
         Command::Info(info) => commands::info(&info),
-        Command::Check(check) => commands::check(&check, &interrupted),
+        Command::Check(check) => check::check(&check, &interrupted),
         Command::Log(log) => history::log(&log, &interrupted),
         Command::Diff(diff) => history::diff(&diff, &interrupted),
         Command::Apply(apply) => patching::apply(apply, &interrupted),

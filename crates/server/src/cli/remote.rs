@@ -3,7 +3,6 @@
 //! For `load --server` inputs are read here, as for a load into a folder, and go to the server as one stream of
 //! N-Quads, which becomes one commit there.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,7 +14,7 @@ use stoa_database::{
     Runtime,
 };
 
-use super::arguments::Place;
+use super::arguments::{Backup, Place};
 use super::backup::{say_backup, say_compact};
 use super::commands::{say_checkpoint, say_loaded, say_skipped};
 use super::output::say;
@@ -95,7 +94,12 @@ impl<'a> Remote<'a> {
         Ok(ExitCode::SUCCESS)
     }
 
-    pub(super) fn backup(&self, to: &Path, interrupted: &AtomicBool) -> anyhow::Result<ExitCode> {
+    pub(super) fn backup(
+        &self,
+        arguments: &Backup,
+        interrupted: &AtomicBool,
+    ) -> anyhow::Result<ExitCode> {
+        let to = &arguments.to;
         let Some(name) = to
             .to_str()
             .filter(|name| !name.contains(['&', '=', '%', '+', '#', ' ']))
@@ -107,10 +111,9 @@ impl<'a> Remote<'a> {
             }
             .into());
         };
-        let answer = self.end(
-            self.begin(&format!("/backup?name={name}"), None)?,
-            interrupted,
-        )?;
+        let history = !arguments.no_history;
+        let path = format!("/backup?name={name}&history={history}");
+        let answer = self.end(self.begin(&path, None)?, interrupted)?;
         let number = |name: &str| answer.get(name).and_then(Value::as_u64).unwrap_or_default();
         say_backup(
             to,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
-use stoa_database::{ArchiveOptions, CancelHandle, Error, Runtime, RuntimeOptions, UpdateOptions, UpdateSummary};
+use stoa_database::{
+    ArchiveOptions, CancelHandle, Error, Runtime, RuntimeOptions, UpdateOptions, UpdateSummary,
+};
 
 use super::arguments::{DefaultGraph, Update};
 use super::backup::archive_or_say;

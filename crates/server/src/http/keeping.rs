@@ -6,7 +6,7 @@
 use hyper::body::Incoming;
 use hyper::{Response, StatusCode};
 use serde_json::json;
-use stoa_database::{CancelHandle, CompactOptions, Database, in_background};
+use stoa_database::{BackupOptions, CancelHandle, CompactOptions, Database, in_background};
 
 use super::Service;
 use super::body::{ResponseBody, whole};
@@ -16,7 +16,7 @@ use super::problem::Problem;
 use super::route::CancelOnDrop;
 use super::writing::write;
 
-/// Answers POST to `/backup?name=NAME`.
+/// Answers POST to `/backup?name=NAME`, with `history=false` for one without earlier commits.
 pub(super) async fn backup(
     request: hyper::Request<Incoming>,
     service: &Service,
@@ -30,19 +30,25 @@ pub(super) async fn backup(
             "no backups are made here: serve --backup-dir FOLDER lets those who may write ask for them",
         ));
     };
-    let names = pairs(request.uri().query().unwrap_or(""))?;
-    let name = match names.as_slice() {
-        [(key, name)] if key == "name" && is_name(name) => name.clone(),
-        _ => {
-            return Err(Problem::bad_request(
-                "give the name of a folder for backups, of at most 128 letters, digits, - _ and ., as /backup?name=NAME",
-            ));
+    let (mut name, mut options) = (None, BackupOptions::default());
+    for (key, value) in pairs(request.uri().query().unwrap_or(""))? {
+        match (key.as_str(), value.as_str()) {
+            ("name", given) if is_name(given) && name.is_none() => name = Some(value),
+            ("history", "true") => options.history = true,
+            ("history", "false") => options.history = false,
+            _ => name = Some(String::new()),
         }
+    }
+    let Some(name) = name.filter(|name| !name.is_empty()) else {
+        return Err(Problem::bad_request(
+            "give the name of a folder for backups, of at most 128 letters, digits, - _ and ., as /backup?name=NAME; \
+             history=false leaves earlier commits out",
+        ));
     };
-    let (target, database, cancel) = (folder.join(name), database.clone(), CancelHandle::new());
-    let guard = CancelOnDrop::new(cancel.clone());
+    let (target, database) = (folder.join(name), database.clone());
+    let guard = CancelOnDrop::new(options.cancel.clone());
     let summary = write(service, move || {
-        Ok(in_background(|| database.backup(target, &(), &cancel))??)
+        Ok(in_background(|| database.backup(target, &options, &()))??)
     })
     .await?;
     drop(guard.disarm());

@@ -11,7 +11,9 @@ use super::writer::{list, refused};
 use crate::bytes::to_usize;
 use crate::disk::{Access, Disk, File, IoInfo, Lock, LockError, OpenMode};
 use crate::error::{Error, Result};
-use crate::format::{LOG_FILE_PREFIX, PARTIAL_SUFFIX, kept_log_file_name, log_file_name};
+use crate::format::{
+    LOG_CONTENT_OFFSET, LOG_FILE_PREFIX, PARTIAL_SUFFIX, kept_log_file_name, log_file_name,
+};
 use crate::limits::READ_LENGTH_MAX;
 use crate::log::{LogMark, Lsn, PinnedLog, log_file_start};
 use crate::store::Identity;
@@ -176,6 +178,14 @@ struct Candidate {
     length: u64,
 }
 
+impl Candidate {
+    /// The position at which the file ends. The two header pages hold no records.
+    fn end(&self) -> u64 {
+        let content = self.length.saturating_sub(LOG_CONTENT_OFFSET);
+        self.start.saturating_add(content)
+    }
+}
+
 /// The files from the one with `position` on, as far as each reaches to the next.
 fn without_gap(
     found: BTreeMap<u32, Candidate>,
@@ -184,7 +194,8 @@ fn without_gap(
     let mut files = BTreeMap::new();
     let mut last: Option<(u32, u64)> = None;
     let first = found.iter().rev().find(|(_, file)| file.start <= position);
-    let Some(first) = first.map(|(number, _)| *number) else {
+    // A copy that was cut before the position tells nothing of what is behind it.
+    let Some((&first, _)) = first.filter(|(_, file)| file.end() >= position) else {
         return files;
     };
     for (number, file) in found {
@@ -196,11 +207,7 @@ fn without_gap(
         {
             break;
         }
-        // The two header pages hold no records.
-        let content = file
-            .length
-            .saturating_sub(crate::format::LOG_CONTENT_OFFSET);
-        last = Some((number, file.start + content));
+        last = Some((number, file.end()));
         files.insert(log_file_name(number), (file.directory, file.name));
     }
     files

@@ -1,55 +1,70 @@
 //! Restoring: a new database from the root and the extents of a backup, on a timeline of its own.
 //!
+//! The log is copied as well, from where the oldest root needs it to where the restore is to end, under the mark of the new
+//! timeline ([`crate::log::Relabelled`]): records keep their positions, so that the roots find them, and opening the store
+//! makes the commits again as after a crash.
+//!
 //! The new database has its root under another name ([`RESTORING_FILE`]) until it is finished, so that
 //! an unfinished one is never opened; [`Restoring`] is the directory as its store sees it meanwhile.
-//! The log behind the root is read from where it was kept, and its commits are made again by whoever
-//! knows what they mean; the new timeline has a log of its own, from position 0 on.
 
 use super::KeptLogs;
-use super::manifest::{Entry, Manifest, failed, numbers};
+use super::manifest::{Manifest, failed, numbers};
+use super::rebuild::Rebuild;
 use super::writer::{list, lock};
-use crate::bytes::{len_u64, put, to_usize};
 use crate::change_file::ChangeFileReader;
 use crate::disk::{Access, Disk, File, IoInfo, Lock, LockError, OpenMode};
 use crate::error::{Error, Result};
-use crate::extent::{ExtentId, PartRef};
-use crate::file_header::FileHeader;
 use crate::format::{
-    DATA_FILE_PREFIX, KIND_DATA, KIND_EXTENTS, KIND_ROOT, LOCK_FILE, LOG_FILE_PREFIX, PAGE_BYTES,
-    PAGE_LENGTH, RESTORING_FILE, ROOT_FILE, ROOT_FILE_BYTES, TEMPORARY_DIRECTORY, data_file_name,
-    extents_file_name,
+    DATA_FILE_PREFIX, LOCK_FILE, LOG_FILE_PREFIX, RESTORING_FILE, ROOT_FILE, TEMPORARY_DIRECTORY,
 };
-use crate::free_list;
-use crate::free_space::{FreeSpace, PageRange};
-use crate::log::{LogMark, LogRecovery};
-use crate::root_slot::{RootRecord, slot_of, slot_offset};
-use hashbrown::HashMap;
+use crate::log::{LogMark, LogRecovery, Lsn};
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use xxhash_rust::xxh3::xxh3_128;
+use std::sync::atomic::AtomicBool;
 
 /// The backups of a directory.
 pub struct Backups {
-    disk: Arc<dyn Disk>,
+    pub(super) disk: Arc<dyn Disk>,
     /// Without their entries; ascending by number.
     manifests: Vec<Manifest>,
 }
 
-/// What can be restored from one backup.
+/// A root that can be restored.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RestorePoint {
     /// The number of the backup.
     pub number: u32,
-    /// The commit of its root, from which the log goes on.
+    /// The number of the root's checkpoint.
+    pub checkpoint: u64,
+    /// The commit of the root, from which the log goes on.
     pub root_commit: u64,
     /// The time of that commit, in microseconds since 1970.
     pub root_time_us: u64,
-    /// The last commit that it holds.
+    /// The last commit that the backup holds.
     pub commit: u64,
     /// The time of that commit, in microseconds since 1970.
     pub time_us: u64,
+}
+
+/// The log of a restore point.
+pub struct RestoreLog {
+    pub(super) files: Arc<dyn Disk>,
+    /// Where the oldest root needs it.
+    pub(super) begin: Lsn,
+    /// Where it goes on behind the point's own root.
+    pub mark: LogMark,
+    /// The records from there on.
+    pub records: LogRecovery,
+}
+
+impl fmt::Debug for RestoreLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RestoreLog")
+            .field("begin", &self.begin)
+            .field("mark", &self.mark)
+            .finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Backups {
@@ -87,75 +102,104 @@ impl Backups {
         })
     }
 
-    /// The backups, the oldest first.
+    /// The roots of all backups; those of the oldest backup first, and of each the oldest first.
     #[must_use]
     pub fn points(&self) -> Vec<RestorePoint> {
-        let points = self.manifests.iter().map(|manifest| RestorePoint {
-            number: manifest.number,
-            root_commit: manifest.root.commit,
-            root_time_us: manifest.root.log.time,
-            commit: manifest.commit,
-            time_us: manifest.time,
-        });
-        points.collect()
+        let mut points = Vec::new();
+        for manifest in &self.manifests {
+            for (checkpoint, commit, log) in manifest.roots() {
+                points.push(RestorePoint {
+                    number: manifest.number,
+                    checkpoint,
+                    root_commit: commit,
+                    root_time_us: log.time,
+                    commit: manifest.commit,
+                    time_us: manifest.time,
+                });
+            }
+        }
+        points
     }
 
-    /// The records behind the root of backup `number`, from the backups' own log files and those in
+    /// The payload of the root of a point.
+    pub fn payload(&self, point: &RestorePoint) -> Result<&[u8]> {
+        let manifest = self.manifest(point.number)?;
+        let mut earlier = manifest.earlier.iter();
+        let earlier = earlier.find(|one| one.root.checkpoint == point.checkpoint);
+        Ok(earlier.map_or(&manifest.root.payload, |one| &one.payload))
+    }
+
+    /// The log from the oldest root of a point's backup on, from the backups' own files and those in
     /// `archives`; none if there are no files.
-    pub fn log(&self, number: u32, archives: &[Arc<dyn Disk>]) -> Result<Option<LogRecovery>> {
-        let root = &self.manifest(number)?.root;
+    pub fn log(
+        &self,
+        point: &RestorePoint,
+        archives: &[Arc<dyn Disk>],
+    ) -> Result<Option<RestoreLog>> {
+        let manifest = self.manifest(point.number)?;
+        let identity = manifest.root.identity;
+        let begin = manifest.log_begin();
+        let root = manifest.roots();
+        let root = root.into_iter().find(|root| root.0 == point.checkpoint);
+        let mark = root.map_or(manifest.root.log, |(_, _, mark)| mark);
         // That a backup holds no log of the generation is nothing to complain of.
         let own = [Arc::clone(&self.disk)];
-        let own_only = KeptLogs::find(&own, &root.identity, root.log.position.to_u64());
+        let own_only = KeptLogs::find(&own, &identity, begin.to_u64());
         let mut directories = match own_only {
             Err(Error::ForeignLog { .. }) => Vec::new(),
             _ => own.to_vec(),
         };
         directories.extend(archives.iter().cloned());
-        let position = root.log.position.to_u64();
-        let logs = KeptLogs::find(&directories, &root.identity, position)?;
-        if logs.is_empty() {
+        let files = KeptLogs::find(&directories, &identity, begin.to_u64())?;
+        if files.is_empty() {
             return Ok(None);
         }
-        let logs: Arc<dyn Disk> = Arc::new(logs);
-        let found = LogRecovery::find(
-            &logs,
-            root.identity,
+        let files: Arc<dyn Disk> = Arc::new(files);
+        let records = LogRecovery::find(
+            &files,
+            identity,
             Access::Shared,
-            (root.log.position, root.log),
-            root.commit,
+            (begin, mark),
+            point.root_commit,
         )?;
-        Ok(Some(found))
+        Ok(Some(RestoreLog {
+            files,
+            begin,
+            mark,
+            records,
+        }))
     }
 
-    /// The change file of a commit behind backup `number`, from the directory of the backups or from `archives`.
+    /// The change file of a commit behind a point, from the directory of the backups or from `archives`.
     pub fn change_file(
         &self,
-        number: u32,
+        point: &RestorePoint,
         archives: &[Arc<dyn Disk>],
         commit: u64,
     ) -> Result<Option<ChangeFileReader>> {
-        let identity = &self.manifest(number)?.root.identity;
+        let identity = &self.manifest(point.number)?.root.identity;
         let mut directories = archives.to_vec();
         directories.push(Arc::clone(&self.disk));
         ChangeFileReader::find(&directories, identity, commit)
     }
 
-    /// Writes the root and the extents of backup `number` into an absent or empty directory, as a
-    /// database on `timeline`, which is to be random. Every extent is compared with its hash.
+    /// Writes the root of a point, the roots before it that its backup holds, their extents, and the log up to `end` into
+    /// an absent or empty directory, as a database on `timeline`, which is to be random. Every extent is compared with
+    /// its hash.
     ///
     /// What is returned is opened as a store; [`Restoring::finish`] makes it a database.
     /// [`Error::AlreadyADatabase`], [`Error::ForeignFiles`], [`Error::Corruption`].
     pub fn restore(
         &self,
-        number: u32,
+        point: &RestorePoint,
+        log: Option<(&RestoreLog, Lsn)>,
         target: Arc<dyn Disk>,
         timeline: u64,
-        cancel: &AtomicBool,
-        progress: &dyn Fn(u64, u64),
+        (cancel, progress): (&AtomicBool, &dyn Fn(u64, u64)),
     ) -> Result<Arc<Restoring>> {
-        self.manifest(number)?;
-        let manifest = Manifest::read(&self.disk, number, true)?;
+        self.manifest(point.number)?;
+        let mut manifest = Manifest::read(&self.disk, point.number, true)?;
+        manifest.end_at(point.checkpoint);
         target
             .create_directory()
             .map_err(|error| Error::io(target.location(), "create", 0, error))?;
@@ -170,23 +214,17 @@ impl Backups {
                     .map_err(|error| failed(target.as_ref(), &name, "remove", 0, error))?;
             }
         }
-        let mut root = manifest.root.clone();
-        root.identity.timeline = timeline;
-        root.log = LogMark {
-            time: root.log.time,
-            ..LogMark::default()
-        };
-        let work = Work {
+        let rebuild = Rebuild {
             source: self,
             target: &target,
             cancel,
             progress,
         };
-        work.write(&manifest.entries, root)?;
+        rebuild.write(manifest, timeline, log)?;
         Ok(Arc::new(Restoring { target, lock }))
     }
 
-    fn manifest(&self, number: u32) -> Result<&Manifest> {
+    pub(super) fn manifest(&self, number: u32) -> Result<&Manifest> {
         let found = self.manifests.iter().find(|one| one.number == number);
         found.ok_or_else(|| Error::NotABackup {
             directory: self.disk.location(),
@@ -217,200 +255,6 @@ fn check_empty(target: &dyn Disk) -> Result<()> {
             example: example.clone(),
         }),
     }
-}
-
-struct Work<'a> {
-    source: &'a Backups,
-    target: &'a Arc<dyn Disk>,
-    cancel: &'a AtomicBool,
-    progress: &'a dyn Fn(u64, u64),
-}
-
-impl Work<'_> {
-    fn write(&self, entries: &[Entry], mut root: RootRecord) -> Result<()> {
-        // First of all: where it is, the rest is known to be ours.
-        let marker = self.create(RESTORING_FILE)?;
-        self.sync_directory()?;
-        let files: Vec<Arc<dyn File>> = (0..root.identity.data_files)
-            .map(|number| {
-                let name = data_file_name(number);
-                let file = self.create(&name)?;
-                let header = FileHeader::new(&root.identity, KIND_DATA, number.into());
-                self.write_at(&name, file.as_ref(), &header.encode(), 0)?;
-                Ok(file)
-            })
-            .collect::<Result<_>>()?;
-        self.copy(entries, &files)?;
-        self.free_list(entries, &files, &mut root)?;
-        for (number, file) in (0..).zip(&files) {
-            let name = data_file_name(number);
-            file.sync()
-                .map_err(|error| failed(self.target.as_ref(), &name, "sync", 0, error))?;
-        }
-        let mut bytes = vec![0; to_usize(ROOT_FILE_BYTES)];
-        put(
-            &mut bytes,
-            0,
-            &FileHeader::new(&root.identity, KIND_ROOT, 0).encode(),
-        );
-        let slot = to_usize(slot_offset(slot_of(root.checkpoint)));
-        put(&mut bytes, slot, &root.encode());
-        self.write_at(RESTORING_FILE, marker.as_ref(), &bytes, 0)?;
-        marker
-            .sync()
-            .map_err(|error| failed(self.target.as_ref(), RESTORING_FILE, "sync", 0, error))?;
-        self.sync_directory()
-    }
-
-    /// Copies all extents to their places.
-    fn copy(&self, entries: &[Entry], files: &[Arc<dyn File>]) -> Result<()> {
-        let total = entries.iter().map(Entry::bytes).sum();
-        let mut done = 0;
-        let mut packs: HashMap<u32, Arc<dyn File>, rapidhash::fast::RandomState> =
-            HashMap::default();
-        let mut bytes = Vec::new();
-        for entry in entries {
-            if self.cancel.load(Ordering::Relaxed) {
-                return Err(Error::Cancelled);
-            }
-            let pack = match packs.get(&entry.file) {
-                Some(pack) => Arc::clone(pack),
-                None => {
-                    let pack = self.pack(entry.file)?;
-                    packs.insert(entry.file, Arc::clone(&pack));
-                    pack
-                }
-            };
-            self.read(pack.as_ref(), entry, &mut bytes)?;
-            let number = entry.extent.file();
-            let file = files.get(usize::from(number)).ok_or_else(|| {
-                self.damaged(entry, "an extent of a data file", "one of no data file")
-            })?;
-            let name = data_file_name(number);
-            self.write_at(&name, file.as_ref(), &bytes, entry.extent.byte_offset())?;
-            done += entry.bytes();
-            (self.progress)(done, total);
-        }
-        Ok(())
-    }
-
-    /// Opens a file with extents and looks at whose it is.
-    fn pack(&self, number: u32) -> Result<Arc<dyn File>> {
-        let (disk, name) = (self.source.disk.as_ref(), extents_file_name(number));
-        let file = disk
-            .open(&name, OpenMode::Read)
-            .map_err(|error| failed(disk, &name, "open", 0, error))?;
-        let mut page = [0; PAGE_LENGTH];
-        file.read_at(&mut page, 0)
-            .map_err(|error| failed(disk, &name, "read", 0, error))?;
-        let header = FileHeader::decode(&page, &name)?;
-        if let Ok(brought) = self.source.manifest(number) {
-            let expected = FileHeader::new(&brought.root.identity, KIND_EXTENTS, number);
-            header.check_belongs(&expected, &name)?;
-        }
-        Ok(file)
-    }
-
-    /// Reads an extent and compares it with its hash.
-    fn read(&self, pack: &dyn File, entry: &Entry, bytes: &mut Vec<u8>) -> Result<()> {
-        let (disk, name) = (self.source.disk.as_ref(), extents_file_name(entry.file));
-        let offset = entry.page.saturating_mul(PAGE_BYTES);
-        let length = pack
-            .len()
-            .map_err(|error| failed(disk, &name, "read", 0, error))?;
-        if offset.saturating_add(entry.bytes()) > length {
-            return Err(self.damaged(entry, "an extent", "the end of the file"));
-        }
-        bytes.clear();
-        bytes.resize(to_usize(entry.bytes()), 0);
-        pack.read_at(bytes, offset)
-            .map_err(|error| failed(disk, &name, "read", 0, error))?;
-        let hash = xxh3_128(bytes);
-        if hash != entry.hash {
-            let expected = format!("an extent with hash {:032x}", entry.hash);
-            return Err(self.damaged(entry, &expected, &format!("hash {hash:032x}")));
-        }
-        Ok(())
-    }
-
-    fn damaged(&self, entry: &Entry, expected: &str, found: &str) -> Error {
-        let offset = entry.page.saturating_mul(PAGE_BYTES);
-        let name = extents_file_name(entry.file);
-        Error::corruption(name, offset, entry.bytes(), expected, found)
-    }
-
-    /// Makes what no entry names free, and writes the list of it.
-    fn free_list(
-        &self,
-        entries: &[Entry],
-        files: &[Arc<dyn File>],
-        root: &mut RootRecord,
-    ) -> Result<()> {
-        let (ends, gaps) = gaps(entries, files.len());
-        let mut free = FreeSpace::with_ends(ends);
-        for gap in gaps {
-            let inserted = free.insert(gap);
-            inserted.map_err(|gap| {
-                let at = PartRef {
-                    extent: gap.first,
-                    ..PartRef::NONE
-                };
-                at.corruption("extents that do not overlap", "others")
-            })?;
-        }
-        root.free_list = PartRef::NONE;
-        if free.range_count() > 0 {
-            let pages = free_list::pages_for(free.range_count());
-            let extent = free.allocate(pages);
-            let list = free_list::encode(&free, pages);
-            let name = data_file_name(extent.file());
-            let file = files.get(usize::from(extent.file()));
-            let file = file.expect("allocated in one of the files");
-            self.write_at(&name, file.as_ref(), &list, extent.byte_offset())?;
-            root.free_list = PartRef::of(extent, 0, &list);
-        }
-        root.free_pages = free.free_pages();
-        root.file_ends = free.ends().to_vec();
-        Ok(())
-    }
-
-    fn create(&self, name: &str) -> Result<Arc<dyn File>> {
-        self.target
-            .open(name, OpenMode::Create)
-            .map_err(|error| failed(self.target.as_ref(), name, "create", 0, error))
-    }
-
-    fn write_at(&self, name: &str, file: &dyn File, bytes: &[u8], offset: u64) -> Result<()> {
-        file.write_at(bytes, offset)
-            .map_err(|error| failed(self.target.as_ref(), name, "write", len_u64(bytes), error))
-    }
-
-    fn sync_directory(&self) -> Result<()> {
-        self.target
-            .sync_directory()
-            .map_err(|error| Error::io(self.target.location(), "sync", 0, error))
-    }
-}
-
-/// The ends of the files, in pages, and the pages between their extents.
-fn gaps(entries: &[Entry], files: usize) -> (Vec<u64>, Vec<PageRange>) {
-    let mut ends = vec![1; files];
-    let mut gaps = Vec::new();
-    for entry in entries {
-        let number = entry.extent.file();
-        let Some(end) = ends.get_mut(usize::from(number)) else {
-            continue;
-        };
-        let page = entry.extent.page();
-        if page > *end {
-            gaps.push(PageRange {
-                first: ExtentId::new(number, *end),
-                pages: page - *end,
-            });
-        }
-        *end = (*end).max(page + u64::from(entry.pages));
-    }
-    (ends, gaps)
 }
 
 /// The directory of a database that is being restored, as its store sees it.

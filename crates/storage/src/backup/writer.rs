@@ -1,6 +1,6 @@
 //! Writing a backup: new extents, the log, and at last the list.
 
-use super::manifest::{Entry, Manifest, failed, numbers};
+use super::manifest::{EarlierRoot, Entry, Manifest, failed, numbers};
 use super::{logs, whose, whose_is};
 use crate::bytes::{len_u64, to_usize};
 use crate::disk::{Access, Disk, File, LockError, OpenMode};
@@ -11,6 +11,7 @@ use crate::format::{
     BACKUP_FILE_PREFIX, EXTENTS_FILE_PREFIX, KIND_EXTENTS, LOCK_FILE, LOG_FILE_PREFIX, PAGE_BYTES,
     PAGE_LENGTH, extents_file_name,
 };
+use crate::history::RetainedRoot;
 use crate::limits::READ_BYTES_MAX;
 use crate::log::{LogMark, PinnedLog};
 use crate::root_slot::RootRecord;
@@ -31,24 +32,26 @@ pub struct BackupExtent {
     pub bytes: u32,
     /// Whether the part names further parts of its extent.
     pub names_others: bool,
+    /// The first and the last of the backup's roots that reach it, by their places in [`NewBackup::roots`].
+    pub roots: (u32, u32),
 }
 
 /// The parts that a part of an extent names, of which all bytes are given.
 pub type NamedParts = dyn Fn(&PartRef, &[u8]) -> Result<Vec<PartRef>>;
 
-/// A backup that is to be written. The root is held as long as it lives.
+/// A backup that is to be written. The roots are held as long as it lives.
 pub struct NewBackup<'a> {
     /// What is copied.
     pub store: &'a Store,
-    /// The root that is copied.
-    pub root: Root,
-    /// All parts that it reaches, but for those that others name; in any order.
+    /// The roots that are copied, the oldest first, of checkpoints that follow each other; the last one is the backup's own.
+    pub roots: Vec<Root>,
+    /// All parts that they reach, but for those that others name; in any order.
     pub extents: Vec<BackupExtent>,
     /// Tells these.
     pub named: &'a NamedParts,
-    /// The log from the root's mark on.
+    /// The log from the mark of the oldest root on.
     pub log: PinnedLog,
-    /// The last commit that root and log hold; durable.
+    /// The last commit that roots and log hold; durable.
     pub commit: u64,
     /// Behind its record.
     pub end: LogMark,
@@ -79,7 +82,7 @@ impl fmt::Debug for NewBackup<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("NewBackup")
             .field("store", &self.store)
-            .field("root", &self.root)
+            .field("roots", &self.roots.len())
             .field("commit", &self.commit)
             .finish_non_exhaustive()
     }
@@ -154,6 +157,7 @@ impl NewBackup<'_> {
         let manifest = Manifest {
             number: pack.number,
             root: self.record(),
+            earlier: self.earlier(),
             commit: self.commit,
             time: self.end.time,
             log_end: self.end.position.to_u64(),
@@ -166,17 +170,32 @@ impl NewBackup<'_> {
     /// The root as the list has it: its free pages are what no entry names.
     fn record(&self) -> RootRecord {
         let identity = self.store.identity();
+        let root = self.roots.last().expect("a backup has a root");
         RootRecord {
             identity,
-            checkpoint: self.root.checkpoint,
-            commit: self.root.commit,
+            checkpoint: root.checkpoint,
+            commit: root.commit,
             free_list: PartRef::NONE,
             free_pages: 0,
             file_ends: vec![1; usize::from(identity.data_files)],
-            log: self.root.log,
+            log: root.log,
             history: PartRef::NONE,
-            payload: self.root.payload.to_vec(),
+            payload: root.payload.to_vec(),
         }
+    }
+
+    /// The roots before that one.
+    fn earlier(&self) -> Vec<EarlierRoot> {
+        let (_, earlier) = self.roots.split_last().expect("a backup has a root");
+        let earlier = earlier.iter().map(|root| EarlierRoot {
+            root: RetainedRoot {
+                commit: root.commit,
+                checkpoint: root.checkpoint,
+                log: root.log,
+            },
+            payload: root.payload.to_vec(),
+        });
+        earlier.collect()
     }
 
     /// Copies the extents that the earlier backup does not have, and lists all of them.
@@ -208,6 +227,7 @@ impl NewBackup<'_> {
             let pages = pages(parts);
             self.read_extent(parts, pages, &mut bytes)?;
             let hash = xxh3_128(&bytes);
+            let roots = used_by(parts);
             let extent = parts
                 .first()
                 .map_or(ExtentId::NONE, |part| part.part.extent);
@@ -215,7 +235,11 @@ impl NewBackup<'_> {
             let entry = match known.filter(|known| u64::from(known.pages) == pages) {
                 Some(known) => {
                     summary.kept_bytes += len_u64(&bytes);
-                    Entry { extent, ..*known }
+                    Entry {
+                        extent,
+                        roots,
+                        ..*known
+                    }
                 }
                 None => {
                     summary.extent_bytes += len_u64(&bytes);
@@ -226,6 +250,7 @@ impl NewBackup<'_> {
                         file: pack.number,
                         page,
                         hash,
+                        roots,
                     }
                 }
             };
@@ -279,6 +304,13 @@ fn verify(part: &PartRef, extent: &[u8]) -> Result<()> {
 /// The parts of each extent, from parts sorted by it.
 fn of_one(extents: &[BackupExtent]) -> impl Iterator<Item = &[BackupExtent]> {
     extents.chunk_by(|one, other| one.part.extent == other.part.extent)
+}
+
+/// The first and the last root that reach a part of an extent.
+fn used_by(parts: &[BackupExtent]) -> (u32, u32) {
+    let roots = parts.iter().map(|part| part.roots);
+    let both = roots.reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)));
+    both.unwrap_or_default()
 }
 
 /// How many pages the extent of some parts has.

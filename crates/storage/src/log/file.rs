@@ -112,10 +112,23 @@ pub(super) fn open(
     let file = disk
         .open(&name, mode)
         .map_err(|error| Error::io(path(disk, &name), "open", 0, error))?;
+    judged(disk, file, identity, number, &name)
+}
+
+/// Judges the headers of a log file, whatever it is called.
+///
+/// [`Error::ForeignLog`] if they are another database's, [`Error::Corruption`] if nobody's.
+pub(super) fn judged(
+    disk: &dyn Disk,
+    file: Arc<dyn File>,
+    identity: &Identity,
+    number: u32,
+    name: &str,
+) -> Result<Found> {
     let mut headers: Headers = [0; 2 * PAGE_LENGTH];
     // What the file does not reach stays zero.
-    read(disk, file.as_ref(), &name, &mut headers, 0)?;
-    Ok(match judge_headers(&headers, identity, number, &name)? {
+    read(disk, file.as_ref(), name, &mut headers, 0)?;
+    Ok(match judge_headers(&headers, identity, number, name)? {
         Some(start) => Found::Headed(LogFile {
             number,
             start,

@@ -338,9 +338,9 @@ impl LogRecovery {
 
 /// The files of the log as they lie in the directory.
 #[derive(Default)]
-struct FoundFiles {
+pub(super) struct FoundFiles {
     /// Those in use, without a gap.
-    headed: Vec<LogFile>,
+    pub(super) headed: Vec<LogFile>,
     /// Those behind them that were not taken into use.
     unheaded: Vec<(u32, Arc<dyn File>)>,
     /// Files before a gap: power loss brought them back after they were removed.
@@ -348,7 +348,7 @@ struct FoundFiles {
 }
 
 /// Opens the log files of a root that needs them from `position` on.
-fn find_files(
+pub(super) fn find_files(
     disk: &dyn Disk,
     identity: &Identity,
     access: Access,
@@ -404,7 +404,7 @@ fn find_files(
 }
 
 /// The error for a log that does not reach back to where the root needs it.
-fn missing(first: Option<&Arc<LogFile>>, position: u64) -> Error {
+pub(super) fn missing(first: Option<&Arc<LogFile>>, position: u64) -> Error {
     let found = match first {
         Some(file) => format!("{}, which begins at position {}", file.name(), file.start),
         None => "no log file".to_owned(),

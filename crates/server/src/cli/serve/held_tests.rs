@@ -61,8 +61,10 @@ impl Held {
         let folder = TempDir::new().unwrap();
         let database = folder.path().join("db");
         let database = database.to_str().unwrap();
-        let line = ["stoa", "serve", "--db", database, "--bind", "127.0.0.1:0"];
+        let line = ["stoa", "serve", "--create", "--db", database];
         let rest = [
+            "--bind",
+            "127.0.0.1:0",
             "--memory",
             MEMORY,
             "--threads",
