@@ -255,12 +255,12 @@ fn folder(runtime: &Runtime, path: &Path) -> Arc<dyn Disk> {
 struct Drawn<'a> {
     progress: &'a dyn Progress,
     phase: &'static str,
-    begun: std::cell::Cell<bool>,
+    begun: Cell<bool>,
 }
 
 impl<'a> Drawn<'a> {
     fn new(progress: &'a dyn Progress, phase: &'static str) -> Self {
-        let begun = std::cell::Cell::new(false);
+        let begun = Cell::new(false);
         Self {
             progress,
             phase,

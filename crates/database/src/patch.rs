@@ -170,7 +170,8 @@ impl PatchLines {
         let ids = |count: usize| left.iter().take(count).flat_map(|change| change.quad);
         let count = (left.len(), 4);
         let decoded = self.pieces.load(&mut self.views, count, ids, snapshot)?;
-        let bytes_max = out.len() + self.pieces.room(&self.views);
+        let before = out.len();
+        let bytes_max = before + self.pieces.room(&self.views);
         let mut lines = 0;
         for (row, change) in left.iter().take(decoded).enumerate() {
             line(&mut self.writer, &self.views, (row, change), out)?;
@@ -179,7 +180,8 @@ impl PatchLines {
                 break;
             }
         }
-        self.pieces.wrote(&self.views, lines, out)?;
+        let bytes = out.len().saturating_sub(before);
+        self.pieces.wrote(&self.views, lines, bytes)?;
         self.pieces.end(&mut self.views);
         let written = self.written;
         self.written += lines;

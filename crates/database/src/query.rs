@@ -49,6 +49,7 @@ pub use solutions::{QueryResult, Solution, Solutions, Triples};
 pub(crate) use update::{Modify, Operation, Transfer, TransferKind, with_request};
 
 use crate::error::{Error, Result};
+use crate::federation::GoOn;
 use crate::limits::{NOTED_BYTES_MAX, QUERY_BYTES_MAX};
 use crate::note::Note;
 use crate::options::QueryOptions;
@@ -110,6 +111,15 @@ impl CancelHandle {
         let flags = [Some(&self.own), self.outer.as_ref()];
         let mut flags = flags.into_iter().flatten();
         flags.any(|flag| flag.load(Ordering::Relaxed))
+    }
+
+    /// Fails once it is cancelled.
+    pub(crate) fn go_on(&self) -> GoOn {
+        let cancel = self.clone();
+        Arc::new(move || match cancel.is_cancelled() {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        })
     }
 
     /// Whether what runs with `other` ends when this handle is cancelled.
@@ -661,7 +671,8 @@ fn start(
     settings.spill = Some(spill(runtime, snapshot, options));
     settings.admission = Some(runtime.admission());
     settings.adjacencies = Some(runtime.adjacencies());
-    settings.numbers = Some(runtime.numbers());
+    // What is not committed may never be, and its ids will be those of other terms then.
+    settings.numbers = snapshot.is_of_root().then(|| runtime.numbers());
     settings.waited_ns = waited_ns;
     // Helpers have stacks of the usual size.
     if stack_bytes.is_none() && runtime.memory_bytes() >= HELPED_BYTES_MIN {

@@ -5,17 +5,18 @@
 //!
 //! # Limits
 //! Memory: a batch. Removing hands [`REMOVED_QUADS`] quads at a time to the transaction, which keeps
-//! them.
+//! them, or to a bulk update, which does not.
 
 use oxrdf::{BlankNode, GraphName, NamedNode, NamedOrBlankNode, Term, Triple};
 use stoa_quadstore::{Changes, Columns, NewTerms, QuadColumns, Scan, ScanSpec, Snapshot};
 use stoa_terms::{GraphSet, Kind, Permutation, TermId};
 
+use crate::database::Database;
 use crate::dump::Dump;
 use crate::error::{Error, Result};
 use crate::format::GraphFormat;
 use crate::query::CancelHandle;
-use crate::transaction::{ChangeCounts, Transaction};
+use crate::transaction::{ChangeCounts, CommitSummary, Transaction};
 
 /// Quads that are removed together.
 const REMOVED_QUADS: usize = 1 << 16;
@@ -230,6 +231,59 @@ pub(crate) fn graph_names(snapshot: &Snapshot) -> Result<Vec<NamedOrBlankNode>> 
         .collect()
 }
 
+impl Database {
+    /// Removes the quads of a pattern as one commit, however many they are.
+    ///
+    /// # Errors
+    /// `Cancelled`, `ReadOnly`, `RefusesWrites`, `DiskFull`, `NotAdmitted` if there are more than memory holds and others have
+    /// it for too long, and what else the disk gives.
+    pub fn remove_statements(
+        &self,
+        pattern: &StatementPattern,
+        cancel: &CancelHandle,
+    ) -> Result<CommitSummary> {
+        let removed = self.transact(|transaction| transaction.remove_statements(pattern, cancel));
+        match removed {
+            Err(Error::MemoryExceeded { .. }) => {}
+            removed => return removed.map(|(_, summary)| summary),
+        }
+        let ((), summary) = self.in_bulk(&cancel.go_on(), None, |update| {
+            let Some(statements) = Statements::of(&update.snapshot(), pattern)? else {
+                return Ok(());
+            };
+            each_batch(statements, cancel, &mut |changes| {
+                Ok(update.change(&NewTerms::default(), changes)?)
+            })
+        })?;
+        Ok(summary)
+    }
+}
+
+/// Hands on the removal of all quads of a pattern.
+fn each_batch(
+    mut statements: Statements,
+    cancel: &CancelHandle,
+    remove: &mut dyn FnMut(&Changes) -> Result<()>,
+) -> Result<()> {
+    let mut batch = QuadColumns::default();
+    let (mut more, mut changes) = (true, Changes::default());
+    while more {
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        more = statements.next(REMOVED_QUADS, &mut batch)?;
+        let [subjects, predicates, objects, graphs] = &batch.columns;
+        let rows = subjects.iter().zip(predicates).zip(objects).zip(graphs);
+        let quads = rows.map(|(((s, p), o), g)| [*s, *p, *o, *g]);
+        changes.removed.extend(quads);
+        if !changes.removed.is_empty() && (!more || changes.removed.len() >= REMOVED_QUADS) {
+            remove(&changes)?;
+            changes.removed.clear();
+        }
+    }
+    Ok(())
+}
+
 impl Transaction {
     /// Begins to write the quads of a pattern as the transaction sees them now. A format without graphs
     /// leaves them out.
@@ -283,27 +337,15 @@ impl Transaction {
 
     fn remove_all(
         &mut self,
-        mut statements: Statements,
+        statements: Statements,
         cancel: &CancelHandle,
     ) -> Result<ChangeCounts> {
         let mut counts = ChangeCounts::default();
-        let mut batch = QuadColumns::default();
-        let (mut more, mut changes) = (true, Changes::default());
-        while more {
-            if cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
-            more = statements.next(REMOVED_QUADS, &mut batch)?;
-            let [subjects, predicates, objects, graphs] = &batch.columns;
-            let rows = subjects.iter().zip(predicates).zip(objects).zip(graphs);
-            let quads = rows.map(|(((s, p), o), g)| [*s, *p, *o, *g]);
-            changes.removed.extend(quads);
-            if !changes.removed.is_empty() && (!more || changes.removed.len() >= REMOVED_QUADS) {
-                let done = self.inner().change(&NewTerms::default(), &changes)?;
-                counts.removed += done.removed;
-                changes.removed.clear();
-            }
-        }
+        each_batch(statements, cancel, &mut |changes| {
+            let done = self.inner().change(&NewTerms::default(), changes)?;
+            counts.removed += done.removed;
+            Ok(())
+        })?;
         Ok(counts)
     }
 }

@@ -69,7 +69,7 @@ fn plan(database: &Database, text: &str) -> String {
 fn check(graphs: &[(&str, usize)]) -> Database {
     let folder = TempDir::new().unwrap();
     let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: Some(64 << 20),
+        memory_bytes: Some(256 << 20),
         threads: Some(1),
         seed: Some(1),
         ..RuntimeOptions::default()

@@ -5,6 +5,7 @@
 mod admission;
 mod analysis;
 mod answers;
+mod beyond_memory;
 mod commits;
 mod common_subplans;
 mod computed_terms;
@@ -25,6 +26,7 @@ mod meters;
 mod nonblocking;
 mod notes;
 mod partner_counts;
+mod patches_beyond_memory;
 mod path_estimates;
 mod paths;
 mod plans;

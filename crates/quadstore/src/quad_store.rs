@@ -23,6 +23,7 @@ use stoa_storage::{
     Access, Checkpoint, Log, LogMark, LogReader, LogRecovery, Lsn, MemoryBudget, RetainedRoot,
     Store, nonblocking,
 };
+use stoa_terms::{Kind, TermId};
 
 use crate::backup::Loads;
 use crate::check::{CheckProgress, CheckReport, check};
@@ -246,6 +247,12 @@ impl QuadStore {
     /// If the log cannot be written.
     pub fn close(&self) -> Result<()> {
         self.0.close()
+    }
+
+    /// A new blank node, which nobody else gets.
+    #[must_use]
+    pub fn blank_node(&self) -> TermId {
+        TermId::new(Kind::BlankNode, self.take_blank_nodes(1))
     }
 
     /// The first of so many numbers that no blank node has, and none will get but those of the caller.

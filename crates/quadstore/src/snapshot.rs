@@ -112,6 +112,8 @@ pub(crate) struct Base {
     sets: Arc<KnownSets>,
     /// Which commits are shown by snapshots of the store, over any root.
     held: Arc<Held>,
+    /// Whether trees and dictionary are those of the root.
+    is_of_root: bool,
 }
 
 impl Base {
@@ -126,6 +128,7 @@ impl Base {
             no_tree: Arc::clone(&self.no_tree),
             sets: Arc::clone(&self.sets),
             held,
+            is_of_root: self.is_of_root,
         }
     }
 }
@@ -204,7 +207,13 @@ impl Snapshot {
         let payload = RootPayload::decode(&root.payload)?;
         let dictionary = Dictionary::open(store, &payload.dictionary)?;
         let held = Arc::default();
-        Ok(Self::assemble(store, root, payload, dictionary, held))
+        Ok(Self::assemble(
+            store,
+            (root, true),
+            payload,
+            dictionary,
+            held,
+        ))
     }
 
     /// The snapshot of the store's current root, which shares the caches of this one.
@@ -219,7 +228,7 @@ impl Snapshot {
         let held = Arc::clone(&self.0.base.held);
         Ok(Self::assemble(
             self.store(),
-            root,
+            (root, true),
             payload,
             dictionary,
             held,
@@ -249,7 +258,7 @@ impl Snapshot {
         let held = Arc::default();
         Ok(Self::assemble(
             self.store(),
-            root,
+            (root, false),
             payload,
             dictionary,
             held,
@@ -278,6 +287,12 @@ impl Snapshot {
         }
     }
 
+    /// Whether a root shows its trees and its dictionary, so that ids of terms that a checkpoint holds keep their meaning.
+    #[must_use]
+    pub fn is_of_root(&self) -> bool {
+        self.0.base.is_of_root
+    }
+
     /// Whether ids mean the same terms in another snapshot of the store.
     pub(crate) fn numbers_as(&self, other: &Self) -> bool {
         self.numbering() == other.numbering()
@@ -285,7 +300,7 @@ impl Snapshot {
 
     fn assemble(
         store: &Arc<Store>,
-        root: Root,
+        (root, is_of_root): (Root, bool),
         payload: RootPayload,
         dictionary: Dictionary,
         held: Arc<Held>,
@@ -304,6 +319,7 @@ impl Snapshot {
             no_tree: Arc::new(Tree::new(&TreeRoot::default())),
             sets: Arc::default(),
             held,
+            is_of_root,
         };
         Self::over(Arc::new(base), Delta::default(), commit)
     }

@@ -54,6 +54,8 @@ struct Work {
     has_blanks: bool,
     /// Whether there are loads and checkpoints, too.
     has_all: bool,
+    /// Whether graphs are cleared: the feed tells that as long as the state before it is kept.
+    has_clears: bool,
 }
 
 impl Work {
@@ -63,6 +65,7 @@ impl Work {
             states: vec![State::default()],
             has_blanks: false,
             has_all: true,
+            has_clears: true,
         }
     }
 
@@ -99,7 +102,9 @@ impl Work {
                 commit(store, &read, &[], &[own], Some((&graph, true)))
             }
             // Nothing.
-            2 if self.random.below(3) == 0 => commit(store, &read, &[], &[], None),
+            2 if !self.has_clears || self.random.below(3) == 0 => {
+                commit(store, &read, &[], &[], None)
+            }
             2 => {
                 // What tells the names of blank nodes stays.
                 let has_blanks = |quad: &model::ModelQuad| {
@@ -489,6 +494,7 @@ fn the_feed_goes_on_where_nothing_is_kept() {
     let disk = SimulatedDisk::new(1);
     let (store, work) = begun(&disk, seed() + 200, Scheme::Full);
     work.lock().unwrap().has_all = false;
+    work.lock().unwrap().has_clears = false;
     let last = work.lock().unwrap().last();
     let mut feed = store.feed(last).unwrap();
     let mut told = last;

@@ -4,6 +4,7 @@
 
 mod backup;
 mod bulk_load;
+mod bulk_update;
 mod clearing;
 mod commits;
 mod compact;
@@ -17,5 +18,7 @@ mod seek_scan;
 #[path = "model/terms.rs"]
 mod terms;
 mod transactions;
+#[path = "model/updating.rs"]
+mod updating;
 #[path = "model/writing.rs"]
 mod writing;

@@ -107,7 +107,7 @@ fn replace(
 }
 
 /// Quads in several graphs each, so that the full scheme keeps permutations by graph.
-fn repeated(quads: &[ModelQuad]) -> Vec<ModelQuad> {
+pub(crate) fn repeated(quads: &[ModelQuad]) -> Vec<ModelQuad> {
     let repeat = |[s, p, o, g]: &ModelQuad| {
         let graph = |n: u64| ModelTerm::Iri(format!("urn:graph:{n}"));
         let graphs = [g.clone(), graph(1), graph(2)];
@@ -184,7 +184,7 @@ fn graphs_are_replaced_in_every_scheme() {
 }
 
 /// The catalogue has the graphs of the quads and no others.
-fn assert_graphs(snapshot: &Snapshot, model: &Model) {
+pub(crate) fn assert_graphs(snapshot: &Snapshot, model: &Model) {
     let mut expected: BTreeMap<&ModelTerm, u64> = BTreeMap::new();
     for quad in model
         .iter()
@@ -205,7 +205,7 @@ fn assert_graphs(snapshot: &Snapshot, model: &Model) {
 }
 
 /// Every commit is read, listed and told by the feed as it was.
-fn assert_history(store: &QuadStore, states: &[Model]) {
+pub(crate) fn assert_history(store: &QuadStore, states: &[Model]) {
     let count = |one: &Model, other: &Model| one.difference(other).count() as u64;
     let check = |info: &CommitInfo| {
         let commit = info.commit as usize;

@@ -164,7 +164,7 @@ fn leave(store: &QuadStore, writer: u64, number: u64, told: &Arc<Told>) {
                 told.see(committed.commit);
             }
         }),
-        Err(Error::Storage(_)) => {}
+        Err(Error::Storage(_) | Error::OutcomeUnknown { .. }) => {}
         Err(error) => panic!("{error}"),
     }
 }
@@ -187,7 +187,7 @@ fn write(store: &QuadStore, writer: u64, number: u64, told: &Told) {
             told.see(committed.commit);
             assert!(store.snapshot().commit() >= committed.commit);
         }
-        Err(Error::Storage(_)) => {}
+        Err(Error::Storage(_) | Error::OutcomeUnknown { .. }) => {}
         Err(error) => panic!("{error}"),
     }
 }

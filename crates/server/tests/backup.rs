@@ -69,7 +69,8 @@ fn backups_are_incremental_and_each_can_be_restored() {
 fn what_cannot_be_restored_is_told_and_makes_nothing() {
     let folder = loaded();
     let folder = folder.path();
-    output(folder, &["backup", "--db", "db", "--to", "kept"]);
+    let bare = ["backup", "--db", "db", "--to", "kept", "--no-history"];
+    output(folder, &bare);
     let restore = |from, more: &[&str]| {
         stoa(
             folder,
@@ -232,18 +233,34 @@ fn updates_between_backups_can_be_restored_one_by_one() {
             "{commit}"
         );
     }
-    let times = [("2000-01-01", None), ("2999-01-01T00:00:00Z", dumps.last())];
+    // Before everything it was empty.
+    let nothing = String::new();
+    let times = [
+        ("2000-01-01", &nothing),
+        ("2999-01-01T00:00:00Z", dumps.last().unwrap()),
+    ];
     for (time, expected) in times {
         let db = format!("then{}", &time[..4]);
-        let done = stoa(
+        output(
             folder,
             &["restore", "--from", "kept", "--db", &db, "--at", time],
         );
-        match expected {
-            Some(expected) => assert_eq!(output(folder, &["dump", "--db", &db]), *expected),
-            None => assert_failed(&done, 1, &["a commit at that time is not there"]),
-        }
+        assert_eq!(output(folder, &["dump", "--db", &db]), *expected);
     }
+    // Without its history a backup begins with its own root.
+    let bare = ["backup", "--db", "db", "--to", "bare", "--no-history"];
+    output(folder, &bare);
+    let early = [
+        "restore",
+        "--from",
+        "bare",
+        "--db",
+        "early",
+        "--at",
+        "2000-01-01",
+    ];
+    let early = stoa(folder, &early);
+    assert_failed(&early, 1, &["a commit at that time is not there"]);
 }
 
 #[test]
@@ -376,4 +393,41 @@ fn a_server_compacts_while_it_is_written_to() {
             "commit {at}: {found}"
         );
     }
+}
+
+/// Issue 36, D4 and P4: earlier commits are in backups unless they are left out, and damage in backups is found.
+#[test]
+fn backups_have_the_history_and_are_checked() {
+    let folder = loaded();
+    let folder = folder.path();
+    let insert = "INSERT DATA { <http://a/s> <http://a/p> 2 }";
+    output(folder, &["update", "--db", "db", "--retain", "all", insert]);
+    output(folder, &["checkpoint", "--db", "db"]);
+    let insert = "INSERT DATA { <http://a/s> <http://a/p> 3 }";
+    output(folder, &["update", "--db", "db", insert]);
+    output(folder, &["backup", "--db", "db", "--to", "kept"]);
+    let bare = ["backup", "--db", "db", "--to", "bare", "--no-history"];
+    output(folder, &bare);
+    output(folder, &["restore", "--from", "kept", "--db", "again"]);
+    output(folder, &["restore", "--from", "bare", "--db", "alone"]);
+    let dump = |db: &str| stoa(folder, &["dump", "--db", db, "--at", "1"]);
+    assert_eq!(text(&dump("again").stdout), ONE);
+    assert_failed(&dump("alone"), 1, &["commit 1 is not kept any more"]);
+    let check = ["check", "--backup", "kept", "--backup", "bare"];
+    let told = stoa(folder, &check);
+    assert!(told.status.success());
+    let told = text(&told.stderr);
+    assert!(told.contains("checked kept, 1 backup,"), "{told}");
+    assert!(told.contains("all is well"), "{told}");
+    let extents = folder.join("kept/extents-0000");
+    let mut bytes = fs::read(&extents).unwrap();
+    *bytes.get_mut(5_000).unwrap() ^= 1;
+    fs::write(&extents, bytes).unwrap();
+    let told = stoa(folder, &check);
+    assert_eq!(told.status.code(), Some(1));
+    assert!(text(&told.stdout).contains("extents-0000"), "{told:?}");
+    assert!(text(&told.stderr).contains("make a new backup"), "{told:?}");
+    fs::create_dir(folder.join("empty")).unwrap();
+    let nothing = stoa(folder, &["check", "--backup", "empty"]);
+    assert_failed(&nothing, 1, &["neither backups nor"]);
 }

@@ -200,14 +200,14 @@ fn patches_are_applied_and_commits_undone() {
 fn a_server_applies_patches_and_undoes_commits() {
     let folder = loaded();
     let folder = folder.path();
-    std::fs::write(folder.join("token"), "a secret of some length\n").unwrap();
+    std::fs::write(folder.join("token"), "a-secret-of-some-length\n").unwrap();
     let server = Server::start(folder, &["--token", "token"]);
     let url = format!("http://{}/", server.address);
     let row = |number: u32| format!("A <http://a/s> <http://a/q> <http://a/{number}> .\n");
     let post = |target: &str, media_type: &str, body: &str| {
         let headers = [
             ("Content-Type", media_type),
-            ("Authorization", "Bearer a secret of some length"),
+            ("Authorization", "Bearer a-secret-of-some-length"),
         ];
         http_client::request(&server.address, "POST", target, &headers, body.as_bytes())
     };

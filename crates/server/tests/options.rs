@@ -113,7 +113,7 @@ const SHOWN: [(&str, &[&str]); 16] = [
         ],
     ),
     ("info", &["--db", "--io"]),
-    ("check", &["--db", "--io"]),
+    ("check", &["--backup", "--db", "--io"]),
     ("diff", &["--db", "--io", "--server", "--token"]),
     (
         "apply",
@@ -158,7 +158,17 @@ const SHOWN: [(&str, &[&str]); 16] = [
             "--token",
         ],
     ),
-    ("backup", &["--db", "--io", "--server", "--to", "--token"]),
+    (
+        "backup",
+        &[
+            "--db",
+            "--io",
+            "--no-history",
+            "--server",
+            "--to",
+            "--token",
+        ],
+    ),
     (
         "compact",
         &[

@@ -47,6 +47,8 @@ pub struct Checkpoint<'a> {
     is_beside: bool,
     /// Whether no other checkpoint can begin before it is over.
     is_alone: bool,
+    /// Whether what it wrote and freed itself may still be read ([`Checkpoint::keep_freed`]).
+    keeps_freed: bool,
     finished: bool,
 }
 
@@ -57,7 +59,7 @@ struct Changes {
     written: BTreeMap<u64, u64>,
     /// What it freed of earlier checkpoints.
     freed: Vec<PageRange>,
-    /// What it freed of its own and did not use again yet; beside others only.
+    /// What it freed of its own and did not use again yet, if that may still be read.
     own_freed: Vec<PageRange>,
     /// Where the log goes on, if not where it did.
     log: Option<LogMark>,
@@ -99,6 +101,7 @@ impl<'a> Checkpoint<'a> {
             in_front: false,
             is_beside,
             is_alone: !is_beside,
+            keeps_freed: is_beside,
             finished: false,
         }
     }
@@ -141,6 +144,12 @@ impl<'a> Checkpoint<'a> {
             })?;
         }
         Ok(())
+    }
+
+    /// Keeps what the checkpoint wrote and frees itself until the next [`Checkpoint::reuse_freed`], as one that began
+    /// beside others does: what it has written so far is read before it commits.
+    pub fn keep_freed(&mut self) {
+        self.keeps_freed = true;
     }
 
     /// Uses the pages again that the checkpoint wrote and freed itself. Nobody may read them any more.
@@ -192,8 +201,8 @@ impl<'a> Checkpoint<'a> {
 
     /// Gives back the extent of `bytes` bytes once the commit is durable and no reader needs it.
     ///
-    /// An extent that this checkpoint wrote itself is free at once, or, if it began beside others, with the
-    /// next [`Checkpoint::reuse_freed`]: it may be read until then. Freeing what is free already is
+    /// An extent that this checkpoint wrote itself is free at once, or, if it began beside others or keeps what it frees,
+    /// with the next [`Checkpoint::reuse_freed`]: it may be read until then. Freeing what is free already is
     /// an error of the caller that the commit reports as [`Error::Corruption`].
     pub fn free(&self, extent: ExtentId, bytes: u64) {
         let range = PageRange {
@@ -202,7 +211,7 @@ impl<'a> Checkpoint<'a> {
         };
         let mut changes = self.changes();
         if changes.written.get(&extent.to_u64()) == Some(&range.pages) {
-            if self.is_beside {
+            if self.keeps_freed {
                 changes.own_freed.push(range);
                 return;
             }

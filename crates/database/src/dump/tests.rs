@@ -209,7 +209,7 @@ fn long_texts_are_written_in_little_memory() {
             .into_iter()
             .map(|(_, dump)| written(dump()).0)
             .collect();
-        let _held = leave(&database, 2 << 20);
+        let _held = leave(&database, 4 << 20);
         for ((what, dump), usual) in dumps(&database).into_iter().zip(usual) {
             // JSON-LD is not folded where its quads have no room.
             let is_folded = what.contains("JSON-LD");

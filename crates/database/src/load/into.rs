@@ -13,7 +13,7 @@ use std::sync::PoisonError;
 use hashbrown::{Equivalent, HashMap, HashSet};
 use oxrdf::GraphName;
 use rapidhash::fast::RandomState;
-use stoa_quadstore::{ChangeCounts, Changes, Transaction};
+use stoa_quadstore::{ChangeCounts, Changes};
 use stoa_storage::sync::Mutex;
 use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::{Kind, TermId};
@@ -21,12 +21,13 @@ use stoa_terms::{Kind, TermId};
 use crate::error::{Error, Result};
 use crate::limits::EXCERPT_CHARACTERS_MAX;
 use crate::load::driver::{self, Job};
+use crate::load::seen::{Seen, SeenRow};
 use crate::load::sink::{LiteralSuffix, QuadSink};
 use crate::load::store::line_bytes_max;
 use crate::load::{Input, source};
 use crate::options::{DocumentOptions, JsonLdOptions};
 use crate::runtime::Runtime;
-use crate::update::{Ids, Pending, reserve};
+use crate::update::{Destination, Ids, Pending, reserve, verify_share};
 
 /// Quads that are handed on together.
 const BATCH_QUADS: usize = 1 << 15;
@@ -48,7 +49,7 @@ const UNMET_EXAMPLES_MAX: usize = 20;
 /// `Data` with line and column, `Input`, `UnknownFormat`, `Cancelled`, `MemoryExceeded`, `InvalidOption`, `NamesGraphs`.
 pub(crate) fn load_into(
     runtime: &Runtime,
-    transaction: &mut Transaction,
+    destination: &mut (dyn Destination + Send),
     input: Input,
     options: &DocumentOptions,
 ) -> Result<(ChangeCounts, u64)> {
@@ -66,7 +67,7 @@ pub(crate) fn load_into(
         cancel: &options.cancel,
         progress: &(),
     };
-    let sink = Mutex::new(Some(Sink::new(runtime, transaction, options)?));
+    let sink = Mutex::new(Some(Sink::new(runtime, destination, options)?));
     let lock = || sink.lock().unwrap_or_else(PoisonError::into_inner);
     let parsed = driver::run::<Sink<'_>>(
         &job,
@@ -140,7 +141,7 @@ struct Wish {
 
 /// Takes quads for a transaction.
 pub(crate) struct Sink<'a> {
-    pub(crate) transaction: &'a mut Transaction,
+    pub(crate) destination: &'a mut (dyn Destination + Send),
     budget: MemoryBudget,
     /// Whether the quads that come now are removed instead of added.
     pub(crate) remove: bool,
@@ -161,6 +162,12 @@ pub(crate) struct Sink<'a> {
     turns: Vec<(usize, bool)>,
     /// Whether each quad must have an effect; what has none.
     pub(crate) expected: Option<Expected>,
+    /// What the operation was about so far, where it must end before a row that comes to undo one of it.
+    pub(crate) seen: Option<Seen>,
+    /// Whether batches are dropped.
+    pub(crate) discards: bool,
+    /// What the changes of a transaction may take of the memory, in bytes.
+    pub(crate) changes_bytes_max: u64,
     /// Whether labels of blank nodes are another database's, so that no quad with one can be removed.
     pub(crate) is_foreign: bool,
     key: Vec<u8>,
@@ -227,16 +234,16 @@ impl Expected {
 impl<'a> Sink<'a> {
     pub(crate) fn new(
         runtime: &Runtime,
-        transaction: &'a mut Transaction,
+        destination: &'a mut (dyn Destination + Send),
         options: &DocumentOptions,
     ) -> Result<Self> {
         let shown_below = match options.keep_blank_nodes {
             // The next one that would be given; all below were given before.
-            true => transaction.blank_node().payload(),
+            true => destination.store().blank_node().payload(),
             false => 0,
         };
         let mut sink = Self {
-            transaction,
+            destination,
             budget: runtime.memory().clone(),
             remove: options.remove,
             graph: options.graph.clone(),
@@ -252,6 +259,9 @@ impl<'a> Sink<'a> {
             quads: Vec::new(),
             turns: vec![(0, options.remove)],
             expected: None,
+            seen: None,
+            discards: false,
+            changes_bytes_max: u64::MAX,
             is_foreign: false,
             key: Vec::new(),
             reservation: None,
@@ -369,13 +379,9 @@ impl<'a> Sink<'a> {
             Named::Known(id) => Some(id),
             Named::Term(number) => found.get(number as usize).copied(),
         };
-        let mut turns = self.turns.iter().copied().peekable();
-        let mut is_removed = self.remove;
+        let removals = self.removals();
         let mut wishes = Vec::with_capacity(self.quads.len());
-        for (row, quad) in self.quads.drain(..).enumerate() {
-            while let Some((_, remove)) = turns.next_if(|(from, _)| *from <= row) {
-                is_removed = remove;
-            }
+        for (row, (quad, is_removed)) in self.quads.drain(..).zip(removals).enumerate() {
             let [Some(subject), Some(predicate), Some(object), Some(graph)] = quad.map(id) else {
                 return Err(Error::Internal("a quad of a term without an id".to_owned()));
             };
@@ -396,6 +402,71 @@ impl<'a> Sink<'a> {
         Ok(wishes)
     }
 
+    /// Whether each row of the batch removes its quad.
+    fn removals(&self) -> Vec<bool> {
+        let mut turns = self.turns.iter().copied().peekable();
+        let mut is_removed = self.remove;
+        let rows = (0..self.quads.len()).map(|row| {
+            while let Some((_, remove)) = turns.next_if(|(from, _)| *from <= row) {
+                is_removed = remove;
+            }
+            is_removed
+        });
+        rows.collect()
+    }
+
+    /// The rows of the batch by what tells their quads apart. A term is told by its id, or, if the operation does not know
+    /// it, by its key.
+    fn seen_rows(&self, seen: &Seen, found: &[TermId]) -> Vec<SeenRow> {
+        let mut hashes = vec![0; self.entries.len()];
+        for ((kind, key), number) in &self.keys {
+            if let Some(hash) = hashes.get_mut(*number as usize) {
+                *hash = seen.hash((kind, key));
+            }
+        }
+        let of = |named: Named, hashes: &[u64]| match named {
+            Named::Known(id) => seen.hash(id),
+            Named::Term(number) => hashes.get(number as usize).copied().unwrap_or_default(),
+        };
+        for (number, (entry, id)) in self.entries.iter().zip(found).enumerate() {
+            let told = match entry {
+                _ if id.kind() != Kind::Local => seen.hash(*id),
+                // Its parts come before it.
+                Entry::Triple(parts) => seen.hash(parts.map(|part| of(part, &hashes))),
+                Entry::Keyed(_) => continue,
+            };
+            if let Some(hash) = hashes.get_mut(number) {
+                *hash = told;
+            }
+        }
+        let quads = self.quads.iter();
+        let quads = quads.map(|quad| seen.hash(quad.map(|term| of(term, &hashes))));
+        quads.zip(self.removals()).collect()
+    }
+
+    /// Notes the rows of the batch, with the ids of their terms; `false` if the operation must end before them.
+    fn meet(&mut self, found: &[TermId]) -> Result<bool> {
+        let Some(mut seen) = self.seen.take() else {
+            return Ok(true);
+        };
+        let rows = self.seen_rows(&seen, found);
+        let met = seen.meet(&rows);
+        self.seen = Some(seen);
+        met
+    }
+
+    /// Ends the operation of the destination. What is in the batch is part of the next one.
+    pub(crate) fn end_operation(&mut self) -> Result<()> {
+        let counts = self.destination.end_operation();
+        let counts = counts.map_err(Error::from)?;
+        self.counts.added += counts.added;
+        self.counts.removed += counts.removed;
+        if let Some(seen) = &mut self.seen {
+            seen.clear();
+        }
+        Ok(())
+    }
+
     /// Notes which wishes would have no effect on what the transaction reads. Those that have one are recorded as
     /// read, so that nobody else changes them before the commit.
     fn compare(&mut self, wishes: &[Wish]) -> Result<()> {
@@ -411,7 +482,7 @@ impl<'a> Sink<'a> {
             }
         }
         let wanted = changes.removed.len() + changes.added.len();
-        let effective = self.transaction.snapshot().probe(&changes)?.effective();
+        let effective = self.destination.view().probe(&changes)?.effective();
         let effects = effective.added().len() + effective.removed().len();
         if effects == wanted && wanted == wishes.len() {
             return Ok(());
@@ -435,8 +506,17 @@ impl<'a> Sink<'a> {
         if self.quads.is_empty() {
             return Ok(());
         }
-        let mut ids = Ids::new(self.transaction);
-        let found = self.found(&mut ids)?;
+        if self.discards {
+            return self.drop_batch();
+        }
+        let mut ids = Ids::new(self.destination);
+        let mut found = self.found(&mut ids)?;
+        if !self.meet(&found)? {
+            self.end_operation()?;
+            ids = Ids::new(self.destination);
+            found = self.found(&mut ids)?;
+            self.meet(&found)?;
+        }
         let wishes = self.wishes(&found)?;
         self.compare(&wishes)?;
         let mut pending = Pending::default();
@@ -447,9 +527,11 @@ impl<'a> Sink<'a> {
                 pending.add(wish.quad, &self.budget)?;
             }
         }
-        let counts = pending.apply(self.transaction, &ids, &|| true)?;
+        let counts = pending.apply(self.destination, &ids, &|| true)?;
         self.counts.added += counts.added;
         self.counts.removed += counts.removed;
+        let bytes = self.destination.memory_bytes();
+        verify_share(&self.budget, bytes, self.changes_bytes_max)?;
         self.end_batch()
     }
 
@@ -522,7 +604,7 @@ impl QuadSink for Sink<'_> {
                      cannot be told"
                 )));
             }
-            None => self.transaction.blank_node(),
+            None => self.destination.store().blank_node(),
         };
         self.labels_bytes += label.len();
         self.labels.insert(label.into(), id);

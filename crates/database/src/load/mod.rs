@@ -12,10 +12,11 @@ mod language;
 pub(crate) mod line;
 pub(crate) mod patient;
 pub(crate) mod pieces;
+pub(crate) mod seen;
 mod sink;
 mod skipped;
 pub(crate) mod source;
-mod spooled;
+pub(crate) mod spooled;
 pub(crate) mod store;
 mod terms;
 mod terse;
@@ -39,7 +40,7 @@ pub use alone::AloneOptions;
 pub use convert::ConvertSummary;
 pub(crate) use into::load_into;
 pub use skipped::Skipped;
-pub(crate) use store::{load, verify};
+pub(crate) use store::{load, threads_within, verify};
 pub(crate) use turns::{LoadTurn, LoadTurns};
 
 /// Bytes of an input that are handed on at once.

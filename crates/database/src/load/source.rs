@@ -49,7 +49,8 @@ impl Source {
         file_url(&std::path::absolute(path).ok()?)
     }
 
-    fn open_raw(&self, halt: &Halt) -> io::Result<Box<dyn Read + Send>> {
+    /// Opens the source as it is, compressed or not. A stream can be opened once.
+    pub(crate) fn open_raw(&self, halt: &Halt) -> io::Result<Box<dyn Read + Send>> {
         match &self.input {
             Input::Path(path) => {
                 let metadata = fs::metadata(path)?;

@@ -1,9 +1,10 @@
-//! `Spooled`: a document in a temporary file, from which it is read once.
+//! `Spooled`: a document in a temporary file, from which it is read.
 //!
 //! # Limits
 //! Memory: a piece of [`PIECE_BYTES`]. Temporary files take at most half of what would be free on their disk.
 
 use std::io::{self, Read};
+use std::sync::Arc;
 
 use stoa_storage::{TempFile, TempSpace};
 
@@ -16,8 +17,8 @@ const PIECE_BYTES: usize = 256 << 10;
 const LOOK_BYTES: u64 = 64 << 20;
 
 /// See the module header.
-pub(super) struct Spooled {
-    file: TempFile,
+pub(crate) struct Spooled {
+    file: Arc<TempFile>,
     at: u64,
 }
 
@@ -26,7 +27,7 @@ impl Spooled {
     ///
     /// # Errors
     /// `Input` if the reader fails; `TemporarySpace`, `DiskFull`, and what else the disk gives.
-    pub(super) fn write(space: &TempSpace, name: &str, reader: &mut impl Read) -> Result<Self> {
+    pub(crate) fn write(space: &TempSpace, name: &str, reader: &mut impl Read) -> Result<Self> {
         let mut file = space.file()?;
         let mut piece = Vec::with_capacity(PIECE_BYTES);
         loop {
@@ -43,9 +44,20 @@ impl Spooled {
                 source,
             })?;
             if read == 0 {
-                return Ok(Self { file, at: 0 });
+                return Ok(Self {
+                    file: Arc::new(file),
+                    at: 0,
+                });
             }
             file.append(&piece)?;
+        }
+    }
+
+    /// The same document from its beginning.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            file: Arc::clone(&self.file),
+            at: 0,
         }
     }
 }

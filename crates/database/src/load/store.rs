@@ -264,7 +264,7 @@ fn parse(
 const THREAD_BYTES: u64 = 32 << 20;
 
 /// How many threads work in a load that shares the memory with others, of which it may take so much.
-pub(super) fn threads_within(runtime: &Runtime, memory_bytes: u64) -> usize {
+pub(crate) fn threads_within(runtime: &Runtime, memory_bytes: u64) -> usize {
     let threads = usize::try_from(memory_bytes / THREAD_BYTES).unwrap_or(usize::MAX);
     runtime.threads().min(threads.saturating_add(1))
 }

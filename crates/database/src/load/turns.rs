@@ -103,6 +103,17 @@ impl LoadTurn {
     /// # Errors
     /// `Cancelled`; `NotAdmitted` if others hold the memory for too long.
     pub(crate) fn wait(runtime: &Runtime, cancel: &CancelHandle) -> Result<Self> {
+        Self::wait_while(runtime, &|| match cancel.is_cancelled() {
+            true => Err(Error::Cancelled),
+            false => Ok(()),
+        })
+    }
+
+    /// The same as long as `go_on` says so.
+    ///
+    /// # Errors
+    /// As [`LoadTurn::wait`], and that of `go_on`.
+    pub(crate) fn wait_while(runtime: &Runtime, go_on: &dyn Fn() -> Result<()>) -> Result<Self> {
         let turns = runtime.load_turns();
         let clock = runtime.clock();
         let mut lacks_memory_since = None;
@@ -111,8 +122,8 @@ impl LoadTurn {
         let ticket = queue.last_ticket;
         queue.waiting.push_back(ticket);
         let outcome = loop {
-            if cancel.is_cancelled() {
-                break Err(Error::Cancelled);
+            if let Err(error) = go_on() {
+                break Err(error);
             }
             if queue.waiting.front() == Some(&ticket) && queue.running < RUNNING_MAX {
                 if let Some(memory) = share(runtime) {

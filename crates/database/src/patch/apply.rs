@@ -2,15 +2,17 @@
 //!
 //! # Concurrency
 //! Rows are not read before they are applied, so that a patch is in conflict with nobody. Where each row must have an
-//! effect, the quads are read and the transaction is repeated after a conflict, if the patch can be read again.
+//! effect, the quads are read and the transaction is repeated after a conflict. A stream that is not short goes into a
+//! temporary file first, so that it can be read again.
 //!
 //! # Limits
-//! What a patch changes is held in memory until its commit, as for an update.
+//! What a patch changes is held in memory until its commit, or, beyond a part of it, goes through a bulk update. In this
+//! rows of one quad that are far apart end an operation ([`Seen`](crate::load::seen::Seen)).
 
 use std::io::Cursor;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
-use stoa_quadstore::CommitOptions;
+use stoa_quadstore::{ChangeCounts, CommitOptions};
 use stoa_storage::Access;
 
 use super::rows::{PatchReader, Rows};
@@ -22,10 +24,12 @@ use crate::load::line::{Failure, count_lines};
 use crate::load::patient::Halt;
 use crate::load::pieces::Pieces;
 use crate::load::source::{self, Source};
+use crate::load::spooled::Spooled;
 use crate::load::store::line_bytes_max;
 use crate::moment::Moment;
 use crate::query::CancelHandle;
-use crate::transaction::{CommitSummary, Transaction, TransactionOptions};
+use crate::transaction::CommitSummary;
+use crate::update::Destination;
 
 /// How a patch is applied.
 #[derive(Clone, Debug, Default)]
@@ -94,34 +98,41 @@ impl Database {
         if self.store().store().access() == Access::Shared {
             return Err(Error::ReadOnly);
         }
-        let apply = |transaction: &mut Transaction, input: &Input| {
-            let source = single(input)?;
-            self.read_rows(transaction, options.strict, options, &mut |reader| {
-                self.read_source(&source, reader, &options.cancel)
-            })
-        };
-        match input {
-            Input::Path(_) => self.repeated(options, &mut |transaction| apply(transaction, input)),
-            Input::Stdin => self.once(options, &mut |transaction| apply(transaction, input)),
-            Input::Reader { name, reader } => {
-                let taken = reader.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let Some(taken) = taken else {
-                    return Err(Error::Internal(format!("{name} was read already")));
-                };
-                let kept = Kept::begin(self.runtime(), taken).map_err(|source| Error::Input {
-                    input: name.clone(),
-                    source,
-                })?;
-                if let Some(bytes) = kept.whole() {
-                    return self.repeated(options, &mut |transaction| {
-                        let bytes = Cursor::new(Arc::clone(&bytes));
-                        apply(transaction, &Input::from_reader(name, bytes))
-                    });
-                }
-                let input = Input::from_reader(name, kept);
-                self.once(options, &mut |transaction| apply(transaction, &input))
-            }
+        let again = self.readable_again(input, options)?;
+        self.commit_rows(options, options.strict, &mut |reader| {
+            self.read_source(&single(&again())?, reader, &options.cancel)
+        })
+    }
+
+    /// Makes an input one that can be read any number of times. A path may be that of a pipe.
+    fn readable_again(
+        &self,
+        input: &Input,
+        options: &PatchOptions,
+    ) -> Result<Box<dyn Fn() -> Input + Send + Sync>> {
+        if let Input::Path(path) = input
+            && path.is_file()
+        {
+            let input = input.clone();
+            return Ok(Box::new(move || input.clone()));
         }
+        let source = single(input)?;
+        let halt = halt(&options.cancel);
+        let opened = source.open_raw(&halt);
+        let kept = opened.and_then(|reader| Kept::begin(self.runtime(), reader));
+        let mut kept = kept.map_err(|error| source.unreadable(error))?;
+        let name = source.name.clone();
+        if let Some(bytes) = kept.whole() {
+            return Ok(Box::new(move || {
+                Input::from_reader(&name, Cursor::new(Arc::clone(&bytes)))
+            }));
+        }
+        let space = self.store().store().temp_space();
+        let spooled = Spooled::write(&space, &name, &mut kept).map_err(|error| match error {
+            Error::Input { source: error, .. } => source.unreadable(error),
+            error => error,
+        })?;
+        Ok(Box::new(move || Input::from_reader(&name, spooled.again())))
     }
 
     /// Undoes commits by a new one: what they added is removed, what they removed is added. If one of these quads is
@@ -167,13 +178,11 @@ impl Database {
             let numbers: Vec<String> = newest_first.iter().map(u64::to_string).collect();
             format!("revert {}", numbers.join(" "))
         });
-        let undone = self.repeated(&options, &mut |transaction| {
-            self.read_rows(transaction, !force, &options, &mut |reader| {
-                for commit in &newest_first {
-                    self.read_backwards(*commit, reader, &options.cancel)?;
-                }
-                Ok(())
-            })
+        let undone = self.commit_rows(&options, !force, &mut |reader| {
+            for commit in &newest_first {
+                self.read_backwards(*commit, reader, &options.cancel)?;
+            }
+            Ok(())
         });
         undone.map_err(|error| match error {
             Error::PatchConflict {
@@ -213,43 +222,59 @@ impl Database {
             })
     }
 
-    /// Commits what `work` does, which is done again after a conflict.
-    fn repeated(
+    /// Commits what `read` hands to its reader: in a transaction, which is done again after a conflict, or, where the
+    /// changes take too much memory, in bulk.
+    fn commit_rows(
         &self,
         options: &PatchOptions,
-        work: &mut dyn FnMut(&mut Transaction) -> Result<Rows>,
+        is_strict: bool,
+        read: Read<'_>,
     ) -> Result<PatchSummary> {
-        let (rows, summary) = self.transact_with(&commit_options(options), work)?;
-        Ok(PatchSummary::of(&rows, &summary))
+        let mut taken_back = Vec::new();
+        let commit = CommitOptions {
+            message: options.message.clone(),
+        };
+        let in_memory = self.transact_with(&commit, &mut |transaction| {
+            let destination = transaction.inner();
+            self.read_rows(destination, (is_strict, &mut taken_back), options, read)
+        });
+        match in_memory {
+            Err(Error::MemoryExceeded { .. }) => {}
+            done => return done.map(|(rows, summary)| PatchSummary::of(&rows, &summary)),
+        }
+        loop {
+            let known = taken_back.len();
+            let done = self.in_bulk(&options.cancel.go_on(), commit.message.clone(), |update| {
+                let mut rows = None;
+                update.load(&mut |destination| {
+                    let state = (is_strict, &mut taken_back);
+                    rows = Some(self.read_rows(destination, state, options, read)?);
+                    Ok((ChangeCounts::default(), 0))
+                })?;
+                rows.ok_or_else(|| Error::Internal("a patch that was not read".to_owned()))
+            });
+            // Else rows have to be left out that were found to be taken back.
+            if taken_back.len() == known {
+                return done.map(|(rows, summary)| PatchSummary::of(&rows, &summary));
+            }
+        }
     }
 
-    /// Commits what `work` does, which cannot be done again.
-    fn once(
-        &self,
-        options: &PatchOptions,
-        work: &mut dyn FnMut(&mut Transaction) -> Result<Rows>,
-    ) -> Result<PatchSummary> {
-        let mut transaction = self.begin(&TransactionOptions::default())?;
-        let rows = work(&mut transaction)?;
-        let summary = transaction.commit_with(commit_options(options))?;
-        Ok(PatchSummary::of(&rows, &summary))
-    }
-
-    /// Reads patches into a transaction.
+    /// Reads patches into a transaction or a bulk update.
     fn read_rows(
         &self,
-        transaction: &mut Transaction,
-        is_strict: bool,
+        destination: &mut (dyn Destination + Send),
+        (is_strict, taken_back): (bool, &mut Vec<u64>),
         options: &PatchOptions,
-        read: &mut dyn FnMut(&mut PatchReader<'_>) -> Result<()>,
+        read: Read<'_>,
     ) -> Result<Rows> {
         let runtime = self.runtime().clone();
         let id = self.store().store().identity().database_id;
         let mut reader = PatchReader::new(
             &runtime,
-            transaction.inner(),
-            id,
-            is_strict,
+            destination,
+            (id, is_strict),
+            taken_back,
             &options.cancel,
         )?;
         read(&mut reader)?;
@@ -270,11 +295,7 @@ impl Database {
         reader: &mut PatchReader<'_>,
         cancel: &CancelHandle,
     ) -> Result<()> {
-        let halt = Halt {
-            cancel: cancel.clone(),
-            failed: CancelHandle::new(),
-        };
-        let stream = source.open(Arc::default(), &halt)?;
+        let stream = source.open(Arc::default(), &halt(cancel))?;
         let mut pieces = Pieces::new(stream, line_bytes_max(self.runtime().memory_bytes()));
         let (mut piece, mut last_line) = (Vec::new(), 1);
         while let Some(place) = pieces.next(&mut piece)? {
@@ -309,9 +330,13 @@ impl Database {
     }
 }
 
-fn commit_options(options: &PatchOptions) -> CommitOptions {
-    CommitOptions {
-        message: options.message.clone(),
+/// Hands the rows of patches to a reader; called again after a conflict, and where they go in bulk.
+type Read<'a> = &'a mut (dyn FnMut(&mut PatchReader<'_>) -> Result<()> + Send);
+
+fn halt(cancel: &CancelHandle) -> Halt {
+    Halt {
+        cancel: cancel.clone(),
+        failed: CancelHandle::new(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Reads the rows of an RDF Patch into a transaction.
+//! Reads the rows of an RDF Patch into a transaction, or into a bulk update.
 //!
 //! A row is a line. `A` and `D` rows hold a quad in the syntax of N-Quads and become changes; `TX`, `TC` and `TA`
 //! bracket them. What a `TA` ends is rolled back. `PA` and `PD` rows are checked and counted: prefixes are no part of
@@ -12,14 +12,16 @@
 //! # References
 //! RDF Patch, <https://afs.github.io/rdf-patch/>
 
-use stoa_quadstore::{ChangeCounts, Savepoint, Transaction};
+use stoa_quadstore::{ChangeCounts, Savepoint};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::load::into::{Expected, Sink};
 use crate::load::line::{Failure, LineParser, column};
+use crate::load::seen::Seen;
 use crate::options::DocumentOptions;
 use crate::query::CancelHandle;
 use crate::runtime::Runtime;
+use crate::update::{CHANGES_SHARE, Destination};
 
 /// What stands before the number of the commit in the name of a state of a database.
 const NAME_PREFIX: &str = "<urn:stoa:";
@@ -32,13 +34,17 @@ pub(super) struct PatchReader<'a> {
     database: String,
     /// The state at the last `TX`, while its transaction is open.
     begun: Option<Begun>,
+    /// How many `TX` there were.
+    transactions: u64,
+    /// Which of them are taken back, as far as that is known.
+    taken_back: &'a mut Vec<u64>,
     rows: u64,
     prefixes: u64,
 }
 
 /// Where a transaction of a patch began.
 struct Begun {
-    savepoint: Savepoint,
+    savepoint: Option<Savepoint>,
     rows: u64,
     counts: ChangeCounts,
     unmet: u64,
@@ -59,26 +65,32 @@ pub(super) struct Rows {
 }
 
 impl<'a> PatchReader<'a> {
-    /// `is_strict` says whether rows that have no effect are noted.
+    /// `is_strict` says whether rows that have no effect are noted. A bulk update cannot take rows back: a `TA` in it is
+    /// an error that adds the number of its `TX` to `taken_back`, so that another run leaves these rows out.
     pub(super) fn new(
         runtime: &Runtime,
-        transaction: &'a mut Transaction,
-        database_id: u128,
-        is_strict: bool,
+        destination: &'a mut (dyn Destination + Send),
+        (database_id, is_strict): (u128, bool),
+        taken_back: &'a mut Vec<u64>,
         cancel: &CancelHandle,
     ) -> Result<Self> {
+        let is_bulk = destination.is_bulk();
         let options = DocumentOptions {
             keep_blank_nodes: true,
             cancel: cancel.clone(),
             ..DocumentOptions::default()
         };
-        let mut sink = Sink::new(runtime, transaction, &options)?;
+        let mut sink = Sink::new(runtime, destination, &options)?;
         sink.expected = is_strict.then(Expected::default);
+        sink.seen = is_bulk.then(|| Seen::new(runtime.memory(), is_strict));
+        sink.changes_bytes_max = runtime.memory_bytes() / CHANGES_SHARE;
         Ok(Self {
             lines: LineParser::new(),
             sink,
             database: format!("{database_id:032x}"),
             begun: None,
+            transactions: 0,
+            taken_back,
             rows: 0,
             prefixes: 0,
         })
@@ -115,7 +127,8 @@ impl<'a> PatchReader<'a> {
         if self.begun.is_some() {
             return wrong("", "the patch breaks off: its last row TC . is missing");
         }
-        self.sink.hand_over().map_err(failed)
+        self.sink.hand_over().map_err(failed)?;
+        self.sink.end_operation().map_err(failed)
     }
 
     /// What was read.
@@ -201,8 +214,10 @@ impl<'a> PatchReader<'a> {
             );
         }
         self.sink.hand_over().map_err(failed)?;
+        self.transactions += 1;
+        self.sink.discards = self.taken_back.contains(&self.transactions);
         self.begun = Some(Begun {
-            savepoint: self.sink.transaction.savepoint(),
+            savepoint: self.sink.destination.savepoint(),
             rows: self.rows,
             counts: self.sink.counts,
             unmet: self.unmet(),
@@ -215,7 +230,16 @@ impl<'a> PatchReader<'a> {
             return wrong("", "TA without a TX before it");
         };
         self.sink.drop_batch().map_err(failed)?;
-        self.sink.transaction.roll_back_to(begun.savepoint);
+        if self.sink.destination.is_bulk() && !self.sink.discards {
+            self.taken_back.push(self.transactions);
+            return Err(failed(Error::Internal(
+                "a transaction that is taken back".to_owned(),
+            )));
+        }
+        if !self.sink.discards {
+            self.sink.destination.roll_back_to(begun.savepoint);
+        }
+        self.sink.discards = false;
         self.rows = begun.rows;
         self.sink.counts = begun.counts;
         if let Some(expected) = &mut self.sink.expected {
@@ -270,6 +294,6 @@ fn wrong<T>(before: &str, reason: impl Into<String>) -> Result<T, Failure> {
     })
 }
 
-fn failed(error: crate::error::Error) -> Failure {
+fn failed(error: Error) -> Failure {
     Failure::Sink { line: 0, error }
 }

@@ -14,6 +14,8 @@ use crate::error::{Error, Result};
 /// A word, or a brace that opens a group, takes so many bytes in parser, algebra, planner and plan together, at most
 /// about.
 const WORD_BYTES: usize = 700;
+/// The same for a string, of which parser, algebra and local terms have a copy each.
+const STRING_BYTES: usize = 1_400;
 /// The same for other punctuation.
 const MARK_BYTES: usize = 50;
 /// One part of so many stays for the plan, which is there as long as the query runs.
@@ -79,6 +81,7 @@ impl TextMemory {
 fn token_bytes(text: &str, token: Token) -> usize {
     match token.of(text).as_bytes().first() {
         Some(b',' | b';' | b'.' | b'(' | b')' | b'}' | b'[' | b']') => MARK_BYTES,
+        Some(b'"' | b'\'') => STRING_BYTES,
         _ => WORD_BYTES,
     }
 }

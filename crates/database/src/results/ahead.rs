@@ -40,6 +40,8 @@ const AHEAD_BYTES_MAX: usize = 64 << 20;
 /// What a piece is taken to need at least, and at most.
 const PIECE_BYTES: usize = 256 << 10;
 const PIECE_BYTES_MAX: usize = 8 << 20;
+/// What is left for its owner to write a batch in parts, at least.
+const ALONE_BYTES: usize = 512 << 10;
 /// What it is taken to need for each id while that is decoded, beside its text, and with its text before one is out.
 const ID_BYTES: usize = 64;
 const FIRST_ID_BYTES: usize = 192;
@@ -201,6 +203,9 @@ impl Ahead {
             }
             Some(Piece::TooLong(part)) => {
                 queue.first += 1;
+                let held = queue.bytes();
+                drop(queue);
+                self.memory.shrink_to(held as u64);
                 self.expected = (2 * self.expected).min(PIECE_BYTES_MAX);
                 return Ok(Next::TooLong(part));
             }
@@ -213,7 +218,9 @@ impl Ahead {
         };
         let wanted = queue.bytes() + self.expected;
         let fits = pieces < most && (pieces < 2 || wanted <= AHEAD_BYTES_MAX);
-        if more && fits && self.memory.try_require(wanted as u64) {
+        // A batch that is too long is written in parts, for which there is to be room.
+        let room = self.expected.max(ALONE_BYTES);
+        if more && fits && self.memory.try_require((wanted + room) as u64) {
             return Ok(Next::Room);
         }
         if queue.pieces.is_empty() {

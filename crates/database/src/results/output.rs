@@ -399,7 +399,8 @@ impl Output {
             current.decoded = start..start + rows;
         }
         let rows = current.decoded.start - current.first..current.decoded.end - current.first;
-        let bytes_max = out.len().saturating_add(self.pieces.room(&self.views));
+        let before = out.len();
+        let bytes_max = before.saturating_add(self.pieces.room(&self.views));
         let written = match &mut self.writer {
             Writer::Solutions(writer) => writer.rows_until(&self.views, rows, out, bytes_max)?,
             Writer::Graph(writer) => {
@@ -418,7 +419,8 @@ impl Output {
                 }
             }
         }
-        self.pieces.wrote(&self.views, written, out)?;
+        let bytes = out.len().saturating_sub(before);
+        self.pieces.wrote(&self.views, written, bytes)?;
         current.decoded.start += written;
         if !current.decoded.is_empty() {
             return Ok(None);

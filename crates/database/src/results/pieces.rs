@@ -138,14 +138,14 @@ impl Pieces {
             .max(FREE_BYTES)
     }
 
-    /// Counts what was written of so many rows, with what is still decoded. A single row may be longer than there was
+    /// Counts the bytes that were written of so many rows, with what is still decoded. A single row may be longer than there was
     /// [`room`](Self::room) for.
     ///
     /// # Errors
     /// `MemoryExceeded` if such a row has no room.
-    pub(crate) fn wrote(&mut self, views: &TermViews, rows: usize, out: &[u8]) -> Result<()> {
-        match rows == 1 && out.len() > 2 * WRITTEN_FREE_BYTES {
-            true => self.account.require(views.memory_bytes() + out.len()),
+    pub(crate) fn wrote(&mut self, views: &TermViews, rows: usize, bytes: usize) -> Result<()> {
+        match rows == 1 && bytes > 2 * WRITTEN_FREE_BYTES {
+            true => self.account.require(views.memory_bytes() + bytes),
             false => Ok(()),
         }
     }

@@ -36,7 +36,7 @@ impl Run<'_> {
                 graph: graph.as_str().to_owned(),
             });
         }
-        let mut ids = Ids::new(self.transaction);
+        let mut ids = Ids::new(self.destination);
         let id = self.named(graph, &mut ids)?;
         let mut pending = Pending::default();
         pending.graph(id, true);
@@ -45,7 +45,7 @@ impl Run<'_> {
 
     /// CLEAR, and DROP if `drops`.
     pub(super) fn clear(&mut self, silent: bool, target: &GraphTarget, drops: bool) -> Result<()> {
-        let view = self.transaction.snapshot();
+        let view = self.destination.view();
         let (set, named) = match target {
             GraphTarget::DefaultGraph => (GraphSet::Default, Vec::new()),
             GraphTarget::NamedNode(graph) => match self.existing(graph)? {
@@ -66,7 +66,7 @@ impl Run<'_> {
 
     /// Removes all quads of some graphs, then makes graphs exist or not.
     fn clear_set(&mut self, graphs: &GraphSet, then: Vec<GraphChange>) -> Result<()> {
-        self.change(|transaction, go_on| pending::clear(transaction, graphs, then, go_on))
+        self.change(|destination, go_on| pending::clear(destination, graphs, then, go_on))
     }
 
     /// The graph that an operation empties, if that is all it does: `DELETE WHERE { ?s ?p ?o }`, or with a graph that is named.
@@ -85,7 +85,7 @@ impl Run<'_> {
         let graph = match graph {
             GraphName::DefaultGraph => TermId::DEFAULT_GRAPH,
             GraphName::NamedNode(graph) => {
-                match self.transaction.snapshot().term_id(graph.as_ref().into())? {
+                match self.destination.view().term_id(graph.as_ref().into())? {
                     Some(graph) => graph,
                     None => return Ok(()),
                 }
@@ -107,23 +107,26 @@ impl Run<'_> {
                 None => return Err(missing(graph)),
             },
         };
-        let mut ids = Ids::new(self.transaction);
+        let mut ids = Ids::new(self.destination);
         let to = match &transfer.to {
             GraphName::DefaultGraph => TermId::DEFAULT_GRAPH,
             GraphName::NamedNode(graph) => self.named(graph, &mut ids)?,
         };
-        let view = self.transaction.snapshot();
-        let mut pending = Pending::default();
         if transfer.kind != TransferKind::Add {
             // What is new is in no quad, and its id is not the view's.
             let known = match &transfer.to {
                 GraphName::DefaultGraph => Some(TermId::DEFAULT_GRAPH),
-                GraphName::NamedNode(graph) => view.term_id(graph.as_ref().into())?,
+                GraphName::NamedNode(graph) => {
+                    let view = self.destination.view();
+                    view.term_id(graph.as_ref().into())?
+                }
             };
             if let Some(known) = known {
                 self.clear_set(&one(known), Vec::new())?;
             }
         }
+        let view = self.destination.view();
+        let mut pending = Pending::default();
         let copied = self.copy(&view, (from, to), &mut pending, &ids)?;
         if copied == 0 && to != TermId::DEFAULT_GRAPH {
             pending.graph(to, true);
@@ -141,7 +144,7 @@ impl Run<'_> {
 
     /// The id of a graph if it exists.
     fn existing(&self, graph: &NamedNode) -> Result<Option<TermId>> {
-        let view = self.transaction.snapshot();
+        let view = self.destination.view();
         let Some(id) = view.term_id(graph.as_ref().into())? else {
             return Ok(None);
         };
@@ -150,7 +153,7 @@ impl Run<'_> {
 
     /// The id of the name of a graph, which may be new.
     fn named(&self, graph: &NamedNode, ids: &mut Ids) -> Result<TermId> {
-        let found = ids.of(self.transaction, &[graph.clone().into()])?;
+        let found = ids.of(&[graph.clone().into()])?;
         let id = found.first().copied();
         id.ok_or_else(|| Error::Internal("a graph without an id".to_owned()))
     }

@@ -6,15 +6,18 @@
 use hashbrown::HashMap;
 use oxrdf::{BlankNode, NamedOrBlankNode, Term};
 use rapidhash::fast::RandomState;
-use stoa_quadstore::{NewTerms, Snapshot, Transaction};
+use stoa_quadstore::{NewTerms, QuadStore, Snapshot};
 use stoa_terms::{Kind, TermId, key};
 
 use crate::error::{Error, Result};
 use crate::limits::TRIPLE_TERM_DEPTH_MAX;
+use crate::update::Destination;
 
 /// The terms of one operation.
 pub(crate) struct Ids {
     view: Snapshot,
+    /// Where new blank nodes come from.
+    store: QuadStore,
     terms: NewTerms,
     /// The nodes of the labels that the operation uses.
     labels: HashMap<BlankNode, TermId, RandomState>,
@@ -23,9 +26,10 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    pub(crate) fn new(transaction: &Transaction) -> Self {
+    pub(crate) fn new(destination: &dyn Destination) -> Self {
         Self {
-            view: transaction.snapshot().unrecorded(),
+            view: destination.view().unrecorded(),
+            store: destination.store().clone(),
             terms: NewTerms::default(),
             labels: HashMap::default(),
             depths: HashMap::default(),
@@ -41,19 +45,19 @@ impl Ids {
     ///
     /// # Errors
     /// If the dictionary cannot be read, or triple terms are nested too deep.
-    pub(crate) fn of(&mut self, transaction: &Transaction, terms: &[Term]) -> Result<Vec<TermId>> {
+    pub(crate) fn of(&mut self, terms: &[Term]) -> Result<Vec<TermId>> {
         let known = self.view.term_ids(terms)?;
         let ids = known.into_iter().zip(terms);
         ids.map(|(known, term)| match known {
             // It may be too deep for another one around it, which is seen there.
             Some(id) => Ok(id),
-            None => self.unknown(transaction, term, 0),
+            None => self.unknown(term, 0),
         })
         .collect()
     }
 
     /// The id of a term that the store does not know, at this depth of a triple term.
-    fn unknown(&mut self, transaction: &Transaction, term: &Term, depth: usize) -> Result<TermId> {
+    fn unknown(&mut self, term: &Term, depth: usize) -> Result<TermId> {
         match term {
             Term::NamedNode(iri) => self.keyed(Kind::Iri, iri.as_str().as_bytes()),
             Term::Literal(literal) => {
@@ -61,7 +65,7 @@ impl Ids {
                 let kind = key::literal_key(literal.as_ref(), &mut key);
                 self.keyed(kind, &key)
             }
-            Term::BlankNode(node) => Ok(self.labelled(transaction, node)),
+            Term::BlankNode(node) => Ok(self.labelled(node)),
             Term::Triple(triple) => {
                 if depth == TRIPLE_TERM_DEPTH_MAX {
                     return Err(too_deep());
@@ -79,7 +83,7 @@ impl Ids {
                 for (part, id) in parts.iter().zip(&mut ids) {
                     *id = match self.view.term_id(part.as_ref())? {
                         Some(known) => known,
-                        None => self.unknown(transaction, part, depth + 1)?,
+                        None => self.unknown(part, depth + 1)?,
                     };
                 }
                 self.triple(ids)
@@ -87,11 +91,28 @@ impl Ids {
         }
     }
 
-    fn labelled(&mut self, transaction: &Transaction, node: &BlankNode) -> TermId {
+    /// A new blank node.
+    pub(crate) fn blank_node(&self) -> TermId {
+        self.store.blank_node()
+    }
+
+    /// The private id of a blank node that is told by a number; see [`NewTerms::numbered_blank`].
+    pub(crate) fn numbered_blank(&mut self, number: u64) -> Result<TermId> {
+        Ok(self.terms.numbered_blank(number)?)
+    }
+
+    /// Forgets all private ids but the first ones.
+    pub(crate) fn truncate(&mut self, length: usize) {
+        self.terms.truncate(length);
+        self.depths
+            .retain(|id, _| usize::try_from(id.payload()).is_ok_and(|number| number < length));
+    }
+
+    fn labelled(&mut self, node: &BlankNode) -> TermId {
         if let Some(id) = self.labels.get(node) {
             return *id;
         }
-        let id = transaction.blank_node();
+        let id = self.blank_node();
         self.labels.insert(node.clone(), id);
         id
     }

@@ -4,6 +4,9 @@
 //! filled into their templates as ids ([`template`]), terms that the store does not know get private ids
 //! ([`ids`]), and the transaction is handed what to remove and to add.
 //!
+//! A request whose changes take more than a part of the memory is run again in bulk ([`in_bulk`]), so that it may have any
+//! size.
+//!
 //! A LOAD that stands alone streams its document, which may have any length ([`load_alone`]).
 //!
 //! A request that is in conflict with what was committed meanwhile is repeated (`repeat.rs`); what it got from
@@ -12,8 +15,10 @@
 //! # References
 //! SPARQL 1.1 Update; SPARQL 1.2 Update.
 
+mod destination;
 mod graphs;
 mod ids;
+mod in_bulk;
 mod kept;
 mod load_alone;
 mod pending;
@@ -21,11 +26,15 @@ mod run;
 mod targets;
 mod template;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use stoa_quadstore::{ChangeCounts, CommitOptions, Submitted, TransactionOptions};
 use stoa_storage::nonblocking;
 
+pub(crate) use destination::Destination;
 pub(crate) use ids::Ids;
-pub(crate) use pending::{Pending, reserve};
+pub(crate) use pending::{Pending, is_beyond_memory, reserve, verify_share};
 
 use crate::database::Database;
 use crate::error::{Error, Result};
@@ -38,6 +47,9 @@ use kept::Kept;
 use load_alone::LoadAlone;
 use run::Run;
 use targets::Targets;
+
+/// The part of the memory that the changes of a request may take; with more it goes through temporary files.
+pub(crate) const CHANGES_SHARE: u64 = 8;
 
 /// An update that is decided: only the disk can fail it now. It becomes durable whether or not somebody waits.
 #[must_use = "it is not known to be durable, and readers may not see it"]
@@ -200,33 +212,74 @@ impl Database {
                     return loaded.map(Outcome::Done);
                 }
                 let kept = Kept::new(runtime);
-                let begin = TransactionOptions {
-                    unvalidated: run::is_blind(operations),
+                let asked = Asked {
+                    database: self,
+                    operations,
+                    options,
+                    started,
+                    kept: &kept,
+                    targets: &targets,
+                    listed: &listed,
                 };
-                let go_on = || run::check(runtime, options, started);
-                let submitted = self.repeat(&go_on, |attempt| {
-                    kept.begin_run();
-                    let mut transaction = self.store().begin(begin.clone())?;
-                    let mut run = Run {
-                        runtime,
-                        options,
-                        transaction: &mut transaction,
-                        kept: &kept,
-                        started,
-                        targets: &targets,
-                        counts: none(),
-                        listed: &listed,
-                    };
-                    run.operations(operations)?;
-                    run.check()?;
-                    let message = options.message.clone();
-                    attempt.submit(transaction, CommitOptions { message })
-                });
-                submitted.map(Outcome::Submitted)
+                match asked.run_in_memory() {
+                    Err(error) if is_beyond_memory(&error) => {
+                        nonblocking::check()?;
+                        asked.run_in_bulk().map(Outcome::Done)
+                    }
+                    submitted => submitted.map(Outcome::Submitted),
+                }
             },
         );
         listed.ends_as(&submitted);
         submitted.map(|outcome| SubmittedUpdate { outcome, listed })
+    }
+}
+
+/// A request that is a transaction of its own.
+struct Asked<'a> {
+    database: &'a Database,
+    operations: &'a [Operation],
+    options: &'a UpdateOptions,
+    /// When it was begun, on the clock of the runtime.
+    started: Duration,
+    kept: &'a Arc<Kept>,
+    targets: &'a Targets,
+    listed: &'a Listed,
+}
+
+impl Asked<'_> {
+    /// Runs it in a transaction, which is repeated after a conflict.
+    fn run_in_memory(&self) -> Result<Submitted> {
+        let runtime = self.database.runtime();
+        let begin = TransactionOptions {
+            unvalidated: run::is_blind(self.operations),
+        };
+        let go_on = || run::check(runtime, self.options, self.started);
+        self.database.repeat(&go_on, |attempt| {
+            self.kept.begin_run();
+            let mut transaction = self.database.store().begin(begin.clone())?;
+            let bytes_max = runtime.memory_bytes() / CHANGES_SHARE;
+            let mut run = self.run(&mut transaction, bytes_max);
+            run.operations(self.operations)?;
+            run.check()?;
+            let message = self.options.message.clone();
+            let submitted = attempt.submit(transaction, CommitOptions { message });
+            submitted.map_err(pending::named)
+        })
+    }
+
+    fn run<'a>(&'a self, destination: &'a mut dyn Destination, changes_bytes_max: u64) -> Run<'a> {
+        Run {
+            runtime: self.database.runtime(),
+            options: self.options,
+            destination,
+            changes_bytes_max,
+            kept: self.kept,
+            started: self.started,
+            targets: self.targets,
+            counts: none(),
+            listed: self.listed,
+        }
     }
 }
 
@@ -258,7 +311,8 @@ impl Transaction {
                 let mut run = Run {
                     runtime: &runtime,
                     options,
-                    transaction: self.inner(),
+                    destination: self.inner(),
+                    changes_bytes_max: u64::MAX,
                     kept: &kept,
                     started,
                     targets: &targets,

@@ -3,10 +3,11 @@
 //! # Limits
 //! 32 bytes a quad, reserved from the memory budget.
 
-use stoa_quadstore::{ChangeCounts, Changes, GraphChange, Transaction};
+use stoa_quadstore::{ChangeCounts, Changes, GraphChange};
 use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::{GraphSet, TermId};
 
+use super::destination::Destination;
 use super::ids::Ids;
 use crate::error::{Error, Result};
 
@@ -54,13 +55,13 @@ impl Pending {
         self.reservation.as_ref().map_or(0, Reservation::bytes)
     }
 
-    /// Hands everything to the transaction, where it is visible from now on, and is empty then.
+    /// Hands everything to the destination, where it is visible once its operation has ended, and is empty then.
     ///
     /// # Errors
     /// What the disk gives, `MemoryExceeded`; `Cancelled` if `go_on`, which is asked now and then, says no.
     pub(crate) fn apply(
         &mut self,
-        transaction: &mut Transaction,
+        destination: &mut dyn Destination,
         ids: &Ids,
         go_on: &dyn Fn() -> bool,
     ) -> Result<ChangeCounts> {
@@ -70,7 +71,7 @@ impl Pending {
                 removed: 0,
             });
         }
-        let counts = transaction.change_while(ids.terms(), &self.changes, go_on);
+        let counts = destination.change(ids.terms(), &self.changes, go_on);
         self.changes.added.clear();
         self.changes.removed.clear();
         self.changes.graphs.clear();
@@ -83,12 +84,12 @@ impl Pending {
 /// # Errors
 /// As [`Pending::apply`].
 pub(crate) fn clear(
-    transaction: &mut Transaction,
+    destination: &mut dyn Destination,
     graphs: &GraphSet,
     then: Vec<GraphChange>,
     go_on: &dyn Fn() -> bool,
 ) -> Result<ChangeCounts> {
-    let counts = transaction.clear(graphs, then, go_on);
+    let counts = destination.clear(graphs, then, go_on);
     counts.map_err(|error| named(error.into()))
 }
 
@@ -129,8 +130,25 @@ pub(crate) fn reserve(
 /// What is told to need memory.
 const CHANGES: &str = "what the transaction changes";
 
+/// Refuses changes that take more than their share of the memory.
+pub(crate) fn verify_share(budget: &MemoryBudget, bytes: u64, bytes_max: u64) -> Result<()> {
+    if bytes <= bytes_max {
+        return Ok(());
+    }
+    Err(Error::MemoryExceeded {
+        operator: CHANGES.to_owned(),
+        requested_bytes: bytes,
+        limit_bytes: budget.limit(),
+    })
+}
+
+/// Whether an error says that changes take too much memory.
+pub(crate) fn is_beyond_memory(error: &Error) -> bool {
+    matches!(error, Error::MemoryExceeded { operator, .. } if operator.starts_with(CHANGES))
+}
+
 /// Tells that it was the changes that needed memory.
-fn named(error: Error) -> Error {
+pub(super) fn named(error: Error) -> Error {
     match error {
         Error::MemoryExceeded {
             requested_bytes,

@@ -1,4 +1,4 @@
-//! One run of an update request within a transaction, operation by operation: each sees what those before it
+//! One run of an update request, operation by operation: each sees what those before it
 //! did.
 //!
 //! # References
@@ -11,13 +11,14 @@ use hashbrown::HashMap;
 use oxrdf::{GraphName, NamedNode, Term};
 use spargebra::term::{GraphName as ParsedGraph, GroundQuad, Quad};
 use stoa_executor::Step;
-use stoa_quadstore::{ChangeCounts, Transaction};
+use stoa_quadstore::ChangeCounts;
 use stoa_storage::nonblocking;
 use stoa_terms::TermId;
 
+use super::destination::Destination;
 use super::ids::Ids;
 use super::kept::Kept;
-use super::pending::Pending;
+use super::pending::{Pending, verify_share};
 use super::targets::Targets;
 use super::template::{Filling, Templates};
 use crate::error::{Error, Result};
@@ -32,11 +33,20 @@ use crate::runtime::Runtime;
 /// Terms of so many quads are looked up together.
 const LOOKED_UP_QUADS: usize = 1 << 13;
 
+/// So many changes, or so many bytes of new terms, are handed to a destination that goes through temporary files.
+const HANDED_QUADS: usize = 1 << 16;
+const HANDED_TERM_BYTES: usize = 4 << 20;
+
+/// How often changes that wait take their own memory once a transaction has them.
+const PENDING_TIMES: u64 = 6;
+
 /// A run.
 pub(super) struct Run<'a> {
     pub(super) runtime: &'a Runtime,
     pub(super) options: &'a UpdateOptions,
-    pub(super) transaction: &'a mut Transaction,
+    pub(super) destination: &'a mut dyn Destination,
+    /// What changes may take of the memory, in bytes.
+    pub(super) changes_bytes_max: u64,
     pub(super) kept: &'a Arc<Kept>,
     /// When it was begun, on the clock of the runtime.
     pub(super) started: Duration,
@@ -51,7 +61,7 @@ pub(super) struct Run<'a> {
 impl Run<'_> {
     /// Runs all operations. After an error some of them may be done.
     pub(super) fn operations(&mut self, operations: &[Operation]) -> Result<()> {
-        for operation in operations {
+        for (number, operation) in operations.iter().enumerate() {
             self.check()?;
             if !is_short(operation) {
                 nonblocking::check()?;
@@ -76,6 +86,9 @@ impl Run<'_> {
                 } => self.clear(*silent, graph, *drops)?,
                 Operation::Transfer(transfer) => self.transfer(transfer)?,
             }
+            if !goes_on(operation, operations.get(number + 1)) {
+                self.change(|destination, _| Ok(destination.end_operation()?))?;
+            }
         }
         Ok(())
     }
@@ -85,20 +98,37 @@ impl Run<'_> {
         check(self.runtime, self.options, self.started)
     }
 
-    /// Hands changes to the transaction.
+    /// Hands changes to the destination.
     pub(super) fn apply(&mut self, pending: &mut Pending, ids: &Ids) -> Result<()> {
-        self.change(|transaction, go_on| pending.apply(transaction, ids, go_on))
+        self.limit(pending.reserved_bytes())?;
+        self.change(|destination, go_on| pending.apply(destination, ids, go_on))
     }
 
-    /// Changes the transaction; `change` is given what it has to ask now and then whether it may go on.
+    /// Does the same with a part of the changes of an operation, if there is one large enough and the destination takes
+    /// parts. Private ids are forgotten then.
+    fn apply_part(&mut self, pending: &mut Pending, ids: &mut Ids) -> Result<()> {
+        if self.destination.is_bulk() && is_part(pending, ids) {
+            self.apply(pending, ids)?;
+            ids.truncate(0);
+        }
+        Ok(())
+    }
+
+    /// Refuses changes that take too much memory, with so many bytes of changes that wait.
+    fn limit(&self, pending_bytes: u64) -> Result<()> {
+        let bytes = self.destination.memory_bytes() + PENDING_TIMES * pending_bytes;
+        verify_share(self.runtime.memory(), bytes, self.changes_bytes_max)
+    }
+
+    /// Changes the destination; `change` is given what it has to ask now and then whether it may go on.
     pub(super) fn change(
         &mut self,
-        change: impl FnOnce(&mut Transaction, &dyn Fn() -> bool) -> Result<ChangeCounts>,
+        change: impl FnOnce(&mut dyn Destination, &dyn Fn() -> bool) -> Result<ChangeCounts>,
     ) -> Result<()> {
         self.check()?;
         let (runtime, options, started) = (self.runtime, self.options, self.started);
         let go_on: &dyn Fn() -> bool = &|| check(runtime, options, started).is_ok();
-        let counts = match change(&mut *self.transaction, go_on) {
+        let counts = match change(&mut *self.destination, go_on) {
             // Which of both it was.
             Err(Error::Cancelled) => {
                 self.check()?;
@@ -112,7 +142,7 @@ impl Run<'_> {
     }
 
     fn insert_data(&mut self, quads: &[Quad]) -> Result<()> {
-        let mut ids = Ids::new(self.transaction);
+        let mut ids = Ids::new(self.destination);
         let mut pending = Pending::default();
         for quads in quads.chunks(LOOKED_UP_QUADS) {
             self.check()?;
@@ -123,15 +153,16 @@ impl Run<'_> {
                 terms.list.push(quad.predicate.clone().into());
                 terms.list.push(quad.object.clone());
             }
-            for quad in terms.quads(self.transaction, &mut ids)? {
+            for quad in terms.quads(&mut ids)? {
                 pending.add(quad, self.runtime.memory())?;
             }
+            self.apply_part(&mut pending, &mut ids)?;
         }
         self.apply(&mut pending, &ids)
     }
 
     fn delete_data(&mut self, quads: &[GroundQuad]) -> Result<()> {
-        let mut ids = Ids::new(self.transaction);
+        let mut ids = Ids::new(self.destination);
         let mut pending = Pending::default();
         for quads in quads.chunks(LOOKED_UP_QUADS) {
             self.check()?;
@@ -143,16 +174,17 @@ impl Run<'_> {
                     terms.list.push(quad.object.clone().into());
                 }
             }
-            for quad in terms.quads(self.transaction, &mut ids)? {
+            for quad in terms.quads(&mut ids)? {
                 pending.remove(quad, self.runtime.memory())?;
             }
+            self.apply_part(&mut pending, &mut ids)?;
         }
         self.apply(&mut pending, &ids)
     }
 
     fn modify(&mut self, modify: &Modify) -> Result<()> {
         let options = self.query_options();
-        let view = self.transaction.snapshot();
+        let view = self.destination.view();
         let services = self.kept.services();
         let waited_ns = self.kept.waited_ns();
         let mut query = query::prepare_parsed(
@@ -165,15 +197,15 @@ impl Run<'_> {
         )?;
         query.runs_for(self.listed);
         let context = Arc::clone(query.context());
-        let mut ids = Ids::new(self.transaction);
+        let mut ids = Ids::new(self.destination);
         let (delete, insert) = self.targets.templates(modify);
-        let found = (&*self.transaction, &mut ids);
-        let templates = Templates::new(&delete, &insert, &modify.variables, found)?;
+        let templates = Templates::new(&delete, &insert, &modify.variables, &mut ids)?;
+        let constants = ids.terms().len();
         let mut pending = Pending::default();
         let mut filling = Filling {
             context: &context,
-            transaction: self.transaction,
             ids: &mut ids,
+            is_bulk: self.destination.is_bulk(),
             budget: self.runtime.memory(),
             local: HashMap::default(),
             reserved: None,
@@ -182,8 +214,15 @@ impl Run<'_> {
             match query.next()? {
                 Step::Batch(batch) => {
                     filling.fill(&templates, &batch, &mut pending)?;
-                    self.listed.holds(pending.reserved_bytes());
-                    check(self.runtime, self.options, self.started)?;
+                    let bytes = pending.reserved_bytes() + filling.reserved_bytes();
+                    self.listed.holds(bytes);
+                    if !filling.is_bulk {
+                        self.limit(bytes)?;
+                    } else if is_part(&pending, filling.ids) {
+                        self.apply(&mut pending, filling.ids)?;
+                        filling.forget(constants);
+                    }
+                    self.check()?;
                 }
                 // It takes longer than others should wait for.
                 Step::Yield => nonblocking::check()?,
@@ -193,7 +232,7 @@ impl Run<'_> {
         let filled: Result<()> = fill();
         self.listed.has_taken(&query.took());
         let changed = filled.and_then(|()| self.apply(&mut pending, &ids));
-        // They are the transaction's now, or nobody's.
+        // They are the destination's now, or nobody's.
         self.listed.holds(0);
         changed
     }
@@ -219,10 +258,10 @@ impl Run<'_> {
     }
 
     fn load(&mut self, silent: bool, source: &NamedNode, destination: &ParsedGraph) -> Result<()> {
-        let savepoint = self.transaction.savepoint();
+        let savepoint = self.destination.savepoint();
         match self.load_document(source, destination) {
             Err(error) if silent && is_forgiven(&error) => {
-                self.transaction.roll_back_to(savepoint);
+                self.destination.roll_back_to(savepoint);
                 Ok(())
             }
             other => other,
@@ -238,11 +277,21 @@ impl Run<'_> {
         let cancel = &self.options.cancel;
         let destination = self.targets.added_to(destination);
         let options = document_options(source, destination, told, cancel);
-        let input = Input::from_reader(source.as_str(), bytes);
-        let (counts, _) = load::load_into(self.runtime, self.transaction, input, &options)?;
+        let mut input = Some(Input::from_reader(source.as_str(), bytes));
+        let runtime = self.runtime;
+        let (counts, _) = self.destination.load(&mut |destination| {
+            let input = input.take();
+            let input = input.ok_or_else(|| Error::Internal("a second reading".to_owned()))?;
+            load::load_into(runtime, destination, input, &options)
+        })?;
         self.counts.added += counts.added;
-        Ok(())
+        self.limit(0)
     }
+}
+
+/// Whether there are enough changes to hand them on.
+fn is_part(pending: &Pending, ids: &Ids) -> bool {
+    pending.len() >= HANDED_QUADS || ids.terms().memory_bytes() >= HANDED_TERM_BYTES
 }
 
 /// How a document of LOAD is read, given what the server says that it is.
@@ -341,8 +390,8 @@ impl Terms {
         self.list.push(subject);
     }
 
-    fn quads(&self, transaction: &Transaction, ids: &mut Ids) -> Result<Vec<[TermId; 4]>> {
-        let mut found = ids.of(transaction, &self.list)?.into_iter();
+    fn quads(&self, ids: &mut Ids) -> Result<Vec<[TermId; 4]>> {
+        let mut found = ids.of(&self.list)?.into_iter();
         let mut next = || {
             let id = found.next();
             id.ok_or_else(|| Error::Internal("a term without an id".to_owned()))
@@ -359,6 +408,17 @@ impl Terms {
             });
         quads.collect()
     }
+}
+
+/// Whether an operation and the next one may be done as one: neither reads anything, and what is removed comes first.
+fn goes_on(operation: &Operation, next: Option<&Operation>) -> bool {
+    matches!(
+        (operation, next),
+        (
+            Operation::InsertData(_) | Operation::DeleteData(_),
+            Some(Operation::InsertData(_))
+        ) | (Operation::DeleteData(_), Some(Operation::DeleteData(_)))
+    )
 }
 
 /// Whether an operation is as short as its text, as far as can be told before it runs.

@@ -13,7 +13,7 @@ use spargebra::term::{
     GraphNamePattern, NamedNodePattern, QuadPattern, TermPattern, TriplePattern,
 };
 use stoa_executor::{Batch, QueryContext};
-use stoa_quadstore::{TermTexts, Transaction};
+use stoa_quadstore::TermTexts;
 use stoa_storage::{MemoryBudget, Reservation};
 use stoa_terms::{Kind, TermId};
 
@@ -47,13 +47,13 @@ impl Templates {
         delete: &[QuadPattern],
         insert: &[QuadPattern],
         variables: &[Variable],
-        (transaction, ids): (&Transaction, &mut Ids),
+        ids: &mut Ids,
     ) -> Result<Self> {
         let mut constants = Constants::default();
         for quad in delete.iter().chain(insert) {
             constants.quad(quad);
         }
-        let found = ids.of(transaction, &constants.terms)?;
+        let found = ids.of(&constants.terms)?;
         let columns = variables.iter().enumerate();
         let mut builder = Builder {
             constants: constants.numbers,
@@ -198,8 +198,9 @@ impl Builder<'_> {
 /// What is made of the solutions of one query.
 pub(super) struct Filling<'a> {
     pub(super) context: &'a QueryContext,
-    pub(super) transaction: &'a Transaction,
     pub(super) ids: &'a mut Ids,
+    /// Whether private ids are forgotten now and then ([`Filling::forget`]).
+    pub(super) is_bulk: bool,
     pub(super) budget: &'a MemoryBudget,
     /// For ids local to the query those that they have beyond it.
     pub(super) local: HashMap<TermId, TermId, RandomState>,
@@ -213,6 +214,17 @@ const ENTRY_BYTES: usize = 4 * size_of::<(TermId, TermId)>();
 const STEP_BYTES: u64 = 64 << 10;
 
 impl Filling<'_> {
+    /// What is reserved for local ids and new terms.
+    pub(super) fn reserved_bytes(&self) -> u64 {
+        self.reserved.as_ref().map_or(0, Reservation::bytes)
+    }
+
+    /// Forgets local ids, and private ones but the first.
+    pub(super) fn forget(&mut self, length: usize) {
+        self.local.clear();
+        self.ids.truncate(length);
+    }
+
     /// Fills both templates with each solution of a batch.
     pub(super) fn fill(
         &mut self,
@@ -223,7 +235,7 @@ impl Filling<'_> {
         let mut nodes = vec![TermId::UNBOUND; templates.blank_nodes];
         for row in 0..batch.rows {
             for node in &mut nodes {
-                *node = self.transaction.blank_node();
+                *node = self.ids.blank_node();
             }
             let solution = Solution {
                 batch,
@@ -329,7 +341,9 @@ impl Filling<'_> {
             return Ok(*known);
         }
         let found = match self.context.kind(id) {
-            Kind::BlankNode => self.transaction.blank_node(),
+            // It may come again when its id is forgotten.
+            Kind::BlankNode if self.is_bulk => self.ids.numbered_blank(id.payload())?,
+            Kind::BlankNode => self.ids.blank_node(),
             Kind::Triple => {
                 let [subject, predicate, object] = self.context.triple(id)?;
                 // As deep as triple terms are nested.

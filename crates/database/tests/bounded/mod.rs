@@ -26,7 +26,7 @@ const MEMORY_BYTES: usize = 16 << 20;
 const BEYOND_BYTES: usize = 12 << 20;
 
 /// How many requests run at once where several do.
-const AT_ONCE: usize = 20;
+const AT_ONCE: usize = 8;
 
 /// What became of a request.
 enum Outcome {

@@ -2,6 +2,9 @@
 
 use std::sync::PoisonError;
 
+use stoa_database::GraphFormat;
+use stoa_database::results::ResultFormat;
+
 use super::{JSON, Peaks, Small, short_texts};
 use crate::ALONE;
 
@@ -12,15 +15,15 @@ fn list(count: usize, one: impl Fn(usize) -> String) -> String {
 
 /// Queries with long texts.
 fn queries() -> [(&'static str, String); 11] {
-    let numbers = list(100_000, |number| format!(" {number}"));
-    let texts = list(50_000, |number| format!(" \"text number {number}\""));
+    let numbers = list(40_000, |number| format!(" {number}"));
+    let texts = list(20_000, |number| format!(" \"text number {number}\""));
     let triples = list(5_000, |number| {
         format!(" ?s <http://a/p{number}> ?o{number} .")
     });
     let unions = list(2_000, |number| {
         format!(" UNION {{ ?s <http://a/p{number}> ?o }}")
     });
-    let sums = list(20_000, |number| format!(" || ?o = {number}"));
+    let sums = list(8_000, |number| format!(" || ?o = {number}"));
     let names = list(5_000, |number| format!(" (?o + {number} AS ?n{number})"));
     [
         (
@@ -64,7 +67,7 @@ fn queries() -> [(&'static str, String); 11] {
             "DESCRIBE",
             format!(
                 "DESCRIBE {}",
-                list(100_000, |number| format!(" <http://a/{number}>"))
+                list(30_000, |number| format!(" <http://a/{number}>"))
             ),
         ),
     ]
@@ -76,9 +79,14 @@ fn texts_of_queries_are_counted() {
     let small = Small::new(short_texts(10), 1);
     let mut peaks = Peaks::new(&small);
     for (name, text) in queries() {
+        let is_graph = ["CONSTRUCT", "DESCRIBE"].map(|form| text.starts_with(form));
+        let format = match is_graph.contains(&true) {
+            true => ResultFormat::Graph(GraphFormat::NTriples),
+            false => JSON,
+        };
         for count in [1, 4] {
             peaks.check(&format!("{name}, {count} at once"), || {
-                small.at_once(&text, JSON, count)
+                small.at_once(&text, format, count)
             });
         }
     }

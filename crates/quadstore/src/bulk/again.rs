@@ -48,7 +48,7 @@ pub(crate) fn load_again(
         ..options
     })?;
     let shared = &*load.shared;
-    let mut commit = commit::begin(store, shared)?;
+    let mut commit = commit::begin(store, &shared.options)?;
     commit.set_time(time_us);
     let again = Reading::run(&load, &commit, &mut file, told)?;
     let message = told.head.message.clone();
@@ -58,7 +58,7 @@ pub(crate) fn load_again(
     };
     let extras = Extras {
         again: Some(again),
-        changes: None,
+        ..Extras::default()
     };
     let built = commit::build_over(store, shared, &mut commit, options, extras)?;
     let done = commit::finish(shared, commit, built)?;

@@ -16,18 +16,18 @@ use super::change_file::ChangeWriter;
 use super::graph_first::GraphFirst;
 use super::merge_runs::MergeRuns;
 use super::merge_terms::{Merge, MergedTerms};
-use super::packing::{Compact, Orders, Packing, Whole};
+use super::packing::{Compact, Orders, Packing, Whole, Wide};
 use super::partial::{Partial, resolve};
 use super::quad_buffer::for_each_quad;
 use super::quad_sort::{MergedRuns, Run, RunBuilder};
 use super::replaced::Replaced;
 use super::spill::{BlockRef, SpillFile};
-use super::{BulkCommit, BulkSummary, GraphsOf, Shared, limits};
+use super::{BulkCommit, BulkOptions, BulkSummary, GraphsOf, Shared, limits};
 use crate::dictionary::{Dictionary, Partition};
 use crate::quad_store::{Commit, Derived, Merged, next_commit};
 use crate::root::TreeName;
 use crate::segment::Row;
-use crate::{CheckpointOptions, Error, QuadStore, Result, Scheme, Snapshot};
+use crate::{CheckpointOptions, Error, QuadStore, Result, Scheme};
 
 /// Quads that are handed to the merge at a time.
 const BATCH_QUADS: usize = 8192;
@@ -43,12 +43,12 @@ pub(super) fn commit(
         return Err(Error::Internal("a writer of the load was not finished"));
     }
     shared.check_cancelled()?;
-    let mut commit = begin(store, shared)?;
+    let mut commit = begin(store, &shared.options)?;
     let number = next_commit(commit.snapshot())?;
     let changes = store.0.new_changes(number)?.map(Mutex::new);
     let extras = Extras {
         changes: changes.as_ref(),
-        again: None,
+        ..Extras::default()
     };
     let built = build_over(store, shared, &mut commit, options, extras)?;
     if let Some(changes) = changes {
@@ -65,6 +65,16 @@ pub(super) struct Extras<'a> {
     pub(super) changes: Option<&'a Mutex<ChangeWriter>>,
     /// What the change file of the load tells, if it is made again.
     pub(super) again: Option<Again>,
+    /// What an update wants besides the quads that it adds. Of its changes only new terms are told.
+    pub(super) wanted: Option<Wanted>,
+}
+
+/// What an operation of an update wants besides the quads that it adds.
+pub(super) struct Wanted {
+    /// The quads that it removes in each order, by its number, if there are any.
+    pub(super) removed: Option<[Vec<Run<Wide>>; 4]>,
+    /// Graphs that are to exist only as long as they hold quads.
+    pub(super) uncreated: Vec<TermId>,
 }
 
 /// The trees of a load, and what else its root is to hold.
@@ -72,8 +82,10 @@ pub(super) struct Built {
     pub(super) merged: Vec<Merged>,
     pub(super) derived: Derived,
     pub(super) dictionary: Vec<u8>,
-    next_blank_node: u64,
-    terms_new: u64,
+    pub(super) next_blank_node: u64,
+    pub(super) terms_new: u64,
+    /// Graphs that are to exist though empty, or not.
+    pub(super) created: Vec<(TermId, bool)>,
 }
 
 /// Writes what the writers wrote over what `commit` builds upon.
@@ -88,7 +100,7 @@ pub(super) fn build_over(
     commit.set_memory(shared.options.memory_bytes);
     // Beyond a thread for each tree, the others help these.
     commit.set_helpers(shared.options.threads.saturating_sub(TREES) / TREES);
-    let changes = extras.changes;
+    let changes = extras.changes.filter(|_| extras.wanted.is_none());
     let Prepared {
         terms,
         replaced,
@@ -103,7 +115,7 @@ pub(super) fn build_over(
     )?;
     let (predicates, graphs) = announced(&partials)?;
     commit.set_message(options.message);
-    commit.create_graphs(created);
+    commit.create_graphs(created.clone());
     let compact = Compact::new(terms.next_blank_node, terms.next_iri, predicates, graphs);
     let by_graph = match commit.snapshot().has_graph_first() {
         true => Some(Mutex::new(GraphFirst::new(shared, replaced.is_some())?)),
@@ -149,6 +161,7 @@ pub(super) fn build_over(
         dictionary,
         next_blank_node: terms.next_blank_node,
         terms_new: terms.terms_new,
+        created,
     })
 }
 
@@ -181,7 +194,7 @@ fn prepare(
         });
     }
     let ids_file = SpillFile::new(&shared.space)?;
-    let terms = Merge {
+    let mut terms = Merge {
         shared,
         dictionary: commit.snapshot().dictionary(),
         checkpoint: commit.checkpoint(),
@@ -191,12 +204,28 @@ fn prepare(
         changes: extras.changes,
     }
     .run(partials)?;
+    if let Some(wanted) = extras.wanted {
+        // Blank nodes were numbered while quads were handed over, too.
+        terms.next_blank_node = store.take_blank_nodes(0).max(terms.next_blank_node);
+        let replaced = wanted.removed.map(|runs| Replaced::told(shared, runs));
+        let replaced = replaced.transpose()?;
+        return Ok(Prepared {
+            is_told: replaced.is_some(),
+            created: created(partials, wanted.uncreated)?,
+            terms,
+            replaced,
+        });
+    }
     let replaced = replaced.map(|graphs| {
         let graphs = graphs(commit.snapshot())?;
         Replaced::new(shared, commit.snapshot(), graphs)
     });
     let replaced = replaced.transpose()?;
-    let created = created(partials, replaced.as_ref(), commit.snapshot())?;
+    let uncreated = match &replaced {
+        Some(replaced) => replaced.uncreated(commit.snapshot())?,
+        None => Vec::new(),
+    };
+    let created = created(partials, uncreated)?;
     if let Some(changes) = extras.changes {
         lock(changes).graphs(&created)?;
     }
@@ -209,14 +238,17 @@ fn prepare(
 }
 
 /// Begins the commit, once what is in no checkpoint yet is in one.
-pub(super) fn begin<'a>(store: &'a QuadStore, shared: &Shared) -> Result<Commit<'a>> {
+pub(super) fn begin<'a>(store: &'a QuadStore, asked: &BulkOptions) -> Result<Commit<'a>> {
     let options = CheckpointOptions {
-        threads: shared.options.threads,
-        memory_bytes: shared.options.memory_bytes,
-        cancel: Arc::clone(&shared.options.cancel),
+        threads: asked.threads,
+        memory_bytes: asked.memory_bytes,
+        cancel: Arc::clone(&asked.cancel),
     };
     loop {
-        match store.begin_commit(shared.options.scheme) {
+        if asked.cancel.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled);
+        }
+        match store.begin_commit(asked.scheme) {
             Ok(Some(commit)) => return Ok(commit),
             Ok(None) => drop(store.checkpoint_after_others(&options)?),
             // A compaction is about to end, and there is no delta to wait for.
@@ -235,6 +267,7 @@ pub(super) fn finish(shared: &Shared, commit: Commit<'_>, built: Built) -> Resul
         dictionary,
         next_blank_node,
         terms_new,
+        ..
     } = built;
     let done = commit.finish(merged, derived, dictionary, next_blank_node)?;
     Ok(BulkSummary {
@@ -293,13 +326,8 @@ fn announced(partials: &[Partial]) -> Result<(Vec<TermId>, Vec<TermId>)> {
     Ok((predicates, graphs))
 }
 
-/// The graphs that are to exist even if they are empty, and those that are replaced, which exist only as
-/// long as they hold quads.
-fn created(
-    partials: &[Partial],
-    replaced: Option<&Replaced>,
-    snapshot: &Snapshot,
-) -> Result<Vec<(TermId, bool)>> {
+/// The graphs that are to exist even if they are empty, and those that exist only as long as they hold quads.
+fn created(partials: &[Partial], uncreated: Vec<TermId>) -> Result<Vec<(TermId, bool)>> {
     let mut created = Vec::new();
     for partial in partials.iter().filter(|one| !one.created.is_empty()) {
         let ids = partial.read_ids()?;
@@ -307,10 +335,7 @@ fn created(
             created.push((resolve(term, &ids)?, true));
         }
     }
-    if let Some(replaced) = replaced {
-        let uncreated = replaced.uncreated(snapshot)?;
-        created.extend(uncreated.into_iter().map(|graph| (graph, false)));
-    }
+    created.extend(uncreated.into_iter().map(|graph| (graph, false)));
     // Of a graph that is in both, `true` comes first and counts.
     created.sort_unstable_by_key(|(graph, created)| (*graph, !*created));
     created.dedup_by_key(|(graph, _)| *graph);

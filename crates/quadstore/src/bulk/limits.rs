@@ -8,6 +8,9 @@ const SORT_SHARE: u64 = 70;
 const GRAPH_FIRST_SHARE: u64 = 5;
 /// Percent of the memory that each of up to seven sort buffers for quads that are replaced takes.
 const REPLACED_SHARE: u64 = 2;
+/// Percent of the memory that either sort buffer for quads that an update removes takes, and as much for the order that
+/// derives from it.
+const UPDATE_REMOVED_SHARE: u64 = 4;
 /// Percent of the memory that the sort buffer of a merge of the dictionary's partitions takes.
 const MERGE_SHARE: u64 = 30;
 /// What a load takes whatever its size, in bytes: models and blocks of the dictionary's writers, open
@@ -54,6 +57,11 @@ pub(super) fn replaced_capacity(memory_bytes: u64, key_bytes: usize) -> usize {
         _ => REPLACED_KEYS_MIN,
     };
     part(memory_bytes, REPLACED_SHARE, key_bytes).max(least)
+}
+
+/// Keys of `key_bytes` each in either of the two sort buffers for quads that an update removes.
+pub(super) fn update_removed_capacity(memory_bytes: u64, key_bytes: usize) -> usize {
+    part(memory_bytes, UPDATE_REMOVED_SHARE, key_bytes)
 }
 
 /// Keys of `key_bytes` each in so many percent of the memory.

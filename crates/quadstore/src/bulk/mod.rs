@@ -38,6 +38,7 @@ mod replaced;
 mod spill;
 #[cfg(test)]
 mod tests;
+mod update;
 mod vocabulary;
 mod writer;
 
@@ -58,6 +59,7 @@ pub(crate) use change_file::{CHANGES_GRAPHS, CHANGES_ROWS, CHANGES_TERMS};
 use partial::Partial;
 pub use quad_buffer::LocalTerm;
 use spill::SpillFile;
+pub use update::BulkUpdate;
 pub use writer::BulkWriter;
 
 /// How a bulk load is to be done.
@@ -78,7 +80,8 @@ pub struct BulkOptions {
 /// Told how far a bulk load has come; called from any of its threads.
 pub trait BulkProgress: Send + Sync {
     /// A phase begins: `reading`, `writing terms`, `sorting quads`, `writing quads`, where graphs share
-    /// subjects `sorting by graph`, where there were many loads `merging terms`, and `committing`.
+    /// subjects `sorting by graph`, where there were many loads `merging terms`, of an update `counting changes`, and
+    /// `committing`.
     /// `total` is what [`BulkProgress::advance`] will have counted to at its end (terms for `writing
     /// terms`, else quads), if that is known.
     fn phase(&self, name: &str, total: Option<u64>);
@@ -102,6 +105,22 @@ pub struct BulkCommit<'a> {
 impl BulkCommit<'_> {
     /// The longest message.
     pub const MESSAGE_BYTES_MAX: usize = LOAD_MESSAGE_BYTES_MAX;
+
+    /// Refuses a message that a root does not hold.
+    ///
+    /// # Errors
+    /// If it is longer than [`BulkCommit::MESSAGE_BYTES_MAX`].
+    pub fn verify_message(message: Option<&str>) -> Result<()> {
+        let found = message.map_or(0, str::len);
+        if found <= LOAD_MESSAGE_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Error::Storage(stoa_storage::Error::LimitExceeded {
+            what: "length of the message of a load in bytes",
+            limit: LOAD_MESSAGE_BYTES_MAX as u64,
+            found: found as u64,
+        }))
+    }
 }
 
 /// Graphs of a state.
@@ -231,14 +250,7 @@ impl BulkLoad {
     /// # Errors
     /// As [`BulkLoad::commit`], and if the message is too long.
     pub fn commit_with(self, options: BulkCommit<'_>) -> Result<BulkSummary> {
-        let found = options.message.as_ref().map_or(0, String::len);
-        if found > LOAD_MESSAGE_BYTES_MAX {
-            return Err(Error::Storage(stoa_storage::Error::LimitExceeded {
-                what: "length of the message of a load in bytes",
-                limit: LOAD_MESSAGE_BYTES_MAX as u64,
-                found: found as u64,
-            }));
-        }
+        BulkCommit::verify_message(options.message.as_deref())?;
         commit::commit(&self.store, &self.shared, options)
     }
 }

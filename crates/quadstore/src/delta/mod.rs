@@ -61,7 +61,7 @@ use sets::DeltaSets;
 pub(crate) use sets::{Counted, SUBJECTS_MAX, SubjectChanges};
 use side::Side;
 pub(crate) use side::Sort;
-pub(crate) use terms::{KindTerms, Terms};
+pub(crate) use terms::{KindTerms, NewTerm, Terms};
 pub use terms::{NewTerms, Resolved};
 
 use crate::error::Result;

@@ -301,8 +301,10 @@ impl Terms {
 
 /// A new term of a transaction.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
-enum NewTerm {
+pub(crate) enum NewTerm {
     Blank,
+    /// A blank node that is told by a number from all others of an operation.
+    Numbered(u64),
     /// Kind and key; the key of a triple term is the private or final ids of its parts.
     Keyed(Kind, Arc<[u8]>),
 }
@@ -360,6 +362,31 @@ impl NewTerms {
     /// With more than 4 G terms.
     pub fn blank(&mut self) -> Result<TermId> {
         self.push(NewTerm::Blank)
+    }
+
+    /// The new blank node with a number, which is the same throughout an operation of a
+    /// [`BulkUpdate`](crate::BulkUpdate). No other changes can have some.
+    ///
+    /// # Errors
+    /// With more than 4 G terms.
+    pub fn numbered_blank(&mut self, number: u64) -> Result<TermId> {
+        self.once(NewTerm::Numbered(number), 0)
+    }
+
+    /// Forgets all terms but the first ones, whose ids stay. Labels are kept.
+    pub fn truncate(&mut self, length: usize) {
+        let forgotten = self.terms.drain(length.min(self.terms.len())..);
+        for term in forgotten {
+            if let NewTerm::Keyed(_, key) = &term {
+                self.text_bytes -= key.len();
+            }
+            self.numbers.remove(&term);
+        }
+    }
+
+    /// The term with a private id.
+    pub(crate) fn get(&self, id: TermId) -> Option<&NewTerm> {
+        number_of(id).and_then(|number| self.terms.get(number))
     }
 
     /// The private id of the term of the dictionary with this key (`stoa_terms::key`), which the store
@@ -441,11 +468,15 @@ impl NewTerms {
     }
 
     fn keyed(&mut self, kind: Kind, key: &[u8]) -> Result<TermId> {
-        let term = NewTerm::Keyed(kind, key.into());
+        self.once(NewTerm::Keyed(kind, key.into()), key.len())
+    }
+
+    /// The private id of a term whose key takes so many bytes.
+    fn once(&mut self, term: NewTerm, text_bytes: usize) -> Result<TermId> {
         if let Some(number) = self.numbers.get(&term) {
             return Ok(private(*number));
         }
-        self.text_bytes += key.len();
+        self.text_bytes += text_bytes;
         let id = self.push(term.clone())?;
         let number = u32::try_from(id.payload()).unwrap_or(u32::MAX);
         self.numbers.insert(term, number);
@@ -491,6 +522,9 @@ impl NewTerms {
                     resolved.ids[number] = TermId::new(Kind::BlankNode, blank);
                     blank += 1;
                     resolved.next_blank_node = blank;
+                }
+                NewTerm::Numbered(_) => {
+                    return Err(Error::Internal("a numbered blank node of a transaction"));
                 }
                 NewTerm::Keyed(Kind::Triple, key) => {
                     let parts = triple_parts(key).unwrap_or_default();

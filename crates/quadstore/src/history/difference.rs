@@ -234,7 +234,9 @@ impl TreeDifference {
     /// That of the roots of two snapshots; `None` if they have the same.
     fn of(old: &Snapshot, new: &Snapshot) -> Result<Option<Self>> {
         let hide_same = old.delta().mask() == new.delta().mask();
-        if hide_same && old.0.base.root.checkpoint == new.0.base.root.checkpoint {
+        let are_of_roots = old.is_of_root() && new.is_of_root();
+        let is_same = are_of_roots && old.0.base.root.checkpoint == new.0.base.root.checkpoint;
+        if hide_same && is_same {
             return Ok(None);
         }
         Ok(Some(Self {

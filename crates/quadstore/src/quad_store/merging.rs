@@ -370,7 +370,7 @@ impl Commit<'_> {
     /// `merged` are the trees that `derived` was derived from, and GPSO and GPOS if the store is to
     /// have them; `dictionary` is what the dictionary wants to be opened with.
     pub(crate) fn finish(
-        mut self,
+        self,
         merged: Vec<Merged>,
         derived: Derived,
         dictionary: Vec<u8>,
@@ -378,7 +378,25 @@ impl Commit<'_> {
     ) -> Result<Committed> {
         let first = merged.first();
         let (added, removed) = first.map_or((0, 0), |one| (one.inserted, one.deleted));
-        let mut payload = self.payload(merged, derived, dictionary, next_blank_node);
+        let payload = self.payload(merged, derived, dictionary, next_blank_node);
+        self.finish_payload(payload, (added, removed))
+    }
+
+    /// As [`Commit::finish`], of trees that the commit went on upon ([`Commit::go_on`]), with so many quads that were not
+    /// there before all of it, and that are not there any more.
+    pub(crate) fn finish_built(self, counts: (u64, u64)) -> Result<Committed> {
+        let payload = RootPayload {
+            retention: self.inner.retention(),
+            ..self.base.0.base.payload.clone()
+        };
+        self.finish_payload(payload, counts)
+    }
+
+    fn finish_payload(
+        mut self,
+        mut payload: RootPayload,
+        (added, removed): (u64, u64),
+    ) -> Result<Committed> {
         payload.loaded = Some(Loaded {
             added,
             removed,
@@ -406,7 +424,7 @@ impl Commit<'_> {
             source @ stoa_storage::Error::Uncertain(_) => Error::OutcomeUnknown { commit, source },
             error => error.into(),
         })?;
-        let snapshot = reopened(self.inner, &self.base)?;
+        let snapshot = reopened(self.inner, &self.inner.newest())?;
         let committing = self.committing;
         let committing = committing.ok_or(Error::Internal("a commit that lets others in"))?;
         let told = self.changes.map(|(_, summary)| summary);
@@ -431,6 +449,11 @@ impl Commit<'_> {
     /// Lets other checkpoints begin again.
     pub(crate) fn let_others_in(&mut self) {
         self.checkpoint.let_others_in();
+    }
+
+    /// Lets what is built upon be read while it is built further.
+    pub(crate) fn keep_freed(&mut self) {
+        self.checkpoint.keep_freed();
     }
 
     /// Lays changes over what the commit builds upon, to be merged.

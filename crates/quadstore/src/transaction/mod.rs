@@ -94,7 +94,6 @@ struct Operation {
     changes: Probed,
     /// Its new terms in the order in which they got their ids.
     terms: Vec<(TermId, Vec<u8>)>,
-    #[expect(dead_code, reason = "held for its drop")]
     reservation: Reservation,
 }
 
@@ -166,7 +165,7 @@ impl Transaction {
     /// A new blank node, under its final id.
     #[must_use]
     pub fn blank_node(&self) -> TermId {
-        TermId::new(Kind::BlankNode, self.store.take_blank_nodes(1))
+        self.store.blank_node()
     }
 
     /// Whether an id is that of a blank node which was given to somebody.
@@ -181,6 +180,21 @@ impl Transaction {
         self.operations
             .iter()
             .any(|operation| !operation.changes.is_empty())
+    }
+
+    /// What its changes take of the memory budget, in bytes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let operations = self.operations.iter();
+        let wanted: u64 = operations.map(|one| one.reservation.bytes()).sum();
+        let before = self.living.base().delta().memory_bytes();
+        wanted + self.view.delta().memory_bytes().saturating_sub(before)
+    }
+
+    /// The store that it belongs to.
+    #[must_use]
+    pub fn store(&self) -> &QuadStore {
+        &self.store
     }
 
     /// Removes and adds quads, and makes graphs exist or not; the view shows it afterwards. Ids are those

@@ -4,6 +4,7 @@
 use super::*;
 
 use crate::model::{ModelQuad, ModelTerm, load_as};
+use crate::updating::{bulk_update, some_operations};
 use oxrdf::NamedNode;
 use stoa_quadstore::{BulkCommit, BulkOptions, Scheme, Snapshot};
 use stoa_storage::OpenMode;
@@ -60,6 +61,17 @@ impl Run {
         self.bulk(&quads, next, BulkCommit::default());
     }
 
+    /// Updates beyond memory, by some operations.
+    fn update(&mut self) {
+        self.clock
+            .store(1_000 * self.states.len() as u64, Ordering::Relaxed);
+        let (wanted, next) = some_operations(&self.now().clone(), &mut self.random);
+        let message = "a new state".to_owned();
+        let summary = bulk_update(&self.store, &wanted, options(1, 2), message).unwrap();
+        assert_eq!(summary.commit as usize, self.states.len());
+        self.states.push(next);
+    }
+
     fn bulk(&mut self, quads: &[ModelQuad], next: Model, commit: BulkCommit<'_>) {
         self.clock
             .store(1_000 * self.states.len() as u64, Ordering::Relaxed);
@@ -109,8 +121,10 @@ fn every_commit_and_moment_is_restored_from_backup_and_archive() {
         // Whatever chance chose, some graphs are replaced behind the last backup.
         run.forget_blank_nodes(&mut has_blank_nodes);
         run.load_more();
+        run.update();
         run.replace();
         run.commits(2);
+        run.update();
         run.replace();
         run.store.close().unwrap();
         let changes = archive.list().unwrap();
@@ -148,8 +162,12 @@ impl Run {
         source: &SimulatedDisk,
         has_blank_nodes: &mut bool,
     ) {
-        match self.random.below(8) {
+        match self.random.below(9) {
             0..3 => self.commit(),
+            8 => {
+                self.forget_blank_nodes(has_blank_nodes);
+                self.update();
+            }
             3 => self.load_more(),
             4 => {
                 self.forget_blank_nodes(has_blank_nodes);

@@ -39,7 +39,7 @@ pub(crate) fn write(
 }
 
 /// Changes of quads, as they are named, with the ids of what was read.
-fn changes(
+pub(crate) fn changes(
     read: &Snapshot,
     removed: &[ModelQuad],
     added: &[ModelQuad],

@@ -92,7 +92,7 @@ Examples:
 Example:
   stoa info --db mydb")]
     Info(Folder),
-    /// Verify every checksum and that all sort orders hold the same quads, and what backups and archives hold
+    /// Verify every checksum of a database, its sort orders, or backups and archives
     #[command(after_help = "\
 Examples:
   stoa check --db mydb
@@ -114,7 +114,7 @@ Examples:
   stoa diff --db mydb 2026-11-20T00:00:00Z 2026-11-21T00:00:00Z > day.rdfp
   stoa diff --server http://127.0.0.1:7878/ 41 42")]
     Diff(Diff),
-    /// Apply patches, as diff writes them: each becomes one commit or, after an error, nothing
+    /// Apply patches, as diff writes them: each becomes one commit
     #[command(after_help = "\
 Rows that have no effect are counted: they add what is there, or remove what is not. With --strict they
 are an error.

@@ -57,7 +57,8 @@ struct Held {
 }
 
 impl Held {
-    fn start() -> Self {
+    /// With twenty thousand triples, whose texts have so many words.
+    fn start(words: usize) -> Self {
         let folder = TempDir::new().unwrap();
         let database = folder.path().join("db");
         let database = database.to_str().unwrap();
@@ -83,13 +84,12 @@ impl Held {
             address,
             _folder: folder,
         };
-        held.fill();
+        held.fill(words);
         held
     }
 
-    /// Twenty thousand triples: an answer of eleven megabytes.
-    fn fill(&self) {
-        let text = "long ".repeat(100);
+    fn fill(&self, words: usize) {
+        let text = "long ".repeat(words);
         for part in 0..10 {
             let triples: String = (0..2_000)
                 .map(|n| format!("<http://a/s{part}-{n}> <http://a/p> \"{text}{n}\" .\n"))
@@ -324,7 +324,7 @@ fn every_kind_of_request_is_counted() {
     if !is_alone("every_kind_of_request_is_counted") {
         return;
     }
-    let server = Held::start();
+    let server = Held::start(100);
     let kinds = kinds();
     // What is made once, such as caches and threads, is there before anything is measured.
     for (_, _, bytes) in &kinds {
@@ -353,7 +353,7 @@ fn requests_of_the_grammar_hold_little_for_each_byte() {
     if !is_alone("requests_of_the_grammar_hold_little_for_each_byte") {
         return;
     }
-    let server = Held::start();
+    let server = Held::start(10);
     let idle = AtomicUsize::new(0);
     let judge = &mut |input: &[u8]| {
         let start = allocator::current();

@@ -59,10 +59,7 @@ pub(super) async fn statements(request: Request<'_>) -> Result<Response<Response
         let database = request.database.clone();
         let summary = write(request.service, move || {
             let pattern = parameters.pattern();
-            let done = database.transact(|transaction| {
-                transaction.remove_statements(&pattern, &CancelHandle::new())
-            });
-            Ok(done?.1)
+            Ok(database.remove_statements(&pattern, &CancelHandle::new())?)
         })
         .await?;
         return Ok(done(StatusCode::NO_CONTENT, &summary));
