@@ -273,12 +273,19 @@ fn too_large(bytes_max: usize) -> Problem {
 /// One part of so many of the memory stays free of what requests bring, so that short ones are answered beside them.
 pub(super) const SPARE_PARTS: u64 = 8;
 
+/// So many bytes of a request may take what long ones leave free.
+const SHORT_BYTES: u64 = 64 << 10;
+
 /// Reserves more memory for what a request brings.
 ///
 /// # Errors
 /// 503 if there is none.
 pub(super) fn reserve(memory: &mut Reservation, bytes: u64) -> Result<(), Problem> {
-    memory.grow_sparing(bytes, SPARE_PARTS).map_err(no_memory)
+    let reserved = match memory.bytes() + bytes <= SHORT_BYTES {
+        true => memory.grow(bytes),
+        false => memory.grow_sparing(bytes, SPARE_PARTS),
+    };
+    reserved.map_err(no_memory)
 }
 
 /// The problem of a request for which there is no memory.
