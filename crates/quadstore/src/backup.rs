@@ -29,12 +29,9 @@ use crate::error::{Error, Result};
 use crate::permutation::node::Node;
 use crate::permutation::tree::child_node;
 use crate::quad_store::QuadStore;
-use crate::root::{LOAD_MESSAGE_BYTES_MAX, RootPayload, TreeName};
+use crate::root::{RootPayload, TreeName};
 use crate::segment::reader::Header;
 use crate::snapshot::{Base, Snapshot};
-
-/// The head of a record is read from so many bytes of it at most: the numbers in it and the longest message.
-const HEAD_BYTES_MAX: usize = 4 * 10 + LOAD_MESSAGE_BYTES_MAX;
 
 /// How a backup is made.
 pub struct BackupOptions<'a> {
@@ -387,7 +384,6 @@ fn find_end(
 ) -> Result<(Lsn, u64)> {
     let (mut end, mut replayed) = (log.mark.position, 0);
     let records = &mut log.records;
-    let mut payload = Vec::new();
     // The last commit that was made before the time that is asked for.
     let mut before = 0;
     while let Some(record) = records.next_record()? {
@@ -411,20 +407,11 @@ fn find_end(
         if is_load && record.commit <= commit {
             continue;
         }
-        payload.resize(HEAD_BYTES_MAX, 0);
-        let mut filled = 0;
-        while let Some(rest) = payload.get_mut(filled..).filter(|rest| !rest.is_empty())
-            && let read @ 1.. = records.read(rest)?
-        {
-            filled += read;
-        }
-        payload.truncate(filled);
-        if let Some(head) = record::decode_head(&payload) {
-            match place_of(&record, head.numbering, (commit, numbering)) {
-                Place::Elsewhere => continue,
-                Place::Beyond => return Err(numbered_anew(&record, commit)),
-                Place::Here => {}
-            }
+        let head = record::read_head(|bytes| records.read(bytes))?;
+        match place_of(&record, head.numbering, (commit, numbering)) {
+            Place::Elsewhere => continue,
+            Place::Beyond => return Err(numbered_anew(&record, commit)),
+            Place::Here => {}
         }
         check_follows(&record, commit.saturating_add(1))?;
         (commit, end) = (record.commit, record.end);

@@ -12,6 +12,7 @@ use stoa_storage::NewRecord;
 use stoa_terms::TermId;
 
 use crate::delta::{Cleared, EffectiveChanges, GraphChange, GraphMask, Sizes};
+use crate::error::{Error, Result};
 use crate::segment::Row;
 
 /// The kind of a log record that is a commit.
@@ -23,6 +24,8 @@ pub(crate) const CLEARED_SOME: u64 = 0;
 pub(crate) const CLEARED_ALL_BUT: u64 = 1;
 /// Bytes of seven bits that a number of 64 bits takes at most.
 const NUMBER_BYTES_MAX: usize = 10;
+/// So many bytes of a record are read at first for its head, then twice as many.
+const HEAD_BYTES: usize = 256;
 /// A row takes at least a byte a column.
 const ROW_BYTES_MIN: usize = 4;
 
@@ -227,6 +230,32 @@ impl<'a> Reader<'a> {
     pub(super) fn added(mut self, tell: impl FnMut(Row)) -> Option<u64> {
         take_rows(&mut self.rest, self.added, tell)?;
         self.rest.is_empty().then_some(self.next_blank_node)
+    }
+}
+
+/// What a record tells first, of which `read` gives so many bytes as there is room for, none at its end.
+///
+/// # Errors
+/// If there is no such thing, and what reading gives.
+pub(crate) fn read_head(
+    mut read: impl FnMut(&mut [u8]) -> stoa_storage::Result<usize>,
+) -> Result<Head> {
+    let mut bytes = Vec::new();
+    loop {
+        let start = bytes.len();
+        bytes.resize(start + HEAD_BYTES.max(start), 0);
+        let more = read(bytes.get_mut(start..).unwrap_or_default())?;
+        bytes.truncate(start + more);
+        if let Some(head) = decode_head(&bytes) {
+            return Ok(head);
+        }
+        if more == 0 {
+            return Err(Error::Corruption {
+                structure: "log",
+                expected: "the changes of a commit".to_owned(),
+                found: format!("{} other bytes", bytes.len()),
+            });
+        }
     }
 }
 

@@ -1,15 +1,12 @@
 //! The list of commits, from the records of the log and the roots of bulk loads.
 
-use stoa_storage::{LogReader, Reservation, RetainedRoot};
+use stoa_storage::{Reservation, RetainedRoot};
 
 use crate::commit::RECORD_LOAD;
-use crate::commit::record::{self, Head};
+use crate::commit::record;
 use crate::error::{Error, Result};
 use crate::quad_store::QuadStore;
 use crate::root::RootPayload;
-
-/// Bytes of a record that are read at a time for its beginning.
-const HEAD_BYTES: usize = 256;
 
 /// Commits that are held at a time; between two roots there may be millions, which are read again for more.
 const HELD: usize = if cfg!(test) { 16 } else { 1 << 16 };
@@ -132,7 +129,7 @@ impl CommitList {
                 continue;
             }
             last = record.commit;
-            let head = read_head(&mut records)?;
+            let head = record::read_head(|bytes| records.read(bytes))?;
             if self.segment.len() >= 2 * HELD {
                 for older in self.segment.drain(..HELD) {
                     room.shrink(older.bytes());
@@ -181,26 +178,5 @@ impl QuadStore {
             message: loaded.message,
             is_load: true,
         }))
-    }
-}
-
-/// Reads the beginning of the record at which `records` stands.
-fn read_head(records: &mut LogReader) -> Result<Head> {
-    let mut bytes = Vec::new();
-    loop {
-        let start = bytes.len();
-        bytes.resize(start + HEAD_BYTES.max(start), 0);
-        let read = records.read(bytes.get_mut(start..).unwrap_or_default())?;
-        bytes.truncate(start + read);
-        if let Some(head) = record::decode_head(&bytes) {
-            return Ok(head);
-        }
-        if read == 0 {
-            return Err(Error::Corruption {
-                structure: "log",
-                expected: "the changes of a commit".to_owned(),
-                found: format!("{} other bytes", bytes.len()),
-            });
-        }
     }
 }

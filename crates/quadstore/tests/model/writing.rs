@@ -34,8 +34,18 @@ pub(crate) fn write(
     removed: &[ModelQuad],
     added: &[ModelQuad],
 ) -> Result<Committed> {
+    write_as(store, read, (removed, added), "a message")
+}
+
+/// The same with a message.
+pub(crate) fn write_as(
+    store: &QuadStore,
+    read: &Snapshot,
+    (removed, added): (&[ModelQuad], &[ModelQuad]),
+    message: &str,
+) -> Result<Committed> {
     let (new, changes) = changes(read, removed, added)?;
-    store.write(read, &new, &changes, Some("a message"))
+    store.write(read, &new, &changes, Some(message))
 }
 
 /// Changes of quads, as they are named, with the ids of what was read.
