@@ -113,18 +113,21 @@ impl QuadStore {
         let log = self.0.log()?;
         // A backup that is made of damage, or beside damage, is not to be relied on.
         self.verify_log(options.cancel)?;
-        let (roots, newest, end, pinned) = {
+        let (newest, end, pinned) = {
             let _committing = self.0.committing();
             let (newest, end) = (self.0.newest().unlisted(), self.0.mark());
-            let roots = match options.history {
-                true => self.retained_before(&newest)?,
-                false => Vec::new(),
+            let own = newest.0.base.root.log.position;
+            let oldest = match options.history {
+                true => self.store().log_needed().min(own),
+                false => own,
             };
-            let roots = [roots, vec![newest.0.base.root.clone()]].concat();
-            let oldest = roots.iter().map(|root| root.log.position).min();
-            let oldest = oldest.unwrap_or(end.position);
-            (roots, newest, end, log.pin(oldest)?)
+            (newest, end, log.pin(oldest)?)
         };
+        let mut roots = match options.history {
+            true => self.retained_before(&newest)?,
+            false => Vec::new(),
+        };
+        roots.push(newest.0.base.root.clone());
         let commit = newest.commit();
         log.sync_to(end.position)?;
         let backup = NewBackup {

@@ -19,7 +19,7 @@ use oxrdf::Literal;
 use stoa_terms::{TermId, inline};
 
 use super::shed_texts::{ShedFiles, ShedTexts};
-use super::{Accumulator, TAKEN_BYTES, take_some};
+use super::{Accumulator, TAKEN_BYTES, take_some, update_by_some};
 use crate::context::{Computed, QueryContext};
 use crate::error::{Error, Result};
 use crate::expression::{Cell, fetch_texts_within};
@@ -141,13 +141,7 @@ impl Accumulator for Concat {
     }
 
     fn update(&mut self, groups: &[u32], values: &[TermId], context: &QueryContext) -> Result<()> {
-        let mut taken = 0;
-        while let (Some(groups), Some(values @ [_, ..])) =
-            (groups.get(taken..), values.get(taken..))
-        {
-            taken += self.update_some(groups, values, context)?;
-        }
-        Ok(())
+        update_by_some(self, groups, values, context)
     }
 
     fn update_some(
@@ -157,11 +151,10 @@ impl Accumulator for Concat {
         context: &QueryContext,
     ) -> Result<usize> {
         let mut hint = self.rows;
-        let taken = take_some(&mut hint, values.len(), &mut |rows| {
-            let groups = groups.get(..rows).unwrap_or_default();
-            self.take_values(groups, values.get(..rows).unwrap_or_default(), context)
+        let taken = take_some(&mut hint, (groups, values), |groups, values| {
+            self.take_values(groups, values, context)
         });
-        self.rows = hint.max(1);
+        self.rows = hint;
         taken
     }
 

@@ -15,7 +15,7 @@ use std::ops::Range;
 use stoa_terms::TermId;
 use stoa_terms::value::{Value, order_inline};
 
-use super::{Accumulator, OTHERS_STATES, TAKEN_BYTES, same, take_some};
+use super::{Accumulator, OTHERS_STATES, TAKEN_BYTES, same, take_some, update_by_some};
 use crate::context::QueryContext;
 use crate::error::Result;
 use crate::expression::term_values_within;
@@ -124,13 +124,7 @@ impl Accumulator for Extreme {
     }
 
     fn update(&mut self, groups: &[u32], values: &[TermId], context: &QueryContext) -> Result<()> {
-        let mut taken = 0;
-        while let (Some(groups), Some(values @ [_, ..])) =
-            (groups.get(taken..), values.get(taken..))
-        {
-            taken += self.update_some(groups, values, context)?;
-        }
-        Ok(())
+        update_by_some(self, groups, values, context)
     }
 
     fn update_some(
@@ -140,11 +134,10 @@ impl Accumulator for Extreme {
         context: &QueryContext,
     ) -> Result<usize> {
         let mut hint = self.rows;
-        let taken = take_some(&mut hint, values.len(), &mut |rows| {
-            let groups = groups.get(..rows).unwrap_or_default();
-            self.take_values(groups, values.get(..rows).unwrap_or_default(), context)
+        let taken = take_some(&mut hint, (groups, values), |groups, values| {
+            self.take_values(groups, values, context)
         });
-        self.rows = hint.max(1);
+        self.rows = hint;
         taken
     }
 

@@ -127,16 +127,31 @@ pub(crate) fn can_be_merged(aggregate: &Aggregate) -> bool {
 /// So many bytes of texts are taken at a time, but for those of a single row.
 const TAKEN_BYTES: usize = 1 << 20;
 
+/// [`Accumulator::update`] by as many rows at a time as [`Accumulator::update_some`] takes.
+fn update_by_some(
+    accumulator: &mut impl Accumulator,
+    groups: &[u32],
+    values: &[TermId],
+    context: &QueryContext,
+) -> Result<()> {
+    let mut taken = 0;
+    while let (Some(groups), Some(values @ [_, ..])) = (groups.get(taken..), values.get(taken..)) {
+        taken += accumulator.update_some(groups, values, context)?;
+    }
+    Ok(())
+}
+
 /// Has the texts of values read that are about to be taken, before anything changes: of all, or of half as many until they
-/// fit. Returns how many were taken; begins next time with `hint`.
+/// fit. Returns how many were taken; begins next time with `hint`, at least 1.
 fn take_some(
     hint: &mut usize,
-    values: usize,
-    take: &mut dyn FnMut(usize) -> Result<()>,
+    (groups, values): (&[u32], &[TermId]),
+    mut take: impl FnMut(&[u32], &[TermId]) -> Result<()>,
 ) -> Result<usize> {
-    let mut rows = values.min(*hint);
+    let mut rows = values.len().min(*hint);
     loop {
-        match take(rows) {
+        let groups = groups.get(..rows).unwrap_or_default();
+        match take(groups, values.get(..rows).unwrap_or_default()) {
             Err(Error::MemoryExceeded { .. }) if rows > 1 => {
                 rows = rows.div_ceil(2);
                 *hint = rows;

@@ -23,7 +23,7 @@ use super::parameters::{check_once, pairs, unknown};
 use super::problem::Problem;
 use super::route::CancelOnDrop;
 use super::upload::{BODY, format_of, write_with_body};
-use super::writing::{mark, write};
+use super::writing::{self, write};
 
 /// Answers POST to `/load`.
 pub(super) async fn load(
@@ -92,13 +92,11 @@ fn told(summary: &LoadSummary) -> Response<ResponseBody> {
         "terms_new": summary.terms_new,
         "temp_peak_bytes": summary.temp_peak_bytes,
     });
-    let mut response = whole("application/json", format!("{told}\n"));
     let changed = CommitSummary {
         commit: summary.commit,
         added: summary.quads_new,
         terms: summary.terms_new,
         ..CommitSummary::default()
     };
-    mark(response.headers_mut(), &changed);
-    response
+    writing::told(&told, &changed)
 }

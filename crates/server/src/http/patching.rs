@@ -17,7 +17,7 @@ use super::parameters::{moment, pairs, split_content_type};
 use super::problem::Problem;
 use super::route::{CancelOnDrop, joined};
 use super::upload::{BODY, again, write_with_body};
-use super::writing::{mark, write};
+use super::writing::{self, write};
 
 /// Answers POST to `/apply`.
 pub(super) async fn apply(
@@ -144,7 +144,6 @@ fn told(summary: &PatchSummary) -> Response<ResponseBody> {
         "unchanged": summary.unchanged,
         "prefixes": summary.prefixes,
     });
-    let mut response = whole("application/json", format!("{told}\n"));
     let changed = CommitSummary {
         commit: summary.commit,
         added: summary.added,
@@ -152,6 +151,5 @@ fn told(summary: &PatchSummary) -> Response<ResponseBody> {
         time_us: summary.time_us,
         ..CommitSummary::default()
     };
-    mark(response.headers_mut(), &changed);
-    response
+    writing::told(&told, &changed)
 }

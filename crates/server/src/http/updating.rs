@@ -12,12 +12,12 @@ use serde_json::json;
 use stoa_database::oxrdf::{GraphName, NamedNode};
 use stoa_database::{Database, UpdateOptions};
 
-use super::body::{Held, ResponseBody, whole};
+use super::body::{Held, ResponseBody};
 use super::memento::not_at;
 use super::parameters::Parameters;
 use super::problem::Problem;
 use super::rdf4j::NIL;
-use super::writing::{self, mark};
+use super::writing;
 use super::{Service, Settings};
 
 /// Runs an update, which a client that may write has sent. Relative IRIs are relative to the address of the
@@ -37,9 +37,7 @@ pub(super) async fn update(
         "added": summary.added,
         "removed": summary.removed,
     });
-    let mut response = whole("application/json", format!("{told}\n"));
-    mark(response.headers_mut(), &summary);
-    Ok(response)
+    Ok(writing::told(&told, &summary))
 }
 
 /// The options of an update as the server and the request say.

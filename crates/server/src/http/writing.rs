@@ -9,13 +9,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hyper::StatusCode;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde_json::Value;
 use stoa_database::{CommitSummary, Database, UpdateOptions, nonblocking};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::Service;
-use super::body::Held;
+use super::body::{Held, ResponseBody, whole};
 use super::problem::Problem;
 use super::reactor;
 
@@ -156,6 +157,13 @@ async fn run(
         drop(permit);
     }));
     Ok(())
+}
+
+/// The answer of a request that has changed something: a line of JSON, with the same in the head.
+pub(super) fn told(told: &Value, changed: &CommitSummary) -> Response<ResponseBody> {
+    let mut response = whole("application/json", format!("{told}\n"));
+    mark(response.headers_mut(), changed);
+    response
 }
 
 /// Says in the head of a response what a request has changed.
