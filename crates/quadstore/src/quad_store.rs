@@ -36,7 +36,7 @@ use crate::root::Scheme;
 use crate::snapshot::Snapshot;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering, RwLock, lock, read, try_lock, write};
 
-pub(crate) use merging::{Commit, Derived, Merged, Switch};
+pub(crate) use merging::{Commit, Derived, Left, Merged, Switch};
 
 /// A store of quads. Cloning it is cheap.
 #[derive(Clone)]

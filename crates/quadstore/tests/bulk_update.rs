@@ -79,6 +79,36 @@ fn updates_in_every_scheme_equal_the_model() {
     }
 }
 
+/// What a subject has left in a graph was asked of the new quads by the old counts: where as many quads were left in all
+/// as the graph had held, all of them seemed to be of that graph.
+#[test]
+fn subjects_leave_a_graph_whatever_is_left_elsewhere() {
+    for scheme in [Scheme::Full, Scheme::Lean] {
+        for is_default in [true, false] {
+            let store = create(&SimulatedDisk::new(1));
+            let iri = |name: &str| ModelTerm::Iri(format!("urn:{name}"));
+            let graph = match is_default {
+                true => ModelTerm::DefaultGraph,
+                false => iri("graph"),
+            };
+            let of = |subject: &str, graph: &ModelTerm| -> ModelQuad {
+                [iri(subject), iri("p"), iri("o"), graph.clone()]
+            };
+            let removed = [of("one", &graph), of("two", &graph)];
+            let kept = [of("one", &iri("other")), of("three", &iri("other"))];
+            let first = BulkOptions {
+                scheme: Some(scheme),
+                ..options(1, 1)
+            };
+            load(&store, &[removed.clone(), kept.clone()].concat(), first).unwrap();
+            let wanted = [Wanted::Change(removed.to_vec(), Vec::new())];
+            bulk_update(&store, &wanted, options(1, 1), MESSAGE.to_owned()).unwrap();
+            assert_reads_as(&store.snapshot(), &kept.into_iter().collect());
+            assert_sound(&store);
+        }
+    }
+}
+
 #[test]
 fn each_operation_sees_what_those_before_it_did() {
     let store = create(&SimulatedDisk::new(1));

@@ -24,7 +24,7 @@ use super::replaced::Replaced;
 use super::spill::{BlockRef, SpillFile};
 use super::{BulkCommit, BulkOptions, BulkSummary, GraphsOf, Shared, limits};
 use crate::dictionary::{Dictionary, Partition};
-use crate::quad_store::{Commit, Derived, Merged, next_commit};
+use crate::quad_store::{Commit, Derived, Left, Merged, next_commit};
 use crate::root::TreeName;
 use crate::segment::Row;
 use crate::{CheckpointOptions, Error, QuadStore, Result, Scheme};
@@ -133,12 +133,12 @@ pub(super) fn build_over(
         Some(compact) => trees.merge(&compact, &partials)?,
         None => trees.merge(&Whole, &partials)?,
     };
-    let remains = match replaced {
-        Some(_) if is_told => Some(commit.remaining(&merged)?),
-        Some(replaced) => Some(replaced.remains(shared)?),
-        None => None,
+    let left = match replaced {
+        Some(_) if is_told => Left::Written,
+        Some(replaced) => Left::Told(replaced.remains(shared)?),
+        None => Left::Shown,
     };
-    let derived = commit.derive_with(&mut merged, remains)?;
+    let derived = commit.derive_with(&mut merged, left)?;
     let by_graph = by_graph.map(|by| by.into_inner().unwrap_or_else(PoisonError::into_inner));
     let by_graph = match (by_graph, merged.first()) {
         (None, Some(psog)) if derived.shares_subjects => {

@@ -96,6 +96,15 @@ pub(crate) struct Derived {
     pub(crate) shares_subjects: bool,
 }
 
+/// What tells of a subject that lost quads in a graph whether it has others there.
+pub(crate) enum Left<'a> {
+    /// The snapshot that is built upon, whose delta is what is written.
+    Shown,
+    Told(Remains<'a>),
+    /// The new trees.
+    Written,
+}
+
 /// Where subjects stand in this many graphs on average, as a fraction, a graph is no longer read
 /// through its subjects: the quads of other graphs that are read in vain would soon be as many as
 /// those that are wanted.
@@ -155,14 +164,23 @@ impl Commit<'_> {
         self.changes = changes;
     }
 
-    /// Tells of graph and subject whether the new trees have quads there.
-    pub(crate) fn remaining(&self, merged: &[Merged]) -> Result<Remains<'static>> {
-        let mut payload = self.base.0.base.payload.clone();
-        // The trees by graph are not merged yet.
-        payload.graph_first = false;
+    /// Tells of graph and subject whether the new trees have quads there. The catalogue has to be the new one, too: where
+    /// it says that all quads are of one graph, they are read without a look at their graphs.
+    fn remaining(
+        &self,
+        merged: &[Merged],
+        (catalogue, default_quads): (&TreeRoot, u64),
+    ) -> Result<Remains<'static>> {
+        let mut payload = RootPayload {
+            default_quads,
+            // The trees by graph are not merged yet.
+            graph_first: false,
+            ..self.base.0.base.payload.clone()
+        };
         for one in merged {
             *payload.tree_mut(one.tree) = one.root.clone();
         }
+        *payload.tree_mut(TreeName::Graphs) = catalogue.clone();
         let after = self.base.over_trees(payload)?;
         Ok(Box::new(move |graph, subjects| {
             subjects_in(&after, graph, subjects)
@@ -324,15 +342,11 @@ impl Commit<'_> {
 
     /// Brings graphs and their subjects up to date with the permutations of the scheme.
     pub(crate) fn derive(&self, merged: &mut [Merged]) -> Result<Derived> {
-        self.derive_with(merged, None)
+        self.derive_with(merged, Left::Shown)
     }
 
-    /// The same, and asks `remains` whether a subject that lost quads in a graph has some there.
-    pub(crate) fn derive_with(
-        &self,
-        merged: &mut [Merged],
-        remains: Option<Remains<'_>>,
-    ) -> Result<Derived> {
+    /// The same; `left` says what tells whether a subject that lost quads in a graph has some there.
+    pub(crate) fn derive_with(&self, merged: &mut [Merged], left: Left<'_>) -> Result<Derived> {
         let permutations = merged.iter().filter(|one| one.tree.permutation().is_some());
         let mut counts = permutations.clone().map(|one| (one.inserted, one.deleted));
         let first = counts.next();
@@ -351,11 +365,17 @@ impl Commit<'_> {
         let counted = counted.ok_or(Error::Internal("a commit without its first permutation"))?;
         let notes = counted.notes.take();
         let notes = notes.ok_or(Error::Internal("a commit without notes of graphs"))?;
-        let pairs = self.merge_pairs(&notes, &counted.root, remains)?;
+        let counted = counted.root.clone();
         let (catalogue, default_quads) = self.merge_catalogue(&notes)?;
+        let remains = match left {
+            Left::Shown => None,
+            Left::Told(remains) => Some(remains),
+            Left::Written => Some(self.remaining(merged, (&catalogue, default_quads))?),
+        };
+        let pairs = self.merge_pairs(&notes, &counted, remains)?;
         let (many, one) = GRAPHS_A_SUBJECT;
         let rows = |root: &TreeRoot| root.top.as_ref().map_or(0, |top| top.rows);
-        let subjects = counted.root.top.as_ref().map_or(0, |top| top.distinct_one);
+        let subjects = counted.top.as_ref().map_or(0, |top| top.distinct_one);
         let repeats = rows(&pairs).saturating_mul(one) >= subjects.saturating_mul(many);
         Ok(Derived {
             shares_subjects: self.scheme == Scheme::Full && rows(&catalogue) > 1 && repeats,
