@@ -19,12 +19,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use hashbrown::{HashMap, HashSet};
 use rapidhash::fast::RandomState;
 use stoa_storage::{
-    Access, BackupExtent, BackupSummary, Backups, Cache, ChangeFileReader, Disk, LogRecord, Lsn,
-    NewBackup, PartRef, RestoreLog, RestorePoint, Root, Store,
+    Access, BackupExtent, BackupSummary, Backups, Cache, ChangeFileReader, ChangesOf, Disk,
+    LogMark, LogRecord, Lsn, NewBackup, PartRef, RestoreLog, RestorePoint, Root, Store,
 };
 
 use crate::bulk::{self, BulkOptions, BulkProgress};
-use crate::commit::{LoadRecord, Place, QuadStoreOptions, RECORD_LOAD, place_of, record};
+use crate::commit::{
+    LoadRecord, Place, QuadStoreOptions, RECORD_COMPACTION, RECORD_LOAD, place_of, record,
+};
 use crate::error::{Error, Result};
 use crate::permutation::node::Node;
 use crate::permutation::tree::child_node;
@@ -296,10 +298,28 @@ pub fn restore(
     let mut log = backups.log(&point, &restore.archives)?;
     let cancel = restore.cancel;
     let numbering = RootPayload::decode(backups.payload(&point)?)?.numbering;
-    let (end, replayed) = match &mut log {
+    let Way {
+        end,
+        replayed,
+        commit: last,
+        compactions,
+    } = match &mut log {
         Some(log) => find_end(log, (point.root_commit, numbering), at, cancel)?,
-        None => (Lsn::default(), 0),
+        None => Way {
+            commit: point.root_commit,
+            ..Way::default()
+        },
     };
+    let asked = match at {
+        RestoreAt::Commit(asked) => asked,
+        RestoreAt::Last => point.commit,
+        RestoreAt::Time(_) => last,
+    };
+    if last < asked {
+        let reason = format!("backup {} and the log end with commit {last}", point.number);
+        return Err(not_there(format!("commit {asked}"), reason));
+    }
+
     let written = backups.restore(
         &point,
         log.as_ref().map(|log| (log, end)),
@@ -311,41 +331,43 @@ pub fn restore(
         Err(stoa_storage::Error::Cancelled) => return Err(Error::Cancelled),
         written => written?,
     };
-    let disk: Arc<dyn Disk> = Arc::clone(&written) as _;
-    let store = Store::open(disk, cache, Access::Exclusive)?;
-    let changes = |commit| backups.change_file(&point, &restore.archives, commit);
-    let store = QuadStore::open_restored(
-        store,
-        options,
-        &Loads {
-            changes: &changes,
-            cancel,
-        },
-    )?;
-    let (commit, time_us) = (store.0.newest().commit(), store.0.mark().time);
-    let asked = match at {
-        RestoreAt::Commit(asked) => asked,
-        RestoreAt::Last => point.commit,
-        RestoreAt::Time(_) => commit,
+    let changes = |of| backups.change_file(&point, &restore.archives, of);
+    let loads = Loads {
+        changes: &changes,
+        compactions,
+        cancel,
     };
-    if commit < asked {
-        let reason = format!(
-            "backup {} and the log end with commit {commit}",
-            point.number
-        );
-        return Err(not_there(format!("commit {asked}"), reason));
+    let summary = make_again(Arc::clone(&written) as _, (cache, options), &loads);
+    match summary.and_then(|summary| Ok(written.finish().map(|()| summary)?)) {
+        Ok(summary) => Ok(RestoreSummary {
+            backup: point.number,
+            replayed,
+            ..summary
+        }),
+        Err(error) => {
+            written.discard();
+            Err(error)
+        }
     }
+}
+
+/// Makes the commits behind the root again, in a store that was written from a backup, and writes them into its trees.
+fn make_again(
+    disk: Arc<dyn Disk>,
+    (cache, options): (Arc<Cache>, QuadStoreOptions),
+    loads: &Loads<'_>,
+) -> Result<RestoreSummary> {
+    let store = Store::open(disk, cache, Access::Exclusive)?;
+    let store = QuadStore::open_restored(store, options, loads)?;
+    let (commit, time_us) = (store.0.newest().commit(), store.0.mark().time);
     store.checkpoint(&store.0.options.checkpoint)?;
     let quads = store.0.newest().quads();
     store.close()?;
-    drop(store);
-    written.finish()?;
     Ok(RestoreSummary {
         commit,
         time_us,
-        backup: point.number,
-        replayed,
         quads,
+        ..RestoreSummary::default()
     })
 }
 
@@ -377,15 +399,29 @@ fn choose(backups: &Backups, at: RestoreAt) -> Result<RestorePoint> {
     })
 }
 
-/// Where the log of a restore ends that begins with a commit and its numbering of terms, and how many commits it holds
-/// before that.
+/// What of a log leads from a root to where a restore is to end.
+#[derive(Default)]
+struct Way {
+    /// Where it ends.
+    end: Lsn,
+    /// How many commits it holds, and the last of them.
+    replayed: u64,
+    commit: u64,
+    /// The compactions on the way, each with the commit after which it is made again.
+    compactions: Vec<(u64, LoadRecord)>,
+}
+
+/// The way from a commit and its numbering of terms.
 fn find_end(
     log: &mut RestoreLog,
-    (mut commit, numbering): (u64, u64),
+    (mut commit, mut numbering): (u64, u64),
     at: RestoreAt,
     cancel: &AtomicBool,
-) -> Result<(Lsn, u64)> {
-    let (mut end, mut replayed) = (log.mark.position, 0);
+) -> Result<Way> {
+    let mut way = Way {
+        end: log.mark.position,
+        ..Way::default()
+    };
     let records = &mut log.records;
     // The last commit that was made before the time that is asked for.
     let mut before = 0;
@@ -410,6 +446,17 @@ fn find_end(
         if is_load && record.commit <= commit {
             continue;
         }
+        if u32::from(record.kind) == RECORD_COMPACTION {
+            let mut payload = Vec::new();
+            records.read_payload(&record, u64::MAX, &mut payload)?;
+            let told = decode_told(&record, &payload)?;
+            if told.head.numbering > numbering {
+                // The commits that were made beside it stand before it, with the new ids, too.
+                (numbering, way.end) = (told.head.numbering, record.end);
+                way.compactions.push((record.commit, told));
+            }
+            continue;
+        }
         let head = record::read_head(|bytes| records.read(bytes))?;
         match place_of(&record, head.numbering, (commit, numbering)) {
             Place::Elsewhere => continue,
@@ -417,16 +464,28 @@ fn find_end(
             Place::Here => {}
         }
         check_follows(&record, commit.saturating_add(1))?;
-        (commit, end) = (record.commit, record.end);
-        replayed += 1;
+        (commit, way.end) = (record.commit, record.end);
+        way.replayed += 1;
     }
-    Ok((end, replayed))
+    way.commit = commit;
+    Ok(way)
 }
 
-/// How loads are made again whose records stand in the log of a store that is being restored.
+/// What the record of a load or a compaction tells.
+fn decode_told(record: &LogRecord, payload: &[u8]) -> Result<LoadRecord> {
+    LoadRecord::decode(payload).ok_or_else(|| Error::Corruption {
+        structure: "log",
+        expected: format!("what names a change file at position {}", record.start),
+        found: format!("{} other bytes", payload.len()),
+    })
+}
+
+/// How loads and compactions are made again whose records stand in the log of a store that is being restored.
 pub(crate) struct Loads<'a> {
-    /// Finds the change file of a commit.
-    changes: &'a (dyn Fn(u64) -> stoa_storage::Result<Option<ChangeFileReader>> + 'a),
+    /// Finds a change file.
+    changes: &'a (dyn Fn(ChangesOf) -> stoa_storage::Result<Option<ChangeFileReader>> + 'a),
+    /// The compactions up to the end of the restore, as in [`Way`].
+    compactions: Vec<(u64, LoadRecord)>,
     cancel: &'a Arc<AtomicBool>,
 }
 
@@ -438,25 +497,55 @@ impl Loads<'_> {
         record: &LogRecord,
         payload: &[u8],
     ) -> Result<()> {
-        let told = LoadRecord::decode(payload).ok_or_else(|| Error::Corruption {
-            structure: "log",
-            expected: format!("the record of a load at position {}", record.start),
-            found: format!("{} other bytes", payload.len()),
-        })?;
-        let Some(file) = (self.changes)(record.commit)? else {
-            let reason = "it is a load, and its change file is in neither backup nor archive";
-            let asked = format!("commit {}", record.commit);
-            return Err(not_there(asked, reason.to_owned()));
+        let told = decode_told(record, payload)?;
+        let of = ChangesOf {
+            commit: record.commit,
+            numbering: None,
         };
+        let file = self.change_file(of, "it is a load")?;
+        bulk::load_again(store, file, (&told, record.time), self.options(store))
+    }
+
+    /// The compaction that follows a commit in a numbering, if there is one.
+    pub(crate) fn compaction_after(&self, state: (u64, u64)) -> Option<&LoadRecord> {
+        let mut compactions = self.compactions.iter();
+        let next = compactions.find(|(_, told)| told.head.numbering > state.1);
+        next.filter(|(commit, _)| *commit == state.0)
+            .map(|(_, told)| told)
+    }
+
+    /// Takes up the numbering that a compaction gave, after a commit behind which the log goes on at the mark.
+    pub(crate) fn compact_again(
+        &self,
+        store: &QuadStore,
+        told: &LoadRecord,
+        (commit, mark): (u64, LogMark),
+    ) -> Result<()> {
+        let of = ChangesOf {
+            commit,
+            numbering: Some(told.head.numbering),
+        };
+        let file = self.change_file(of, "a compaction follows it")?;
+        store.compact_again(file, told, mark, self.options(store))
+    }
+
+    fn change_file(&self, of: ChangesOf, why: &str) -> Result<ChangeFileReader> {
+        let file = (self.changes)(of)?;
+        file.ok_or_else(|| {
+            let reason = format!("{why}, and its change file is in neither backup nor archive");
+            not_there(format!("commit {}", of.commit), reason)
+        })
+    }
+
+    fn options(&self, store: &QuadStore) -> BulkOptions {
         let checkpoint = &store.0.options.checkpoint;
-        let options = BulkOptions {
+        BulkOptions {
             memory_bytes: checkpoint.memory_bytes,
             scheme: None,
             threads: checkpoint.threads,
             progress: Arc::new(Quiet),
             cancel: Arc::clone(self.cancel),
-        };
-        bulk::load_again(store, file, (&told, record.time), options)
+        }
     }
 
     /// Ends the restore if that is wanted.
@@ -480,8 +569,8 @@ impl BulkProgress for Quiet {
 /// A compaction gave other ids: its root is needed.
 fn numbered_anew(record: &LogRecord, last: u64) -> Error {
     let reason = format!(
-        "the log goes on with ids that a compaction gave; restore from a backup that was made after it, or --at {last} \
-         what was before"
+        "the log goes on with ids that a compaction without --archive-log gave; restore from a backup that was made \
+         after it, or --at {last} what was before"
     );
     not_there(format!("commit {}", record.commit), reason)
 }

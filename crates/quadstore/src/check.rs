@@ -14,7 +14,7 @@
 //! - The roots of earlier checkpoints that are kept: the nodes, segments, characteristic sets and partitions of the dictionary that no
 //!   later one has, each by itself; sums are taken for the current root alone.
 //! - The characteristic sets are those of the quads, counted anew.
-//! - The log: every record behind the oldest root that is kept.
+//! - The log: every record behind the oldest root that is kept, and the change files that wait for its archive.
 //! - Storage: every byte of every file, and that every page is used or free.
 //!
 //! # Limits

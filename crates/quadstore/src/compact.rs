@@ -13,7 +13,8 @@
 //!
 //! # Concurrency
 //! Readers go on, with the old ids until they take another snapshot. Commits and checkpoints go on beside it;
-//! at the end commits wait for a moment (`carry`). A transaction that began before that is told to begin anew:
+//! at the end commits wait for a moment (`carry`). Where the log has an archive, a change file tells what was
+//! written (`tell`). A transaction that began before that is told to begin anew:
 //! the ids that it knows are others now. One compaction at a time; others wait.
 //!
 //! # Limits
@@ -21,16 +22,18 @@
 
 mod carry;
 mod feed;
+mod tell;
 
 use std::sync::Arc;
 
-use stoa_storage::ExtentId;
+use stoa_storage::{ChangeFileReader, ExtentId, LogMark};
 
 use crate::backup::extents;
 use crate::bulk::{self, BulkOptions};
-use crate::delta::CheckpointOptions;
+use crate::commit::LoadRecord;
+use crate::delta::{CheckpointOptions, Delta};
 use crate::error::Result;
-use crate::quad_store::QuadStore;
+use crate::quad_store::{QuadStore, Switch};
 use crate::snapshot::Base;
 use crate::sync::lock;
 use carry::Carry;
@@ -100,8 +103,45 @@ impl QuadStore {
             ..options.clone()
         })?;
         feed(&old, &load)?;
-        bulk::build_over(self, load, &mut commit)?;
+        bulk::build_over(self, &load, &mut commit)?;
+        drop(load);
         Carry::new(self, commit, old, checkpoint, options).finish()
+    }
+
+    /// Puts what the change file of a compaction tells in the place of what the store holds, which is the same under
+    /// other ids: its commits end behind `mark`. For a store that is being restored.
+    ///
+    /// # Errors
+    /// If files cannot be read or written, or the file tells something else.
+    pub(crate) fn compact_again(
+        &self,
+        file: ChangeFileReader,
+        told: &LoadRecord,
+        mark: LogMark,
+        options: BulkOptions,
+    ) -> Result<()> {
+        let old = self.0.newest().unlisted();
+        let mut over = self.begin_compaction(&old)?;
+        let expected = told.head.numbering;
+        let found = over.snapshot().numbering();
+        if found != expected {
+            let expected = format!("numbering {expected} after a compaction");
+            return Err(file.damaged(expected, format!("{found}")).into());
+        }
+        bulk::build_again(self, file, told, &mut over, options)?;
+        over.hold_blank_nodes(told.next_blank_node)?;
+        over.keep_others_out()?;
+        let commit = old.commit();
+        let switch = Switch {
+            commit,
+            mark,
+            replaced: whole_extents(&old.0.base)?,
+            changes: None,
+            delta: Delta::default(),
+            last: commit,
+            end: mark,
+        };
+        over.switch(self.0.committing(), switch)
     }
 }
 

@@ -144,8 +144,8 @@ impl QuadStore {
         self.snapshot().commit() > commit
     }
 
-    /// Reads the log from the oldest root that can be read up to its end, so that damage of what only earlier commits
-    /// need is found; returns how many bytes that were.
+    /// Reads the log from the oldest root that can be read up to its end, and the change files that wait for its
+    /// archive, so that damage of what only earlier commits and restores need is found; returns how many bytes that were.
     pub(crate) fn verify_log(&self, cancel: &AtomicBool) -> Result<u64> {
         let roots = self.0.roots();
         let Some(oldest) = roots.first() else {
@@ -160,7 +160,12 @@ impl QuadStore {
             }
             bytes += record.end.to_u64() - record.start.to_u64();
         }
-        Ok(bytes)
+        let is_cancelled = || cancel.load(Ordering::Relaxed);
+        let files = self.store().verify_change_files(&is_cancelled);
+        match files {
+            Err(stoa_storage::Error::Cancelled) => Err(Error::Cancelled),
+            files => Ok(bytes + files?),
+        }
     }
 
     /// The oldest commit that can be read.

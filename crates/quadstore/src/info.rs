@@ -86,8 +86,8 @@ pub struct ArchiveInfo {
     pub behind_bytes: u64,
     /// Seconds since it held everything; 0 if it does.
     pub behind_seconds: u64,
-    /// The last commit over which the archive does not lead, as far as that is known: a bulk load without a change file,
-    /// or a compaction. A backup that holds the commit bridges the gap.
+    /// The last commit over which the archive does not lead, as far as that is known: a bulk load or a
+    /// compaction without a change file. A backup that holds the commit bridges the gap.
     pub gap: Option<u64>,
     /// Why the last copy failed; what was not copied is kept.
     pub failure: Option<String>,

@@ -193,10 +193,12 @@ impl QuadStore {
             options,
             store,
         }));
+        let opened = store.0.newest().unlisted();
         store.recover(found.as_mut(), loads)?;
         if store.0.log.is_some() {
-            store.0.take_up_changes()?;
+            store.0.take_up_changes(&opened)?;
         }
+        drop(opened);
         if let Some(found) = found {
             drop(store.0.found.set(found));
         }

@@ -244,6 +244,12 @@ impl RootPayload {
 
     /// The root of a tree.
     #[expect(clippy::indexing_slicing, reason = "one root for each name")]
+    pub(crate) fn tree(&self, name: TreeName) -> &TreeRoot {
+        &self.trees[name as usize]
+    }
+
+    /// The same, to be changed.
+    #[expect(clippy::indexing_slicing, reason = "one root for each name")]
     pub(crate) fn tree_mut(&mut self, name: TreeName) -> &mut TreeRoot {
         &mut self.trees[name as usize]
     }

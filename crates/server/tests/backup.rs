@@ -103,8 +103,14 @@ fn what_cannot_be_restored_is_told_and_makes_nothing() {
     }
     let beyond = restore("kept", &["--at", "7"]);
     assert_failed(&beyond, 1, &["commit 7 is not there", "end with commit 1"]);
-    let query = stoa(folder, &["dump", "--db", "new"]);
-    assert_failed(&query, 1, &["restore was not finished"]);
+    assert!(!folder.join("new").exists());
+    // What fails later leaves nothing, either.
+    let extents = folder.join("kept/extents-0000");
+    let whole = fs::read(&extents).unwrap();
+    fs::write(&extents, &whole[..whole.len() - 4096]).unwrap();
+    assert_failed(&restore("kept", &[]), 1, &["extents-0000"]);
+    assert!(!folder.join("new").exists());
+    fs::write(&extents, &whole).unwrap();
     assert!(restore("kept", &[]).status.success());
     let absent = stoa(folder, &["backup", "--db", "absent", "--to", "more"]);
     assert_failed(&absent, 1, &["absent is not a database"]);
@@ -144,9 +150,10 @@ fn an_archive_of_the_log_belongs_to_one_database() {
     assert_eq!(output(folder, &["dump", "--db", "new"]), ONE);
 }
 
-/// Issue 36, D1 and D2: commits that fill no log file, a load by the command, one by a server and a large PUT.
+/// Issue 36, D1 and D2: commits that fill no log file, a load by the command, one by a server, a large PUT, a patch, a
+/// compaction, and a commit that undoes another.
 #[test]
-fn backup_and_archive_lead_over_loads_to_every_commit() {
+fn backup_and_archive_lead_over_all_to_every_commit() {
     let folder = loaded();
     let folder = folder.path();
     output(folder, &["backup", "--db", "db", "--to", "kept"]);
@@ -187,6 +194,18 @@ fn backup_and_archive_lead_over_loads_to_every_commit() {
         &[&["update", "--db", "db"][..], &archive[..], &[insert]].concat(),
     );
     dumps.push(dump(folder));
+    fs::write(
+        folder.join("day.rdfp"),
+        "TX .\nA <http://a/patched> <http://a/p> _:b .\nTC .\n",
+    )
+    .unwrap();
+    let archived = |command: &[&str]| output(folder, &[command, &archive[..]].concat());
+    archived(&["apply", "--db", "db", "day.rdfp"]);
+    dumps.push(dump(folder));
+    archived(&["compact", "--db", "db"]);
+    archived(&["revert", "--db", "db", "6"]);
+    dumps.push(dump(folder));
+    archived(&["checkpoint", "--db", "db"]);
     let restore = ["restore", "--from", "kept", "--archive-log", "log", "--db"];
     for (index, expected) in dumps.iter().enumerate() {
         let (commit, db) = ((index + 1).to_string(), format!("at{index}"));

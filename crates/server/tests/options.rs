@@ -118,6 +118,7 @@ const SHOWN: [(&str, &[&str]); 16] = [
     (
         "apply",
         &[
+            "--archive-log",
             "--db",
             "--io",
             "--memory",
@@ -130,6 +131,7 @@ const SHOWN: [(&str, &[&str]); 16] = [
     (
         "revert",
         &[
+            "--archive-log",
             "--db",
             "--force",
             "--io",
@@ -150,6 +152,7 @@ const SHOWN: [(&str, &[&str]); 16] = [
     (
         "checkpoint",
         &[
+            "--archive-log",
             "--db",
             "--io",
             "--memory",
@@ -172,6 +175,7 @@ const SHOWN: [(&str, &[&str]); 16] = [
     (
         "compact",
         &[
+            "--archive-log",
             "--db",
             "--io",
             "--memory",

@@ -1,12 +1,11 @@
-//! Change files: what a bulk load changed, for the archive of the log.
+//! Change files: what a bulk load changed, or all that a compaction wrote, for the archive of the log.
 //!
-//! A load does not go through the log, since its changes may be larger than memory. Where the log has an archive the
-//! load writes them into a file beside the log, block by block, and a short record of the log names the file. The
-//! archive takes the file before that record, so that a restore finds it there. What blocks mean is the caller's
-//! business.
+//! Neither goes through the log, since it may be larger than memory. Where the log has an archive, a file beside it
+//! tells what was written, block by block, and a short record of the log names the file. The archive takes the file
+//! before that record, so that a restore finds it there. What blocks mean is the caller's business.
 //!
 //! # Invariants
-//! 1. A file under its final name is whole and durable before the root of its load is written
+//! 1. A file under its final name is whole and durable before the root that it belongs to is written
 //!    ([`NewChangeFile::finish`]).
 //! 2. A reader returns no byte that fails a checksum, and no end before the last block ([`ChangeFileReader::next_block`]).
 //!
@@ -23,8 +22,8 @@ use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, Page};
 use crate::format::{
     CHANGES_BLOCK_BYTES, CHANGES_BLOCK_CRC, CHANGES_BLOCK_KIND, CHANGES_BLOCK_LENGTH,
-    CHANGES_BLOCK_NUMBER, CHANGES_END, KIND_CHANGES, PAGE_BYTES, PAGE_LENGTH, PARTIAL_SUFFIX,
-    change_file_name,
+    CHANGES_BLOCK_NUMBER, CHANGES_END, ChangesOf, KIND_CHANGES, PAGE_BYTES, PAGE_LENGTH,
+    PARTIAL_SUFFIX, change_file_name, changes_of_name,
 };
 use crate::store::{Identity, Store};
 use std::fmt;
@@ -46,7 +45,7 @@ pub struct NewChangeFile {
     /// Its name once it is whole.
     name: String,
     file: Arc<dyn File>,
-    commit: u64,
+    of: ChangesOf,
     at: u64,
     blocks: u32,
     digest: u32,
@@ -72,10 +71,10 @@ impl Store {
         free.map_or(u64::MAX, |free| free / 10)
     }
 
-    /// Begins the change file of a commit in the directory of the database.
-    pub fn change_file(&self, commit: u64) -> Result<NewChangeFile> {
+    /// Begins a change file in the directory of the database.
+    pub fn change_file(&self, of: ChangesOf) -> Result<NewChangeFile> {
         let (disk, identity) = (Arc::clone(&self.inner.disk), self.identity());
-        let name = change_file_name(identity.timeline, identity.generation, commit);
+        let name = change_file_name(identity.timeline, identity.generation, of);
         let partial = format!("{name}{PARTIAL_SUFFIX}");
         let file = disk
             .open(&partial, OpenMode::Create)
@@ -84,7 +83,7 @@ impl Store {
             disk,
             name,
             file,
-            commit,
+            of,
             at: PAGE_BYTES,
             blocks: 0,
             digest: 0,
@@ -95,41 +94,73 @@ impl Store {
         Ok(new)
     }
 
-    /// The change file of a commit in the directory of the database.
-    pub fn find_change_file(&self, commit: u64) -> Result<Option<ChangeFileReader>> {
+    /// A change file in the directory of the database.
+    pub fn find_change_file(&self, of: ChangesOf) -> Result<Option<ChangeFileReader>> {
         let disk = [Arc::clone(&self.inner.disk)];
-        ChangeFileReader::find(&disk, &self.identity(), commit)
+        ChangeFileReader::find(&disk, &self.identity(), of)
     }
 
-    /// The commits whose change files are in the directory, ascending, and how long these are. Removes files that were never finished, and
-    /// those of commits after `last`, which do not exist.
-    pub fn sweep_change_files(&self, last: u64) -> Result<Vec<(u64, u64)>> {
+    /// The change files in the directory, ascending, and whether each was finished.
+    fn change_files(&self) -> Result<Vec<(ChangesOf, bool)>> {
         let (disk, identity) = (&self.inner.disk, self.identity());
         let names = disk
             .list()
             .map_err(|error| Error::io(disk.location(), "list", 0, error))?;
-        let mut commits = Vec::new();
-        for name in names {
+        let found = names.iter().filter_map(|name| {
             let bare = name.strip_suffix(PARTIAL_SUFFIX);
-            let number = bare.unwrap_or(&name).rsplit('-').next();
-            let Some(commit) = number.and_then(|number| number.parse().ok()) else {
-                continue;
+            let of = changes_of_name(bare.unwrap_or(name))?;
+            let own = change_file_name(identity.timeline, identity.generation, of);
+            (bare.unwrap_or(name) == own).then_some((of, bare.is_none()))
+        });
+        let mut found: Vec<_> = found.collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    /// Reads all change files in the directory; returns how many bytes that were. One that the archive takes meanwhile
+    /// is left out.
+    pub fn verify_change_files(&self, is_cancelled: &dyn Fn() -> bool) -> Result<u64> {
+        let (mut bytes, mut block) = (0, Vec::new());
+        for (of, is_whole) in self.change_files()? {
+            let found = match is_whole {
+                true => self.find_change_file(of)?,
+                false => None,
             };
-            let own = change_file_name(identity.timeline, identity.generation, commit);
-            if bare.unwrap_or(&name) != own {
-                continue;
+            let Some(mut file) = found else { continue };
+            while file.next_block(&mut block)?.is_some() {
+                if is_cancelled() {
+                    return Err(Error::Cancelled);
+                }
             }
-            if bare.is_none() && commit <= last {
+            bytes += file.length;
+        }
+        Ok(bytes)
+    }
+
+    /// The change files in the directory, ascending, and how long they are. Removes files that were never finished, and
+    /// those of commits after `last` and of numberings after `numbering`, which do not exist.
+    pub fn sweep_change_files(
+        &self,
+        (last, numbering): (u64, u64),
+    ) -> Result<Vec<(ChangesOf, u64)>> {
+        let (disk, identity) = (&self.inner.disk, self.identity());
+        let mut files = Vec::new();
+        for (of, is_whole) in self.change_files()? {
+            let mut name = change_file_name(identity.timeline, identity.generation, of);
+            let exists = of.commit <= last && of.numbering.is_none_or(|given| given <= numbering);
+            if is_whole && exists {
                 let failed = |error| failed(disk.as_ref(), &name, "read", 0, error);
                 let file = disk.open(&name, OpenMode::Read).map_err(failed)?;
-                commits.push((commit, file.len().map_err(failed)?));
+                files.push((of, file.len().map_err(failed)?));
                 continue;
+            }
+            if !is_whole {
+                name.push_str(PARTIAL_SUFFIX);
             }
             disk.remove(&name)
                 .map_err(|error| failed(disk.as_ref(), &name, "remove", 0, error))?;
         }
-        commits.sort_unstable();
-        Ok(commits)
+        Ok(files)
     }
 }
 
@@ -167,7 +198,7 @@ impl NewChangeFile {
 
     /// Ends the file, makes it durable and gives it its name.
     pub fn finish(&mut self) -> Result<ChangeFileSummary> {
-        self.append(CHANGES_END, &self.commit.to_le_bytes())?;
+        self.append(CHANGES_END, &self.of.commit.to_le_bytes())?;
         let (disk, partial) = (self.disk.as_ref(), self.written_name());
         self.file
             .sync()
@@ -184,7 +215,7 @@ impl NewChangeFile {
         })
     }
 
-    /// Leaves the file where it is: from now on the root of the database says whether its commit exists.
+    /// Leaves the file where it is: from now on the root of the database says whether what it tells was written.
     pub fn keep(&mut self) {
         self.is_kept = true;
     }
@@ -224,7 +255,7 @@ pub struct ChangeFileReader {
     name: String,
     file: Arc<dyn File>,
     length: u64,
-    commit: u64,
+    of: ChangesOf,
     at: u64,
     blocks: u32,
     digest: u32,
@@ -241,15 +272,15 @@ impl fmt::Debug for ChangeFileReader {
 }
 
 impl ChangeFileReader {
-    /// Opens the change file of a commit in the first of some directories that has it.
+    /// Opens a change file in the first of some directories that has it.
     ///
     /// [`Error::ForeignLog`] if the file of that name is another database's.
     pub fn find(
         directories: &[Arc<dyn Disk>],
         identity: &Identity,
-        commit: u64,
+        of: ChangesOf,
     ) -> Result<Option<Self>> {
-        let name = change_file_name(identity.timeline, identity.generation, commit);
+        let name = change_file_name(identity.timeline, identity.generation, of);
         for directory in directories {
             let failed = |operation, error| failed(directory.as_ref(), &name, operation, 0, error);
             let file = match directory.open(&name, OpenMode::Read) {
@@ -262,7 +293,7 @@ impl ChangeFileReader {
                 name,
                 file,
                 length,
-                commit,
+                of,
                 at: PAGE_BYTES,
                 blocks: 0,
                 digest: 0,
@@ -310,8 +341,8 @@ impl ChangeFileReader {
         if kind != CHANGES_END {
             return Ok(Some(kind));
         }
-        if content.as_slice() != self.commit.to_le_bytes() || self.at != self.length {
-            let expected = format!("the end of the changes of commit {}", self.commit);
+        if content.as_slice() != self.of.commit.to_le_bytes() || self.at != self.length {
+            let expected = format!("the end of the changes of commit {}", self.of.commit);
             return Err(self.damaged(expected, "something else".to_owned()));
         }
         self.at_end = true;

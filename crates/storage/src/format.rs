@@ -276,10 +276,34 @@ pub fn extents_file_name(number: u32) -> String {
 /// How the names of change files begin.
 pub const CHANGES_FILE_PREFIX: &str = "changes-";
 
-/// The name of the change file of a commit.
+/// What a change file tells: the load that was a commit, or the compaction that gave a numbering after it.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct ChangesOf {
+    /// The commit.
+    pub commit: u64,
+    /// The numbering of terms that a compaction gave; `None` of a load.
+    pub numbering: Option<u64>,
+}
+
+/// The name of a change file.
 #[must_use]
-pub fn change_file_name(timeline: u64, generation: u64, commit: u64) -> String {
-    format!("{CHANGES_FILE_PREFIX}{timeline:016x}-{generation}-{commit:016}")
+pub fn change_file_name(timeline: u64, generation: u64, of: ChangesOf) -> String {
+    let commit = of.commit;
+    let name = format!("{CHANGES_FILE_PREFIX}{timeline:016x}-{generation}-{commit:016}");
+    match of.numbering {
+        Some(numbering) => format!("{name}-{numbering}"),
+        None => name,
+    }
+}
+
+/// What the change file of a name tells; `None` if it is not the name of one.
+#[must_use]
+pub fn changes_of_name(name: &str) -> Option<ChangesOf> {
+    let mut parts = name.strip_prefix(CHANGES_FILE_PREFIX)?.splitn(4, '-');
+    let (_timeline, _generation) = (parts.next()?, parts.next()?);
+    let commit = parts.next()?.parse().ok()?;
+    let numbering = parts.next().map(str::parse).transpose().ok()?;
+    Some(ChangesOf { commit, numbering })
 }
 
 /// Block of a change file: offset of the checksum of the other fields and the content.

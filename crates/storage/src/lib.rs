@@ -55,6 +55,7 @@ pub use disk::{
 };
 pub use error::{Corruption, Error, Result};
 pub use extent::{ExtentId, Part, PartRef};
+pub use format::ChangesOf;
 pub use history::RetainedRoot;
 pub use log::{
     Acknowledged, Appended, Archived, ClosedLogFile, Durability, Log, LogMark, LogOptions,

@@ -1,6 +1,6 @@
-//! A load made again from its change file, when a database is restored.
+//! A load or a compaction made again from its change file, when a database is restored.
 //!
-//! The file tells what the load changed, with the ids that it gave. New terms go into partitions of the dictionary
+//! The file tells what the load changed, or all that the compaction wrote, with the ids that it gave. New terms go into partitions of the dictionary
 //! as they come, quads into the sort and the merges of any load.
 //!
 //! # Limits
@@ -62,10 +62,32 @@ pub(crate) fn load_again(
     };
     let built = commit::build_over(store, shared, &mut commit, options, extras)?;
     let done = commit::finish(shared, commit, built)?;
-    let (found, expected) = (
-        (done.quads_new, done.quads_removed),
-        (told.head.added, told.head.removed),
-    );
+    check_counts(&file, told, (done.quads_new, done.quads_removed))
+}
+
+/// Writes what a compaction wrote into trees that `over`, which was begun, builds upon next.
+pub(crate) fn build_again(
+    store: &QuadStore,
+    mut file: ChangeFileReader,
+    told: &LoadRecord,
+    over: &mut Commit<'_>,
+    options: BulkOptions,
+) -> Result<()> {
+    let load = store.bulk_load(options)?;
+    let extras = Extras {
+        again: Some(Reading::run(&load, over, &mut file, told)?),
+        ..Extras::default()
+    };
+    let built = commit::build_over(store, &load.shared, over, BulkCommit::default(), extras)?;
+    let counts = built.merged.first();
+    let counts = counts.map_or((0, 0), |merged| (merged.inserted, merged.deleted));
+    check_counts(&file, told, counts)?;
+    over.go_on(built.merged, built.derived, built.dictionary)
+}
+
+/// Compares how many quads were added and removed with what the log tells.
+fn check_counts(file: &ChangeFileReader, told: &LoadRecord, found: (u64, u64)) -> Result<()> {
+    let expected = (told.head.added, told.head.removed);
     if found == expected {
         return Ok(());
     }

@@ -1,4 +1,4 @@
-//! What a load changed, as a change file: new terms, graphs, and removed and added quads.
+//! What a load changed, or a compaction wrote, as a change file: new terms, graphs, and removed and added quads.
 //!
 //! ```text
 //! terms     keys that the dictionary did not have, kind by kind, with the payload of the first
@@ -6,8 +6,8 @@
 //! rows      quads in the order PSOG, each with a bit: removed or added
 //! ```
 //!
-//! The merges of a load tell a [`ChangeWriter`] what takes effect. A restore reads the file with [`read`] and merges
-//! it: the ids are the same, since they stand in the file.
+//! The merges of a load tell a [`ChangeWriter`] what takes effect, a compaction all that it wrote. A restore reads the
+//! file with [`read`] and merges it: the ids are the same, since they stand in the file.
 //!
 //! # Format
 //! docs/format.md#change-files
@@ -56,7 +56,7 @@ impl ChangeWriter {
 
     /// Adds terms of a kind, whose payloads ascend by one from the first on. `begins` if they begin a partition of
     /// the dictionary; otherwise their keys are above those that were added before.
-    pub(super) fn terms<'a>(
+    pub(crate) fn terms<'a>(
         &mut self,
         first: TermId,
         begins: bool,
@@ -78,7 +78,7 @@ impl ChangeWriter {
     }
 
     /// Adds graphs, each with whether it is to exist though empty.
-    pub(super) fn graphs(&mut self, graphs: &[(TermId, bool)]) -> Result<()> {
+    pub(crate) fn graphs(&mut self, graphs: &[(TermId, bool)]) -> Result<()> {
         let mut last = 0;
         for graphs in graphs.chunks(BLOCK_BYTES) {
             let mut bytes = Vec::new();
@@ -93,7 +93,7 @@ impl ChangeWriter {
     }
 
     /// Adds a row of PSOG, above those before.
-    pub(super) fn row(&mut self, row: &Row, removed: bool) -> Result<()> {
+    pub(crate) fn row(&mut self, row: &Row, removed: bool) -> Result<()> {
         self.rows.push(u8::from(removed));
         for (last, value) in self.last.iter_mut().zip(row) {
             put_difference(&mut self.rows, last, *value);
@@ -105,7 +105,7 @@ impl ChangeWriter {
     }
 
     /// Makes the file durable; `None` if it was given up.
-    pub(super) fn finish(mut self) -> Result<Option<(NewChangeFile, ChangeFileSummary)>> {
+    pub(crate) fn finish(mut self) -> Result<Option<(NewChangeFile, ChangeFileSummary)>> {
         self.flush()?;
         let Some(mut file) = self.file else {
             return Ok(None);

@@ -7,8 +7,8 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use stoa_storage::Checkpoint;
 use stoa_storage::sync::Mutex;
+use stoa_storage::{ChangesOf, Checkpoint};
 use stoa_terms::{Permutation, TermId};
 
 use super::again::Again;
@@ -45,7 +45,7 @@ pub(super) fn commit(
     shared.check_cancelled()?;
     let mut commit = begin(store, &shared.options)?;
     let number = next_commit(commit.snapshot())?;
-    let changes = store.0.new_changes(number)?.map(Mutex::new);
+    let changes = store.0.new_changes(of_load(number))?.map(Mutex::new);
     let extras = Extras {
         changes: changes.as_ref(),
         ..Extras::default()
@@ -56,6 +56,14 @@ pub(super) fn commit(
         commit.set_changes(changes.finish()?);
     }
     finish(shared, commit, built)
+}
+
+/// The load that is a commit.
+pub(crate) const fn of_load(commit: u64) -> ChangesOf {
+    ChangesOf {
+        commit,
+        numbering: None,
+    }
 }
 
 /// What few loads have.

@@ -52,10 +52,11 @@ use stoa_terms::GraphSet;
 use crate::quad_store::Commit;
 use crate::root::LOAD_MESSAGE_BYTES_MAX;
 use crate::{Error, QuadStore, Result, Scheme, Snapshot};
-pub(crate) use again::load_again;
+pub(crate) use again::{build_again, load_again};
 pub(crate) use change_file::ChangeWriter;
 #[cfg(test)]
 pub(crate) use change_file::{CHANGES_GRAPHS, CHANGES_ROWS, CHANGES_TERMS};
+pub(crate) use commit::of_load;
 use partial::Partial;
 pub use quad_buffer::LocalTerm;
 use spill::SpillFile;
@@ -217,7 +218,7 @@ impl QuadStore {
 }
 
 /// Writes a load into trees that `over`, which was begun, builds upon next.
-pub(crate) fn build_over(store: &QuadStore, load: BulkLoad, over: &mut Commit<'_>) -> Result<()> {
+pub(crate) fn build_over(store: &QuadStore, load: &BulkLoad, over: &mut Commit<'_>) -> Result<()> {
     let built = commit::build_over(
         store,
         &load.shared,

@@ -33,7 +33,7 @@ use stoa_storage::sync::Mutex;
 use stoa_terms::{GraphSet, Kind, Permutation, TermId};
 
 use super::change_file::ChangeWriter;
-use super::commit::{self, Extras, Wanted};
+use super::commit::{self, Extras, Wanted, of_load};
 use super::packing::{Orders, Packing as _, Whole, Wide};
 use super::quad_sort::{Run, RunBuilder};
 use super::spill::SpillFile;
@@ -82,7 +82,7 @@ impl QuadStore {
         Ok(BulkUpdate {
             store: self,
             before: commit.snapshot().unlisted(),
-            changes: self.0.new_changes(number)?.map(Mutex::new),
+            changes: self.0.new_changes(of_load(number))?.map(Mutex::new),
             options,
             graphs: BTreeMap::new(),
             operation: None,

@@ -1,25 +1,35 @@
-//! The record of a bulk load: that it was made, and which change file tells what it changed.
+//! The records of bulk loads and of compactions: that one was made, and which change file tells what it wrote.
 //!
-//! The root of a load is durable before its record is appended, and no commit comes between. So a load that has a
-//! record is part of the database; the next opening appends a record that a crash has kept away.
+//! The root is durable before its record is appended, and no commit comes between. So what has a record is part of the
+//! database; the next opening appends a record that a crash has kept away.
+//!
+//! The record of a compaction has the commit that its root holds, and its numbering. Commits that were made beside it
+//! stand before it, with the new ids as well as with the old ones.
 //!
 //! # Format
 //! docs/format.md#commit-records
 
-use stoa_storage::{ChangeFileSummary, NewRecord};
+use stoa_storage::{ChangeFileSummary, ChangesOf, NewRecord};
 
 use super::record::{Head, put, put_head, take, take_head};
 use crate::root::{SCHEME_FULL, SCHEME_LEAN, Scheme};
 
 /// The kind of a log record that is a bulk load.
 pub(crate) const RECORD_LOAD: u32 = 2;
+/// The kind of a log record that is a compaction.
+pub(crate) const RECORD_COMPACTION: u32 = 3;
 
-/// What the record of a load tells.
+/// Whether the record of a kind tells of what a root made durable, and is nothing to be made again on top of it.
+pub(crate) fn is_of_root(kind: u8) -> bool {
+    [RECORD_LOAD, RECORD_COMPACTION].contains(&kind.into())
+}
+
+/// What the record of a load or a compaction tells. A compaction adds all quads, to nothing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct LoadRecord {
     pub(crate) head: Head,
     pub(crate) scheme: Scheme,
-    /// The first number that no blank node has after the load.
+    /// The first number that no blank node has after it.
     pub(crate) next_blank_node: u64,
     /// Of its change file.
     pub(crate) file: ChangeFileSummary,
@@ -60,12 +70,16 @@ impl LoadRecord {
     }
 }
 
-/// The record of the load of a commit.
-pub(crate) fn of_load(commit: u64, payload: &[u8]) -> NewRecord<'_> {
-    let [kind, ..] = RECORD_LOAD.to_le_bytes();
+/// The record of what a change file tells, with a payload.
+pub(crate) fn of_changes(of: ChangesOf, payload: &[u8]) -> NewRecord<'_> {
+    let [kind, ..] = match of.numbering {
+        None => RECORD_LOAD,
+        Some(_) => RECORD_COMPACTION,
+    }
+    .to_le_bytes();
     NewRecord {
         kind,
-        commit,
+        commit: of.commit,
         payload,
     }
 }

@@ -44,7 +44,7 @@ use std::time::Duration;
 use stoa_storage::{LogMark, nonblocking};
 
 pub(crate) use keeper::{Keeper, Running};
-pub(crate) use load_record::{LoadRecord, RECORD_LOAD};
+pub(crate) use load_record::{LoadRecord, RECORD_COMPACTION, RECORD_LOAD, is_of_root};
 pub use options::{ARCHIVE_EVERY, CommitLimits, QuadStoreOptions};
 pub(crate) use prepared::Prepared;
 pub(crate) use recent::{Living, Recent};

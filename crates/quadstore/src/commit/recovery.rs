@@ -11,7 +11,7 @@
 
 use stoa_storage::{LogMark, LogReader, LogRecord, LogRecovery, Reservation};
 
-use super::load_record::RECORD_LOAD;
+use super::load_record::{RECORD_COMPACTION, RECORD_LOAD};
 use super::record::Reader;
 use crate::backup::Loads;
 use crate::delta::Gathered;
@@ -66,7 +66,17 @@ impl QuadStore {
         };
         let mut recovering = Recovering::begin(self);
         let mut payload = Vec::new();
-        while let Some(record) = records.next()? {
+        loop {
+            let state = (recovering.commit(), recovering.numbering());
+            if let Some(loads) = loads
+                && let Some(told) = loads.compaction_after(state)
+            {
+                let mark = recovering.mark;
+                recovering.finish()?;
+                loads.compact_again(self, told, (state.0, mark))?;
+                recovering = Recovering::begin(self);
+            }
+            let Some(record) = records.next()? else { break };
             let room = recovering.room_for(&record)?;
             records.read(&record, &mut payload)?;
             if let Some(loads) = loads {
@@ -115,6 +125,11 @@ impl<'a> Recovering<'a> {
     /// The last commit that was made.
     pub(crate) fn commit(&self) -> u64 {
         self.replay.commit
+    }
+
+    /// The numbering of terms that its ids are of.
+    fn numbering(&self) -> u64 {
+        self.replay.base.numbering()
     }
 
     /// Memory for the payload of a record; what was made before is written into the trees where it is in
@@ -175,9 +190,13 @@ impl<'a> Recovering<'a> {
             result => result?,
         }
         let committing = self.store.0.committing();
-        if self.store.0.newest().commit() < self.replay.commit {
+        let newest = self.store.0.newest();
+        if newest.commit() < self.replay.commit {
             let snapshot = self.replay.base.clone();
             self.store.0.set_newest(&committing, snapshot, self.mark);
+        } else if self.store.0.mark().position < self.mark.position {
+            // The record of the load or compaction that is the root: the next root is not to find it as its own.
+            self.store.0.set_newest(&committing, newest, self.mark);
         }
         Ok(())
     }
@@ -268,6 +287,10 @@ impl Replay {
         };
         if u32::from(record.kind) == RECORD_LOAD && record.commit <= self.commit {
             // The root of a load holds it.
+            return Ok(());
+        }
+        if u32::from(record.kind) == RECORD_COMPACTION {
+            // It gave a numbering that the root has, or that a restore has taken up.
             return Ok(());
         }
         let reader = Reader::new(record.kind, payload).ok_or_else(no_changes)?;

@@ -4,6 +4,7 @@
 //! rounds        the difference between what was carried and the newest snapshot, quads and graphs, is
 //!               merged into the new trees; commits and checkpoints go on, until a round finds little
 //! last round    the same without other checkpoints; the root of the switch will hold that commit
+//! telling       where the log has an archive: the new trees into a change file; commits go on
 //! records       the commits after it are translated one by one, appended to the log once more with the
 //!               new ids, and make a delta over the new trees; commits go on
 //! switch        without commits: the last records, the log synced, the root written, the new snapshot shown
@@ -28,13 +29,14 @@ use std::sync::atomic::Ordering;
 
 use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
-use stoa_storage::{ExtentId, LogMark, Lsn};
+use stoa_storage::{ChangeFileSummary, ChangesOf, ExtentId, LogMark, Lsn, NewChangeFile};
 use stoa_terms::{Kind, Permutation, TermId};
 
 use super::feed::{BATCH_TERMS, is_stored};
+use super::tell::tell;
 use super::whole_extents;
 use crate::bulk::BulkOptions;
-use crate::commit::{PAYLOAD_BYTES_KEPT, RECORD_LOAD, Running, record};
+use crate::commit::{PAYLOAD_BYTES_KEPT, Running, is_of_root, record};
 use crate::delta::{CheckpointOptions, Cleared, Delta, EffectiveChanges, GraphChange, NewTerms};
 use crate::error::{Error, Result};
 use crate::history::{Difference, QuadChange};
@@ -53,6 +55,9 @@ const COMMITS_FEW: u64 = 8;
 const CHANGE_BYTES: u64 = 256;
 /// Changes that are carried at a time.
 const CHANGES_AT_ONCE: std::ops::RangeInclusive<u64> = 1024..=1 << 20;
+
+/// A change file, and what the log is to tell of it.
+type Told = (NewChangeFile, ChangeFileSummary);
 
 /// A compaction whose trees hold what an earlier snapshot shows.
 pub(super) struct Carry<'a> {
@@ -107,6 +112,7 @@ impl<'a> Carry<'a> {
         self.commit.hold_blank_nodes(self.old.next_blank_node())?;
         let replaced = whole_extents(&self.old.0.base)?;
         self.commit.checkpoint().sync_data()?;
+        let changes = self.tell()?;
         let (rest, commit) = (self.rest(mark), self.old.commit());
         let Self {
             store,
@@ -116,7 +122,7 @@ impl<'a> Carry<'a> {
             ..
         } = self;
         options.progress.phase("carrying records", None);
-        rest.finish(store, over, (commit, mark), replaced)
+        rest.finish(store, over, (commit, mark), (replaced, changes))
     }
 
     /// Lets no other checkpoint begin from now on; gives the newest snapshot, over the root that will be
@@ -208,6 +214,18 @@ impl<'a> Carry<'a> {
         over.delta_with(&changes)
     }
 
+    /// Tells the archive of the log, if there is one, what the new trees hold.
+    fn tell(&self) -> Result<Option<Told>> {
+        let new = self.commit.snapshot();
+        let file = self.store.0.new_changes(ChangesOf {
+            commit: self.old.commit(),
+            numbering: Some(new.numbering()),
+        })?;
+        let Some(file) = file else { return Ok(None) };
+        self.options.progress.phase("writing for the archive", None);
+        tell(new, file, &self.options.cancel)
+    }
+
     fn rest(&self, mark: LogMark) -> Rest {
         Rest {
             new: self
@@ -238,7 +256,7 @@ impl Rest {
         store: &QuadStore,
         over: Commit<'_>,
         (commit, mark): (u64, LogMark),
-        replaced: Vec<(ExtentId, u64)>,
+        (replaced, changes): (Vec<(ExtentId, u64)>, Option<Told>),
     ) -> Result<u64> {
         for _ in 0..ROUNDS_MAX {
             if self.translate(store)? <= COMMITS_FEW {
@@ -260,6 +278,7 @@ impl Rest {
                 commit,
                 mark,
                 replaced,
+                changes,
                 delta: self.new.delta().clone(),
                 last,
                 end,
@@ -283,8 +302,7 @@ impl Rest {
             && let Some(found) = records.next()?
         {
             self.position = found.mark().position;
-            if u32::from(found.kind) == RECORD_LOAD {
-                // Of the load that the root holds.
+            if is_of_root(found.kind) {
                 continue;
             }
             let _room = inner.read_payload(&mut records, &found, &mut payload)?;

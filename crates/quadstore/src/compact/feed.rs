@@ -9,7 +9,7 @@ use crate::root::Scheme;
 use crate::snapshot::Snapshot;
 
 /// Quads that are read at a time.
-const BATCH_QUADS: usize = 4096;
+pub(super) const BATCH_QUADS: usize = 4096;
 /// Terms that are read at a time; each may be long.
 pub(super) const BATCH_TERMS: usize = 512;
 

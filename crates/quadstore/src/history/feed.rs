@@ -14,7 +14,7 @@ use stoa_storage::{LogReader, LogRecord, Lsn, Reservation};
 use super::difference::{Difference, QuadChange};
 use super::earlier::Begin;
 use super::list::CommitInfo;
-use crate::commit::{RECORD_LOAD, record};
+use crate::commit::{RECORD_COMPACTION, RECORD_LOAD, record};
 use crate::error::{Error, Result};
 use crate::quad_store::QuadStore;
 use crate::segment::Row;
@@ -132,7 +132,8 @@ impl Feed {
                 return Ok(None);
             }
             self.position = Some(record.mark().position);
-            if record.commit != self.next {
+            let is_compaction = u32::from(record.kind) == RECORD_COMPACTION;
+            if record.commit != self.next || is_compaction {
                 continue;
             }
             if u32::from(record.kind) == RECORD_LOAD {

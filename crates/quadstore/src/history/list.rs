@@ -2,7 +2,7 @@
 
 use stoa_storage::{Reservation, RetainedRoot};
 
-use crate::commit::RECORD_LOAD;
+use crate::commit::is_of_root;
 use crate::commit::record;
 use crate::error::{Error, Result};
 use crate::quad_store::QuadStore;
@@ -124,7 +124,7 @@ impl CommitList {
             if record.commit > self.end {
                 break;
             }
-            if record.commit <= last || u32::from(record.kind) == RECORD_LOAD {
+            if record.commit <= last || is_of_root(record.kind) {
                 // A compaction told it once more; or it is a load, which its root tells.
                 continue;
             }

@@ -1,4 +1,4 @@
-//! What the log and its archive are told of bulk loads.
+//! What the log and its archive are told of bulk loads and compactions.
 //!
 //! ```text
 //! change file durable --> root durable --> record appended --> archive: file, then the log with the record
@@ -7,48 +7,59 @@
 //! A crash behind the root leaves a file without a record, which the next opening appends. A file whose root
 //! was never written is removed.
 
-use stoa_storage::{ChangeFileSummary, LogMark};
+use stoa_storage::{ChangeFileSummary, ChangesOf, LogMark, Lsn};
 
 use super::Inner;
-use crate::bulk::ChangeWriter;
-use crate::commit::load_record::{LoadRecord, RECORD_LOAD, of_load};
+use crate::bulk::{ChangeWriter, of_load};
+use crate::commit::load_record::{LoadRecord, RECORD_LOAD, of_changes};
 use crate::commit::record::Head;
 use crate::error::Result;
-use crate::root::RootPayload;
+use crate::permutation::Tree;
+use crate::root::{Loaded, RootPayload, TreeName};
+use crate::snapshot::Snapshot;
 use crate::sync::Ordering;
 
 impl Inner {
-    /// The change file of the bulk load that will be a commit, if the log has an archive.
-    pub(crate) fn new_changes(&self, commit: u64) -> Result<Option<ChangeWriter>> {
+    /// The change file of what will be written, if the log has an archive.
+    pub(crate) fn new_changes(&self, of: ChangesOf) -> Result<Option<ChangeWriter>> {
         if !self.log()?.has_archive() {
             return Ok(None);
         }
-        // A dead archive must not fill the disk: then the load is a gap.
+        // A dead archive must not fill the disk: then this is a gap.
         let room = self.log()?.archive_room();
-        let file = self.store.change_file(commit)?;
+        let file = self.store.change_file(of)?;
         Ok(Some(ChangeWriter::new(file, room)))
     }
 
-    /// Appends the record of a bulk load, whose root is durable; returns where the log goes on.
-    pub(super) fn tell_load(
+    /// Appends the record of a bulk load or a compaction, whose root is durable with the payload; returns where the log
+    /// goes on. Without a change file commits up to `last` are a gap.
+    pub(super) fn tell_changes(
         &self,
         payload: &RootPayload,
-        (commit, mark): (u64, LogMark),
+        (of, last, mark): (ChangesOf, u64, LogMark),
         file: Option<ChangeFileSummary>,
     ) -> LogMark {
-        let (Ok(log), Some(loaded)) = (self.log(), &payload.loaded) else {
+        let Ok(log) = self.log() else {
             return mark;
         };
         let Some(file) = file else {
             if log.has_archive() {
-                self.note_gap(commit);
+                self.note_gap(last);
             }
             return mark;
+        };
+        let loaded = match (&payload.loaded, of.numbering) {
+            (Some(loaded), None) => loaded.clone(),
+            _ => Loaded {
+                added: Tree::new(payload.tree(TreeName::Psog)).rows(),
+                removed: 0,
+                message: None,
+            },
         };
         let record = LoadRecord {
             head: Head {
                 numbering: payload.numbering,
-                message: loaded.message.clone(),
+                message: loaded.message,
                 added: loaded.added,
                 removed: loaded.removed,
             },
@@ -56,56 +67,72 @@ impl Inner {
             next_blank_node: payload.next_blank_node,
             file,
         };
-        log.archive_changes(commit, file.bytes);
+        log.archive_changes(of, file.bytes, None);
         self.is_closed.store(false, Ordering::Release);
         // If this fails the log takes nothing more until the next opening, which appends the record.
-        let appended = log.append(&[of_load(commit, &record.encode())], mark.time);
-        appended.map_or(mark, |appended| appended.mark)
+        let appended = log.append(&[of_changes(of, &record.encode())], mark.time);
+        let Ok(appended) = appended else { return mark };
+        log.changes_told(of, appended.mark.position);
+        appended.mark
     }
 
-    /// Hands the change files that were found to the archive, and appends the record that a crash has kept away.
-    pub(super) fn take_up_changes(&self) -> Result<()> {
-        let snapshot = self.newest();
-        let root = &snapshot.0.base.root;
-        let commits = self.store.sweep_change_files(root.commit)?;
+    /// Hands the change files that were found to the archive, and appends the record that a crash has kept away. `opened`
+    /// is what the root showed, before the log was read.
+    pub(super) fn take_up_changes(&self, opened: &Snapshot) -> Result<()> {
+        let root = &opened.0.base.root;
+        let payload = &opened.0.base.payload;
+        let exists = (root.commit, payload.numbering);
+        let files = self.store.sweep_change_files(exists)?;
         let log = self.log()?;
-        let payload = &snapshot.0.base.payload;
-        let first = match payload.loaded {
-            Some(_) => self.records(root.log.position)?.next()?,
-            None => None,
+        // Behind a load without its record there was nothing that recovery could have written into another root.
+        let is_load =
+            payload.loaded.is_some() && self.newest().0.base.root.checkpoint == root.checkpoint;
+        let first = match is_load {
+            true => self.records(root.log.position)?.next()?,
+            false => None,
         };
         let has_record = first.as_ref().is_some_and(|record| {
             u32::from(record.kind) == RECORD_LOAD && record.commit == root.commit
         });
-        if payload.loaded.is_some() && !has_record {
-            if first.is_none() && commits.last().is_some_and(|last| last.0 == root.commit) {
-                let mark = self.tell_load(
-                    payload,
-                    (root.commit, root.log),
-                    self.summary_of(root.commit)?,
-                );
-                let committing = self.committing();
-                self.set_newest(&committing, snapshot.clone(), mark);
+        if is_load && !has_record {
+            let of = of_load(root.commit);
+            if first.is_none() && files.iter().any(|(file, _)| *file == of) {
+                self.tell_again(payload, of)?;
             } else if log.has_archive() {
                 self.note_gap(root.commit);
             }
         }
+        let compacted = ChangesOf {
+            commit: root.commit,
+            numbering: Some(payload.numbering),
+        };
+        if files.iter().any(|(file, _)| *file == compacted) {
+            // It may stand in the log already; whoever reads it twice passes over the second one.
+            self.tell_again(payload, compacted)?;
+        }
         if log.has_archive() {
-            for (commit, bytes) in commits {
-                log.archive_changes(commit, bytes);
+            for (of, bytes) in files {
+                // What was told again is known already; records of the others were found, so they are durable.
+                log.archive_changes(of, bytes, Some(Lsn::default()));
             }
         }
         Ok(())
     }
 
-    /// What the log is to tell of the change file of a commit.
-    fn summary_of(&self, commit: u64) -> Result<Option<ChangeFileSummary>> {
-        let Some(mut file) = self.store.find_change_file(commit)? else {
-            return Ok(None);
-        };
-        let mut block = Vec::new();
-        while file.next_block(&mut block)?.is_some() {}
-        Ok(file.summary())
+    /// Appends the record of a change file behind what the log holds.
+    fn tell_again(&self, payload: &RootPayload, of: ChangesOf) -> Result<()> {
+        let mut file = self.store.find_change_file(of)?;
+        if let Some(file) = &mut file {
+            let mut block = Vec::new();
+            while file.next_block(&mut block)?.is_some() {}
+        }
+        let summary = file.and_then(|file| file.summary());
+        let committing = self.committing();
+        let (newest, mark) = self.newest_and_mark();
+        let told = (of, newest.commit(), mark);
+        let mark = self.tell_changes(payload, told, summary);
+        self.set_newest(&committing, newest, mark);
+        Ok(())
     }
 
     /// Says that the archive does not lead over a commit: a backup is needed that holds it.

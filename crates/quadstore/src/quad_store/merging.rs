@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use stoa_storage::{ChangeFileSummary, Checkpoint, ExtentId, LogMark, NewChangeFile, PartRef};
+use stoa_storage::{
+    ChangeFileSummary, ChangesOf, Checkpoint, ExtentId, LogMark, NewChangeFile, PartRef,
+};
 use stoa_terms::{GraphSet, Permutation, TermId};
 
 use super::{Committing, Inner, next_commit};
@@ -59,6 +61,8 @@ pub(crate) struct Switch {
     pub(crate) mark: LogMark,
     /// Extents of the old trees, and their lengths in bytes.
     pub(crate) replaced: Vec<(ExtentId, u64)>,
+    /// What tells the archive of the log of the new trees.
+    pub(crate) changes: Option<(NewChangeFile, ChangeFileSummary)>,
     /// The commits after that one, as the log tells them once more.
     pub(crate) delta: Delta,
     /// The last of them, the newest one, and where the log goes on.
@@ -448,7 +452,11 @@ impl Commit<'_> {
         let committing = self.committing;
         let committing = committing.ok_or(Error::Internal("a commit that lets others in"))?;
         let told = self.changes.map(|(_, summary)| summary);
-        let mark = self.inner.tell_load(&payload, (commit, mark), told);
+        let of = ChangesOf {
+            commit,
+            numbering: None,
+        };
+        let mark = self.inner.tell_changes(&payload, (of, commit, mark), told);
         self.inner.publish(&committing, snapshot, mark);
         drop(committing);
         self.inner.release_log();
@@ -507,7 +515,7 @@ impl Commit<'_> {
     }
 
     /// Makes what was written durable, as the same commits under another numbering, and shows it.
-    pub(crate) fn switch(self, committing: Committing<'_>, switch: Switch) -> Result<()> {
+    pub(crate) fn switch(self, committing: Committing<'_>, mut switch: Switch) -> Result<()> {
         let payload = RootPayload {
             retention: self.inner.retention(),
             ..self.base.0.base.payload.clone()
@@ -518,14 +526,21 @@ impl Commit<'_> {
         self.inner.log()?.sync_to(switch.end.position)?;
         self.checkpoint.mark_log(switch.mark);
         self.retain(switch.commit, switch.mark);
-        self.checkpoint.commit(switch.commit, &payload.encode()?)?;
-        if self.inner.log()?.has_archive() {
-            // Records behind it have other ids than those before.
-            self.inner.note_gap(switch.last);
+        if let Some((file, _)) = &mut switch.changes {
+            file.keep();
         }
+        self.checkpoint.commit(switch.commit, &payload.encode()?)?;
+        let of = ChangesOf {
+            commit: switch.commit,
+            numbering: Some(payload.numbering),
+        };
+        let told = switch.changes.map(|(_, summary)| summary);
+        // Without a file the archive ends here: records behind this have other ids than those before.
+        let of = (of, switch.last, switch.end);
+        let end = self.inner.tell_changes(&payload, of, told);
         let snapshot = reopened(self.inner, &self.inner.newest())?;
         let snapshot = snapshot.with_delta(switch.delta, switch.last);
-        self.inner.publish(&committing, snapshot, switch.end);
+        self.inner.publish(&committing, snapshot, end);
         drop(committing);
         self.inner.release_log();
         Ok(())
@@ -538,8 +553,8 @@ impl Commit<'_> {
             ..self.base.0.base.payload.clone()
         };
         let commit = self.base.commit();
-        self.inner.log()?.sync_to(self.mark.position)?;
-        self.checkpoint.mark_log(self.mark);
+        // Behind it may stand the record of the load that is this commit: the next opening looks for it there.
+        self.checkpoint.mark_log(self.base.0.base.root.log);
         self.retain(commit, self.mark);
         self.checkpoint.commit(commit, &payload.encode()?)?;
         let snapshot = reopened(self.inner, &self.base)?;

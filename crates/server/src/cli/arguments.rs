@@ -272,6 +272,8 @@ pub(super) struct Apply {
     /// Memory to use at most, such as 2G; by default a quarter of the machine's
     #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes, conflicts_with = "server")]
     pub(super) memory: Option<u64>,
+    #[command(flatten)]
+    pub(super) archive: Archive,
 }
 
 #[derive(Args, Debug)]
@@ -290,6 +292,8 @@ pub(super) struct Revert {
     /// Memory to use at most, such as 2G; by default a quarter of the machine's
     #[arg(long, value_name = "SIZE", env = "STOA_MEMORY", value_parser = parse_bytes, conflicts_with = "server")]
     pub(super) memory: Option<u64>,
+    #[command(flatten)]
+    pub(super) archive: Archive,
 }
 
 #[derive(Args, Debug)]
@@ -300,6 +304,19 @@ pub(super) struct Forget {
     /// before it may stay
     #[arg(long, value_name = "COMMIT|TIME", env = "STOA_BEFORE", value_parser = parse_moment)]
     pub(super) before: Moment,
+}
+
+/// Where a command that writes copies the log.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Archive {
+    /// Copy the log and what a load or a compaction writes into this folder, as serve does
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        env = "STOA_ARCHIVE_LOG",
+        conflicts_with = "server"
+    )]
+    pub(super) archive_log: Option<PathBuf>,
 }
 
 /// What a command that writes keeps of earlier commits.
@@ -333,6 +350,8 @@ pub(super) struct Checkpoint {
     /// Threads to work with; by default one for each core
     #[arg(long, value_name = "N", env = "STOA_THREADS", value_parser = parse_threads)]
     pub(super) threads: Option<usize>,
+    #[command(flatten)]
+    pub(super) archive: Archive,
 }
 
 #[derive(Args, Debug)]
@@ -401,14 +420,8 @@ pub(super) struct Load {
     /// Leave out damaged lines of N-Triples and N-Quads and damaged statements of Turtle and TriG, and list them
     #[arg(long, env = "STOA_LENIENT")]
     pub(super) lenient: bool,
-    /// Copy the log and what the load changes into this folder, as serve does
-    #[arg(
-        long,
-        value_name = "FOLDER",
-        env = "STOA_ARCHIVE_LOG",
-        conflicts_with = "server"
-    )]
-    pub(super) archive_log: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) archive: Archive,
     #[command(flatten)]
     pub(super) retain: Retain,
     /// Memory to use at most, such as 2G; by default a quarter of the machine's. About 110 MB are taken

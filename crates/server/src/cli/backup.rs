@@ -67,12 +67,14 @@ pub(super) fn compact(
     if let Some(remote) = Remote::of(&arguments.place)? {
         return remote.compact(interrupted);
     }
-    let database = open_alone(arguments)?;
+    let limits = (arguments.memory, arguments.threads);
+    let database = open_alone(&arguments.place, limits, &arguments.archive)?;
     let options = CompactOptions {
         cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
         ..CompactOptions::default()
     };
     say_compact(&database.compact(&options)?);
+    archive_or_say(&database);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -125,8 +127,13 @@ pub(super) fn restore(
         cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
     };
     let path = &arguments.folder.db;
+    let is_new = !path.exists();
     let result = Database::restore(&runtime, &arguments.from, path, &options, &progress);
     progress.finish();
+    if result.is_err() && is_new {
+        // Of what a failed restore has written nothing stays; if there is something else, so does the folder.
+        drop(std::fs::remove_dir(path));
+    }
     let summary = result?;
     say(&format!(
         "{}: {} as of commit {}, from backup {} and {} of the log, on a new timeline",

@@ -8,11 +8,11 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context as _;
 use stoa_database::{
-    Access, ArchiveOptions, CancelHandle, Database, Info, Input, IoCalls, JsonLdOptions,
-    LoadOptions, LoadSummary, OpenOptions, Runtime, RuntimeOptions, Skipped,
+    ArchiveOptions, CancelHandle, Database, Info, Input, IoCalls, JsonLdOptions, LoadOptions,
+    LoadSummary, OpenOptions, Runtime, RuntimeOptions, Skipped,
 };
 
-use super::arguments::{Checkpoint, Dump, Folder, Load, Place, Retain};
+use super::arguments::{Archive, Checkpoint, Dump, Folder, Load, Place, Retain};
 use super::backup::archive_or_say;
 use super::opening::Opened;
 use super::output::say;
@@ -33,7 +33,11 @@ pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Re
         ..RuntimeOptions::default()
     })?;
     let (place, retain) = (arguments.place.clone(), arguments.retain);
-    let archive = arguments.archive_log.clone().map(ArchiveOptions::new);
+    let archive = arguments
+        .archive
+        .archive_log
+        .clone()
+        .map(ArchiveOptions::new);
     let options = load_options(arguments, CancelHandle::from_flag(Arc::clone(interrupted)))?;
     // A mistake on the command line makes no database.
     options.verify()?;
@@ -331,29 +335,29 @@ pub(super) fn checkpoint(
     if let Some(remote) = Remote::of(&arguments.place)? {
         return remote.checkpoint(interrupted);
     }
-    let database = open_alone(arguments)?;
+    let limits = (arguments.memory, arguments.threads);
+    let database = open_alone(&arguments.place, limits, &arguments.archive)?;
     let summary = database.checkpoint()?;
     say_checkpoint(summary.commit, summary.written);
+    archive_or_say(&database);
     Ok(ExitCode::SUCCESS)
 }
 
 /// Opens the database that a command works on alone.
-pub(super) fn open_alone(arguments: &Checkpoint) -> anyhow::Result<Database> {
+pub(super) fn open_alone(
+    place: &Place,
+    (memory_bytes, threads): (Option<u64>, Option<usize>),
+    archive: &Archive,
+) -> anyhow::Result<Database> {
     let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: arguments.memory,
-        threads: arguments.threads,
-        io: arguments.place.io,
+        memory_bytes,
+        threads,
+        io: place.io,
         ..RuntimeOptions::default()
     })?;
-    let options = OpenOptions {
-        access: Access::Exclusive,
-        create: false,
-    };
-    Ok(Database::open(
-        &runtime,
-        folder(&arguments.place)?,
-        &options,
-    )?)
+    let archive = archive.archive_log.clone().map(ArchiveOptions::new);
+    let opened = Opened::open(&runtime, folder(place)?, false, archive.as_ref())?;
+    Ok(opened.database)
 }
 
 /// Says what a checkpoint has done.

@@ -7,13 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
-use stoa_database::{
-    Access, CancelHandle, Database, Error, Input, OpenOptions, PatchOptions, PatchSummary, Runtime,
-    RuntimeOptions,
-};
+use stoa_database::{CancelHandle, Error, Input, PatchOptions, PatchSummary};
 
-use super::arguments::{Apply, Forget, Place, Revert};
-use super::commands::folder;
+use super::arguments::{Apply, Archive, Forget, Revert};
+use super::backup::archive_or_say;
+use super::commands::open_alone;
 use super::output::say;
 use super::remote::Remote;
 use super::sizes::{count, counted};
@@ -41,13 +39,15 @@ pub(super) fn apply(arguments: Apply, interrupted: &Arc<AtomicBool>) -> anyhow::
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let database = open(&arguments.place, arguments.memory)?;
+    let limits = (arguments.memory, None);
+    let database = open_alone(&arguments.place, limits, &arguments.archive)?;
     for path in arguments.patches {
         let name = named(&path);
         // What stands before it is committed: the name in front tells how far it came.
         let done = database.apply_patch(&Input::from(path), &options)?;
         say(&told(&name, &done));
     }
+    archive_or_say(&database);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -60,8 +60,11 @@ pub(super) fn revert(arguments: Revert, interrupted: &Arc<AtomicBool>) -> anyhow
     let done = match Remote::of(&arguments.place)? {
         Some(remote) => remote.revert(&arguments, interrupted)?,
         None => {
-            let database = open(&arguments.place, arguments.memory)?;
-            database.revert(&arguments.commits, arguments.force, &options)?
+            let limits = (arguments.memory, None);
+            let database = open_alone(&arguments.place, limits, &arguments.archive)?;
+            let done = database.revert(&arguments.commits, arguments.force, &options)?;
+            archive_or_say(&database);
+            done
         }
     };
     say(&told("", &done));
@@ -71,25 +74,16 @@ pub(super) fn revert(arguments: Revert, interrupted: &Arc<AtomicBool>) -> anyhow
 pub(super) fn forget(arguments: &Forget, interrupted: &AtomicBool) -> anyhow::Result<ExitCode> {
     let oldest = match Remote::of(&arguments.place)? {
         Some(remote) => remote.forget(arguments, interrupted)?,
-        None => open(&arguments.place, None)?.forget_before(&arguments.before)?,
+        None => {
+            let archive = Archive { archive_log: None };
+            let database = open_alone(&arguments.place, (None, None), &archive)?;
+            database.forget_before(&arguments.before)?
+        }
     };
     say(&format!(
         "the oldest state that can be read is commit {oldest}"
     ));
     Ok(ExitCode::SUCCESS)
-}
-
-fn open(place: &Place, memory: Option<u64>) -> anyhow::Result<Database> {
-    let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: memory,
-        io: place.io,
-        ..RuntimeOptions::default()
-    })?;
-    let options = OpenOptions {
-        access: Access::Exclusive,
-        create: false,
-    };
-    Ok(Database::open(&runtime, folder(place)?, &options)?)
 }
 
 /// What a patch did, in a line.

@@ -12,7 +12,10 @@ use crate::change_file::ChangeFileReader;
 use crate::disk::{Access, Disk, OpenMode};
 use crate::error::{Error, Result};
 use crate::file_header::{FileHeader, Page};
-use crate::format::{CHANGES_FILE_PREFIX, LOG_FILE_PREFIX, PAGE_LENGTH, PARTIAL_SUFFIX};
+use crate::format::{
+    CHANGES_FILE_PREFIX, LOG_FILE_PREFIX, PAGE_LENGTH, PARTIAL_SUFFIX, backup_file_name,
+    changes_of_name, extents_file_name,
+};
 use crate::log::{LogMark, LogRecovery, Lsn, check_kept_log};
 use crate::store::Identity;
 use hashbrown::HashSet;
@@ -29,7 +32,7 @@ pub struct KeptReport {
     pub backups: u64,
     /// Log files.
     pub log_files: u64,
-    /// Change files of loads.
+    /// Change files.
     pub change_files: u64,
     /// Bytes that were read.
     pub bytes: u64,
@@ -57,10 +60,26 @@ pub fn check_kept(
         report: KeptReport::default(),
         extents: HashSet::default(),
     };
-    for number in numbers(&names) {
+    let lists = numbers(&names);
+    for number in &lists {
         check.report.backups += 1;
-        let checked = check.backup(number);
+        let checked = check.backup(*number);
         check.note(checked)?;
+    }
+    // Those before the last one were finished.
+    let has_extents = names.iter().any(|name| *name == extents_file_name(0));
+    for number in 0..lists.last().copied().unwrap_or(u32::from(has_extents)) {
+        if !lists.contains(&number) {
+            let name = backup_file_name(number);
+            let found = "no such file: it was removed, or the backup never finished";
+            check.note(Err(Error::corruption(
+                name,
+                0,
+                0,
+                "the list of a backup",
+                found,
+            )))?;
+        }
     }
     for name in &names {
         if name.ends_with(PARTIAL_SUFFIX) {
@@ -175,10 +194,9 @@ impl Check<'_> {
             generation: header.generation,
             ..Identity::new(header.database_id)
         };
-        let commit = name.rsplit('-').next().and_then(|text| text.parse().ok());
         let directories = [Arc::clone(self.disk)];
-        let found = match commit {
-            Some(commit) => ChangeFileReader::find(&directories, &identity, commit)?,
+        let found = match changes_of_name(name) {
+            Some(of) => ChangeFileReader::find(&directories, &identity, of)?,
             None => None,
         };
         let Some(mut reader) = found else {

@@ -419,6 +419,18 @@ impl Fields {
         if crc != fields_crc(page) {
             return Err(damaged(crc));
         }
+        let unused = page.get(BACKUP_HISTORY_END..).unwrap_or_default();
+        if unused.iter().any(|byte| *byte != 0) {
+            let found = "other bytes";
+            let expected = "zeros behind the fields";
+            return Err(Error::corruption(
+                name,
+                BACKUP_FIELDS_OFFSET,
+                PAGE_BYTES,
+                expected,
+                found,
+            ));
+        }
         let has_history = history_fields_crc != 0 || fields.history_bytes != 0;
         if has_history && history_fields_crc != history_crc(page) {
             return Err(damaged(history_fields_crc));

@@ -15,7 +15,8 @@ use crate::change_file::ChangeFileReader;
 use crate::disk::{Access, Disk, File, IoInfo, Lock, LockError, OpenMode};
 use crate::error::{Error, Result};
 use crate::format::{
-    DATA_FILE_PREFIX, LOCK_FILE, LOG_FILE_PREFIX, RESTORING_FILE, ROOT_FILE, TEMPORARY_DIRECTORY,
+    ChangesOf, DATA_FILE_PREFIX, LOCK_FILE, LOG_FILE_PREFIX, RESTORING_FILE, ROOT_FILE,
+    TEMPORARY_DIRECTORY,
 };
 use crate::log::{LogMark, LogRecovery, Lsn};
 use std::fmt;
@@ -170,17 +171,17 @@ impl Backups {
         }))
     }
 
-    /// The change file of a commit behind a point, from the directory of the backups or from `archives`.
+    /// The change file of a load or a compaction behind a point, from the directory of the backups or from `archives`.
     pub fn change_file(
         &self,
         point: &RestorePoint,
         archives: &[Arc<dyn Disk>],
-        commit: u64,
+        of: ChangesOf,
     ) -> Result<Option<ChangeFileReader>> {
         let identity = &self.manifest(point.number)?.root.identity;
         let mut directories = archives.to_vec();
         directories.push(Arc::clone(&self.disk));
-        ChangeFileReader::find(&directories, identity, commit)
+        ChangeFileReader::find(&directories, identity, of)
     }
 
     /// Writes the root of a point, the roots before it that its backup holds, their extents, and the log up to `end` into
@@ -220,8 +221,13 @@ impl Backups {
             cancel,
             progress,
         };
-        rebuild.write(manifest, timeline, log)?;
-        Ok(Arc::new(Restoring { target, lock }))
+        let written = rebuild.write(manifest, timeline, log);
+        let restoring = Restoring { target, lock };
+        if let Err(error) = written {
+            restoring.discard();
+            return Err(error);
+        }
+        Ok(Arc::new(restoring))
     }
 
     pub(super) fn manifest(&self, number: u32) -> Result<&Manifest> {
@@ -272,6 +278,14 @@ impl fmt::Debug for Restoring {
 }
 
 impl Restoring {
+    /// Removes what was written, as far as that can be done: the restore has failed.
+    pub fn discard(&self) {
+        // What stays is taken over by the next restore into the directory.
+        for name in list(self.target.as_ref()).unwrap_or_default() {
+            drop(self.target.remove(&name));
+        }
+    }
+
     /// Makes it a database. Its store is to be closed before, or not used any more.
     pub fn finish(&self) -> Result<()> {
         let target = self.target.as_ref();

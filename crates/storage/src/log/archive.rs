@@ -14,7 +14,7 @@ use super::sync::{Mutex, lock, try_lock};
 use crate::backup::{copy_file, copy_whole, failed};
 use crate::disk::{Disk, OpenMode};
 use crate::error::{Error, Result};
-use crate::format::{PARTIAL_SUFFIX, change_file_name, kept_log_file_name};
+use crate::format::{ChangesOf, PARTIAL_SUFFIX, change_file_name, kept_log_file_name};
 use crate::log::{Lsn, log_file_start};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -27,14 +27,25 @@ pub(super) struct Archive {
     directory: Mutex<Option<Arc<dyn Disk>>>,
     /// The first file that the archive does not have in full; above all without an archive.
     next: AtomicU32,
-    /// Commits with a change file that the archive does not have, and its length.
-    changes: Mutex<Vec<(u64, u64)>>,
+    /// Change files beside the log.
+    changes: Mutex<Vec<Waiting>>,
     /// How many bytes may wait for the archive.
     backlog_max: AtomicU64,
     /// Whether files were given up since [`Log::has_given_up`] was called.
     has_given_up: AtomicBool,
     archived: Mutex<Option<Archived>>,
     failure: Mutex<Option<String>>,
+}
+
+/// A change file beside the log.
+#[derive(Clone, Copy)]
+struct Waiting {
+    of: ChangesOf,
+    bytes: u64,
+    /// Where the record ends that names it; `None` as long as there is none.
+    told: Option<Lsn>,
+    /// Whether the archive has it.
+    is_copied: bool,
 }
 
 /// How much of the log its archive holds.
@@ -137,12 +148,26 @@ impl Log {
         Ok(copied)
     }
 
-    /// Lets the archive take the change file of a commit before any record that is appended from now on. The file is
-    /// removed from the directory of the database once the archive has it.
-    pub fn archive_changes(&self, commit: u64, bytes: u64) {
+    /// Lets the archive take a change file before any record that is appended from now on. The file is removed from
+    /// the directory of the database once the archive has it and the record that names it, which ends where `told` says
+    /// ([`Log::changes_told`]), is durable: until then the next opening looks for the file, to append the record.
+    pub fn archive_changes(&self, of: ChangesOf, bytes: u64, told: Option<Lsn>) {
         let mut changes = lock(&self.archive.changes);
-        if changes.iter().all(|(other, _)| *other != commit) {
-            changes.push((commit, bytes));
+        if changes.iter().all(|other| other.of != of) {
+            changes.push(Waiting {
+                of,
+                bytes,
+                told,
+                is_copied: false,
+            });
+        }
+    }
+
+    /// Says where the record ends that names a change file.
+    pub fn changes_told(&self, of: ChangesOf, end: Lsn) {
+        let mut changes = lock(&self.archive.changes);
+        if let Some(file) = changes.iter_mut().find(|other| other.of == of) {
+            file.told = Some(end);
         }
     }
 
@@ -223,12 +248,15 @@ impl Log {
 
     /// The bytes of files that wait for the archive.
     fn backlog_bytes(&self) -> u64 {
-        let changes: u64 = lock(&self.archive.changes).iter().map(|one| one.1).sum();
+        let changes = lock(&self.archive.changes);
+        let waiting = changes.iter().filter(|file| !file.is_copied);
+        let bytes_of_changes: u64 = waiting.map(|file| file.bytes).sum();
+        drop(changes);
         let waiting = self.files_from(self.archived_before());
         // The last one is written, whether there is an archive or not.
         let full = waiting.files.iter().zip(waiting.files.iter().skip(1));
         let bytes = full.map(|(file, next)| next.start.saturating_sub(file.start));
-        changes + bytes.sum::<u64>()
+        bytes_of_changes + bytes.sum::<u64>()
     }
 
     /// Where too much waits for the archive, gives up on the oldest files that lie before `bound`.
@@ -250,18 +278,32 @@ impl Log {
     fn copy_changes(&self, directory: &dyn Disk) -> Result<u64> {
         let mut copied = 0;
         // Nobody else takes any away meanwhile: the caller has the lock of the directory.
-        let commits = lock(&self.archive.changes).clone();
+        let files = lock(&self.archive.changes).clone();
         let identity = self.identity();
-        for (commit, _) in commits {
-            let name = change_file_name(identity.timeline, identity.generation, commit);
-            copied += copy_whole(self.disk(), &name, directory)?;
-            directory
-                .sync_directory()
-                .map_err(|error| Error::io(directory.location(), "sync", 0, error))?;
-            lock(&self.archive.changes).retain(|(other, _)| *other != commit);
-            self.disk()
-                .remove(&name)
-                .map_err(|error| failed(self.disk(), &name, "remove", 0, error))?;
+        let durable = self.durable().to_u64();
+        for Waiting {
+            of,
+            told,
+            is_copied,
+            ..
+        } in files
+        {
+            let name = change_file_name(identity.timeline, identity.generation, of);
+            if !is_copied {
+                copied += copy_whole(self.disk(), &name, directory)?;
+                directory
+                    .sync_directory()
+                    .map_err(|error| Error::io(directory.location(), "sync", 0, error))?;
+                let mut changes = lock(&self.archive.changes);
+                let file = changes.iter_mut().find(|other| other.of == of);
+                file.into_iter().for_each(|file| file.is_copied = true);
+            }
+            if told.is_some_and(|end| end.to_u64() <= durable) {
+                self.disk()
+                    .remove(&name)
+                    .map_err(|error| failed(self.disk(), &name, "remove", 0, error))?;
+                lock(&self.archive.changes).retain(|other| other.of != of);
+            }
         }
         Ok(copied)
     }
