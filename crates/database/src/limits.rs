@@ -32,6 +32,9 @@ pub const LINE_BYTES_MAX: usize = 1 << 30;
 /// file, from a longer one on, is parsed by one thread; a lenient load leaves it out.
 pub const STATEMENT_BYTES_MAX: usize = 64 << 20;
 
+/// What the prefixes of a document may take, in bytes: each is taken for 100 more than it has.
+pub const PREFIXES_BYTES_MAX: usize = 1 << 20;
+
 /// How many mistakes a lenient load lists.
 pub const MISTAKES_LISTED_MAX: usize = 100;
 

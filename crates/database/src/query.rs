@@ -46,7 +46,7 @@ pub(crate) use plan_cache::PlanCache;
 pub use plan_cache::PlanCounts;
 pub use similar::name_differences;
 pub use solutions::{QueryResult, Solution, Solutions, Triples};
-pub(crate) use update::{Modify, Operation, Transfer, TransferKind, with_request};
+pub(crate) use update::{Data, Modify, Operation, Transfer, TransferKind, with_request};
 
 use crate::error::{Error, Result};
 use crate::federation::GoOn;
@@ -660,6 +660,7 @@ fn start(
     } = asked;
     let mut settings = settings(runtime, runtime.executor_clock(), options, &cancel);
     settings.deadline_ns = deadline_ns;
+    settings.fit_batches(&plan.root);
     // Coming down to where there is work takes time in a deep plan.
     let depth = plan.root.depth();
     settings.slice_ns += SLICE_NS_PER_OPERATOR * depth as u64;

@@ -18,6 +18,7 @@ use std::task::Waker;
 
 use oxrdf::Term;
 use oxsdatatypes::DateTime;
+use stoa_planner::physical::Plan;
 use stoa_quadstore::{Snapshot, TermTexts};
 use stoa_storage::sync::Mutex;
 use stoa_storage::{MemoryBudget, nonblocking};
@@ -108,6 +109,21 @@ pub struct QuerySettings {
 }
 
 impl QuerySettings {
+    /// Makes batches as short as a plan with very many columns wants: [`BATCH_IDS_MAX`] ids in each, and at least
+    /// [`BATCH_ROWS_MIN`] rows.
+    pub fn fit_batches(&mut self, plan: &Plan) {
+        let (mut widest, mut open) = (1, vec![plan]);
+        while let Some(plan) = open.pop() {
+            widest = widest.max(plan.columns.len());
+            open.extend(plan.inputs());
+        }
+        let rows = (BATCH_IDS_MAX / widest).max(BATCH_ROWS_MIN);
+        self.batch_rows = self.batch_rows.min(rows);
+        if self.batch_rows == rows {
+            self.lookup_rows_max = self.lookup_rows_max.min(rows);
+        }
+    }
+
     /// Settings with no deadline, no base IRI, and the usual sizes of batches.
     #[must_use]
     pub fn new(memory: MemoryBudget, clock: Arc<dyn Clock>, now: DateTime, seed: u64) -> Self {
@@ -162,6 +178,11 @@ const TERM_MEMO_AFTER_ROWS: u64 = 4_096;
 
 /// The default of [`QuerySettings::lookup_rows_max`].
 pub const LOOKUP_ROWS_MAX: usize = 512 * 1024;
+
+/// So many ids are in a batch at most,
+const BATCH_IDS_MAX: usize = 1 << 18;
+/// where it has more rows than this.
+const BATCH_ROWS_MIN: usize = 16;
 
 /// A term that an expression computed, before it has an id.
 #[derive(Clone, Debug)]

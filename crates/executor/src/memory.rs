@@ -1,7 +1,8 @@
 //! Accounts of memory: what each operator holds, reserved from the budget that all queries share.
 //!
 //! A query that was admitted (`admission`) has a grant beside: bytes that were reserved before it began. What an
-//! operator must have comes out of it where the budget has no room; what an operator can do without does not.
+//! operator must have comes out of it where the budget has no room; what an operator can do without does not. Where
+//! queries are admitted, those that hold much leave some of the budget to those that hold little.
 //!
 //! # Limits
 //! Reservations grow in steps of 64 KB, so that counting costs nothing per batch.
@@ -17,6 +18,12 @@ use crate::meters::Meters;
 
 /// How many bytes are reserved beyond what is asked for; with less it is not worth asking.
 pub(crate) const STEP_BYTES: u64 = 64 * 1024;
+
+/// A query that holds no more than this may take what is free to the last;
+const SMALL_BYTES: u64 = 256 * 1024;
+/// others leave one part of so many of the budget to such ones, at most this.
+const PARTS_FOR_SMALL: u64 = 32;
+const LEFT_TO_SMALL_MAX: u64 = 64 << 20;
 
 /// Whose account it is where the operator is not known: that of an expression, and of the terms that
 /// it computed. The operator that ran the expression puts its own name into the error
@@ -160,7 +167,20 @@ impl Memory {
 
     /// As [`require`](Self::require); whether there was room.
     pub(crate) fn take(&mut self, bytes: u64) -> bool {
-        bytes <= self.reserved_bytes || self.grow(self.step_to(bytes), 0) || self.draw(bytes)
+        if bytes <= self.reserved_bytes {
+            return true;
+        }
+        let more = self.step_to(bytes);
+        self.grow(more, self.left_to_small(more)) || self.draw(bytes)
+    }
+
+    /// How many bytes have to stay free where the query takes so many more, for short ones of others.
+    fn left_to_small(&self, more: u64) -> u64 {
+        let held = self.accounts.meters.memory_bytes().saturating_add(more);
+        match self.accounts.admission.is_none() || held <= SMALL_BYTES {
+            true => 0,
+            false => LEFT_TO_SMALL_MAX.min(self.accounts.budget.limit() / PARTS_FOR_SMALL),
+        }
     }
 
     /// As [`require`](Self::require) for an owner that can do with less: whether the budget had room, and nobody has more
@@ -396,7 +416,27 @@ mod tests {
         assert!(!one.try_require(16 << 20));
         assert!(one.try_require(15 << 20));
         assert!(!other.try_require(1 << 16));
-        assert!(other.take(1 << 20));
-        assert!(!other.take(2 << 20));
+        assert!(other.take(1 << 19));
+        assert!(!other.take(1 << 20));
+    }
+
+    #[test]
+    fn a_short_query_finds_room_beside_long_ones() {
+        let budget = MemoryBudget::new(16 << 20);
+        let admission = Arc::new(Admission::new(&budget, 0));
+        let of_a_query = || {
+            let accounts = Accounts::new(&budget, Some(Arc::clone(&admission)), &Arc::default());
+            Memory::new("one", &Arc::new(accounts))
+        };
+        let mut long = of_a_query();
+        let most = (16 << 20) - (16 << 20) / PARTS_FOR_SMALL;
+        assert!(!long.take(most + 1));
+        assert!(long.take(most));
+        let mut others = [of_a_query(), of_a_query()];
+        for other in &mut others {
+            assert!(!other.take(SMALL_BYTES + 1));
+            assert!(other.take(SMALL_BYTES));
+        }
+        assert!(!of_a_query().take(1));
     }
 }

@@ -22,6 +22,10 @@ const MARK_BYTES: usize = 50;
 const PLANNED_PART: u64 = 3;
 /// The text itself is copied so often: rewritten, and in the terms of algebra and plan.
 const COPIES: usize = 4;
+/// A token of long data takes so much: itself, what is written in its place, and what becomes of it beside the piece that is parsed;
+const TOKEN_BYTES: usize = 100;
+/// a label of a blank node more, which is looked for elsewhere.
+const LABEL_BYTES: usize = 200;
 /// Shorter texts are not worth counting.
 const FREE_TOKENS: usize = 256;
 const FREE_BYTES: usize = 16 << 10;
@@ -54,6 +58,58 @@ impl TextMemory {
         let bytes = tokens.iter().map(|token| token_bytes(text, *token));
         let bytes = bytes.sum::<usize>() + COPIES * text.len();
         Ok((Self::reserve(bytes, budget, what)?, tokens))
+    }
+
+    /// Cuts a text into tokens, and reserves what these and the text take; [`TextMemory::parse`] reserves the rest.
+    ///
+    /// # Errors
+    /// As [`TextMemory::with_tokens`].
+    pub(super) fn listed(
+        text: &str,
+        budget: &MemoryBudget,
+        what: &'static str,
+    ) -> Result<(Self, Vec<Token>)> {
+        if text.len() <= FREE_BYTES {
+            return Ok((Self(None), token::tokens(text)));
+        }
+        let mut bytes = COPIES * text.len();
+        token::each(text, |token| {
+            let is_label = token.of(text).starts_with("_:");
+            bytes += TOKEN_BYTES + if is_label { LABEL_BYTES } else { 0 };
+        });
+        let memory = Self::reserve(bytes, budget, what)?;
+        Ok((memory, token::tokens(text)))
+    }
+
+    /// Reserves what it takes to parse some tokens of the text.
+    ///
+    /// # Errors
+    /// As [`TextMemory::with_tokens`].
+    pub(super) fn parse<'a>(
+        &mut self,
+        text: &str,
+        tokens: impl Iterator<Item = &'a Token>,
+        budget: &MemoryBudget,
+        what: &'static str,
+    ) -> Result<()> {
+        let (mut count, mut bytes) = (0, 0);
+        for token in tokens {
+            count += 1;
+            bytes += token_bytes(text, *token);
+        }
+        if count <= FREE_TOKENS && self.0.is_none() {
+            return Ok(());
+        }
+        if self.0.is_none() {
+            // What `listed` did not count.
+            bytes += COPIES * text.len();
+        }
+        let more = Self::reserve(bytes, budget, what)?;
+        match (&mut self.0, more.0) {
+            (Some(all), Some(more)) => all.join(more),
+            (none, more) => *none = more,
+        }
+        Ok(())
     }
 
     fn reserve(bytes: usize, budget: &MemoryBudget, what: &'static str) -> Result<Self> {

@@ -6,9 +6,13 @@
 //! MOVE come out of spargebra as what they are defined by, which loses whether their source must exist; for
 //! the parser they are written as two DROPs, whose graphs are taken.
 //!
+//! Long data is parsed in pieces, and again when it is wanted (`update/data.rs`).
+//!
 //! # Limits
 //! The texts of all sections together are at most [`SECTIONS_BYTES_MAX`] long. What is told of nesting and
 //! chains in `stack.rs` holds for each operation; data has neither.
+
+mod data;
 
 use std::ops::Range;
 
@@ -21,7 +25,7 @@ use spargebra::term::{
     GraphName, GraphNamePattern, GroundQuad, GroundQuadPattern, NamedNodePattern, Quad,
     QuadPattern, TermPattern, TriplePattern,
 };
-use spargebra::{GraphUpdateOperation, Query};
+use spargebra::{GraphUpdateOperation, Query, Update};
 use stoa_storage::{MemoryBudget, nonblocking};
 
 use super::rewrite::{self, Mistake, Words};
@@ -31,6 +35,8 @@ use super::token::Token;
 use super::{backtracking, bindings, parser, stack};
 use crate::error::{Error, Result};
 use crate::limits::UPDATE_BYTES_MAX;
+pub(crate) use data::Data;
+use data::Piece;
 
 /// How the operations of SPARQL 1.1 Update begin.
 pub(super) const OPERATIONS: [&str; 10] = [
@@ -59,9 +65,9 @@ fn take(bytes_left: usize, bytes: usize) -> Result<usize> {
 #[derive(Debug)]
 pub(crate) enum Operation {
     /// INSERT DATA
-    InsertData(Vec<Quad>),
+    InsertData(Data<Quad>),
     /// DELETE DATA
-    DeleteData(Vec<GroundQuad>),
+    DeleteData(Data<GroundQuad>),
     /// DELETE and INSERT with WHERE, DELETE WHERE
     Modify(Box<Modify>),
     /// LOAD
@@ -179,12 +185,16 @@ pub(crate) fn with_request<T: Send>(
         });
     }
     let nesting = stoa_planner::check_nesting(text)?;
-    let (text_memory, tokens) = TextMemory::with_tokens(text, budget, "the text of the update")?;
+    let what = "the text of the update";
+    let (mut text_memory, tokens) = TextMemory::listed(text, budget, what)?;
     told(text, &tokens);
     let outline = Outline::of(Words {
         text,
         tokens: &tokens,
     });
+    let parsed = outline.parsed();
+    let parsed = parsed.into_iter().filter_map(|range| tokens.get(range));
+    text_memory.parse(text, parsed.flatten(), budget, what)?;
     let levels = nesting + outline.chained()?;
     let run = || {
         let mut operations = outline.parse(base)?;
@@ -246,6 +256,8 @@ struct Outline<'a> {
     declarations: Vec<Range<usize>>,
     /// Without the semicolon behind each.
     operations: Vec<Range<usize>>,
+    /// Of each operation, if its data is long, the pieces.
+    data: Vec<Option<Vec<Piece>>>,
     sections: Vec<Section>,
     /// Whether an operation behind the first one has a prologue.
     has_later_prologue: bool,
@@ -292,6 +304,7 @@ impl<'a> Outline<'a> {
             words,
             declarations: Vec::new(),
             operations: Vec::new(),
+            data: Vec::new(),
             sections: Vec::new(),
             has_later_prologue: false,
         };
@@ -326,7 +339,28 @@ impl<'a> Outline<'a> {
             // Behind the semicolon.
             number = end + 1;
         }
+        let pieces = |operation| match outline.has_data(operation) {
+            true => data::pieces(words, operation),
+            false => None,
+        };
+        outline.data = outline.operations.iter().map(pieces).collect();
         outline
+    }
+
+    /// The tokens that the parser has at a time: all but those of long data, of which it has the longest piece.
+    fn parsed(&self) -> Vec<Range<usize>> {
+        let long = self.operations.iter().zip(&self.data);
+        let long = long.filter_map(|(operation, pieces)| Some((operation, pieces.as_ref()?)));
+        let (mut parsed, mut done) = (Vec::new(), 0);
+        for (operation, pieces) in long {
+            let body = data::body(operation);
+            parsed.push(done..body.start);
+            done = body.end;
+            let longest = pieces.iter().map(|piece| &piece.body);
+            parsed.extend(longest.max_by_key(|body| body.len()).cloned());
+        }
+        parsed.push(done..self.words.tokens.len());
+        parsed
     }
 
     /// The token behind an operation: a semicolon outside of brackets, or the end.
@@ -379,7 +413,9 @@ impl<'a> Outline<'a> {
         let mut operations = Vec::with_capacity(self.operations.len());
         let mut bytes_left = SECTIONS_BYTES_MAX;
         for section in &self.sections {
-            let removed = self.removed(section);
+            let mut removed = self.removed(section);
+            removed.extend(self.long_data(section));
+            removed.sort_by_key(|token| token.start);
             let mut own: Vec<(Token, String)> = removed
                 .iter()
                 .map(|token| (*token, " ".to_owned()))
@@ -402,36 +438,124 @@ impl<'a> Outline<'a> {
                         syntax::error_in(Form::Update, text, &rewritten, base, &message)
                     }
                 })?;
-            let kinds = transfers
-                .get(section.operations.clone())
-                .unwrap_or_default();
-            let places = self
-                .operations
-                .get(section.operations.clone())
-                .unwrap_or_default();
-            let written = places
-                .iter()
-                .zip(kinds)
-                .filter(|(place, _)| !place.is_empty());
-            let mut parsed = update.operations.into_iter();
-            for (place, kind) in written {
-                let operation = match kind {
-                    None => parsed
-                        .next()
-                        .and_then(|it| operation(it, update.base_iri.as_ref())),
-                    Some(kind) => transferred(*kind, &mut parsed),
-                };
-                operations.push(operation.ok_or_else(|| {
-                    Error::Internal(format!("an operation is missing at token {}", place.start))
-                })?);
-            }
-            if parsed.next().is_some() {
-                return Err(Error::Internal(
-                    "more operations than the text has".to_owned(),
-                ));
-            }
+            let kinds = transfers.get(section.operations.clone());
+            let kinds = kinds.unwrap_or_default();
+            operations.extend(self.operations_of((section, kinds), update, &edits, base)?);
         }
         Ok(operations)
+    }
+
+    /// The operations of a section, which was parsed without its long data.
+    fn operations_of(
+        &self,
+        (section, kinds): (&Section, &[Option<TransferKind>]),
+        update: Update,
+        edits: &[(Token, String)],
+        base: Option<&str>,
+    ) -> Result<Vec<Operation>> {
+        let mut operations = Vec::with_capacity(section.operations.len());
+        let places = self
+            .operations
+            .get(section.operations.clone())
+            .unwrap_or_default();
+        let data = self.data.get(section.operations.clone());
+        let written = places.iter().zip(data.unwrap_or_default()).zip(kinds);
+        let written = written.filter(|((place, _), _)| !place.is_empty());
+        let mut parsed = update.operations.into_iter();
+        for ((place, pieces), kind) in written {
+            let operation = match kind {
+                None => parsed
+                    .next()
+                    .and_then(|it| operation(it, update.base_iri.as_ref())),
+                Some(kind) => transferred(*kind, &mut parsed),
+            };
+            let operation = operation.ok_or_else(|| {
+                Error::Internal(format!("an operation is missing at token {}", place.start))
+            })?;
+            operations.push(match pieces {
+                Some(pieces) => {
+                    let of = (section, place, pieces.as_slice());
+                    let texts = self.in_pieces(of, edits, base)?;
+                    with_data(operation, texts, base)
+                }
+                None => operation,
+            });
+        }
+        if parsed.next().is_some() {
+            return Err(Error::Internal(
+                "more operations than the text has".to_owned(),
+            ));
+        }
+        Ok(operations)
+    }
+
+    /// The long data of a section.
+    fn long_data(&self, section: &Section) -> impl Iterator<Item = Token> {
+        let own = section.operations.clone();
+        let operations = self.operations.get(own.clone()).unwrap_or_default();
+        let data = self.data.get(own).unwrap_or_default();
+        let long = operations.iter().zip(data);
+        long.filter_map(|(operation, pieces)| {
+            pieces.as_ref()?;
+            let body = self.words.tokens.get(data::body(operation))?;
+            Some(Token {
+                start: body.first()?.start,
+                end: body.last()?.end,
+            })
+        })
+    }
+
+    /// The texts of the pieces of long data, all of which can be parsed.
+    fn in_pieces(
+        &self,
+        (section, operation, pieces): (&Section, &Range<usize>, &[Piece]),
+        edits: &[(Token, String)],
+        base: Option<&str>,
+    ) -> Result<Vec<String>> {
+        nonblocking::check()?;
+        let Words { text, tokens } = self.words;
+        let declarations = self.declarations.get(..section.declarations);
+        let mut texts = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let kept = declarations.unwrap_or_default().iter().cloned();
+            let kept = kept.chain(piece.tokens(operation));
+            let kept = kept.filter_map(|range| {
+                let kept = tokens.get(range)?;
+                Some((kept.first()?.start, kept.last()?.end))
+            });
+            let (mut own, mut done) = (Vec::new(), 0);
+            for (start, end) in kept {
+                if start > done {
+                    let gone = Token {
+                        start: done,
+                        end: start,
+                    };
+                    own.push((gone, " ".to_owned()));
+                }
+                let first = edits.partition_point(|(token, _)| token.start < start);
+                let within = edits.get(first..).unwrap_or_default();
+                own.extend(
+                    within
+                        .iter()
+                        .take_while(|(token, _)| token.end <= end)
+                        .cloned(),
+                );
+                done = end;
+            }
+            let gone = Token {
+                start: done,
+                end: text.len(),
+            };
+            own.push((gone, String::new()));
+            let rewritten = rewrite::apply(text, &own);
+            let parsed = parser(base)?.parse_update(&rewritten.text);
+            parsed.map_err(|error| {
+                let message = error.to_string();
+                syntax::error_in(Form::Update, text, &rewritten, base, &message)
+            })?;
+            texts.push(rewritten.text);
+        }
+        Ok(texts)
     }
 
     /// What of the text does not belong to a section: runs of tokens, in their order.
@@ -623,8 +747,8 @@ fn transferred(
 fn operation(parsed: GraphUpdateOperation, base: Option<&Iri<String>>) -> Option<Operation> {
     use GraphUpdateOperation as Parsed;
     Some(match parsed {
-        Parsed::InsertData { data } => Operation::InsertData(data),
-        Parsed::DeleteData { data } => Operation::DeleteData(data),
+        Parsed::InsertData { data } => Operation::InsertData(Data::Quads(data)),
+        Parsed::DeleteData { data } => Operation::DeleteData(Data::Quads(data)),
         Parsed::DeleteInsert {
             delete,
             insert,
@@ -655,6 +779,16 @@ fn operation(parsed: GraphUpdateOperation, base: Option<&Iri<String>>) -> Option
             drops: true,
         },
     })
+}
+
+/// The operation with the data of these pieces.
+fn with_data(operation: Operation, texts: Vec<String>, base: Option<&str>) -> Operation {
+    let base = base.map(str::to_owned);
+    match operation {
+        Operation::InsertData(_) => Operation::InsertData(Data::Pieces { texts, base }),
+        Operation::DeleteData(_) => Operation::DeleteData(Data::Pieces { texts, base }),
+        other => other,
+    }
 }
 
 fn ground(quad: GroundQuadPattern) -> QuadPattern {

@@ -12,7 +12,7 @@
 //! Two pieces a thread are held, and two in all before the first is out. What is written is reserved. For what is not
 //! written yet twice as much is reserved as the last piece took, with its texts and something for each id. A piece that
 //! would take more is given back, for its owner to write in parts ([`super::pieces`]); so are all that come while there is
-//! no room for one.
+//! no room for one, and those that wait behind it where memory is short, written or not.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -90,7 +90,8 @@ enum Piece {
     Batch(Part),
     /// Being written, in so many bytes at most.
     Taken(usize),
-    Written(Result<Vec<u8>>),
+    /// With its batch, which may have to be given back.
+    Written(Result<Vec<u8>>, Option<Part>),
     /// Its texts, or what is written of them, take more than it may.
     TooLong(Part),
 }
@@ -188,9 +189,9 @@ impl Ahead {
     pub(super) fn next(&mut self, more: bool, waker: &Waker) -> Result<Next> {
         let mut queue = self.work.queue();
         queue.waker = None;
-        let is_first = |piece: &mut Piece| matches!(piece, Piece::Written(_) | Piece::TooLong(_));
+        let is_first = |piece: &mut Piece| matches!(piece, Piece::Written(..) | Piece::TooLong(_));
         match queue.pieces.pop_front_if(is_first) {
-            Some(Piece::Written(written)) => {
+            Some(Piece::Written(written, _)) => {
                 queue.first += 1;
                 let bytes = written?;
                 let expected = 2 * (2 * bytes.capacity() + self.ids * ID_BYTES);
@@ -203,6 +204,10 @@ impl Ahead {
             }
             Some(Piece::TooLong(part)) => {
                 queue.first += 1;
+                let wanted = queue.bytes() + self.expected + ALONE_BYTES;
+                if !self.memory.try_require(wanted as u64) {
+                    queue.give_back();
+                }
                 let held = queue.bytes();
                 drop(queue);
                 self.memory.shrink_to(held as u64);
@@ -257,7 +262,7 @@ impl Ahead {
         queue.waker = Some(waker.clone());
         matches!(
             queue.pieces.front(),
-            Some(Piece::Written(_) | Piece::TooLong(_))
+            Some(Piece::Written(..) | Piece::TooLong(_))
         )
     }
 
@@ -280,11 +285,21 @@ impl Queue {
     /// What the pieces take at most.
     fn bytes(&self) -> usize {
         let bytes = |piece: &Piece| match piece {
-            Piece::Written(written) => written.as_ref().map_or(0, Vec::capacity),
+            Piece::Written(written, _) => written.as_ref().map_or(0, Vec::capacity),
             Piece::Batch(Part { bytes_max, .. }) | Piece::Taken(bytes_max) => *bytes_max,
             Piece::TooLong(_) => 0,
         };
         self.pieces.iter().map(bytes).sum()
+    }
+
+    /// Gives all batches back, but those that somebody is writing.
+    fn give_back(&mut self) {
+        for piece in &mut self.pieces {
+            *piece = match std::mem::replace(piece, Piece::Taken(0)) {
+                Piece::Batch(part) | Piece::Written(Ok(_), Some(part)) => Piece::TooLong(part),
+                other => other,
+            };
+        }
     }
 
     /// The first batch that nobody writes, with its number, and what it is written with.
@@ -315,12 +330,12 @@ impl Work {
         // Who takes the last piece may count on nobody holding it any more.
         drop(context);
         let written = match written {
-            Ok(Ok(Some(bytes))) => Piece::Written(Ok(bytes)),
+            Ok(Ok(Some(bytes))) => Piece::Written(Ok(bytes), Some(part)),
             Ok(Ok(None)) => Piece::TooLong(part),
-            Ok(Err(error)) => Piece::Written(Err(error)),
+            Ok(Err(error)) => Piece::Written(Err(error), None),
             Err(_) => {
                 let what = "a thread that wrote an answer has panicked";
-                Piece::Written(Err(Error::Internal(what.to_owned())))
+                Piece::Written(Err(Error::Internal(what.to_owned())), None)
             }
         };
         let mut queue = self.queue();

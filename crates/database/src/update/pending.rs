@@ -1,7 +1,7 @@
 //! Changes that an operation gathers before it hands them to the transaction.
 //!
 //! # Limits
-//! 32 bytes a quad, reserved from the memory budget.
+//! 32 bytes a quad, and what its new terms take, reserved from the memory budget.
 
 use stoa_quadstore::{ChangeCounts, Changes, GraphChange};
 use stoa_storage::{MemoryBudget, Reservation};
@@ -25,6 +25,8 @@ const FIRST_QUADS: usize = 64;
 pub(crate) struct Pending {
     changes: Changes,
     reservation: Option<Reservation>,
+    /// How much of it is for private terms.
+    terms_bytes: u64,
 }
 
 impl Pending {
@@ -43,6 +45,16 @@ impl Pending {
     /// Makes a graph exist even if it is empty, or only as long as it has quads.
     pub(crate) fn graph(&mut self, graph: TermId, created: bool) {
         self.changes.graphs.push(GraphChange { graph, created });
+    }
+
+    /// Reserves what the private terms of the changes take.
+    pub(crate) fn hold_terms(&mut self, ids: &Ids, budget: &MemoryBudget) -> Result<()> {
+        let bytes = ids.terms().memory_bytes() as u64;
+        if bytes > self.terms_bytes {
+            reserve(&mut self.reservation, budget, bytes - self.terms_bytes)?;
+            self.terms_bytes = bytes;
+        }
+        Ok(())
     }
 
     /// How many quads there are.

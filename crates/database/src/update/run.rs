@@ -26,7 +26,7 @@ use crate::federation::GoOn;
 use crate::format::GraphFormat;
 use crate::load::{self, Input};
 use crate::options::{DocumentOptions, QueryOptions, UpdateOptions};
-use crate::query::{self, CancelHandle, Modify, Operation};
+use crate::query::{self, CancelHandle, Data, Modify, Operation};
 use crate::running::Listed;
 use crate::runtime::Runtime;
 
@@ -67,8 +67,8 @@ impl Run<'_> {
                 nonblocking::check()?;
             }
             match operation {
-                Operation::InsertData(quads) => self.insert_data(quads)?,
-                Operation::DeleteData(quads) => self.delete_data(quads)?,
+                Operation::InsertData(data) => self.insert_data(data)?,
+                Operation::DeleteData(data) => self.delete_data(data)?,
                 Operation::Modify(modify) => match self.emptied_graph(modify) {
                     Some(graph) => self.empty(&graph)?,
                     None => self.modify(modify)?,
@@ -105,9 +105,13 @@ impl Run<'_> {
     }
 
     /// Does the same with a part of the changes of an operation, if there is one large enough and the destination takes
-    /// parts. Private ids are forgotten then.
+    /// parts. Private ids are forgotten then. Otherwise they must not become too many.
     fn apply_part(&mut self, pending: &mut Pending, ids: &mut Ids) -> Result<()> {
-        if self.destination.is_bulk() && is_part(pending, ids) {
+        pending.hold_terms(ids, self.runtime.memory())?;
+        if !self.destination.is_bulk() {
+            return self.limit(pending.reserved_bytes());
+        }
+        if is_part(pending, ids) {
             self.apply(pending, ids)?;
             ids.truncate(0);
         }
@@ -141,44 +145,50 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn insert_data(&mut self, quads: &[Quad]) -> Result<()> {
+    fn insert_data(&mut self, data: &Data<Quad>) -> Result<()> {
         let mut ids = Ids::new(self.destination);
         let mut pending = Pending::default();
-        for quads in quads.chunks(LOOKED_UP_QUADS) {
-            self.check()?;
-            let mut terms = Terms::default();
-            for quad in quads {
-                let graph = self.targets.added_to(&quad.graph_name);
-                terms.push(quad.subject.clone().into(), graph);
-                terms.list.push(quad.predicate.clone().into());
-                terms.list.push(quad.object.clone());
+        data.each(&mut |quads| {
+            for quads in quads.chunks(LOOKED_UP_QUADS) {
+                self.check()?;
+                let mut terms = Terms::default();
+                for quad in quads {
+                    let graph = self.targets.added_to(&quad.graph_name);
+                    terms.push(quad.subject.clone().into(), graph);
+                    terms.list.push(quad.predicate.clone().into());
+                    terms.list.push(quad.object.clone());
+                }
+                for quad in terms.quads(&mut ids)? {
+                    pending.add(quad, self.runtime.memory())?;
+                }
+                self.apply_part(&mut pending, &mut ids)?;
             }
-            for quad in terms.quads(&mut ids)? {
-                pending.add(quad, self.runtime.memory())?;
-            }
-            self.apply_part(&mut pending, &mut ids)?;
-        }
+            Ok(())
+        })?;
         self.apply(&mut pending, &ids)
     }
 
-    fn delete_data(&mut self, quads: &[GroundQuad]) -> Result<()> {
+    fn delete_data(&mut self, data: &Data<GroundQuad>) -> Result<()> {
         let mut ids = Ids::new(self.destination);
         let mut pending = Pending::default();
-        for quads in quads.chunks(LOOKED_UP_QUADS) {
-            self.check()?;
-            let mut terms = Terms::default();
-            for quad in quads {
-                for graph in self.targets.removed_from(&quad.graph_name) {
-                    terms.push(quad.subject.clone().into(), graph);
-                    terms.list.push(quad.predicate.clone().into());
-                    terms.list.push(quad.object.clone().into());
+        data.each(&mut |quads| {
+            for quads in quads.chunks(LOOKED_UP_QUADS) {
+                self.check()?;
+                let mut terms = Terms::default();
+                for quad in quads {
+                    for graph in self.targets.removed_from(&quad.graph_name) {
+                        terms.push(quad.subject.clone().into(), graph);
+                        terms.list.push(quad.predicate.clone().into());
+                        terms.list.push(quad.object.clone().into());
+                    }
                 }
+                for quad in terms.quads(&mut ids)? {
+                    pending.remove(quad, self.runtime.memory())?;
+                }
+                self.apply_part(&mut pending, &mut ids)?;
             }
-            for quad in terms.quads(&mut ids)? {
-                pending.remove(quad, self.runtime.memory())?;
-            }
-            self.apply_part(&mut pending, &mut ids)?;
-        }
+            Ok(())
+        })?;
         self.apply(&mut pending, &ids)
     }
 

@@ -29,6 +29,8 @@ use crate::profile::Counters;
 use crate::spill::{Partitions, RowReader, SpilledRows};
 use crate::table::{GroupTable, hash_columns};
 
+/// What the state of one aggregate for a group that begins is taken to need, in bytes.
+const STATE_BYTES: u64 = 48;
 /// Less than this does not go to disk: each time some rows are kept about it.
 const SHED_BYTES_MIN: u64 = 64 << 10;
 
@@ -452,8 +454,9 @@ impl Groups {
 
     /// Whether up to `rows` new groups may be held.
     fn may_hold(&mut self, rows: usize, context: &QueryContext) -> Result<bool> {
+        let new = (rows * self.aggregates.len()) as u64 * STATE_BYTES;
         // States lie in vectors that double.
-        let bytes = self.table.bytes_with(rows) + 2 * self.states_bytes();
+        let bytes = self.table.bytes_with(rows) + 2 * (self.states_bytes() + new);
         context.may_hold(&mut self.memory, bytes, self.table.len())
     }
 

@@ -22,9 +22,9 @@ struct HashAggregate {
 }
 
 /// So many values of aggregates are there at a time,
-const VALUES_MAX: usize = 1 << 17;
+const VALUES_MAX: usize = 1 << 13;
 /// or those of so few rows.
-const ROWS_MIN: usize = 64;
+const ROWS_MIN: usize = 16;
 
 pub(super) fn build(
     plan: &Plan,

@@ -9,14 +9,20 @@ use oxttl::turtle::{LowLevelTurtleParser, SliceTurtleParser};
 use oxttl::{TriGParser, TurtleParser, TurtleSyntaxError};
 
 use crate::error::{Error, Result};
+use crate::limits::PREFIXES_BYTES_MAX;
 
 /// What directives have said.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
     /// IRIs by the prefixes that stand for them.
     prefixes: BTreeMap<String, String>,
+    /// What they take, in bytes; they are copied for each piece of a document.
+    prefix_bytes: usize,
     base: Option<String>,
 }
+
+/// What a prefix takes beside its text, in bytes.
+const PREFIX_BYTES: usize = 100;
 
 /// The beginning of a graph that goes on behind a cut.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -34,19 +40,33 @@ impl Environment {
     /// If `base` is not an absolute IRI.
     pub(crate) fn new(base: Option<&str>) -> Result<Arc<Self>> {
         let environment = Self {
-            prefixes: BTreeMap::new(),
             base: base.map(str::to_owned),
+            ..Self::default()
         };
         drop(environment.turtle()?);
         Ok(Arc::new(environment))
     }
 
-    /// Learns what a directive says, or nothing if it is damaged.
+    /// [`Error::LimitExceeded`] if there are so many prefixes that some were not learnt.
+    pub(crate) fn verify(&self) -> Result<()> {
+        if self.prefix_bytes <= PREFIXES_BYTES_MAX {
+            return Ok(());
+        }
+        Err(Error::LimitExceeded {
+            what: "what the prefixes of a document take, in bytes",
+            limit: u64::try_from(PREFIXES_BYTES_MAX).unwrap_or(u64::MAX),
+        })
+    }
+
+    /// Learns what a directive says, or nothing if it is damaged, or there are too many ([`Environment::verify`]).
     pub(crate) fn learn(self: &mut Arc<Self>, directive: &[u8]) {
         let alone = Self {
-            prefixes: BTreeMap::new(),
             base: self.base.clone(),
+            ..Self::default()
         };
+        if self.verify().is_err() {
+            return;
+        }
         let Ok(parser) = alone.turtle() else { return };
         let mut parser = parser.for_slice(directive);
         if parser.by_ref().any(|triple| triple.is_err()) {
@@ -54,9 +74,12 @@ impl Environment {
         }
         let environment = Arc::make_mut(self);
         for (prefix, iri) in parser.prefixes() {
-            environment
+            let bytes = |iri: &str| PREFIX_BYTES + prefix.len() + iri.len();
+            let old = environment
                 .prefixes
                 .insert(prefix.to_owned(), iri.to_owned());
+            environment.prefix_bytes += bytes(iri);
+            environment.prefix_bytes -= old.map_or(0, |old| bytes(&old));
         }
         environment.base = parser.base_iri().map(str::to_owned);
     }

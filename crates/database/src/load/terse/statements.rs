@@ -177,6 +177,7 @@ impl Statements {
             return Ok(Next::End);
         }
         let cut = self.cut(text, &units);
+        cut.environment.verify()?;
         if cut.at == 0
             && let Some(error) = self.failure.take()
         {

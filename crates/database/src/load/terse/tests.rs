@@ -211,3 +211,17 @@ const DAMAGE: [&str; 20] = [
     "\"", "'", "\"\"\"", "'''", "<", ">", ".", "#", "\\", "{", "}", "\n", " ", "[", "]", "(", ")",
     "@", ":", "x",
 ];
+
+/// Each piece of a document is parsed with all prefixes: a million of them took 2 GB and two minutes.
+#[test]
+fn prefixes_beyond_a_limit_are_refused() {
+    let parsed = |count: usize| {
+        let lines = (0..count).map(|n| format!("@prefix p{n}: <http://a/{n}> .\n"));
+        let text = lines.collect::<String>() + "p1:a p2:b p3:c .";
+        in_pieces(text.as_bytes(), false, 16 << 10, false)
+    };
+    let (quads, _, pieces) = parsed(2_000).unwrap();
+    assert!(quads.len() == 1 && pieces > 3, "{pieces}");
+    let error = parsed(12_000).unwrap_err();
+    assert!(matches!(error, Error::LimitExceeded { .. }), "{error}");
+}

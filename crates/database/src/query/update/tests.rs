@@ -253,3 +253,128 @@ fn data_may_be_long_and_patterns_may_not() {
         "{refused:?}"
     );
 }
+
+/// Statements of all forms that data may have, some within GRAPH; no blank node without a label, which would get another
+/// name each time.
+fn statements(count: usize) -> String {
+    let mut text = String::new();
+    for number in 0..count {
+        let statement = match number % 12 {
+            0 => format!(":s{number} :p :o{number} . "),
+            1 => format!(
+                "<s.{number}> <#p.> \"a . b }} {{ # c\"@en , 'x.'^^:t.t ; :q 1.5 , -2 , +0.5e3 , TRUE .\n"
+            ),
+            2 => format!("GRAPH :g{number} {{ :a.b :p.{number} 1 . :c :d 2.0 }} "),
+            3 => format!("GRAPH <g> {{ :a :p {number} ; . }} . "),
+            4 => format!("_:b{} :p _:b{number} . # a comment . }}\n", number % 7),
+            5 => format!(":s :p <<( :x{number} :y \"z . \" )>> . "),
+            6 => format!(
+                "graph :many {{ {} }} ",
+                (0..40)
+                    .map(|n| format!(":m{number} :n {n} . "))
+                    .collect::<String>()
+            ),
+            7 => format!(":s{number} a :C ; :l '''long . ' text''' . "),
+            8 => format!(":x\\.y{number} :p :z%2E . "),
+            9 => format!("<http://a/(b,c)&d{number}> :p \"\\u0041.\" . "),
+            10 => format!("GRAPH :e{number} {{ }} "),
+            _ => format!(":last{number} :p false , {number}.0 . "),
+        };
+        text.push_str(&statement);
+    }
+    text
+}
+
+/// The quads of each operation with data, in their order.
+fn quads_of(text: &str) -> Vec<Vec<String>> {
+    let work = |operations: &[Operation]| {
+        let of_one = |operation: &Operation| {
+            let mut quads = Vec::new();
+            match operation {
+                Operation::InsertData(data) => data.each(&mut |some| {
+                    quads.extend(some.iter().map(Quad::to_string));
+                    Ok(())
+                })?,
+                Operation::DeleteData(data) => data.each(&mut |some| {
+                    quads.extend(some.iter().map(GroundQuad::to_string));
+                    Ok(())
+                })?,
+                _ => {}
+            }
+            Ok(quads)
+        };
+        operations.iter().map(of_one).collect()
+    };
+    let budget = MemoryBudget::unlimited();
+    with_request(text, None, &[], (&budget, |_, _| ()), work).unwrap()
+}
+
+#[test]
+fn long_data_is_that_of_its_pieces() {
+    let prologue = "BASE <http://b/c/> PREFIX : <http://a/> ";
+    // A label belongs to one operation.
+    let (short, long) = (statements(60).replace("_:b", "_:c"), statements(9_000));
+    let ground: String = statements(9_000).replace("_:b", ":b");
+    let text = format!(
+        "{prologue} INSERT DATA {{ {short} }} ; CLEAR DEFAULT ; insert data {{{long}}} ;\n\
+         PREFIX : <http://other/> DELETE DATA {{ {ground}}} ; INSERT DATA {{ :x :y :z }}"
+    );
+    let tokens = tokens(&text);
+    let outline = Outline::of(Words {
+        text: &text,
+        tokens: &tokens,
+    });
+    let pieces: Vec<Option<usize>> = outline
+        .data
+        .iter()
+        .map(|it| Some(it.as_ref()?.len()))
+        .collect();
+    assert!(
+        matches!(*pieces, [None, None, Some(7..), Some(7..), None]),
+        "{pieces:?}"
+    );
+    let found = quads_of(&text);
+    // One after the other, each statement is short.
+    let one_by_one = |prefix: &str, keyword: &str, text: &str| {
+        let parsed = parser(None).unwrap();
+        let text = format!("BASE <http://b/c/> PREFIX : <{prefix}> {keyword} DATA {{ {text} }}");
+        let rewritten = {
+            let tokens = super::super::token::tokens(&text);
+            let edits = rewrite::edits(&Words {
+                text: &text,
+                tokens: &tokens,
+            });
+            rewrite::apply(&text, &edits.unwrap_or_default()).text
+        };
+        let mut operations = parsed.parse_update(&rewritten).unwrap().operations;
+        match operations.pop().unwrap() {
+            GraphUpdateOperation::InsertData { data } => {
+                data.iter().map(Quad::to_string).collect::<Vec<_>>()
+            }
+            GraphUpdateOperation::DeleteData { data } => {
+                data.iter().map(GroundQuad::to_string).collect()
+            }
+            other => panic!("{other}"),
+        }
+    };
+    assert_eq!(found[0], one_by_one("http://a/", "INSERT", &short));
+    assert_eq!(found[2], one_by_one("http://a/", "INSERT", &long));
+    assert_eq!(found[3], one_by_one("http://other/", "DELETE", &ground));
+    assert_eq!(found[4].len(), 1);
+    assert!(found[2].len() > 15_000, "{}", found[2].len());
+}
+
+#[test]
+fn a_mistake_in_long_data_is_told_where_it_stands() {
+    let before = statements(9_000);
+    let lines = before.matches('\n').count();
+    let text = format!(
+        "BASE <http://b/c/> PREFIX : <http://a/> INSERT DATA {{ {before}\n :a :b . {before} }}"
+    );
+    let (line, _, message) = mistake(&text);
+    assert_eq!(line, lines + 2, "{message}");
+    // Braces that do not match are no data, and told as ever.
+    let text =
+        format!("PREFIX : <http://a/> INSERT DATA {{ {before} }} }}").replace("<s.", "<http://b/");
+    mistake(&text);
+}
