@@ -18,7 +18,8 @@
 //! worker now and then (`pause`). At most so many tasks are active (ready or running); further ones wait, and
 //! when too many wait, new ones are refused. Parked ones count as neither: readers that stop in the
 //! middle keep nobody else from an answer, nor do servers that a query has asked and that take their
-//! time.
+//! time. Of those that wait a few are tried beside the active ones: one that is done within [`TRIAL_NS`] need not wait for
+//! long ones, and another one begins anew when it is its turn.
 //!
 //! A task that can only go on when something outside happens says so ([`Progress::Asleep`]) after it
 //! has left the waker of its step where that something will call it. The waker puts it back, and so
@@ -72,6 +73,10 @@ const SPARE_PARTS: u64 = 16;
 /// How long a task runs before others have their turn.
 const SLICE_NS: u64 = 5_000_000;
 
+/// How long a task runs that is tried because it may be short, in nanoseconds, and how many are tried at once.
+const TRIAL_NS: u64 = 20_000_000;
+const TRIALS_MAX: usize = 4;
+
 /// What a step of a task brought.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Progress {
@@ -98,8 +103,13 @@ pub trait Task: Send + 'static {
     fn step(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<Progress, Self::Error>;
 
     /// Goes back to where it was before its first step. Called of tasks that were started where they must not
-    /// block, and needed to; what they appended is gone.
+    /// block, and needed to, and of those that were tried and took too long; what they appended is gone.
     fn restart(&mut self);
+
+    /// Whether it can still do so, after steps in the pool.
+    fn can_restart(&self) -> bool {
+        true
+    }
 
     /// The error that a reader gets if a step panics.
     fn panicked() -> Self::Error;
@@ -176,8 +186,10 @@ impl Refusals {
 struct Queues<T: Task> {
     ready: Ready<Turn<T>>,
     waiting: VecDeque<Job<T>>,
-    /// Ready and running ones.
+    /// Ready and running ones, but for those on trial.
     active: usize,
+    /// Ready and running ones that would have to wait, were they not short perhaps.
+    trials: usize,
     /// When to wake tasks that are parked asleep: the moment, and a number that makes it unique.
     alarms: BTreeMap<Alarm, Weak<StreamShared<T>>>,
     alarms_set: u64,
@@ -210,6 +222,18 @@ struct Job<T: Task> {
     out: Vec<u8>,
     /// For how long its slices have run, in nanoseconds.
     ran_ns: u64,
+    trial: Trial,
+    /// Whether a reader has some of its output, so that it cannot begin anew.
+    has_given: bool,
+}
+
+/// Whether a task that would have to wait may run for a moment, since it may be short.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Trial {
+    None,
+    Running,
+    /// It was too long, and begins anew when it is its turn.
+    Failed,
 }
 
 /// The reader's end of a task. Dropping it cancels the task at its next step.
@@ -247,6 +271,41 @@ impl<T: Task> Queues<T> {
         let ran_ns = job.ran_ns;
         self.ready.push(Turn::Job(job), ran_ns);
     }
+
+    /// Has the next one of those that wait tried, if there is room for it and one that was not tried yet.
+    fn try_next(&mut self) {
+        if self.trials >= TRIALS_MAX {
+            return;
+        }
+        let untried = |job: &Job<T>| job.trial == Trial::None;
+        let found = self.waiting.iter().position(untried);
+        if let Some(mut job) = found.and_then(|at| self.waiting.remove(at)) {
+            job.trial = Trial::Running;
+            self.trials += 1;
+            self.ready_job(job);
+        }
+    }
+
+    /// Lets a job that is tried go on, or wait if it is not short; one whose reader has something goes on as any other.
+    fn go_on_trying(&mut self, mut job: Job<T>) {
+        if job.ran_ns < TRIAL_NS {
+            job.trial = Trial::Running;
+            self.ready_job(job);
+            return;
+        }
+        self.trials -= 1;
+        if job.has_given || !job.task.can_restart() {
+            self.active += 1;
+            self.ready_job(job);
+        } else {
+            // What it held is free until it is its turn.
+            job.task.restart();
+            job.out.clear();
+            job.trial = Trial::Failed;
+            self.waiting.push_back(job);
+        }
+        self.try_next();
+    }
 }
 
 impl<T: Task> WorkerPool<T> {
@@ -264,6 +323,7 @@ impl<T: Task> WorkerPool<T> {
                 ready: Ready::new(),
                 waiting: VecDeque::new(),
                 active: 0,
+                trials: 0,
                 alarms: BTreeMap::new(),
                 alarms_set: 0,
                 places_free: limits.threads.max(1),
@@ -333,6 +393,8 @@ impl<T: Task> WorkerPool<T> {
             stream: Arc::clone(&stream),
             out: Vec::new(),
             ran_ns: 0,
+            trial: Trial::None,
+            has_given: false,
         };
         let stream = TaskStream {
             shared: stream,
@@ -346,8 +408,9 @@ impl<T: Task> WorkerPool<T> {
         if queues.active < self.shared.limits.active_max {
             queues.active += 1;
             queues.ready_job(job);
-        } else if queues.waiting.len() < self.shared.limits.waiting_max {
+        } else if queues.waiting.len() + queues.trials < self.shared.limits.waiting_max {
             queues.waiting.push_back(job);
+            queues.try_next();
         } else {
             return Err(PoolFull);
         }
@@ -388,7 +451,7 @@ impl<T: Task> Shared<T> {
             if !has_place && !self.take_place() {
                 return;
             }
-            let job = match self.next_turn() {
+            let mut job = match self.next_turn() {
                 None => return,
                 Some(Turn::Job(job)) => job,
                 Some(Turn::Paused(paused)) => {
@@ -397,13 +460,22 @@ impl<T: Task> Shared<T> {
                 }
             };
             let slice = Arc::new(Slice::new(self, job.ran_ns));
+            let is_trial = job.trial == Trial::Running;
+            if is_trial {
+                job.trial = Trial::None;
+            }
             let after = turns::with(Some(Arc::clone(&slice) as _), || {
                 self.run_slice(job, &slice)
             });
             has_place = slice.has_place();
             let mut queues = lock(&self.queues);
             match after {
+                After::Again(job) if is_trial => queues.go_on_trying(job),
                 After::Again(job) => queues.ready_job(job),
+                After::Parked | After::Ended if is_trial => {
+                    queues.trials -= 1;
+                    queues.try_next();
+                }
                 After::Parked | After::Ended => {
                     queues.active -= 1;
                     // One that gave its place up lets the longest waiting one in.
@@ -651,6 +723,7 @@ impl OutputPiece {
 impl<T: Task> Job<T> {
     /// Gives the output to the reader; parks the job in the stream if its buffer is full.
     fn hand_on(mut self, memory: &MemoryBudget) -> Option<Self> {
+        self.has_given = true;
         let stream = Arc::clone(&self.stream);
         let chunk = OutputPiece::of(std::mem::take(&mut self.out), memory);
         let has_room = chunk.has_room;

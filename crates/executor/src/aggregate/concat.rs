@@ -28,6 +28,9 @@ use crate::profile::Counters;
 /// No result may be longer: a row of an answer has to fit into memory.
 const BYTES_MAX: usize = 1 << 30;
 
+/// A text that begins, with where it stands.
+const NEW_BYTES: u64 = 64;
+
 pub(super) struct Concat {
     separator: String,
     states: Vec<State>,
@@ -222,6 +225,10 @@ impl Accumulator for Concat {
 
     fn text_bytes(&self) -> u64 {
         self.text_bytes as u64
+    }
+
+    fn new_bytes(&self) -> u64 {
+        NEW_BYTES
     }
 
     fn bytes(&self) -> u64 {

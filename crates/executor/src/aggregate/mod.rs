@@ -97,6 +97,11 @@ pub(crate) trait Accumulator: Any + Send {
         Ok(())
     }
 
+    /// What the state of a group that begins takes, in bytes, where that is much.
+    fn new_bytes(&self) -> u64 {
+        0
+    }
+
     /// How many bytes the states take, but for what doubles while it grows: whoever asks counts them
     /// twice.
     fn bytes(&self) -> u64;

@@ -29,8 +29,6 @@ use crate::profile::Counters;
 use crate::spill::{Partitions, RowReader, SpilledRows};
 use crate::table::{GroupTable, hash_columns};
 
-/// What the state of one aggregate for a group that begins is taken to need, in bytes.
-const STATE_BYTES: u64 = 48;
 /// Less than this does not go to disk: each time some rows are kept about it.
 const SHED_BYTES_MIN: u64 = 64 << 10;
 
@@ -454,7 +452,9 @@ impl Groups {
 
     /// Whether up to `rows` new groups may be held.
     fn may_hold(&mut self, rows: usize, context: &QueryContext) -> Result<bool> {
-        let new = (rows * self.aggregates.len()) as u64 * STATE_BYTES;
+        let states = self.aggregates.iter();
+        let each: u64 = states.map(|states| states.accumulator.new_bytes()).sum();
+        let new = rows as u64 * each;
         // States lie in vectors that double.
         let bytes = self.table.bytes_with(rows) + 2 * (self.states_bytes() + new);
         context.may_hold(&mut self.memory, bytes, self.table.len())

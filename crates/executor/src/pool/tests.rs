@@ -366,8 +366,11 @@ fn a_task_that_is_started_takes_a_place_only_if_it_takes_long() {
 
 #[test]
 fn too_many_are_refused() {
-    let pool = pool(1, 1, 2);
-    lock(&pool.shared.queues).active = 1;
+    let pool = pool(1, 1, TRIALS_MAX + 2);
+    {
+        let mut queues = lock(&pool.shared.queues);
+        (queues.active, queues.trials) = (1, TRIALS_MAX);
+    }
     let first = pool.submit(pieces(1, "").0);
     let second = pool.submit(pieces(1, "").0);
     assert!(first.is_ok() && second.is_ok());
@@ -702,4 +705,76 @@ fn a_step_that_takes_long_lets_others_have_its_worker() {
             assert!(stream.next_chunk().is_none());
         }
     }
+}
+
+/// Is done after so many steps, and says then who it is.
+struct Named {
+    name: &'static str,
+    steps: usize,
+    done: usize,
+    log: Arc<Mutex<Vec<&'static str>>>,
+}
+
+impl Task for Named {
+    type Error = &'static str;
+
+    fn step(&mut self, out: &mut Vec<u8>, _: &Waker) -> Result<Progress, Self::Error> {
+        self.done += 1;
+        if self.done < self.steps {
+            return Ok(Progress::More);
+        }
+        lock(&self.log).push(self.name);
+        out.push(u8::try_from(self.steps % 251).unwrap());
+        Ok(Progress::Done)
+    }
+
+    fn restart(&mut self) {
+        self.done = 0;
+        lock(&self.log).push("restart");
+    }
+
+    fn panicked() -> Self::Error {
+        "panicked"
+    }
+}
+
+/// One long query for each place kept all others waiting, however short they were.
+#[test]
+fn a_short_task_does_not_wait_for_active_ones() {
+    let limits = PoolLimits {
+        threads: 1,
+        active_max: 1,
+        waiting_max: 10,
+    };
+    let pool = WorkerPool::new(limits, Arc::new(ticks()), MemoryBudget::unlimited()).unwrap();
+    let log = Arc::<Mutex<Vec<_>>>::default();
+    let submit = |name, steps| {
+        let task = Named {
+            name,
+            steps,
+            done: 0,
+            log: Arc::clone(&log),
+        };
+        pool.submit(task).unwrap_or_else(|_| panic!("room"))
+    };
+    let mut streams = vec![submit("long", 100_000), submit("longer", 200_000)];
+    streams.extend((0..6).map(|_| submit("short", 3)));
+    for stream in &mut streams {
+        while let Some(chunk) = stream.next_chunk() {
+            assert!(chunk.is_ok());
+        }
+    }
+    let log = lock(&log).clone();
+    let place = |name: &str| log.iter().rposition(|other| *other == name).unwrap();
+    assert_eq!(
+        log.iter().filter(|name| **name == "restart").count(),
+        1,
+        "{log:?}"
+    );
+    assert!(place("short") < place("long"), "{log:?}");
+    assert_eq!(place("longer"), log.len() - 1, "{log:?}");
+    while lock(&pool.shared.queues).active > 0 {
+        std::thread::yield_now();
+    }
+    assert_eq!(lock(&pool.shared.queues).trials, 0);
 }

@@ -387,6 +387,10 @@ impl Task for AnswerTask {
         self.notes.clear();
     }
 
+    fn can_restart(&self) -> bool {
+        self.request.is_some() || matches!(self.work, Work::Prepare(_))
+    }
+
     fn panicked() -> Problem {
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
