@@ -109,8 +109,8 @@ pub struct QuerySettings {
 }
 
 impl QuerySettings {
-    /// Makes batches as short as a plan with very many columns wants: [`BATCH_IDS_MAX`] ids in each, and at least
-    /// [`BATCH_ROWS_MIN`] rows.
+    /// Makes batches as short as a plan with very many columns wants: 262,144 ids in each, and at least
+    /// 16 rows.
     pub fn fit_batches(&mut self, plan: &Plan) {
         let (mut widest, mut open) = (1, vec![plan]);
         while let Some(plan) = open.pop() {

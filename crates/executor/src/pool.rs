@@ -18,7 +18,7 @@
 //! worker now and then (`pause`). At most so many tasks are active (ready or running); further ones wait, and
 //! when too many wait, new ones are refused. Parked ones count as neither: readers that stop in the
 //! middle keep nobody else from an answer, nor do servers that a query has asked and that take their
-//! time. Of those that wait a few are tried beside the active ones: one that is done within [`TRIAL_NS`] need not wait for
+//! time. Of those that wait a few are tried beside the active ones: one that is done within 20 ms need not wait for
 //! long ones, and another one begins anew when it is its turn.
 //!
 //! A task that can only go on when something outside happens says so ([`Progress::Asleep`]) after it
