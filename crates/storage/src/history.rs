@@ -12,13 +12,17 @@
 //! # Limits
 //! About 100 bytes of memory for each retained root; the ranges that it carries are read when it expires.
 
+#[cfg(test)]
+mod tests;
+
 use crate::bytes::{Decoder, put};
 use crate::error::Result;
 use crate::extent::{ExtentId, PartRef};
 use crate::format::{
-    FREE_LIST_ENTRY_BYTES, HISTORY_CHECKPOINT, HISTORY_COMMIT, HISTORY_COMMIT_TIME,
-    HISTORY_ENTRY_BYTES, HISTORY_LOG_OPENING, HISTORY_LOG_POSITION, HISTORY_PAGES, HISTORY_PART,
-    PAGE_BYTES, RETAINED_COUNT, RETAINED_PAYLOAD_LENGTH, RETAINED_RANGES, ROOT_PAYLOAD_BYTES_MAX,
+    EXTENT_PAGE_MASK, FREE_LIST_ENTRY_BYTES, HISTORY_CHECKPOINT, HISTORY_COMMIT,
+    HISTORY_COMMIT_TIME, HISTORY_ENTRY_BYTES, HISTORY_LOG_OPENING, HISTORY_LOG_POSITION,
+    HISTORY_PAGES, HISTORY_PART, PAGE_BYTES, RETAINED_COUNT, RETAINED_PAYLOAD_LENGTH,
+    RETAINED_RANGES, ROOT_PAYLOAD_BYTES_MAX,
 };
 use crate::free_space::PageRange;
 use crate::log::{LogMark, Lsn};
@@ -204,10 +208,14 @@ pub(crate) fn decode_root(bytes: &[u8], part: &PartRef) -> Result<(Vec<PageRange
         }
         let mut ranges = Vec::with_capacity(count);
         for _ in 0..count {
-            ranges.push(PageRange {
+            let range = PageRange {
                 first: ExtentId::from_u64(decoder.u64()?),
                 pages: decoder.u64()?,
-            });
+            };
+            if range.first.page().checked_add(range.pages)? > EXTENT_PAGE_MASK {
+                return None;
+            }
+            ranges.push(range);
         }
         let payload = decoder.bytes(length)?.to_vec();
         decoder.array::<1>().is_none().then_some((ranges, payload))
@@ -239,11 +247,11 @@ pub(crate) fn encode_directory(retained: &[Retained]) -> Vec<u8> {
     bytes
 }
 
-/// The retained roots before the checkpoint `current`; `part` says where the bytes were.
+/// The retained roots before the checkpoint `current`, of files with `pages` pages; `part` says where the bytes were.
 pub(crate) fn decode_directory(
     bytes: &[u8],
     part: &PartRef,
-    current: u64,
+    (current, pages): (u64, u64),
 ) -> Result<Vec<Retained>> {
     let entries = bytes.chunks_exact(HISTORY_ENTRY_BYTES);
     let whole = entries.remainder().is_empty();
@@ -253,8 +261,14 @@ pub(crate) fn decode_directory(
         let first = current.saturating_sub(retained.len() as u64);
         first > 0 && numbers.eq(first..current)
     };
+    // No page is of two roots.
+    let fits = |retained: &Vec<Retained>| {
+        let mut each = retained.iter().map(|one| one.pages);
+        let sum = each.try_fold(0, u64::checked_add);
+        sum.is_some_and(|sum| sum <= pages)
+    };
     decoded
-        .filter(|retained| whole && follows(retained))
+        .filter(|retained| whole && follows(retained) && fits(retained))
         .ok_or_else(|| {
             part.corruption(
                 format!("the retained roots before checkpoint {current}"),

@@ -549,7 +549,8 @@ fn read_directory(
         return Ok(Vec::new());
     }
     let bytes = read_part(disk, data, record, &part, "a list of retained roots")?;
-    decode_directory(&bytes, &part, record.checkpoint)
+    let pages = record.file_ends.iter().sum();
+    decode_directory(&bytes, &part, (record.checkpoint, pages))
 }
 
 /// Reads a part that the root points to, before there is a store.

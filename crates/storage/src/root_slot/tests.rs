@@ -67,6 +67,16 @@ fn a_root_with_more_free_pages_than_pages_is_damaged() {
 }
 
 #[test]
+fn files_with_more_bytes_than_can_be_numbered_are_damage() {
+    let record = RootRecord {
+        file_ends: vec![1, u64::MAX >> 8, 1],
+        ..record(1, Vec::new())
+    };
+    let state = read_slot(slot_of(1), &record.encode());
+    assert!(matches!(state, SlotState::Damaged(_)), "{state:?}");
+}
+
+#[test]
 fn a_torn_slot_is_not_taken_for_a_root_nor_for_damage() {
     let old = record(3, vec![1; ROOT_PAYLOAD_BYTES_MAX]);
     let new = record(5, vec![2; ROOT_PAYLOAD_BYTES_MAX]);
