@@ -66,6 +66,7 @@ mod moment;
 mod note;
 mod options;
 mod patch;
+mod places;
 mod query;
 mod repeat;
 pub mod results;
@@ -112,7 +113,8 @@ pub use shapes::{QueryShape, QueryShapes};
 pub use state::State;
 pub use statements::{StatementGraphs, StatementPattern};
 pub use stoa_executor::pool::{
-    OutputPiece, PoolFull, PoolLimits, Progress as TaskProgress, Task, TaskStream, WorkerPool,
+    OutputPiece, PoolFull, PoolLimits, Progress as TaskProgress, TRIALS_MAX, Task, TaskStream,
+    WorkerPool,
 };
 pub use stoa_executor::{AdjacencyCounts, Batch, NumberCounts, Step};
 pub use stoa_storage::nonblocking;

@@ -19,9 +19,10 @@ use crate::meters::Meters;
 /// How many bytes are reserved beyond what is asked for; with less it is not worth asking.
 pub(crate) const STEP_BYTES: u64 = 64 * 1024;
 
-/// A query that holds no more than this may take what is free to the last;
+/// A query that holds no more than [`STEP_BYTES`] may take what is free to the last. One that holds no more than this leaves
+/// half of what others leave:
 const SMALL_BYTES: u64 = 256 * 1024;
-/// others leave one part of so many of the budget to such ones, at most this.
+/// one part of so many of the budget, at most this.
 const PARTS_FOR_SMALL: u64 = 32;
 const LEFT_TO_SMALL_MAX: u64 = 64 << 20;
 
@@ -177,9 +178,13 @@ impl Memory {
     /// How many bytes have to stay free where the query takes so many more, for short ones of others.
     fn left_to_small(&self, more: u64) -> u64 {
         let held = self.accounts.meters.memory_bytes().saturating_add(more);
-        match self.accounts.admission.is_none() || held <= SMALL_BYTES {
-            true => 0,
-            false => LEFT_TO_SMALL_MAX.min(self.accounts.budget.limit() / PARTS_FOR_SMALL),
+        let left = LEFT_TO_SMALL_MAX.min(self.accounts.budget.limit() / PARTS_FOR_SMALL);
+        if self.accounts.admission.is_none() || held <= STEP_BYTES {
+            0
+        } else if held <= SMALL_BYTES {
+            left / 2
+        } else {
+            left
         }
     }
 
@@ -432,11 +437,14 @@ mod tests {
         let most = (16 << 20) - (16 << 20) / PARTS_FOR_SMALL;
         assert!(!long.take(most + 1));
         assert!(long.take(most));
-        let mut others = [of_a_query(), of_a_query()];
-        for other in &mut others {
-            assert!(!other.take(SMALL_BYTES + 1));
-            assert!(other.take(SMALL_BYTES));
-        }
-        assert!(!of_a_query().take(1));
+        // Half of what is left is for short queries, the other half for those that have just begun.
+        let mut short = [of_a_query(), of_a_query()];
+        assert!(!short[0].take(SMALL_BYTES + 1));
+        assert!(short[0].take(SMALL_BYTES));
+        assert!(!short[1].take(SMALL_BYTES));
+        let begun: Vec<Memory> = std::iter::repeat_with(of_a_query)
+            .map_while(|mut one| one.take(1).then_some(one))
+            .collect();
+        assert_eq!(begun.len() as u64, SMALL_BYTES / STEP_BYTES);
     }
 }

@@ -19,7 +19,7 @@
 //! when too many wait, new ones are refused. Parked ones count as neither: readers that stop in the
 //! middle keep nobody else from an answer, nor do servers that a query has asked and that take their
 //! time. Of those that wait a few are tried beside the active ones: one that is done within 20 ms need not wait for
-//! long ones, and another one begins anew when it is its turn.
+//! long ones, and another one waits for its turn.
 //!
 //! A task that can only go on when something outside happens says so ([`Progress::Asleep`]) after it
 //! has left the waker of its step where that something will call it. The waker puts it back, and so
@@ -31,7 +31,8 @@
 //! 2. A stream whose task is gone has all chunks and the outcome (test `chunks_come_in_order`).
 //! 3. A wake-up is never lost: one that comes before the task is parked is noted in its stream, and
 //!    the task is then not parked (test `a_task_woken_before_it_is_parked_goes_on`).
-//! 4. `alarms` has an entry for a stream only while a task with a time is parked asleep in it, but
+//! 4. Where a task waits as many are active as may be (test `a_long_task_goes_on_where_nothing_is_active`).
+//! 5. `alarms` has an entry for a stream only while a task with a time is parked asleep in it, but
 //!    for the moment between the two locks; an entry that finds no such task does nothing.
 //!
 //! # Concurrency
@@ -73,9 +74,10 @@ const SPARE_PARTS: u64 = 16;
 /// How long a task runs before others have their turn.
 const SLICE_NS: u64 = 5_000_000;
 
-/// How long a task runs that is tried because it may be short, in nanoseconds, and how many are tried at once.
+/// How long a task runs that is tried because it may be short, in nanoseconds.
 const TRIAL_NS: u64 = 20_000_000;
-const TRIALS_MAX: usize = 4;
+/// How many are tried at once, beside [`PoolLimits::active_max`].
+pub const TRIALS_MAX: usize = 2;
 
 /// What a step of a task brought.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -232,7 +234,7 @@ struct Job<T: Task> {
 enum Trial {
     None,
     Running,
-    /// It was too long, and begins anew when it is its turn.
+    /// It was too long, and goes on when it is its turn.
     Failed,
 }
 
@@ -286,21 +288,25 @@ impl<T: Task> Queues<T> {
         }
     }
 
-    /// Lets a job that is tried go on, or wait if it is not short; one whose reader has something goes on as any other.
-    fn go_on_trying(&mut self, mut job: Job<T>) {
+    /// Lets a job that is tried go on. One that is not short becomes active where that may be, or else waits; it begins anew
+    /// then, unless its reader has something.
+    fn go_on_trying(&mut self, mut job: Job<T>, active_max: usize) {
         if job.ran_ns < TRIAL_NS {
             job.trial = Trial::Running;
             self.ready_job(job);
             return;
         }
         self.trials -= 1;
-        if job.has_given || !job.task.can_restart() {
+        if self.active < active_max {
+            // Those that were active have ended meanwhile: nobody would let it in later.
             self.active += 1;
             self.ready_job(job);
         } else {
-            // What it held is free until it is its turn.
-            job.task.restart();
-            job.out.clear();
+            if !job.has_given && job.task.can_restart() {
+                // What it held is free until it is its turn.
+                job.task.restart();
+                job.out.clear();
+            }
             job.trial = Trial::Failed;
             self.waiting.push_back(job);
         }
@@ -470,7 +476,9 @@ impl<T: Task> Shared<T> {
             has_place = slice.has_place();
             let mut queues = lock(&self.queues);
             match after {
-                After::Again(job) if is_trial => queues.go_on_trying(job),
+                After::Again(job) if is_trial => {
+                    queues.go_on_trying(job, self.limits.active_max);
+                }
                 After::Again(job) => queues.ready_job(job),
                 After::Parked | After::Ended if is_trial => {
                     queues.trials -= 1;

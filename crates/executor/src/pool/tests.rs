@@ -778,3 +778,40 @@ fn a_short_task_does_not_wait_for_active_ones() {
     }
     assert_eq!(lock(&pool.shared.queues).trials, 0);
 }
+
+/// A found fault: a task that was on trial while the last active one ended, and then was too long, waited for ever.
+#[test]
+fn a_long_task_goes_on_where_nothing_is_active() {
+    let limits = PoolLimits {
+        threads: 1,
+        active_max: 1,
+        waiting_max: 10,
+    };
+    let pool = WorkerPool::new(limits, Arc::new(ticks()), MemoryBudget::unlimited()).unwrap();
+    for steps in 1..60 {
+        let submit = |steps| {
+            let task = Named {
+                name: "one",
+                steps,
+                done: 0,
+                log: Arc::default(),
+            };
+            pool.submit(task).unwrap_or_else(|_| panic!("room"))
+        };
+        let streams = [submit(steps), submit(200)];
+        std::thread::scope(|scope| {
+            let drained = scope.spawn(|| {
+                for mut stream in streams {
+                    while stream.next_chunk().is_some() {}
+                }
+            });
+            while !drained.is_finished() {
+                let queues = lock(&pool.shared.queues);
+                let is_idle = queues.active == 0 && queues.trials == 0;
+                assert!(!is_idle || queues.waiting.is_empty(), "after {steps} steps");
+                drop(queues);
+                std::thread::yield_now();
+            }
+        });
+    }
+}

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use stoa_database::{
-    ArchiveOptions, Database, Error, PoolLimits, Runtime, RuntimeOptions, machine_memory_bytes,
+    ArchiveOptions, Database, Error, PoolLimits, Runtime, RuntimeOptions, TRIALS_MAX,
+    machine_memory_bytes,
 };
 
 use super::arguments::{DefaultGraph, Serve, Served};
@@ -20,7 +21,7 @@ use crate::http::{
     ClientPlaces, Databases, FeedPlaces, Hosts, Origins, ROOT, Server, Service, Settings, Token,
     Transactions, WritePlaces, Writers,
 };
-use crate::memory::reservable;
+use crate::memory::limit_memory;
 
 /// How long a query may run unless the command line says otherwise.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,9 +45,10 @@ const CLIENT_FEEDS_MAX: usize = 100;
 /// How often the main thread looks for a signal.
 const SIGNAL_POLL: Duration = Duration::from_millis(50);
 
-/// How many queries run at once on so many threads with so many bytes of memory.
+/// How many queries run at once on so many threads with so many bytes of memory, beside those that are tried.
 fn active_max(threads: usize, memory: u64) -> usize {
     let fit = usize::try_from(memory / UNCOUNTED_BYTES).unwrap_or(usize::MAX);
+    let fit = fit.saturating_sub(TRIALS_MAX);
     fit.min(threads * ACTIVE_PER_THREAD)
         .max(threads * ACTIVE_PER_THREAD_MIN)
 }
@@ -150,7 +152,7 @@ fn start(arguments: Serve) -> anyhow::Result<Started> {
 /// Memory, threads and clients of other servers, as the arguments say.
 fn runtime(arguments: &Serve, memory: u64) -> anyhow::Result<Runtime> {
     Ok(Runtime::new(RuntimeOptions {
-        memory_bytes: Some(reservable(memory)?),
+        memory_bytes: Some(limit_memory(memory)?),
         threads: arguments.threads,
         durability: arguments.durability,
         memory_wait: Some(arguments.memory_wait),
