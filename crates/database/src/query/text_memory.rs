@@ -6,10 +6,13 @@
 //! # Limits
 //! Texts of up to [`FREE_TOKENS`] tokens are not reserved.
 
+use hashbrown::HashSet;
+use rapidhash::fast::RandomState;
 use stoa_storage::{MemoryBudget, Reservation};
 
 use super::token::{self, Token};
 use crate::error::{Error, Result};
+use crate::limits::{QUERY_ELEMENTS_MAX, QUERY_NESTING_MAX};
 
 /// A word, or a brace that opens a group, takes so many bytes in parser, algebra, planner and plan together, at most
 /// about.
@@ -32,8 +35,22 @@ const FREE_BYTES: usize = 16 << 10;
 /// The tokens of longer texts are counted before they are listed.
 const LISTED_BYTES: usize = 64 << 10;
 
+/// Each operator of a plan has the variables below it. A variable of an operator takes so many bytes; of the operators of
+/// a group half are above a variable.
+const PAIR_BYTES: u64 = 10;
+
+/// An aggregate is a column of its own below the expressions that take its value, and of what they are made into.
+const AGGREGATE_VARIABLES: u64 = 4;
+
+/// Groups within each other that are told apart; no query has more.
+const GROUPS_MAX: usize = QUERY_NESTING_MAX + 1;
+
 /// Memory that is reserved for a text.
-pub(crate) struct TextMemory(Option<Reservation>);
+pub(crate) struct TextMemory {
+    reservation: Option<Reservation>,
+    /// How much of it is for the variables of operators.
+    columns_bytes: u64,
+}
 
 impl TextMemory {
     /// Cuts a text into tokens, and reserves what it takes. `what` names the text in the error.
@@ -46,18 +63,19 @@ impl TextMemory {
         what: &'static str,
     ) -> Result<(Self, Vec<Token>)> {
         if text.len() > LISTED_BYTES {
-            let mut bytes = 0;
-            token::each(text, |token| bytes += token_bytes(text, token));
-            let memory = Self::reserve(bytes + COPIES * text.len(), budget, what)?;
+            let mut taken = Taken::default();
+            token::each(text, |token| taken.add(text, token));
+            let memory = Self::reserve(COPIES * text.len(), &taken, (budget, what))?;
             return Ok((memory, token::tokens(text)));
         }
         let tokens = token::tokens(text);
         if tokens.len() <= FREE_TOKENS && text.len() <= FREE_BYTES {
-            return Ok((Self(None), tokens));
+            return Ok((Self::none(), tokens));
         }
-        let bytes = tokens.iter().map(|token| token_bytes(text, *token));
-        let bytes = bytes.sum::<usize>() + COPIES * text.len();
-        Ok((Self::reserve(bytes, budget, what)?, tokens))
+        let mut taken = Taken::default();
+        tokens.iter().for_each(|token| taken.add(text, *token));
+        let memory = Self::reserve(COPIES * text.len(), &taken, (budget, what))?;
+        Ok((memory, tokens))
     }
 
     /// Cuts a text into tokens, and reserves what these and the text take; [`TextMemory::parse`] reserves the rest.
@@ -70,14 +88,14 @@ impl TextMemory {
         what: &'static str,
     ) -> Result<(Self, Vec<Token>)> {
         if text.len() <= FREE_BYTES {
-            return Ok((Self(None), token::tokens(text)));
+            return Ok((Self::none(), token::tokens(text)));
         }
         let mut bytes = COPIES * text.len();
         token::each(text, |token| {
             let is_label = token.of(text).starts_with("_:");
             bytes += TOKEN_BYTES + if is_label { LABEL_BYTES } else { 0 };
         });
-        let memory = Self::reserve(bytes, budget, what)?;
+        let memory = Self::reserve(bytes, &Taken::default(), (budget, what))?;
         Ok((memory, token::tokens(text)))
     }
 
@@ -92,29 +110,43 @@ impl TextMemory {
         budget: &MemoryBudget,
         what: &'static str,
     ) -> Result<()> {
-        let (mut count, mut bytes) = (0, 0);
-        for token in tokens {
-            count += 1;
-            bytes += token_bytes(text, *token);
-        }
-        if count <= FREE_TOKENS && self.0.is_none() {
-            return Ok(());
-        }
-        if self.0.is_none() {
+        let mut taken = Taken::default();
+        tokens.for_each(|token| taken.add(text, *token));
+        let bytes = match &self.reservation {
+            None if taken.tokens <= FREE_TOKENS => return Ok(()),
             // What `listed` did not count.
-            bytes += COPIES * text.len();
-        }
-        let more = Self::reserve(bytes, budget, what)?;
-        match (&mut self.0, more.0) {
+            None => COPIES * text.len(),
+            Some(_) => 0,
+        };
+        let more = Self::reserve(bytes, &taken, (budget, what))?;
+        self.columns_bytes += more.columns_bytes;
+        match (&mut self.reservation, more.reservation) {
             (Some(all), Some(more)) => all.join(more),
             (none, more) => *none = more,
         }
         Ok(())
     }
 
-    fn reserve(bytes: usize, budget: &MemoryBudget, what: &'static str) -> Result<Self> {
-        match budget.try_reserve(bytes as u64) {
-            Ok(reservation) => Ok(Self(Some(reservation))),
+    const fn none() -> Self {
+        Self {
+            reservation: None,
+            columns_bytes: 0,
+        }
+    }
+
+    /// Reserves so many bytes, and what the tokens take.
+    fn reserve(
+        bytes: usize,
+        taken: &Taken<'_>,
+        (budget, what): (&MemoryBudget, &'static str),
+    ) -> Result<Self> {
+        let columns_bytes = taken.pairs().saturating_mul(PAIR_BYTES);
+        let bytes = ((bytes + taken.bytes) as u64).saturating_add(columns_bytes);
+        match budget.try_reserve(bytes) {
+            Ok(reservation) => Ok(Self {
+                reservation: Some(reservation),
+                columns_bytes,
+            }),
             Err(exceeded) => Err(Error::MemoryExceeded {
                 operator: what.to_owned(),
                 requested_bytes: exceeded.requested,
@@ -125,12 +157,123 @@ impl TextMemory {
 
     /// The text was planned: what parser and algebra took is free.
     pub(super) fn planned(mut self) -> Self {
-        if let Some(reservation) = &mut self.0 {
-            let kept = reservation.bytes() / PLANNED_PART;
-            reservation.shrink(reservation.bytes() - kept);
+        if let Some(reservation) = &mut self.reservation {
+            let others = reservation.bytes() - self.columns_bytes;
+            reservation.shrink(others - others / PLANNED_PART);
         }
         self
     }
+}
+
+/// What the tokens of a text take.
+#[derive(Default)]
+struct Taken<'t> {
+    tokens: usize,
+    bytes: usize,
+    /// The groups that are open, after what stands outside of all.
+    groups: Vec<Group>,
+    /// The variables that were met.
+    variables: HashSet<&'t str, RandomState>,
+    /// Pairs of operators and variables in the groups that were closed.
+    pairs: u64,
+}
+
+/// A group of a text.
+#[derive(Default)]
+struct Group {
+    /// Patterns, groups in it and expressions that bind variables, about.
+    operators: u64,
+    /// Expressions that bind variables.
+    bound: u64,
+    /// The variables that are met in it first.
+    variables: u64,
+}
+
+impl<'t> Taken<'t> {
+    fn add(&mut self, text: &'t str, token: Token) {
+        self.tokens += 1;
+        self.bytes += token_bytes(text, token);
+        if self.groups.is_empty() {
+            self.groups.push(Group::default());
+        }
+        let depth = self.groups.len();
+        let Some(group) = self.groups.last_mut() else {
+            return;
+        };
+        match token.of(text) {
+            "{" => {
+                group.operators += 1;
+                if depth <= GROUPS_MAX {
+                    self.groups.push(Group::default());
+                }
+            }
+            "}" if depth > 1 => self.close(),
+            // The next operation of an update.
+            ";" if depth == 1 => {
+                self.close();
+                self.variables.clear();
+            }
+            "." | ";" | "," => group.operators += 1,
+            word if word.starts_with(['?', '$']) && word.len() > 1 => {
+                group.variables += u64::from(self.variables.insert(word));
+            }
+            word if is_aggregate(word) => group.variables += AGGREGATE_VARIABLES,
+            word if word.eq_ignore_ascii_case("as") => {
+                group.operators += 1;
+                group.bound += 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends the innermost group, whose variables those around it have, too.
+    fn close(&mut self) {
+        let Some(group) = self.groups.pop() else {
+            return;
+        };
+        self.pairs += group.pairs();
+        if let Some(outer) = self.groups.last_mut() {
+            outer.variables += group.variables;
+        }
+    }
+
+    fn pairs(&self) -> u64 {
+        let mut variables = 0;
+        let open = self.groups.iter().rev().map(|group| {
+            variables += group.variables;
+            Group {
+                variables,
+                ..*group
+            }
+            .pairs()
+        });
+        self.pairs + open.sum::<u64>()
+    }
+}
+
+impl Group {
+    /// None where the query is refused for its number of patterns.
+    fn pairs(&self) -> u64 {
+        let most = QUERY_ELEMENTS_MAX as u64;
+        match self.bound <= most && self.variables <= 3 * most {
+            true => self.operators.saturating_mul(self.variables) / 2,
+            false => 0,
+        }
+    }
+}
+
+/// Whether a word is the name of an aggregate.
+fn is_aggregate(word: &str) -> bool {
+    const NAMES: [&str; 7] = [
+        "COUNT",
+        "SUM",
+        "AVG",
+        "MIN",
+        "MAX",
+        "SAMPLE",
+        "GROUP_CONCAT",
+    ];
+    NAMES.iter().any(|name| word.eq_ignore_ascii_case(name))
 }
 
 /// What a token takes.
@@ -139,5 +282,59 @@ fn token_bytes(text: &str, token: Token) -> usize {
         Some(b',' | b';' | b'.' | b'(' | b')' | b'}' | b'[' | b']') => MARK_BYTES,
         Some(b'"' | b'\'') => STRING_BYTES,
         _ => WORD_BYTES,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(text: &str) -> u64 {
+        let mut taken = Taken::default();
+        token::each(text, |token| taken.add(text, token));
+        taken.pairs()
+    }
+
+    #[test]
+    fn operators_have_the_variables_of_their_group() {
+        let binds = |count: usize| {
+            let bind = |number| format!(" BIND(1 AS ?x{number})");
+            (0..count).map(bind).collect::<String>()
+        };
+        assert_eq!(taken(&format!("SELECT * {{ {} }}", binds(100))), 5_050);
+        let optional = |number| format!("OPTIONAL {{ ?s ?p ?x{number} }} ");
+        let optionals: String = (0..100).map(optional).collect();
+        let patterns: String = (0..100)
+            .map(|number| format!("?s ?p ?x{number} . "))
+            .collect();
+        let columns: String = (0..100)
+            .map(|number| format!("(1 AS ?x{number}) "))
+            .collect();
+        for text in [
+            format!("SELECT * {{ {optionals} }}"),
+            format!("SELECT * {{ {patterns} }}"),
+            format!("SELECT {columns} {{ ?s ?p ?o }}"),
+        ] {
+            assert!(
+                (5_000..5_300).contains(&taken(&text)),
+                "{}: {text}",
+                taken(&text)
+            );
+        }
+        // Operations of an update have nothing to do with each other; neither has a list with variables.
+        let updates = "INSERT { ?s ?p ?x } WHERE { ?s ?p ?o BIND(1 AS ?x) BIND(2 AS ?y) } ; ";
+        assert!(taken(&updates.repeat(1_000)) < 20_000);
+        let list = "1, ".repeat(100_000);
+        assert!(taken(&format!("SELECT * {{ ?s ?p ?o FILTER(?o IN ({list} 1)) }}")) < 200_000);
+        assert_eq!(
+            taken(&format!(
+                "INSERT DATA {{ {} }}",
+                "<s> <p> 1 . ".repeat(1_000)
+            )),
+            0
+        );
+        // What is refused for its length is not refused for its memory.
+        let refused = format!("SELECT * {{ {} }}", binds(QUERY_ELEMENTS_MAX + 1));
+        assert!(taken(&refused) < 100_000);
     }
 }

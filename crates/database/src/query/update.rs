@@ -339,8 +339,14 @@ impl<'a> Outline<'a> {
             // Behind the semicolon.
             number = end + 1;
         }
+        let declared = outline.declarations.iter().map(|tokens| {
+            let tokens = words.tokens.get(tokens.clone()).unwrap_or_default();
+            let ends = tokens.first().zip(tokens.last());
+            ends.map_or(0, |(first, last)| last.end - first.start + 1)
+        });
+        let declared = declared.sum();
         let pieces = |operation| match outline.has_data(operation) {
-            true => data::pieces(words, operation),
+            true => data::pieces(words, operation, declared),
             false => None,
         };
         outline.data = outline.operations.iter().map(pieces).collect();

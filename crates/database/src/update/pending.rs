@@ -17,6 +17,10 @@ pub(crate) type Quad = [TermId; 4];
 /// Bytes of a quad.
 const QUAD_BYTES: u64 = size_of::<Quad>() as u64;
 
+/// How often quads that wait, and their new terms, take their own memory once a transaction has them.
+pub(crate) const QUAD_TIMES: u64 = 6;
+const TERM_TIMES: u64 = 2;
+
 /// What a list is made for at first.
 const FIRST_QUADS: usize = 64;
 
@@ -65,6 +69,12 @@ impl Pending {
     /// What is reserved for them.
     pub(crate) fn reserved_bytes(&self) -> u64 {
         self.reservation.as_ref().map_or(0, Reservation::bytes)
+    }
+
+    /// About how much a transaction takes that has them.
+    pub(crate) fn bytes_within(&self) -> u64 {
+        let quads = self.reserved_bytes().saturating_sub(self.terms_bytes);
+        QUAD_TIMES * quads + TERM_TIMES * self.terms_bytes
     }
 
     /// Hands everything to the destination, where it is visible once its operation has ended, and is empty then.

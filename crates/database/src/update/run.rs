@@ -18,7 +18,7 @@ use stoa_terms::TermId;
 use super::destination::Destination;
 use super::ids::Ids;
 use super::kept::Kept;
-use super::pending::{Pending, verify_share};
+use super::pending::{Pending, QUAD_TIMES, verify_share};
 use super::targets::Targets;
 use super::template::{Filling, Templates};
 use crate::error::{Error, Result};
@@ -36,9 +36,6 @@ const LOOKED_UP_QUADS: usize = 1 << 13;
 /// So many changes, or so many bytes of new terms, are handed to a destination that goes through temporary files.
 const HANDED_QUADS: usize = 1 << 16;
 const HANDED_TERM_BYTES: usize = 4 << 20;
-
-/// How often changes that wait take their own memory once a transaction has them.
-const PENDING_TIMES: u64 = 6;
 
 /// A run.
 pub(super) struct Run<'a> {
@@ -100,7 +97,7 @@ impl Run<'_> {
 
     /// Hands changes to the destination.
     pub(super) fn apply(&mut self, pending: &mut Pending, ids: &Ids) -> Result<()> {
-        self.limit(pending.reserved_bytes())?;
+        self.limit(pending.bytes_within())?;
         self.change(|destination, go_on| pending.apply(destination, ids, go_on))
     }
 
@@ -109,7 +106,7 @@ impl Run<'_> {
     fn apply_part(&mut self, pending: &mut Pending, ids: &mut Ids) -> Result<()> {
         pending.hold_terms(ids, self.runtime.memory())?;
         if !self.destination.is_bulk() {
-            return self.limit(pending.reserved_bytes());
+            return self.limit(pending.bytes_within());
         }
         if is_part(pending, ids) {
             self.apply(pending, ids)?;
@@ -118,9 +115,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Refuses changes that take too much memory, with so many bytes of changes that wait.
+    /// Refuses changes that take too much memory, with so many bytes for those that wait.
     fn limit(&self, pending_bytes: u64) -> Result<()> {
-        let bytes = self.destination.memory_bytes() + PENDING_TIMES * pending_bytes;
+        let bytes = self.destination.memory_bytes() + pending_bytes;
         verify_share(self.runtime.memory(), bytes, self.changes_bytes_max)
     }
 
@@ -227,7 +224,8 @@ impl Run<'_> {
                     let bytes = pending.reserved_bytes() + filling.reserved_bytes();
                     self.listed.holds(bytes);
                     if !filling.is_bulk {
-                        self.limit(bytes)?;
+                        let filled = QUAD_TIMES * filling.reserved_bytes();
+                        self.limit(pending.bytes_within() + filled)?;
                     } else if is_part(&pending, filling.ids) {
                         self.apply(&mut pending, filling.ids)?;
                         filling.forget(constants);

@@ -73,12 +73,38 @@ fn queries() -> [(&'static str, String); 11] {
     ]
 }
 
+/// Queries with many operators above each other, each of which brings a variable.
+fn deep_queries() -> [(&'static str, String); 5] {
+    let binds = list(3_000, |number| format!(" BIND(?o AS ?o{number})"));
+    let minus = list(700, |number| {
+        format!(" ?s <http://a/p> ?o{number} MINUS {{ ?s <http://a/p> ?o{number} }}")
+    });
+    let aggregates = list(400, |number| format!(" (SUM(?o + {number}) AS ?n{number})"));
+    let alternatives = list(700, |number| format!(" UNION {{ BIND(1 AS ?n{number}) }}"));
+    let optionals = list(500, |number| {
+        format!(" OPTIONAL {{ ?s <http://a/p> ?o{number} }}")
+    });
+    [
+        ("BIND", format!("SELECT * {{ ?s ?p ?o {binds} }}")),
+        ("MINUS", format!("SELECT * {{ {minus} }}")),
+        (
+            "aggregates",
+            format!("SELECT {aggregates} {{ ?s ?p ?o }} GROUP BY ?s"),
+        ),
+        (
+            "alternatives that bind",
+            format!("SELECT * {{ {{ ?s ?p ?o }} {alternatives} }}"),
+        ),
+        ("OPTIONAL", format!("SELECT * {{ ?s ?p ?o {optionals} }}")),
+    ]
+}
+
 #[test]
 fn texts_of_queries_are_counted() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let small = Small::new(short_texts(10), 1);
     let mut peaks = Peaks::new(&small);
-    for (name, text) in queries() {
+    for (name, text) in queries().into_iter().chain(deep_queries()) {
         let is_graph = ["CONSTRUCT", "DESCRIBE"].map(|form| text.starts_with(form));
         let format = match is_graph.contains(&true) {
             true => ResultFormat::Graph(GraphFormat::NTriples),

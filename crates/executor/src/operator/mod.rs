@@ -285,6 +285,7 @@ impl<'a> Builder<'a> {
         scope: Scope<'_>,
         consumer: Option<&Arc<Counters>>,
     ) -> Result<Node> {
+        self.context.check()?;
         let mut given = self.given.iter();
         if let Some(place) = given.position(|(number, _)| *number == self.next_number) {
             let (_, node) = self.given.swap_remove(place);
@@ -491,24 +492,41 @@ pub(crate) fn position(columns: &[Variable], variable: Variable) -> Option<usize
     columns.iter().position(|column| *column == variable)
 }
 
-/// Looks columns up one after the other. They mostly come in the order in which they are asked for,
-/// so that a thousand of them are not searched for each of a thousand.
+/// Looks columns up one after the other. They mostly come in the order in which they are asked for; of many the others are
+/// looked up in a table, so that a thousand of them are not searched for each of a thousand.
 pub(crate) struct Positions<'a> {
     columns: &'a [Variable],
     next: usize,
+    /// Where each of many is, once one was asked for out of order.
+    places: HashMap<Variable, usize, RandomState>,
 }
 
 impl<'a> Positions<'a> {
-    pub(crate) const fn new(columns: &'a [Variable]) -> Self {
-        Self { columns, next: 0 }
+    /// So many are searched.
+    const FEW: usize = 16;
+
+    pub(crate) fn new(columns: &'a [Variable]) -> Self {
+        Self {
+            columns,
+            next: 0,
+            places: HashMap::default(),
+        }
     }
 
     /// The column of `variable`.
     pub(crate) fn of(&mut self, variable: Variable) -> Option<usize> {
         let found = if self.columns.get(self.next) == Some(&variable) {
             self.next
-        } else {
+        } else if self.columns.len() <= Self::FEW {
             position(self.columns, variable)?
+        } else {
+            if self.places.is_empty() {
+                let places = self.columns.iter().enumerate();
+                // The first one counts.
+                let places = places.rev().map(|(place, column)| (*column, place));
+                self.places.extend(places);
+            }
+            *self.places.get(&variable)?
         };
         self.next = found + 1;
         Some(found)
@@ -525,9 +543,19 @@ pub(crate) fn required(columns: &[Variable], variable: Variable) -> Result<usize
 /// How the columns of a plan follow from those of its input.
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    /// For each column that of the input, `None` for one that is unbound; not used for the identity.
-    sources: Vec<Option<usize>>,
+    /// Of each column; not used for the identity.
+    sources: Vec<Source>,
     identity: bool,
+}
+
+/// Where a column comes from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// A column of the input, which no column before it has.
+    Input(usize),
+    /// This column before it, which has the same.
+    Again(usize),
+    Unbound,
 }
 
 impl Mapping {
@@ -539,32 +567,40 @@ impl Mapping {
             };
         }
         let mut positions = Positions::new(from);
-        Self {
-            sources: to.iter().map(|column| positions.of(*column)).collect(),
-            identity: false,
-        }
+        Self::of(to.iter().map(|column| positions.of(*column)), from.len())
     }
 
     /// The columns that stand in these places of the input.
     pub(crate) fn of_positions(positions: &[usize]) -> Self {
+        let width = positions.iter().max().map_or(0, |last| last + 1);
+        Self::of(positions.iter().copied().map(Some), width)
+    }
+
+    /// Columns of an input of `width` columns, `None` for what is unbound.
+    fn of(columns: impl Iterator<Item = Option<usize>>, width: usize) -> Self {
+        let mut taken = vec![None; width];
+        let source = |(column, place): (usize, Option<usize>)| match place {
+            None => Source::Unbound,
+            Some(place) => match taken.get_mut(place) {
+                Some(Some(before)) => Source::Again(*before),
+                Some(first) => {
+                    *first = Some(column);
+                    Source::Input(place)
+                }
+                None => Source::Unbound,
+            },
+        };
         Self {
-            sources: positions.iter().copied().map(Some).collect(),
+            sources: columns.enumerate().map(source).collect(),
             identity: false,
         }
     }
 
     /// As [`Self::apply`] for a batch that is left as it is.
     pub(crate) fn copy(&self, batch: &Batch) -> Batch {
-        if self.identity {
-            return batch.clone();
-        }
-        let column = |source: &Option<usize>| match source {
-            Some(source) => batch.column(*source).to_vec(),
-            None => vec![TermId::UNBOUND; batch.rows],
-        };
-        Batch {
-            columns: self.sources.iter().map(column).collect(),
-            rows: batch.rows,
+        match self.identity {
+            true => batch.clone(),
+            false => self.map(batch.rows, |place| batch.column(place).to_vec()),
         }
     }
 
@@ -572,26 +608,24 @@ impl Mapping {
         if self.identity {
             return batch;
         }
-        let mut columns: Vec<Vec<_>> = Vec::with_capacity(self.sources.len());
-        for (index, source) in self.sources.iter().enumerate() {
-            let again = self
-                .sources
-                .iter()
-                .take(index)
-                .position(|other| other == source);
-            columns.push(match (source, again.and_then(|again| columns.get(again))) {
-                (Some(_), Some(taken)) => taken.clone(),
-                (Some(source), None) => batch
-                    .columns
-                    .get_mut(*source)
-                    .map(std::mem::take)
-                    .unwrap_or_default(),
-                (None, _) => vec![TermId::UNBOUND; batch.rows],
-            });
+        let rows = batch.rows;
+        self.map(rows, |place| {
+            let column = batch.columns.get_mut(place);
+            column.map(std::mem::take).unwrap_or_default()
+        })
+    }
+
+    /// A batch whose columns of the input `input` gives, each of them once.
+    fn map(&self, rows: usize, mut input: impl FnMut(usize) -> Vec<TermId>) -> Batch {
+        let mut columns: Vec<Vec<TermId>> = Vec::with_capacity(self.sources.len());
+        for source in &self.sources {
+            let column = match *source {
+                Source::Input(place) => input(place),
+                Source::Again(before) => columns.get(before).cloned().unwrap_or_default(),
+                Source::Unbound => vec![TermId::UNBOUND; rows],
+            };
+            columns.push(column);
         }
-        Batch {
-            columns,
-            rows: batch.rows,
-        }
+        Batch { columns, rows }
     }
 }

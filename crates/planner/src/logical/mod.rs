@@ -202,6 +202,19 @@ impl Node {
         }
     }
 
+    /// Whether it is made of at most so many nodes, itself included.
+    pub(crate) fn is_within(&self, nodes: usize) -> bool {
+        let (mut open, mut left) = (vec![self], nodes);
+        while let Some(node) = open.pop() {
+            let Some(rest) = left.checked_sub(1) else {
+                return false;
+            };
+            left = rest;
+            open.extend(node.parts());
+        }
+        true
+    }
+
     /// The nodes directly below, but for patterns of EXISTS.
     pub(crate) fn inputs_mut(&mut self) -> Vec<&mut Self> {
         match &mut self.op {

@@ -18,7 +18,7 @@ use super::part::{
 };
 use super::path_search::PathFigures;
 use super::ranges::in_part;
-use super::{CHOICES_MAX, Lowering, Planned, empty, seen_all, unit};
+use super::{CHOICES_MAX, COPIED_NODES_MAX, Lowering, Planned, empty, seen_all, unit};
 use crate::ForcedChoices;
 use crate::access_path::{accesses, positions_of};
 use crate::cardinality::{repeats, selectivity};
@@ -132,13 +132,18 @@ impl Lowering<'_> {
         }
         let forced = self.forced.part_for_bindings;
         let again = self.choices < CHOICES_MAX
+            && self.copies > 0
             && forced.unwrap_or(self.forced.join_of_two().is_none())
-            && !self.is_tied(&node)
             && !matches!(
                 node.op,
                 Op::Values { .. } | Op::OuterBindings(_) | Op::GraphScan { .. } | Op::Slice { .. }
-            );
-        let copy = again.then(|| Box::new(node.clone()));
+            )
+            && node.is_within(COPIED_NODES_MAX)
+            && !self.is_tied(&node);
+        let copy = again.then(|| {
+            self.copies -= 1;
+            Box::new(node.clone())
+        });
         let plan = self.lower(node)?;
         if plan.plan.operator == Operator::Empty {
             return Ok(None);

@@ -84,6 +84,8 @@ pub(crate) struct Lowering<'a> {
     is_turned: bool,
     /// How many EXISTS may still be tried as joins.
     turns: u32,
+    /// How many parts more may be kept to be planned in another way.
+    copies: u32,
 }
 
 /// No cost is larger, so that sums of costs are numbers.
@@ -97,6 +99,12 @@ const ROWS_A_KEPT_ONE: f64 = 16.0;
 
 /// How deep choices between whole plans are nested; below, a rule of thumb decides.
 const CHOICES_MAX: u32 = 3;
+/// Parts of so many nodes at most are kept while they are planned, to be planned in another way. Groups are within each
+/// other: each would keep a copy of all below it.
+const COPIED_NODES_MAX: usize = 256;
+/// How many parts of a query are kept so, the outer ones first: what is within each of them is planned once more, so that a hundred
+/// groups within each other took seconds.
+const COPIES_MAX: u32 = 256;
 /// How many EXISTS of a query are tried as joins, the outer ones first; each has its group planned again.
 const TURNS_MAX: u32 = 8;
 
@@ -119,6 +127,7 @@ impl<'a> Lowering<'a> {
             choices: 0,
             is_turned: false,
             turns: TURNS_MAX,
+            copies: COPIES_MAX,
         }
     }
 

@@ -7,7 +7,7 @@
 
 use stoa_terms::Position;
 
-use super::{Lowering, Planned};
+use super::{COPIED_NODES_MAX, Lowering, Planned};
 use crate::access_path::{Access, term_at};
 use crate::cardinality::float;
 use crate::cost;
@@ -92,6 +92,9 @@ impl Lowering<'_> {
         (variable, part): (Variable, WantedPart),
         is_forced: bool,
     ) -> Result<(Planned, bool), Error> {
+        if !input.is_within(COPIED_NODES_MAX) {
+            return Ok((self.lower(input)?, false));
+        }
         let copy = input.clone();
         self.wanted = Some(Wanted {
             variable: Some(variable),

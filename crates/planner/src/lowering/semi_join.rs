@@ -4,7 +4,7 @@
 use super::joins::{hash_join, lookup_join, merge_cost, merge_join, sorted_scan};
 use super::left_join::apply;
 use super::switching::add_switch;
-use super::{CHOICES_MAX, Lowering, Planned, planned, project};
+use super::{CHOICES_MAX, COPIED_NODES_MAX, Lowering, Planned, planned, project};
 use crate::access_path::lookup;
 use crate::cost;
 use crate::error::Error;
@@ -77,7 +77,8 @@ impl Lowering<'_> {
     /// and once the query has had its trials.
     fn turned(&mut self, input: &Node, pattern: &Node) -> Option<Node> {
         let forced = self.forced.exists_joins;
-        if self.is_turned || self.turns == 0 || forced == Some(false) {
+        let is_small = || input.is_within(COPIED_NODES_MAX) && pattern.is_within(COPIED_NODES_MAX);
+        if self.is_turned || self.turns == 0 || forced == Some(false) || !is_small() {
             return None;
         }
         let shared = input.possible.intersection(&pattern.possible);

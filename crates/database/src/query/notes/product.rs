@@ -101,9 +101,18 @@ impl<'q> Group<'q> {
                     stack.push((left, graph));
                     open.push(right);
                 }
-                P::Union { left, right } => {
+                P::Union { .. } => {
                     self.visible(pattern);
-                    open.extend([&**left, &**right]);
+                    // What is visible of a chain of alternatives is told once.
+                    let mut alternatives = vec![pattern];
+                    while let Some(alternative) = alternatives.pop() {
+                        match alternative {
+                            P::Union { left, right } => {
+                                alternatives.extend([&**right, &**left]);
+                            }
+                            other => open.push(other),
+                        }
+                    }
                 }
                 P::Project { .. } | P::Distinct { .. } | P::Reduced { .. } | P::Slice { .. } => {
                     self.visible(pattern);

@@ -112,8 +112,14 @@ pub(super) fn body(operation: &Range<usize>) -> Range<usize> {
     operation.start + HEAD_TOKENS..operation.end.saturating_sub(1)
 }
 
-/// The pieces of the data of an operation; `None` if it is short, or not of the form that data has.
-pub(super) fn pieces(words: Words<'_>, operation: &Range<usize>) -> Option<Vec<Piece>> {
+/// The pieces of the data of an operation; `None` if it is short, or not of the form that data has. Each piece is at least
+/// as long as the declarations before it, `declared` bytes, but for the last one: all together are not much longer than
+/// twice the data then.
+pub(super) fn pieces(
+    words: Words<'_>,
+    operation: &Range<usize>,
+    declared: usize,
+) -> Option<Vec<Piece>> {
     if operation.len() <= PIECE_TOKENS + HEAD_TOKENS {
         return None;
     }
@@ -159,7 +165,12 @@ pub(super) fn pieces(words: Words<'_>, operation: &Range<usize>) -> Option<Vec<P
             "." => depth == 0,
             _ => false,
         };
-        if is_end && number + 1 - piece.body.start >= PIECE_TOKENS {
+        let is_long = || {
+            let tokens = words.tokens.get(piece.body.start..=number);
+            let ends = tokens.and_then(|tokens| Some((tokens.first()?.start, tokens.last()?.end)));
+            ends.is_some_and(|(start, end)| end - start >= declared)
+        };
+        if is_end && number + 1 - piece.body.start >= PIECE_TOKENS && is_long() {
             piece.body.end = number + 1;
             let next = Piece {
                 graph: graph.as_ref().map_or(0..0, |(head, _)| head.clone()),

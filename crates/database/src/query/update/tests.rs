@@ -378,3 +378,30 @@ fn a_mistake_in_long_data_is_told_where_it_stands() {
         format!("PREFIX : <http://a/> INSERT DATA {{ {before} }} }}").replace("<s.", "<http://b/");
     mistake(&text);
 }
+
+/// Each piece has the declarations: without a limit for how many there are, a long prologue took a gigabyte.
+#[test]
+fn a_long_prologue_makes_long_pieces() {
+    let prologue: String = (0..20_000)
+        .map(|number| format!("PREFIX p{number}: <http://a/{number}/> "))
+        .collect();
+    let data: String = (0..60_000)
+        .map(|number| format!("p1:{number} p2:a 1 . "))
+        .collect();
+    let text = format!("{prologue} INSERT DATA {{ {data} }}");
+    let tokens = tokens(&text);
+    let outline = Outline::of(Words {
+        text: &text,
+        tokens: &tokens,
+    });
+    let operations = outline.parse(None).unwrap();
+    let [Operation::InsertData(Data::Pieces { texts, .. })] = operations.as_slice() else {
+        panic!("{} operations", operations.len());
+    };
+    let bytes: usize = texts.iter().map(String::len).sum();
+    assert!(
+        texts.len() > 1 && bytes < 2 * text.len(),
+        "{} of {bytes}",
+        texts.len()
+    );
+}
