@@ -13,6 +13,7 @@ use crate::database::Database;
 use crate::error::{Error, Result};
 use crate::load::{LoadTurn, Progress};
 use crate::moment::Moment;
+use crate::places::is_within;
 use crate::query::CancelHandle;
 use crate::runtime::Runtime;
 
@@ -125,6 +126,16 @@ impl Database {
         options: &BackupOptions,
         progress: &dyn Progress,
     ) -> Result<BackupSummary> {
+        let own = self.store().store().location();
+        if is_within(target.as_ref(), Path::new(&own)) {
+            return Err(Error::Backup {
+                message: format!(
+                    "the backup {} would be lost with the database {own}, in whose folder it is; give a folder on \
+                     another disk",
+                    target.as_ref().display()
+                ),
+            });
+        }
         let disk = folder(self.runtime(), target.as_ref());
         let drawn = Drawn::new(progress, "copying");
         let flag = options.cancel.flag();
@@ -133,7 +144,9 @@ impl Database {
             progress: &|done, total| drawn.advance(done, total),
             history: options.history,
         };
-        Ok(self.store().backup(&disk, &options)?)
+        new_folder(target.as_ref(), || {
+            Ok(self.store().backup(&disk, &options)?)
+        })
     }
 
     /// Makes a database in the folder `target`, which is absent or empty, from the backups in the folder
@@ -165,14 +178,27 @@ impl Database {
             cancel: &flag,
             progress: &|done, total| drawn.advance(done, total),
         };
-        Ok(stoa_quadstore::restore(
-            folder(runtime, source.as_ref()),
-            folder(runtime, target.as_ref()),
-            runtime.cache(),
-            runtime.store_options(),
-            &restore,
-        )?)
+        new_folder(target.as_ref(), || {
+            Ok(stoa_quadstore::restore(
+                folder(runtime, source.as_ref()),
+                folder(runtime, target.as_ref()),
+                runtime.cache(),
+                runtime.store_options(),
+                &restore,
+            )?)
+        })
     }
+}
+
+/// Does what makes a folder, of which nothing stays if it fails.
+fn new_folder<T>(path: &Path, write: impl FnOnce() -> Result<T>) -> Result<T> {
+    let is_new = !path.exists();
+    let written = write();
+    if written.is_err() && is_new {
+        // If there is something else in it by now, it stays.
+        drop(std::fs::remove_dir(path));
+    }
+    written
 }
 
 /// How a database is compacted.

@@ -18,6 +18,7 @@ use crate::info::{CheckSummary, Info, LogInfo};
 use crate::keeper::Keeper;
 use crate::load::{self, LoadSummary, Progress};
 use crate::options::{Access, DumpFormat, LoadOptions, OpenOptions, QueryOptions};
+use crate::places::is_within;
 use crate::query::{CancelHandle, PlanCache, PlanCounts, Query, QueryResult};
 use crate::repeat::Turns;
 use crate::runtime::Runtime;
@@ -139,7 +140,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::open`], and `Log` if the folder has files of another database under the names that
-    /// this one's take.
+    /// this one's take, or lies within the folder of the database.
     pub fn open_archiving(
         runtime: &Runtime,
         path: impl AsRef<Path>,
@@ -147,6 +148,15 @@ impl Database {
         archive: &ArchiveOptions,
     ) -> Result<Self> {
         let disk = |path: &Path| Arc::new(RealDisk::with_io(path, IoMode::default(), runtime.io()));
+        if is_within(&archive.folder, path.as_ref()) {
+            let (archive, database) = (archive.folder.display(), path.as_ref().display());
+            return Err(Error::Log {
+                message: format!(
+                    "the archive {archive} would be lost with the database {database}, in whose folder it is; give a \
+                     folder on another disk"
+                ),
+            });
+        }
         let folder: Arc<dyn Disk> = disk(&archive.folder);
         let archive = Some((folder, archive));
         Self::open_with(runtime, disk(path.as_ref()), options, archive)

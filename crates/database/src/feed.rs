@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::history::time_text;
 use crate::patch::{PatchLines, head};
 
-/// Changes that are written at a time.
-const BATCH_CHANGES: usize = 2048;
+/// Changes that are written at a time; a feed whose client reads nothing holds as many.
+const BATCH_CHANGES: usize = 512;
 
 /// Commits that are told one after the other, piece by piece.
 pub struct ChangeFeed {
@@ -53,7 +53,8 @@ impl ChangeFeed {
     /// Appends the next lines to `out`. Each line is one of RDF Patch; a patch ends with `TC .`.
     ///
     /// # Errors
-    /// `NoSuchCommit` if the next commit is not kept any more, and what the disk gives.
+    /// `NoSuchCommit` if the next commit is not kept any more, and what the disk gives. After `MemoryExceeded` between
+    /// commits the step may be taken again.
     pub fn step(&mut self, out: &mut Vec<u8>) -> Result<FeedStep> {
         let Some(current) = &mut self.current else {
             let Some(next) = self.feed.next_commit()? else {
@@ -78,6 +79,21 @@ impl ChangeFeed {
             return Ok(FeedStep::Ended);
         }
         Ok(FeedStep::More)
+    }
+
+    /// Whether a commit was told in part.
+    #[must_use]
+    pub fn is_within_commit(&self) -> bool {
+        self.current.is_some()
+    }
+
+    /// Gives back the memory that makes steps faster: there will be none for a while.
+    pub fn rest(&mut self) {
+        self.feed.rest();
+        if let Some(current) = &mut self.current {
+            current.rest();
+        }
+        self.lines.rest();
     }
 
     /// Whether there is a commit to be told; if not, `waker` is woken once there is one, and maybe before.

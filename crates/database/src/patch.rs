@@ -156,6 +156,11 @@ impl PatchLines {
         is_free.then_some(&mut self.changes)
     }
 
+    /// Gives back the memory of the terms that were written last.
+    pub(crate) fn rest(&mut self) {
+        self.pieces.rest(&mut self.views);
+    }
+
     /// Appends lines of the next changes, one at least if there are some, and gives these; their terms are read from
     /// `snapshot`.
     pub(crate) fn write(

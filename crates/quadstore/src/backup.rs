@@ -319,7 +319,6 @@ pub fn restore(
         let reason = format!("backup {} and the log end with commit {last}", point.number);
         return Err(not_there(format!("commit {asked}"), reason));
     }
-
     let written = backups.restore(
         &point,
         log.as_ref().map(|log| (log, end)),

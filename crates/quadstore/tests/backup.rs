@@ -380,6 +380,11 @@ fn a_backup_to_a_full_disk_fails_and_leaves_the_earlier_ones() {
     .unwrap();
     target.set_faults(Faults::default());
     assert_eq!(backup(&run.store, &target).unwrap().number, 1);
+    // A first one leaves nothing.
+    let empty = SimulatedDisk::new(2);
+    empty.set_faults(faults);
+    assert!(backup(&run.store, &empty).is_err());
+    assert_eq!(empty.list().unwrap(), Vec::<String>::new());
 }
 
 #[test]

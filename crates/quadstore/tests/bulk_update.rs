@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use stoa_quadstore::{
-    BulkOptions, ChangeCounts, Changes, Error, GraphChange, NewTerms, QuadStore, Retention, Scheme,
+    BulkOptions, ChangeCounts, Changes, Error, GraphChange, NewTerms, QuadStore, Scheme,
 };
 use stoa_storage::{Access, Crash, Faults, SimulatedDisk, Store};
 use stoa_terms::{GraphSet, Kind, TermId};
@@ -19,7 +19,7 @@ use crate::model::{
     Model, ModelQuad, ModelTerm, Random, assert_reads_as, cache, create, load, options, read,
     reopen, scan,
 };
-use crate::replacing::{assert_graphs, assert_history, repeated};
+use crate::replacing::{VARIED, assert_graphs, assert_history, begun, changed, repeated};
 use crate::terms::{assert_sound, some_of};
 use crate::updating::{Wanted, bulk_update, some_operations};
 use crate::writing::{changes, write};
@@ -28,33 +28,12 @@ const MESSAGE: &str = "a new state";
 
 #[test]
 fn updates_in_every_scheme_equal_the_model() {
-    for (seed, scheme, memory) in [
-        (1, Scheme::Full, 1),
-        (2, Scheme::Lean, 1),
-        (3, Scheme::Full, 256 << 20),
-        (4, Scheme::Lean, 256 << 20),
-    ] {
-        let disk = SimulatedDisk::new(seed);
-        let store = create(&disk);
-        store.set_retention(Retention::All).unwrap();
-        let mut random = Random(seed);
-        let quads = repeated(&random.quads(300, false));
-        let first = BulkOptions {
-            scheme: Some(scheme),
-            ..options(memory, 2)
-        };
-        load(&store, &quads, first).unwrap();
-        assert_eq!(store.snapshot().has_graph_first(), scheme == Scheme::Full);
-        let mut states = vec![Model::new(), quads.into_iter().collect::<Model>()];
+    for (seed, scheme, memory) in VARIED {
+        let (disk, store, mut random, loaded) = begun(seed, scheme, memory);
+        let mut states = vec![Model::new(), loaded];
         for round in 0..14 {
-            let mut model = states[states.len() - 1].clone();
             // What is in no checkpoint yet is read as well.
-            let (removed, added) = (some_of(&model, &mut random), random.quads(30, false));
-            write(&store, &store.snapshot(), &removed, &added).unwrap();
-            for quad in &removed {
-                model.remove(quad);
-            }
-            model.extend(added);
+            let model = changed(&store, &states[states.len() - 1], &mut random);
             states.push(model.clone());
 
             let (wanted, after) = some_operations(&model, &mut random);

@@ -430,6 +430,41 @@ fn commits_that_are_made_again_take_no_memory_beyond_the_budget() {
     }
 }
 
+/// A feed that found no memory for a record passed over it.
+#[test]
+fn a_feed_without_memory_goes_on_where_it_was() {
+    let run = Run::new(32);
+    let store = run.create();
+    store.set_retention(Retention::All).unwrap();
+    for number in 0..3 {
+        write(&store, &store.snapshot(), &[], &[large_quad(number)]).unwrap();
+    }
+    drop(store);
+    let budget = MemoryBudget::new(64 << 20);
+    let cache = Cache::new(&budget, 1 << 20);
+    let opened = Store::open(Arc::new(run.disk.clone()), cache, Access::Exclusive).unwrap();
+    let store = QuadStore::open_with(opened, run.options()).unwrap();
+    let mut feed = store.feed(0).unwrap();
+    for commit in 1..=3 {
+        for _ in 0..2 {
+            let others = budget.try_reserve(budget.limit() - budget.used()).unwrap();
+            let error = feed.next_commit().err();
+            assert!(
+                matches!(error, Some(Error::Storage(stoa_storage::Error::Memory(_)))),
+                "{error:?}"
+            );
+            drop(others);
+        }
+        let mut told = feed.next_commit().unwrap().unwrap();
+        assert_eq!(told.info.commit, commit);
+        let mut changes = Vec::new();
+        told.next(10, &mut changes).unwrap();
+        assert_eq!(changes.len(), 1);
+        feed.rest();
+    }
+    assert!(feed.next_commit().unwrap().is_none());
+}
+
 /// Who asks for a state again reads nothing of the log, and who asks for a later one only what lies between; what
 /// is kept for that counts as held by nobody, and goes where commits need the memory or its root expires.
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! Data goes to standard output, all else to standard error. Exit codes: 0 done, 1 failed, 2 wrong
 //! usage, 130 interrupted.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod cli;
 mod client;
@@ -10,6 +10,7 @@ mod commit_table;
 mod fetch;
 mod http;
 mod memory;
+mod resident;
 
 use std::process::ExitCode;
 

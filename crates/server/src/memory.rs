@@ -2,6 +2,8 @@
 
 use stoa_database::Error;
 
+use crate::resident::watch;
+
 /// What the process takes beside all that is counted, in bytes: the program, stacks, what the
 /// allocator keeps, blocks of the dictionary and texts of the batches that are in work.
 const FIXED_BYTES: u64 = 66 << 20;
@@ -9,21 +11,23 @@ const FIXED_BYTES: u64 = 66 << 20;
 /// Less memory than that is refused for queries, in bytes.
 const QUERY_MEMORY_BYTES_MIN: u64 = 96 << 20;
 
-/// What queries may reserve when the process may take `memory` bytes.
+/// Limits the process to `memory` bytes: returns what queries may reserve of it.
 ///
 /// # Errors
 /// `InvalidOption` if that is too little.
-pub(crate) fn reservable(memory: u64) -> Result<u64, Error> {
+pub(crate) fn limit_memory(memory: u64) -> Result<u64, Error> {
     if memory < QUERY_MEMORY_BYTES_MIN {
         return Err(Error::InvalidOption {
             option: "--memory",
             reason: format!("at least {} MB are needed", QUERY_MEMORY_BYTES_MIN >> 20),
         });
     }
+    // Without the thread the process may come to take more, which is no reason to refuse.
+    drop(watch(memory));
     Ok(memory - FIXED_BYTES)
 }
 
-/// The message of a query that needs more than is [`reservable`]: with the number that `--memory` has.
+/// The message of a query that needs more than [`limit_memory`] leaves: with the number that `--memory` has.
 /// `None` for other errors.
 pub(crate) fn exceeded(error: &Error) -> Option<String> {
     let Error::MemoryExceeded {

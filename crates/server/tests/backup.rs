@@ -150,6 +150,39 @@ fn an_archive_of_the_log_belongs_to_one_database() {
     assert_eq!(output(folder, &["dump", "--db", "new"]), ONE);
 }
 
+#[test]
+fn what_outlives_a_database_lies_outside_of_it() {
+    let folder = loaded();
+    let folder = folder.path();
+    for inside in ["db", "db/more", "./db/../db"] {
+        let archiving = [
+            "serve",
+            "--db",
+            "db",
+            "--bind",
+            "127.0.0.1:0",
+            "--archive-log",
+            inside,
+        ];
+        let backup = ["backup", "--db", "db", "--to", inside];
+        for command in [&archiving[..], &backup] {
+            assert_failed(
+                &stoa(folder, command),
+                1,
+                &["would be lost with the database db"],
+            );
+        }
+    }
+    assert!(!folder.join("db/more").exists());
+    // Nor is there a folder of a backup that could not begin.
+    let failed = stoa(folder, &["backup", "--db", "db", "--to", "db/root/kept"]);
+    assert_failed(&failed, 1, &["would be lost"]);
+    fs::write(folder.join("file"), "").unwrap();
+    let failed = stoa(folder, &["backup", "--db", "db", "--to", "file"]);
+    assert_failed(&failed, 1, &["cannot list file", "a folder is wanted"]);
+    assert_eq!(dump(folder), ONE);
+}
+
 /// Issue 36, D1 and D2: commits that fill no log file, a load by the command, one by a server, a large PUT, a patch, a
 /// compaction, and a commit that undoes another.
 #[test]

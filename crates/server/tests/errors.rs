@@ -191,7 +191,7 @@ fn wrong_usage_says_what_to_do() {
         (
             &["load", "--db", "data.nt", "data.nt"],
             1,
-            "; --db takes a folder\n",
+            "; a folder is wanted\n",
         ),
         (
             &["serve", db[0], db[1], "--bind", "8080"],

@@ -157,6 +157,12 @@ impl Pieces {
             self.account.shrink_to(KEPT_BYTES);
         }
     }
+
+    /// Gives everything back; the next piece may be long in coming.
+    pub(crate) fn rest(&mut self, views: &mut TermViews) {
+        views.release();
+        self.account.shrink_to(0);
+    }
 }
 
 impl Account {

@@ -4,9 +4,9 @@ use std::fmt::Write;
 use std::sync::PoisonError;
 
 use stoa_database::results::{ResultFormat, SolutionsFormat};
-use stoa_database::{DumpFormat, GraphFormat};
+use stoa_database::{DumpFormat, FeedStep, GraphFormat};
 
-use super::{AT_ONCE, JSON, Peaks, Small, long_texts, short_texts};
+use super::{AT_ONCE, JSON, Outcome, Peaks, Small, long_texts, refused, short_texts};
 use crate::ALONE;
 
 #[test]
@@ -266,4 +266,44 @@ fn strings_that_double_are_counted() {
             small.at_once(&text, JSON, AT_ONCE)
         });
     }
+}
+
+/// A found case: each feed that nobody reads held the terms and quads of its commit, and what had been read of the log.
+#[test]
+fn feeds_that_nobody_reads_hold_little() {
+    const FEEDS: usize = 60;
+    const QUADS: usize = 20_000;
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let small = Small::new(short_texts(QUADS), 1);
+    let before = small.database.commit();
+    small.update("INSERT { ?s <http://a/q> ?n } WHERE { ?s ?p ?o BIND(STRLEN(?o) AS ?n) }");
+    let mut peaks = Peaks::new(&small);
+    peaks.finishes("feeds", || {
+        let mut feeds = Vec::new();
+        for _ in 0..FEEDS {
+            let mut feed = small.database.changes(before).unwrap();
+            let mut piece = Vec::new();
+            while piece.len() < 64 << 10 {
+                if let Err(error) = feed.step(&mut piece) {
+                    return vec![refused(&error)];
+                }
+            }
+            assert!(feed.is_within_commit());
+            feed.rest();
+            feeds.push(feed);
+        }
+        let mut ends = Vec::new();
+        for mut feed in feeds {
+            let (mut piece, mut step, mut lines) = (Vec::new(), FeedStep::More, 0);
+            while step != FeedStep::Ended {
+                piece.clear();
+                step = feed.step(&mut piece).unwrap();
+                lines += piece.iter().filter(|byte| **byte == b'\n').count();
+                feed.rest();
+            }
+            assert!(lines < QUADS, "the first piece comes again: {lines}");
+            ends.push(Outcome::Done(lines));
+        }
+        ends
+    });
 }

@@ -1,7 +1,7 @@
 //! A load or a compaction made again from its change file, when a database is restored.
 //!
-//! The file tells what the load changed, or all that the compaction wrote, with the ids that it gave. New terms go into partitions of the dictionary
-//! as they come, quads into the sort and the merges of any load.
+//! The file tells what the load changed, or all that the compaction wrote, with the ids that it gave. New terms go into
+//! partitions of the dictionary as they come, quads into the sort and the merges of any load.
 //!
 //! # Limits
 //! As for a load; its vocabulary is empty, since all terms have their ids.

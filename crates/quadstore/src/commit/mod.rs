@@ -35,6 +35,7 @@ mod prepared;
 mod recent;
 pub(crate) mod record;
 mod recovery;
+mod rows;
 mod submitted;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ pub use options::{ARCHIVE_EVERY, CommitLimits, QuadStoreOptions};
 pub(crate) use prepared::Prepared;
 pub(crate) use recent::{Living, Recent};
 pub(crate) use recovery::{PAYLOAD_BYTES_KEPT, Place, place_of};
+pub(crate) use rows::RecordRows;
 pub use submitted::Submitted;
 
 use crate::delta::{Changes, EffectiveChanges, NewTerms};

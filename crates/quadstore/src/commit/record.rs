@@ -11,6 +11,7 @@
 use stoa_storage::NewRecord;
 use stoa_terms::TermId;
 
+use super::rows::{put_rows, take_rows};
 use crate::delta::{Cleared, EffectiveChanges, GraphChange, GraphMask, Sizes};
 use crate::error::{Error, Result};
 use crate::segment::Row;
@@ -220,6 +221,11 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
+    /// The lists of rows, once terms and graphs were told, and how many were removed and added.
+    pub(super) fn lists(self) -> (&'a [u8], u64, u64) {
+        (self.rest, self.removed, self.added)
+    }
+
     /// Tells the rows that were removed, ascending.
     pub(super) fn removed(&mut self, tell: impl FnMut(Row)) -> Option<()> {
         take_rows(&mut self.rest, self.removed, tell)
@@ -336,34 +342,6 @@ fn take_cleared(rest: &mut &[u8]) -> Option<Cleared> {
     })
 }
 
-fn put_rows(out: &mut Vec<u8>, rows: &[Row]) {
-    put(out, rows.len() as u64);
-    let mut last: Row = [0; 4];
-    for row in rows {
-        for (last, value) in last.iter_mut().zip(row) {
-            put_difference(out, last, *value);
-        }
-    }
-}
-
-fn take_rows(rest: &mut &[u8], count: u64, mut tell: impl FnMut(Row)) -> Option<()> {
-    if take(rest)? != count {
-        return None;
-    }
-    let mut last: Row = [0; 4];
-    for index in 0..count {
-        let before = last;
-        for last in &mut last {
-            take_difference(rest, last)?;
-        }
-        if index > 0 && last <= before {
-            return None;
-        }
-        tell(last);
-    }
-    Some(())
-}
-
 /// A difference of either sign as a number that is small if the difference is.
 pub(crate) fn put_difference(out: &mut Vec<u8>, last: &mut u64, value: u64) {
     let difference = value.wrapping_sub(*last).cast_signed();
@@ -434,6 +412,7 @@ mod tests {
     use stoa_terms::Kind;
 
     use super::*;
+    use crate::commit::rows::RecordRows;
 
     fn changes(added: Vec<Row>, removed: Vec<Row>) -> EffectiveChanges {
         let iri = |payload| TermId::new(Kind::Iri, payload);
@@ -501,6 +480,17 @@ mod tests {
             let kind = of_commit(1, &changes, &payload).kind;
             let record = decode(kind, &payload).unwrap();
             assert_equal(&record.changes, &changes);
+            let mut rows = RecordRows::of(kind, payload.clone()).unwrap();
+            let mut told = Vec::new();
+            for limit in (7..).step_by(7) {
+                rows.next(limit, |row, is_removed| (row, is_removed), &mut told).unwrap();
+                if told.len() < limit {
+                    break;
+                }
+            }
+            let all = changes.removed_rows().iter().map(|row| (*row, true));
+            let all = all.chain(changes.added_rows().iter().map(|row| (*row, false)));
+            prop_assert!(told.into_iter().eq(all));
             let head = decode_head(&payload).unwrap();
             prop_assert_eq!(head.numbering, 7);
             prop_assert_eq!(head.message.unwrap_or_default(), message);

@@ -67,13 +67,12 @@ impl QuadStore {
         let mut recovering = Recovering::begin(self);
         let mut payload = Vec::new();
         loop {
-            let state = (recovering.commit(), recovering.numbering());
-            if let Some(loads) = loads
-                && let Some(told) = loads.compaction_after(state)
+            while let Some(loads) = loads
+                && let Some(told) = loads.compaction_after(recovering.state())
             {
-                let mark = recovering.mark;
+                let behind = (recovering.commit(), recovering.mark);
                 recovering.finish()?;
-                loads.compact_again(self, told, (state.0, mark))?;
+                loads.compact_again(self, told, behind)?;
                 recovering = Recovering::begin(self);
             }
             let Some(record) = records.next()? else { break };
@@ -127,9 +126,9 @@ impl<'a> Recovering<'a> {
         self.replay.commit
     }
 
-    /// The numbering of terms that its ids are of.
-    fn numbering(&self) -> u64 {
-        self.replay.base.numbering()
+    /// The same, and the numbering of terms that its ids are of.
+    fn state(&self) -> (u64, u64) {
+        (self.commit(), self.replay.base.numbering())
     }
 
     /// Memory for the payload of a record; what was made before is written into the trees where it is in

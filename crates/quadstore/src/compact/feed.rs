@@ -6,12 +6,24 @@ use crate::bulk::{BulkLoad, BulkWriter, LocalTerm};
 use crate::error::{Error, Result};
 use crate::read::{Columns, QuadColumns, ScanSpec, TermTexts};
 use crate::root::Scheme;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Scan, Snapshot};
 
 /// Quads that are read at a time.
 pub(super) const BATCH_QUADS: usize = 4096;
 /// Terms that are read at a time; each may be long.
 pub(super) const BATCH_TERMS: usize = 512;
+
+/// Reads all quads of a snapshot in an order.
+pub(super) fn all_quads(state: &Snapshot, permutation: Permutation) -> Result<Scan> {
+    state.scan(&ScanSpec {
+        permutation,
+        prefix: Vec::new(),
+        ranges: Vec::new(),
+        graphs: GraphSet::All,
+        columns: Columns::ALL,
+        with_graph: true,
+    })
+}
 
 /// Gives all quads of a snapshot, and its empty graphs, to a load.
 pub(super) fn feed(old: &Snapshot, load: &BulkLoad) -> Result<()> {
@@ -28,14 +40,7 @@ pub(super) fn feed(old: &Snapshot, load: &BulkLoad) -> Result<()> {
         Scheme::Full => (Permutation::Spog, [0, 1, 2, 3]),
         Scheme::Lean => (Permutation::Psog, [1, 0, 2, 3]),
     };
-    let mut scan = old.scan(&ScanSpec {
-        permutation,
-        prefix: Vec::new(),
-        ranges: Vec::new(),
-        graphs: GraphSet::All,
-        columns: Columns::ALL,
-        with_graph: true,
-    })?;
+    let mut scan = all_quads(old, permutation)?;
     let (mut out, mut quads) = (QuadColumns::default(), Vec::new());
     loop {
         out.clear();

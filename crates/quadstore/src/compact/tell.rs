@@ -10,13 +10,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use stoa_storage::{ChangeFileSummary, NewChangeFile};
-use stoa_terms::{GraphSet, Kind, Permutation, TermId};
+use stoa_terms::{Kind, Permutation, TermId};
 
-use super::feed::{BATCH_QUADS, BATCH_TERMS};
+use super::feed::{BATCH_QUADS, BATCH_TERMS, all_quads, is_stored};
 use crate::bulk::ChangeWriter;
 use crate::dictionary::triple_key;
 use crate::error::{Error, Result};
-use crate::read::{Columns, QuadColumns, ScanSpec, TermTexts};
+use crate::read::{QuadColumns, TermTexts};
 use crate::snapshot::Snapshot;
 
 /// Writes all terms, graphs and quads of a snapshot without a delta; `None` if that takes more than the file may.
@@ -31,7 +31,7 @@ pub(super) fn tell(
     };
     for kind in Kind::ALL {
         let mut terms = Terms::default();
-        let end = match kind.is_in_dictionary() || kind == Kind::Triple {
+        let end = match is_stored(TermId::new(kind, 0)) {
             true => state.dictionary().next_payload(kind),
             false => 0,
         };
@@ -49,18 +49,10 @@ pub(super) fn tell(
         }
     }
     file.graphs(&created)?;
-    let mut scan = state.scan(&ScanSpec {
-        permutation: Permutation::Psog,
-        prefix: Vec::new(),
-        ranges: Vec::new(),
-        graphs: GraphSet::All,
-        columns: Columns::ALL,
-        with_graph: true,
-    })?;
+    let mut scan = all_quads(state, Permutation::Psog)?;
     let (mut quads, mut more) = (QuadColumns::default(), true);
     while more {
         check_cancelled()?;
-        quads.clear();
         more = scan.next(BATCH_QUADS, &mut quads)?;
         let [p, s, o, g] = &quads.columns;
         for (((p, s), o), g) in p.iter().zip(s).zip(o).zip(g) {

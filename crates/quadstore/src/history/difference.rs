@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use stoa_storage::Store;
+use stoa_storage::{PartRef, Store};
 use stoa_terms::TermId;
 
 use crate::delta::{DeltaCursor, GraphMask};
@@ -117,6 +117,11 @@ impl Difference {
         &self.leg.snapshot
     }
 
+    /// Gives back what was read ahead: the next changes will not be asked for at once.
+    pub fn rest(&mut self) {
+        self.leg.rest();
+    }
+
     /// Puts the next changes, at most `limit` of them, in the place of those in `changes`; none at the end.
     ///
     /// # Errors
@@ -148,9 +153,21 @@ impl Leg {
         })
     }
 
+    /// As [`Difference::rest`].
+    fn rest(&mut self) {
+        if let Some(trees) = &mut self.trees {
+            trees.old.rest();
+            trees.new.rest();
+        }
+    }
+
     /// As [`Difference::next`].
     fn next(&mut self, limit: usize, changes: &mut Vec<QuadChange>) -> Result<()> {
         changes.clear();
+        if let Some(trees) = &mut self.trees {
+            trees.old.wake()?;
+            trees.new.wake()?;
+        }
         while changes.len() < limit
             && let Some((row, is_removed)) = self.advance()?
         {
@@ -216,7 +233,9 @@ struct Walk {
     mask: Arc<GraphMask>,
     /// From the top on nodes, and the child that comes next in each.
     path: Vec<(Arc<Node>, usize)>,
-    /// The rows of the leaf at work, and which of them comes next.
+    /// Where the leaf at work lies, and how many rows it has.
+    leaf: Option<(PartRef, u64)>,
+    /// Its rows, and which of them comes next. None while the walk rests.
     rows: Vec<Row>,
     at: usize,
 }
@@ -303,6 +322,7 @@ impl Walk {
             store: Arc::clone(snapshot.store()),
             mask: Arc::clone(snapshot.delta().mask()),
             path: vec![(Arc::clone(&tree.above), 0)],
+            leaf: None,
             rows: Vec::new(),
             at: 0,
         };
@@ -324,7 +344,7 @@ impl Walk {
     }
 
     /// The child that comes next, by where it lies.
-    fn child(&self) -> Option<stoa_storage::PartRef> {
+    fn child(&self) -> Option<PartRef> {
         let (node, index) = self.path.last()?;
         node.children.get(*index).map(|child| child.part)
     }
@@ -357,14 +377,39 @@ impl Walk {
             let below = child_node(&self.store, &node, index)?;
             self.path.push((below, 0));
         } else if let Some(leaf) = node.children.get(index) {
-            self.rows = read_rows(&self.store, leaf.part, leaf.rows)?;
-            if !self.mask.is_none() {
-                let mask = &self.mask;
-                let is_hidden = |[.., graph]: &Row| mask.contains(TermId::from_bits(*graph));
-                self.rows.retain(|row| !is_hidden(row));
-            }
+            self.leaf = Some((leaf.part, leaf.rows));
             self.at = 0;
+            self.read()?;
         }
         Ok(())
+    }
+
+    /// Reads the rows of the leaf.
+    fn read(&mut self) -> Result<()> {
+        let Some((part, rows)) = self.leaf else {
+            return Ok(());
+        };
+        self.rows = read_rows(&self.store, part, rows)?;
+        if !self.mask.is_none() {
+            let mask = &self.mask;
+            let is_hidden = |[.., graph]: &Row| mask.contains(TermId::from_bits(*graph));
+            self.rows.retain(|row| !is_hidden(row));
+        }
+        Ok(())
+    }
+
+    /// Gives the rows back, which are read again when the walk goes on.
+    fn rest(&mut self) {
+        if self.at >= self.rows.len() {
+            self.leaf = None;
+        }
+        self.rows = Vec::new();
+    }
+
+    fn wake(&mut self) -> Result<()> {
+        match self.rows.is_empty() {
+            true => self.read(),
+            false => Ok(()),
+        }
     }
 }

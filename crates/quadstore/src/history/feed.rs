@@ -14,10 +14,10 @@ use stoa_storage::{LogReader, LogRecord, Lsn, Reservation};
 use super::difference::{Difference, QuadChange};
 use super::earlier::Begin;
 use super::list::CommitInfo;
-use crate::commit::{RECORD_COMPACTION, RECORD_LOAD, record};
+use crate::commit::record::{self, RECORD_CLEARING};
+use crate::commit::{RECORD_COMPACTION, RECORD_LOAD, RecordRows};
 use crate::error::{Error, Result};
 use crate::quad_store::QuadStore;
-use crate::segment::Row;
 use crate::snapshot::Snapshot;
 
 /// The commits after one, as far as they are published.
@@ -47,8 +47,7 @@ pub struct CommitChanges {
 }
 
 enum Source {
-    /// Those that a record told and that are left.
-    Record(std::vec::IntoIter<QuadChange>),
+    Record(RecordRows),
     Difference(Box<Difference>),
 }
 
@@ -93,8 +92,24 @@ impl Feed {
     /// The next commit, if it was published.
     ///
     /// # Errors
-    /// [`Error::CommitExpired`] if it is not kept any more, and what the files give.
+    /// [`Error::CommitExpired`] if it is not kept any more, and what the files give. After an error of memory it may be
+    /// asked again.
     pub fn next_commit(&mut self) -> Result<Option<CommitChanges>> {
+        let next = self.look();
+        if next.is_err() {
+            // The record that was at work is looked for again.
+            self.rest();
+        }
+        next
+    }
+
+    /// Gives back what reads the log faster, until the next commit is asked for.
+    pub fn rest(&mut self) {
+        self.records = None;
+        self.pending = None;
+    }
+
+    fn look(&mut self) -> Result<Option<CommitChanges>> {
         let snapshot = self.store.snapshot();
         if self.next > snapshot.commit() {
             return Ok(None);
@@ -131,18 +146,22 @@ impl Feed {
                 self.pending = Some(record);
                 return Ok(None);
             }
-            self.position = Some(record.mark().position);
+            let behind = Some(record.mark().position);
             let is_compaction = u32::from(record.kind) == RECORD_COMPACTION;
             if record.commit != self.next || is_compaction {
+                self.position = behind;
                 continue;
             }
             if u32::from(record.kind) == RECORD_LOAD {
                 // The roots before and after it tell what it changed.
+                self.position = behind;
                 return Ok(None);
             }
             let mut payload = Vec::new();
-            let _room = self.store.0.read_payload(records, &record, &mut payload)?;
-            let Some(changes) = self.changes_of(&record, &payload, snapshot)? else {
+            let room = self.store.0.read_payload(records, &record, &mut payload)?;
+            let changes = self.changes_of(&record, payload, room, snapshot)?;
+            self.position = behind;
+            let Some(changes) = changes else {
                 self.comes_again = true;
                 continue;
             };
@@ -152,38 +171,38 @@ impl Feed {
         }
     }
 
-    /// The changes that a record tells; `None` if nothing knows its terms any more.
+    /// The changes that a record tells, whose payload has `room`; `None` if nothing knows its terms any more.
     fn changes_of(
         &mut self,
         record: &LogRecord,
-        payload: &[u8],
+        payload: Vec<u8>,
+        mut room: Reservation,
         newest: &Snapshot,
     ) -> Result<Option<CommitChanges>> {
-        let decoded = record::decode(record.kind, payload).ok_or_else(|| Error::Corruption {
-            structure: "log",
-            expected: format!("the changes of a commit at position {}", record.start),
-            found: format!("{} other bytes", payload.len()),
-        })?;
-        if decoded.changes.clears() {
+        let head = record::decode_head(&payload).ok_or_else(|| other_bytes(record))?;
+        if u32::from(record.kind) == RECORD_CLEARING {
             // The record names graphs alone; their quads are those that the state before it has.
-            return self.difference_of(record, decoded.head).map(Some);
+            return self.difference_of(record, head).map(Some);
         }
-        let is_current = decoded.head.numbering == newest.numbering();
+        let is_current = head.numbering == newest.numbering();
         let snapshot = if is_current && !self.comes_again {
             self.earlier = None;
             newest.clone()
         } else {
-            let earlier = self.earlier_state(record, payload)?;
-            match earlier.filter(|earlier| earlier.numbering() == decoded.head.numbering) {
+            let earlier = self.earlier_state(record, &payload)?;
+            match earlier.filter(|earlier| earlier.numbering() == head.numbering) {
                 Some(earlier) => self.earlier.insert(earlier).clone(),
                 None => return Ok(None),
             }
         };
-        let rows = decoded.changes.removed_rows().len() + decoded.changes.added_rows().len();
-        let bytes = (rows * size_of::<QuadChange>()) as u64;
-        let memory = self.store.0.budget().try_reserve(bytes);
-        let memory = memory.map_err(stoa_storage::Error::from)?;
-        Ok(Some(changes_of(record, decoded, snapshot, memory)))
+        let rows = RecordRows::of(record.kind, payload).ok_or_else(|| other_bytes(record))?;
+        room.shrink(room.bytes().saturating_sub(rows.memory_bytes()));
+        Ok(Some(CommitChanges {
+            info: info_of(record, head),
+            source: Source::Record(rows),
+            snapshot,
+            _memory: room,
+        }))
     }
 
     /// What a commit changed, from the states before and after it.
@@ -283,29 +302,11 @@ impl Feed {
     }
 }
 
-/// The changes that a record tells, with a snapshot that knows their terms.
-fn changes_of(
-    record: &LogRecord,
-    decoded: record::Record,
-    snapshot: Snapshot,
-    memory: Reservation,
-) -> CommitChanges {
-    let of_rows = |rows: &[Row], is_removed: bool| {
-        let changes = rows.iter().map(|row| QuadChange::of_row(*row, is_removed));
-        changes.collect::<Vec<_>>()
-    };
-    let record::Record {
-        head,
-        changes: told,
-    } = decoded;
-    let mut changes = of_rows(told.removed_rows(), true);
-    changes.reserve_exact(told.added_rows().len());
-    changes.extend(of_rows(told.added_rows(), false));
-    CommitChanges {
-        info: info_of(record, head),
-        source: Source::Record(changes.into_iter()),
-        snapshot,
-        _memory: memory,
+fn other_bytes(record: &LogRecord) -> Error {
+    Error::Corruption {
+        structure: "log",
+        expected: format!("the changes of a commit at position {}", record.start),
+        found: "other bytes".to_owned(),
     }
 }
 
@@ -328,6 +329,13 @@ impl CommitChanges {
         &self.snapshot
     }
 
+    /// Gives back what was read ahead: the next changes will not be asked for at once.
+    pub fn rest(&mut self) {
+        if let Source::Difference(difference) = &mut self.source {
+            difference.rest();
+        }
+    }
+
     /// Puts the next changes, at most `limit` of them, in the place of those in `changes`; none at the end.
     ///
     /// # Errors
@@ -335,10 +343,14 @@ impl CommitChanges {
     pub fn next(&mut self, limit: usize, changes: &mut Vec<QuadChange>) -> Result<()> {
         match &mut self.source {
             Source::Difference(difference) => difference.next(limit, changes),
-            Source::Record(told) => {
+            Source::Record(rows) => {
                 changes.clear();
-                changes.extend(told.by_ref().take(limit));
-                Ok(())
+                let told = rows.next(limit, QuadChange::of_row, changes);
+                told.ok_or_else(|| Error::Corruption {
+                    structure: "log",
+                    expected: format!("the changes of commit {}", self.info.commit),
+                    found: "other bytes".to_owned(),
+                })
             }
         }
     }

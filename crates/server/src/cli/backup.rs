@@ -127,13 +127,8 @@ pub(super) fn restore(
         cancel: CancelHandle::from_flag(Arc::clone(interrupted)),
     };
     let path = &arguments.folder.db;
-    let is_new = !path.exists();
     let result = Database::restore(&runtime, &arguments.from, path, &options, &progress);
     progress.finish();
-    if result.is_err() && is_new {
-        // Of what a failed restore has written nothing stays; if there is something else, so does the folder.
-        drop(std::fs::remove_dir(path));
-    }
     let summary = result?;
     say(&format!(
         "{}: {} as of commit {}, from backup {} and {} of the log, on a new timeline",

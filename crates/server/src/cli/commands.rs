@@ -20,7 +20,7 @@ use super::progress::Drawn;
 use super::query::with_memory;
 use super::remote::Remote;
 use super::sizes::{bytes, count, counted, rate, to_f64};
-use crate::memory::reservable;
+use crate::memory::limit_memory;
 
 /// Bytes that are gathered before they go to standard output.
 const OUTPUT_BUFFER_BYTES: usize = 1 << 18;
@@ -176,7 +176,7 @@ pub(super) fn dump(arguments: &Dump, interrupted: &Arc<AtomicBool>) -> anyhow::R
         return remote.dump(arguments, interrupted);
     }
     let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: arguments.memory.map(reservable).transpose()?,
+        memory_bytes: arguments.memory.map(limit_memory).transpose()?,
         io: arguments.place.io,
         ..RuntimeOptions::default()
     })?;

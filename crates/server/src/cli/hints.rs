@@ -27,7 +27,7 @@ pub(super) fn hint(error: &Error) -> Option<String> {
             operation: "list",
             source,
             ..
-        } if source.kind() == ErrorKind::NotADirectory => Some("--db takes a folder".to_owned()),
+        } if source.kind() == ErrorKind::NotADirectory => Some("a folder is wanted".to_owned()),
         _ => None,
     }
 }

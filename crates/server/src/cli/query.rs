@@ -17,7 +17,7 @@ use super::arguments::{self, DefaultGraph, Explain};
 use super::commands::folder;
 use super::output::say;
 use super::remote::Remote;
-use crate::memory::{exceeded, reservable};
+use crate::memory::{exceeded, limit_memory};
 
 /// Output is handed to the operating system in pieces of about this size.
 const WRITE_BYTES: usize = 1 << 16;
@@ -35,7 +35,7 @@ pub(super) fn query(
         return remote.query(text, &arguments, interrupted);
     }
     let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: arguments.limits.memory.map(reservable).transpose()?,
+        memory_bytes: arguments.limits.memory.map(limit_memory).transpose()?,
         fetch: arguments
             .limits
             .fetch()

@@ -18,7 +18,7 @@ use super::output::say;
 use super::query::{read_text, with_memory};
 use super::remote::Remote;
 use super::sizes::{count, counted};
-use crate::memory::reservable;
+use crate::memory::limit_memory;
 
 /// An update, and the file that it was read from, if it was.
 pub(super) type Request<'a> = (Option<&'a Path>, String);
@@ -37,7 +37,7 @@ pub(super) fn update(arguments: Update, interrupted: &Arc<AtomicBool>) -> anyhow
         return remote.update(&requests, &arguments, interrupted);
     }
     let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: arguments.limits.memory.map(reservable).transpose()?,
+        memory_bytes: arguments.limits.memory.map(limit_memory).transpose()?,
         fetch: arguments
             .limits
             .fetch()

@@ -107,9 +107,15 @@ impl Writers {
                 return Err(Problem::new(
                     StatusCode::FORBIDDEN,
                     "foreign-origin",
-                    format!(
-                        "a page of {origin} must not write here; serve --cors {origin} allows it"
-                    ),
+                    match &*origin {
+                        // Any page can send it, from a frame without rights.
+                        "null" => "a page without an address of its own (a file, or a frame in a sandbox) must not \
+                                   write here: let a server give it, whose address --cors names"
+                            .to_owned(),
+                        origin => format!(
+                            "a page of {origin} must not write here; serve --cors {origin} allows it"
+                        ),
+                    },
                 ));
             }
         }

@@ -9,7 +9,8 @@
 //! for all feeds. While there is no commit nothing runs; whoever publishes one wakes the feed.
 //!
 //! # Limits
-//! [`FEEDS_MAX`] feeds. Each holds one piece, and the changes of the commit at work; both are counted in the memory budget.
+//! [`FEEDS_MAX`] feeds. Each holds one piece, and the rows of the commit at work as its record has them; both are counted in
+//! the memory budget.
 //! A feed that finds no room tells its client to wait, as if there were nothing to tell, and looks again later.
 //!
 //! # References
@@ -49,6 +50,10 @@ const PIECE_ROOM: u64 = 4 * PIECE_BYTES as u64;
 
 /// How often something is sent at least.
 const ALIVE: Duration = Duration::from_secs(15);
+
+/// What is sent then: a comment, without the empty line that would end an event of which a part was sent.
+const COMMENT: &str = ":\n";
+
 /// A piece ends once it has so many bytes.
 const PIECE_BYTES: usize = 64 << 10;
 
@@ -204,6 +209,9 @@ impl FeedBody {
                     };
                     match piece {
                         Ok(piece) if piece.bytes.is_empty() => self.state = State::Waiting(feed),
+                        Err(error) if may_be_asked_again(&feed, &error) => {
+                            self.state = State::Short(feed);
+                        }
                         Ok(piece) => {
                             self.state = State::Ready(feed);
                             return self.frame(piece);
@@ -233,7 +241,7 @@ impl FeedBody {
 
     /// Says that there is somebody still.
     fn comment(&mut self) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
-        self.frame(self.chunk(":\n\n".to_owned()))
+        self.frame(self.chunk(COMMENT.to_owned()))
     }
 
     /// A short text.
@@ -252,6 +260,18 @@ impl FeedBody {
     }
 }
 
+/// Whether the next commit was not read for lack of memory that others have.
+fn may_be_asked_again(feed: &ChangeFeed, error: &Error) -> bool {
+    match error {
+        Error::MemoryExceeded {
+            requested_bytes,
+            limit_bytes,
+            ..
+        } => requested_bytes < limit_bytes && !feed.is_within_commit(),
+        _ => false,
+    }
+}
+
 /// The next piece of the events; empty if there is nothing to tell. `memory` becomes what it takes.
 fn next_piece(mut feed: Box<ChangeFeed>, mut memory: Reservation) -> Piece {
     let mut text = String::new();
@@ -260,6 +280,7 @@ fn next_piece(mut feed: Box<ChangeFeed>, mut memory: Reservation) -> Piece {
         lines.clear();
         let step = match feed.step(&mut lines) {
             Ok(step) => step,
+            Err(error) if !text.is_empty() && may_be_asked_again(&feed, &error) => break,
             Err(error) => return (feed, Err(error)),
         };
         match step {
@@ -275,6 +296,8 @@ fn next_piece(mut feed: Box<ChangeFeed>, mut memory: Reservation) -> Piece {
             }
         }
     }
+    // Its client may take long over this piece.
+    feed.rest();
     let (taken, reserved) = (text.capacity() as u64, memory.bytes());
     match taken.checked_sub(reserved) {
         // A single long term makes a piece longer than it should be.

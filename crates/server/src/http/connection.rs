@@ -17,8 +17,8 @@ use tokio::time::{Instant, Sleep};
 
 use super::Service;
 use super::clients::{ClientAddress, ClientPlace};
-use super::head::HeadBytes;
 use super::reactor::Open;
+use super::reads::{BUFFER_BYTES_MAX, ReadBytes, SHORT_READ_BYTES};
 use super::route;
 
 /// A client that takes nothing is cut off after one part of so many of `--client-timeout` where its query holds memory for
@@ -49,22 +49,23 @@ pub(super) async fn serve(stream: TcpStream, service: Arc<Service>, _open: Open)
     let connection = Arc::new(Connection {
         address: ClientAddress::of(peer.ip()),
         answer: Mutex::new(None),
-        head: HeadBytes::new(memory),
+        reads: ReadBytes::new(memory),
     });
     let stream = PatientStream::new(stream, Arc::clone(&service), Arc::clone(&connection));
     let head_timeout = service.settings.head_timeout;
     let answer = service_fn(move |incoming| {
         let (service, connection) = (Arc::clone(&service), Arc::clone(&connection));
-        connection.head.has_come();
+        connection.reads.has_come();
         async move {
             let answer = route::answer(incoming, &connection, &service).await;
-            connection.head.is_awaited();
+            connection.reads.is_awaited();
             answer
         }
     });
     let outcome = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(head_timeout)
+        .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), answer)
         .await;
     // A client that broke off, or an answer that had to be broken off: there is nobody to tell.
@@ -76,7 +77,7 @@ pub(super) struct Connection {
     pub(super) address: ClientAddress,
     /// Ends the query whose answer is being sent.
     answer: Mutex<Option<CancelHandle>>,
-    head: HeadBytes,
+    reads: ReadBytes,
 }
 
 impl Connection {
@@ -101,7 +102,7 @@ impl Connection {
 }
 
 /// A socket whose writes fail when the other side takes nothing for a time, and sooner where others wait for what its
-/// query holds; its reads count the heads of requests.
+/// query holds; its reads are counted ([`ReadBytes`]).
 struct PatientStream {
     stream: TcpStream,
     service: Arc<Service>,
@@ -177,10 +178,19 @@ impl AsyncRead for PatientStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = ready!(Pin::new(&mut self.stream).poll_read(context, buffer));
-        let bytes = buffer.filled().len() - before;
-        Poll::Ready(read.and_then(|()| self.connection.head.add(bytes)))
+        let room = buffer.remaining();
+        let most = self.connection.reads.may_read(room);
+        if most < room {
+            let mut piece = [0; SHORT_READ_BYTES];
+            let piece = piece.get_mut(..most).unwrap_or_default();
+            let mut piece = ReadBuf::new(piece);
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut piece))?;
+            buffer.put_slice(piece.filled());
+        } else {
+            ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        }
+        let bytes = room - buffer.remaining();
+        Poll::Ready(self.connection.reads.add(bytes, most))
     }
 }
 

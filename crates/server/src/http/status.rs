@@ -13,6 +13,7 @@ use stoa_database::{
 
 use super::databases::Databases;
 use super::problem::Problem;
+use crate::resident::resident_bytes;
 
 /// The document, as JSON. The texts of what is running are told to those only who may write.
 pub(super) fn status(databases: &Databases, may_write: bool) -> String {
@@ -61,16 +62,6 @@ fn of_memory(runtime: &Runtime) -> Value {
         "residentBytes": resident,
         "unreservedBytes": resident.map(|resident| signed(resident) - signed(reserved)),
     })
-}
-
-/// The resident size of this process in bytes, where the system tells it.
-fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(kilobytes << 10)
 }
 
 /// The locks of one name and kind.

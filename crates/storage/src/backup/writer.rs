@@ -102,7 +102,7 @@ impl NewBackup<'_> {
     ///
     /// [`Error::OtherBackup`], [`Error::NotABackup`] if it holds other files, [`Error::Locked`] if somebody writes there,
     /// [`Error::Corruption`] if an extent is damaged, [`Error::DiskFull`]; the earlier backups are as
-    /// they were then.
+    /// they were then, and of a first one nothing stays.
     pub fn write(mut self, target: &Arc<dyn Disk>) -> Result<BackupSummary> {
         let identity = self.store.identity();
         target
@@ -110,6 +110,7 @@ impl NewBackup<'_> {
             .map_err(|error| Error::io(target.location(), "create", 0, error))?;
         let names = list(target.as_ref())?;
         check_names(target.as_ref(), &names)?;
+        let is_first = names.is_empty();
         let _lock = lock(target.as_ref())?;
         let names = list(target.as_ref())?;
         let earlier = earlier(target, &names, &identity)?;
@@ -129,8 +130,13 @@ impl NewBackup<'_> {
         let written = self.write_files(target, earlier, &mut pack, &mut summary);
         if written.is_err() {
             // It does not count without its list, but takes space; and the disk may be full.
-            if pack.file.take().is_some() {
-                drop(target.remove(&pack.name));
+            let is_packed = pack.file.take().is_some();
+            let files = match is_first {
+                true => list(target.as_ref()).unwrap_or_default(),
+                false => Vec::from_iter(is_packed.then_some(pack.name)),
+            };
+            for name in files {
+                drop(target.remove(&name));
             }
         }
         written?;
