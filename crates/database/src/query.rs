@@ -416,7 +416,7 @@ impl Query {
     /// [`Runtime::executor_clock`], in nanoseconds.
     #[must_use]
     pub fn wake_ns(&self) -> Option<u64> {
-        self.running.as_ref()?.execution.wake_ns()
+        Some(self.running.as_ref()?.execution.wake_ns())
     }
 
     /// Runs it, for those who want terms.

@@ -83,9 +83,16 @@ impl Execution {
     /// # Errors
     /// If the plan asks for what is not built yet, or the database cannot be read.
     pub fn new(plan: &Arc<QueryPlan>, context: Arc<QueryContext>) -> Result<Self> {
-        let demand = Demand::of(plan, context.settings());
+        let mut demand = Demand::of(plan, context.settings());
         let profile = Arc::new(Profile::new(&plan.root));
         let accounts = context.accounts();
+        if accounts.admission().is_some() && demand.grant_bytes == 0 {
+            // One that holds no rows waits only where there is no memory for its operators.
+            let mut memory = context.memory("the operators of the plan");
+            if !memory.take(demand.operator_bytes) {
+                demand.grant_bytes = demand.operator_bytes;
+            }
+        }
         let stage = match accounts.admission() {
             Some(_) if demand.grant_bytes > 0 => Stage::Waiting(Box::new(Waiting {
                 plan: Arc::clone(plan),
@@ -176,16 +183,14 @@ impl Execution {
     }
 
     /// When [`poll`](Self::poll) is to be called again after it was pending, though nobody called the waker, on the
-    /// clock of the settings; `None` for never.
+    /// clock of the settings: at the deadline, and soon, since who cancels a query calls no waker.
     #[must_use]
-    pub fn wake_ns(&self) -> Option<u64> {
+    pub fn wake_ns(&self) -> u64 {
         let settings = self.context.settings();
-        let look_ns = match self.stage {
-            Stage::Waiting(_) => Some(settings.clock.now_ns().saturating_add(LOOK_NS)),
-            _ => None,
-        };
-        let both = [look_ns, settings.deadline_ns];
-        both.into_iter().flatten().min()
+        let look_ns = settings.clock.now_ns().saturating_add(LOOK_NS);
+        settings
+            .deadline_ns
+            .map_or(look_ns, |deadline| deadline.min(look_ns))
     }
 
     fn advance(&mut self, waker: &Waker) -> Result<Step> {

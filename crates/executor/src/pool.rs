@@ -287,31 +287,6 @@ impl<T: Task> Queues<T> {
             self.ready_job(job);
         }
     }
-
-    /// Lets a job that is tried go on. One that is not short becomes active where that may be, or else waits; it begins anew
-    /// then, unless its reader has something.
-    fn go_on_trying(&mut self, mut job: Job<T>, active_max: usize) {
-        if job.ran_ns < TRIAL_NS {
-            job.trial = Trial::Running;
-            self.ready_job(job);
-            return;
-        }
-        self.trials -= 1;
-        if self.active < active_max {
-            // Those that were active have ended meanwhile: nobody would let it in later.
-            self.active += 1;
-            self.ready_job(job);
-        } else {
-            if !job.has_given && job.task.can_restart() {
-                // What it held is free until it is its turn.
-                job.task.restart();
-                job.out.clear();
-            }
-            job.trial = Trial::Failed;
-            self.waiting.push_back(job);
-        }
-        self.try_next();
-    }
 }
 
 impl<T: Task> WorkerPool<T> {
@@ -476,8 +451,13 @@ impl<T: Task> Shared<T> {
             has_place = slice.has_place();
             let mut queues = lock(&self.queues);
             match after {
+                After::Again(mut job) if is_trial && job.ran_ns < TRIAL_NS => {
+                    job.trial = Trial::Running;
+                    queues.ready_job(job);
+                }
                 After::Again(job) if is_trial => {
-                    queues.go_on_trying(job, self.limits.active_max);
+                    drop(queues);
+                    self.end_trial(job);
                 }
                 After::Again(job) => queues.ready_job(job),
                 After::Parked | After::Ended if is_trial => {
@@ -496,6 +476,31 @@ impl<T: Task> Shared<T> {
                 }
             }
         }
+    }
+
+    /// Takes in a job that was tried and is not short: it is active where that may be, or waits, and begins anew then, unless
+    /// its reader has something.
+    fn end_trial(&self, mut job: Job<T>) {
+        let mut gives_back = !job.has_given && job.task.can_restart();
+        let mut queues = lock(&self.queues);
+        while queues.active >= self.limits.active_max && gives_back {
+            // What it held is free until it is its turn. Others may wait for that, and are called: not under the lock.
+            drop(queues);
+            job.task.restart();
+            job.out.clear();
+            gives_back = false;
+            queues = lock(&self.queues);
+        }
+        queues.trials -= 1;
+        if queues.active < self.limits.active_max {
+            // Those that were active have ended meanwhile: nobody would let it in later.
+            queues.active += 1;
+            queues.ready_job(job);
+        } else {
+            job.trial = Trial::Failed;
+            queues.waiting.push_back(job);
+        }
+        queues.try_next();
     }
 
     fn next_turn(&self) -> Option<Turn<T>> {

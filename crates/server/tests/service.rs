@@ -375,6 +375,28 @@ fn nobody_waits_for_an_endpoint_that_never_answers() {
     assert_eq!(odd.never.recv(), Ok("closed"));
 }
 
+/// Who ends a query calls no waker: one that waited for another server went on until its time was up.
+#[test]
+fn a_query_that_waits_for_an_endpoint_is_ended() {
+    let odd = Odd::start();
+    let folder = loaded(LOCAL);
+    let (allow, url) = (odd.url("/"), odd.url("/never"));
+    let server = Server::start(folder.path(), &["--allow-service", &allow]);
+    let query = format!("SELECT * {{ SERVICE SILENT <{url}> {{ ?s ?q ?y }} }}");
+    let mut waiting = server.send(support::QUERY, &query);
+    assert_eq!(odd.never.recv(), Ok("asked"));
+    let status = server.ask("GET /status HTTP/1.1", "");
+    let (_, body) = status.split_once("\r\n\r\n").unwrap();
+    let status: serde_json::Value = serde_json::from_str(body).unwrap();
+    let number = &status["queries"][0]["id"];
+    let ended = server.ask(&format!("DELETE /status/queries/{number} HTTP/1.1"), "");
+    assert!(ended.starts_with("HTTP/1.1 204"), "{ended}");
+    assert_eq!(odd.never.recv(), Ok("closed"));
+    let mut answer = String::new();
+    waiting.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\"cancelled\""), "{answer}");
+}
+
 #[test]
 fn an_endless_answer_ends_with_the_query() {
     let odd = Odd::start();

@@ -713,12 +713,15 @@ struct Named {
     steps: usize,
     done: usize,
     log: Arc<Mutex<Vec<&'static str>>>,
+    /// Called by what it gives back, as those are who wait for memory.
+    waker: Option<Waker>,
 }
 
 impl Task for Named {
     type Error = &'static str;
 
-    fn step(&mut self, out: &mut Vec<u8>, _: &Waker) -> Result<Progress, Self::Error> {
+    fn step(&mut self, out: &mut Vec<u8>, waker: &Waker) -> Result<Progress, Self::Error> {
+        self.waker = Some(waker.clone());
         self.done += 1;
         if self.done < self.steps {
             return Ok(Progress::More);
@@ -731,6 +734,9 @@ impl Task for Named {
     fn restart(&mut self) {
         self.done = 0;
         lock(&self.log).push("restart");
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
     }
 
     fn panicked() -> Self::Error {
@@ -754,6 +760,7 @@ fn a_short_task_does_not_wait_for_active_ones() {
             steps,
             done: 0,
             log: Arc::clone(&log),
+            waker: None,
         };
         pool.submit(task).unwrap_or_else(|_| panic!("room"))
     };
@@ -795,6 +802,7 @@ fn a_long_task_goes_on_where_nothing_is_active() {
                 steps,
                 done: 0,
                 log: Arc::default(),
+                waker: None,
             };
             pool.submit(task).unwrap_or_else(|_| panic!("room"))
         };

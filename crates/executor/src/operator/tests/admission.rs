@@ -406,7 +406,7 @@ fn a_query_waits_until_another_ends() {
     let waker = Waker::from(Arc::clone(&calls));
     for _ in 0..2 {
         assert!(matches!(second.poll(&waker), Ok(Poll::Pending)));
-        assert!(second.wake_ns().is_some());
+        assert!(second.wake_ns() < u64::MAX);
     }
     let cancel = &second.context().settings().cancel;
     assert!(queries.admission.is_waiting(cancel));
