@@ -21,6 +21,9 @@ pub const SHAPES_MAX: usize = 500;
 /// How deeply triple terms may be nested in data.
 pub const TRIPLE_TERM_DEPTH_MAX: usize = 128;
 
+/// How many brackets of a statement of Turtle or TriG may be open at once.
+pub const BRACKET_DEPTH_MAX: usize = 20_000;
+
 /// Bytes of a chunk of N-Triples, N-Quads, Turtle or TriG that one thread parses at a time. A longer
 /// line or statement makes its chunk longer.
 pub const CHUNK_BYTES: usize = 1 << 20;

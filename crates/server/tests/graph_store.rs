@@ -44,6 +44,45 @@ fn set(lines: &[&str]) -> BTreeSet<String> {
 
 const TRIPLE: &str = "<http://a/s> <http://a/p> \"o\" .";
 
+/// A client that made its write depend on something had it done all the same.
+#[test]
+fn what_depends_on_a_condition_is_not_done() {
+    let (server, _folder) = serve();
+    send(&server, "PUT", G, "application/n-triples", TRIPLE);
+    for (method, header, status) in [
+        ("PUT", ("If-None-Match", "*"), 412),
+        ("PUT", ("If-Match", "\"x\""), 412),
+        ("DELETE", ("If-Match", "\"x\""), 412),
+        (
+            "DELETE",
+            ("If-Unmodified-Since", "Sat, 01 Jan 2000 00:00:00 GMT"),
+            412,
+        ),
+        ("POST", ("If-Match", "*"), 412),
+        ("PUT", ("Content-Range", "bytes 0-11/100"), 400),
+    ] {
+        for target in [G, "/load", "/repositories/default/statements"] {
+            let headers = [("Content-Type", "application/n-triples"), header];
+            let body = b"<http://a/new> <http://a/p> \"new\" .";
+            let method = if target == "/load" { "POST" } else { method };
+            let refused = request(&server.address, method, target, &headers, body);
+            assert_eq!(
+                refused.status,
+                status,
+                "{target}, {header:?}: {}",
+                refused.text()
+            );
+            let message = ["leave it out", "all of it"];
+            assert!(
+                message.iter().any(|part| refused.text().contains(part)),
+                "{}",
+                refused.text()
+            );
+        }
+        assert_eq!(lines(&server, G), set(&[TRIPLE]), "{method}, {header:?}");
+    }
+}
+
 #[test]
 fn graphs_come_in_every_format() {
     let (server, _folder) = serve();

@@ -366,7 +366,7 @@ fn planning_ends_with_its_time() {
         folder.path(),
         &wide,
         &limits,
-        &["the operators of the plan", "--memory"],
+        &["the text of the query", "--memory"],
     );
 }
 

@@ -5,11 +5,11 @@
 //! [`crate::limits::LINE_BYTES_MAX`] is refused.
 
 use crate::error::{Error, Result};
-use crate::limits::{LINE_BYTES_MAX, TRIPLE_TERM_DEPTH_MAX};
+use crate::limits::LINE_BYTES_MAX;
 use crate::load::sink::QuadSink;
 use crate::load::source::Stream;
 use crate::load::terms::Terms;
-use crate::load::terse::{self, Start};
+use crate::load::terse::{self, Brackets, Start};
 
 /// Bytes that the parser gets at once, as long as it makes something of them.
 const FEED_BYTES: usize = 128 << 10;
@@ -31,7 +31,7 @@ pub(crate) fn parse<S: QuadSink>(
     let mut parser = start.environment.stream_parser(start.with_graphs)?;
     parser.feed(start.graph.header().as_bytes());
     let mut terms = Terms::default();
-    let mut nesting = Nesting::default();
+    let (mut nesting, mut brackets) = (Nesting::default(), Brackets::default());
     let mut text = Vec::new();
     let mut feed_bytes = FEED_BYTES;
     let mut bytes_without_quad = 0_usize;
@@ -42,7 +42,7 @@ pub(crate) fn parse<S: QuadSink>(
         let read = stream.read(feed_bytes, &mut text);
         // What stands before a broken end is parsed first, for an earlier mistake.
         parser.feed(&text);
-        if nesting.is_too_deep(&text) {
+        if nesting.is_too_deep(&text) || brackets.is_too_deep(&text) {
             return Err(too_deep(stream, place));
         }
         let at_end = matches!(read, Ok(0));
@@ -95,11 +95,9 @@ pub(crate) fn parse<S: QuadSink>(
 }
 
 pub(crate) fn too_deep(stream: &Stream, place: (u64, u64)) -> Error {
-    stream.source.damaged(
-        place.0,
-        place.1,
-        format!("triple terms are nested deeper than {TRIPLE_TERM_DEPTH_MAX}"),
-    )
+    stream
+        .source
+        .damaged(place.0, place.1, terse::too_deep_reason())
 }
 
 /// Moves a line and a column, both from 1, behind `text`.
@@ -156,6 +154,7 @@ mod tests {
     use oxttl::TriGParser;
 
     use super::*;
+    use crate::limits::TRIPLE_TERM_DEPTH_MAX;
     use crate::load::sink::recording::RecordingSink;
     use crate::load::terse::{Environment, Graph};
     use crate::load::{Input, source};
@@ -231,7 +230,7 @@ mod tests {
             match result {
                 Ok(quads) => assert_eq!((quads.len(), depth), (1, TRIPLE_TERM_DEPTH_MAX)),
                 Err(error) => assert!(
-                    error.to_string().ends_with("nested deeper than 128"),
+                    error.to_string().contains("nested deeper than 128"),
                     "{error}"
                 ),
             }

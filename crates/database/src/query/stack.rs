@@ -4,15 +4,19 @@ use stoa_executor::turns;
 use stoa_storage::nonblocking;
 
 use super::Text;
+use super::text_memory::is_aggregate;
 use super::token::Token;
 use crate::error::{Error, Result};
 
 /// A shorter text has no chain that any stack is too small for, and its brackets are counted anyway.
 const SHORT_BYTES: usize = 2 << 10;
 
-/// For how many elements a BIND counts, since the parser is quadratic in their number: so many as are
-/// allowed take it about a second.
+/// For how many elements a word counts of whose number the parser takes the square: so many as are allowed take it about a
+/// second. What DESCRIBE names is put into a chain as well.
 const BIND_ELEMENTS: usize = 2;
+const DESCRIBED_ELEMENTS: usize = 5;
+const AGGREGATE_ELEMENTS: usize = 10;
+const LATERAL_ELEMENTS: usize = 50;
 
 /// Fails if work needs a thread with such a stack, and this one must not block.
 pub(super) fn check(bytes: Option<usize>) -> Result<()> {
@@ -87,6 +91,7 @@ pub(super) fn chained_in(text: &str, tokens: &[Token]) -> Result<usize> {
     let mut data = Data::No;
     let mut open: Vec<bool> = Vec::new();
     let mut before = "";
+    let mut is_described = false;
     for token in tokens {
         let word = token.of(text);
         data = data.after(word);
@@ -111,15 +116,33 @@ pub(super) fn chained_in(text: &str, tokens: &[Token]) -> Result<usize> {
             "." | ";" | "," => open.last() == Some(&true),
             _ => false,
         });
-        if word.eq_ignore_ascii_case("bind") {
-            count += BIND_ELEMENTS;
-        }
+        is_described &= !["{", "WHERE", "FROM"]
+            .iter()
+            .any(|end| word.eq_ignore_ascii_case(end));
+        count += match is_described {
+            true => DESCRIBED_ELEMENTS,
+            false => elements(word),
+        };
+        is_described |= word.eq_ignore_ascii_case("DESCRIBE");
         before = word;
     }
     if count > stoa_planner::ELEMENTS_MAX {
         return Err(stoa_planner::Error::TooLarge.into());
     }
     Ok(count)
+}
+
+/// For how many elements a word counts.
+fn elements(word: &str) -> usize {
+    if word.eq_ignore_ascii_case("BIND") {
+        BIND_ELEMENTS
+    } else if word.eq_ignore_ascii_case("LATERAL") {
+        LATERAL_ELEMENTS
+    } else if is_aggregate(word) {
+        AGGREGATE_ELEMENTS
+    } else {
+        0
+    }
 }
 
 /// Whether tokens belong to the data of VALUES.
@@ -167,6 +190,9 @@ mod tests {
         assert_eq!(count("ASK { FILTER(?a IN (-1, -2, +3, ?b)) }"), 3);
         assert_eq!(count("ASK { FILTER(?a - 1 - 1 = 1 || true) }"), 6);
         assert_eq!(count("ASK { VALUES (?a ?b) { (1 -2) (3 4) } ?s ?p ?o }"), 2);
+        assert_eq!(count("SELECT (SUM(?a) AS ?b) { ?s ?p ?o LATERAL { } }"), 64);
+        assert_eq!(count("DESCRIBE <a> ?b p:c WHERE { ?b ?p ?o }"), 16);
+        assert_eq!(count("DESCRIBE <a> <b>"), 15);
         assert_eq!(count("ASK { values ?a{ 1 -2 -3 } { } UNION { } }"), 3);
         assert_eq!(count("ASK { ?s <a/b>/<d> 'a.b.c' . # {{{\n }"), 3);
         let long = "?s ?p ?o . ".repeat(stoa_planner::ELEMENTS_MAX);

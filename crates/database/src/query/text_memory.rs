@@ -6,7 +6,7 @@
 //! # Limits
 //! Texts of up to [`FREE_TOKENS`] tokens are not reserved.
 
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
 use stoa_storage::{MemoryBudget, Reservation};
 
@@ -172,10 +172,17 @@ struct Taken<'t> {
     bytes: usize,
     /// The groups that are open, after what stands outside of all.
     groups: Vec<Group>,
-    /// The variables that were met.
-    variables: HashSet<&'t str, RandomState>,
+    /// The variables that were met, and whether more than once: one that stands in one place, and that nobody wants, is in no
+    /// operator but that one.
+    variables: HashMap<&'t str, bool, RandomState>,
+    /// All variables are wanted.
+    all_wanted: bool,
     /// Pairs of operators and variables in the groups that were closed.
     pairs: u64,
+    /// The token before says that a template may follow.
+    is_template_next: bool,
+    /// The token before says that a star may follow, for all variables.
+    is_star_next: bool,
 }
 
 /// A group of a text.
@@ -187,6 +194,8 @@ struct Group {
     bound: u64,
     /// The variables that are met in it first.
     variables: u64,
+    /// It is a template, from which no operators are made.
+    is_template: bool,
 }
 
 impl<'t> Taken<'t> {
@@ -200,11 +209,16 @@ impl<'t> Taken<'t> {
         let Some(group) = self.groups.last_mut() else {
             return;
         };
+        let before = std::mem::replace(&mut self.is_star_next, is_before_star(token.of(text)));
+        let is_template = std::mem::take(&mut self.is_template_next) || group.is_template;
         match token.of(text) {
             "{" => {
                 group.operators += 1;
                 if depth <= GROUPS_MAX {
-                    self.groups.push(Group::default());
+                    self.groups.push(Group {
+                        is_template,
+                        ..Group::default()
+                    });
                 }
             }
             "}" if depth > 1 => self.close(),
@@ -213,11 +227,22 @@ impl<'t> Taken<'t> {
                 self.close();
                 self.variables.clear();
             }
+            _ if group.is_template => {}
             "." | ";" | "," => group.operators += 1,
             word if word.starts_with(['?', '$']) && word.len() > 1 => {
-                group.variables += u64::from(self.variables.insert(word));
+                let is_met = self.variables.get(word).copied();
+                let counts = match self.all_wanted {
+                    true => is_met != Some(true),
+                    false => is_met == Some(false),
+                };
+                group.variables += u64::from(counts);
+                self.variables.insert(word, counts || is_met.is_some());
             }
+            "*" if before => self.all_wanted = true,
+            word if is_template_word(word) => self.is_template_next = true,
             word if is_aggregate(word) => group.variables += AGGREGATE_VARIABLES,
+            // Whether it holds is a column as well.
+            word if word.eq_ignore_ascii_case("exists") => group.variables += 1,
             word if word.eq_ignore_ascii_case("as") => {
                 group.operators += 1;
                 group.bound += 1;
@@ -262,8 +287,20 @@ impl Group {
     }
 }
 
+/// Whether a template may stand behind a word.
+fn is_template_word(word: &str) -> bool {
+    const WORDS: [&str; 3] = ["CONSTRUCT", "INSERT", "DELETE"];
+    WORDS.iter().any(|other| word.eq_ignore_ascii_case(other))
+}
+
+/// Whether a star behind a word stands for all variables.
+fn is_before_star(word: &str) -> bool {
+    const WORDS: [&str; 4] = ["SELECT", "DISTINCT", "REDUCED", "DESCRIBE"];
+    WORDS.iter().any(|other| word.eq_ignore_ascii_case(other))
+}
+
 /// Whether a word is the name of an aggregate.
-fn is_aggregate(word: &str) -> bool {
+pub(super) fn is_aggregate(word: &str) -> bool {
     const NAMES: [&str; 7] = [
         "COUNT",
         "SUM",
@@ -324,6 +361,10 @@ mod tests {
         // Operations of an update have nothing to do with each other; neither has a list with variables.
         let updates = "INSERT { ?s ?p ?x } WHERE { ?s ?p ?o BIND(1 AS ?x) BIND(2 AS ?y) } ; ";
         assert!(taken(&updates.repeat(1_000)) < 20_000);
+        let template: String = (0..1_000)
+            .map(|number| format!("?s ?p ?x{number} . "))
+            .collect();
+        assert!(taken(&format!("CONSTRUCT {{ {template} }} WHERE {{ ?s ?p ?o }}")) < 100);
         let list = "1, ".repeat(100_000);
         assert!(taken(&format!("SELECT * {{ ?s ?p ?o FILTER(?o IN ({list} 1)) }}")) < 200_000);
         assert_eq!(
@@ -333,6 +374,8 @@ mod tests {
             )),
             0
         );
+        let lone = patterns.replace("?s ?p ?x", "?s <p> ?x");
+        assert!(taken(&format!("SELECT (COUNT(*) AS ?n) {{ {lone} }}")) < 500);
         // What is refused for its length is not refused for its memory.
         let refused = format!("SELECT * {{ {} }}", binds(QUERY_ELEMENTS_MAX + 1));
         assert!(taken(&refused) < 100_000);

@@ -220,6 +220,34 @@ fn what_grows_by_rows_is_counted() {
     peaks.check("300 arguments", || small.at_once(&arguments, JSON, 1));
 }
 
+/// Found cases: what is short as a text and long in memory.
+#[test]
+fn separators_and_patterns_are_counted() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let small = Small::new(short_texts(3_000), 1);
+    let mut peaks = Peaks::new(&small);
+    for bytes in [10_000, 300_000] {
+        let separator = "x".repeat(bytes);
+        let text =
+            format!("SELECT (GROUP_CONCAT(?o ; SEPARATOR = \"{separator}\") AS ?g) {{ ?s ?p ?o }}");
+        for of_groups in ["", " GROUP BY (STRLEN(?o))"] {
+            peaks.check(&format!("a separator of {bytes} bytes {of_groups}"), || {
+                small.at_once(&format!("{text}{of_groups}"), JSON, 1)
+            });
+        }
+    }
+    let mut patterns = String::from("SELECT * { ?s ?p ?o FILTER(false");
+    for number in 0..200 {
+        write!(patterns, " || REGEX(?o, \"\\\\w{{20}}{number}\", \"i\")").unwrap();
+    }
+    patterns.push_str(") }");
+    for count in [1, AT_ONCE] {
+        peaks.check(&format!("200 patterns, {count} at once"), || {
+            small.at_once(&patterns, JSON, count)
+        });
+    }
+}
+
 #[test]
 fn strings_that_double_are_counted() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

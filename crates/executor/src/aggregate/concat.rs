@@ -154,6 +154,10 @@ impl Accumulator for Concat {
         context: &QueryContext,
     ) -> Result<usize> {
         let mut hint = self.rows;
+        // A long separator makes more of a value than its text is.
+        let most = TAKEN_BYTES / self.separator.len().max(1);
+        let most = groups.len().min(most.max(1));
+        let (groups, values) = (&groups[..most], &values[..most]);
         let taken = take_some(&mut hint, (groups, values), |groups, values| {
             self.take_values(groups, values, context)
         });
@@ -232,7 +236,9 @@ impl Accumulator for Concat {
     }
 
     fn bytes(&self) -> u64 {
-        let bytes = self.states.capacity() * size_of::<State>() + self.text_bytes;
+        // Texts grow by doubling.
+        let texts = self.text_bytes + self.text_bytes / 2;
+        let bytes = self.states.capacity() * size_of::<State>() + texts;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }

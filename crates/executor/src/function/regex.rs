@@ -8,7 +8,8 @@
 //! half a million steps to be read in, and 4 MB when compiled. A pattern within the grammar of XPath but beyond these
 //! limits ends the query with an error, and so does a search that goes back for too long: an expression error would
 //! leave out rows without a word. Searches take steps, which let other queries have their turn ([`crate::steps`]).
-//! What patterns and their searches take in memory is reserved beyond [`crate::expression::FREE_BYTES`].
+//! What patterns and their searches take in memory is reserved where it is more than [`FREE_PATTERN_BYTES`] for one: a
+//! query may have thousands.
 
 mod backtracking;
 mod blocks;
@@ -25,7 +26,7 @@ use stoa_storage::sync::Mutex;
 
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
-use crate::expression::{Cell, FREE_BYTES, Tag};
+use crate::expression::{Cell, Tag};
 use crate::memory::{Memory, UNNAMED};
 use crate::steps::Steps;
 use backtracking::Program;
@@ -37,6 +38,9 @@ const PATTERN_BYTES_MAX: usize = 64 << 10;
 /// `\w` and `\p{L}` are large classes, and repetitions multiply them: `\w{1,64}` takes more than a megabyte.
 const COMPILED_BYTES_MAX: usize = 4 << 20;
 const LAZY_BYTES_MAX: usize = 2 << 20;
+
+/// A pattern that takes no more is not worth reserving, in bytes.
+const FREE_PATTERN_BYTES: usize = 32 << 10;
 
 /// What compiling the smallest pattern takes.
 const COMPILE_STEPS: u64 = 16 << 10;
@@ -193,7 +197,7 @@ impl Pattern {
     /// [`Error::MemoryExceeded`] if there is no room.
     pub(crate) fn reserve(&self, context: &QueryContext) -> Result<()> {
         let bytes = self.size_bytes();
-        if bytes <= FREE_BYTES {
+        if bytes <= FREE_PATTERN_BYTES {
             return Ok(());
         }
         let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);

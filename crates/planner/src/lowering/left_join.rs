@@ -2,7 +2,7 @@
 
 use super::joins::{hash_join, lookup_join, merge_join, sorted_scan};
 use super::switching::add_switch;
-use super::{CHOICES_MAX, Lowering, Planned, extended, planned, seen};
+use super::{CHOICES_MAX, COPIED_NODES_MAX, Lowering, Planned, extended, planned, seen};
 use crate::ForcedJoin;
 use crate::access_path::{lookup, positions_of};
 use crate::cost;
@@ -69,7 +69,9 @@ impl Lowering<'_> {
         }
         let few = left.plan.estimated_rows <= FEW_ROWS;
         let free = self.choices < CHOICES_MAX;
-        let wanted = self.forced.join_of_two() != Some(ForcedJoin::Hash) && !self.is_tied(&right);
+        let wanted = self.forced.join_of_two() != Some(ForcedJoin::Hash)
+            && right.is_within(COPIED_NODES_MAX)
+            && !self.is_tied(&right);
         let mut applied = None;
         if fixed && wanted && (few || free) {
             self.choices += 1;

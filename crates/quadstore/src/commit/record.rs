@@ -488,6 +488,9 @@ mod tests {
                     break;
                 }
             }
+            let count = told.len();
+            rows.next(usize::MAX, |row, is_removed| (row, is_removed), &mut told).unwrap();
+            prop_assert_eq!(told.len(), count);
             let all = changes.removed_rows().iter().map(|row| (*row, true));
             let all = all.chain(changes.added_rows().iter().map(|row| (*row, false)));
             prop_assert!(told.into_iter().eq(all));

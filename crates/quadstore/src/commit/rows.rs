@@ -108,10 +108,11 @@ impl RecordRows {
                 out.push(of(row, self.added.is_some()));
                 continue;
             }
-            let Some(added) = self.added.take() else {
-                return rest.is_empty().then_some(());
-            };
-            self.cursor = Cursor::begin(&mut rest, added)?;
+            match self.added.take() {
+                Some(added) => self.cursor = Cursor::begin(&mut rest, added)?,
+                None if rest.is_empty() => break,
+                None => return None,
+            }
         }
         self.read = self.bytes.len() - rest.len();
         Some(())

@@ -19,6 +19,7 @@ use stoa_database::{
 
 use super::Service;
 use super::body::{ResponseBody, whole};
+use super::conditions;
 use super::parameters::{check_once, pairs, unknown};
 use super::problem::Problem;
 use super::route::CancelOnDrop;
@@ -32,6 +33,7 @@ pub(super) async fn load(
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
     service.settings.writers.check(request.headers())?;
+    conditions::check(request.headers())?;
     let cancel = CancelHandle::new();
     let mut document = DocumentOptions {
         cancel: cancel.clone(),
@@ -78,6 +80,7 @@ pub(super) async fn checkpoint(
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
     service.settings.writers.check(request.headers())?;
+    conditions::check(request.headers())?;
     let database = database.clone();
     let summary = write(service, move || Ok(database.checkpoint()?)).await?;
     let told = json!({"commit": summary.commit, "written": summary.written});

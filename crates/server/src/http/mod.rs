@@ -17,6 +17,7 @@ mod body;
 mod changes;
 mod clients;
 mod commits;
+mod conditions;
 mod connection;
 mod cors;
 mod databases;

@@ -1,5 +1,6 @@
 //! Turtle and TriG, in pieces that several threads parse.
 
+mod brackets;
 mod environment;
 mod lenient;
 mod scan;
@@ -10,12 +11,13 @@ mod tests;
 use oxttl::TurtleSyntaxError;
 
 use crate::error::{Error, Result};
-use crate::limits::TRIPLE_TERM_DEPTH_MAX;
+use crate::limits::{BRACKET_DEPTH_MAX, TRIPLE_TERM_DEPTH_MAX};
 use crate::load::document::move_place;
 use crate::load::sink::QuadSink;
 use crate::load::source::Source;
 use crate::load::terms::Terms;
 
+pub(crate) use brackets::Brackets;
 pub(crate) use lenient::parse_lenient;
 pub(crate) use statements::{Next, Piece, Start, Statements};
 #[cfg(test)]
@@ -106,6 +108,8 @@ fn too_deep(source: &Source, place: (u64, u64)) -> Error {
     source.damaged(place.0, place.1, too_deep_reason())
 }
 
-fn too_deep_reason() -> String {
-    format!("triple terms are nested deeper than {TRIPLE_TERM_DEPTH_MAX}")
+pub(crate) fn too_deep_reason() -> String {
+    format!(
+        "triple terms are nested deeper than {TRIPLE_TERM_DEPTH_MAX}, or other brackets deeper than {BRACKET_DEPTH_MAX}"
+    )
 }

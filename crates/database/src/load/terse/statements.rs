@@ -16,10 +16,11 @@ use std::io;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::limits::{CHUNK_BYTES, STATEMENT_BYTES_MAX};
+use crate::limits::{BRACKET_DEPTH_MAX, CHUNK_BYTES, STATEMENT_BYTES_MAX};
 use crate::load::detect::BYTE_ORDER_MARK;
 use crate::load::document::move_place;
 use crate::load::source::Stream;
+use crate::load::terse::brackets::Brackets;
 use crate::load::terse::environment::Environment;
 use crate::load::terse::scan::{Kind, Scanner, Unit};
 
@@ -157,9 +158,21 @@ impl Statements {
                 self.read(text);
             }
             while units.deep.is_none()
-                && let Some(unit) = self.scanner.next(text, self.at_end)
+                && let Some(mut unit) = self.scanner.next(text, self.at_end)
             {
+                unit.is_too_deep |= is_too_deep(unit_text(text, &unit));
                 units.add(unit);
+            }
+            if self.at_end && units.deep.is_none() {
+                let rest = Unit {
+                    start: self.scanner.start(),
+                    end: text.len(),
+                    kind: Kind::Triples,
+                    is_too_deep: true,
+                };
+                if is_too_deep(unit_text(text, &rest)) {
+                    units.add(rest);
+                }
             }
             let is_last = self.at_end || self.failure.is_some();
             if units.deep.is_some()
@@ -322,6 +335,11 @@ impl Units {
             Kind::Triples | Kind::Close => {}
         }
     }
+}
+
+/// Whether too many brackets are open at once in a unit. Most units are shorter than that takes.
+fn is_too_deep(unit: &[u8]) -> bool {
+    unit.len() > BRACKET_DEPTH_MAX && Brackets::default().is_too_deep(unit)
 }
 
 pub(crate) fn unit_text<'a>(text: &'a [u8], unit: &Unit) -> &'a [u8] {

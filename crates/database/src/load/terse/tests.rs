@@ -225,3 +225,27 @@ fn prefixes_beyond_a_limit_are_refused() {
     let error = parsed(12_000).unwrap_err();
     assert!(matches!(error, Error::LimitExceeded { .. }), "{error}");
 }
+
+/// A found case: three megabytes of brackets took a gigabyte.
+#[test]
+fn brackets_are_nested_so_deep_only() {
+    for (open, close) in [("(", ")"), ("[ <p> ", "]"), ("1 {| <p> ", "|}")] {
+        let text = |depth: usize| {
+            let (open, close) = (open.repeat(depth), close.repeat(depth));
+            format!("<a> <p> 1 . <s> <p> {open} 2 {close} . <b> <p> 3 .")
+        };
+        let cut = |depth: usize| format!("<a> <p> 1 . <s> <p> {}", open.repeat(depth));
+        for chunk_bytes in [1 << 10, 1 << 20] {
+            let read = |text: &str| in_pieces(text.as_bytes(), false, chunk_bytes, false);
+            assert!(read(&text(BRACKET_DEPTH_MAX - 1)).is_ok(), "{open}");
+            for text in [text(BRACKET_DEPTH_MAX + 1), cut(BRACKET_DEPTH_MAX + 1)] {
+                let message = read(&text).unwrap_err().to_string();
+                assert!(message.contains("deeper than 20000"), "{message}");
+                let (quads, mistakes, _) =
+                    in_pieces(text.as_bytes(), false, chunk_bytes, true).unwrap();
+                assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+                assert!(!quads.is_empty());
+            }
+        }
+    }
+}

@@ -24,6 +24,7 @@ use stoa_database::{
 use super::multipart::{Part, parts};
 use crate::http::Service;
 use crate::http::body::{BODY_BYTES_MAX, ResponseBody, read_bytes};
+use crate::http::conditions;
 use crate::http::parameters::{parameter_of, split_content_type};
 use crate::http::problem::Problem;
 use crate::http::route::{CancelOnDrop, Client, joined};
@@ -39,6 +40,7 @@ pub(in crate::http) async fn change(
     below: Option<&str>,
 ) -> Result<Response<ResponseBody>, Problem> {
     service.settings.writers.check(request.headers())?;
+    conditions::check(request.headers())?;
     let scope = super::scope(request.uri().query().unwrap_or(""), client, below)?;
     let graph = match scope.graphs {
         DumpScope::All => None,
