@@ -16,6 +16,7 @@ use stoa_database::{
     CancelHandle, Database, Dump, Error, GraphFormat, Note, OutputPiece, Patch, Query, QueryKind,
     QueryOptions, Reservation, Step, SyntaxError, Task, TaskProgress, TaskStream, nonblocking,
 };
+use tokio::time::Instant;
 
 use super::accept::negotiate;
 use super::body::KeptBody;
@@ -100,6 +101,8 @@ pub(super) struct QueryRequest {
     pub(super) accept: Option<String>,
     /// Formats that turned out not to hold the answer.
     pub(super) failed: Vec<ResultFormat>,
+    /// When it came: the time that it waits for its turn counts.
+    pub(super) arrived: Instant,
     /// Whether what was sent is short.
     pub(super) is_short: bool,
     /// The memory of what was sent, kept to the end of the answer.
@@ -120,25 +123,18 @@ impl QueryRequest {
 
     /// The plan, and what the head of the response says of the state that is read.
     fn prepare(&self) -> Result<(Query, HeaderMap), Problem> {
-        let (text, options) = (&self.text, &self.options);
+        let left = || self.options.after(self.arrived.elapsed());
         match &self.source {
             QuerySource::Database(database) => {
-                let clock = database.runtime().clock();
-                let begun = clock.monotonic();
-                let opened = self
-                    .asked
-                    .open(database, options.timeout, &options.cancel)?;
-                let (state, headers) = opened;
-                let query = match self.asked.is_earlier() {
-                    false => state.prepare(text, options)?,
-                    true => {
-                        let spent = clock.monotonic().saturating_sub(begun);
-                        state.prepare(text, &options.after(spent))?
-                    }
-                };
-                Ok((query, headers))
+                let QueryOptions {
+                    timeout, cancel, ..
+                } = left();
+                let (state, headers) = self.asked.open(database, timeout, &cancel)?;
+                Ok((state.prepare(&self.text, &left())?, headers))
             }
-            QuerySource::Transaction(open) => Ok((open.prepare(text, options)?, HeaderMap::new())),
+            QuerySource::Transaction(open) => {
+                Ok((open.prepare(&self.text, &left())?, HeaderMap::new()))
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use hyper::{Method, Response, StatusCode};
 use stoa_database::limits::{QUERY_BYTES_MAX, UPDATE_BYTES_MAX};
 use stoa_database::results::ResultFormat;
 use stoa_database::{CancelHandle, Database, GraphFormat};
+use tokio::time::Instant;
 
 use super::Service;
 use super::answering::{QueryRequest, QuerySource, Work, options};
@@ -73,6 +74,7 @@ pub(super) async fn sparql(
         explain: parameters.explain,
         text,
         options: options(&parameters, endpoint, &service.settings, cancel.clone()),
+        arrived: Instant::now(),
         format,
         accept,
         failed: Vec::new(),

@@ -32,6 +32,7 @@ use hyper::header::HeaderMap;
 use hyper::{Response, StatusCode};
 use stoa_database::oxrdf::NamedNode;
 use stoa_database::{CancelHandle, CommitSummary, Database, Moment, QueryOptions};
+use tokio::time::Instant;
 
 use super::Service;
 use super::answering::{QueryRequest, QuerySource, Work};
@@ -259,6 +260,7 @@ async fn table(
             cancel: cancel.clone(),
             ..QueryOptions::default()
         },
+        arrived: Instant::now(),
         format: None,
         accept,
         failed: Vec::new(),

@@ -464,6 +464,7 @@ async fn query(
         explain: parameters.explain,
         text,
         options: options(&parameters, endpoint, &service.settings, cancel.clone()),
+        arrived: Instant::now(),
         format,
         accept,
         failed: Vec::new(),
