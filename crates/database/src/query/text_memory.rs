@@ -181,8 +181,10 @@ struct Taken<'t> {
     pairs: u64,
     /// The token before says that a template may follow.
     is_template_next: bool,
-    /// The token before says that a star may follow, for all variables.
+    /// The token before says that a star may follow, for all variables,
     is_star_next: bool,
+    /// or that a variable does to which an expression is bound.
+    is_bound_next: bool,
 }
 
 /// A group of a text.
@@ -209,7 +211,8 @@ impl<'t> Taken<'t> {
         let Some(group) = self.groups.last_mut() else {
             return;
         };
-        let before = std::mem::replace(&mut self.is_star_next, is_before_star(token.of(text)));
+        let is_star = std::mem::replace(&mut self.is_star_next, is_before_star(token.of(text)));
+        let is_column = std::mem::take(&mut self.is_bound_next) && depth == 1;
         let is_template = std::mem::take(&mut self.is_template_next) || group.is_template;
         match token.of(text) {
             "{" => {
@@ -231,14 +234,14 @@ impl<'t> Taken<'t> {
             "." | ";" | "," => group.operators += 1,
             word if word.starts_with(['?', '$']) && word.len() > 1 => {
                 let is_met = self.variables.get(word).copied();
-                let counts = match self.all_wanted {
+                let counts = match self.all_wanted || is_column {
                     true => is_met != Some(true),
                     false => is_met == Some(false),
                 };
                 group.variables += u64::from(counts);
                 self.variables.insert(word, counts || is_met.is_some());
             }
-            "*" if before => self.all_wanted = true,
+            "*" if is_star => self.all_wanted = true,
             word if is_template_word(word) => self.is_template_next = true,
             word if is_aggregate(word) => group.variables += AGGREGATE_VARIABLES,
             // Whether it holds is a column as well.
@@ -246,6 +249,7 @@ impl<'t> Taken<'t> {
             word if word.eq_ignore_ascii_case("as") => {
                 group.operators += 1;
                 group.bound += 1;
+                self.is_bound_next = true;
             }
             _ => {}
         }
