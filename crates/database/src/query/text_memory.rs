@@ -30,7 +30,7 @@ const TOKEN_BYTES: usize = 100;
 /// a label of a blank node more, which is looked for elsewhere.
 const LABEL_BYTES: usize = 200;
 /// Shorter texts are not worth counting.
-const FREE_TOKENS: usize = 256;
+pub(super) const FREE_TOKENS: usize = 256;
 const FREE_BYTES: usize = 16 << 10;
 /// The tokens of longer texts are counted before they are listed.
 const LISTED_BYTES: usize = 64 << 10;
