@@ -25,9 +25,12 @@ use crate::profile::{OperatorProfile, Profile};
 /// was cancelled or its time is up.
 const NAP: Duration = Duration::from_millis(20);
 
-/// How long a query that waits for its turn is left alone at most before it is looked whether it was cancelled, in
+/// How long a query that waits for something is left alone at most before it is looked whether it was cancelled, in
 /// nanoseconds.
 const LOOK_NS: u64 = 100_000_000;
+
+/// What errors call the operators together.
+const OPERATORS: &str = "the operators of the plan";
 
 /// What the batches of an execution are.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -86,12 +89,13 @@ impl Execution {
         let mut demand = Demand::of(plan, context.settings());
         let profile = Arc::new(Profile::new(&plan.root));
         let accounts = context.accounts();
-        if accounts.admission().is_some() && demand.grant_bytes == 0 {
+        let mut memory = context.memory(OPERATORS);
+        if accounts.admission().is_some()
+            && demand.grant_bytes == 0
+            && !memory.take(demand.operator_bytes)
+        {
             // One that holds no rows waits only where there is no memory for its operators.
-            let mut memory = context.memory("the operators of the plan");
-            if !memory.take(demand.operator_bytes) {
-                demand.grant_bytes = demand.operator_bytes;
-            }
+            demand.grant_bytes = demand.operator_bytes;
         }
         let stage = match accounts.admission() {
             Some(_) if demand.grant_bytes > 0 => Stage::Waiting(Box::new(Waiting {
@@ -104,7 +108,8 @@ impl Execution {
                 admitted
                     .into_iter()
                     .for_each(|admitted| accounts.begin(admitted));
-                Stage::Running(Box::new(Running::new(plan, &demand, &profile, &context)?))
+                let running = Running::new(plan, (&demand, memory), &profile, &context)?;
+                Stage::Running(Box::new(running))
             }
         };
         Ok(Self {
@@ -199,7 +204,8 @@ impl Execution {
                 return Ok(Step::Yield);
             }
             let (plan, demand) = (&waiting.plan, &waiting.demand);
-            let running = Running::new(plan, demand, &self.profile, &self.context)?;
+            let memory = self.context.memory(OPERATORS);
+            let running = Running::new(plan, (demand, memory), &self.profile, &self.context)?;
             self.stage = Stage::Running(Box::new(running));
         }
         match &mut self.stage {
@@ -269,7 +275,7 @@ impl Waiting {
             }
             Turn::Waiting => Err(refused(waited_ns, admission.waiting().saturating_sub(1))),
             Turn::Never => Err(Error::MemoryExceeded {
-                operator: "the operators of the plan",
+                operator: OPERATORS,
                 requested_bytes: bytes,
                 limit_bytes: context.settings().memory.limit(),
             }),
@@ -280,11 +286,10 @@ impl Waiting {
 impl Running {
     fn new(
         plan: &QueryPlan,
-        demand: &Demand,
+        (demand, mut memory): (&Demand, Memory),
         profile: &Arc<Profile>,
         context: &Arc<QueryContext>,
     ) -> Result<Self> {
-        let mut memory = context.memory("the operators of the plan");
         memory.require(demand.operator_bytes)?;
         context.meters().set_holders(demand.holders);
         let mut builder = Builder::new(context, profile, 0);

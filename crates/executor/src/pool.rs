@@ -481,14 +481,13 @@ impl<T: Task> Shared<T> {
     /// Takes in a job that was tried and is not short: it is active where that may be, or waits, and begins anew then, unless
     /// its reader has something.
     fn end_trial(&self, mut job: Job<T>) {
-        let mut gives_back = !job.has_given && job.task.can_restart();
         let mut queues = lock(&self.queues);
-        while queues.active >= self.limits.active_max && gives_back {
+        let is_full = queues.active >= self.limits.active_max;
+        if is_full && !job.has_given && job.task.can_restart() {
             // What it held is free until it is its turn. Others may wait for that, and are called: not under the lock.
             drop(queues);
             job.task.restart();
             job.out.clear();
-            gives_back = false;
             queues = lock(&self.queues);
         }
         queues.trials -= 1;

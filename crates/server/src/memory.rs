@@ -22,9 +22,14 @@ pub(crate) fn limit_memory(memory: u64) -> Result<u64, Error> {
             reason: format!("at least {} MB are needed", QUERY_MEMORY_BYTES_MIN >> 20),
         });
     }
-    // Without the thread the process may come to take more, which is no reason to refuse.
+    Ok(watched(memory) - FIXED_BYTES)
+}
+
+/// Has the process give back what it has freed, as far as that keeps it within so many bytes; these again.
+pub(crate) fn watched(memory: u64) -> u64 {
+    // Without the thread it may come to take more, which is no reason to refuse.
     drop(watch(memory));
-    Ok(memory - FIXED_BYTES)
+    memory
 }
 
 /// The message of a query that needs more than [`limit_memory`] leaves: with the number that `--memory` has.

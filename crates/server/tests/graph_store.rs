@@ -61,10 +61,27 @@ fn what_depends_on_a_condition_is_not_done() {
         ("POST", ("If-Match", "*"), 412),
         ("PUT", ("Content-Range", "bytes 0-11/100"), 400),
     ] {
-        for target in [G, "/load", "/repositories/default/statements"] {
-            let headers = [("Content-Type", "application/n-triples"), header];
-            let body = b"<http://a/new> <http://a/p> \"new\" .";
-            let method = if target == "/load" { "POST" } else { method };
+        let triple = (
+            "application/n-triples",
+            "<http://a/new> <http://a/p> \"new\" .",
+        );
+        let update = "INSERT DATA { GRAPH <http://a/g> { <http://a/new> <http://a/p> 1 } }";
+        for (target, (media_type, body), method) in [
+            (G, triple, method),
+            ("/load?graph=http://a/g", triple, "POST"),
+            ("/repositories/default/statements", triple, method),
+            ("/sparql", ("application/sparql-update", update), "POST"),
+            (
+                "/apply",
+                (
+                    "application/rdf-patch",
+                    "A <http://a/new> <http://a/p> 1 <http://a/g> .",
+                ),
+                "POST",
+            ),
+        ] {
+            let headers = [("Content-Type", media_type), header];
+            let body = body.as_bytes();
             let refused = request(&server.address, method, target, &headers, body);
             assert_eq!(
                 refused.status,

@@ -357,17 +357,14 @@ fn planning_ends_with_its_time() {
     let parts = ["time"];
     refused(folder.path(), &star, &["--timeout", "100ms"], &parts);
     let optional = |n| format!("OPTIONAL {{ ?s :p0 ?o{n} }}");
-    let wide = format!(
-        "SELECT * {{ ?s :one ?o {} }}",
-        each(PATTERNS, " ", optional)
-    );
-    let limits = ["--timeout", "300s", "--memory", "128M"];
-    refused(
-        folder.path(),
-        &wide,
-        &limits,
-        &["the text of the query", "--memory"],
-    );
+    for (count, memory, who) in [
+        (PATTERNS, "128M", "the text of the query"),
+        (1_500, "96M", "the operators of the plan"),
+    ] {
+        let wide = format!("SELECT * {{ ?s :one ?o {} }}", each(count, " ", optional));
+        let limits = ["--timeout", "300s", "--memory", memory];
+        refused(folder.path(), &wide, &limits, &[who, "--memory"]);
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use stoa_executor::turns;
 use stoa_storage::nonblocking;
 
 use super::Text;
-use super::text_memory::is_aggregate;
+use super::text_memory::Keyword;
 use super::token::Token;
 use crate::error::{Error, Result};
 
@@ -138,7 +138,7 @@ fn elements(word: &str) -> usize {
         BIND_ELEMENTS
     } else if word.eq_ignore_ascii_case("LATERAL") {
         LATERAL_ELEMENTS
-    } else if is_aggregate(word) {
+    } else if Keyword::of(word) == Some(Keyword::Aggregate) {
         AGGREGATE_ELEMENTS
     } else {
         0

@@ -30,7 +30,7 @@ const TOKEN_BYTES: usize = 100;
 /// a label of a blank node more, which is looked for elsewhere.
 const LABEL_BYTES: usize = 200;
 /// Shorter texts are not worth counting.
-pub(super) const FREE_TOKENS: usize = 256;
+const FREE_TOKENS: usize = 256;
 const FREE_BYTES: usize = 16 << 10;
 /// The tokens of longer texts are counted before they are listed.
 const LISTED_BYTES: usize = 64 << 10;
@@ -106,14 +106,16 @@ impl TextMemory {
     pub(super) fn parse<'a>(
         &mut self,
         text: &str,
-        tokens: impl Iterator<Item = &'a Token>,
+        tokens: impl Iterator<Item = &'a Token> + Clone,
         budget: &MemoryBudget,
         what: &'static str,
     ) -> Result<()> {
+        if self.reservation.is_none() && tokens.clone().nth(FREE_TOKENS).is_none() {
+            return Ok(());
+        }
         let mut taken = Taken::default();
         tokens.for_each(|token| taken.add(text, *token));
         let bytes = match &self.reservation {
-            None if taken.tokens <= FREE_TOKENS => return Ok(()),
             // What `listed` did not count.
             None => COPIES * text.len(),
             Some(_) => 0,
@@ -168,7 +170,6 @@ impl TextMemory {
 /// What the tokens of a text take.
 #[derive(Default)]
 struct Taken<'t> {
-    tokens: usize,
     bytes: usize,
     /// The groups that are open, after what stands outside of all.
     groups: Vec<Group>,
@@ -179,12 +180,21 @@ struct Taken<'t> {
     all_wanted: bool,
     /// Pairs of operators and variables in the groups that were closed.
     pairs: u64,
-    /// The token before says that a template may follow.
-    is_template_next: bool,
-    /// The token before says that a star may follow, for all variables,
-    is_star_next: bool,
-    /// or that a variable does to which an expression is bound.
-    is_bound_next: bool,
+    /// The token before, if it is one that counts.
+    before: Option<Keyword>,
+}
+
+/// A word that counts, or by which what follows counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Keyword {
+    /// What a template may stand behind.
+    Template,
+    /// Behind which a star stands for all variables.
+    Projection,
+    /// The name of an aggregate.
+    Aggregate,
+    Exists,
+    As,
 }
 
 /// A group of a text.
@@ -202,7 +212,6 @@ struct Group {
 
 impl<'t> Taken<'t> {
     fn add(&mut self, text: &'t str, token: Token) {
-        self.tokens += 1;
         self.bytes += token_bytes(text, token);
         if self.groups.is_empty() {
             self.groups.push(Group::default());
@@ -211,12 +220,13 @@ impl<'t> Taken<'t> {
         let Some(group) = self.groups.last_mut() else {
             return;
         };
-        let is_star = std::mem::replace(&mut self.is_star_next, is_before_star(token.of(text)));
-        let is_column = std::mem::take(&mut self.is_bound_next) && depth == 1;
-        let is_template = std::mem::take(&mut self.is_template_next) || group.is_template;
-        match token.of(text) {
-            "{" => {
+        let word = token.of(text);
+        let keyword = Keyword::of(word);
+        let before = std::mem::replace(&mut self.before, keyword);
+        match word.as_bytes() {
+            b"{" => {
                 group.operators += 1;
+                let is_template = before == Some(Keyword::Template) || group.is_template;
                 if depth <= GROUPS_MAX {
                     self.groups.push(Group {
                         is_template,
@@ -224,15 +234,17 @@ impl<'t> Taken<'t> {
                     });
                 }
             }
-            "}" if depth > 1 => self.close(),
+            b"}" if depth > 1 => self.close(),
             // The next operation of an update.
-            ";" if depth == 1 => {
+            b";" if depth == 1 => {
                 self.close();
                 self.variables.clear();
             }
             _ if group.is_template => {}
-            "." | ";" | "," => group.operators += 1,
-            word if word.starts_with(['?', '$']) && word.len() > 1 => {
+            b"." | b";" | b"," => group.operators += 1,
+            b"*" if before == Some(Keyword::Projection) => self.all_wanted = true,
+            [b'?' | b'$', _, ..] => {
+                let is_column = before == Some(Keyword::As) && depth == 1;
                 let is_met = self.variables.get(word).copied();
                 let counts = match self.all_wanted || is_column {
                     true => is_met != Some(true),
@@ -241,17 +253,16 @@ impl<'t> Taken<'t> {
                 group.variables += u64::from(counts);
                 self.variables.insert(word, counts || is_met.is_some());
             }
-            "*" if is_star => self.all_wanted = true,
-            word if is_template_word(word) => self.is_template_next = true,
-            word if is_aggregate(word) => group.variables += AGGREGATE_VARIABLES,
-            // Whether it holds is a column as well.
-            word if word.eq_ignore_ascii_case("exists") => group.variables += 1,
-            word if word.eq_ignore_ascii_case("as") => {
-                group.operators += 1;
-                group.bound += 1;
-                self.is_bound_next = true;
-            }
-            _ => {}
+            _ => match keyword {
+                Some(Keyword::Aggregate) => group.variables += AGGREGATE_VARIABLES,
+                // Whether it holds is a column as well.
+                Some(Keyword::Exists) => group.variables += 1,
+                Some(Keyword::As) => {
+                    group.operators += 1;
+                    group.bound += 1;
+                }
+                Some(Keyword::Template | Keyword::Projection) | None => {}
+            },
         }
     }
 
@@ -291,30 +302,36 @@ impl Group {
     }
 }
 
-/// Whether a template may stand behind a word.
-fn is_template_word(word: &str) -> bool {
-    const WORDS: [&str; 3] = ["CONSTRUCT", "INSERT", "DELETE"];
-    WORDS.iter().any(|other| word.eq_ignore_ascii_case(other))
-}
-
-/// Whether a star behind a word stands for all variables.
-fn is_before_star(word: &str) -> bool {
-    const WORDS: [&str; 4] = ["SELECT", "DISTINCT", "REDUCED", "DESCRIBE"];
-    WORDS.iter().any(|other| word.eq_ignore_ascii_case(other))
-}
-
-/// Whether a word is the name of an aggregate.
-pub(super) fn is_aggregate(word: &str) -> bool {
-    const NAMES: [&str; 7] = [
-        "COUNT",
-        "SUM",
-        "AVG",
-        "MIN",
-        "MAX",
-        "SAMPLE",
-        "GROUP_CONCAT",
+impl Keyword {
+    const ALL: [(&'static str, Self); 16] = [
+        ("AS", Self::As),
+        ("SUM", Self::Aggregate),
+        ("AVG", Self::Aggregate),
+        ("MIN", Self::Aggregate),
+        ("MAX", Self::Aggregate),
+        ("COUNT", Self::Aggregate),
+        ("SAMPLE", Self::Aggregate),
+        ("GROUP_CONCAT", Self::Aggregate),
+        ("EXISTS", Self::Exists),
+        ("SELECT", Self::Projection),
+        ("DISTINCT", Self::Projection),
+        ("REDUCED", Self::Projection),
+        ("DESCRIBE", Self::Projection),
+        ("CONSTRUCT", Self::Template),
+        ("INSERT", Self::Template),
+        ("DELETE", Self::Template),
     ];
-    NAMES.iter().any(|name| word.eq_ignore_ascii_case(name))
+
+    pub(super) fn of(word: &str) -> Option<Self> {
+        // Most tokens of long texts are no words.
+        if !word.starts_with(|first: char| first.is_ascii_alphabetic()) {
+            return None;
+        }
+        let found = Self::ALL
+            .iter()
+            .find(|(name, _)| word.eq_ignore_ascii_case(name));
+        found.map(|(_, keyword)| *keyword)
+    }
 }
 
 /// What a token takes.

@@ -30,7 +30,7 @@ use stoa_storage::{MemoryBudget, nonblocking};
 
 use super::rewrite::{self, Mistake, Words};
 use super::syntax::{self, Form};
-use super::text_memory::{FREE_TOKENS, TextMemory};
+use super::text_memory::TextMemory;
 use super::token::Token;
 use super::{backtracking, bindings, parser, stack};
 use crate::error::{Error, Result};
@@ -192,11 +192,9 @@ pub(crate) fn with_request<T: Send>(
         text,
         tokens: &tokens,
     });
-    if tokens.len() > FREE_TOKENS {
-        let parsed = outline.parsed();
-        let parsed = parsed.into_iter().filter_map(|range| tokens.get(range));
-        text_memory.parse(text, parsed.flatten(), budget, what)?;
-    }
+    let parsed = outline.parsed();
+    let parsed = parsed.iter().filter_map(|range| tokens.get(range.clone()));
+    text_memory.parse(text, parsed.flatten(), budget, what)?;
     let levels = nesting + outline.chained()?;
     let run = || {
         let mut operations = outline.parse(base)?;

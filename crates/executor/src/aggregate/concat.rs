@@ -236,9 +236,7 @@ impl Accumulator for Concat {
     }
 
     fn bytes(&self) -> u64 {
-        // Texts grow by doubling.
-        let texts = self.text_bytes + self.text_bytes / 2;
-        let bytes = self.states.capacity() * size_of::<State>() + texts;
+        let bytes = self.states.capacity() * size_of::<State>() + self.text_bytes;
         u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 }

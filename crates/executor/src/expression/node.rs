@@ -118,10 +118,7 @@ fn call_node(function: Function, arguments: Vec<Node>, context: &QueryContext) -
                 .ok_or(PatternError::Syntax("no string"))
                 .and_then(|(pattern, flags)| function::regex::compile(&pattern, &flags));
             // Many patterns take long to compile.
-            context.take_steps(function::regex::steps(&regex))?;
-            if let Ok(regex) = &regex {
-                regex.reserve(context)?;
-            }
+            function::regex::count(&regex, context)?;
             Ok(Node::Pattern(function, arguments, regex.map(Box::new)))
         }
         _ => Ok(Node::Call(function, arguments)),

@@ -67,10 +67,11 @@ pub(crate) fn compile(pattern: &str, flags: &str) -> std::result::Result<Pattern
 /// A pattern that was computed. `None` if it is an expression error, and where the query must end.
 pub(crate) fn compile_in(pattern: &str, flags: &str, steps: &Steps<'_>) -> Option<Pattern> {
     let built = build(pattern, flags);
-    steps.take(self::steps(&built))?;
+    let (taken, bytes) = cost(&built);
+    steps.take(taken)?;
     match built {
         Ok(pattern) => {
-            steps.keep(pattern.reserve(steps.context()))?;
+            steps.keep(pattern.reserve_bytes(bytes, steps.context()))?;
             Some(pattern)
         }
         Err(error) => {
@@ -80,12 +81,31 @@ pub(crate) fn compile_in(pattern: &str, flags: &str, steps: &Steps<'_>) -> Optio
     }
 }
 
-/// What compiling a pattern has taken.
-pub(crate) fn steps(pattern: &std::result::Result<Pattern, PatternError>) -> u64 {
+/// Counts what compiling a pattern that is constant has taken: its steps, and its memory.
+///
+/// # Errors
+/// If the query must end.
+pub(crate) fn count(
+    pattern: &std::result::Result<Pattern, PatternError>,
+    context: &QueryContext,
+) -> Result<()> {
+    let (steps, bytes) = cost(pattern);
+    context.take_steps(steps)?;
     match pattern {
-        Ok(pattern) => COMPILE_STEPS + pattern.size_bytes() as u64 / 2,
-        Err(error) if error.is_limit() => COMPILED_BYTES_MAX as u64,
-        Err(_) => COMPILE_STEPS,
+        Ok(pattern) => pattern.reserve_bytes(bytes, context),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The steps that compiling a pattern has taken, and the bytes that it takes now.
+fn cost(pattern: &std::result::Result<Pattern, PatternError>) -> (u64, usize) {
+    match pattern {
+        Ok(pattern) => {
+            let bytes = pattern.size_bytes();
+            (COMPILE_STEPS + bytes as u64 / 2, bytes)
+        }
+        Err(error) if error.is_limit() => (COMPILED_BYTES_MAX as u64, 0),
+        Err(_) => (COMPILE_STEPS, 0),
     }
 }
 
@@ -196,7 +216,10 @@ impl Pattern {
     /// # Errors
     /// [`Error::MemoryExceeded`] if there is no room.
     pub(crate) fn reserve(&self, context: &QueryContext) -> Result<()> {
-        let bytes = self.size_bytes();
+        self.reserve_bytes(self.size_bytes(), context)
+    }
+
+    fn reserve_bytes(&self, bytes: usize, context: &QueryContext) -> Result<()> {
         if bytes <= FREE_PATTERN_BYTES {
             return Ok(());
         }

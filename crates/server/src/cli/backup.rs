@@ -16,6 +16,7 @@ use super::output::say;
 use super::progress::Drawn;
 use super::remote::Remote;
 use super::sizes::{bytes, count, counted};
+use crate::memory::watched;
 
 pub(super) fn backup(
     arguments: &Backup,
@@ -115,7 +116,7 @@ pub(super) fn restore(
     interrupted: &Arc<AtomicBool>,
 ) -> anyhow::Result<ExitCode> {
     let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: arguments.memory,
+        memory_bytes: arguments.memory.map(watched),
         threads: arguments.threads,
         io: arguments.folder.io,
         ..RuntimeOptions::default()

@@ -20,14 +20,14 @@ use super::progress::Drawn;
 use super::query::with_memory;
 use super::remote::Remote;
 use super::sizes::{bytes, count, counted, rate, to_f64};
-use crate::memory::limit_memory;
+use crate::memory::{limit_memory, watched};
 
 /// Bytes that are gathered before they go to standard output.
 const OUTPUT_BUFFER_BYTES: usize = 1 << 18;
 
 pub(super) fn load(arguments: Load, interrupted: &Arc<AtomicBool>) -> anyhow::Result<ExitCode> {
     let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes: arguments.memory,
+        memory_bytes: arguments.memory.map(watched),
         threads: arguments.threads,
         io: arguments.place.io,
         ..RuntimeOptions::default()
@@ -350,7 +350,7 @@ pub(super) fn open_alone(
     archive: &Archive,
 ) -> anyhow::Result<Database> {
     let runtime = Runtime::new(RuntimeOptions {
-        memory_bytes,
+        memory_bytes: memory_bytes.map(watched),
         threads,
         io: place.io,
         ..RuntimeOptions::default()

@@ -126,10 +126,9 @@ impl QueryRequest {
         let left = || self.options.after(self.arrived.elapsed());
         match &self.source {
             QuerySource::Database(database) => {
-                let QueryOptions {
-                    timeout, cancel, ..
-                } = left();
-                let (state, headers) = self.asked.open(database, timeout, &cancel)?;
+                let timeout = self.options.timeout;
+                let timeout = timeout.map(|all| all.saturating_sub(self.arrived.elapsed()));
+                let (state, headers) = self.asked.open(database, timeout, &self.options.cancel)?;
                 Ok((state.prepare(&self.text, &left())?, headers))
             }
             QuerySource::Transaction(open) => {

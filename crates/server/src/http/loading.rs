@@ -19,7 +19,6 @@ use stoa_database::{
 
 use super::Service;
 use super::body::{ResponseBody, whole};
-use super::conditions;
 use super::parameters::{check_once, pairs, unknown};
 use super::problem::Problem;
 use super::route::CancelOnDrop;
@@ -32,8 +31,7 @@ pub(super) async fn load(
     service: &Service,
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
-    service.settings.writers.check(request.headers())?;
-    conditions::check(request.headers())?;
+    service.settings.check_write(request.headers())?;
     let cancel = CancelHandle::new();
     let mut document = DocumentOptions {
         cancel: cancel.clone(),
@@ -79,8 +77,7 @@ pub(super) async fn checkpoint(
     service: &Service,
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
-    service.settings.writers.check(request.headers())?;
-    conditions::check(request.headers())?;
+    service.settings.check_write(request.headers())?;
     let database = database.clone();
     let summary = write(service, move || Ok(database.checkpoint()?)).await?;
     let told = json!({"commit": summary.commit, "written": summary.written});

@@ -55,6 +55,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use hyper::header::HeaderMap;
 use stoa_database::{Reservation, Runtime, WorkerPool};
 
 pub(crate) use access::{Token, Writers};
@@ -117,6 +118,17 @@ pub(crate) struct Settings {
     pub(crate) backup_dir: Option<PathBuf>,
     /// Takes lines for whoever runs the server.
     pub(crate) tell: fn(&str),
+}
+
+impl Settings {
+    /// Lets a request through that changes data.
+    ///
+    /// # Errors
+    /// If its client may not write, or its headers name conditions.
+    fn check_write(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        self.writers.check(headers)?;
+        conditions::check(headers)
+    }
 }
 
 /// A server that is running. Dropping it does not end it; see [`Server::stop`].

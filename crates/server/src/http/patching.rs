@@ -25,7 +25,7 @@ pub(super) async fn apply(
     service: &Service,
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
-    service.settings.writers.check(request.headers())?;
+    service.settings.check_write(request.headers())?;
     let cancel = CancelHandle::new();
     let mut options = PatchOptions {
         cancel: cancel.clone(),
@@ -69,7 +69,7 @@ pub(super) async fn revert(
     service: &Service,
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
-    service.settings.writers.check(request.headers())?;
+    service.settings.check_write(request.headers())?;
     let cancel = CancelHandle::new();
     let mut options = PatchOptions {
         cancel: cancel.clone(),
@@ -109,7 +109,7 @@ pub(super) async fn forget(
     service: &Service,
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
-    service.settings.writers.check(request.headers())?;
+    service.settings.check_write(request.headers())?;
     let pairs = pairs(request.uri().query().unwrap_or(""))?;
     let before = match pairs.as_slice() {
         [(name, value)] if name == "before" => moment(name, value)?,

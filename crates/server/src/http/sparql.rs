@@ -35,7 +35,7 @@ pub(super) async fn sparql(
     let headers = request.headers().clone();
     let (mut parameters, memory) = parameters(request, service).await?;
     if let Some(text) = parameters.update.take() {
-        service.settings.writers.check(&headers)?;
+        service.settings.check_write(&headers)?;
         return update((text, memory), &parameters, endpoint, service, database).await;
     }
     let cancel = CancelHandle::new();
@@ -150,7 +150,7 @@ async fn parameters(
         "application/sparql-query" => Some("query"),
         "application/sparql-update" => {
             // Who may not write is told so before anything is read.
-            service.settings.writers.check(request.headers())?;
+            service.settings.check_write(request.headers())?;
             Some("update")
         }
         _ => {

@@ -37,7 +37,6 @@ use tokio::time::Instant;
 use super::Service;
 use super::answering::{QueryRequest, QuerySource, Work};
 use super::body::{ResponseBody, whole};
-use super::conditions;
 use super::memento::Asked;
 use super::parameters::{SHORT_BYTES, percent_decoded};
 use super::problem::Problem;
@@ -125,11 +124,7 @@ pub(super) struct Request<'a> {
 
 impl Request<'_> {
     fn check_writer(&self) -> Result<(), Problem> {
-        self.service
-            .settings
-            .writers
-            .check(self.incoming.headers())?;
-        conditions::check(self.incoming.headers())
+        self.service.settings.check_write(self.incoming.headers())
     }
 
     /// Which state is asked.

@@ -24,7 +24,6 @@ use stoa_database::{
 use super::multipart::{Part, parts};
 use crate::http::Service;
 use crate::http::body::{BODY_BYTES_MAX, ResponseBody, read_bytes};
-use crate::http::conditions;
 use crate::http::parameters::{parameter_of, split_content_type};
 use crate::http::problem::Problem;
 use crate::http::route::{CancelOnDrop, Client, joined};
@@ -39,8 +38,7 @@ pub(in crate::http) async fn change(
     database: &Database,
     below: Option<&str>,
 ) -> Result<Response<ResponseBody>, Problem> {
-    service.settings.writers.check(request.headers())?;
-    conditions::check(request.headers())?;
+    service.settings.check_write(request.headers())?;
     let scope = super::scope(request.uri().query().unwrap_or(""), client, below)?;
     let graph = match scope.graphs {
         DumpScope::All => None,
