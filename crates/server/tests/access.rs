@@ -348,6 +348,32 @@ fn a_request_has_one_transfer_coding() {
     }
 }
 
+#[test]
+fn requests_that_cannot_be_met_say_why() {
+    let folder = loaded();
+    let server = Server::start(folder.path(), &[]);
+    let post = "POST /sparql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-query";
+    let chunked = format!("{post}\r\nTransfer-Encoding: chunked");
+    let hoping = format!("{post}\r\nExpect: 103-early-hints\r\nContent-Length: 6");
+    let tunnel = "CONNECT elsewhere.example:443 HTTP/1.1\r\nHost: localhost".to_owned();
+    for (head, body, status, part) in [
+        (&chunked, "x\r\nASK {}\r\n0\r\n\r\n", 400, "chunk size"),
+        (&hoping, "ASK {}", 417, "100-continue"),
+        (&tunnel, "", 501, "no connections to others"),
+    ] {
+        let (found, text) = raw(&server, head, body);
+        assert_eq!(found, status, "{head}: {text}");
+        assert!(text.contains(part), "{head}: {text}");
+    }
+    // Whether it is told to go on depends on how soon its body comes.
+    let head = format!("{post}\r\nExpect: 100-Continue\r\nContent-Length: 6");
+    let (found, text) = raw(&server, &head, "ASK {}");
+    assert!(
+        found == 200 || text.contains("HTTP/1.1 200"),
+        "{found}: {text}"
+    );
+}
+
 /// What proxies and servers may read differently is no request at all, or one.
 #[test]
 fn requests_whose_end_is_in_doubt_are_refused() {

@@ -626,9 +626,10 @@ fn a_short_task_waits_for_no_slice_of_each_long_one() {
     };
     let (reached, is_reached) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel();
-    let mut pause = Some((reached, may_go_on));
-    let long: Vec<_> = (0..100).map(|_| submit(LONG_STEPS, pause.take())).collect();
-    // The worker is kept in the midst of the long ones, by when they have run for seconds.
+    // The worker is kept in the midst of the last one, by when all of them have run for seconds: those before it began
+    // no later, and have had as many turns.
+    let mut long: Vec<_> = (1..100).map(|_| submit(LONG_STEPS, None)).collect();
+    long.push(submit(LONG_STEPS, Some((reached, may_go_on))));
     is_reached.recv().unwrap();
     let before = all.load(Ordering::SeqCst);
     let (_stream, told) = submit(10, None);

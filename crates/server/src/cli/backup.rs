@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use stoa_database::{
     Access, BackupOptions, BackupSummary, CancelHandle, CompactOptions, CompactSummary, Database,
-    OpenOptions, RestoreOptions, Runtime, RuntimeOptions,
+    Moment, OpenOptions, RestoreOptions, Runtime, RuntimeOptions,
 };
 
 use super::arguments::{Backup, Checkpoint, Restore};
@@ -139,5 +139,8 @@ pub(super) fn restore(
         summary.backup,
         counted(summary.replayed, "commit"),
     ));
+    if summary.commit == 0 && matches!(options.at, Some(Moment::Time(_))) {
+        say("nothing had been committed at the time that --at gives: the database is empty");
+    }
     Ok(ExitCode::SUCCESS)
 }

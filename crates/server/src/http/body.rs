@@ -190,7 +190,7 @@ pub(super) async fn read_bytes(
             return Err(too_large(bytes_max));
         }
         while let Some(frame) = body.frame().await {
-            let frame = frame.map_err(|_| Problem::bad_request("the request broke off"))?;
+            let frame = frame.map_err(|error| unreadable(&error))?;
             gathered.add(&frame.into_data().unwrap_or_default())?;
         }
         Ok(())
@@ -256,6 +256,16 @@ pub(super) const fn decoder_bytes(coding: Coding) -> u64 {
         Coding::Identity => 0,
         Coding::Gzip => GZIP_BYTES,
         Coding::Zstd => ZSTD_BYTES,
+    }
+}
+
+/// What is wrong with a body whose next bytes cannot be read.
+pub(super) fn unreadable(error: &hyper::Error) -> Problem {
+    match std::error::Error::source(error) {
+        Some(why) if !error.is_incomplete_message() => Problem::bad_request(format!(
+            "the body cannot be read: {why}; nothing was done with it"
+        )),
+        _ => Problem::bad_request("the request broke off before the end of its body"),
     }
 }
 

@@ -109,7 +109,8 @@ impl Parameters {
                     let seconds: f64 = value.parse().unwrap_or(f64::NAN);
                     if !(seconds > 0.0 && seconds.is_finite()) {
                         return Err(Problem::bad_request(
-                            "the parameter timeout is a number of seconds above 0",
+                            "the parameter timeout is a number of seconds above 0, such as 0.5 or 30; the --timeout of \
+                             the server is the most",
                         ));
                     }
                     self.timeout = Some(seconds);

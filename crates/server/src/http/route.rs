@@ -7,8 +7,8 @@ use std::sync::{Arc, PoisonError};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{
-    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
-    LOCATION, TRANSFER_ENCODING, VARY,
+    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName,
+    HeaderValue, LOCATION, TRANSFER_ENCODING, VARY,
 };
 use hyper::{Method, Response, StatusCode, Version};
 use stoa_database::CancelHandle;
@@ -95,6 +95,14 @@ async fn route(
 ) -> Result<Response<ResponseBody>, Problem> {
     let host = service.settings.hosts.check(&request)?;
     check_transfer(request.headers())?;
+    check_expectations(request.headers())?;
+    if request.method() == Method::CONNECT {
+        return Err(Problem::new(
+            StatusCode::NOT_IMPLEMENTED,
+            "not-a-proxy",
+            "this server opens no connections to others: queries go to /sparql by GET or POST",
+        ));
+    }
     let asked = request.uri().path().to_owned();
     if asked == "*" && request.method() == Method::OPTIONS {
         return Ok(options("GET, HEAD, PUT, POST, DELETE, OPTIONS"));
@@ -216,6 +224,20 @@ fn check_transfer(headers: &HeaderMap) -> Result<(), Problem> {
             "transfer-coding",
             "the only Transfer-Encoding of a request is chunked, once; compress it with Content-Encoding",
         )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses what a client expects beside being told to go on with its body, which is done anyway (RFC 9110, 10.1.1).
+fn check_expectations(headers: &HeaderMap) -> Result<(), Problem> {
+    match joined(headers, &EXPECT)? {
+        Some(expected) if !expected.trim().eq_ignore_ascii_case("100-continue") => {
+            Err(Problem::new(
+                StatusCode::EXPECTATION_FAILED,
+                "expectation",
+                "the only Expect that can be met is 100-continue",
+            ))
+        }
         _ => Ok(()),
     }
 }

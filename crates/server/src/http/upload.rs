@@ -17,7 +17,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::Instant;
 
 use super::Service;
-use super::body::{coding_of, decoder_bytes, drain, reserve, slow};
+use super::body::{coding_of, decoder_bytes, drain, reserve, slow, unreadable};
 use super::parameters::split_content_type;
 use super::problem::Problem;
 use super::route::joined;
@@ -148,7 +148,7 @@ async fn feed(
                 drop(sender.send(Piece::End).await);
                 return Ok(());
             }
-            Some(Err(_)) => return Err(Problem::bad_request("the request broke off")),
+            Some(Err(error)) => return Err(unreadable(&error)),
             Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
         };
         let memory = reserved(&mut room, bytes.len() as u64, patience).await?;
