@@ -2,7 +2,7 @@
 
 use stoa_database::Error;
 
-use crate::resident::watch;
+use crate::allocator::watch;
 
 /// What the process takes beside all that is counted, in bytes: the program, stacks, what the
 /// allocator keeps, blocks of the dictionary and texts of the batches that are in work.

@@ -21,7 +21,7 @@ use criterion::Criterion;
 use data::Data;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();

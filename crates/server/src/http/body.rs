@@ -286,14 +286,20 @@ pub(super) const SPARE_PARTS: u64 = 8;
 /// So many bytes of a request may take what long ones leave free.
 const SHORT_BYTES: u64 = 64 << 10;
 
-/// Reserves more memory for what a request brings.
+/// Reserves more memory for what a request brings. The first [`FIRST_BYTES`] are taken even beyond the limit, by which
+/// answers and reads may be for a moment: that a short query is refused for it helps nobody.
 ///
 /// # Errors
 /// 503 if there is none.
 pub(super) fn reserve(memory: &mut Reservation, bytes: u64) -> Result<(), Problem> {
-    let reserved = match memory.bytes() + bytes <= SHORT_BYTES {
-        true => memory.grow(bytes),
-        false => memory.grow_sparing(bytes, SPARE_PARTS),
+    let all = memory.bytes() + bytes;
+    let reserved = if all <= FIRST_BYTES as u64 {
+        memory.grow_anyway(bytes);
+        Ok(())
+    } else if all <= SHORT_BYTES {
+        memory.grow(bytes)
+    } else {
+        memory.grow_sparing(bytes, SPARE_PARTS)
     };
     reserved.map_err(no_memory)
 }
@@ -387,6 +393,19 @@ mod tests {
 
     fn gathered(runtime: &Runtime, bytes_max: usize) -> Gathered {
         Gathered::new(runtime.reservation(), bytes_max)
+    }
+
+    #[test]
+    fn a_short_body_is_taken_where_others_hold_everything() {
+        let runtime = runtime();
+        let mut others = runtime.reservation();
+        others
+            .grow((16 << 20) - runtime.memory_used_bytes())
+            .unwrap();
+        let mut body = gathered(&runtime, 100_000);
+        body.add(&[1; FIRST_BYTES]).unwrap();
+        assert_eq!(runtime.memory_used_bytes(), (16 << 20) + FIRST_BYTES as u64);
+        assert_eq!(body.add(b"x").unwrap_err().code, "memory");
     }
 
     #[test]

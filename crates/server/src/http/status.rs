@@ -13,7 +13,7 @@ use stoa_database::{
 
 use super::databases::Databases;
 use super::problem::Problem;
-use crate::resident::resident_bytes;
+use crate::allocator::resident_bytes;
 
 /// The document, as JSON. The texts of what is running are told to those only who may write.
 pub(super) fn status(databases: &Databases, may_write: bool) -> String {
