@@ -355,7 +355,7 @@ fn requests_that_cannot_be_met_say_why() {
     let post = "POST /sparql HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sparql-query";
     let chunked = format!("{post}\r\nTransfer-Encoding: chunked");
     let hoping = format!("{post}\r\nExpect: 103-early-hints\r\nContent-Length: 6");
-    let tunnel = "CONNECT elsewhere.example:443 HTTP/1.1\r\nHost: localhost".to_owned();
+    let tunnel = "CONNECT localhost:443 HTTP/1.1\r\nHost: localhost:443".to_owned();
     for (head, body, status, part) in [
         (&chunked, "x\r\nASK {}\r\n0\r\n\r\n", 400, "chunk size"),
         (&hoping, "ASK {}", 417, "100-continue"),

@@ -8,7 +8,7 @@
 
 use hashbrown::HashMap;
 use rapidhash::fast::RandomState;
-use stoa_storage::{MemoryBudget, Reservation};
+use stoa_storage::{BudgetExceeded, MemoryBudget, Reservation};
 
 use super::token::{self, Token};
 use crate::error::{Error, Result};
@@ -32,7 +32,7 @@ const LABEL_BYTES: usize = 200;
 /// Shorter texts are not worth counting.
 const FREE_TOKENS: usize = 256;
 const FREE_BYTES: usize = 16 << 10;
-/// The tokens of longer texts are counted before they are listed.
+/// The tokens of longer texts are counted before they are listed, or reserved in pieces of this size while they are.
 const LISTED_BYTES: usize = 64 << 10;
 
 /// Each operator of a plan has the variables below it. A variable of an operator takes so many bytes; of the operators of
@@ -90,13 +90,24 @@ impl TextMemory {
         if text.len() <= FREE_BYTES {
             return Ok((Self::none(), token::tokens(text)));
         }
-        let mut bytes = COPIES * text.len();
+        let mut memory = Self::reserve(COPIES * text.len(), &Taken::default(), (budget, what))?;
+        let mut tokens = Vec::new();
+        let mut bytes = 0;
+        let mut refused = None;
         token::each(text, |token| {
             let is_label = token.of(text).starts_with("_:");
             bytes += TOKEN_BYTES + if is_label { LABEL_BYTES } else { 0 };
+            if bytes >= LISTED_BYTES {
+                let more = memory.grow(std::mem::take(&mut bytes), what);
+                refused = refused.take().or(more.err());
+            }
+            if refused.is_none() {
+                tokens.push(token);
+            }
         });
-        let memory = Self::reserve(bytes, &Taken::default(), (budget, what))?;
-        Ok((memory, token::tokens(text)))
+        refused.map_or(Ok(()), Err)?;
+        memory.grow(bytes, what)?;
+        Ok((memory, tokens))
     }
 
     /// Reserves what it takes to parse some tokens of the text.
@@ -129,6 +140,16 @@ impl TextMemory {
         Ok(())
     }
 
+    /// Reserves so many bytes more, if there is a reservation.
+    fn grow(&mut self, bytes: usize, what: &'static str) -> Result<()> {
+        let Some(reservation) = &mut self.reservation else {
+            return Ok(());
+        };
+        reservation
+            .grow(bytes as u64)
+            .map_err(|exceeded| too_long(exceeded, what))
+    }
+
     const fn none() -> Self {
         Self {
             reservation: None,
@@ -149,11 +170,7 @@ impl TextMemory {
                 reservation: Some(reservation),
                 columns_bytes,
             }),
-            Err(exceeded) => Err(Error::MemoryExceeded {
-                operator: what.to_owned(),
-                requested_bytes: exceeded.requested,
-                limit_bytes: exceeded.limit,
-            }),
+            Err(exceeded) => Err(too_long(exceeded, what)),
         }
     }
 
@@ -164,6 +181,15 @@ impl TextMemory {
             reservation.shrink(others - others / PLANNED_PART);
         }
         self
+    }
+}
+
+/// The error of a text, which `what` names, for which there is no memory.
+fn too_long(exceeded: BudgetExceeded, what: &'static str) -> Error {
+    Error::MemoryExceeded {
+        operator: what.to_owned(),
+        requested_bytes: exceeded.requested,
+        limit_bytes: exceeded.limit,
     }
 }
 
