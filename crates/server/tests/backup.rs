@@ -293,10 +293,12 @@ fn updates_between_backups_can_be_restored_one_by_one() {
     ];
     for (time, expected) in times {
         let db = format!("then{}", &time[..4]);
-        output(
-            folder,
-            &["restore", "--from", "kept", "--db", &db, "--at", time],
-        );
+        let restore = ["restore", "--from", "kept", "--db", &db, "--at", time];
+        let restored = stoa(folder, &restore);
+        assert!(restored.status.success(), "{restored:?}");
+        let told = String::from_utf8_lossy(&restored.stderr);
+        let is_told = told.contains("nothing had been committed");
+        assert_eq!(is_told, expected.is_empty(), "{told}");
         assert_eq!(output(folder, &["dump", "--db", &db]), *expected);
     }
     // Without its history a backup begins with its own root.

@@ -3,7 +3,7 @@
 //! # Limits
 //! Whatever is as long as a client wants is counted in the memory budget: a request's body as it arrives and as it is
 //! decoded, and an answer until the client has it. A body that finds no room is answered with 503, one that is longer
-//! than its kind may be with 413, in both cases before the rest of it is read.
+//! than its kind may be with 413, in both cases before the rest of it is read. The first 4 KB of each find room.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

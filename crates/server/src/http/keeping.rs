@@ -22,7 +22,7 @@ pub(super) async fn backup(
     service: &Service,
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
-    service.settings.writers.check(request.headers())?;
+    service.settings.check_write(request.headers())?;
     let Some(folder) = &service.settings.backup_dir else {
         return Err(Problem::new(
             StatusCode::FORBIDDEN,
@@ -68,7 +68,7 @@ pub(super) async fn compact(
     service: &Service,
     database: &Database,
 ) -> Result<Response<ResponseBody>, Problem> {
-    service.settings.writers.check(request.headers())?;
+    service.settings.check_write(request.headers())?;
     let (database, cancel) = (database.clone(), CancelHandle::new());
     let options = CompactOptions {
         memory_bytes: None,

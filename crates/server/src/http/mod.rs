@@ -121,7 +121,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Lets a request through that changes data.
+    /// Lets a request through that changes data, or how they are kept.
     ///
     /// # Errors
     /// If its client may not write, or its headers name conditions.
